@@ -21,12 +21,12 @@ import numpy as np
 
 from relpos.claims.claim import Claim
 from relpos.claims.reductions import error_reduction
-from relpos.claims.scales import Scale, Scales, Scores, Seed, of_pretrainings
 from relpos.claims.trends import falls, shrinks
 from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, headline
 from relpos.config.conf import shipped
-from relpos.tables.columns import GLUE
-from relpos.tables.statistics import standard_error
+from relpos.results.scale import Scale, Scales, made
+from relpos.results.statistics import standard_error
+from relpos.results.values import GLUE, Value
 
 SEEDS = (3, 5, 10)
 TUNINGS = 2
@@ -138,33 +138,34 @@ def pretraining(deviation: float, tunings: int = TUNINGS) -> float:
 
 def _scale(world: World, size: str, seeds: int, chance: np.random.Generator) -> Scale:
     meaning = {"size": SIZES[size], "steps": 125_000, "batch": 256, "length": 128, "pairs": None}
-    scale = of_pretrainings(meaning, "simulated-0")
+    scale = made(meaning, "simulated-0")
     for row, columns in world.means[size].items():
-        scale.scores[row] = {}
+        scale.values[row] = {}
         for column, mean in columns.items():
             values = chance.normal(mean, pretraining(world.deviations[size][row][column]), seeds)
-            scale.scores[row][column] = Scores({(seed, 0): float(value) for seed, value in enumerate(values)})
+            scale.values[row][column] = [
+                Value(Path(), "finetune", column, float(value), pretrain_seed=seed) for seed, value in enumerate(values)
+            ]
     return scale
 
 
 def _answer(scales: Scales, chance: np.random.Generator) -> None:
     """Gives all fine-tunings simulated halves of the dev sets."""
-    for columns in (columns for scale in scales for columns in scale.scores.values()):
-        for column, scores in columns.items():
-            columns[column] = _OnHalves(scores.values, column, dict.fromkeys(scores.values, Path()), chance=chance)
+    for columns in (columns for scale in scales for columns in scale.values.values()):
+        for column, values in columns.items():
+            columns[column] = [_OnHalves(**vars(each) | {"answers": Path()}, chance=chance) for each in values]
 
 
-@dataclass
-class _OnHalves(Scores):
-    """Scores of which one half of the dev set scores as much above the whole set as the other below it."""
+@dataclass(frozen=True)
+class _OnHalves(Value):
+    """A score of which one half of the dev set scores as much above the whole set as the other below it."""
 
     chance: np.random.Generator = field(default_factory=np.random.default_rng)
 
-    def halves(self, seed: Seed) -> tuple[float, float]:
-        metric = {"cola": "matthews", "stsb": "pearson"}.get(self.metric, "accuracy")
-        score = self.values[seed]
-        more = self.chance.normal(0.0, standard_error(score, EXAMPLES[self.metric], metric))
-        return score + more, score - more
+    def halves(self) -> tuple[float, float]:
+        metric = {"cola": "matthews", "stsb": "pearson"}.get(self.column, "accuracy")
+        more = self.chance.normal(0.0, standard_error(self.value, EXAMPLES[self.column], metric))
+        return self.value + more, self.value - more
 
 
 def _chang() -> tuple[dict[str, Means], dict[str, Means]]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from _claim_simulation import TUNINGS, worlds
 
-from relpos.tables import pooled
-from relpos.tables.columns import GLUE
+from relpos.results import contrast
+from relpos.results.values import GLUE
 from relpos.tables.verdict import ABOVE, BELOW, REPRODUCED, Printed, difference, verdict
 
 
@@ -53,7 +53,7 @@ def cells(paper: str, seeds: int, draws: int, between: float = 1.0) -> CellPower
             units = {row: dict(enumerate(drawn[column])) for row, drawn in ours.items() if column in drawn}
             for row in units:
                 sem = _sem(deviations[row], column) if paper == "chang2021" else None
-                spread = pooled.spread(units, row)
+                spread = contrast.spread(units, row)
                 bound = Printed(papers[row][column][0], sem).bound(spread)
                 for off, said in verdicts.items():
                     printed = Printed(papers[row][column][0] - off * bound, sem)

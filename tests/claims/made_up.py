@@ -1,16 +1,17 @@
 """Scales with scores, and models with weights, that nobody has trained."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from relpos.claims.scales import Scale, Scales, Scores, of_pretrainings
 from relpos.claims.verdict import Verdict
 from relpos.config.compose import compose
-from relpos.tables.columns import GLUE
+from relpos.results.scale import Scale, Scales, Seed, made, seeds
+from relpos.results.values import GLUE, Value
 from relpos.train.network import build_model
 
 SIZE = {"layers": 2, "hidden": 64, "ffn": 256, "max_positions": 16}
@@ -21,29 +22,44 @@ PAIR = [["new", "old"]]
 STEPS: dict[str, Any] = {"contrasts": [["one", "old"], ["five", "old"]], "at_s": [1, 5]}
 
 
+def scored(values: Mapping[Seed, float], column: str, **fields: Any) -> list[Value]:
+    """Scores by their seeds (pre-training, fine-tuning)."""
+    return [
+        Value(Path(f"{p}-{s}"), "finetune", column, value, pretrain_seed=p, seed=s, **fields) for (p, s), value in values.items()
+    ]
+
+
+def by_seeds(values: Iterable[Value]) -> dict[Seed, float]:
+    return {seeds(each): each.value for each in values}
+
+
 def scale(rows: dict[str, dict[str, Sequence[float]]], store: str = "toy-0123456789ab", size: int = 1, **meaning: Any) -> Scale:
     """A scale with these scores, row → column → one a pre-training seed."""
     meaning = {"size": SIZE | {"hidden": 64 * size}, "steps": 100, "batch": 8, "length": 128, "pairs": None} | meaning
-    made = of_pretrainings(meaning, store)
+    found = made(meaning, store)
     for row, columns in rows.items():
-        made.scores[row] = {
-            name: Scores({(seed, 0): value for seed, value in enumerate(values)}) for name, values in columns.items()
+        found.values[row] = {
+            name: scored({(seed, 0): value for seed, value in enumerate(values)}, name) for name, values in columns.items()
         }
-    return made
+    return found
 
 
-def of_one_pretraining(made: Scale) -> Scale:
+def changed(found: Scale, change: Callable[[Value], Value], *columns: str, rows: Sequence[str] = ()) -> Scale:
+    """The same scale with other values in these columns (all of them) of these rows (all of them)."""
+    for row in rows or found.values:
+        for name in columns or found.values[row]:
+            found.values[row][name] = [change(each) for each in found.values[row][name]]
+    return found
+
+
+def of_one_pretraining(found: Scale) -> Scale:
     """The same scale, its scores being those of fine-tunings of one pre-training a row."""
-    for scores in (column for row in made.scores.values() for column in row.values()):
-        scores.values = {(0, seed): value for (seed, _), value in scores.values.items()}
-    return made
+    return changed(found, lambda each: replace(each, pretrain_seed=0, seed=each.pretrain_seed or 0))
 
 
-def at_chance(made: Scale, *columns: str, rows: Sequence[str] = ()) -> Scale:
+def at_chance(found: Scale, *columns: str, rows: Sequence[str] = ()) -> Scale:
     """The same scale, where these rows (all of them) are no better than the constant answer in these columns."""
-    for scores in (made.scores[row][name] for row in rows or made.scores for name in columns):
-        scores.metric, scores.majority, scores.examples = "accuracy", 99.0, 10_000
-    return made
+    return changed(found, lambda each: replace(each, metric="accuracy", majority=99.0, examples=10_000), *columns, rows=rows)
 
 
 def around(mean: float, order: int = 1) -> list[float]:

@@ -9,15 +9,14 @@ from omegaconf import OmegaConf
 
 from claims.made_up import JITTER, at_chance, glue, scale, scales
 from relpos.claims import claim as files
-from relpos.claims.scales import Scale
 from relpos.claims.verdict import Evidence, sided
 from relpos.commands.claims import page
 from relpos.config.compose import called
 from relpos.errors import RelposError
+from relpos.results.scale import Scale, scheme
 from relpos.results.statistics import Difference
+from relpos.results.values import GLUE
 from relpos.runs import compose
-from relpos.tables.columns import GLUE
-from relpos.tables.estimate import scheme
 
 OF_PAPERS = [*(f"C{n:02}" for n in range(1, 26)), *(f"W{n:02}" for n in range(1, 23))]
 IDS = [claim.id for claim in files.load("all") if not claim.measure]

@@ -1,12 +1,15 @@
 """Rules that look at the columns one by one come out each way."""
 
+from dataclasses import replace
+
 import pytest
 
-from claims.made_up import PAIR, STEPS, around, glue, only, scale, scales
+from claims.made_up import PAIR, STEPS, around, changed, glue, only, scale, scales
 from relpos.claims.columns import gain_without_loss, loses_less_than_others, signs, suffers_most
 from relpos.claims.comparisons import higher
 from relpos.claims.trends import steady
-from relpos.tables.columns import GLUE
+from relpos.results.scale import seeds
+from relpos.results.values import GLUE
 
 
 @pytest.mark.parametrize(("up", "down", "expected"), [(9, 0, "holds"), (6, 3, "holds"), (4, 5, "fails"), (3, 2, "undecided")])
@@ -57,9 +60,9 @@ def test_suffers_most(cola: float, expected: str) -> None:
 @pytest.mark.parametrize(("stsb", "expected"), [(59.5, "holds"), (40.0, "fails"), (57.0, "undecided")])
 def test_loses_less_than_others(stsb: float, expected: str) -> None:
     made = scale({"with": glue(60.0), "without": glue(57.0, -1, stsb=stsb)})
-    for column in made.scores["without"].values():  # losses that vary from seed to seed
-        column.values = {seed: value + (seed[0] - 2) * 0.3 for seed, value in column.values.items()}
-    made.scores["without"]["stsb"].values = {s: v - (s[0] - 2) * 0.5 for s, v in made.scores["without"]["stsb"].values.items()}
+    # Losses that vary from seed to seed.
+    changed(made, lambda each: replace(each, value=each.value + (seeds(each)[0] - 2) * 0.3), rows=["without"])
+    changed(made, lambda each: replace(each, value=each.value - (seeds(each)[0] - 2) * 0.5), "stsb", rows=["without"])
     assert only(loses_less_than_others(contrasts=[["with", "without"]], column="stsb").verdicts(scales(made))).verdict == expected
 
 

@@ -1,15 +1,29 @@
 """Comparisons of rows come out each way, with the gains on which they rest."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from claims.made_up import JITTER, ONE_PRETRAINING, PAIR, STEPS, around, glue, of_one_pretraining, only, scale, scales
+from claims.made_up import (
+    JITTER,
+    ONE_PRETRAINING,
+    PAIR,
+    STEPS,
+    around,
+    changed,
+    glue,
+    of_one_pretraining,
+    only,
+    scale,
+    scales,
+    scored,
+)
 from relpos.claims.columns import gain_without_loss, loses_less_than_others, signs, suffers_most
 from relpos.claims.comparisons import about, higher, higher_on_average, not_higher, not_lower
-from relpos.claims.scales import Scale, Scores
 from relpos.claims.trends import shrinks, steady
 from relpos.claims.verdict import FAILS, HOLDS, NOT_HERE
+from relpos.results.scale import Scale
 
 
 def verdict(test: Any, **means: float) -> str:
@@ -47,8 +61,7 @@ def test_one_run_each_decides_nothing() -> None:
 
 def test_a_column_at_the_constant_answer_says_nothing() -> None:
     made = scale({"new": {"rte": around(53.0), "cola": around(30.0)}, "old": {"rte": around(50.0), "cola": around(20.0, -1)}})
-    for row in ("new", "old"):
-        made.scores[row]["rte"].metric, made.scores[row]["rte"].majority, made.scores[row]["rte"].examples = "accuracy", 52.7, 277
+    changed(made, lambda each: replace(each, metric="accuracy", majority=52.7, examples=277), "rte")
     found = only(higher(contrasts=PAIR).verdicts(scales(made)))
     assert found.figures.startswith("new − old +10.0 [")
     assert found.figures.endswith("in cola")
@@ -59,7 +72,7 @@ def test_several_pre_trainings_are_the_units() -> None:
     made = scale({"new": {}, "old": {}})
     for row, shift in (("new", 1.0), ("old", 0.0)):
         values = {(p, s): 50 + shift * (1 + 0.2 * p) + s for p in range(3) for s in range(4)}
-        made.scores[row]["cola"] = Scores(values)
+        made.values[row]["cola"] = scored(values, "cola")
     found = only(higher(contrasts=PAIR).verdicts(scales(made)))
     assert found.verdict == "holds"
     assert "over 3 pre-training seeds" in found.figures
@@ -69,7 +82,7 @@ def with_seeds(seeds: dict[str, list[tuple[int, int]]], **means: float) -> Scale
     """One column, of these (pre-training, fine-tuning) seeds: the scores rise with both."""
     made = scale({row: {} for row in seeds})
     for row, some in seeds.items():
-        made.scores[row]["cola"] = Scores({(p, s): means[row] + p + s / 10 + s * p / 50 for p, s in some})
+        made.values[row]["cola"] = scored({(p, s): means[row] + p + s / 10 + s * p / 50 for p, s in some}, "cola")
     return made
 
 

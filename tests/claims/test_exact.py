@@ -9,9 +9,9 @@ import torch
 from relpos.claims import exact
 from relpos.claims.counts import no_more_than, ratios
 from relpos.claims.rule import Rule
-from relpos.claims.scales import Scales
 from relpos.model.conv.separable import DepthwiseConv
 from relpos.model.position import Dynamic, Fixed, Terms, Tisa
+from relpos.results.scale import Scales
 
 NO_RUNS = Scales([])
 

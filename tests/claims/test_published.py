@@ -1,10 +1,10 @@
 """Scores held against published ones; W12."""
 
-from claims.made_up import around
+from claims.made_up import around, scored
 from claims.test_tuned_checkpoints import verdict
 from relpos.claims.checkpoints import tuned_checkpoint
 from relpos.claims.published import above_published
-from relpos.claims.scales import Scale, Scales, Scores
+from relpos.results.scale import Scale, Scales
 
 COLUMNS = {"mnli_m": 84.6, "sst2": 92.9}
 
@@ -12,8 +12,8 @@ COLUMNS = {"mnli_m": 84.6, "sst2": 92.9}
 def fine_tuned(host: str = "albert/albert-base-v2", **columns: list[float]) -> Scale:
     """Fine-tunings with TISA (S = 5) beside the embeddings, column → a score of each seed."""
     made = tuned_checkpoint(host, ("regression", False))
-    made.scores["absolute_tisa"] = {
-        name: Scores({(seed, 0): value for seed, value in enumerate(values)}) for name, values in columns.items()
+    made.values["absolute_tisa"] = {
+        name: scored({(seed, 0): value for seed, value in enumerate(values)}, name) for name, values in columns.items()
     }
     return made
 

@@ -1,14 +1,15 @@
 """Error reductions, on answers that nobody gave."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from claims.made_up import scale, scales
+from claims.made_up import changed, scale, scales, scored
 from relpos.claims.reductions import error_reduction
-from relpos.claims.scales import Scale, Scores, Seed
 from relpos.claims.verdict import Verdict
+from relpos.results.scale import Scale, Seed
 from relpos.train.predictions import write_answers
 
 RIGHT = np.tile([0.0, 1.0], 100)
@@ -16,16 +17,17 @@ RIGHT = np.tile([0.0, 1.0], 100)
 
 def answered(folder: Path, shares: dict[str, dict[Seed, float]], columns: tuple[str, ...] = ("rte",)) -> Scale:
     """A scale whose rows answer wrongly this share of the time, seed by seed."""
-    made = scale({})
+    made = scale({row: {} for row in shares})
     for place, (row, seeds) in enumerate(shares.items()):
         for column in columns:
-            scores = made.scores.setdefault(row, {}).setdefault(column, Scores(metric="relpos.train.metrics.accuracy"))
+            made.values[row][column] = []
             for (pretrain, tune), share in seeds.items():
                 wrong = np.random.default_rng([place, pretrain, tune]).permutation(200) < 200 * share
                 said = np.where(wrong, 1 - RIGHT, RIGHT)
-                scores.values[pretrain, tune] = float(100 * np.mean(said == RIGHT))
-                path = scores.answers[pretrain, tune] = folder / f"{row}-{column}-{pretrain}-{tune}.tsv"
+                path = folder / f"{row}-{column}-{pretrain}-{tune}.tsv"
                 write_answers(path, said, RIGHT)
+                score = {(pretrain, tune): float(100 * np.mean(said == RIGHT))}
+                made.values[row][column] += scored(score, column, metric="relpos.train.metrics.accuracy", answers=path)
     return made
 
 
@@ -41,7 +43,7 @@ def test_error_reduction(tmp_path: Path, share: float, expected: str) -> None:
     said = found(error_reduction(contrasts=[["s5", "base"]]), made)
     assert said.verdict == expected, said.figures
     assert "over 4 pre-training seeds" in said.figures
-    made.scores["s5"]["rte"].answers.clear()
+    changed(made, lambda each: replace(each, answers=None), "rte", rows=["s5"])
     assert found(error_reduction(contrasts=[["s5", "base"]]), made).verdict == "not run"
 
 

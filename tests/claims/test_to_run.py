@@ -8,9 +8,9 @@ import pytest
 
 from relpos.claims import claim as files
 from relpos.claims.claim import Claim
-from relpos.claims.scales import Scales
 from relpos.claims.to_run import ToRun
 from relpos.commands.claims import page
+from relpos.results.scale import Scales
 from relpos.runs.cost import Rate, flops_done
 from relpos.runs.estimate import duration, keep
 from relpos.tables.experiment import load

@@ -7,7 +7,7 @@ import pytest
 from claims.made_up import JITTER, PAIR, STEPS, at_chance, glue, of_one_pretraining, only, scale, scales
 from relpos.claims.comparisons import higher
 from relpos.claims.trends import falls, shrinks, steady
-from relpos.tables.columns import GLUE
+from relpos.results.values import GLUE
 
 
 def test_a_fall_over_fine_tunings_decides_nothing() -> None:
@@ -23,7 +23,7 @@ def test_shrinks(large: float, expected: str) -> None:
     test = shrinks(contrasts=PAIR)
     assert only(test.verdicts(scales(small, big))).verdict == expected
     assert test.verdicts(scales(small)) == []
-    assert test.verdicts(scales(small, scale(big.scores and {"new": glue(1.0), "old": glue(1.0)}, store="other-1", size=4))) == []
+    assert test.verdicts(scales(small, scale(big.values and {"new": glue(1.0), "old": glue(1.0)}, store="other-1", size=4))) == []
 
 
 THREE = ("cola", "rte", "sst2")

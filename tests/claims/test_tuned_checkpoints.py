@@ -5,24 +5,27 @@ from typing import Any
 
 import pytest
 
+from claims.made_up import by_seeds
 from relpos.claims import claim as files
 from relpos.claims.checkpoints import tuned_checkpoints
-from relpos.claims.scales import Scales
 from relpos.commands.claims import page
+from relpos.results.scale import Scales
+from relpos.results.values import Value, of_tuning
 
 COLUMNS = ("cola", "mnli_m", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb")
 JITTER = (-0.3, -0.1, 0.0, 0.1, 0.3)
 TISA = {"tisa": 5, "start": "regression", "reused": False}
 
 
-def tuning(change: dict[str, Any], seed: int, score: float, host: str = "hosts/albert") -> dict[str, Any]:
-    """The record of a fine-tuning on all tasks at once, which is shorter than one a task."""
+def tuning(change: dict[str, Any], seed: int, score: float, host: str = "hosts/albert") -> list[Value]:
+    """The numbers of a fine-tuning on all tasks at once, which is shorter than one a task."""
     meaning = {"seed": seed, "steps": 9, "task": {"metric": "relpos.train.metrics.accuracy"}}
     metrics = {"columns": dict.fromkeys(COLUMNS, score), "majority": dict.fromkeys(COLUMNS, 50.0)}
-    return {"meaning": meaning | ({"change": change} if change else {}), "inputs": {"start": host}, "metrics": metrics}
+    record = {"meaning": meaning | ({"change": change} if change else {}), "inputs": {"start": host}, "metrics": metrics}
+    return list(of_tuning(Path(f"{seed}"), [record], None))
 
 
-def tunings(**scores: float) -> dict[Path, dict[str, Any]]:
+def tunings(**scores: float) -> list[Value]:
     """Five fine-tunings of each row around its score."""
     changes: dict[str, dict[str, Any]] = {
         "absolute": {},
@@ -31,11 +34,12 @@ def tunings(**scores: float) -> dict[Path, dict[str, Any]]:
         "tisa": TISA | {"positions": "remove"},
         "tisa_s3": TISA | {"positions": "remove", "tisa": 3},
     }
-    return {
-        Path(f"{row}{seed}"): tuning(changes[row], seed, score + jitter)
+    return [
+        each
         for row, score in scores.items()
         for seed, jitter in enumerate(JITTER)
-    }
+        for each in tuning(changes[row], seed, score + jitter)
+    ]
 
 
 def verdict(name: str, runs: Scales) -> tuple[str, list[str]]:
@@ -47,22 +51,22 @@ def verdict(name: str, runs: Scales) -> tuple[str, list[str]]:
 def test_the_rows_are_those_of_the_claims() -> None:
     [host] = tuned_checkpoints(tunings(absolute=90.0, none=80.0, absolute_tisa=91.0, tisa=84.0, tisa_s3=83.0))
     assert host.label == "fine-tuned from albert, TISA from regression"
-    assert set(host.scores) == {"absolute", "none", "absolute_tisa", "tisa", "tisa_s3"}
-    assert host.scores["tisa"]["rte"].values[4, 0] == pytest.approx(84.3)
+    assert set(host.values) == {"absolute", "none", "absolute_tisa", "tisa", "tisa_s3"}
+    assert by_seeds(host.values["tisa"]["rte"])[4, 0] == pytest.approx(84.3)
 
 
 def test_networks_that_were_pre_trained_here_and_those_without_positions_are_none() -> None:
-    of_ours = {Path("a"): tuning({"positions": "remove"}, 0, 80.0, "runs/pretrain/absolute-0123")}
-    unknown = {Path("b"): tuning({}, 0, 80.0), Path("c"): tuning(TISA | {"positions": "keep", "start": "random"}, 0, 80.0)}
-    assert tuned_checkpoints(of_ours | unknown) == []
+    of_ours = tuning({"positions": "remove"}, 0, 80.0, "runs/pretrain/absolute-0123")
+    unknown = tuning({}, 0, 80.0) + tuning(TISA | {"positions": "keep", "start": "random"}, 0, 80.0)
+    assert tuned_checkpoints(of_ours + unknown) == []
 
 
 def test_each_way_of_starting_is_a_scale_of_its_own_beside_the_same_host() -> None:
-    random = {Path("r"): tuning(TISA | {"positions": "remove", "start": "random"}, 0, 81.0)}
-    scales = tuned_checkpoints(tunings(absolute=90.0, tisa=84.0) | random)
+    random = tuning(TISA | {"positions": "remove", "start": "random"}, 0, 81.0)
+    scales = tuned_checkpoints(tunings(absolute=90.0, tisa=84.0) + random)
     assert [scale.label.partition(", ")[2] for scale in scales] == ["TISA from regression", "TISA from random values"]
-    assert [scale.scores["tisa"]["rte"].values[0, 0] for scale in scales] == [pytest.approx(83.7), 81.0]
-    assert all("absolute" in scale.scores for scale in scales)
+    assert [by_seeds(scale.values["tisa"]["rte"])[0, 0] for scale in scales] == [pytest.approx(83.7), 81.0]
+    assert all("absolute" in scale.values for scale in scales)
 
 
 def test_claims_about_such_networks_are_decided_over_fine_tuning_seeds() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from claims.made_up import scale, scales
-from relpos.claims.scales import Scale
 from relpos.claims.trends import two_stages
+from relpos.results.scale import Scale
 
 FIRST = {"share": 0.9, "length": 128, "batch": 128}
 

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from claims.made_up import saved, scale, scales
+from claims.made_up import saved, scale, scales, scored
 from relpos.claims.dev_and_test import dev_above_test
 from relpos.claims.lengths import serves_longer
-from relpos.claims.scales import Scale, Scales, Scores
 from relpos.claims.step_time import step_time
 from relpos.claims.toeplitz import (
     close_to_toeplitz,
@@ -24,6 +23,7 @@ from relpos.claims.verdict import Verdict
 from relpos.claims.weights import early_kinds, fits_fast, kernel_kinds, neighbours
 from relpos.data.store import Store
 from relpos.files import write_json, write_text
+from relpos.results.scale import Scale, Scales
 
 NO_RUNS = Scales([])
 GROUPS = [["previous"], ["next"], ["uniform", "avoiding"]]
@@ -164,7 +164,7 @@ def test_toeplitz_along_training(tmp_path: Path, first: float, last: float, expe
 def test_toeplitz_with_loss(tmp_path: Path, sign: float, expected: str) -> None:
     folders = [saved(tmp_path / str(run), lambda model, s=0.4 + run / 10: toeplitz(model, s), *ABSOLUTE) for run in range(6)]
     made = with_models("absolute", *folders)
-    made.scores["absolute"] = {"loss": Scores({(run, 0): -(3 + sign * run / 10) for run in range(6)})}
+    made.values["absolute"] = {"loss": scored({(run, 0): -(3 + sign * run / 10) for run in range(6)}, "loss")}
     assert found(goes_with_score(row="absolute"), made).verdict == expected
     assert found(goes_with_score(row="absolute"), with_models("absolute", *folders[:4])).verdict == "not run"
 

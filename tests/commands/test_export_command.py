@@ -11,7 +11,7 @@ import torch
 
 import relpos
 from linked import pretrained
-from relpos.claims import claim, reading
+from relpos.claims import checkpoints, claim
 from relpos.cli import main
 from relpos.data.tokenizer import Tokenizer
 from relpos.files import write_text
@@ -133,7 +133,7 @@ def test_the_card_has_the_claims_that_were_tested_with_the_row_at_its_scale(
 ) -> None:
     run = runs["fixed"]
     monkeypatch.setenv("RELPOS_RUNS", str(run.parent.parent))
-    [label] = [scale.label for scale in reading.read(claim.rows()) if "fixed" in scale.folders]
+    [label] = [scale.label for scale in checkpoints.read(claim.rows()) if "fixed" in scale.folders]
     holds, elsewhere = {"scale": label, "word": "holds"}, {"scale": "4×256", "word": "fails"}
     about: dict[str, Any] = {
         "says": "a is b",

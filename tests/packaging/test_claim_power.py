@@ -18,10 +18,10 @@ def some(paper: str, *ids: str) -> list:  # type: ignore[type-arg]
 
 def test_rows_are_drawn_around_the_printed_means_with_the_printed_errors() -> None:
     small, base = simulation.drawn(worlds("chang2021")[0], 2_000, np.random.default_rng(0))
-    values = list(small.scores["composite"]["cola"].values.values())
+    values = [each.value for each in small.values["composite"]["cola"]]
     assert np.mean(values) == pytest.approx(40.9, abs=0.2)
     assert np.std(values) == pytest.approx(simulation.pretraining(0.7 * 10**0.5), rel=0.05)
-    assert list(base.scores) == ["absolute", "fixed", "dynamic", "composite"]
+    assert list(base.values) == ["absolute", "fixed", "dynamic", "composite"]
 
 
 def test_test_figures_take_the_place_of_those_on_dev() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from relpos.claims.claim import experiments, pilot_seeds, rows
-from relpos.tables.estimate import scheme
+from relpos.results.scale import scheme
 from tests.packaging.links import ROOT
 
 SCRIPT = ROOT / "benchmarks" / "recompute.py"

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from relpos.results.values import GLUE
 from relpos.runs import Run
-from relpos.tables.columns import GLUE, rows_of, summary
+from relpos.tables.columns import rows_of, summary
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.render import pictures, text
 from relpos.tables.render.cell import Cell

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from relpos.errors import RelposError
+from relpos.results.answers import answers, halves
 from relpos.runs.run import Run
 from relpos.tables.columns import rows_of
-from relpos.tables.intervals import answers, halves, interval
+from relpos.tables.intervals import interval
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.train.predictions import write_answers
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from relpos.config.conf import shipped
-from relpos.tables.columns import GLUE, printed_numbers
+from relpos.results.values import GLUE
+from relpos.tables.columns import printed_numbers
 from relpos.tables.experiment import load
 
 PRINTED = shipped("experiments") / "printed"

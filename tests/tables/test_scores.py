@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from relpos.cli import main
+from relpos.results.values import GLUE
 from relpos.runs.table_file import read_table
-from relpos.tables.columns import GLUE, printed_numbers
+from relpos.tables.columns import printed_numbers
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load
 from relpos.tables.row import Row

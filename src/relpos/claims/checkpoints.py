@@ -1,21 +1,23 @@
-"""Networks that the user names, from a folder or the hub: fine-tunings of them, and what their weights alone show.
+"""What claims are tested with: scales of pre-trainings, and networks that the user names, from a folder or the hub.
 
-Rows of fine-tunings, as in Tables 3a and 3b of Wennberg & Henter (2021), start from the same network and differ only in the
-fine-tuning. So fine-tunings are what is repeated: their seeds take the place that seeds of pre-trainings have at other scales, and
-a finding concerns this one network. In the weights themselves the claims about trained position embeddings are looked up.
+Rows of fine-tunings of one such network, as in Tables 3a and 3b of Wennberg & Henter (2021), differ only in the fine-tuning. So
+fine-tunings are what is repeated: their seeds take the place that seeds of pre-trainings have at other scales, and a finding
+concerns this one network. In the weights themselves the claims about trained position embeddings are looked up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from relpos.claims.scales import Plain, Scale, Tuned
 from relpos.errors import RelposError
 from relpos.pretrained.checkpoint import Checkpoint
 from relpos.pretrained.files import name_of
 from relpos.pretrained.hub import located
-from relpos.runs.shelf import protocol
+from relpos.results import values as results
+from relpos.results.scale import Scale, Scales, scales
+from relpos.results.values import Plain, Value, by
 
 LENGTH = 128
 """Positions of the profiles of heads."""
@@ -25,6 +27,14 @@ NAMED_BY_S = {1: "_s1", 3: "_s3", 5: ""}
 """S → the ending of that row's name."""
 Start = tuple[str, bool]
 """How TISA starts (`change.start`), and whether one module serves all layers (`change.reused`)."""
+
+
+def read(rows: Mapping[str, Iterable[str]], checkpoints: Iterable[str] = (), pilot_seeds: Collection[int] = ()) -> Scales:
+    """All finished runs below `$RELPOS_RUNS`, see `relpos.results.scale.scales`, and the published networks that are named."""
+    values = results.read()
+    known = scales(values, rows, pilot_seeds)
+    known.tuned, known.published = tuned_checkpoints(values), published_checkpoints(checkpoints)
+    return known
 
 
 def tuned_checkpoint(name: str, start: Start) -> Scale:
@@ -37,38 +47,28 @@ def tuned_checkpoint(name: str, start: Start) -> Scale:
     return Scale(meaning, "", label + ", one module" * reused, units="fine-tuning seeds", is_of_paper=is_of_paper)
 
 
-def tuned_checkpoints(tunings: Mapping[Path, Plain]) -> list[Scale]:
+def tuned_checkpoints(values: Iterable[Value]) -> list[Scale]:
     """The scales of fine-tunings that started from a network named by the user, if it has position embeddings.
 
-    It has some if a fine-tuning removed them or fitted TISA to them. `tunings` are folders and records of finished ones. Runs of
-    older code are not left out here: such records do not show which code made them.
+    It has some if a fine-tuning removed them or fitted TISA to them. Runs of older code are not left out here: their records do not
+    show which code made them.
     """
-    by_checkpoint: dict[str, list[tuple[Path, Plain]]] = {}
-    for folder, record in tunings.items():
-        start = Path(record["inputs"]["start"])
-        # Below these folders lie runs, whose scales are those of their pre-trainings.
-        if start.parent.name not in ("pretrain", "finetune"):
-            by_checkpoint.setdefault(str(start), []).append((folder, record))
-    scales: list[Scale] = []
-    for checkpoint, runs in by_checkpoint.items():
-        changes = [record["meaning"].get("change") or {} for _, record in runs]
-        if any(change.get("positions") == "remove" or change.get("start") == "regression" for change in changes):
-            # A scale for each way of starting TISA; the rows without it belong to all of them.
-            starts = dict.fromkeys((change["start"], change["reused"]) for change in changes if change.get("tisa"))
-            scales += [_scale(checkpoint, start, runs) for start in starts]
-    return scales
-
-
-def _scale(checkpoint: str, start: Start, runs: Iterable[tuple[Path, Plain]]) -> Scale:
-    """One network's rows: those without TISA, and those whose TISA starts in this way. The protocol with most runs counts."""
-    scale = tuned_checkpoint(name_of(Path(checkpoint)), start)
-    tunings = []
-    for folder, record in runs:
-        meaning = record["meaning"]
-        if row := row_of(meaning.get("change") or {}, start):
-            tunings.append(Tuned(row, (meaning["seed"], 0), folder, record, protocol(meaning, without=("seed", "change"))))
-    scale.add(tunings)
-    return scale
+    found: list[Scale] = []
+    given = [each for each in values if each.stage == "finetune" and each.pretrain_seed is None and each.scale]
+    for checkpoint, runs in by(given, "origin").items():
+        changes = {scheme: json.loads(scheme) for scheme in by(runs, "scheme")}
+        if not any(change.get("positions") == "remove" or change.get("start") == "regression" for change in changes.values()):
+            continue
+        # A scale for each way of starting TISA; the rows without it belong to all of them.
+        for start in dict.fromkeys((change["start"], change["reused"]) for change in changes.values() if change.get("tisa")):
+            scale = tuned_checkpoint(name_of(Path(checkpoint)), start)
+            of_rows: dict[str, list[Value]] = {}
+            for each in runs:
+                if row := row_of(changes[each.scheme], start):
+                    of_rows.setdefault(row, []).append(each)
+            scale.add(of_rows)
+            found.append(scale)
+    return found
 
 
 def row_of(change: Plain, start: Start) -> str | None:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from relpos.claims.comparisons import SEVERAL_SEEDS, decided, in_nats, mean_without_loss
-from relpos.claims.contrasts import MEAN, by_seed, gain, named
+from relpos.claims.contrasts import gain
 from relpos.claims.requirements import SEVERAL, Requirements
 from relpos.claims.rule import Test, of_column, rule, with_scores
-from relpos.claims.scales import Scale
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, joined, sided
 from relpos.results.contrast import difference
+from relpos.results.scale import MEAN, Scale, named
 from relpos.results.statistics import ALPHA, SEED, Difference, combined
-from relpos.tables.columns import GLUE
+from relpos.results.values import GLUE
 
 DRAWS = 20_000
 
@@ -150,7 +150,7 @@ def loses_less_than_others(test: Test, scale: Scale) -> Verdict:
 
 def _advantages(scale: Scale, column: str, others: Sequence[str]) -> dict[str, dict[int, float]]:
     """Row → pre-training seed → its score in `column` minus the mean of the others."""
-    in_column, in_others = by_seed(scale, [column]), by_seed(scale, others)
+    in_column, in_others = scale.by_seed([column]), scale.by_seed(others)
     return {
         row: {seed: scores[seed] - mean for seed, mean in in_others[row].items() if seed in scores}
         for row, scores in in_column.items()

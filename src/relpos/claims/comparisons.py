@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from relpos.claims.contrasts import MEAN, Gain, gain, mean_gain, sizes
+from relpos.claims.contrasts import Gain, gain, mean_gain, sizes
 from relpos.claims.effort import to_decide
 from relpos.claims.rule import Place, Rule, Says, Test, each_scale, of_column, options_of, rule
-from relpos.claims.scales import Scale, Scales
 from relpos.claims.verdict import FAILS, NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, joined, sided
+from relpos.results.scale import MEAN, Scale, Scales
 from relpos.results.statistics import ALPHA, Difference, holm
-from relpos.tables.columns import GLUE
+from relpos.results.values import GLUE
 
 SEVERAL_SEEDS = "two pre-training seeds or more of some row of this scale"
 
@@ -65,7 +65,7 @@ def figures_of(test: Test, scale: Scale, gains: Iterable[Gain | None]) -> list[s
     """The gains, what is shown beside them, and which rows have no scores."""
     apart = [gain(scale, each, name) for name in test.apart for each in test.contrasts]
     beside = [gain(scale, each, test.column, test.columns) for each in test.beside]
-    missing = [row for row in test.rows if not scale.scores.get(row)]
+    missing = [row for row in test.rows if not scale.values.get(row)]
     said = [each.said for each in (*gains, *apart, *beside) if each]
     return said + [f"no scores of {', '.join(missing)}"] * bool(missing)
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
-from relpos.claims.scales import CLEAR, LOSS, ORDER, Scale, Seed
 from relpos.results.contrast import contrast
+from relpos.results.scale import MEAN, Scale, Seed, named
 from relpos.results.statistics import Difference, paired
-from relpos.tables.columns import GLUE, means_by
+from relpos.results.values import GLUE
 
-MEAN = "glue"
-WHERE = {LOSS: " nats of held-out loss less", ORDER: " nats of shuffle gap more"}
+WHERE = {"loss": " nats of held-out loss less", "order": " nats of shuffle gap more"}
 
 
 class Contrast(NamedTuple):
@@ -72,7 +71,7 @@ def gain(
         beside = f"; these pairs alone {_interval(tested.alone, digits)}" if tested.alone else ""
         spread = f"{_interval(tested, digits)} over {tested.n} {scale.units}, {tested.freedom:.3g} degrees of freedom{beside}"
     else:
-        spread = _of_models(values(scale, first, columns), values(scale, second, columns), digits)
+        spread = _of_models(scale.singles(first, columns), scale.singles(second, columns), digits)
     return Gain(value, tested, tuple(columns), f"{first} − {second} {value:+.{digits}f} {spread}{_where(columns)}")
 
 
@@ -94,11 +93,11 @@ def mean_gain(scale: Scale, pairs: Sequence[Contrast], column: str, only: Sequen
 
 def _estimate(scale: Scale, weights: Mapping[str, float], columns: Sequence[str]) -> tuple[float, Difference | None] | None:
     """Σ weight · row, and with its error if the rows show one; None if a row has no run with all of these columns."""
-    rows = by_seed(scale, columns)
+    rows = scale.by_seed(columns)
     if not all(rows[row] for row in weights):
         return None
     # All rows of the scale go along, because together they show how much pre-trainings differ.
-    tested = contrast(rows, weights, _at_constant(scale, columns))
+    tested = contrast(rows, weights, scale.at_constant(columns))
     return tested.value if tested else sum(weight * fmean(rows[row].values()) for row, weight in weights.items()), tested
 
 
@@ -114,12 +113,7 @@ def gains_alike(pairs: Sequence[tuple[Scale, Contrast]], column: str, only: Sequ
     return [gain(*pair, column, telling or common, as_given=bool(telling)) for pair in pairs]
 
 
-def named(column: str, only: Container[str] | None = None) -> list[str]:
-    """The columns that a claim's `column` stands for: `glue` for the nine, or for those of them that are in `only`."""
-    return [name for name in GLUE if only is None or name in only] if column == MEAN else [column]
-
-
-def shared(scale: Scale, rows: Iterable[str], column: str = MEAN, only: Container[str] | None = None) -> list[str]:
+def shared(scale: Scale, rows: Iterable[str], column: str = MEAN, only: Collection[str] | None = None) -> list[str]:
     """Those of these columns that all of these rows have."""
     return scale.shared(named(column, only), *rows)
 
@@ -129,31 +123,6 @@ def sizes(alike: Sequence[Sequence[Scale]], rows: Sequence[str], column: str) ->
     # Scales come with the fewest steps first, so that the last of a size is the one with most.
     groups = [{scale.magnitude: scale for scale in group if shared(scale, rows, column)} for group in alike]
     return [list(group.values()) for group in groups if len(group) > 1]
-
-
-def values(scale: Scale, row: str, columns: Sequence[str]) -> dict[Seed, float]:
-    """Seeds → mean of the columns, for the fine-tunings that have all of them."""
-    # Only what has every column: a mean over other columns of another seed would be the mean of something else.
-    by_column = [scale.scores[row][column].values for column in columns]
-    seeds = [seed for seed in by_column[0] if all(seed in scores for scores in by_column)]
-    return {seed: sum(scores[seed] for scores in by_column) / len(by_column) for seed in seeds}
-
-
-def by_seed(scale: Scale, columns: Sequence[str]) -> dict[str, dict[int, float]]:
-    """Row → pre-training seed → mean over its fine-tunings, for all rows that have these columns."""
-    rows = [row for row in scale.scores if scale.shared(columns, row) == list(columns)]
-    return {row: pretraining_means(values(scale, row, columns)) for row in rows}
-
-
-def _at_constant(scale: Scale, columns: Sequence[str]) -> list[str]:
-    """Rows that are at the constant answer in all of these columns that they have."""
-    having = {row: [scores[column] for column in columns if column in scores] for row, scores in scale.scores.items()}
-    return [row for row, of_row in having.items() if of_row and all(abs(scores.above_constant) <= CLEAR for scores in of_row)]
-
-
-def pretraining_means(single: Mapping[Seed, float]) -> dict[int, float]:
-    """Pre-training seed → mean over its fine-tunings, which are not independent of each other."""
-    return means_by([seed for seed, _ in single], list(single.values()))
 
 
 def _of_models(ours: Mapping[Seed, float], theirs: Mapping[Seed, float], digits: int) -> str:

@@ -13,9 +13,9 @@ from relpos.claims.rule import Test, once, rule
 from relpos.claims.verdict import Verdict, sided
 from relpos.errors import RelposError
 from relpos.results.statistics import Difference, standard_error
+from relpos.results.values import GLUE
 from relpos.runs.run import runs_root
 from relpos.runs.table_file import FILE, read_table
-from relpos.tables.columns import GLUE
 from relpos.tables.row import Column, Row
 from relpos.tables.table import Table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
-from relpos.claims.scales import Scale
+from relpos.results.scale import Scale
 from relpos.results.statistics import Difference
 from relpos.tables.verdict import POWER, WIDE
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from relpos.claims.comparisons import decided
-from relpos.claims.contrasts import by_seed
 from relpos.claims.requirements import SEVERAL, Requirements
 from relpos.claims.rule import Test, rule
-from relpos.claims.scales import Scale
 from relpos.claims.verdict import NOT_RUN, Verdict, all_of, sided
+from relpos.results.scale import Scale
 from relpos.results.statistics import Difference, paired
 
 
@@ -26,10 +25,10 @@ def above_published(test: Test, scale: Scale, *, checkpoint: str, scores: Mappin
     correction is due). Fails: it lies below in one, by a two-sided test at 0.05 with Holm's correction. The published scores count
     as exact, because their spread is unknown. A checkpoint is recognised by its name on the hub, or by the name of its folder.
     """
-    if str(scale.meaning.get("checkpoint", "")).rpartition("/")[2] != checkpoint or not scale.scores.get(test.row):
+    if str(scale.meaning.get("checkpoint", "")).rpartition("/")[2] != checkpoint or not scale.values.get(test.row):
         return None
     # Fine-tunings are the units here, and stand in the place of pre-trainings, see `checkpoints`.
-    measured = {column: list(by_seed(scale, [column]).get(test.row, {}).values()) for column in scores}
+    measured = {column: list(scale.by_seed([column]).get(test.row, {}).values()) for column in scores}
     if missing := [column for column, values in measured.items() if not values]:
         return Verdict(NOT_RUN, f"no scores of {test.row} in {', '.join(missing)}")
     # Against a constant the paired test is the one-sample t-test.

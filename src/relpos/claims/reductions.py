@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from relpos.claims.comparisons import decided, mean_without_loss
-from relpos.claims.contrasts import MEAN, named, pretraining_means
 from relpos.claims.rule import Test, of_column, rule, with_scores
-from relpos.claims.scales import Scale, Seed
 from relpos.claims.verdict import NOT_RUN, Evidence, Verdict
+from relpos.results.scale import MEAN, Scale, Seed, by_pretraining, named, seeds
 from relpos.results.statistics import Difference, paired
 
 Halves = dict[str, dict[str, dict[Seed, tuple[float, float]]]]
@@ -34,13 +33,13 @@ def error_reduction(test: Test, scale: Scale) -> Verdict:
     if not reductions:
         return Verdict(NOT_RUN, "needs fine-tunings that kept their answers on the dev sets")
     by_column = {
-        column: pretraining_means({seed: _percent([each]) for seed, each in of_seeds.items()})
+        column: by_pretraining({seed: _percent([each]) for seed, each in of_seeds.items()})
         for column, of_seeds in reductions.items()
     }
     said = ", ".join(f"{column} {float(np.mean(list(each.values()))):+.1f} %" for column, each in by_column.items())
     # Seeds that have all columns, so that each counts with the same ones.
-    seeds = sorted(set.intersection(*map(set, reductions.values())))
-    together = pretraining_means({seed: _percent([of_seeds[seed] for of_seeds in reductions.values()]) for seed in seeds})
+    both = sorted(set.intersection(*map(set, reductions.values())))
+    together = by_pretraining({seed: _percent([of_seeds[seed] for of_seeds in reductions.values()]) for seed in both})
     tested, *of_columns = (paired(list(each.values()), [0.0] * len(each)) for each in (together, *by_column.values()))
     if tested is not None:
         said += f"; together {tested.value:+.1f} % [{tested.low:+.1f}, {tested.high:+.1f}] over {tested.n} {scale.units}"
@@ -55,14 +54,13 @@ def error_reduction(test: Test, scale: Scale) -> Verdict:
 
 def halves_of(scale: Scale, rows: Sequence[str], names: Iterable[str]) -> Halves:
     """The scores on both halves, for the columns and seeds for which all of these rows have kept their answers."""
-    kept: dict[str, list[Seed]] = {}
+    found: Halves = {row: {} for row in rows}
     for column in names:
-        scores = [scale.scores[row][column] for row in rows]
-        kept[column] = [seed for seed in scores[0].answers if all(seed in of_row.answers for of_row in scores)]
-    return {
-        row: {column: {seed: scale.scores[row][column].halves(seed) for seed in seeds} for column, seeds in kept.items() if seeds}
-        for row in rows
-    }
+        files = {row: {seeds(each): each for each in scale.values[row][column] if each.answers} for row in rows}
+        common = [seed for seed in files[rows[0]] if all(seed in answered for answered in files.values())]
+        for row in rows if common else ():
+            found[row][column] = {seed: files[row][seed].halves() for seed in common}
+    return found
 
 
 def _reductions(halves: Halves, choices: Sequence[str], base: str) -> dict[str, dict[Seed, Errors]]:

@@ -11,13 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from relpos.claims.contrasts import MEAN, Contrast
+from relpos.claims.contrasts import Contrast
 from relpos.claims.requirements import SEVERAL, Requirements
-from relpos.claims.scales import LOSS, ORDER, Scale, Scales
 from relpos.claims.verdict import EXACT, FAILS, NOT_HERE, NOT_RUN, UNDECIDED, Verdict, joined
-from relpos.tables.columns import GLUE
-from relpos.tables.plateau import NONE
-from relpos.tables.verdict import SHORT_TRAVEL
+from relpos.results.scale import MEAN, NONE, Scale, Scales, short_travel
+from relpos.results.values import GLUE
 
 
 @dataclass(frozen=True)
@@ -176,8 +174,8 @@ def of_column(test: Test, every: bool = False) -> Requirements:
     >>> of_column(higher(column="loss")), of_column(higher(columns=["cola", "rte"])).least
     (Requirements(seeds=2, columns=(), least=0, order=False, overrides=(), afterwards=''), 1)
     """
-    if test.column in (LOSS, ORDER):
-        return Requirements(SEVERAL, order=test.column == ORDER)
+    if test.column in ("loss", "order"):
+        return Requirements(SEVERAL, order=test.column == "order")
     names = (test.column,) if test.column in GLUE else tuple(test.columns or GLUE)
     return Requirements(SEVERAL, names, len(names) if every else 1)
 
@@ -202,13 +200,7 @@ def _slow(test: Test, place: Place) -> str:
     # Without positions there are no parameters that could be slow.
     schemes = [row for row in test.rows if row != NONE]
     travels = [scale.travel(row) for scale in place.scales for row in schemes if row in scale.folders]
-    known = [travel for travel in travels if travel is not None]
-    if not known or min(known) >= SHORT_TRAVEL:
-        return ""
-    return (
-        f"position parameters could move by at most about {min(known):.2g} (the sum of their learning rates); "
-        f"below {SHORT_TRAVEL:g} a scheme may lose by that alone: more steps, or recipe.position_lr"
-    )
+    return short_travel(travels)
 
 
 def rule(

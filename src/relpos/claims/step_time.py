@@ -7,8 +7,8 @@ from typing import Any
 
 from relpos.claims.requirements import Requirements
 from relpos.claims.rule import Test, rule
-from relpos.claims.scales import Scale
 from relpos.claims.verdict import FAILS, HOLDS, UNDECIDED, Verdict
+from relpos.results.scale import Scale
 from relpos.runs.run import read_record
 from relpos.runs.shelf import logged
 

@@ -12,13 +12,13 @@ from relpos.claims.checkpoints import row_of
 from relpos.claims.claim import Claim
 from relpos.claims.effort import plural
 from relpos.claims.requirements import Requirements
-from relpos.claims.scales import Plain
 from relpos.config.conf import key_of
+from relpos.results.scale import precedence, scheme
+from relpos.results.values import Plain
 from relpos.runs.estimate import Estimate, duration
-from relpos.tables.estimate import RATES, Work, columns, rates, scheme, work
+from relpos.tables.estimate import RATES, Work, columns, rates, work
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import overrides_of
-from relpos.tables.row import precedence
 
 GPU = 1e14
 """Operations a second of a GPU, at which the experiment files state their cost. Hours at this rate are shown, too."""

@@ -22,11 +22,11 @@ from relpos.claims.comparisons import decided
 from relpos.claims.effort import longer, models, plural
 from relpos.claims.requirements import SEVERAL
 from relpos.claims.rule import Place, Test, rule
-from relpos.claims.scales import Scale
 from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Verdict, sided
 from relpos.claims.weights import encoder, of_weights
 from relpos.data.store import Store
 from relpos.errors import RelposError
+from relpos.results.scale import Scale
 from relpos.results.statistics import Difference, paired
 from relpos.runs.run import read_record
 from relpos.runs.shelf import snapshots

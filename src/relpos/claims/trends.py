@@ -12,14 +12,14 @@ from statistics import fmean
 import numpy as np
 
 from relpos.claims.comparisons import decided, few_columns
-from relpos.claims.contrasts import MEAN, Gain, by_seed, gains_alike, shared, sizes
+from relpos.claims.contrasts import Gain, gains_alike, shared, sizes
 from relpos.claims.effort import to_decide
 from relpos.claims.requirements import SEVERAL, Requirements
 from relpos.claims.rule import Place, Test, of_column, rule
-from relpos.claims.scales import Scale, Scales
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, below, joined, sided
+from relpos.results.scale import MEAN, Scale, Scales
 from relpos.results.statistics import ALPHA, Difference, combined, paired, welch
-from relpos.tables.columns import GLUE
+from relpos.results.values import GLUE
 
 
 def _changed(
@@ -129,7 +129,7 @@ def steady(test: Test, scale: Scale, *, at_s: Sequence[int] = (1, 3, 5), bound: 
         return Verdict(NOT_RUN, joined([*said, "not every S was run in the same columns"]))
     if few := few_columns(test, known):
         return Verdict(NOT_RUN, joined([*said, few]))
-    by_row = by_seed(scale, known[0].columns)
+    by_row = scale.by_seed(known[0].columns)
     of_rows = [by_row[row] for row, _ in test.contrasts]
     weights = _slope_weights(at_s) * (max(at_s) - min(at_s))
     changes = [

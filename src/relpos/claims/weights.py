@@ -20,9 +20,9 @@ from relpos.analysis.patterns import pattern
 from relpos.claims.effort import MOST, longer, models, plural, trials
 from relpos.claims.requirements import Requirements
 from relpos.claims.rule import Place, Rule, Says, Test, each_scale, options_of
-from relpos.claims.scales import Scale, Scales
 from relpos.claims.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED, Verdict, joined
 from relpos.pretrained.files import is_published
+from relpos.results.scale import Scale, Scales
 from relpos.results.statistics import ALPHA
 from relpos.runs.shelf import snapshot, snapshots
 from relpos.train.weights import load_model

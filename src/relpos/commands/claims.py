@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from relpos.claims.claim import Claim
-    from relpos.claims.scales import Scales
     from relpos.claims.to_run import ToRun
     from relpos.claims.verdict import Verdict
+    from relpos.results.scale import Scales
 
 COLOURS = {HOLDS: "green", FAILS: "red", UNDECIDED: "yellow", NOT_HERE: "yellow", NOT_RUN: "dim"}
 
@@ -29,15 +29,15 @@ def claims(paper: str, ids: Names | None, network: Names | None) -> str:
     Raises:
         RelposError: there is no such paper, claim or checkpoint.
     """
+    from relpos.claims import checkpoints
     from relpos.claims import claim as claim_files
-    from relpos.claims import reading
     from relpos.claims.to_run import ToRun
     from relpos.files import write_json
     from relpos.runs.run import runs_root
 
     wanted = chosen(claim_files.load(paper), ids)
     rows, experiments = claim_files.rows(), claim_files.experiments()
-    runs = reading.read(rows, checkpoints=network or (), pilot_seeds=claim_files.pilot_seeds(experiments))
+    runs = checkpoints.read(rows, checkpoints=network or (), pilot_seeds=claim_files.pilot_seeds(experiments))
     content = page(wanted, runs, rows, claim_files.tables_of(experiments), ToRun(rows, experiments))
     _show_page(content)
     name = "-".join(ids or [paper]).replace("/", "_")
@@ -55,8 +55,8 @@ def of_table(ids: list[str], primary: str) -> str:
     """
     import io
 
+    from relpos.claims import checkpoints
     from relpos.claims import claim as claim_files
-    from relpos.claims import reading
     from relpos.claims.to_run import ToRun
 
     rows, experiments = claim_files.rows(), claim_files.experiments()
@@ -64,7 +64,7 @@ def of_table(ids: list[str], primary: str) -> str:
     # Sorted is stable: within the primary variants, the others and the claims themselves, ids stay in order.
     wanted.sort(key=lambda claim: [claim.measure == primary, claim.measure is not None].count(False))
     text = io.StringIO()
-    runs = reading.read(rows, pilot_seeds=claim_files.pilot_seeds(experiments))
+    runs = checkpoints.read(rows, pilot_seeds=claim_files.pilot_seeds(experiments))
     content = page(wanted, runs, rows, claim_files.tables_of(experiments), ToRun(rows, experiments))
     # So wide that no line is wrapped: the page is committed beside the table, and its changes are read as a diff.
     _show_page(content, plain_console(file=text, highlight=False, width=1_000))

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from relpos.claims import checkpoints
 from relpos.claims import claim as claim_files
-from relpos.claims import reading
 from relpos.errors import RelposError
 from relpos.files import read_json, read_yaml
 from relpos.measures.kept import kept
@@ -135,7 +135,7 @@ def _rows_at_scales(run: Path) -> list[tuple[str, str]]:
     """The scale with which claims are tested, and its row, that a pre-training belongs to; empty where it counts for none."""
     return [
         (scale.label, row)
-        for scale in reading.read(claim_files.rows(), pilot_seeds=claim_files.pilot_seeds(claim_files.experiments()))
+        for scale in checkpoints.read(claim_files.rows(), pilot_seeds=claim_files.pilot_seeds(claim_files.experiments()))
         for row, folders in scale.folders.items()
         if run.resolve() in {folder.resolve() for folder in folders.values()}
     ]

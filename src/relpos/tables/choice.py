@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from relpos.results.answers import halves
 from relpos.runs.run import runs_root
 from relpos.tables.comparison import baseline_of, minus
 from relpos.tables.experiment import Experiment
-from relpos.tables.intervals import halves
 from relpos.tables.render.cell import signed
 from relpos.tables.render.side_tables import NAMES, SideTable
 from relpos.tables.render.view import columns_of

@@ -6,14 +6,16 @@ import csv
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from relpos.errors import RelposError
 from relpos.files import read_text
 from relpos.measures.lengths import losses
+from relpos.results.scale import slowest, travel
 from relpos.results.statistics import interval
+from relpos.results.values import GLUE, means_by, rates_of
 from relpos.runs.log import LOG, last_lines
 from relpos.runs.run import Run, runs_root
 from relpos.runs.shelf import logged
@@ -21,11 +23,7 @@ from relpos.runs.table_file import RowRun
 from relpos.tables import intervals
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import PlannedRow, Tuning
-from relpos.tables.row import Column, Row, rates_of, slowest
-
-GLUE = ("cola", "mnli_m", "mnli_mm", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb")
-"""The nine columns whose mean is GLUE; WNLI is shown, but is not in the mean."""
-Group = TypeVar("Group", bound=Hashable)
+from relpos.tables.row import Column, Row
 
 
 def rows_of(plan: Iterable[PlannedRow]) -> list[Row]:
@@ -85,12 +83,8 @@ def _row_run(run: Run, task: str | None, pretrain_seed: int | None, seed: int | 
 def _travel(run: Run, metrics: Mapping[str, Any]) -> float | None:
     """The sum of the learning rates of position parameters: about as far as Adam can move them."""
     recipe = run.config.get("recipe") or {}
-    if "lr" not in recipe or not (metrics["position_parameters"] or run.config.get("conv")):
-        return None
-    # Loads torch, which a table of nothing but missing runs can do without.
-    from relpos.train.optim import Recipe
-
-    return Recipe.of(recipe).travel(run.config["steps"]) * slowest(*rates_of(recipe))
+    has_positions = metrics["position_parameters"] or run.config.get("conv")
+    return travel(recipe, run.config["steps"], slowest(*rates_of(recipe))) if has_positions else None
 
 
 def _column(name: str, tunings: list[Tuning], by_pretraining: bool) -> Column:
@@ -142,18 +136,6 @@ def summary(values: Sequence[float], pretrainings: Sequence[Hashable] | None = N
         median=float(np.median(values)),
         interval=interval(units),
     )
-
-
-def means_by(groups: Sequence[Group], values: Sequence[float]) -> dict[Group, float]:
-    """Group → mean of its values.
-
-    >>> means_by(["a", "b", "a"], [1.0, 5.0, 3.0])
-    {'a': 2.0, 'b': 5.0}
-    """
-    members: dict[Group, list[float]] = {}
-    for group, value in zip(groups, values, strict=True):
-        members.setdefault(group, []).append(value)
-    return {group: sum(some) / len(some) for group, some in members.items()}
 
 
 def mean_if_all(values: Sequence[float | None]) -> float | None:

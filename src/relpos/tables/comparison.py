@@ -21,7 +21,8 @@ from relpos.results.statistics import (
     paired,
     standard_error,
 )
-from relpos.tables.columns import GLUE, mean_of
+from relpos.results.values import GLUE
+from relpos.tables.columns import mean_of
 from relpos.tables.experiment import Experiment
 from relpos.tables.row import Column, Detectable, Row
 from relpos.tables.verdict import Printed, difference, unit, verdict

@@ -6,7 +6,6 @@ of the runs: they have a cost, but neither an identity nor a folder.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -14,18 +13,19 @@ from typing import Any
 
 from relpos.config.compose import values
 from relpos.config.conf import key_of
+from relpos.results.scale import SCHEME_KEYS
+from relpos.results.values import Rates, rates_of
 from relpos.runs.cost import flops
 from relpos.runs.run import Run
 from relpos.runs.tasks import node_of
 from relpos.tables.experiment import Experiment
-from relpos.tables.plan import OF_POSITION, overrides_of
-from relpos.tables.row import PartRates, rates_of
+from relpos.tables.plan import overrides_of
 
 KEYS = ("size", "steps", "batch", "length", "precision", "recipe")
 """Keys of a configuration that decide what its run costs, besides the task and what only one command has."""
 RATES = ("recipe.position_lr", "recipe.conv_lr")
 """Keys in which rows of one scale may differ besides scheme, convolution and seed."""
-WITHOUT_COST = {*OF_POSITION, "seed", "snapshots", "packing", "change"}
+WITHOUT_COST = {*SCHEME_KEYS, "seed", "snapshots", "packing", "change"}
 """Keys that do not change the number of operations, as `relpos.runs.cost` counts them."""
 Overrides = tuple[str, ...]
 
@@ -77,20 +77,8 @@ def work(experiment: Experiment, rows: Iterable[str], tunings: bool = True, pret
     return [Work(runs[key], count, count * _operations(*key)) for key, count in counts.items()]
 
 
-def scheme(overrides: Iterable[str]) -> str:
-    """Position scheme and convolution of a pre-training's overrides, to be compared with those of others.
-
-    >>> scheme(["position=tisa", "kernels=5", "size=small"]) == scheme(["position=tisa", "conv=none"])
-    True
-    >>> scheme(["position=tisa", "kernels=3"]) == scheme(["position=tisa"])
-    False
-    """
-    chosen = [override for override in overrides if key_of(override).split(".")[0] in OF_POSITION]
-    return json.dumps(_values("pretrain", tuple(chosen), ("position", "conv")), sort_keys=True)
-
-
-def rates(overrides: Iterable[str]) -> tuple[PartRates, float | None]:
-    """The factors of the learning rate of a pre-training's overrides, as `relpos.tables.row.rates_of` gives them.
+def rates(overrides: Iterable[str]) -> Rates:
+    """The factors of the learning rate of a pre-training's overrides, as `relpos.results.values.rates_of` gives them.
 
     >>> rates(["position=tisa", "recipe.position_lr=30", "recipe.conv_lr=3"])
     (30.0, 3.0)

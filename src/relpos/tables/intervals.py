@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
 from relpos.analysis.resampling import multi_bootstrap
-from relpos.errors import RelposError, one_line
-from relpos.files import check_recorded, read_text
+from relpos.results.answers import answers
 from relpos.results.statistics import Interval
 from relpos.tables.plan import Tuning
 from relpos.trust import find
@@ -46,34 +43,3 @@ def interval(tunings: list[Tuning], column: str) -> Interval | None:
         return 100 * sum(metric(drawn[:, tuning, 0], drawn[:, tuning, 1]) for tuning in range(fewest)) / fewest
 
     return multi_bootstrap(scores, RESAMPLES, mean)  # (pre-trainings, examples, fine-tunings, 2)
-
-
-def halves(path: Path, metric: str) -> tuple[float, float]:
-    """The score × 100 on the even and on the odd examples of a dev set.
-
-    Args:
-        path: of the answers.
-        metric: dotted name of the function that scores them.
-    """
-    from relpos.train.metrics import applied
-
-    columns = answers(path).T
-    numbers = columns[2] if len(columns) > 2 else np.arange(columns.shape[1])  # groups stay whole
-    even, odd = (100 * applied(metric, "task.metric", *columns[:, numbers % 2 == half]) for half in (0, 1))
-    return even, odd
-
-
-def answers(path: Path) -> NDArray[np.float64]:
-    """(examples, 2 or 3): predictions and targets of a dev set, as fine-tuning wrote them, and the groups where there are some.
-
-    Raises:
-        RelposError: the file is damaged.
-    """
-    check_recorded(path)
-    try:
-        table: NDArray[np.float64] = np.loadtxt(read_text(path).splitlines(), delimiter="\t", skiprows=1, ndmin=2)
-    except ValueError as error:  # no number, or a line that was cut short
-        raise RelposError(f"{path}: damaged: {one_line(error)}") from error
-    if not table.size:
-        raise RelposError(f"{path}: damaged: it has no answers")
-    return table

@@ -24,8 +24,6 @@ from relpos.trust import NETWORK, allows
 
 NETWORK_KEYS = ("network", "finetune.network")
 """Keys that name another network than the experiment file for its rows to be fine-tuned from."""
-OF_POSITION = ("position", "conv", "k", "outside", "kernels")
-"""Keys whose values a fine-tuning takes over from the network that it starts from."""
 
 
 @dataclass(frozen=True)

@@ -1,57 +1,16 @@
-"""The bag-of-words plateau: how well masked words are predicted by who knows which words a text has, and not their order.
-
-`position=none` cannot leave it, unless its attention is causal, which is an order by itself: there the gap alone decides.
-Another row has left it when two things are true: its held-out loss is below that of `none` beyond noise, and that loss rises by
-more than `GAP` when words are shuffled. Two rows on the plateau differ by how they learn the words, which says nothing of
-positions; and a row that has left it is ahead of one that has not by having learned any order at all.
-"""
+"""Which rows of a table are on the bag-of-words plateau, see `relpos.results.scale.is_on_plateau`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from statistics import fmean
 
-from relpos.results.contrast import Units, difference
+from relpos.results.contrast import Units
+from relpos.results.scale import NONE, is_on_plateau, scheme
 from relpos.runs.shelf import common
-from relpos.tables.estimate import scheme
 from relpos.tables.plan import PlannedRow
 from relpos.tables.row import Row
-
-NONE = "none"
-"""The row without positions."""
-GAP = 0.1
-"""Nats of mean shuffle gap above which a row can have left the plateau."""
-LEAD = 0.05
-"""Nats by which its loss must be below that of `none` where too few seeds show what noise is."""
-RULE = f"loss not below that of {NONE} beyond noise, or a shuffle gap of at most {GAP} nats"
-
-
-def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Iterable[float]], row: str) -> bool | None:
-    """Whether a row is still on the plateau; None where its gap was not measured. Without a row `none` the gap alone decides.
-
-    >>> losses = {"none": {0: 6.14, 1: 6.15}, "fixed": {0: 5.23, 1: 5.25}, "absolute": {0: 6.15, 1: 6.16}}
-    >>> gaps = {"fixed": [1.4, 1.5], "absolute": [0.05, 0.06]}
-    >>> is_on_plateau(losses, gaps, "fixed"), is_on_plateau(losses, gaps, "absolute"), is_on_plateau(losses, {}, "fixed")
-    (False, True, None)
-    >>> is_on_plateau({}, {"none": [2.1], "rope": [2.4]}, "none")  # causal attention
-    False
-
-    Args:
-        losses: row → pre-training seed → held-out loss, of the rows of one scale.
-        gaps: row → shuffle gaps of its pre-trainings.
-        row: the row.
-    """
-    if not (of_row := list(gaps.get(row, ()))):
-        return True if row == NONE else None
-    if fmean(of_row) <= GAP:
-        return True
-    of_none = list(gaps.get(NONE, ()))
-    if row == NONE or (of_none and fmean(of_none) > GAP) or not (losses.get(NONE) and losses.get(row)):
-        return False
-    tested = difference(losses, NONE, row)
-    return tested.low <= 0 if tested else fmean(losses[NONE].values()) - fmean(losses[row].values()) <= LEAD
 
 
 def with_plateau(rows: Sequence[Row], plan: Iterable[PlannedRow]) -> list[Row]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from relpos.results.statistics import ALPHA, SEED
-from relpos.tables.columns import means_by
+from relpos.results.values import means_by
 from relpos.tables.row import LOSS, Column, Row
 
 FEWEST = 4

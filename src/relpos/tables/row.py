@@ -7,16 +7,13 @@ and the baseline.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from relpos.measures.measure import NATS
 from relpos.results.statistics import Interval
+from relpos.results.values import PartRates
 from relpos.runs.table_file import RowRun
 
-PartRates = float | tuple[float, ...]
-"""The factor of a learning rate, or those of the parts of a merge."""
 Seed = int | str
 """Seed of a value: a fine-tuning's, such as 42. With several pre-trainings it is the text `1/42`: fine-tuning 42 of pre-training 1,
 or `1` where the pre-training itself is measured."""
@@ -131,7 +128,7 @@ class Row:
         travel: about how far a parameter of the position scheme could move in pre-training: the sum of its learning rates. None
             where there is no such parameter, or nothing was pre-trained.
         perplexity: on held-out text, the mean over the finished pre-trainings.
-        on_plateau: whether it has not left the bag-of-words plateau, see `relpos.tables.plateau`; None where that is unknown.
+        on_plateau: whether it has not left the bag-of-words plateau, see `relpos.results.scale`; None where that is unknown.
         position_lr: the factor of the pre-training's learning rate for the parameters of scheme and convolution, or one for each
             part of the scheme.
         conv_lr: that for the convolution's, where it has one of its own.
@@ -163,33 +160,3 @@ class Row:
     runs: list[RowRun] = field(default_factory=list)
     printed_parameters: float | None = None
     test: dict[str, float | None] = field(default_factory=dict)
-
-
-def rates_of(recipe: Mapping[str, Any]) -> tuple[PartRates, float | None]:
-    """`position_lr`, and `conv_lr` where it is another, of a recipe as a run's configuration has it.
-
-    >>> rates_of({"position_lr": [1, 30]})
-    ((1.0, 30.0), None)
-    """
-    # Records of runs before there was such a key have none; their rate was that of all parameters.
-    given, conv_lr = recipe.get("position_lr", 1.0), recipe.get("conv_lr")
-    position_lr = float(given) if isinstance(given, int | float) else tuple(map(float, given))
-    return position_lr, None if conv_lr in (None, position_lr) else float(conv_lr)
-
-
-def slowest(position_lr: PartRates, conv_lr: float | None = None) -> float:
-    """The smallest of the factors."""
-    rates = position_lr if isinstance(position_lr, tuple) else (position_lr,)
-    # `rates[0]` is among them anyway: it only stands where there is no other rate.
-    return min(*rates, rates[0] if conv_lr is None else conv_lr)
-
-
-def precedence(position_lr: PartRates, conv_lr: float | None) -> tuple[bool, float, float]:
-    """A key to sort rates by: of several with equally many pre-trainings, claims are read at the last.
-
-    That is one with a rate of the convolution's own, then the lowest, and never the one with the best score.
-
-    >>> max([(30.0, 3.0), (30.0, 1.0), (10.0, None)], key=lambda rates: precedence(*rates))
-    (30.0, 1.0)
-    """
-    return conv_lr is not None, -slowest(position_lr), -(conv_lr or 0.0)

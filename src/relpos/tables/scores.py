@@ -8,7 +8,8 @@ from pathlib import Path
 
 from relpos.errors import RelposError
 from relpos.files import read_json, write_json
-from relpos.tables.columns import GLUE, mean_if_all
+from relpos.results.values import GLUE
+from relpos.tables.columns import mean_if_all
 from relpos.tables.row import Row
 
 COLUMNS = (*GLUE, "wnli", "ax")

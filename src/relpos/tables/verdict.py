@@ -40,15 +40,12 @@ from relpos.results.statistics import SEED, Difference, Statistic
 REPRODUCED, ABOVE, BELOW, UNDECIDED, NOT_RUN = "reproduced", "above", "below", "undecided", "not run"
 HOLDS, FAILS, NOT_HERE = "holds", "fails", "cannot be said here"
 """Further verdicts of checks and claims, which may also be `UNDECIDED` or `NOT_RUN`. `NOT_HERE`: the rows that are compared are on
-the bag-of-words plateau, see `relpos.tables.plateau`."""
+the bag-of-words plateau, see `relpos.results.scale`."""
 STATISTICS: dict[str, Statistic] = {"mean": np.mean, "best": np.max, "median": np.median}
 """How a table sums up the runs of a cell; the names are those of the numbers in `table.json`."""
 LEAST_SEM = 0.05
 LEAST_BOUND = 0.5
 BOUND_WITHOUT_SPREAD = 1.0
-SHORT_TRAVEL = 5.0
-"""A position parameter that cannot move as far as this, see `Row.travel`, may not reach the value that it would learn: kernels of
-`fixed` reach about 4 when they can. A verdict about such rows says so."""
 WIDE, POWER = 1.959964, 0.841621
 """Normal quantiles: 0.975 and 0.8."""
 DRAWS = 100_000

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from relpos.measures.measure import measured_columns
-from relpos.tables.columns import GLUE
+from relpos.results.values import GLUE
 from relpos.tables.render.cell import MISSING, Cell, number
 from relpos.tables.row import Column, Row
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from relpos.measures.measure import measured_columns
-from relpos.tables.columns import GLUE, mean_of
-from relpos.tables.plateau import RULE
+from relpos.results.scale import PLATEAU, SHORT_TRAVEL
+from relpos.results.values import GLUE
+from relpos.tables.columns import mean_of
 from relpos.tables.render.cell import MISSING, Cell
 from relpos.tables.render.side_tables import (
     SideTable,
@@ -23,7 +24,6 @@ from relpos.tables.render.side_tables import (
 )
 from relpos.tables.row import Column, Row
 from relpos.tables.table import Table
-from relpos.tables.verdict import SHORT_TRAVEL
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class View:
         """
         known = {line.row.name: line.row.on_plateau for line in self.lines if line.row.on_plateau is not None}
         on_it = [name for name, is_on in known.items() if is_on]
-        return f"On the bag-of-words plateau ({RULE}): {', '.join(on_it) or 'no row'}." if known else None
+        return f"On the bag-of-words plateau ({PLATEAU}): {', '.join(on_it) or 'no row'}." if known else None
 
     @property
     def travel_note(self) -> str | None:

@@ -1,25 +1,31 @@
-"""Runs are sorted by what their records say; covers reading and scales."""
+"""Runs are sorted by what their records say; covers values and scale."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from claims.made_up import ONE_PRETRAINING
+from claims.made_up import ONE_PRETRAINING, by_seeds
 from relpos.claims.claim import experiments, pilot_seeds
 from relpos.claims.comparisons import higher
-from relpos.claims.reading import read
 from relpos.files import write_json
 from relpos.measures.kept import VERSION
+from relpos.results import values
+from relpos.results.scale import Scales, scales
+from relpos.results.values import GLUE
 from relpos.runs.run import read_record
-from relpos.tables.columns import GLUE
 from relpos.tables.experiment import load
 from relpos.tables.plan import PlannedRow, plan_table
 from tables.small_data import finish, write_experiment
 
 ROWS = {"none": ["position=none"], "fixed": ["position=fixed"], "wide": ["position=fixed", "k=9"]}
 SCORES = {"none": 20.0, "fixed": 30.0}
+
+
+def read(rows: dict[str, list[str]], pilot_seeds: Collection[int] = ()) -> Scales:
+    return scales(values.read(), rows, pilot_seeds)
 
 
 def finish_row(row: PlannedRow) -> None:
@@ -50,14 +56,14 @@ def test_runs_are_found_by_what_they_are(rows: list[PlannedRow]) -> None:
         finish_row(row)
     (found,) = read(ROWS)
     assert {row: list(folders) for row, folders in found.folders.items()} == {"none": [0], "fixed": [0]}
-    assert found.scores["fixed"]["cola"].values == {(0, 0): 30.0, (0, 1): 31.0, (0, 2): 32.0}
+    assert by_seeds(found.values["fixed"]["cola"]) == {(0, 0): 30.0, (0, 1): 31.0, (0, 2): 32.0}
     assert found.shared(GLUE, "none", "fixed") == ["cola", "rte"]
     assert found.label.startswith("2×16, 3 steps of 8, files (")
     (finding,) = higher(contrasts=[["fixed", "none"]]).verdicts(read(ROWS))
     assert finding.verdict == "undecided"
     assert finding.figures.startswith("fixed − none +10.0 (these two models: [+10.0, +10.0] over 3 fine-tunings")
     assert ONE_PRETRAINING in finding.figures
-    assert found.scores["fixed"]["loss"].values == {(0, 0): -3.0}
+    assert by_seeds(found.values["fixed"]["loss"]) == {(0, 0): -3.0}
 
 
 def test_what_is_not_finished_or_of_older_code_is_left_out(rows: list[PlannedRow]) -> None:
@@ -68,7 +74,7 @@ def test_what_is_not_finished_or_of_older_code_is_left_out(rows: list[PlannedRow
     fixed.tunings[0].run.update(identity="0123456789ab")
     found = read(ROWS)
     assert [list(scale.folders) for scale in found] == [["fixed"]]
-    assert (0, 0) not in next(iter(found)).scores["fixed"]["cola"].values
+    assert (0, 0) not in by_seeds(next(iter(found)).values["fixed"]["cola"])
     fixed.pretrainings[0].update(identity="0123456789ab")
     found = read(ROWS)
     assert (list(found), found.older) == ([], 1)
@@ -134,7 +140,7 @@ def test_one_protocol_of_fine_tuning_a_column(rows: list[PlannedRow], tmp_path: 
     other = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["finetune.steps=99"])[0]
     finish(other.tunings[0].run, {"columns": {"cola": 99.0}, "majority": {"cola": 0.0}, "examples": {"cola": 20}})
     (found,) = read(ROWS)
-    assert found.scores["fixed"]["cola"].values[0, 0] == 30.0
+    assert by_seeds(found.values["fixed"]["cola"])[0, 0] == 30.0
 
 
 def test_a_run_with_a_damaged_record_is_in_no_scale(rows: list[PlannedRow], capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,7 +152,7 @@ def test_a_run_with_a_damaged_record_is_in_no_scale(rows: list[PlannedRow], caps
     fixed.tunings[1].run.update(meaning={"seed": 1})
     (found,) = read(ROWS)
     assert list(found.folders) == ["fixed"]
-    assert (0, 0) not in found.scores["fixed"]["cola"].values
+    assert (0, 0) not in by_seeds(found.values["fixed"]["cola"])
     said = capsys.readouterr().err.splitlines()
     assert [line.partition(":")[2].split(" /")[0] for line in said] == [" damaged record"] * 3
     assert str(none.pretrainings[0].path) in said[0]
@@ -161,13 +167,15 @@ def test_shuffle_gaps_that_were_kept_beside_the_runs_are_read(rows: list[Planned
         finish_row(row)
     folder = rows[1].pretrainings[0].path / "order"
     meaning = {"measure": "shuffle", "version": VERSION, "examples": 100}
+    by_example = {"all": [1.0], "predicted": [1]}
     for share, gap in ((100, 0.75), (50, 0.25)):
-        content = {"meaning": meaning, "share": share, "results": {"shuffle_gap": {"2": 0.1, "all": gap}}}
+        results = {"shuffle_gap": {"2": 0.1, "all": gap}, "shuffle_gap_intervals": {"all": [0.0, 1.0]}, "by_example": by_example}
+        content = {"meaning": meaning, "share": share, "results": results}
         write_json(folder / f"shuffle-{share}.json", content)
     (folder / "shuffle-damaged.json").write_text("{", encoding="utf-8")
     (found,) = read(ROWS)
-    assert found.scores["fixed"]["order"].values == {(0, 0): 0.75}  # at the end, not at the snapshot
-    assert "order" not in found.scores["none"]
+    assert by_seeds(found.values["fixed"]["order"]) == {(0, 0): 0.75}  # at the end, not at the snapshot
+    assert "order" not in found.values["none"]
     assert "damaged results" in capsys.readouterr().err
 
 

@@ -1,0 +1,341 @@
+"""What may be compared, said once: which runs are of one scale, and which of their values stand beside each other.
+
+A *scale* is everything about a pre-training but position scheme, convolution, seed, and `recipe.position_lr` and `recipe.conv_lr`,
+which are tuned for each kind of scheme. A *row* is a scheme, told by the configuration of its runs and not by the table that made
+them. Within a row and a column:
+
+- Of several rates, those with most seeds count (the chosen ones are trained with more seeds than those they were chosen from); of
+  equally many, those with a rate of the convolution's own, then the lowest: never those with the best scores, which would favour
+  rows that were tuned longer.
+- Values that were measured in several ways are never mixed: those count that were measured in the way that most of the scale's are.
+- Runs of older code are left out, and so are pilots, with which rates were chosen: a rate is the best on the seed that chose it in
+  part by chance.
+- A score within two standard errors of the constant answer's tells nothing, see `at_constant`.
+- Two rows on the bag-of-words plateau differ by how they learn the words, which says nothing of positions, see `is_on_plateau`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from statistics import fmean
+
+from relpos.config.compose import values as composed_values
+from relpos.config.conf import key_of
+from relpos.ranges import shown
+from relpos.results.contrast import Units, difference
+from relpos.results.statistics import above_constant
+from relpos.results.values import GAP, GLUE, LOSS, SECONDS, PartRates, Plain, Rates, Value, by, means_by
+from relpos.runs.plan import other_layers
+from relpos.runs.shelf import END, most_shared
+
+MEAN = "glue"
+"""Stands for the mean of GLUE's columns."""
+NAMED = {LOSS: ("loss", -1.0), GAP: ("order", 1.0)}
+"""Columns of pre-trainings → their name in a scale, and the sign with which higher is better."""
+CLEAR = 2.0
+"""Within so many standard errors of the dev examples nothing tells a score from that of the constant answer."""
+SHORT_TRAVEL = 5.0
+"""A position parameter that cannot move as far as this may not reach the value that it would learn: kernels of `fixed` reach about
+4 when they can. A verdict about such rows says so."""
+NONE = "none"
+"""The row without positions, which cannot leave the plateau, unless its attention is causal, which is an order by itself."""
+LEAST_GAP = 0.1
+"""Nats of mean shuffle gap above which a row can have left the plateau."""
+LEAD = 0.05
+"""Nats by which its loss must be below that of `none` where too few seeds show what noise is."""
+PLATEAU = f"loss not below that of {NONE} beyond noise, or a shuffle gap of at most {LEAST_GAP} nats"
+SCHEME_KEYS = ("position", "conv", "k", "outside", "kernels")
+"""Keys of a configuration that make the scheme."""
+Seed = tuple[int, int]
+"""(seed of the pre-training, seed of the fine-tuning); the second is 0 where there is no fine-tuning."""
+
+
+@dataclass
+class Scale:
+    """The runs of one scale.
+
+    Args:
+        meaning: what its pre-trainings have in common.
+        store: name of the folder of the text that they read.
+        label: names the scale in one line.
+        folders: row → seed → the pre-training's folder.
+        values: row → column → values at the end of the training, of which more is better: scores × 100 or, for `loss` and `order`,
+            nats.
+        seconds: that all of its runs took together, fine-tunings included.
+        slowest: row → the smaller of the multipliers of the learning rates of its position scheme and its convolution.
+        units: what is repeated to get several scores of a row.
+        is_of_paper: whether its protocol is one that the claims are about; a verdict of another is never the headline.
+        can_go_on: whether more pre-trainings at this scale could be made here.
+    """
+
+    meaning: Plain
+    store: str
+    label: str
+    folders: dict[str, dict[int, Path]] = field(default_factory=dict)
+    values: dict[str, dict[str, list[Value]]] = field(default_factory=dict)
+    seconds: float = 0.0
+    slowest: dict[str, float] = field(default_factory=dict)
+    units: str = "pre-training seeds"
+    is_of_paper: bool = True
+    can_go_on: bool = True
+
+    @property
+    def magnitude(self) -> int:
+        """About the number of weights of the layers, by which scales are sorted."""
+        size = self.meaning["size"]
+        # A gated feed-forward network has a third matrix.
+        return int(size["layers"] * size["hidden"] * (4 * size["hidden"] + (3 if size.get("glu") else 2) * size["ffn"]))
+
+    def add(self, rows: Mapping[str, Sequence[Value]]) -> None:
+        """Takes up the values of rows, of each column those that were measured in the way that most share; of two such ways of a
+        measure, the one with more examples."""
+        at_end = {row: [each for each in values if each.percent == END] for row, values in rows.items()}
+        every = [each for values in at_end.values() for each in values]
+        self.seconds += sum(each.value for each in every if each.column == SECONDS)
+        every.sort(key=lambda each: (0, each.run.name) if each.stage == "finetune" else (-(each.examples or 0), ""))
+        used = most_shared(((each.column, each.way, "") for each in every), [""])
+        for row, values in at_end.items():
+            columns = self.values.setdefault(row, {})
+            for each in values:
+                if each.way == used[each.column] and (each.stage == "finetune" or each.column in NAMED):
+                    name, sign = NAMED.get(each.column, (each.column, 1.0))
+                    columns.setdefault(name, []).append(replace(each, column=name, value=sign * each.value))
+
+    def travel(self, row: str) -> float | None:
+        """About how far a parameter of a row's scheme can move, see `travel`; None if the recipe is not known."""
+        return travel(self.meaning.get("recipe"), self.meaning.get("steps", 0), self.slowest.get(row, 1.0))
+
+    def shared(self, columns: Sequence[str], *rows: str) -> list[str]:
+        """Those of `columns` that all of these rows have."""
+        return [column for column in columns if all(column in self.values.get(row, {}) for row in rows)]
+
+    def telling(self, columns: Sequence[str], *rows: str) -> list[str]:
+        """Those of `columns` in which at least one of the rows is better than the constant answer; the others tell nothing."""
+        shared = self.shared(columns, *rows)
+        return [column for column in shared if any(errors_above(self.values[row][column]) > CLEAR for row in rows)]
+
+    def singles(self, row: str, columns: Sequence[str]) -> dict[Seed, float]:
+        """Seeds → mean of the columns, for the fine-tunings that have all of them."""
+        # Only what has every column: a mean over other columns of another seed would be the mean of something else.
+        by_column = [{seeds(each): each.value for each in self.values[row][column]} for column in columns]
+        common = [seed for seed in by_column[0] if all(seed in scores for scores in by_column)]
+        return {seed: sum(scores[seed] for scores in by_column) / len(by_column) for seed in common}
+
+    def by_seed(self, columns: Sequence[str]) -> dict[str, dict[int, float]]:
+        """Row → pre-training seed → mean over its fine-tunings, for all rows that have these columns."""
+        rows = [row for row in self.values if self.shared(columns, row) == list(columns)]
+        return {row: by_pretraining(self.singles(row, columns)) for row in rows}
+
+    def at_constant(self, columns: Sequence[str]) -> list[str]:
+        """Rows that are at the constant answer in all of these columns that they have."""
+        having = {row: [found[column] for column in columns if column in found] for row, found in self.values.items()}
+        return [row for row, found in having.items() if found and all(abs(errors_above(values)) <= CLEAR for values in found)]
+
+    def losses(self, row: str) -> dict[int, float]:
+        """Pre-training seed → held-out loss."""
+        return {seed: -value for (seed, _), value in self.singles(row, ["loss"]).items()}
+
+    def is_on_plateau(self, row: str) -> bool | None:
+        """Whether a row has not left the bag-of-words plateau; None where its shuffle gap was not measured."""
+        losses = {name: self.losses(name) for name, found in self.values.items() if "loss" in found}
+        gaps = {name: [each.value for each in found["order"]] for name, found in self.values.items() if "order" in found}
+        return is_on_plateau(losses, gaps, row)
+
+
+@dataclass
+class Scales:
+    """All scales; iterating gives those of pre-trainings.
+
+    Args:
+        known: scales of pre-trainings, the smallest first; of equally large ones, those with fewest steps and with a first stage.
+        older: how many runs of older code were left out.
+        pilots: how many runs of tables in which rates were chosen were left out.
+        tuned: scales of fine-tunings of networks named by the user, for claims about such.
+        published: a scale for each checkpoint named by the user, for claims that a network's weights alone decide.
+    """
+
+    known: list[Scale]
+    older: int = 0
+    pilots: int = 0
+    tuned: list[Scale] = field(default_factory=list)
+    published: list[Scale] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[Scale]:
+        return iter(self.known)
+
+    def alike(self, *but: str) -> list[list[Scale]]:
+        """Groups of two or more scales that differ only in these keys of their meaning (`size`, `pairs`, …)."""
+        # By what is equal and not by what differs: a new key of a meaning then separates scales until a rule names it.
+        groups: dict[str, list[Scale]] = {}
+        for scale in self.known:
+            # The text is no part of the meaning, and must be the same as well.
+            rest = {key: value for key, value in scale.meaning.items() if key not in but}
+            groups.setdefault(json.dumps([rest, scale.store], sort_keys=True), []).append(scale)
+        return [group for group in groups.values() if len(group) > 1]
+
+
+def scales(values: Sequence[Value], rows: Mapping[str, Iterable[str]], pilot_seeds: Collection[int] = ()) -> Scales:
+    """The scales of pre-trainings, with what their fine-tunings scored.
+
+    Args:
+        values: of all runs.
+        rows: row → the overrides that make it.
+        pilot_seeds: of pilots, at every scale: a pilot is often shorter or smaller than what it chose a rate for.
+    """
+    trained = {folder: found[0] for folder, found in by(values, "run").items() if found[0].stage == "pretrain"}
+    current = [each for each in trained.values() if each.is_current]
+    used = [each for each in current if each.pretrain_seed not in pilot_seeds]
+    # Without pre-trainings there is nothing to recognise, and composing the schemes of all rows takes time.
+    names = {scheme(overrides): name for name, overrides in rows.items()} if trained else {}
+    variants: dict[tuple[str, str], dict[Rates, list[Value]]] = {}
+    for each in used:
+        # A loss of answers is no loss of text.
+        if each.scheme in names and _meaning(each.scale)[0].get("recipe", {}).get("masking") != "answer":
+            variants.setdefault((each.scale, names[each.scheme]), {}).setdefault(each.rates, []).append(each)
+    read_at = {key: max(rates.items(), key=lambda item: (len(item[1]), precedence(*item[0]))) for key, rates in variants.items()}
+    of_runs = by((each for each in values if each.is_current), "origin")
+    found = {key: made(*_meaning(key)) for key, _ in read_at}
+    for key, scale in found.items():
+        chosen = {row: runs for (of_scale, row), runs in read_at.items() if of_scale == key}
+        scale.folders = {row: {seeds(each)[0]: each.run for each in runs} for row, (_, runs) in chosen.items()}
+        scale.slowest = {row: slowest(*rates) for row, (rates, _) in chosen.items()}
+        scale.add({row: [one for each in runs for one in of_runs[each.origin]] for row, (_, runs) in chosen.items()})
+    known = sorted(found.values(), key=lambda scale: (scale.magnitude, scale.meaning["steps"], "first" not in scale.meaning))
+    return Scales(known, len(trained) - len(current), len(current) - len(used))
+
+
+def _meaning(key: str) -> tuple[Plain, str]:
+    meaning, store = json.loads(key)
+    return meaning, store
+
+
+def made(meaning: Plain, store: str) -> Scale:
+    """The scale of pre-trainings with this in common, still without runs: `4×256, 1,000 steps of 64, files (67a04f)`."""
+    size, recipe, first = meaning["size"], meaning.get("recipe", {}), meaning.get("first")
+    name, _, identity = store.rpartition("-")
+    layers = other_layers(size)
+    how = "".join(f" {key}={shown(value)}" for key, value in layers.items()) + " muon" * ("optimizer" in recipe)
+    how += f" masking={shown(recipe['masking'])}" if "masking" in recipe else ""
+    how += f" {recipe['schedule']}" if "schedule" in recipe else ""
+    how += f" {meaning['precision']}" if meaning.get("precision", "fp32") != "fp32" else ""
+    steps = f"{meaning['steps']:,} steps of {meaning['batch']}"
+    steps += f" at {meaning['length']}" if meaning["length"] != 128 else ""
+    steps += f", {first['share']:.0%} of them of {first['batch']} at {first['length']}" if first else ""
+    pairs = f", {meaning['pairs']:,} pairs" if meaning.get("pairs") else ""
+    # The layers, the optimiser and the masks must be the papers', and the text in its order; size, text and length are free.
+    is_of_paper = not layers and not {"optimizer", "masking"} & recipe.keys() and "shuffle" not in meaning
+    label = f"{size['layers']}×{size['hidden']}{how}, {steps}, {name} ({identity[:6]}){pairs}"
+    return Scale(meaning, store, label, is_of_paper=is_of_paper)
+
+
+def seeds(each: Value) -> Seed:
+    """The seeds of a value. Where fine-tunings of a named network are what is repeated: their own seed and 0."""
+    return (each.seed, 0) if each.pretrain_seed is None else (each.pretrain_seed, each.seed)
+
+
+def by_pretraining(single: Mapping[Seed, float]) -> dict[int, float]:
+    """Pre-training seed → mean over its fine-tunings."""
+    return means_by([seed for seed, _ in single], list(single.values()))
+
+
+def errors_above(values: Sequence[Value]) -> float:
+    """Standard errors of the dev examples from the constant answer's score up to the mean; infinite where that is unknown."""
+    # By seeds: of two runs that differ in nothing else the last counts.
+    scores, last = {seeds(each): each.value for each in values}, values[-1]
+    return above_constant(sum(scores.values()) / len(scores), last.majority, last.examples, last.metric)
+
+
+def named(column: str, only: Collection[str] | None = None) -> list[str]:
+    """The columns that `column` stands for: `glue` for the nine, or for those of them that are in `only`."""
+    return [name for name in GLUE if only is None or name in only] if column == MEAN else [column]
+
+
+@cache
+def _scheme(overrides: tuple[str, ...]) -> str:
+    return json.dumps(composed_values("pretrain", overrides, ("position", "conv")), sort_keys=True)
+
+
+def scheme(overrides: Iterable[str]) -> str:
+    """Position scheme and convolution of a pre-training's overrides, as `Value.scheme` has them.
+
+    >>> scheme(["position=tisa", "kernels=5", "size=small"]) == scheme(["position=tisa", "conv=none"])
+    True
+    >>> scheme(["position=tisa", "kernels=3"]) == scheme(["position=tisa"])
+    False
+    """
+    return _scheme(tuple(override for override in overrides if key_of(override).split(".")[0] in SCHEME_KEYS))
+
+
+def slowest(position_lr: PartRates, conv_lr: float | None = None) -> float:
+    """The smallest of the factors of the learning rate."""
+    rates = position_lr if isinstance(position_lr, tuple) else (position_lr,)
+    return min([*rates, *([] if conv_lr is None else [conv_lr])])
+
+
+def precedence(position_lr: PartRates, conv_lr: float | None) -> tuple[bool, float, float]:
+    """A key to sort rates by: of several with equally many pre-trainings, rows are read at the last.
+
+    That is one with a rate of the convolution's own, then the lowest, and never the one with the best score.
+
+    >>> max([(30.0, 3.0), (30.0, 1.0), (10.0, None)], key=lambda rates: precedence(*rates))
+    (30.0, 1.0)
+    """
+    return conv_lr is not None, -slowest(position_lr), -(conv_lr or 0.0)
+
+
+def travel(recipe: Plain | None, steps: int, factor: float) -> float | None:
+    """About how far a position parameter can move: the sum of its learning rates over the steps. None if there is no recipe.
+
+    Adam moves a parameter by about the learning rate in a step, at most.
+    """
+    if not recipe or "lr" not in recipe:
+        return None
+    # Loads torch, which a table of nothing but missing runs can do without.
+    from relpos.train.optim import Recipe
+
+    return Recipe.of(recipe).travel(steps) * factor
+
+
+def short_travel(travels: Iterable[float | None]) -> str:
+    """A sentence where parameters of a row could not move far in the training, which alone may make rows differ; else empty."""
+    least = min((each for each in travels if each is not None), default=SHORT_TRAVEL)
+    if least >= SHORT_TRAVEL:
+        return ""
+    return (
+        f"position parameters could move by at most about {least:.2g} (the sum of their learning rates); "
+        f"below {SHORT_TRAVEL:g} a scheme may lose by that alone: more steps, or recipe.position_lr"
+    )
+
+
+def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Iterable[float]], row: str) -> bool | None:
+    """Whether a row is still on the bag-of-words plateau: it predicts masked words as well as who knows which words a text has, and
+    not their order. None where its gap was not measured. Without a row `none` the gap alone decides.
+
+    A row has left it when its held-out loss is below that of `none` beyond noise, and rises by more than `LEAST_GAP` when words are
+    shuffled.
+
+    >>> losses = {"none": {0: 6.14, 1: 6.15}, "fixed": {0: 5.23, 1: 5.25}, "absolute": {0: 6.15, 1: 6.16}}
+    >>> gaps = {"fixed": [1.4, 1.5], "absolute": [0.05, 0.06]}
+    >>> is_on_plateau(losses, gaps, "fixed"), is_on_plateau(losses, gaps, "absolute"), is_on_plateau(losses, {}, "fixed")
+    (False, True, None)
+    >>> is_on_plateau({}, {"none": [2.1], "rope": [2.4]}, "none")  # causal attention
+    False
+
+    Args:
+        losses: row → pre-training seed → held-out loss, of the rows of one scale.
+        gaps: row → shuffle gaps of its pre-trainings.
+        row: the row.
+    """
+    if not (gaps_here := list(gaps.get(row, ()))):
+        return True if row == NONE else None
+    if fmean(gaps_here) <= LEAST_GAP:
+        return True
+    without = list(gaps.get(NONE, ()))
+    if row == NONE or (without and fmean(without) > LEAST_GAP) or not (losses.get(NONE) and losses.get(row)):
+        return False
+    tested = difference(losses, NONE, row)
+    return tested.low <= 0 if tested else fmean(losses[NONE].values()) - fmean(losses[row].values()) <= LEAD

@@ -1,0 +1,253 @@
+"""Every number of every finished run, read once: a long table with a line for each. Claims, tables and figures select from it.
+
+A line is a frozen `Value`; a plain list of them is the table, because importing pandas would make `relpos claims` half as slow
+again. Records that lack what is needed are named on stderr and left out.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from relpos.measures.kept import kept
+from relpos.measures.measure import NATS, Figure, chosen
+from relpos.results.answers import halves
+from relpos.runs.run import runs_root
+from relpos.runs.shelf import END, common, figures, finished, is_current, protocol
+
+Plain = dict[str, Any]
+"""Values as JSON has them: a record, or the meaning of a run."""
+PartRates = float | tuple[float, ...]
+"""The factor of a learning rate, or those of the parts of a merge."""
+Rates = tuple[PartRates, float | None]
+"""`recipe.position_lr` and `recipe.conv_lr`, the second only where it is another."""
+Group = TypeVar("Group", bound=Hashable)
+GLUE = ("cola", "mnli_m", "mnli_mm", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb")
+"""The nine columns whose mean is GLUE; WNLI is shown, but is not in the mean."""
+LOSS, GAP, SECONDS = "heldout_loss", "shuffle_gap", "seconds"
+"""Columns of pre-trainings: nats of held-out loss and of shuffle gap; and the seconds that a run took."""
+LONGEST = 5
+"""The most fine-tunings in a row that are followed: damaged records may name each other in a circle."""
+NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "pretrain": {
+        **dict.fromkeys(("stage", "identity"), str),
+        **dict.fromkeys(("meaning.size.layers", "meaning.size.hidden", "meaning.size.ffn"), int),
+        **dict.fromkeys(("meaning.steps", "meaning.batch", "meaning.length", "meaning.seed"), int),
+        **dict.fromkeys(("meaning.position", "meaning.conv"), (dict, type(None))),
+        "inputs.store": str,
+        "metrics.heldout_loss": (int, float),
+    },
+    "finetune": {
+        **dict.fromkeys(("stage", "identity"), str),
+        "meaning.seed": int,
+        "meaning.task.metric": str,
+        "inputs.start": str,
+        "metrics.columns": dict,
+    },
+}
+"""Stage → the keys that the record of a finished run must have, with their types."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """One number of one run.
+
+    Args:
+        run: the run's folder.
+        stage: pretrain or finetune.
+        column: `heldout_loss`, `seconds`, …; a column of a task; or one of a measure, such as `shuffle_gap`.
+        value: score × 100, nats, or as the record has it.
+        origin: name of the folder of the pre-training; of fine-tunings of a network that the user named, that network's folder.
+        scale: what values that may be compared have in common, as JSON: the meaning of the pre-trainings but seed, scheme and
+            rates, and the name of their text. For a named network: its folder. Empty where the pre-training is not here.
+        scheme: position scheme and convolution of the pre-training, as JSON. For a named network: the `change` made of it.
+        rates: of the pre-training.
+        pretrain_seed: None for a named network.
+        seed: of the fine-tuning; 0 for a pre-training.
+        percent: of the pre-training's steps that the network had done; 100 at the end.
+        way: how it was measured, as JSON: the dials of the fine-tunings in between, or those of a measure. Values of a column
+            that were measured in two ways are not compared.
+        is_current: whether today's code would make the same run, and those that it started from.
+        metric: dotted name of the function that scores the dev set, or nats.
+        examples: size of the dev set, or the number of examples that a measure was given.
+        majority: score of the constant answer.
+        answers: the file of the answers on the dev set, where they were kept.
+        figure: of a measure: interval, and the parts of which the value is made.
+    """
+
+    run: Path
+    stage: str
+    column: str
+    value: float
+    origin: str = ""
+    scale: str = ""
+    scheme: str = ""
+    rates: Rates = (1.0, None)
+    pretrain_seed: int | None = None
+    seed: int = 0
+    percent: int = END
+    way: str = ""
+    is_current: bool = True
+    metric: str = ""
+    examples: int | None = None
+    majority: float | None = None
+    answers: Path | None = None
+    figure: Figure | None = field(default=None, compare=False)
+
+    def halves(self) -> tuple[float, float]:
+        """The score × 100 on the even and on the odd examples of the dev set, by the answers that were kept."""
+        assert self.answers is not None
+        return halves(self.answers, self.metric)
+
+
+def read(root: Path | None = None, measured: Collection[str] = ("shuffle",)) -> list[Value]:
+    """The numbers of all finished pre-trainings and fine-tunings.
+
+    Args:
+        root: the runs folder; `$RELPOS_RUNS` if it is None.
+        measured: names of the measures whose kept results are read, too.
+    """
+    pretrainings, tunings = (list(_whole(stage, root or runs_root())) for stage in NEEDED)
+    values = [each for run in pretrainings for each in of_pretraining(*run, measured)]
+    # By the folders' names: after `relpos merge` the paths in records are those of another machine.
+    sources = {each.origin: each for each in values}
+    records = {folder.name: record for folder, record in tunings}
+    current = {name: is_current(record) for name, record in records.items()}
+    for folder, _ in tunings:
+        chain = [folder.name]
+        while (start := Path(records[chain[-1]]["inputs"]["start"])).name in records and len(chain) < LONGEST:
+            chain.append(start.name)
+        values += of_tuning(
+            folder, [records[name] for name in chain], sources.get(start.name), all(current[name] for name in chain)
+        )
+    return values
+
+
+def of_pretraining(folder: Path, record: Plain, measured: Collection[str] = ()) -> Iterator[Value]:
+    """The numbers of one pre-training: of its record, and what was measured of its networks and kept."""
+    meaning = record["meaning"]
+    known = Value(
+        folder,
+        "pretrain",
+        "",
+        0.0,
+        folder.name,
+        json.dumps([common(meaning), Path(record["inputs"]["store"]).name], sort_keys=True),
+        json.dumps({key: meaning[key] for key in ("position", "conv")}, sort_keys=True),
+        rates_of(meaning.get("recipe") or {}),
+        meaning["seed"],
+        is_current=is_current(record),
+    )
+    yield from _of_record(known, record)
+    for measure in chosen(measured):
+        for entry in kept(folder, measure.name):
+            examples = entry.meaning.get("examples")
+            at_time = replace(known, percent=entry.share, way=protocol(entry.meaning, without=()), metric=NATS, examples=examples)
+            for column in measure.at_end if entry.share == END else measure.columns:
+                if figure := measure.figure(column.name, entry.results):
+                    yield replace(
+                        at_time, column=column.name, value=figure.value, metric=column.metric, majority=figure.guess, figure=figure
+                    )
+
+
+def of_tuning(folder: Path, chain: Iterable[Plain], source: Value | None, is_made_today: bool = True) -> Iterator[Value]:
+    """The numbers of one fine-tuning.
+
+    Args:
+        folder: of the run.
+        chain: its record, and those of the fine-tunings that it started from.
+        source: any value of the pre-training; None if it is not here.
+        is_made_today: whether today's code would make these fine-tunings.
+    """
+    records = list(chain)
+    record, start = records[0], Path(records[-1]["inputs"]["start"])
+    meaning, metrics = record["meaning"], record["metrics"]
+    known = Value(folder, "finetune", "", 0.0, str(start), seed=meaning["seed"], is_current=is_made_today)
+    if source:
+        known = replace(
+            known,
+            **{key: getattr(source, key) for key in ("origin", "scale", "scheme", "rates", "pretrain_seed")},
+            is_current=is_made_today and source.is_current,
+        )
+    # Below these folders lie runs, whose scales are those of their pre-trainings.
+    elif len(records) == 1 and start.parent.name not in NEEDED:
+        change = json.dumps(meaning.get("change") or {}, sort_keys=True)
+        known = replace(known, scale=json.dumps({"checkpoint": str(start)}), scheme=change)
+    without = ("seed",) if source else ("seed", "change")
+    scored = replace(known, way=protocol(*(each["meaning"] for each in records), without=without), metric=meaning["task"]["metric"])
+    yield from (each for each in _of_record(known, record) if each.column not in metrics["columns"])
+    for name, value in metrics["columns"].items():
+        # Runs of older code kept no answers.
+        answers = path if (path := folder / "dev" / f"{name}.tsv").is_file() else None
+        examples, majority = (metrics.get(key, {}).get(name) for key in ("examples", "majority"))
+        yield replace(scored, column=name, value=value, examples=examples, majority=majority, answers=answers)
+
+
+def _of_record(known: Value, record: Plain) -> Iterator[Value]:
+    yield replace(known, column=SECONDS, value=record.get("seconds", 0.0))
+    for name, value in figures(record["metrics"]).items():
+        yield replace(known, column=name, value=float(value), metric=NATS if name == LOSS else "")
+
+
+def _whole(stage: str, root: Path) -> Iterator[tuple[Path, Plain]]:
+    """Folder and record of the finished runs of a stage whose records have what is needed."""
+    for folder, record in finished(stage, root):
+        if lacking := [key for key, kind in NEEDED[stage].items() if not isinstance(_at(record, key), kind)]:
+            path = folder / "record.json"
+            print(f"relpos: damaged record {path}: no {lacking[0]}: delete the folder to start anew", file=sys.stderr)
+        else:
+            yield folder, record
+
+
+def _at(record: Plain, key: str) -> object:
+    """The value of a dotted key; `...`, whose type no key asks for, where there is none."""
+    value: object = record
+    for part in key.split("."):
+        value = value.get(part, ...) if isinstance(value, dict) else ...
+    return value
+
+
+def select(values: Iterable[Value], **wanted: object) -> list[Value]:
+    """The values whose fields are these.
+
+    >>> [each.value for each in select([Value(Path(), "pretrain", LOSS, 3.0), Value(Path(), "pretrain", GAP, 1.0)], column=GAP)]
+    [1.0]
+    """
+    return [each for each in values if all(getattr(each, key) == value for key, value in wanted.items())]
+
+
+def by(values: Iterable[Value], *keys: str) -> dict[Any, list[Value]]:
+    """The values of each group: those that agree in a field, or in several, whose values are then a tuple."""
+    groups: dict[Any, list[Value]] = {}
+    for each in values:
+        found = tuple(getattr(each, key) for key in keys)
+        groups.setdefault(found if len(keys) > 1 else found[0], []).append(each)
+    return groups
+
+
+def means_by(groups: Iterable[Group], values: Iterable[float]) -> dict[Group, float]:
+    """Group → mean of its values. Fine-tunings of one pre-training are not independent of each other: their mean is the unit.
+
+    >>> means_by(["a", "b", "a"], [1.0, 5.0, 3.0])
+    {'a': 2.0, 'b': 5.0}
+    """
+    members: dict[Group, list[float]] = {}
+    for group, value in zip(groups, values, strict=True):
+        members.setdefault(group, []).append(value)
+    return {group: sum(some) / len(some) for group, some in members.items()}
+
+
+def rates_of(recipe: Mapping[str, Any]) -> Rates:
+    """`position_lr`, and `conv_lr` where it is another, of a recipe as a run's configuration has it.
+
+    >>> rates_of({"position_lr": [1, 30]})
+    ((1.0, 30.0), None)
+    """
+    # Records of runs before there was such a key have none; their rate was that of all parameters.
+    given, conv_lr = recipe.get("position_lr", 1.0), recipe.get("conv_lr")
+    position_lr = float(given) if isinstance(given, int | float) else tuple(map(float, given))
+    return position_lr, None if conv_lr in (None, position_lr) else float(conv_lr)
