@@ -131,11 +131,9 @@ def test_a_variant_without_results_is_not_run() -> None:
 
 def test_an_undecided_claim_says_what_it_would_take() -> None:
     made = scale({"dynamic": glue(60.2), "fixed": glue(60.0, -1)})
-    made.folders, made.seconds = {row: {seed: Path() for seed in range(5)} for row in ("dynamic", "fixed")}, 36_000.0
     (claim,) = page([of_id("C03")], scales(made), files.rows(), {})["claims"]
     (finding,) = claim["findings"]
-    seeds, hours = (float(word) for word in finding["takes"].split() if word.replace(".", "").isdigit())
-    assert hours == seeds  # an hour each
+    (seeds,) = (int(word) for word in finding["takes"].split() if word.isdigit())
     assert 10 < seeds < 100
 
 

@@ -1,4 +1,4 @@
-"""`relpos cost`: the figures, and that plans estimate with them."""
+"""`relpos cost`: the figures, counted and measured."""
 
 import json
 from collections.abc import Iterator
@@ -10,9 +10,6 @@ import relpos
 from relpos.config.compose import called, composed, resolved
 from relpos.runs import plan
 from relpos.runs.cost import costs, flops_per_token, forward
-from relpos.runs.estimate import Estimate
-from relpos.runs.run import runs_root
-from relpos.tables.dry_run import describe
 
 TINY = ["size=tiny", "vocabulary=40", "batch=2", "length=8", "steps=5"]
 
@@ -23,21 +20,15 @@ def test_without_a_measurement_it_counts() -> None:
     assert content["operations"] == pytest.approx(costs(run)["flops"])
     assert content["parameters"] == json.loads(called("params", TINY[:2]))["total"]
     assert "seconds" not in content
-    assert not (runs_root() / "rates.json").exists()
 
 
-def test_a_measurement_is_the_rate_of_plans() -> None:
+def test_it_measures_a_step_and_predicts_all_of_them() -> None:
     overrides = [*TINY, "seconds=0.01", "speed.microbatch=1", "speed.accelerator=cpu", "speed.threads=1"]
-    first, content = (json.loads(called("cost", overrides)) for _ in range(2))
+    content = json.loads(called("cost", overrides))
     assert content["seconds"] == pytest.approx(5 * content["step_seconds"])
-    assert content["microbatch"] == 1
-    assert first["operations"] == content["operations"]
-    run = plan(relpos.compose("pretrain", [*TINY, "data=files"]))
-    [rate] = Estimate().measured  # the newer one took the place of the first
-    assert rate.value == pytest.approx(content["operations_per_second"])
-    assert Estimate().rate(run) == (pytest.approx(rate.value), "a rate measured here")
-    assert flops_per_token(run) == pytest.approx(content["operations_per_token"])
-    assert "1 of 1 runs by a rate measured here" in describe("mine", [], [run])
+    assert content["operations"] == pytest.approx(content["operations_per_second"] * content["seconds"])
+    assert (content["microbatch"], content["device"]) == (1, "CPU, 1 threads")
+    assert content["peak_memory_bytes"] > 2**20
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from rich.console import Console
 from relpos.commands import status
 from relpos.commands.status import SETTLED, look, picture
 from relpos.runs import Run
+from relpos.runs.estimate import Estimate
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
 from tables.small_data import write_experiment
@@ -42,7 +43,7 @@ def test_what_needs_a_failed_run_at_any_depth_waits_for_it(runs: list[Run]) -> N
     assert states == {"none": {"waiting for a failed run"}, "fixed": {"missing"}}
     console = Console(width=200)
     with console.capture() as shown:
-        console.print(picture("small", seen))
+        console.print(picture("small", seen, Estimate()))
     assert "1 failed, 3 waiting for a failed run, 3 missing" in shown.get()
 
 
@@ -76,5 +77,5 @@ class _Terminal:
 def test_brackets_in_the_name_of_a_row_are_shown() -> None:
     console = Console(width=100)
     with console.capture() as shown:
-        console.print(picture("t", look([Run("toy", "x", {}, {"row": "fixed[k=8]"})])))
+        console.print(picture("t", look([Run("toy", "x", {}, {"row": "fixed[k=8]"})]), Estimate()))
     assert "fixed[k=8]" in shown.get()

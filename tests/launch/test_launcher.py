@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from pretend import pretend, trains
-from relpos.commands.status import look, seconds_left
+from relpos.commands.status import look
 from relpos.errors import RelposError
 from relpos.launch import engine
 from relpos.launch.engine import run_all
@@ -25,6 +25,7 @@ from relpos.launch.jobs import Job, Standing
 from relpos.launch.local import Local
 from relpos.launch.progress import ending
 from relpos.runs import compose, plan
+from relpos.runs.estimate import left_of
 from relpos.runs.lock import is_locked, locked
 from relpos.runs.stages import STAGES
 
@@ -204,7 +205,7 @@ def test_time_left_is_read_from_the_newest_line(root: Path) -> None:
     run.update(state="running")
     (run.path / "metrics.jsonl").write_text('{"step": 60, "loss": 2.0, "steps_per_second": 4.0}\n', encoding="utf-8")
     with locked(run.path):
-        assert seconds_left(look([run])[0]) == 10.0
+        assert left_of(run, look([run])[0].line) == 10.0
 
 
 def test_the_rest_between_two_looks_does_not_grow_with_what_is_measured_meanwhile(

@@ -16,10 +16,10 @@ QUANTILES = WIDE + POWER
 
 
 def to_decide(scale: Scale, tested: Sequence[Difference], against: float = 0.0, of_row: str | None = None) -> str:
-    """How many seeds, and hours of the machines that ran these rows, would find differences as large as these with probability 0.8.
+    """How many seeds would find differences as large as these with probability 0.8.
 
     Args:
-        scale: its pre-trainings show how long one takes.
+        scale: where they were found.
         tested: the differences that a claim needs.
         against: the value that they must differ from.
         of_row: the row, if they concern one row alone.
@@ -30,11 +30,11 @@ def to_decide(scale: Scale, tested: Sequence[Difference], against: float = 0.0, 
         return "the differences are too small to be found at this scale"
     if of_row is not None:
         return models(scale, of_row, seeds)
-    return f"about {seeds} {scale.units} of each row{_hours(scale, seeds, ' per row')}"
+    return f"about {seeds} {scale.units} of each row"
 
 
 def models(scale: Scale, row: str, count: int, how: str = "") -> str:
-    """How many more pre-trainings of a row are needed to have `count` at this scale, `how` if that matters, and their hours."""
+    """How many more pre-trainings of a row are needed to have `count` at this scale, `how` if that matters."""
     if not scale.can_go_on:
         return ""
     if count >= MOST:
@@ -42,7 +42,7 @@ def models(scale: Scale, row: str, count: int, how: str = "") -> str:
     # At least one, since what is there has left the claim undecided.
     missing = max(1, count - len(scale.folders.get(row, {})))
     seeds = f"{plural(missing, 'more pre-training seed')} of {row} at this scale"
-    return " ".join(filter(None, [seeds, how])) + _hours(scale, missing)
+    return " ".join(filter(None, [seeds, how]))
 
 
 def longer(scale: Scale) -> str:
@@ -50,7 +50,7 @@ def longer(scale: Scale) -> str:
     if not scale.can_go_on:
         return ""
     steps = f"steps={2 * scale.meaning['steps']}"
-    return f"longer training and not more seeds, for instance {steps}{_hours(scale, 2, ' per pre-training')}"
+    return f"longer training and not more seeds, for instance {steps}"
 
 
 def trials(share: float, chance: float, tried: int) -> float:
@@ -69,12 +69,6 @@ def trials(share: float, chance: float, tried: int) -> float:
 def plural(number: int, what: str) -> str:
     """`1 model`, `2 models`"""
     return f"{number} {what}{'s' * (number != 1)}"
-
-
-def _hours(scale: Scale, seeds: int, of_what: str = "") -> str:
-    """Hours that so many pre-trainings of one row take with their fine-tunings, on the machines that have run this scale."""
-    pretrainings = sum(map(len, scale.folders.values()))
-    return f", {seeds * scale.seconds / pretrainings / 3600:.2g} device-hours{of_what}" if pretrainings and scale.seconds else ""
 
 
 def seeds_needed(tested: Difference, against: float = 0.0) -> int:

@@ -1,4 +1,4 @@
-"""What it would take to test a claim that has no runs: the command, the runs and their hours.
+"""What it would take to test a claim that has no runs: the command, the runs and their operations.
 
 Chosen is the cheapest of the experiment files that are about the claim or, if none is, of those that have its rows once each.
 """
@@ -15,15 +15,13 @@ from relpos.claims.requirements import Requirements
 from relpos.config.conf import key_of
 from relpos.results.scale import precedence, scheme
 from relpos.results.values import Plain
-from relpos.runs.estimate import Estimate, duration
-from relpos.tables.estimate import RATES, Work, columns, rates, work
+from relpos.runs.estimate import duration
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import overrides_of
+from relpos.tables.unplanned import RATES, Work, columns, rates, work
 
 GPU = 1e14
-"""Operations a second of a GPU, at which the experiment files state their cost. Hours at this rate are shown, too."""
-WORTH_A_GPU = 0.1
-"""The fewest hours at that rate that are shown."""
+"""Operations a second of a GPU, at which the experiment files state their cost."""
 CHANGE: Plain = {"positions": "keep", "tisa": 0, "start": "regression", "reused": False}
 """The default of `change` in conf/finetune.yaml."""
 
@@ -93,7 +91,6 @@ class ToRun:
     def __init__(self, rows: Mapping[str, Sequence[str]], experiments: Iterable[Experiment]) -> None:
         self.experiments = [file for file in experiments if not file.parameters and file.name[0] != "_"]
         self.row_of = {scheme(overrides): row for row, overrides in rows.items()}
-        self.estimate = Estimate()
         self.known: dict[tuple[object, ...], list[Work]] = {}
         self.rows_of = {
             experiment.name: {name: self._row(experiment, overrides) for name, overrides in experiment.rows.items()}
@@ -111,14 +108,9 @@ class ToRun:
         plan = self.plan(claim)
         if plan is None:
             return ""
-        seconds = [self.estimate.seconds(part.run) for part in plan.work]
-        if None in seconds:
-            cost = "time here unknown (dry_run=true measures it)"
-        else:
-            hours = sum(part.count * (each or 0.0) for part, each in zip(plan.work, seconds, strict=True)) / 3600
-            cost = f"about {duration(hours)} here"
-        if (on_gpu := plan.operations / GPU / 3600) >= WORTH_A_GPU:
-            cost += f", {duration(on_gpu)} at 100 TFLOP/s"
+        # Where they are few, hours of a GPU say nothing.
+        on_gpu = f", {duration(plan.operations / GPU)} at 100 TFLOP/s" if plan.operations > 360 * GPU else ""
+        cost = f"{plan.operations:.2g} operations{on_gpu} (dry_run=true: time here)"
         return "; ".join(filter(None, [f"{plan.command}: {plan.runs}", cost, plan.afterwards]))
 
     def plan(self, claim: Claim) -> Plan | None:

@@ -16,9 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from relpos.launch.jobs import Job
-from relpos.launch.remaining import Remaining, clock
 from relpos.progress import plain_console
 from relpos.ranges import Names, Positive
+from relpos.runs.estimate import Estimate, clock, left_of
 from relpos.runs.lock import is_locked
 from relpos.runs.run import Run, runs_root
 from relpos.runs.shelf import newest
@@ -36,15 +36,15 @@ def status(table: str, rows: Names | None, overrides: Sequence[str], every: Posi
     """
 
     name, runs = _runs(table, rows, overrides)
-    console = plain_console(highlight=False)
+    console, estimate = plain_console(highlight=False), Estimate()
     try:
         if not sys.stdout.isatty():
-            console.print(picture(name, look(runs)), soft_wrap=True)
+            console.print(picture(name, look(runs), estimate), soft_wrap=True)
         else:
             with Live(console=console, auto_refresh=False) as live:
                 while True:
                     seen = look(runs)
-                    live.update(picture(name, seen), refresh=True)
+                    live.update(picture(name, seen, estimate), refresh=True)
                     if all(entry.state in SETTLED for entry in seen):
                         break
                     time.sleep(every)
@@ -98,11 +98,11 @@ def look(runs: list[Run]) -> list[Seen]:
     return result
 
 
-def picture(name: str, seen: list[Seen]) -> RenderableType:
+def picture(name: str, seen: list[Seen], estimate: Estimate) -> RenderableType:
     """Counts of the runs, a line for each row, the runs under way, the runs that have failed."""
     counts = Counter(entry.state for entry in seen)
     head = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
-    parts: list[RenderableType] = [Text(f"{name}: {len(seen):,} runs: {head}{_left(seen)}", style="bold"), _rows(seen)]
+    parts: list[RenderableType] = [Text(f"{name}: {len(seen):,} runs: {head}{_left(seen, estimate)}", style="bold"), _rows(seen)]
     running = [entry for entry in seen if entry.state == "running"]
     if running:
         parts.append(_under_way(running))
@@ -143,24 +143,18 @@ def _under_way(running: list[Seen]) -> Table:
             f"{line.get('step', 0):,}/{steps or '?'}" if line else "",
             f"{line['steps_per_second']:.2f}" if "steps_per_second" in line else "",
             next((f"{line[key]:.4g}" for key in ("loss", "heldout_loss") if key in line), ""),
-            clock(seconds) if (seconds := seconds_left(entry)) is not None else "",
+            clock(seconds) if (seconds := left_of(entry.run, line)) is not None else "",
             f"{start.get('host', '')}:{start.get('pid', '')}" if start.get("pid") != os.getpid() else "",
         )
     return table
 
 
-def seconds_left(entry: Seen) -> float | None:
-    """Seconds that a run under way still takes at the speed of its newest log line; None if that has no speed."""
-    steps, speed = entry.run.config.get("steps"), entry.line.get("steps_per_second")
-    return (steps - entry.line["step"]) / speed if steps and speed else None
-
-
-def _left(seen: list[Seen]) -> str:
+def _left(seen: list[Seen], estimate: Estimate) -> str:
     """About how long all runs take by as many processes as are at work; empty if nothing tells."""
-    remaining = Remaining()
-    for entry in seen:
-        remaining.add(entry.run, entry.record)
     unsettled = [entry.run for entry in seen if entry.state not in SETTLED]
-    at_work = {entry.run.identity: (entry.record, entry.line) for entry in seen if entry.state == "running"}
-    seconds = remaining.seconds(unsettled, at_work) if unsettled else None
-    return f"; about {clock(seconds)} left" if seconds is not None else ""
+    if not unsettled:
+        return ""
+    for entry in seen:
+        estimate.add(entry.record)
+    left = estimate.left(unsettled, {entry.run.identity: (entry.record, entry.line) for entry in seen if entry.state == "running"})
+    return f"; {left}" if left else ""

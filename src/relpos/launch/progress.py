@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedCo
 from rich.text import Text
 
 from relpos.launch.jobs import Standing
-from relpos.launch.remaining import Remaining, clock
 from relpos.progress import plain_console
+from relpos.runs.estimate import Estimate
 from relpos.runs.run import Run
 from relpos.runs.shelf import newest
 
@@ -34,7 +34,7 @@ class Display:
         self.progress = Progress(*columns, console=self.console)
         self.bar = self.progress.add_task("runs", total=len(self.job.runs))
         self.announced = set(standing.finished)
-        self.remaining = Remaining()
+        self.estimate = Estimate()
         self.last_report = time.monotonic()
         # In a log file a line that moves would be thousands of lines.
         self.live = Live(console=self.console, transient=True, auto_refresh=False) if sys.stderr.isatty() else None
@@ -55,7 +55,7 @@ class Display:
         settled = [run for run in self.job.runs if run.identity in new] if new else []
         for run in settled:
             self.announced.add(run.identity)
-            self.remaining.add(run, run.record)
+            self.estimate.add(run.record)
             # As `Text`: in a string rich would take brackets of an error message for markup, and fail at some.
             said = f"[{len(self.announced)}/{len(self.job.runs)}] {ending(run)}{self._left()}"
             self.console.print(Text(said), soft_wrap=True)
@@ -71,8 +71,8 @@ class Display:
     def _left(self) -> str:
         """How long the table still takes; empty at its end, and where nothing tells."""
         at_work = {run.identity: (run.record, newest(run.path)) for run in self.standing.running}
-        seconds = self.remaining.seconds(self.standing.unsettled.values(), at_work)
-        return f", about {clock(seconds)} left" if seconds else ""
+        left = self.estimate.left(self.standing.unsettled.values(), at_work)
+        return f", {left}" if left else ""
 
     def _under_way(self) -> list[Text]:
         runs = [Text(f"  {under_way(run)}", style="cyan") for run in self.standing.running]

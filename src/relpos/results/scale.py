@@ -28,7 +28,7 @@ from relpos.config.conf import key_of
 from relpos.ranges import shown
 from relpos.results.contrast import Units, difference
 from relpos.results.statistics import above_constant
-from relpos.results.values import GAP, GLUE, LOSS, SECONDS, PartRates, Plain, Rates, Value, by, means_by
+from relpos.results.values import GAP, GLUE, LOSS, PartRates, Plain, Rates, Value, by, means_by
 from relpos.runs.plan import other_layers
 from relpos.runs.shelf import END, most_shared
 
@@ -65,7 +65,6 @@ class Scale:
         folders: row → seed → the pre-training's folder.
         values: row → column → values at the end of the training, of which more is better: scores × 100 or, for `loss` and `order`,
             nats.
-        seconds: that all of its runs took together, fine-tunings included.
         slowest: row → the smaller of the multipliers of the learning rates of its position scheme and its convolution.
         units: what is repeated to get several scores of a row.
         is_of_paper: whether its protocol is one that the claims are about; a verdict of another is never the headline.
@@ -77,7 +76,6 @@ class Scale:
     label: str
     folders: dict[str, dict[int, Path]] = field(default_factory=dict)
     values: dict[str, dict[str, list[Value]]] = field(default_factory=dict)
-    seconds: float = 0.0
     slowest: dict[str, float] = field(default_factory=dict)
     units: str = "pre-training seeds"
     is_of_paper: bool = True
@@ -95,7 +93,6 @@ class Scale:
         measure, the one with more examples."""
         at_end = {row: [each for each in values if each.percent == END] for row, values in rows.items()}
         every = [each for values in at_end.values() for each in values]
-        self.seconds += sum(each.value for each in every if each.column == SECONDS)
         every.sort(key=lambda each: (0, each.run.name) if each.stage == "finetune" else (-(each.examples or 0), ""))
         used = most_shared(((each.column, each.way, "") for each in every), [""])
         for row, values in at_end.items():

@@ -28,8 +28,8 @@ Rates = tuple[PartRates, float | None]
 Group = TypeVar("Group", bound=Hashable)
 GLUE = ("cola", "mnli_m", "mnli_mm", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb")
 """The nine columns whose mean is GLUE; WNLI is shown, but is not in the mean."""
-LOSS, GAP, SECONDS = "heldout_loss", "shuffle_gap", "seconds"
-"""Columns of pre-trainings: nats of held-out loss and of shuffle gap; and the seconds that a run took."""
+LOSS, GAP = "heldout_loss", "shuffle_gap"
+"""Columns of pre-trainings: nats of held-out loss and of shuffle gap."""
 LONGEST = 5
 """The most fine-tunings in a row that are followed: damaged records may name each other in a circle."""
 NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -59,7 +59,7 @@ class Value:
     Args:
         run: the run's folder.
         stage: pretrain or finetune.
-        column: `heldout_loss`, `seconds`, …; a column of a task; or one of a measure, such as `shuffle_gap`.
+        column: `heldout_loss`, …; a column of a task; or one of a measure, such as `shuffle_gap`.
         value: score × 100, nats, or as the record has it.
         origin: name of the folder of the pre-training; of fine-tunings of a network that the user named, that network's folder.
         scale: what values that may be compared have in common, as JSON: the meaning of the pre-trainings but seed, scheme and
@@ -188,7 +188,6 @@ def of_tuning(folder: Path, chain: Iterable[Plain], source: Value | None, is_mad
 
 
 def _of_record(known: Value, record: Plain) -> Iterator[Value]:
-    yield replace(known, column=SECONDS, value=record.get("seconds", 0.0))
     for name, value in figures(record["metrics"]).items():
         yield replace(known, column=name, value=float(value), metric=NATS if name == LOSS else "")
 

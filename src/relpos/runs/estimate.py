@@ -1,191 +1,200 @@
-"""How long runs take on this machine: as finished runs say, else by a rate that was measured here; else it is unknown.
+"""How long runs take on this hardware: as long as finished runs like them did; where there are none, it is unknown.
 
-A rate is in operations per second of one *device*: a GPU or, where there is none, one thread of the processor. The seconds of a
-thread are those that it works, so that a rate does not depend on what else the machine does meanwhile.
+Runs are alike if they have the same stage, precision, optimizer, length and kind of text or task, and about the same operations
+per token and examples per step. A *device* is a GPU or, where there is none, one thread of the processor. Time is that of the
+clock: runs that shared the machine with other work say how long runs beside other work take.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePath
 from statistics import median
 from typing import Any
 
-from relpos.errors import RelposError
-from relpos.files import read_json, write_json
-from relpos.places import make_runs_root
-from relpos.runs.cost import ADAMW, Rate, flops, flops_done, flops_per_token, optimizer_of
+from relpos.runs.cost import flops, flops_per_token
 from relpos.runs.execute import hardware
-from relpos.runs.run import Run, runs_root
+from relpos.runs.run import Run
 from relpos.runs.shelf import finished
 
-RATES = "rates.json"
-"""In `$RELPOS_RUNS`: the rates that were measured, each with the hardware."""
-ALIKE = 2.0
-"""A rate holds for runs whose operations per token, and tokens per step, differ by at most this factor: small models and small
-steps reach a smaller share of a device's peak rate than large ones."""
-BUSY = 0.1
-"""Share of the processor from which on other processes are mentioned: what is started now takes longer than estimated."""
+FACTOR = 2.0
+"""By how much the operations per token and the examples per step of runs that are alike may differ: small networks and small
+steps reach a smaller part of a device's peak rate."""
+ADAMW = "adamw"
+"""The optimizer of a recipe that names none."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What decides how fast a run is on given hardware, besides its position scheme.
+
+    Args:
+        same: what is equal for runs that are alike: stage, precision, optimizer, length, packing, kind of text, task.
+        cost: operations per token.
+        batch: examples per step.
+    """
+
+    same: tuple[Any, ...]
+    cost: float
+    batch: int
+
+    def is_like(self, other: Kind) -> bool:
+        """Whether the rate of such runs holds for the other ones, too."""
+        pairs = (self.cost, other.cost), (self.batch, other.batch)
+        return self.same == other.same and all(a <= FACTOR * b and b <= FACTOR * a for a, b in pairs)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Operations per second of each device that a run has used."""
+
+    kind: Kind
+    hardware: Mapping[str, Any]
+    rate: float
 
 
 class Estimate:
-    """How long runs take here.
+    """Reads the finished runs once, when it is first asked. A launcher adds what it sees later."""
 
-    Args:
-        measures: whether a rate is measured where none is known, which takes some seconds for each size of network.
-    """
+    def __init__(self) -> None:
+        self.here: list[Mapping[str, Any]] = [hardware()]
+        self.workers = 1
+        """The most runs that were at work at once: between two runs a worker is not."""
+        self.devices = 1
+        """Of a worker."""
+        self._operations: dict[str, float] = {}
+        self._kinds: dict[str, Kind] = {}
+        self._rates: dict[Kind, float | None] = {}
 
-    def __init__(self, measures: bool = False) -> None:
-        self.measures = measures
-        self.known: dict[tuple[Any, ...], tuple[float | None, str]] = {}
+    @cached_property
+    def speeds(self) -> dict[str, Speed]:
+        """Identity → speed of a finished run, or of one under way."""
+        records = [record for stage in ("pretrain", "finetune") for _, record in finished(stage)]
+        return {record["identity"]: speed for record in records if (speed := _speed(record)) is not None}
 
-    def seconds(self, run: Run) -> float | None:
-        """Seconds of one device from a run's first step to its last; None: unknown; 0 for a stage that does not train."""
-        operations = flops(run)
+    def seconds(self, run: Run, operations: float | None = None) -> float | None:
+        """Device-seconds of a training; 0 for a stage that does not train; None: unknown.
+
+        Args:
+            run: the run.
+            operations: those of other work with its network; None: of the training.
+        """
+        operations = self._of(run) if operations is None else operations
         if not operations:
             return 0.0
-        rate, _ = self.rate(run)
+        kind = self._kind(run)
+        if kind not in self._rates:
+            known = [each.rate for each in self.speeds.values() if each.hardware in self.here and each.kind.is_like(kind)]
+            self._rates[kind] = median(known) if known else None
+        rate = self._rates[kind]
         return operations / rate if rate else None
 
-    def rate(self, run: Run) -> tuple[float | None, str]:
-        """Operations per second as `relpos.runs.cost` counts them, None if it is unknown; and where it comes from."""
-        task, data = run.config.get("task") or {}, run.config.get("data")
-        # The data is part of the key: short sentences fill a step with fewer tokens.
-        dials = run.config["precision"], run.config["batch"], optimizer_of(run.config["recipe"])
-        key = run.stage, *dials, flops_per_token(run), task.get("name"), json.dumps(data)
-        if key not in self.known:
-            self.known[key] = self._rate(run)
-        return self.known[key]
+    def total(self, runs: Iterable[Run]) -> tuple[float, int]:
+        """Device-seconds of those runs whose time is known, and the number of the others."""
+        each = [self.seconds(run) for run in runs]
+        return sum(seconds for seconds in each if seconds is not None), each.count(None)
 
-    def _rate(self, run: Run) -> tuple[float | None, str]:
-        if rate := _median(run, self.finished[run.stage], flops_per_token(run)):
-            return rate, "the rate of finished runs of the same size"
-        operations, cost, tokens = flops_done(run)
-        # By what is really done, unlike the rate of finished runs: a measurement reads no padding.
-        rate = _median(run, self.measured, cost, tokens) or (self._measured_now(run) if self.measures else None)
-        return (rate * flops(run) / operations, "a rate measured here") if rate else (None, "unknown")
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Takes the speed of a run that has finished meanwhile."""
+        if record.get("state") == "finished" and (speed := _speed(record)) and self.speeds.get(record["identity"]) != speed:
+            self._learn(record["identity"], speed)
 
-    @cached_property
-    def finished(self) -> dict[str, list[Rate]]:
-        """The rates of the runs that this hardware has finished in one go, by stage."""
-        return {stage: list(_of_records(stage)) for stage in ("pretrain", "finetune")}
+    def left(self, unsettled: Iterable[Run], at_work: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
+        """`about 2:05 left` by the clock, with as many workers as were at work at once; empty if nothing is known.
 
-    @cached_property
-    def measured(self) -> list[Rate]:
-        """What was measured on this hardware."""
-        here = hardware()
-        return [
-            Rate(entry["precision"], entry["flops_per_token"], entry["rate"], entry.get("tokens"), None, entry["optimizer"])
-            for entry in _kept()
-            if entry["hardware"] == here
-        ]
+        Args:
+            unsettled: the runs to be done and those under way.
+            at_work: identity of a run under way → its record and its newest log line.
+        """
+        self.workers = max(self.workers, len(at_work))
+        runs = [run for run in unsettled if self._of(run)]
+        own: dict[str, float] = {}  # a run under way has a speed of its own
+        for run in runs:
+            record, line = at_work.get(run.identity, ({}, {}))
+            if record.get("hardware") and record["hardware"] not in self.here:  # of a cluster's nodes
+                self.here.append(record["hardware"])
+                self._rates.clear()
+            if (seconds := left_of(run, line)) is not None and "hardware" in record:
+                self.devices = _devices(record)
+                own[run.identity] = seconds * self.devices
+                rate = self._of(run) * line["steps_per_second"] / run.config["steps"] / self.devices
+                self._learn(run.identity, Speed(self._kind(run), record["hardware"], rate))
+        known, unknown = self.total(run for run in runs if run.identity not in own)
+        seconds = (known + sum(own.values())) / self.devices / max(1, min(self.workers, len(runs)))
+        if not seconds:
+            return ""
+        return f"about {clock(seconds)} left" + (f", unknown for {unknown:,} of {len(runs):,} runs" if unknown else "")
 
-    def _measured_now(self, run: Run) -> float | None:
-        # Only here, because it loads torch, and most plans have finished runs to go by.
-        from relpos.runs.measurement import measured_rate
+    def _learn(self, identity: str, speed: Speed) -> None:
+        self.speeds[identity] = speed
+        self._rates.clear()
 
-        try:
-            rate = measured_rate(run)
-        except RelposError:  # such as a network that cannot be read; who trains it is told
-            return None
-        # Also where it cannot be kept: the other rows of this plan are estimated with it.
-        self.measured.append(rate)
-        if runs_root().is_dir():  # a plan makes no folder
-            with suppress(RelposError):  # nor is one that cannot be written to a reason not to estimate
-                keep(rate)
-        return rate.value
+    def _of(self, run: Run) -> float:
+        if run.identity not in self._operations:  # asked several times a second, of all runs
+            self._operations[run.identity] = flops(run)
+        return self._operations[run.identity]
 
-
-def _median(run: Run, rates: Iterable[Rate], cost: float, tokens: float = 0.0) -> float | None:
-    """The median rate of runs alike, of the same task if there are such."""
-    how = run.config["precision"], optimizer_of(run.config["recipe"])
-    alike = [rate for rate in rates if (rate.precision, rate.optimizer) == how and _near(rate.cost, cost)]
-    alike = [rate for rate in alike if rate.tokens is None or _near(rate.tokens, tokens)]
-    task = (run.config.get("task") or {}).get("name")
-    # Examples of one task are alike in length, so that their rate is the better guess.
-    alike = [rate for rate in alike if rate.task == task] or alike
-    return median(rate.value for rate in alike) if alike else None
+    def _kind(self, run: Run) -> Kind:
+        if run.identity not in self._kinds:
+            inputs = {name: needed.path for name, needed in run.inputs.items()}
+            self._kinds[run.identity] = _kind(run.stage, run.meaning, inputs, flops_per_token(run))
+        return self._kinds[run.identity]
 
 
-def _near(value: float, other: float) -> bool:
-    return other / ALIKE <= value <= other * ALIKE
+def left_of(run: Run, line: Mapping[str, Any]) -> float | None:
+    """Seconds that a run under way still takes at the speed of its newest log line; None if that has no speed."""
+    steps, speed = run.config.get("steps"), line.get("steps_per_second")
+    return (steps - line.get("step", 0)) / speed if steps and speed else None
 
 
-def _of_records(stage: str) -> Iterable[Rate]:
-    here = hardware()
-    for _, record in finished(stage):
-        starts = record.get("starts", [])
-        if (
-            # One start, from step 0: otherwise steps were lost, or taken over from another run, and the seconds do not fit.
-            len(starts) != 1
-            or starts[0].get("from_step")
-            or not record.get("fit_seconds")
-            or not record.get("flops")
-            or record.get("hardware") != here
-        ):
-            continue
-        devices, seconds = starts[0].get("processes", 1), record["fit_seconds"]
-        if "gpus" not in here:
-            # By the processor's own seconds, where those are fewer: the clock also counts waiting for other processes.
-            threads = starts[0].get("threads", 1)
-            devices *= threads
-            seconds = min(seconds, record.get("fit_cpu_seconds", seconds * threads) / threads)
-        meaning = record["meaning"]
-        rate = record["flops"] / seconds / devices
-        task, optimizer = meaning.get("task", {}).get("name"), optimizer_of(meaning.get("recipe", {}))
-        yield Rate(meaning["precision"], record["flops_per_token"], rate, None, task, optimizer)
+def clock(seconds: float) -> str:
+    """`2:05`, `11:20:00`, or days.
 
-
-def keep(rate: Rate) -> None:
-    """Adds a measured rate to those that plans read; it replaces one of the same kind.
-
-    Raises:
-        RelposError: the file cannot be written.
+    >>> clock(125), clock(40800), clock(400000)
+    ('2:05', '11:20:00', '4.6 days')
     """
-    entry = {
-        "hardware": hardware(),
-        "precision": rate.precision,
-        "optimizer": rate.optimizer,
-        "flops_per_token": rate.cost,
-        "tokens": rate.tokens,
-    }
-    # Measured anew on the same hardware, the newer one counts: drivers and torch change.
-    others = [other for other in _kept() if any(other.get(key) != value for key, value in entry.items())]
-    make_runs_root()
-    write_json(runs_root() / RATES, [*others, entry | {"rate": rate.value}])
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{hours / 24:.1f} days"
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _kept() -> list[dict[str, Any]]:
-    """The entries of `RATES`; none if the file is damaged, because they can be measured again."""
-    try:
-        entries = read_json(runs_root() / RATES, list[dict[str, Any]])
-        # The optimiser came later than the first files of rates.
-        return [
-            {"optimizer": ADAMW} | entry
-            for entry in entries
-            if {"hardware", "precision", "flops_per_token", "rate"} <= entry.keys()
-        ]
-    except RelposError:
-        return []
-
-
-def how_busy() -> str:
-    """What else the processor does at the moment, as the end of a sentence about time; empty if that is little."""
-    share = os.getloadavg()[0] / (os.cpu_count() or 1)
-    return f"; the machine is {min(share, 1):.0%} busy now: what runs beside other work takes longer" if share >= BUSY else ""
-
-
-def duration(hours: float | None) -> str:
+def duration(seconds: float) -> str:
     """Hours of a device, or minutes if there are few, in two digits.
 
-    >>> duration(1934.5), duration(1.26), duration(0.04), duration(None)
-    ('1,900 device-hours', '1.3 device-hours', '2.4 device-minutes', 'an unknown time')
+    >>> duration(1934.5 * 3600), duration(1.26 * 3600), duration(0.04 * 3600)
+    ('1,900 device-hours', '1.3 device-hours', '2.4 device-minutes')
     """
-    if hours is None:
-        return "an unknown time"
-    amount, unit = (hours, "hours") if hours >= 0.1 else (hours * 60, "minutes")
+    amount, unit = (seconds / 3600, "hours") if seconds >= 360 else (seconds / 60, "minutes")
     amount = float(f"{amount:.2g}")
     return f"{amount:,.0f} device-{unit}" if amount >= 10 else f"{amount:g} device-{unit}"
+
+
+def _speed(record: Mapping[str, Any]) -> Speed | None:
+    """The speed of a finished training; None if the seconds are not those of all its steps, or the record does not say."""
+    try:
+        (start,) = record["starts"]  # several: steps were lost or done twice
+        if start.get("from_step"):  # taken over from another run
+            return None
+        inputs = {name: PurePath(folder) for name, folder in record["inputs"].items()}
+        kind = _kind(record["stage"], record["meaning"], inputs, record["flops_per_token"])
+        return Speed(kind, record["hardware"], record["flops"] / record["fit_seconds"] / _devices(record))
+    except (KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError):  # of older code, or damaged
+        return None
+
+
+def _devices(record: Mapping[str, Any]) -> int:
+    """GPUs or threads of the newest start."""
+    start = record["starts"][-1]
+    return int(start.get("processes", 1) * (1 if "gpus" in record["hardware"] else start.get("threads", 1)))
+
+
+def _kind(stage: str, meaning: Mapping[str, Any], inputs: Mapping[str, PurePath], cost: float) -> Kind:
+    task, recipe = meaning.get("task") or {}, meaning.get("recipe") or {}
+    # Short sentences fill a step with fewer tokens: toy, files and hub are told apart by the names of their stores.
+    text = "toy" if "toy" in inputs else inputs["store"].name.rpartition("-")[0] if "store" in inputs else ""
+    dials = meaning["precision"], recipe.get("optimizer", ADAMW), meaning["length"], meaning.get("packing")
+    return Kind((stage, *dials, text, task.get("name")), cost, meaning["batch"])

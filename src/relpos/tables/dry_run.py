@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from relpos.runs.cost import flops
-from relpos.runs.estimate import Estimate, duration, how_busy
+from relpos.runs.estimate import Estimate, duration
 from relpos.runs.run import Run
 from relpos.tables.order_instrument import Instrument, to_measure
 from relpos.tables.plan import PlannedRow
@@ -22,9 +22,11 @@ def describe(name: str, rows: list[PlannedRow], runs: list[Run], instrument: Ins
         instrument: of the columns about order; None if there are none.
     """
     states = {run.identity: run.state for run in runs}
-    # A dry run is asked for the time, so that some seconds of measuring are worth it.
-    estimate = Estimate(measures=True)
-    seconds, said = _seconds([run for run in runs if states[run.identity] != "finished" and flops(run)], estimate)
+    estimate = Estimate()
+    missing = [run for run in runs if states[run.identity] != "finished" and flops(run)]
+    said = _left(missing, estimate) if missing else "nothing is left to train"
+    if "unknown" in said:
+        said += ": no run like these has finished on this hardware; `relpos cost` measures some steps"
     of_rows = {run.identity for row in rows for run in row.runs}
     # Without runs the estimate would say that nothing is left.
     if needed := next((row.needs for row in rows if row.needs), None):
@@ -35,28 +37,24 @@ def describe(name: str, rows: list[PlannedRow], runs: list[Run], instrument: Ins
     lines += [f"  {_line(run, states)}" for run in runs if run.identity not in of_rows]
     for row in rows:
         wanted = [run for run in row.runs if run.identity in states]
-        done = sum(states[run.identity] == "finished" for run in wanted)
-        left = sum(seconds.get(run.identity, 0.0) for run in wanted) / 3600
+        left = [run for run in wanted if states[run.identity] != "finished"]
         overrides = " ".join(row.overrides) or "no overrides of its own"
         if row.needs:
             lines.append(f"{row.name} ({overrides}): no runs yet; needs {row.needs}=")
             continue
-        lines.append(f"{row.name} ({overrides}): {done} of {len(wanted)} runs are there, {duration(left)} left")
+        done = f"{len(wanted) - len(left)} of {len(wanted)} runs are there"
+        lines.append(f"{row.name} ({overrides}): {done}, {_left(left, estimate)}")
         lines += [f"  {_line(run, states)}" for run in row.pretrainings if run.identity in states]
         lines += _tunings(row, states)
     return "\n".join(lines)
 
 
-def _seconds(missing: list[Run], estimate: Estimate) -> tuple[dict[str, float], str]:
-    """Device-seconds of each missing run that trains, without those whose time is unknown; and a sentence about them."""
-    if not missing:
-        return {}, "nothing is left to train"
-    known = {run.identity: seconds for run in missing if (seconds := estimate.seconds(run)) is not None}
-    sources = Counter(estimate.rate(run)[1] for run in missing)
-    unknown = f", and what {sources.pop('unknown'):,} runs take, which is unknown" if "unknown" in sources else ""
-    said = "; ".join(f"{count:,} of {len(missing):,} runs by {source}" for source, count in sources.items())
-    hours = duration(sum(known.values()) / 3600)
-    return known, f"about {hours} left{unknown}: {said}{how_busy()}" if known else "an unknown time is left"
+def _left(missing: list[Run], estimate: Estimate) -> str:
+    """How long runs take."""
+    seconds, unknown = estimate.total(missing)
+    if unknown == len(missing) > 0:
+        return "an unknown time left"
+    return f"{duration(seconds)} left" + (f", unknown for {unknown:,} of {len(missing):,} runs" if unknown else "")
 
 
 def _of_order(rows: list[PlannedRow], instrument: Instrument, estimate: Estimate) -> str:
@@ -66,9 +64,8 @@ def _of_order(rows: list[PlannedRow], instrument: Instrument, estimate: Estimate
     left = [asked for run in runs for asked in to_measure(run, instrument) if asked.instrument.missing(asked.network)]
     if not left:
         return "order: all is measured"
-    rates = [estimate.rate(asked.run)[0] for asked in left]
-    hours = [asked.operations() / rate / 3600 for asked, rate in zip(left, rates, strict=True) if rate]
-    about = f"about {duration(sum(hours))}" if len(hours) == len(left) else "an unknown time"
+    seconds = [estimate.seconds(asked.run, asked.operations()) for asked in left]
+    about = "an unknown time" if None in seconds else f"about {duration(sum(filter(None, seconds)))}"
     return f"order: {about} to measure {len(left):,} networks, snapshots counted"
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from relpos.runs.cost import flops
-from relpos.tables.estimate import columns, work
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
+from relpos.tables.unplanned import columns, work
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,14 @@
-"""What rows of an experiment cost, without a plan: for commands that ask about many tables at once.
+"""What rows of an experiment are and how many operations they take, without a plan: for commands that ask about many tables.
 
 A plan checks every value, which loads torch, and hashes the text of its runs, which must be there for it. Stand-ins take the place
-of the runs: they have a cost, but neither an identity nor a folder.
+of the runs: their operations can be counted, but they have neither an identity nor a folder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from functools import cache, cached_property
 
 from relpos.config.compose import values
 from relpos.config.conf import key_of
@@ -25,8 +24,8 @@ KEYS = ("size", "steps", "batch", "length", "precision", "recipe")
 """Keys of a configuration that decide what its run costs, besides the task and what only one command has."""
 RATES = ("recipe.position_lr", "recipe.conv_lr")
 """Keys in which rows of one scale may differ besides scheme, convolution and seed."""
-WITHOUT_COST = {*SCHEME_KEYS, "seed", "snapshots", "packing", "change"}
-"""Keys that do not change the number of operations, as `relpos.runs.cost` counts them."""
+WITHOUT_COST = {*SCHEME_KEYS, "data", "seed", "snapshots", "packing", "change"}
+"""Keys that do not change the number of operations, as `relpos.runs.cost` counts them. Where text lies the user says."""
 Overrides = tuple[str, ...]
 
 
@@ -35,14 +34,17 @@ class Work:
     """Training runs that cost the same.
 
     Args:
-        run: a stand-in for one of them, for `relpos.runs.cost`.
+        run: a stand-in for one of them.
         count: how many there are.
-        operations: of all of them.
     """
 
     run: Run
     count: int
-    operations: float
+
+    @cached_property
+    def operations(self) -> float:
+        """Of all of them."""
+        return self.count * flops(self.run)
 
 
 def work(experiment: Experiment, rows: Iterable[str], tunings: bool = True, pretrain_seeds: int | None = None) -> list[Work]:
@@ -73,8 +75,7 @@ def work(experiment: Experiment, rows: Iterable[str], tunings: bool = True, pret
             key = network, overrides, task
             # Every pre-training is fine-tuned with every seed.
             counts[key] = counts.get(key, 0) + seeds * len(experiment.seeds)
-    runs = {key: _tuning(*key) if key[2] else _pretraining(key[0]) for key in counts}
-    return [Work(runs[key], count, count * _operations(*key)) for key, count in counts.items()]
+    return [Work(_tuning(*key) if key[2] else _pretraining(key[0]), count) for key, count in counts.items()]
 
 
 def rates(overrides: Iterable[str]) -> Rates:
@@ -95,43 +96,28 @@ def columns(experiment: Experiment) -> list[str]:
 
 def _costly(overrides: Iterable[str]) -> Overrides:
     # A tuple, by which the functions below are cached; without what is idle, so that more rows are alike.
-    return tuple(each for each in overrides if key_of(each).split(".")[0] not in WITHOUT_COST and not each.startswith("data."))
-
-
-@cache
-def _operations(network: Overrides, overrides: Overrides, task: str) -> float:
-    return flops(_tuning(network, overrides, task) if task else _pretraining(network))
+    return tuple(each for each in overrides if key_of(each).split(".")[0] not in WITHOUT_COST)
 
 
 @cache
 def _pretraining(overrides: Overrides) -> Run:
-    config, text = _configured("pretrain", overrides, (*KEYS, "first", "vocabulary"))
-    tokenizer = Run("tokenizer", "", {}, {"vocabulary": config["vocabulary"]}, text)
+    config = _values("pretrain", overrides, (*KEYS, "first", "vocabulary"))
+    tokenizer = Run("tokenizer", "", {}, {"vocabulary": config["vocabulary"]})
     return Run("pretrain", "", {"size": config["size"]}, config, {"tokenizer": tokenizer})
 
 
 @cache
 def _tuning(network: Overrides, overrides: Overrides, task: str) -> Run:
-    config, text = _configured("finetune", (*overrides, f"task={task}"), (*KEYS, "task"))
-    return Run("finetune", "", {}, config, {"start": _pretraining(network)} | text)
+    config = _values("finetune", (*overrides, f"task={task}"), (*KEYS, "task"))
+    return Run("finetune", "", {}, config, {"start": _pretraining(network)})
 
 
 @cache
 def _with_intermediate(overrides: Overrides, tasks: Overrides) -> Overrides:
     """The tasks, then the intermediate tasks that are not among them."""
-    configured = [_configured("finetune", (*overrides, f"task={task}"), ("intermediate",))[0] for task in tasks]
+    configured = [_values("finetune", (*overrides, f"task={task}"), ("intermediate",)) for task in tasks]
     first = {config["intermediate"]["task"] for config in configured}
     return (*tasks, *sorted(first - {None, "none", *tasks}))
-
-
-def _configured(command: str, overrides: Overrides, keys: Overrides) -> tuple[dict[str, Any], dict[str, Run]]:
-    """The values of these keys, and the input of a run on the generated language, whose sentences are short.
-
-    Where the text lies is left out, because a cost does not depend on it and an experiment file leaves it to the user.
-    """
-    source = next((override for override in reversed(overrides) if override.startswith("data=")), "data=toy")
-    of_run = _values(command, tuple(override for override in overrides if not override.startswith("data=")), keys)
-    return of_run, {"toy": Run("toy", "", {}, {})} if source == "data=toy" else {}
 
 
 # The experiment files repeat each other's overrides, and `relpos claims` asks about all of them.
