@@ -55,13 +55,16 @@ CANDIDATES: dict[Callable[[np.random.Generator], Fields], Callable[[Fields], lis
 def defined(model: MaskedLM, first: list[int], then: list[int]) -> float:
     """Σ over the tokens of `then` of log P(token | all others), or, causal, of log P(token | those before it)."""
     ids, total = [CLS, *first, *then, SEP], 0.0
-    for place in range(1 + len(first), len(ids) - 1):
-        causal = model.encoder.causal
-        row = ids[:place] if causal else [*ids[:place], MASK, *ids[place + 1 :]]
-        with torch.no_grad():
-            logits = model(torch.tensor([row]))[0, -1 if causal else place]
-        assert logits.dtype == torch.float64
-        total += float(torch.log_softmax(logits, -1)[ids[place]])
+    places = range(1 + len(first), len(ids) - 1)
+    with torch.no_grad():
+        if model.encoder.causal:
+            logits = [model(torch.tensor([ids[:place]]))[0, -1] for place in places]
+        else:
+            rows = torch.tensor([[*ids[:place], MASK, *ids[place + 1 :]] for place in places])
+            logits = [row[place] for row, place in zip(model(rows), places, strict=True)]
+    for place, outputs in zip(places, logits, strict=True):
+        assert outputs.dtype == torch.float64
+        total += float(torch.log_softmax(outputs, -1)[ids[place]])
     return total
 
 
@@ -72,7 +75,7 @@ def test_a_format_is_scored_as_it_is_defined(
 ) -> None:
     model = model_of("absolute", vocabulary=tokenizer.size, max_positions=64, attention=attention).eval()
     chance = np.random.default_rng(0)
-    rows = [made(chance) for _ in range(16)]
+    rows = [made(chance) for _ in range(10)]
     (tmp_path / "made.jsonl").write_text("\n".join(map(json.dumps, rows)))
     found = minimal_pairs(model, tokenizer, PairFiles(tmp_path).pairs(), "plain")
     expected = []

@@ -4,6 +4,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from relpos.train.optim import Recipe
 from relpos.train.prefetch import Prefetched
 from relpos.train.pretrain import Pretraining
 from relpos.train.replay import CudaGraphs, Inputs, PlainCalls, Replay
+from schemes import FULL, sampled
 from waiting import Refused
 
 
@@ -69,18 +71,23 @@ def check_steps(model: MaskedLM, prepared: Path, *indices: int, **changed: Any) 
 
 SCHEMES = ["composite", "rope", "tupe_r", "shaw", "absolute", "huang4", "cope", "selective_rope", "synthesizer_dense", "modernbert"]
 CONVS = ["qkv", "depthwise", "convbert", "lightconv", "canon", "kv_shift", "inkling"]
+PASSES = [*product((1, 7, 12), ("pair", "document"))] if FULL else [(7, "pair"), (12, "document")]
 
 
 @pytest.mark.parametrize(
-    ("position", "conv"), [*((name, "none") for name in SCHEMES), *(("none", name) for name in CONVS), ("fixed", "convbert")]
+    ("position", "conv"),
+    [
+        *((name, "none") for name in sampled(SCHEMES)),
+        *(("none", name) for name in sampled(CONVS)),
+        ("fixed", "convbert"),
+    ],
 )
 def test_a_recorded_step_has_the_gradients_of_a_plain_one(prepared: Path, position: str, conv: str) -> None:
     assert all("held" in part for part in passes(steps(prepared), 2))
     check_steps(network(position, conv), prepared, 2, 5)
 
 
-@pytest.mark.parametrize("microbatch", [1, 7, 12])
-@pytest.mark.parametrize("packing", ["pair", "document"])
+@pytest.mark.parametrize(("microbatch", "packing"), PASSES)
 def test_so_has_one_of_several_passes(prepared: Path, microbatch: int, packing: str) -> None:
     check_steps(network("none", "canon"), prepared, 2, microbatch=microbatch, packing=packing)
 

@@ -14,7 +14,6 @@ import relpos
 from relpos.data.steps import Step, Steps
 from relpos.data.store import Store
 from relpos.errors import RelposError
-from relpos.launch.local import Local
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.runs import Run, execute, plan
 from relpos.runs.cost import flops, forward
@@ -83,18 +82,6 @@ def test_a_run_that_goes_on_keeps_its_micro_batch(toy_runs: Path, monkeypatch: p
     monkeypatch.setattr(room, "CPU_TOKENS", 256)
     execute(run)
     assert [start["microbatch"] for start in run.record["starts"]] == [16, 16]
-
-
-@pytest.mark.parametrize(("engine", "threads"), [(Local(workers=1), 2), (Local(workers=1, threads=1), 1)])
-def test_a_run_that_goes_on_keeps_its_threads_unless_its_engine_says_how_many(
-    toy_runs: Path, monkeypatch: pytest.MonkeyPatch, engine: Local, threads: int
-) -> None:
-    run = interrupted(["speed.threads=2"], monkeypatch)
-    torch.set_num_threads(1)  # as OMP_NUM_THREADS says here
-    for name, value in engine._environments([None])[0].items():
-        monkeypatch.setenv(name, value)
-    execute(plan(relpos.compose("pretrain", [*TINY, "checkpoint_every=1"])))
-    assert [start["threads"] for start in run.record["starts"]] == [2, threads]
 
 
 @pytest.mark.parametrize(
