@@ -1,5 +1,6 @@
 """What a stranger has written is no command to a terminal, and no formula to a spreadsheet."""
 
+import ast
 import csv
 import io
 import json
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from rich.text import Text
 
+import relpos
 from relpos.cli import main
 from relpos.errors import RelposError, printable
 from relpos.launch.jobs import Job
@@ -87,3 +89,15 @@ def test_no_cell_of_a_table_is_a_formula(name: str) -> None:
     made.rows[0].__dict__["name"] = name  # frozen
     first = next(csv.DictReader(io.StringIO(text.comma_separated(view_of(made)))))
     assert first["row"] == f"'{name}"
+
+
+def test_all_text_goes_through_what_spells_control_characters_out() -> None:
+    """Through `say` on stderr, through `printable` on stdout; but for help, version and the answer of a trial on a GPU."""
+    for path in Path(relpos.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "sys.stderr.write", "sys.stdout.write"):
+                said = ast.unparse(node)
+                own = path.name == "cli.py" and ("help_of" in said or "HELP" in said or "_version()" in said)
+                assert said.startswith("print(printable(") or own or said == "print(json.dumps(trial(*arguments)))", (
+                    f"{path}: {said}"
+                )

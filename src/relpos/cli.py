@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from relpos.config.conf import commands
-from relpos.errors import printable
+from relpos.errors import printable, say
 from relpos.process import COMMAND
 
 UNREAD = 141
@@ -98,7 +98,7 @@ def _say(text: str) -> None:
     """`relpos: TEXT` on stderr, in one line that fits on a screen."""
     line = " ".join(printable(text).splitlines())
     with suppress(OSError):  # the terminal is gone
-        print(f"relpos: {line if len(line) < 3000 else f'{line[:1000]} … {line[-1000:]}'}", file=sys.stderr)
+        say(f"relpos: {line if len(line) < 3000 else f'{line[:1000]} … {line[-1000:]}'}")
 
 
 def _is_unread(stream: TextIO | None) -> bool:

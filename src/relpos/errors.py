@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from textwrap import shorten
@@ -14,6 +15,11 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 def printable(text: object) -> str:
     """Text, which may be a stranger's, as a terminal can show it: control characters are spelled out."""
     return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), str(text))
+
+
+def say(text: object, end: str = "\n") -> None:
+    """Prints text on stderr, `printable`: names of files and runs, too, may be a stranger's."""
+    print(printable(text), end=end, file=sys.stderr, flush=True)
 
 
 class RelposError(ValueError):

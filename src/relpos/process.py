@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 
 STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that ask a process to stop at the next step; of several, the first of these counts. A cluster sends SIGUSR2 before a
@@ -79,7 +79,7 @@ def end(process: subprocess.Popen[bytes], seconds: float = 600) -> int:
     try:
         return process.wait(seconds)
     except subprocess.TimeoutExpired:
-        print(f"relpos: process {process.pid} has not ended {seconds:.0f} seconds after it was asked to: killed", file=sys.stderr)
+        say(f"relpos: process {process.pid} has not ended {seconds:.0f} seconds after it was asked to: killed")
         process.kill()
         return process.wait()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from math import hypot
 from pathlib import Path
@@ -11,7 +10,7 @@ from statistics import fmean, stdev
 from relpos.claims.requirements import Requirements
 from relpos.claims.rule import Test, once, rule
 from relpos.claims.verdict import Verdict, sided
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 from relpos.results.statistics import Difference, standard_error
 from relpos.results.values import GLUE
 from relpos.runs.run import runs_root
@@ -63,7 +62,7 @@ def _rows(folder: Path) -> list[Row]:
     try:
         return read_table(folder, Table).rows
     except RelposError as error:
-        print(f"relpos: {error}", file=sys.stderr)
+        say(f"relpos: {error}")
         return []
 
 

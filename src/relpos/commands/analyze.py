@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ import torch
 from relpos.analysis.kinds.properties import Properties
 from relpos.analysis.kinds.subject import Drawing, Subject
 from relpos.config.conf import conf_dir
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 from relpos.files import ANY, digest, read_bytes
 from relpos.places import expanded
 from relpos.ranges import Names, Threads
@@ -133,7 +132,7 @@ def _of_store(network: Network, store: Path, part: Literal["heldout", "train"]) 
         # What a network does with more tokens than it has ever been given says nothing of what it has learned.
         longest = int(examples.lengths(torch.arange(len(examples))).max()) - 2 if len(examples) else length
         if longest < length and part == "heldout":
-            print(f"relpos: {network.name}: texts of {longest} tokens, as long as it has read in training", file=sys.stderr)
+            say(f"relpos: {network.name}: texts of {longest} tokens, as long as it has read in training")
         ids = windows_of_text(text.examples(part, "document", min(length, longest) + 2), count)
         return _texts(ids, network.tokenizer(), str(store))
 

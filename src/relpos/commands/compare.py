@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from relpos.errors import say
 from relpos.progress import bar
 from relpos.ranges import Count, Names
 from relpos.runs.run import runs_root
@@ -53,7 +53,7 @@ def compare(network: Names, examples: Count) -> str:
     write.write(folder, view)
     pictures.draw_losses(folder / "curves.png", rows)
     text.terminal(view)
-    print(f"one page: {folder / 'table.html'}", file=sys.stderr)
+    say(f"one page: {folder / 'table.html'}")
     return str(folder)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -12,6 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Unpack
 
 from relpos.config.schema import Cost
+from relpos.errors import say
 from relpos.ranges import NotNegative
 from relpos.runs.cost import forward, predicted
 
@@ -41,7 +41,7 @@ def cost(seconds: NotNegative, **config: Unpack[Cost]) -> str:
             f"; {result['step_seconds']:.3g} s a step on this machine ({result['device']}), {result['seconds'] / 3600:,.2f} hours "
             f"in all, at most {result['peak_memory_bytes'] / 2**30:.1f} GiB"
         )
-    print(f"relpos: {said}", file=sys.stderr)
+    say(f"relpos: {said}")
     return json.dumps(result, ensure_ascii=False)
 
 

@@ -8,11 +8,10 @@ wandb-workspaces builds it when it is uploaded: at once if there is a key, or la
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 from relpos.files import read_json, read_text, write_json
 from relpos.measures.measure import measured_columns
 from relpos.places import expanded
@@ -42,7 +41,7 @@ def dashboard(table: str | None, spec: str | None, project: str, entity: str | N
     content = read(path)
     if wandb_mode(mode) == "online":
         return upload(content)
-    print(f"relpos: nothing was uploaded. With a key: {SYNC}; relpos dashboard spec={path} mode=online", file=sys.stderr)
+    say(f"relpos: nothing was uploaded. With a key: {SYNC}; relpos dashboard spec={path} mode=online")
     return str(path)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
 from relpos.claims import checkpoints
 from relpos.claims import claim as claim_files
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 from relpos.files import read_json, read_yaml
 from relpos.measures.kept import kept
 from relpos.measures.measure import NATS, measures
@@ -45,7 +44,7 @@ def export(network: str, to: str, words: Positive | None) -> str:
         if config["model_type"] == OWN
         else "AutoModel… of transformers, or relpos.load"
     )
-    print(f"{config['architectures'][0]}: {how}", file=sys.stderr)
+    say(f"{config['architectures'][0]}: {how}")
     return str(target)
 
 

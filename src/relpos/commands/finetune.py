@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Unpack
@@ -11,6 +10,7 @@ from relpos import run
 from relpos.config.compose import resolved, unresolved
 from relpos.config.schema import Finetune
 from relpos.data.own_task import OwnTask
+from relpos.errors import say
 from relpos.runs import Run, plan
 from relpos.runs.stages import refuse_absent
 
@@ -20,7 +20,7 @@ def finetune(**config: Unpack[Finetune]) -> str:
     planned = plan(config)
     refuse_absent(planned)  # before the announcement below, so that a mistake prints its own line only
     for said in filter(None, [before(planned), *uncounted(config)]):
-        print(f"relpos: {said}", file=sys.stderr)
+        say(f"relpos: {said}")
     return str(run(config).path)
 
 

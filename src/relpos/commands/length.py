@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relpos import style
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 from relpos.files import digest, write_json
 from relpos.measures.lengths import scores_by_length
 from relpos.measures.sample import ANSWERS, fills_answers
@@ -59,7 +58,7 @@ def _row(network: Network, name: str, lengths: list[int], tokens: int) -> dict[s
     by_length = scores_by_length(network.path, network.store, lengths, tokens, network.precision)
     for size, scores in by_length.items():
         said = scores.get("refused") or f"loss {scores['loss']:.4f}, perplexity {scores['perplexity']:.2f}"
-        print(f"{name}, {size} tokens: {said}", file=sys.stderr)
+        say(f"{name}, {size} tokens: {said}")
     points = [{"length": size, **scores} for size, scores in by_length.items()]
     return {
         "name": name,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
+from relpos.errors import say
 from relpos.places import expanded
 from relpos.ranges import Names
 
@@ -24,8 +23,8 @@ def merge(folders: Names, weights: bool) -> str:
     for table, recorded in scores.items():
         write_scores(table, recorded)
     said = f"{done.copied} trained runs copied, {done.known} were here already"
-    print(f"relpos: {said}, {done.unfinished} unfinished ones left out" if done.unfinished else f"relpos: {said}", file=sys.stderr)
+    say(f"relpos: {said}, {done.unfinished} unfinished ones left out" if done.unfinished else f"relpos: {said}")
     if scores:
         tables = ", ".join(table.name for table in scores)
-        print(f"relpos: scores of the GLUE server copied; `relpos reproduce table=…` shows them: {tables}", file=sys.stderr)
+        say(f"relpos: scores of the GLUE server copied; `relpos reproduce table=…` shows them: {tables}")
     return str(runs_root())

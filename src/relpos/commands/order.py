@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from relpos import style
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 from relpos.files import write_json
 from relpos.measures.dials import Dials, NothingToMeasure
 from relpos.measures.kept import is_measured, measured, snapshots
@@ -68,7 +67,7 @@ def order(
             results["snapshots"] = _course(sample, asked)
         rows.append(results)
         said = [part for measure in measures() for part in measure.said(results)]
-        print(f"{name}: {', '.join(said) or 'measured'}", file=sys.stderr)
+        say(f"{name}: {', '.join(said) or 'measured'}")
     folder = runs_root() / "order" / _folder_name(networks, dials, asked, curves)
     # One network's results stand by themselves, as `relpos.order(run)` returns them.
     write_json(folder / FILE, rows[0] if len(rows) == 1 else {"rows": rows})

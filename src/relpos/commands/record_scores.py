@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 from relpos.files import read_json
 from relpos.tables.choice import by_choice
 from relpos.tables.columns import printed_numbers
@@ -59,7 +58,7 @@ def _compared_anew(name: str, table: Table, folder: Path) -> tuple[list[Row], li
     try:
         experiment = load(name)
     except RelposError as error:
-        print(f"relpos: verdicts stay as they were: {error}", file=sys.stderr)
+        say(f"relpos: verdicts stay as they were: {error}")
         return rows, []
     rows = with_comparisons(rows, experiment, printed_numbers(experiment))
     return rows, by_choice(rows, experiment)

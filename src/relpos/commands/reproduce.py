@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relpos.errors import RelposError, printable
+from relpos.errors import RelposError, printable, say
 from relpos.places import expanded
 from relpos.ranges import Count, Names, Natural, Seeds
 
@@ -59,7 +58,7 @@ def reproduce(
     is_measured = stages is None or "order" in stages
     folder: Path = runs_root() / "tables" / file.name
     if dry_run:
-        print(describe(file.name, planned, runs, instrument if is_measured else None))
+        print(printable(describe(file.name, planned, runs, instrument if is_measured else None)))
         return str(folder)
     chosen = engine_of(engine, file)
     # A table is made of what there is even where runs failed, and the failure is raised behind it.
@@ -70,7 +69,7 @@ def reproduce(
     if failed:
         for run in failed:
             tell(run)
-        print(folder)
+        print(printable(folder))
         waiting = sum(run.state not in ("finished", "failed") for run in runs)
         behind = f", {waiting} wait for them" if waiting else ""
         raise RelposError(f"{len(failed)} of {len(runs)} runs failed{behind}; the same command tries them again")
@@ -101,10 +100,10 @@ def tell(run: Run) -> None:
     """Prints why a run failed, with the last lines of its log."""
     from relpos.runs.log import LOG, last_lines
 
-    print(printable(f"relpos: {run.stage} {run.name} failed: {run.record['error']} ({run.path})"), file=sys.stderr)
+    say(f"relpos: {run.stage} {run.name} failed: {run.record['error']} ({run.path})")
     # The error alone often does not say where; the whole log may have thousands of lines.
     for line in last_lines(run.path / LOG):
-        print(printable(f"    {line}"), file=sys.stderr)
+        say(f"    {line}")
 
 
 def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None, each: Each) -> None:

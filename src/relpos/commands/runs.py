@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError, nearest, printable, say
 from relpos.launch.jobs import Job
 from relpos.ranges import Names
 from relpos.runs.lock import is_locked, locked
@@ -72,14 +72,14 @@ def runs(removed: Names | None, ask: bool) -> str:
     _show(chosen)
     what = f"{len(chosen)} run{'s' if len(chosen) > 1 else ''}, {_bytes(sum(run.size for run in chosen))}"
     if ask and not _agreed(f"remove {what}, from {runs_root()}?"):
-        print("relpos: nothing is removed", file=sys.stderr)
+        say("relpos: nothing is removed")
         return str(runs_root())
     for run in chosen:
         with locked(run.folder, wait=False) as held:
             if not held:
                 raise RelposError(f"{run.name}: another process has begun to work on it; it stays, and so do those after it")
             shutil.rmtree(run.folder)
-    print(f"relpos: removed {what}", file=sys.stderr)
+    say(f"relpos: removed {what}")
     return str(runs_root())
 
 
@@ -133,7 +133,7 @@ def _is_named(run: Seen, name: str) -> bool:
 def _agreed(question: str) -> bool:
     if not sys.stdin.isatty():
         raise RelposError(f"{question} Answer on a terminal, or add ask=false")
-    print(f"relpos: {question} [y/N] ", end="", file=sys.stderr, flush=True)
+    say(f"relpos: {question} [y/N] ", end="")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -142,7 +142,7 @@ def _show(seen: Iterable[Seen]) -> None:
     lines += [(run.name, run.state, run.figure, _bytes(run.size), run.used_by or "–") for run in seen]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:  # not cut to the width of a terminal: names are copied
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        print(printable("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()))
 
 
 def _bytes(size: float) -> str:

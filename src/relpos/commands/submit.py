@@ -6,12 +6,11 @@ The runs for MNLI-m and MNLI-mm are chosen independently, as Chang et al. do, an
 from __future__ import annotations
 
 import json
-import sys
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 from relpos.files import check_recorded, read_bytes, replacing, sha256, write_json
 from relpos.runs.run import runs_root
 from relpos.runs.table_file import RowRun
@@ -67,7 +66,7 @@ def _gather(row: Row, allow_missing: bool) -> list[File]:
         text, why = _predictions(run, answers)
         if text is None and allow_missing:
             text, run = answers.constant_file(), None
-            print(f"relpos: {answers.file}: {why}; every row says {answers.constant}: no result", file=sys.stderr)
+            say(f"relpos: {answers.file}: {why}; every row says {answers.constant}: no result")
         if text is None:
             missing.append(f"{answers.file}: {why}")
         elif problem := answers.problem(text):

@@ -12,7 +12,6 @@ Little-endian, mapped into memory when read: opening costs nothing, and several 
 
 from __future__ import annotations
 
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +22,7 @@ import numpy.typing as npt
 from relpos.data.examples import Examples, Pairs, Windows
 from relpos.data.marks import Marks
 from relpos.data.writer import FORMAT, MANIFEST, write_store
-from relpos.errors import RelposError, one_line
+from relpos.errors import RelposError, one_line, say
 from relpos.files import known_sha256, read_json
 from relpos.ranges import Count, Length, check, checked
 
@@ -104,11 +103,10 @@ def tell(folder: Path) -> None:
     store = Store(folder)
     sizes = np.diff(store.sentences[store.documents])
     kinds = [f"{number:,} {kind}" for kind, number in store.manifest.get("dropped", {}).items()]
-    print(
+    say(
         f"relpos: {len(sizes):,} documents, {len(store.sentences) - 1:,} sentences, {len(store.ids):,} tokens; held out "
         f"{sizes[store.heldout].sum() / sizes.sum():.2%} of the tokens, in {store.heldout.sum():,} documents or ends of documents; "
-        f"left out {', '.join(kinds) or 'nothing'}",
-        file=sys.stderr,
+        f"left out {', '.join(kinds) or 'nothing'}"
     )
 
 

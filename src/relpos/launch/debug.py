@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from relpos.errors import say
 from relpos.launch.engine import Engine
 from relpos.launch.jobs import Standing
 from relpos.process import interruptible
@@ -27,6 +27,6 @@ class Debug(Engine):
             Exception: whatever a run raised.
         """
         for run in standing.open():
-            print(f"relpos: {run.stage} {run.name}", file=sys.stderr)
+            say(f"relpos: {run.stage} {run.name}")
             with interruptible():  # for each run again: training installs its own signal handlers and does not remove them
                 execute(run)

@@ -18,7 +18,7 @@ from io import StringIO
 from queue import SimpleQueue
 from typing import TypeVar
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 from relpos.process import end, exit_status, interruptible, started
 
 Item = TypeVar("Item")
@@ -70,7 +70,7 @@ def side_by_side(
         try:
             for future in as_completed(futures):
                 _, said, failed = future.result()
-                print(said, end="", file=sys.stderr, flush=True)
+                say(said, end="")
                 if failed:
                     raise RelposError(failed)
                 advance(1)

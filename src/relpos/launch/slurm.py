@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relpos.errors import RelposError, one_line
+from relpos.errors import RelposError, one_line, say
 from relpos.files import read_json, write_json
 from relpos.launch.bundles import Bundle, bundles
 from relpos.launch.engine import Engine
@@ -97,7 +97,7 @@ class Slurm(Engine):
             return jobs
         if jobs.behind:
             what = "other launches are at work on some of the runs; for those, and what needs them, nothing was submitted"
-            print(f"relpos: engine=slurm: {what}: give the same command again when they are done", file=sys.stderr)
+            say(f"relpos: engine=slurm: {what}: give the same command again when they are done")
         return None
 
     def options(self, bundle: Bundle) -> dict[str, object]:
@@ -215,7 +215,7 @@ class SlurmJobs:
         except Unanswered as error:  # a controller that is busy or restarting is no reason to end a launch of days
             if self.silent_since is None:
                 self.silent_since = time.monotonic()
-                print(f"relpos: {error}; its jobs go on, and it is asked again", file=sys.stderr)
+                say(f"relpos: {error}; its jobs go on, and it is asked again")
             if time.monotonic() - self.silent_since > SILENCE:
                 raise
 
@@ -242,7 +242,7 @@ class SlurmJobs:
         If an error ends the launcher, nothing is cancelled: the jobs are healthy, and the same command goes on with them.
         """
         if isinstance(sys.exception(), Exception):  # an error ends the launcher; KeyboardInterrupt is not an Exception
-            print("relpos: engine=slurm: jobs in the queue stay there; the same command goes on with them", file=sys.stderr)
+            say("relpos: engine=slurm: jobs in the queue stay there; the same command goes on with them")
             return
         deadline = time.monotonic() + PATIENCE
         if left := self._still_there():
@@ -252,7 +252,7 @@ class SlurmJobs:
             time.sleep(0.5)
             left = self._still_there()
         if left:
-            print(f"relpos: engine=slurm: cancelled, and still in the queue: {' '.join(sorted(left))}", file=sys.stderr)
+            say(f"relpos: engine=slurm: cancelled, and still in the queue: {' '.join(sorted(left))}")
 
     def _still_there(self) -> set[str]:
         """Jobs of this launch in the queue; all of them if Slurm does not answer."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
+from relpos.errors import say
 from relpos.process import thread_variables
 
 PATIENCE = 600.0
@@ -33,7 +33,7 @@ def task(file: str, threads: int | None) -> None:
     keep_transformers_out()
     number = interrupted(Job.read(Path(file)))
     if number == signal.SIGUSR2 and os.environ.get("SLURM_PROCID", "0") == "0":
-        print("relpos: back into the queue", file=sys.stderr, flush=True)
+        say("relpos: back into the queue")
         subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True, timeout=120)
     if number is not None:
         _wait_for_the_end()

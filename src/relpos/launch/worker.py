@@ -15,7 +15,7 @@ import time
 import traceback
 from pathlib import Path
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 from relpos.launch.jobs import Job, Standing
 from relpos.process import interrupt, omp_threads, on_stops, tether
 from relpos.runs.distributed import SHARED, place
@@ -73,7 +73,7 @@ def _attempt(run: Run, standing: Standing) -> bool:
     try:
         execute(run, wait=False, log=True, retries=standing.job.retries_of(run))
     except (Exception, SystemExit) as error:  # it is in the record and the run's log; the worker goes on with other runs
-        print(f"--- {run.path}", file=sys.stderr)
+        say(f"--- {run.path}")
         traceback.print_exc()
         here = place() if run.stage in SHARED else None
         if not (here and here.rank) and not _record_failure(run, error, before):  # if processes share a run, rank 0 writes
@@ -128,7 +128,7 @@ def interrupted(job: Job) -> int | None:
     except KeyboardInterrupt as stop:
         return int(stop.args[0]) if stop.args else int(signal.SIGTERM)
     except RelposError as error:
-        print(f"relpos: {error}", file=sys.stderr, flush=True)
+        say(f"relpos: {error}")
         sys.stdout.flush()
         os._exit(1)  # threads of a broken group may keep the interpreter from ending
     return None
@@ -146,7 +146,7 @@ def main(argv: list[str]) -> int:
     except KeyboardInterrupt:
         stop.set()
     except RelposError as error:
-        print(f"relpos: {error}", file=sys.stderr)
+        say(f"relpos: {error}")
         status = 1
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # there is nothing left to stop
     return 130 if stop.is_set() else status

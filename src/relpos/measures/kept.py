@@ -7,14 +7,13 @@ the results depend on; and `results`. `kept` reads these files.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relpos.errors import RelposError, one_line
+from relpos.errors import RelposError, one_line, say
 from relpos.files import digest, read_json, write_json
 from relpos.measures.dials import Dials, NothingToMeasure
 from relpos.measures.measure import Measure, Results, chosen, measures
@@ -72,7 +71,7 @@ def measured(sample: Sample, asked: Sequence[Measure] | None = None) -> Results:
             # What was named must be there; of all measures, those that suit a network are taken.
             if asked:
                 raise
-            print(f"relpos: without {measure.name}: {error}", file=sys.stderr)
+            say(f"relpos: without {measure.name}: {error}")
     if not results:
         raise RelposError(f"{sample.network.name}: there is nothing to measure it on: neither held-out text nor pairs")
     return results
@@ -124,7 +123,7 @@ def _read(path: Path) -> Kept | None:
                 measure.figure(column.name, entry.results)  # as whoever reads the results will ask
     except (RelposError, IndexError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
         why = str(error).removeprefix(f"{path}: ") if isinstance(error, RelposError) else one_line(error)
-        print(f"relpos: damaged results {path}: the next `relpos order` measures them anew ({why})", file=sys.stderr)
+        say(f"relpos: damaged results {path}: the next `relpos order` measures them anew ({why})")
         return None
     return entry
 

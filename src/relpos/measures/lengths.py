@@ -7,13 +7,12 @@ refuses such inputs.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 from relpos.files import digest, read_json, write_json
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def kept_losses(run: Path) -> ByLength:
         try:
             known |= _read(path)
         except RelposError:
-            print(f"relpos: damaged results {path}: delete the file to measure anew", file=sys.stderr)
+            say(f"relpos: damaged results {path}: delete the file to measure anew")
     return known
 
 

@@ -7,12 +7,12 @@ again. Records that lack what is needed are named on stderr and left out.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from relpos.errors import say
 from relpos.measures.kept import kept
 from relpos.measures.measure import NATS, Figure, chosen
 from relpos.results.answers import halves
@@ -197,7 +197,7 @@ def _whole(stage: str, root: Path) -> Iterator[tuple[Path, Plain]]:
     for folder, record in finished(stage, root):
         if lacking := [key for key, kind in NEEDED[stage].items() if not isinstance(_at(record, key), kind)]:
             path = folder / "record.json"
-            print(f"relpos: damaged record {path}: no {lacking[0]}: delete the folder to start anew", file=sys.stderr)
+            say(f"relpos: damaged record {path}: no {lacking[0]}: delete the folder to start anew")
         else:
             yield folder, record
 

@@ -7,7 +7,6 @@ import platform
 import shutil
 import socket
 import subprocess
-import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 from relpos.files import naming, remove_left, sha256, write_text
 from relpos.process import command, uninterrupted
 from relpos.runs.cost import costs
@@ -233,7 +232,7 @@ def _is_mine(run: Run) -> bool:
 
 def _print(error: BaseException) -> None:
     if isinstance(error, RelposError):
-        print(f"relpos: {error}", file=sys.stderr)
+        say(f"relpos: {error}")
     else:
         traceback.print_exc()
 
@@ -279,4 +278,4 @@ def _name_missing_snapshots(run: Run) -> None:
     kept = {*snapshots(run.path)}
     if wanted - kept:
         missing = ", ".join(map(str, sorted(wanted - kept)))
-        print(f"relpos: finished before, without snapshots at {missing} %: delete {run.path} to train again", file=sys.stderr)
+        say(f"relpos: finished before, without snapshots at {missing} %: delete {run.path} to train again")

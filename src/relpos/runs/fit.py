@@ -18,7 +18,7 @@ import torch
 from lightning_fabric.plugins.environments import LightningEnvironment
 from pytorch_lightning.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 from relpos.model.attention import kernels_used
 from relpos.model.encoder import Encoder
 from relpos.model.position.merge import name_of
@@ -177,12 +177,9 @@ def tell_of_precision(precision: str, device: torch.device) -> None:
     """Prints a line where the other number format would be much faster on this device, or this one is no faster."""
     if device.type == "cuda" and precision == "fp32" and (times := round(fp32_over_bf16(device))) > 1:
         name = torch.cuda.get_device_name(device)
-        print(f"relpos: {name} multiplies matrices {times} times as fast with precision=bf16 as with fp32", file=sys.stderr)
+        say(f"relpos: {name} multiplies matrices {times} times as fast with precision=bf16 as with fp32")
     if device.type == "cpu" and precision == "bf16" and not has_bf16():
-        print(
-            "relpos: this processor has no instructions for bfloat16, so that precision=bf16 is no faster here than fp32",
-            file=sys.stderr,
-        )
+        say("relpos: this processor has no instructions for bfloat16, so that precision=bf16 is no faster here than fp32")
 
 
 def fp32_over_bf16(device: torch.device) -> float:
@@ -236,7 +233,7 @@ def microbatch_of(run: Run, encoder: Encoder, group: Group) -> int:
     # A micro-batch that was recorded and has not failed gives the same bits as before; a new one does not.
     fitting = next((microbatch for microbatch in recorded if microbatch < min(failed)), max(1, min(failed) // 2))
     if group.first:
-        print(f"relpos: {run.name} ran out of memory with speed.microbatch={min(failed)}; now {fitting}", file=sys.stderr)
+        say(f"relpos: {run.name} ran out of memory with speed.microbatch={min(failed)}; now {fitting}")
     return fitting
 
 

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import socket
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock, SoftFileLock, Timeout
 
-from relpos.errors import RelposError, printable
+from relpos.errors import RelposError, say
 from relpos.files import check_place, naming, opened, read_json, refuse_links
 
 LOCK, HOLDER = "claim.lock", "claim.json"
@@ -52,7 +51,7 @@ def locked(folder: Path, wait: bool = True, meanwhile: Callable[[], object] = in
         if not wait:
             yield False
             return
-        print(printable(f"relpos: waiting for {_describe(folder / HOLDER)} to finish {folder}"), file=sys.stderr)
+        say(f"relpos: waiting for {_describe(folder / HOLDER)} to finish {folder}")
         # Without a limit: a training takes days, and the system frees the lock of a holder that dies.
         while not _acquire(lock, MINUTE):
             meanwhile()

@@ -8,13 +8,12 @@ In each run the record is written last: a merge that is killed leaves no run tha
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 from relpos.files import check_regular, copied, write_json
 from relpos.pretrained.files import TOKENIZER
 from relpos.runs.lock import is_locked, locked
@@ -129,7 +128,7 @@ def _check_places(name: str, sources: Sequence[Path], root: Path) -> bool:
             raise RelposError(f"{name} has other results in two places ({key}): {first} and {path}; delete one of them")
         ours, theirs = (each.get("files") or {} for each in (of_first, record))
         if other := next((file for file in ours.keys() & theirs.keys() if ours[file] != theirs[file]), None):
-            print(f"relpos: {name}: {other} has other bits in {path}; that in {first} is kept", file=sys.stderr)
+            say(f"relpos: {name}: {other} has other bits in {path}; that in {first} is kept")
     return is_here
 
 

@@ -6,13 +6,12 @@ Whoever reads many runs finds them here, so that all agree on which runs count.
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from relpos.errors import RelposError, refuse_unknown
+from relpos.errors import RelposError, refuse_unknown, say
 from relpos.files import fitted, json_lines
 from relpos.progress import tracked
 from relpos.runs.run import identity_of, read_record, runs_root
@@ -54,7 +53,7 @@ def finished(stage: str, root: Path | None = None) -> Iterator[tuple[Path, dict[
         try:
             record = read_record(folder)
         except RelposError as error:
-            print(f"relpos: {error}", file=sys.stderr)
+            say(f"relpos: {error}")
             continue
         # Others may become anything yet, and a figure made of them would change by itself.
         if record.get("state") == "finished":

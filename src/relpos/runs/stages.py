@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relpos.data.toy import FOLDERS
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 from relpos.progress import reading
 from relpos.runs.plan import source_of
 
@@ -42,7 +41,7 @@ def tokenizer(run: Run) -> Metrics:
         train_tokenizer(documents, run.path, **{key: run.config[key] for key in dials if key in run.config})
     pieces = load_tokenizer(run.path).size
     if pieces < run.config["vocabulary"]:
-        print(f"relpos: the text yields {pieces:,} pieces instead of {run.config['vocabulary']:,}", file=sys.stderr)
+        say(f"relpos: the text yields {pieces:,} pieces instead of {run.config['vocabulary']:,}")
     return {"pieces": pieces}
 
 

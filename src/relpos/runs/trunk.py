@@ -8,11 +8,10 @@ at that step, so that a longer run begins there.
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 from relpos.files import write_text
 from relpos.runs.run import Run, read_record, runs_root
 from relpos.runs.shelf import LOGGED, input_identities, is_current, logged
@@ -66,7 +65,7 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:
         try:
             record = read_record(folder)
         except RelposError as error:  # another run's file is no reason to fail: this one can do without
-            print(f"relpos: {error}", file=sys.stderr)
+            say(f"relpos: {error}")
             continue
         if not record or not is_current(record):
             continue
@@ -80,7 +79,7 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:
             if checkpoint := newest(folder / FOLDER):
                 return Trunk(checkpoint, step, folder)
         except RelposError as error:
-            print(f"relpos: {error}", file=sys.stderr)
+            say(f"relpos: {error}")
     return None
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 from relpos.measures.kept import kept
 from relpos.measures.measure import Results, measures
 from relpos.runs.networks import labels, networks_of
@@ -90,7 +89,7 @@ def _shared_tunings(subjects: Sequence[PlannedRow]) -> dict[str, list[Tuning]]:
         try:
             start, between = _start(record)
         except RelposError as error:  # the damaged record of some other run is no reason to stop
-            print(f"relpos: {error}", file=sys.stderr)
+            say(f"relpos: {error}")
             continue
         if start in starts:
             name, seed = starts[start]

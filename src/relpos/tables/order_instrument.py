@@ -5,14 +5,13 @@ The figures are kept in the folders of the runs, see `relpos.measures.kept`, and
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from relpos.config.compose import compose
 from relpos.config.conf import key_of
 from relpos.data.pairs import AutoPairs, PairSource
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError, nearest, say
 from relpos.measures.dials import Dials
 from relpos.measures.kept import is_measured, measured, snapshots
 from relpos.measures.measure import Measure, Results, chosen
@@ -56,7 +55,7 @@ class Instrument:
             try:
                 results |= measured(sample, [measure])
             except RelposError as error:
-                print(f"relpos: {network.name} without {measure.name}: {error}", file=sys.stderr)
+                say(f"relpos: {network.name} without {measure.name}: {error}")
         return results
 
     def missing(self, network: Network | None) -> list[Measure]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pytorch_lightning.loggers import Logger
 
-from relpos.errors import RelposError, one_line
+from relpos.errors import RelposError, one_line, say
 from relpos.files import digest, naming, opened, read_bytes, write_text
 from relpos.process import command
 from relpos.train.wandb_settings import Mode, set_up, wandb_mode
@@ -131,7 +131,7 @@ def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str,
     try:
         experiment = wandb.init(settings=settings, **arguments)
     except wandb.errors.Error as error:
-        print(f"relpos: Weights & Biases is out of reach ({one_line(error)}); logging offline", file=sys.stderr)
+        say(f"relpos: Weights & Biases is out of reach ({one_line(error)}); logging offline")
         wandb.teardown()  # else its process has this run still, and refuses it
         set_up("offline")
         experiment = wandb.init(settings=settings, **arguments | {"mode": "offline"})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Any
 
 import pytorch_lightning as pl
 from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
+from relpos.errors import say
 from relpos.progress import display
 
 SECONDS = 30.0
@@ -42,7 +42,7 @@ class Bar(pl.Callback):
         self.progress.update(self.bar, completed=trainer.global_step, shown=shown)
         if self.progress.disable and time.monotonic() - self.last_line > SECONDS:
             self.last_line = time.monotonic()
-            print(f"{self.name}: step {trainer.global_step}/{self.steps}  {shown}", file=sys.stderr)
+            say(f"{self.name}: step {trainer.global_step}/{self.steps}  {shown}")
 
     def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
         """Leaves the terminal as it was, at the end of a training."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,7 +12,7 @@ from relpos.analysis.kinds.subject import Drawing, Subject
 from relpos.analysis.profiles import Choices, profiles
 from relpos.analysis.recovery import Recovery, Variant
 from relpos.analysis.replacement import toeplitz_parts, train_tisa, with_fitted_tisa, with_matrices, with_random_tisa
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 from relpos.model.encoder import encoder_of
 from relpos.model.heads import MaskedLM
 from relpos.model.surgery import first_layers
@@ -62,9 +61,7 @@ class Removal:
         if model.encoder.causal:
             raise RelposError(f"{subject.name}: a causal network has no masked tokens, whose loss `removal` measures")
         texts = subject.some_texts(self.texts, self.length)
-        measure = Recovery(
-            model, texts, advance=lambda variant: print(f"{subject.name}: {_said(variant)}", file=sys.stderr, flush=True)
-        )
+        measure = Recovery(model, texts, advance=lambda variant: say(f"{subject.name}: {_said(variant)}"))
         choices = Choices(source=self.source)
         matrices = [
             profiles(model.encoder, layer, texts.ids.shape[1] + 2, choices, texts.with_edges[:64])

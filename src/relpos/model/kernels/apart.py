@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from filelock import FileLock
 
+from relpos.errors import say
 from relpos.model.kernels import kept
 
 SUFFIX = ".txt"
@@ -47,13 +48,13 @@ def tried(trial: Callable[..., str | None], *arguments: Any) -> str | None:
                 return fault
             return known.decode() or None
     except OSError as error:
-        print(f"relpos: what programs for the GPU were found right cannot be kept: {error}", file=sys.stderr)
+        say(f"relpos: what programs for the GPU were found right cannot be kept: {error}")
         return _apart(trial, *arguments)
 
 
 def _apart(trial: Callable[..., str | None], *arguments: Any) -> str | None:
     """Calls the trial in a process of its own; here where there can be none, as on a GPU that one process alone may use."""
-    print("relpos: trying programs on this GPU in a process of their own, once: some ten seconds", file=sys.stderr)
+    say("relpos: trying programs on this GPU in a process of their own, once: some ten seconds")
     command = [sys.executable, "-c", f"from {__name__} import answer; answer()"]
     done = subprocess.run(command, input=pickle.dumps((trial, arguments)), capture_output=True, check=False)
     if done.returncode < 0:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from relpos.errors import say
 
 _FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
@@ -51,7 +52,7 @@ def read(place: int, stem: str, suffix: str = ".so") -> bytes | None:
             try:
                 return _trusted(place, name)
             except OSError as error:
-                print(f"relpos: {name} is removed from the cache, to be made again: {error}", file=sys.stderr)
+                say(f"relpos: {name} is removed from the cache, to be made again: {error}")
                 os.unlink(name, dir_fd=place)
     return None
 

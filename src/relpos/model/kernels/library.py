@@ -22,6 +22,7 @@ from pathlib import Path
 import torch
 from filelock import FileLock
 
+from relpos.errors import say
 from relpos.model.kernels import kept
 
 SOURCE = Path(__file__).with_name("cpu.cpp")
@@ -43,7 +44,7 @@ def load(build: bool) -> ctypes.CDLL | None:
         return None
     compiler = _which(name := os.environ.get("CXX") or "g++")
     if compiler is None and build:
-        print(f"relpos: no C++ compiler {name}: plain torch computes instead of the compiled CPU kernels", file=sys.stderr)
+        say(f"relpos: no C++ compiler {name}: plain torch computes instead of the compiled CPU kernels")
         return _loaded.setdefault("library", None)
     if compiler is None or (not build and "none kept" in _loaded):
         return None
@@ -80,7 +81,7 @@ def _content(compiler: str, build: bool) -> bytes | None:
                         kept.write(place, stem, content)
     except OSError as error:
         instead = "they are compiled for this process alone" if build else "plain torch computes instead"
-        print(f"relpos: compiled CPU kernels cannot be kept: {error}; {instead}", file=sys.stderr)
+        say(f"relpos: compiled CPU kernels cannot be kept: {error}; {instead}")
     return _compiled(compiler) if content is None and build else content
 
 
@@ -133,7 +134,7 @@ def _processor() -> str:
 
 
 def _compiled(compiler: str) -> bytes:
-    print("relpos: compiling the CPU kernels for this processor, once: some ten seconds", file=sys.stderr)
+    say("relpos: compiling the CPU kernels for this processor, once: some ten seconds")
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "cpu.so"
         libraries = Path(torch.__file__).parent / "lib"
