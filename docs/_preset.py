@@ -53,10 +53,13 @@ class Preset:
 
     @property
     def equations(self) -> list[str]:
-        """The formulas in an indented block of the docstring, else the one that it begins with.
+        """The lines `# Formula: …` of the option, where its class has several; else the formulas in an indented block of the
+        docstring; else the one that it begins with.
 
         Of a merge, its parts' names; of a list by layers, what each layer of a period has.
         """
+        if own := re.findall(r"(?m)^# Formula: (.+)$", _yaml(self)):
+            return own
         if nodes := self.node.get("layers"):
             return [f"T^({number}) = {self._inner(node).label}" for number, node in enumerate(nodes)]
         if self.parts != [self] and not re.search(BLOCK, _own_doc(self.kind)):

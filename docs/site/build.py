@@ -1,6 +1,6 @@
 """Makes the site: the project's Markdown, pages that are generated from code and data, the API reference; offline.
 
-    python docs/site/build.py [FOLDER]      by default build/site
+    python docs/site/build.py [FOLDER]      by default build/site; SITE_URL=https://… where it is to be served
 
 The pages keep their places in the repository, so that their links stay right. A link to a source file leads to its page in the
 reference, or to a page that shows the file.
@@ -9,6 +9,7 @@ reference, or to a page that shows the file.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shutil
 import sys
@@ -29,6 +30,7 @@ from links import CODE, ELSEWHERE, FENCE, LINK  # noqa: E402
 STAGED = ROOT / "build" / "pages"
 PICTURES = (".png", ".svg", ".html")
 GUIDE = ("commands", "tables", "measuring", "checkpoints", "attention")
+GUIDE_PAGES = {*(f"docs/{name}.md" for name in GUIDE), "docs/findings.md"}
 FINDINGS = ("docs/findings.md", "docs/claims.md", "docs/performance.md", "experiments/LOG.md")
 PROJECT = ("docs/architecture.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 
@@ -39,16 +41,18 @@ def main() -> int:
     for name in ("look.css", "look.js", "iframe-worker.js"):
         place(name, (HERE / name).read_text(encoding="utf-8"))
     staged = Staged()
-    for page in sorted(
-        {"README.md", *PROJECT, *FINDINGS, *(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md"))}
-    ):
+    place("README.md", pages.home(staged.linked("README.md", (ROOT / "README.md").read_text(encoding="utf-8"))))
+    staged.done.add("README.md")
+    for page in sorted({*PROJECT, *FINDINGS, *(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md"))}):
         staged.page(page)
     patterns = pages.patterns()
     drawing = get_context("fork").Process(target=pages.draw, args=(patterns, STAGED.with_name("pictures")))
     drawing.start()  # beside the rest, which takes as long
     for path, text in {**pages.gallery(patterns), **pages.reference()}.items():
         place(path, staged.linked(path, text))
-    config = load_config(str(HERE / "mkdocs.yml"), docs_dir=str(STAGED), site_dir=str(target), nav=nav())
+    # The page for addresses that are not there is shown at any depth, and so needs to know where the site lies.
+    address = os.environ.get("SITE_URL", "")
+    config = load_config(str(HERE / "mkdocs.yml"), docs_dir=str(STAGED), site_dir=str(target), nav=nav(), site_url=address)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     config.plugins.on_startup(command="build", dirty=False)
     build(config)
@@ -90,7 +94,9 @@ class Staged:
         if path in self.done:
             return
         self.done.add(path)
-        place(path, self.linked(path, (ROOT / path).read_text(encoding="utf-8")))
+        # A search finds the guide before the log and the reference, which have more of every word.
+        front = "---\nsearch:\n  boost: 4\n---\n\n" if path in GUIDE_PAGES else ""
+        place(path, front + self.linked(path, (ROOT / path).read_text(encoding="utf-8")))
 
     def linked(self, path: str, text: str) -> str:
         """The text of a page with links to the pages that show what it links to."""

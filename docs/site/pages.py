@@ -30,6 +30,24 @@ REAL = ("order_real", "order_2026")
 """Tables of one protocol on real text: the schemes until 2021, and those since."""
 
 
+DOORS = (
+    ("gallery/index.md", "Compare schemes", "each way to know the order: formula, picture, cost, code"),
+    ("docs/attention.md", "Use the attention", "learned biases with their gradients, in any torch model"),
+    ("docs/findings.md", "Read the findings", "what came out, on a page, and what would overturn it"),
+)
+
+
+def home(readme: str) -> str:
+    """README, with three doors behind its first paragraph and the demo's table before its commands."""
+    title, first, rest = readme.split("\n\n", 2)
+    cards = [f'<a href="{Path(to).with_suffix(".html")}"><strong>{name}</strong>{says}</a>' for to, name, says in DOORS]
+    before, heading, demo = rest.partition("## What `make demo` prints\n")
+    demo, end, after = demo.partition("\n## ")
+    figure, fence, commands = before.partition("```sh\n")
+    doors = '<div class="doors">\n' + "\n".join(cards) + "\n</div>"
+    return "\n\n".join([title, first, doors, figure.strip(), heading + demo.strip(), fence + commands.strip()]) + f"\n{end}{after}"
+
+
 def source(path: str) -> str:
     """A file of the repository as a page."""
     text = (ROOT / path).read_text(encoding="utf-8")
@@ -94,9 +112,40 @@ def _overview(drawn: Collection[str]) -> str:
 
 def _card(preset: Preset, drawn: bool) -> str:
     picture = f'<img src="{preset.name}-small.png" alt="pattern of {preset.name}" loading="lazy">' if drawn else ""
-    said = "<br>".join(_escaped(equation) for equation in preset.equations)
+    said = "<br>".join(formula(equation) for equation in preset.equations)
     name = Path(_page(preset)).with_suffix(".html").name
     return f'<a href="{name}"><strong>{preset.name}</strong>{picture}<small>{said}</small></a>'
+
+
+LETTER = r"(?!Σ)[A-Za-zΑ-Ωα-ω]\u0302?"
+MARK = re.compile(
+    rf"((?<![^\W_]){LETTER}|Σ|[)\]]|[a-z]+(?=_[a-z]\b))_(\{{[^}}]*\}}|[^\W_]+)"  # a base and what stands below it; `head_dim` is a word
+    r"|\^(\((?:[^()]|\([^()]*\))*\)|\w)"  # what stands above
+    rf"|(?<!\w)({LETTER})(?!\w)"  # a letter that stands alone
+)
+
+
+def formula(text: str) -> str:
+    """A formula in HTML: letters in italics, indices below and powers above the line.
+
+    >>> formula("T_ij = e^(i θ_m) / √head_dim")
+    '<i>T</i><sub>ij</sub> = <i>e</i><sup><i>i</i> <i>θ</i><sub>m</sub></sup> / √head_dim'
+    """
+    return _marked(_escaped(text))
+
+
+def _marked(text: str) -> str:
+    def one(found: re.Match[str]) -> str:
+        base, below, above, letter = found.groups()
+        if above:
+            # `T^(0)` is of layer 0, and no power.
+            return f"<sup>{_marked(above if above.strip('()').isdigit() else above.strip('()'))}</sup>"
+        if letter:
+            return f"<i>{letter}</i>"
+        shown = f"<i>{base}</i>" if base[0].isalpha() and base != "Σ" and len(base.rstrip("\u0302")) == 1 else base
+        return f"{shown}<sub>{below.strip('{}')}</sub>"
+
+    return MARK.sub(one, text)
 
 
 def _escaped(text: str) -> str:
@@ -116,7 +165,7 @@ def _mechanism(preset: Preset, drawn: bool) -> str:
     option = (conf_dir() / preset.group / f"{preset.name}.yaml").read_text(encoding="utf-8").strip()
     parts = [
         f"# {preset.name}",
-        "\n".join(["```text", *preset.equations, "```"]),
+        *(f'<p class="formula">{formula(equation)}</p>' for equation in preset.equations),
         *([f'<img src="{preset.name}.png" alt="what {preset.name} adds to the scores">', f"*{PICTURE}*"] if shown else []),
         table(["", ""], facts),
         f"```sh\n{preset.command}\n```",

@@ -84,6 +84,14 @@ def test_a_docstring_gives_an_equation_and_a_source(preset: described.Preset) ->
         assert re.search(r"\d{4}", preset.source)
 
 
+def test_each_option_has_a_formula_of_its_own() -> None:
+    seen: dict[str, str] = {}
+    for preset in (*described.presets("position"), *described.presets("conv")):
+        formula = " ".join(preset.equations)
+        assert formula not in seen, f"{preset.name} has that of {seen[formula]}: a line `# Formula:` in its option tells them apart"
+        seen[formula] = preset.name
+
+
 def test_evaluation_of_formulas() -> None:
     shape = relpos.build(relpos.compose("params", ["size=tiny", "vocabulary=30"])).encoder.shape
     assert described.evaluate("2·L·(d² + 2d) − H", shape, {}) == 2 * 2 * (64**2 + 128) - 2
