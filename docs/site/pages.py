@@ -119,7 +119,7 @@ def _card(preset: Preset, drawn: bool) -> str:
 
 LETTER = r"(?!Σ)[A-Za-zΑ-Ωα-ω]\u0302?"
 MARK = re.compile(
-    rf"((?<![^\W_]){LETTER}|Σ|[)\]]|[a-z]+(?=_[a-z]\b))_(\{{[^}}]*\}}|[^\W_]+)"  # a base and what stands below it; `head_dim` is a word
+    rf"((?<![^\W_]){LETTER}|Σ|[)\]]|[a-z]+(?=_[a-z]\b))_(\{{[^}}]*\}}|[^\W_]+)"  # base, index; `head_dim` is a word
     r"|\^(\((?:[^()]|\([^()]*\))*\)|\w)"  # what stands above
     rf"|(?<!\w)({LETTER})(?!\w)"  # a letter that stands alone
 )
