@@ -49,6 +49,7 @@ KINDS = {
     "position": Kind(("relpos.model.position",), "relpos.model.position.base.Scheme"),
     "conv": Kind(("relpos.model.conv",), "relpos.model.conv.base.Conv"),
     "data": Kind(("relpos.data.source", "relpos.data.length_tasks")),
+    "objective": Kind(("relpos.data.objective",), "relpos.data.objective.Objective"),
     "task": Kind(("relpos.data.tasks", "relpos.data.own_task", "relpos.data.superglue")),
     "metric": Kind(("relpos.train.metrics",), function=True),
     "logger": Kind(("relpos.train.loggers",), function=True),
@@ -56,7 +57,7 @@ KINDS = {
     "kind": Kind(("relpos.analysis.kinds",)),
     "engine": Kind(("relpos.launch",)),
 }
-"""First part of a key → what it names."""
+"""Part of a key → what it names."""
 
 
 def trust(*modules: str) -> None:
@@ -107,7 +108,7 @@ def refuse_names(overrides: Iterable[str]) -> None:
         key, _, value = override.lstrip("+").partition("=")
         group, _, last = key.rpartition(".")
         if last in NAMING and (last != "metric" or "." in value):  # `f1` alone is one of ours, whatever it is
-            refuse(value.strip("'\""), "metric" if last == "metric" else group.split(".")[0], key)
+            refuse(value.strip("'\""), "metric" if last == "metric" else _kind_of(group), key)
         if key.startswith("hydra"):  # hydra.searchpath=[pkg://…] imports a package
             raise RelposError(f"{override}: settings of Hydra belong on the command line")
         # ${oc.env:WANDB_API_KEY} would write a secret into records; Hydra reads $\{ without quotes as ${.
@@ -161,6 +162,11 @@ def find(name: object, kind: str, key: str) -> Any:
     return found
 
 
+def _kind_of(key: str) -> str:
+    """The kind of what a key names: of `pretrain.objective` as of `position.parts.0` the first part that is one."""
+    return next((part for part in key.split(".") if part in KINDS), key.split(".")[0])
+
+
 def _is_of_kind(found: Any, kind: Kind, ours: bool) -> bool:
     """Whether it is what its key names; of ours, only what these modules define themselves and do not keep private."""
     if ours and (not _below(str(getattr(found, "__module__", "")), kind.modules) or found.__name__.startswith("_")):
@@ -194,7 +200,7 @@ def _wrong(key: str, value: Any, annotation: Any) -> Iterator[tuple[str, RelposE
             yield from _wrong(f"{key}.{number}", item, Any)
     elif _is_node(value):
         try:
-            found = find(value["_target_"], key.split(".")[0], f"{key}._target_")
+            found = find(value["_target_"], _kind_of(key), f"{key}._target_")
         except RelposError as error:
             yield f"{key}._target_", error
         else:

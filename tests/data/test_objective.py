@@ -1,16 +1,22 @@
 """What recipe.masking names: BERT's masks at one rate or at that of the step, diffusion's with a rate for each row, and answers."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from relpos.data.masking import IGNORED
-from relpos.data.objective import LEAST, answered, diffused, masked, masks
+from relpos.data.objective import LEAST, ByRecipe, Masking, Objective, answered, diffused, masked
 from relpos.data.tokenizer import CLS, MASK, PAD, SEP
 
 IDS = torch.randint(5, 500, (3000, 66), generator=torch.Generator().manual_seed(0))
 IDS[:, 0], IDS[:, -1] = CLS, SEP
 LENGTHS, KEYS = torch.full((3000,), 66), torch.arange(3000)
+
+
+def masks(masking: Masking, steps: int = 1) -> Objective:
+    return ByRecipe(masking, steps).on(causal=False)
 
 
 def test_rates_are_uniform_and_rows_have_them() -> None:
@@ -71,9 +77,9 @@ def test_answers_are_masked_and_nothing_else_is() -> None:
     assert torch.equal(labels, torch.where(seen == MASK, ids, IGNORED))
 
 
-def chosen_at(step: int, masking: object, steps: int = 12) -> torch.Tensor:
+def chosen_at(step: int, masking: Any, steps: int = 12) -> torch.Tensor:
     """(3000, 66) which tokens are predicted at a step of a training of `steps`."""
-    labels: torch.Tensor = masks(masking, steps)(IDS, LENGTHS, KEYS, 7, 500, step=step).labels  # type: ignore[arg-type]
+    labels: torch.Tensor = masks(masking, steps)(IDS, LENGTHS, KEYS, 7, 500, step=step).labels
     return labels != IGNORED
 
 
@@ -91,7 +97,7 @@ def test_what_is_chosen_at_a_rate_is_chosen_at_a_higher_one() -> None:
 
 
 @pytest.mark.parametrize("masking", ["bert", 0.15, [0.15, 0.15]])
-def test_berts_masks_have_three_names(masking: object) -> None:
+def test_berts_masks_have_three_names(masking: Any) -> None:
     assert torch.equal(chosen_at(7, masking), masked(IDS, LENGTHS, KEYS, 7, 500).labels != IGNORED)
 
 

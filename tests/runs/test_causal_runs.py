@@ -10,7 +10,7 @@ from torch.nn import functional
 
 import relpos
 from linked import TINY
-from relpos.data.objective import next_tokens
+from relpos.data.objective import next_tokens, trained_for
 from relpos.data.steps import heldout_batches
 from relpos.data.store import Store
 from relpos.errors import RelposError
@@ -49,6 +49,37 @@ def test_masking_is_part_of_an_identity_unless_it_is_berts() -> None:
     assert other.meaning["recipe"] == plain.meaning["recipe"] | {"masking": "diffusion"}
     share = plan(compose("pretrain", [*TINY, "recipe.masking=0.3"]))
     assert share.meaning["recipe"] == plain.meaning["recipe"] | {"masking": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        (["objective=diffusion"], ["recipe.masking=diffusion"]),
+        (["objective=answer"], ["recipe.masking=answer"]),
+        (["objective=bert", "objective.first=0.3", "objective.last=0.2"], ["recipe.masking=[0.3,0.2]"]),
+        ([*CAUSAL, "objective=causal"], CAUSAL),
+    ],
+)
+def test_an_objective_is_the_same_run_by_either_name(chosen: list[str], said: list[str]) -> None:
+    one, other = (plan(compose("pretrain", [*TINY, *more])) for more in (chosen, said))
+    assert one.identity == other.identity
+    assert trained_for(one.config) == trained_for(other.config)
+
+
+def test_only_a_causal_network_predicts_the_next_token() -> None:
+    with pytest.raises(RelposError, match=r"objective=causal: only a causal network"):
+        plan(compose("pretrain", [*TINY, "objective=causal"]))
+
+
+def test_an_objective_of_the_users_own_is_trained_and_part_of_the_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "from relpos.data.objective import Answered\n\n\nclass Mine(Answered):\n    masking = None\n"
+    (tmp_path / "own_objective.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("RELPOS_TRUST", "own_objective")
+    run = plan(compose("pretrain", [*TINY, "objective=answer", "objective._target_=own_objective.Mine"]))
+    assert run.meaning["objective"] == {"_target_": "own_objective.Mine"}
+    assert list(run.meaning["sources"]) == ["own_objective.Mine"]
+    assert type(trained_for(run.config)).__name__ == "Mine"
 
 
 def test_a_masking_rate_is_a_share() -> None:

@@ -108,6 +108,7 @@ def test_a_rate_for_each_part_changes_the_identity_and_another_number_of_rates_i
         "recipe.masking=0.15",
         "data.shuffle=null",
         "recipe.masking=[0.15,0.15]",
+        "objective=bert",
         "training=papers",
         "size.bias=true",
         "speed.kernel=eager",

@@ -101,6 +101,7 @@ class Training(Network):
 class Pretrain(Training):
     stage: Literal["pretrain"]
     network: str | None
+    objective: dict[str, Any]
     steps: Count
     packing: Packing
     first: First
@@ -110,6 +111,7 @@ class StartingPoint(TypedDict):
     """The keys `pretrain.…` of a fine-tuning."""
 
     recipe: RecipeKeys
+    objective: dict[str, Any]
     steps: Count
     batch: Batch
     seed: Natural

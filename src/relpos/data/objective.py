@@ -1,12 +1,13 @@
 """What is predicted of an example, and what the network sees of it.
 
-These are functions of the example's ids and, where something is drawn, of its key: no generator, no state.
+An objective is a function of the example's ids and, where something is drawn, of its key: no generator, no state.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +15,9 @@ from torch import Tensor
 from relpos.counter import uniform
 from relpos.data.marks import OURS, Marks
 from relpos.data.masking import IGNORED, RATE, mask, text_tokens
-from relpos.ranges import Share
+from relpos.errors import RelposError
+from relpos.ranges import Count, Share
+from relpos.trust import instantiate
 
 Masking = Literal["bert", "diffusion", "answer"] | Share | tuple[Share, Share]
 LEAST = 1e-3
@@ -37,30 +40,80 @@ class Predicted(NamedTuple):
         return (predicted if self.weights is None else predicted * self.weights.double()).sum()
 
 
-class Objective(Protocol):
+class Objective:
     """ids (b, n) as they stand in the text, lengths (b,), keys (b,) → what is predicted; a row depends on `seed`, the training's
     `step`, its key and its ids alone."""
 
+    needs_pairs = False
+    """Whether an example must be a pair of sentences."""
+
     def __call__(
         self, input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
-    ) -> Predicted: ...
+    ) -> Predicted:
+        raise NotImplementedError
+
+    @property
+    def changes(self) -> bool:
+        """Whether it depends on the step."""
+        return False
+
+    @property
+    def expected(self) -> float:
+        """The share of the tokens that are predicted, on average over a training."""
+        return 1.0
+
+    @property
+    def masking(self) -> Any:
+        """How `recipe.masking`, and so the meaning of a run, names it; None: it has no name there."""
+        return None
+
+    @property
+    def heldout(self) -> Objective:
+        """Under which the held-out loss is measured: BERT's masks, so that trainings with any masks compare."""
+        return masked
+
+    def on(self, causal: bool) -> Objective:
+        """The objective for a network that is causal, or is not.
+
+        Raises:
+            RelposError: such a network cannot have it.
+        """
+        if causal and self.masking is not None:
+            named = "; its modern recipe is training=modern_causal" if isinstance(self.masking, float) else ""
+            raise RelposError(f"recipe.masking={self.masking}: a causal network (size.attention=causal) has no masks{named}")
+        return self
 
 
 @dataclass(frozen=True)
-class Masked:
+class Masked(Objective):
     """BERT's masks, see `relpos.data.masking.mask`, at a rate that may change linearly in training (Ankner et al. 2024, "Dynamic
     masking rate schedules for MLM pretraining"):
 
         p_s = first + (last − first) s / steps      at step s = 0, …, steps − 1
     """
 
-    first: float = RATE
-    last: float = RATE
-    steps: int = 1
+    first: Share = RATE
+    last: Share = RATE
+    steps: Count = 1
+
+    @property
+    def masking(self) -> Any:
+        return [self.first, self.last] if self.changes else self.first
+
+    @property
+    def changes(self) -> bool:
+        return self.first != self.last
+
+    @property
+    def expected(self) -> float:
+        return (self.first + self.last) / 2
+
+    def on(self, causal: bool) -> Objective:
+        return next_tokens if causal and self.masking == RATE else super().on(causal)
 
     def rate(self, step: int) -> float:
         """p_s."""
-        return self.first if self.first == self.last else self.first + (self.last - self.first) * step / self.steps
+        return self.first + (self.last - self.first) * step / self.steps if self.changes else self.first
 
     def __call__(
         self, input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
@@ -71,17 +124,28 @@ class Masked:
 masked = Masked()
 
 
-def next_tokens(
-    input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
-) -> Predicted:
+@dataclass(frozen=True)
+class NextTokens(Objective):
     """Every token of text from the tokens before it; nothing is masked. [CLS] and [SEP] are read and not predicted, as with masks,
     so that the same tokens count whatever order they stand in."""
-    return Predicted(input_ids, input_ids.masked_fill(~text_tokens(input_ids, lengths, marks), IGNORED))
+
+    @property
+    def heldout(self) -> Objective:
+        return self
+
+    def on(self, causal: bool) -> Objective:
+        if not causal:
+            raise RelposError("objective=causal: only a causal network (size.attention=causal) predicts the next token")
+        return self
+
+    def __call__(
+        self, input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
+    ) -> Predicted:
+        return Predicted(input_ids, input_ids.masked_fill(~text_tokens(input_ids, lengths, marks), IGNORED))
 
 
-def diffused(
-    input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
-) -> Predicted:
+@dataclass(frozen=True)
+class Diffused(Objective):
     """Masks of a diffusion model (Nie et al. 2025, "Large language diffusion models", Eq. 3, and its code's smallest rate):
 
         t = ε + (1 − ε) u, u ~ U(0, 1) for each row      each token of text becomes [MASK] with probability t      weight 1/t
@@ -92,27 +156,62 @@ def diffused(
     such steps, but it is biased: rows with small t, whose losses are the lowest, count too little, by about ln(1/ε) divided by the
     number of tokens of the step.
     """
-    rates = LEAST + (1 - LEAST) * uniform(seed, keys, _RATE)
-    text = text_tokens(input_ids, lengths, marks)
-    place = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]
-    chosen = text & (uniform(seed, keys[:, None], place, 0) < rates[:, None])
-    labels = input_ids.masked_fill(~chosen, IGNORED)
-    return Predicted(input_ids.masked_fill(chosen, marks.mask), labels, (1 / rates).float())
+
+    expected = 0.5
+    masking = "diffusion"
+
+    def __call__(
+        self, input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
+    ) -> Predicted:
+        rates = LEAST + (1 - LEAST) * uniform(seed, keys, _RATE)
+        text = text_tokens(input_ids, lengths, marks)
+        place = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]
+        chosen = text & (uniform(seed, keys[:, None], place, 0) < rates[:, None])
+        labels = input_ids.masked_fill(~chosen, IGNORED)
+        return Predicted(input_ids.masked_fill(chosen, marks.mask), labels, (1 / rates).float())
 
 
-def answered(
-    input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
-) -> Predicted:
+@dataclass(frozen=True)
+class Answered(Objective):
     """Every token of the second sentence is masked and predicted; nothing is drawn."""
-    chosen = ((input_ids == marks.sep).cumsum(1) > 0) & text_tokens(input_ids, lengths, marks)
-    return Predicted(input_ids.masked_fill(chosen, marks.mask), input_ids.masked_fill(~chosen, IGNORED))
+
+    needs_pairs = True
+    expected = 0.5
+    masking = "answer"
+
+    @property
+    def heldout(self) -> Objective:
+        return self
+
+    def __call__(
+        self, input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
+    ) -> Predicted:
+        chosen = ((input_ids == marks.sep).cumsum(1) > 0) & text_tokens(input_ids, lengths, marks)
+        return Predicted(input_ids.masked_fill(chosen, marks.mask), input_ids.masked_fill(~chosen, IGNORED))
 
 
-def masks(masking: Masking, steps: int = 1) -> Objective:
-    """What `recipe.masking` names in a training of so many steps; a number is the share of the tokens that are chosen, two are the
-    first and the last share, and otherwise the masks are BERT's."""
-    if isinstance(masking, str):
-        named: dict[str, Objective] = {"bert": masked, "diffusion": diffused, "answer": answered}
-        return named[masking]
-    shares = [masking] if isinstance(masking, float | int) else masking
-    return Masked(shares[0], shares[-1], steps)
+@dataclass(frozen=True)
+class ByRecipe(Objective):
+    """What a recipe's `masking` names: a number is the share of the tokens that are chosen, two are the first and the last one."""
+
+    masking: Masking = "bert"
+    steps: Count = 1
+
+    def on(self, causal: bool) -> Objective:
+        if isinstance(self.masking, str):
+            named: dict[str, Objective] = {"bert": masked, "diffusion": diffused, "answer": answered}
+            return named[self.masking].on(causal)
+        shares = [self.masking] if isinstance(self.masking, float | int) else self.masking
+        return Masked(shares[0], shares[-1], self.steps).on(causal)
+
+
+next_tokens, diffused, answered = NextTokens(), Diffused(), Answered()
+
+
+def trained_for(meaning: Mapping[str, Any]) -> Objective:
+    """What a pre-training with this meaning, or configuration, predicts."""
+    causal = meaning.get("size", {}).get("attention") == "causal"
+    if "objective" in meaning:
+        found: Objective = instantiate(meaning["objective"], "objective").on(causal)
+        return found
+    return ByRecipe(meaning.get("recipe", {}).get("masking", "bert"), meaning.get("steps", 1)).on(causal)

@@ -8,7 +8,7 @@ nor the padding changes a result by more than rounding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -154,7 +154,13 @@ def heldout_batches(
 
 
 def _microbatch(
-    examples: Examples, pairs: Tensor, keys: Tensor, seed: int, vocabulary: int, objective: Objective, n: int | None = None
+    examples: Examples,
+    pairs: Tensor,
+    keys: Tensor,
+    seed: int,
+    vocabulary: int,
+    objective: Callable[..., Predicted],
+    n: int | None = None,
 ) -> MicroBatch:
     """Examples with masks in, of n columns; None: of as many as the longest has. A row's masks depend on the seed and its key."""
     ids, lengths = examples.batch(pairs, n)

@@ -129,7 +129,9 @@ class Sample:
 
 def fills_answers(meaning: Mapping[str, Any]) -> bool:
     """Whether a pre-training of this meaning masks answers and nothing else."""
-    return bool(meaning.get("recipe", {}).get("masking") == "answer")
+    from relpos.data.objective import answered, trained_for
+
+    return trained_for(meaning) == answered
 
 
 def is_toy(data: Mapping[str, Any]) -> bool:

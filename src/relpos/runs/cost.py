@@ -49,12 +49,9 @@ def _parts(run: Run) -> list[tuple[float, float]]:
 
 def predicted(size: Mapping[str, Any], recipe: Mapping[str, Any]) -> float:
     """Share of the tokens that a pre-training predicts: all in a causal network, otherwise the mean rate of the masks."""
-    if size.get("attention") == "causal":
-        return 1.0
-    masking = recipe.get("masking", "bert")
-    rate = {"bert": MASKED, "diffusion": 0.5, "answer": 0.5}[masking] if isinstance(masking, str) else masking
-    # Annealed linearly over all steps, so that the mean of both ends is the mean rate.
-    return fmean(rate) if isinstance(rate, list) else float(rate)
+    from relpos.data.objective import trained_for
+
+    return trained_for({"size": size, "recipe": recipe}).expected
 
 
 def forward(size: dict[str, Any], length: int, vocabulary: int = 0, predicted: float = MASKED) -> float:

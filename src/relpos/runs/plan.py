@@ -13,6 +13,7 @@ from omegaconf import DictConfig
 from relpos.config.check import targets
 from relpos.config.compose import resolved, unresolved
 from relpos.data.masking import RATE
+from relpos.data.objective import Objective
 from relpos.data.source import READING, Toy
 from relpos.errors import RelposError, refuse_unknown
 from relpos.files import sha256
@@ -44,7 +45,7 @@ PAPERS_LAYERS = {
 IDLE: Mapping[str, tuple[Any, ...]] = {
     "position_lr": (1,),
     "optimizer": ("adamw",),
-    "masking": ("bert", RATE),
+    "masking": (None, RATE),
     "schedule": ("linear",),
 }
 """Keys of a recipe that came later, with the values at which they change nothing: runs keep the identity from before."""
@@ -124,17 +125,17 @@ def pretrain_run(content: Content) -> Run:
         config |= described_by(start)
         config.pop("scheme", None)  # the network has another one, for which no word was typed
     store = store_run(config, tokenizer_of(start, config["vocabulary"]) if start else None)
-    meaning = {key: config[key] for key in (*DIALS, "packing")} | _architecture(config) | {"recipe": _recipe(config["recipe"])}
+    meaning = {key: config[key] for key in (*DIALS, "packing")} | _architecture(config)
+    objective: Objective = instantiate(config["objective"], "objective").on(meaning["size"].get("attention") == "causal")
+    # Under `masking` as runs from before there was the group have it.
+    meaning["recipe"] = _recipe(config["recipe"] | {"masking": objective.masking})
     meaning["pairs"] = config["data"].get("pairs")
     if config["data"].get("shuffle"):  # the store has it, too; here claims and labels find it
         meaning["shuffle"] = config["data"]["shuffle"]
-    if "masking" in meaning["recipe"] and meaning["size"].get("attention") == "causal":
-        named = "; its modern recipe is training=modern_causal" if isinstance(meaning["recipe"]["masking"], float) else ""
-        masking = f"recipe.masking={meaning['recipe']['masking']}"
-        raise RelposError(f"{masking}: a causal network (size.attention=causal) has no masks{named}")
-    if meaning["recipe"].get("masking") == "answer" and config["packing"] != "pair":
+    if objective.needs_pairs and config["packing"] != "pair":
         raise RelposError(
-            f"packing={config['packing']}: recipe.masking=answer masks the second sentence of a pair; packing=pair has one"
+            f"packing={config['packing']}: recipe.masking={objective.masking} masks the second sentence of a pair; "
+            "packing=pair has one"
         )
     _refuse_rates(meaning["recipe"], meaning["position"], config["size"]["layers"])
     if config["first"]["share"]:  # otherwise left out: runs of one stage keep the identity from before two-stage training
@@ -209,10 +210,13 @@ def with_task(cfg: DictConfig | Content, name: str, **dials: Any) -> Content:
 
 
 def _architecture(plain: dict[str, Any]) -> dict[str, Any]:
-    """Size, position and convolution. A class from outside the package is identified by the hash of its source file. Keys of the
-    size that came later are left out where the layers are the papers': runs keep the identity from before."""
+    """Size, position, convolution, and an objective of the user's own. A class from outside the package is identified by the hash
+    of its source file. Keys of the size that came later are left out where the layers are the papers': runs keep the identity from
+    before."""
     size = {key: value for key, value in plain["size"].items() if key not in PAPERS_LAYERS} | other_layers(plain["size"])
     nodes = {"size": size, "position": plain["position"], "conv": plain["conv"]}
+    if not plain["objective"]["_target_"].startswith("relpos."):  # others are named by `masking`
+        nodes["objective"] = plain["objective"]
     sources = {}
     # A class of the user's own has no version that is bumped when it changes: its source stands for it.
     for path, node in targets(nodes):
@@ -232,9 +236,8 @@ def _recipe(recipe: dict[str, Any]) -> dict[str, Any]:
     """The recipe without `steps`, `batch` and `head`, whose dials at the top level count, and without what is idle."""
     recipe = {key: value for key, value in recipe.items() if key not in ("steps", "batch", "head")}
     # Two ways to write one training must give one identity: a list of equal values is that value.
-    for key in ("position_lr", "masking"):
-        if isinstance(values := recipe.get(key), list) and len(set(values)) == 1:
-            recipe[key] = values[0]
+    if isinstance(rates := recipe["position_lr"], list) and len(set(rates)) == 1:
+        recipe["position_lr"] = rates[0]
     if recipe.get("conv_lr") in (None, recipe.get("position_lr")):  # convolutions take the rate of positions by themselves
         recipe.pop("conv_lr", None)
     if recipe.get("schedule") == "linear":  # which falls from the first step on, and has no last phase

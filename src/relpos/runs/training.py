@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from relpos.analysis.kernels import draw_kernels
-from relpos.data.objective import answered, masked, masks, next_tokens
+from relpos.data.objective import trained_for
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store
 from relpos.data.tasks import Task, authors_steps, epoch_steps
@@ -38,17 +38,14 @@ def pretrain(run: Run) -> dict[str, Any]:
     model = of_pretraining(config, store.vocabulary, start)
     group = present()
     dials = _of(config, "steps", "seed", "precision", "log_every")
-    # Whatever masks are trained with, the held-out loss is under BERT's, answers apart, so that rows of any masking compare.
-    heldout = next_tokens if model.encoder.causal else masked
-    objective = masks(config["recipe"]["masking"], config["steps"]) if "masking" in config["recipe"] else heldout
-    heldout = answered if objective is answered else heldout
+    objective = trained_for(config)
     recorder = recorder_of(run, model.encoder, group)
     module = Pretraining(model, Recipe.of(config["recipe"]), **dials, group=group, recorder=recorder)
     examples = _of(config, "seed", "steps", "batch", "length", "packing", "pairs")
     microbatch = microbatch_of(run, model.encoder, group)
     data = PretrainingData(
         store, **examples, microbatch=microbatch, first=config.get("first"), group=group,
-        few_shapes=recorder is not None, objective=objective, heldout=heldout,
+        few_shapes=recorder is not None, objective=objective, heldout=objective.heldout,
     )  # fmt: skip
     trainer = fit(run, module, data, config["evaluations"], microbatch)
     if module.evaluated != trainer.global_step:  # no evaluation was due after the last step, or this process began behind it

@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from relpos.data.objective import trained_for
 from relpos.errors import RelposError, say
 from relpos.files import write_text
 from relpos.runs.run import Run, read_record, runs_root
@@ -38,7 +39,7 @@ def last_constant_step(run: Run) -> int | None:
     recipe = Recipe.of(run.config["recipe"])
     if run.stage != "pretrain" or recipe.schedule == "linear" or 0 < recipe.warmup < 1:
         return None
-    if "first" in run.meaning or isinstance(run.meaning["recipe"].get("masking"), list):
+    if "first" in run.meaning or trained_for(run.meaning).changes:
         return None
     return recipe.decay_start(run.config["steps"])
 
