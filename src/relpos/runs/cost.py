@@ -6,7 +6,6 @@ An estimate: only matrix products are counted, and every sequence as if it had t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import fmean
 from typing import Any
 
 from relpos.runs.networks import described_by
