@@ -8,11 +8,11 @@ import torch
 
 from hosts import host, saved
 from relpos.claims import claim as files
-from relpos.claims.checkpoints import published_checkpoints
 from relpos.claims.toeplitz import close_to_toeplitz, goes_with_score, newer_is_more, rises_with_training, seldom_trained_is_less
 from relpos.cli import main
 from relpos.commands.claims import page
 from relpos.errors import RelposError
+from relpos.results.checkpoints import published_checkpoints
 from relpos.results.scale import Scales
 
 HIDDEN, POSITIONS = 16, 20

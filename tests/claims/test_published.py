@@ -2,8 +2,8 @@
 
 from claims.made_up import around, scored
 from claims.test_tuned_checkpoints import verdict
-from relpos.claims.checkpoints import tuned_checkpoint
 from relpos.claims.published import above_published
+from relpos.results.checkpoints import tuned_checkpoint
 from relpos.results.scale import Scale, Scales
 
 COLUMNS = {"mnli_m": 84.6, "sst2": 92.9}

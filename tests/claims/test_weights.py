@@ -1,4 +1,4 @@
-"""Weights of models set by hand: weights, toeplitz, fit. From records: lengths, step_time, dev_and_test."""
+"""Weights of models set by hand: weights, toeplitz, fit. From records: lengths, step_time, published."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from claims.made_up import saved, scale, scales, scored
-from relpos.claims.dev_and_test import dev_above_test
 from relpos.claims.lengths import serves_longer
+from relpos.claims.published import dev_above_test
 from relpos.claims.step_time import step_time
 from relpos.claims.toeplitz import (
     close_to_toeplitz,

@@ -11,11 +11,12 @@ import torch
 
 import relpos
 from linked import pretrained
-from relpos.claims import checkpoints, claim
+from relpos.claims import claim
 from relpos.cli import main
 from relpos.data.tokenizer import Tokenizer
 from relpos.files import write_text
 from relpos.model.heads import Classifier
+from relpos.results import checkpoints
 from relpos.runs import plan
 from relpos.tables import experiment
 from relpos.train.weights import load_model, read_model_config, save_model

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from relpos.claims.comparisons import SEVERAL_SEEDS, decided, in_nats, mean_without_loss
-from relpos.claims.contrasts import gain
-from relpos.claims.requirements import SEVERAL, Requirements
-from relpos.claims.rule import Test, of_column, rule, with_scores
+from relpos.claims.rule import SEVERAL, Requirements, Test, of_column, rule, with_scores
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, joined, sided
 from relpos.results.contrast import difference
+from relpos.results.gain import gain
 from relpos.results.scale import MEAN, Scale, named
 from relpos.results.statistics import ALPHA, SEED, Difference, combined
 from relpos.results.values import GLUE

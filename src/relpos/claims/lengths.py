@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from relpos.claims.comparisons import decided
 from relpos.claims.effort import models
-from relpos.claims.requirements import SEVERAL, Requirements
-from relpos.claims.rule import Test, rule
+from relpos.claims.rule import SEVERAL, Requirements, Test, rule
 from relpos.claims.verdict import FAILS, NOT_RUN, Evidence, Verdict, all_of, below, joined
 from relpos.measures.lengths import ByLength, kept_losses
 from relpos.results.scale import Scale

@@ -15,9 +15,9 @@ from typing import Any
 from relpos import style
 from relpos.claims.claim import MEASURES, Claim
 from relpos.claims.comparisons import higher, not_higher, not_lower
-from relpos.claims.contrasts import Contrast
 from relpos.files import write_json
 from relpos.results.contrast import difference
+from relpos.results.gain import Contrast
 from relpos.results.statistics import Difference
 from relpos.tables.ranking import Agreement, agreements, units
 from relpos.tables.row import Row

@@ -3,7 +3,8 @@ other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -29,17 +30,28 @@ def error_reduction(test: Test, scale: Scale) -> Verdict:
     (one-sided, 0.05), and that of no column clearly below, by Holm's correction. Fails: that of all columns or of one is below.
     """
     names = scale.telling(named(MEAN, test.columns), *test.rows)
-    reductions = _reductions(halves_of(scale, test.rows, names), [row for row, _ in test.contrasts], test.contrasts[0].second)
-    if not reductions:
+    base = test.contrasts[0].second
+    halves = halves_of(scale, test.rows, names)
+    if not halves[base]:
         return Verdict(NOT_RUN, "needs fine-tunings that kept their answers on the dev sets")
+    # On one half, and scored on the other: the best of several on the same examples gains by choice alone.
+    chosen = [max((row for row, _ in test.contrasts), key=partial(_mean_of_half, halves, half)) for half in (0, 1)]
+    reductions: dict[str, dict[Seed, list[Errors]]] = {
+        column: {
+            seed: [(halves[row][column][seed][1 - half] - both[1 - half], 100 - both[1 - half]) for half, row in enumerate(chosen)]
+            for seed, both in seeds_of_base.items()
+        }
+        for column, seeds_of_base in halves[base].items()
+    }
     by_column = {
-        column: by_pretraining({seed: _percent([each]) for seed, each in of_seeds.items()})
-        for column, of_seeds in reductions.items()
+        column: by_pretraining({seed: _percent(each) for seed, each in of_seeds.items()}) for column, of_seeds in reductions.items()
     }
     said = ", ".join(f"{column} {float(np.mean(list(each.values()))):+.1f} %" for column, each in by_column.items())
     # Seeds that have all columns, so that each counts with the same ones.
     both = sorted(set.intersection(*map(set, reductions.values())))
-    together = by_pretraining({seed: _percent([of_seeds[seed] for of_seeds in reductions.values()]) for seed in both})
+    together = by_pretraining(
+        {seed: _percent([one for of_seeds in reductions.values() for one in of_seeds[seed]]) for seed in both}
+    )
     tested, *of_columns = (paired(list(each.values()), [0.0] * len(each)) for each in (together, *by_column.values()))
     if tested is not None:
         said += f"; together {tested.value:+.1f} % [{tested.low:+.1f}, {tested.high:+.1f}] over {tested.n} {scale.units}"
@@ -63,31 +75,13 @@ def halves_of(scale: Scale, rows: Sequence[str], names: Iterable[str]) -> Halves
     return found
 
 
-def _reductions(halves: Halves, choices: Sequence[str], base: str) -> dict[str, dict[Seed, Errors]]:
-    """Column → seed → points that the chosen row gains on the other half, and errors of the base there; means over the halves."""
-    parts: dict[str, dict[Seed, list[Errors]]] = {
-        column: {seed: [] for seed in of_seeds} for column, of_seeds in halves[base].items()
-    }
-    for half in (0, 1) if parts else ():
-        # On one half, and scored on the other: the best of several on the same examples gains by choice alone.
-        chosen = max(choices, key=lambda row: _mean_of_half(halves[row].values(), half))
-        for column, of_seeds in parts.items():
-            for seed in of_seeds:
-                score, of_base = halves[chosen][column][seed][1 - half], halves[base][column][seed][1 - half]
-                of_seeds[seed].append((score - of_base, 100 - of_base))
-    return {
-        column: {seed: (sum(gain for gain, _ in both) / 2, sum(left for _, left in both) / 2) for seed, both in of_seeds.items()}
-        for column, of_seeds in parts.items()
-    }
-
-
-def _mean_of_half(columns: Iterable[Mapping[Seed, tuple[float, float]]], half: int) -> float:
-    """Mean over columns of the mean score on one half of the examples."""
-    return float(np.mean([np.mean([both[half] for both in of_seeds.values()]) for of_seeds in columns]))
+def _mean_of_half(halves: Halves, half: int, row: str) -> float:
+    """Mean over columns of a row's mean score on one half of the examples."""
+    return float(np.mean([np.mean([both[half] for both in of_seeds.values()]) for of_seeds in halves[row].values()]))
 
 
 def _percent(parts: Sequence[Errors]) -> float:
-    """Per cent of the errors that are gone, over several columns."""
+    """Per cent of the errors that are gone, over both halves and several columns."""
     # A ratio of sums and not a mean of ratios: a column with few errors left would rule the mean by chance.
     errors = sum(errors for _, errors in parts)
     return 100 * sum(gain for gain, _ in parts) / errors if errors else 0.0

@@ -11,11 +11,34 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from relpos.claims.contrasts import Contrast
-from relpos.claims.requirements import SEVERAL, Requirements
 from relpos.claims.verdict import EXACT, FAILS, NOT_HERE, NOT_RUN, UNDECIDED, Verdict, joined
+from relpos.results.gain import Contrast
 from relpos.results.scale import MEAN, NONE, Scale, Scales, short_travel
 from relpos.results.values import GLUE
+
+SEVERAL = 2
+"""The fewest pre-trainings of a row that show their spread."""
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What a scale must have before a test can decide there.
+
+    Args:
+        seeds: pre-trainings of each row; for rows that fine-tune a network from a folder, fine-tunings.
+        columns: of dev scores; empty: the test reads none.
+        least: how many of these columns are needed.
+        order: whether the shuffle gap must be measured.
+        overrides: the rows must be trained with them.
+        afterwards: what else must be done after the training.
+    """
+
+    seeds: int = 1
+    columns: Sequence[str] = ()
+    least: int = 0
+    order: bool = False
+    overrides: Sequence[str] = ()
+    afterwards: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from relpos.claims.requirements import Requirements
-from relpos.claims.rule import Test, rule
+from relpos.claims.rule import Requirements, Test, rule
 from relpos.claims.verdict import FAILS, HOLDS, UNDECIDED, Verdict
 from relpos.results.scale import Scale
 from relpos.runs.run import read_record

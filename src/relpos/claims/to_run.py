@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from relpos.claims.checkpoints import row_of
 from relpos.claims.claim import Claim
 from relpos.claims.effort import plural
-from relpos.claims.requirements import Requirements
+from relpos.claims.rule import Requirements
 from relpos.config.conf import key_of
+from relpos.results.checkpoints import row_of
 from relpos.results.scale import precedence, scheme
 from relpos.results.values import Plain
 from relpos.runs.estimate import duration

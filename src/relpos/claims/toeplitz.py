@@ -20,8 +20,7 @@ from relpos.analysis.patterns import pattern
 from relpos.analysis.toeplitz import toeplitz_r2
 from relpos.claims.comparisons import decided
 from relpos.claims.effort import longer, models, plural
-from relpos.claims.requirements import SEVERAL
-from relpos.claims.rule import Place, Test, rule
+from relpos.claims.rule import SEVERAL, Place, Test, rule
 from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Verdict, sided
 from relpos.claims.weights import encoder, of_weights
 from relpos.data.store import Store

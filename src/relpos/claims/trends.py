@@ -12,11 +12,10 @@ from statistics import fmean
 import numpy as np
 
 from relpos.claims.comparisons import decided, few_columns
-from relpos.claims.contrasts import Gain, gains_alike, shared, sizes
 from relpos.claims.effort import to_decide
-from relpos.claims.requirements import SEVERAL, Requirements
-from relpos.claims.rule import Place, Test, of_column, rule
+from relpos.claims.rule import SEVERAL, Place, Requirements, Test, of_column, rule
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, below, joined, sided
+from relpos.results.gain import Gain, gains_alike, shared, sizes
 from relpos.results.scale import MEAN, Scale, Scales
 from relpos.results.statistics import ALPHA, Difference, combined, paired, welch
 from relpos.results.values import GLUE
@@ -31,7 +30,7 @@ def _changed(
     if change is None:
         return Verdict(UNDECIDED, joined(said), takes="two pre-training seeds or more of both rows at each scale")
     digits = 1 if test.column in (MEAN, *GLUE) else 3
-    figures = f"by {change.value:+.{digits}f} [{change.low:+.{digits}f}, {change.high:+.{digits}f}]"
+    figures = f"by {change.value:+.{digits}f} {change.interval(digits)}"
     evidence = sided(change, bound)
     takes = to_decide(scale, [change], bound) + " at each scale"
     return Verdict(evidence.verdict, joined([*said, what, figures]), p=evidence.p, takes=takes)
@@ -140,7 +139,7 @@ def steady(test: Test, scale: Scale, *, at_s: Sequence[int] = (1, 3, 5), bound: 
     tested = paired(changes, [0.0] * len(changes))
     if tested is None:
         return Verdict(UNDECIDED, joined(said), takes="two pre-training seeds or more of every S")
-    said.append(f"changes by {tested.value:+.2f} [{tested.low:+.2f}, {tested.high:+.2f}] over {tested.n} {scale.units}")
+    said.append(f"changes by {tested.value:+.2f} {tested.interval(2)} over {tested.n} {scale.units}")
     return decided(scale, said, [tested], lambda _: flat(tested, bound), against=bound if tested.value > 0 else -bound)
 
 
@@ -176,7 +175,7 @@ def two_stages(test: Test, one: Scale, two: Scale, *, bound: float = 0.02) -> Ve
     # The row is there, see `_one_and_two_stages`; of the others, those that both scales have.
     losses = {row: (one.losses(row), two.losses(row)) for row in test.rows if row in one.folders and row in two.folders}
     lost = {row: _lost(*both) for row, both in losses.items()}
-    said = [f"{row} {tested.value:+.3f} [{tested.low:+.3f}, {tested.high:+.3f}]" for row, tested in lost.items() if tested]
+    said = [f"{row} {tested.value:+.3f} {tested.interval(3)}" for row, tested in lost.items() if tested]
     alone = {row: fmean(in_two.values()) - fmean(in_one.values()) for row, (in_one, in_two) in losses.items() if not lost[row]}
     said += [f"{row} {difference:+.3f} (too few seeds)" for row, difference in alone.items()]
     figures = f"two stages − one: {', '.join(said)}"

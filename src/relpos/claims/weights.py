@@ -18,8 +18,7 @@ from relpos.analysis.kernels import learned_kernels
 from relpos.analysis.kinds.subject import encoder_of
 from relpos.analysis.patterns import pattern
 from relpos.claims.effort import MOST, longer, models, plural, trials
-from relpos.claims.requirements import Requirements
-from relpos.claims.rule import Place, Rule, Says, Test, each_scale, options_of
+from relpos.claims.rule import Place, Requirements, Rule, Says, Test, each_scale, options_of
 from relpos.claims.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED, Verdict, joined
 from relpos.pretrained.files import is_published
 from relpos.results.scale import Scale, Scales

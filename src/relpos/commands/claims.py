@@ -29,10 +29,10 @@ def claims(paper: str, ids: Names | None, network: Names | None) -> str:
     Raises:
         RelposError: there is no such paper, claim or checkpoint.
     """
-    from relpos.claims import checkpoints
     from relpos.claims import claim as claim_files
     from relpos.claims.to_run import ToRun
     from relpos.files import write_json
+    from relpos.results import checkpoints
     from relpos.runs.run import runs_root
 
     wanted = chosen(claim_files.load(paper), ids)
@@ -55,9 +55,9 @@ def of_table(ids: list[str], primary: str) -> str:
     """
     import io
 
-    from relpos.claims import checkpoints
     from relpos.claims import claim as claim_files
     from relpos.claims.to_run import ToRun
+    from relpos.results import checkpoints
 
     rows, experiments = claim_files.rows(), claim_files.experiments()
     wanted = chosen(claim_files.load("all"), ids)

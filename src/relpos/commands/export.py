@@ -7,7 +7,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from relpos.claims import checkpoints
 from relpos.claims import claim as claim_files
 from relpos.errors import RelposError, say
 from relpos.files import read_json, read_yaml
@@ -16,6 +15,7 @@ from relpos.measures.measure import NATS, measures
 from relpos.places import expanded
 from relpos.pretrained.files import OWN, is_published
 from relpos.ranges import Positive
+from relpos.results import checkpoints
 from relpos.runs.networks import Network, resolve
 from relpos.runs.run import runs_root
 from relpos.runs.shelf import END

@@ -77,6 +77,10 @@ class Difference:
             return float(distance < POINT)
         return float(2 * stdtr(self.freedom, -distance / self.error))
 
+    def interval(self, digits: int) -> str:
+        """`[+0.02, +1.98]`: the 95 % interval."""
+        return f"[{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
+
     def _half_width(self, alpha: float) -> float:
         from scipy.special import stdtrit
 

@@ -1,4 +1,4 @@
-"""The difference between two rows of one scale, over their pre-trainings: the statistics of every claim about scores."""
+"""The difference between two rows of one scale, over their pre-trainings, and the words that say it."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def gain(
     value, tested = found
     digits = 3 if columns[0] in WHERE else 1
     if tested:
-        beside = f"; these pairs alone {_interval(tested.alone, digits)}" if tested.alone else ""
-        spread = f"{_interval(tested, digits)} over {tested.n} {scale.units}, {tested.freedom:.3g} degrees of freedom{beside}"
+        beside = f"; these pairs alone {tested.alone.interval(digits)}" if tested.alone else ""
+        spread = f"{tested.interval(digits)} over {tested.n} {scale.units}, {tested.freedom:.3g} degrees of freedom{beside}"
     else:
         spread = _of_models(scale.singles(first, columns), scale.singles(second, columns), digits)
     return Gain(value, tested, tuple(columns), f"{first} − {second} {value:+.{digits}f} {spread}{_where(columns)}")
@@ -87,7 +87,7 @@ def mean_gain(scale: Scale, pairs: Sequence[Contrast], column: str, only: Sequen
         return None
     value, tested = found
     digits = 3 if columns[0] in WHERE else 1
-    spread = f" {_interval(tested, digits)} over {tested.n} {scale.units}" if tested else ""
+    spread = f" {tested.interval(digits)} over {tested.n} {scale.units}" if tested else ""
     return Gain(value, tested, tuple(columns), f"mean of these {value:+.{digits}f}{spread}{_where(columns)}")
 
 
@@ -132,11 +132,7 @@ def _of_models(ours: Mapping[Seed, float], theirs: Mapping[Seed, float], digits:
     tested = paired([ours[seed] for seed in both], [theirs[seed] for seed in both])
     if tested is None:
         return "(one run each)" if len(ours) == len(theirs) == 1 else "(no pre-training seeds to compare)"
-    return f"(these two models: {_interval(tested, digits)} over {tested.n} fine-tunings; says nothing about other pre-trainings)"
-
-
-def _interval(tested: Difference, digits: int) -> str:
-    return f"[{tested.low:+.{digits}f}, {tested.high:+.{digits}f}]"
+    return f"(these two models: {tested.interval(digits)} over {tested.n} fine-tunings; says nothing about other pre-trainings)"
 
 
 def _where(columns: Sequence[str]) -> str:
