@@ -238,6 +238,16 @@ def check_regular(path: Path) -> None:
     _status(path)
 
 
+def check_own(path: Path) -> None:
+    """Refuses what is no regular file, and a file that has another name besides: that one may be any file of this user's.
+
+    Raises:
+        RelposError: names the file.
+    """
+    if _status(path).st_nlink != 1:
+        raise RelposError(f"{path} is a hard link, another name of some file: put a copy in its place")
+
+
 def _status(path: Path) -> os.stat_result:
     try:
         status = path.stat()
@@ -344,8 +354,8 @@ def copied(source: Path, target: Path) -> None:
     """
     try:
         with open(source, "rb", opener=lambda name, given: os.open(name, given | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise RelposError(f"{source} is not copied: it is no regular file")
+            if not stat.S_ISREG((about := os.fstat(file.fileno())).st_mode) or about.st_nlink != 1:
+                raise RelposError(f"{source} is not copied: it is no regular file of its own")
             with replacing(target) as temporary, temporary.open("wb") as copy:
                 shutil.copyfileobj(file, copy, 1 << 20)
     except OSError as error:

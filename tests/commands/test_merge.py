@@ -1,5 +1,7 @@
 """`relpos merge`: runs of several machines become one runs folder; covers runs.merge and commands.merge."""
 
+import hashlib
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -121,7 +123,68 @@ def test_other_losses_in_the_log_are_refused_and_other_weights_told(plans: Any, 
         (folder / "metrics.jsonl").write_text(f'{{"step": 5, "heldout_loss": {loss}}}\n', encoding="utf-8")
     assert "has other results in two places (the held-out loss after 5 steps)" in merged(status=1)
     shutil.copyfile(folders[0] / "metrics.jsonl", folders[1] / "metrics.jsonl")
-    assert f"model/model.safetensors has other bits in {folders[1]}; that in {folders[0]} is kept" in merged()
+    assert f"model/model.safetensors in {folders[1]} differs from that in {folders[0]}, which is kept" in merged()
+
+
+def test_another_configuration_of_the_network_is_another_result(plans: Any, merged: Any) -> None:
+    for place, sum_ in (("one", "a"), ("two", "b")):
+        runs = plans(place, "none")
+        train(runs)
+        next(run for run in runs if run.stage == "pretrain").update(files={"model/config.yaml": sum_})
+    assert "has other results in two places (model/config.yaml)" in merged(status=1)
+
+
+def test_other_figures_of_order_are_told(plans: Any, merged: Any) -> None:
+    for place, gap in (("one", 1.0), ("two", 2.0)):
+        runs = plans(place, "none")
+        train(runs)
+        write_json(next(run for run in runs if run.stage == "pretrain").path / "order" / "shuffle-0.json", {"gap": gap})
+    assert "order/shuffle-0.json in " in merged()
+
+
+def test_weights_of_another_machine_do_not_come_under_a_record_with_other_checksums(
+    plans: Any, merged: Any, tmp_path: Path
+) -> None:
+    for place, content in (("one", "x"), ("two", "y")):
+        runs = plans(place, "none")
+        train(runs)
+        (pretraining,) = (run for run in runs if run.stage == "pretrain")
+        (pretraining.path / "model" / "model.safetensors").write_text(content)
+        sums = {"model/model.safetensors": hashlib.sha256(content.encode()).hexdigest()}
+        pretraining.update(files=sums)
+    shutil.rmtree(tmp_path / "one" / "pretrain" / pretraining.path.name / "model")
+    merged("weights=true")
+    assert "model.safetensors" not in files(tmp_path / "all" / "pretrain")
+
+
+def test_damaged_weights_are_refused(plans: Any, merged: Any) -> None:
+    for place in ("one", "two"):
+        runs = plans(place, "none")
+        train(runs)
+    next(run for run in runs if run.stage == "pretrain").update(files={"model/model.safetensors": "0" * 64})
+    assert "damaged: " in merged("weights=true", status=1)
+
+
+def test_a_hard_link_is_refused(plans: Any, merged: Any, tmp_path: Path) -> None:
+    for place in ("one", "two"):
+        train(plans(place, "none"))
+    (log,) = (folder / "log.txt" for folder in (tmp_path / "two" / "pretrain").iterdir())
+    (tmp_path / "id_rsa").write_text("secret", encoding="utf-8")
+    os.link(tmp_path / "id_rsa", log)
+    assert f"relpos: {log} is a hard link" in merged(status=1)
+    assert not list((tmp_path / "all").glob("*"))
+
+
+def test_a_runs_folder_that_cannot_be_written_to_is_named(
+    plans: Any, merged: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in ("one", "two"):
+        train(plans(place, "none"))
+    assert "trained runs copied" in merged()
+    monkeypatch.setattr("os.access", lambda path, mode: tmp_path / "all" not in Path(path).parents)  # tests may run as root
+    (said,) = merged(status=1).splitlines()
+    assert said.endswith("cannot be written to, and runs would be merged into it: see RELPOS_RUNS")
+    assert str(tmp_path / "all") in said
 
 
 def test_two_results_that_are_no_number_are_the_same(plans: Any, merged: Any) -> None:
@@ -129,7 +192,7 @@ def test_two_results_that_are_no_number_are_the_same(plans: Any, merged: Any) ->
         runs = plans(place, "none")
         train(runs)
         (pretraining,) = (run for run in runs if run.stage == "pretrain")
-        pretraining.update(metrics=PRETRAINED | {"perplexity": float("nan")})
+        pretraining.update(metrics=PRETRAINED | {"perplexity": float("nan"), "parts": {"sts": [1.0, float("nan")]}})
     assert "trained runs copied" in merged()
 
 

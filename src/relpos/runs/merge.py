@@ -8,15 +8,16 @@ In each run the record is written last: a merge that is killed leaves no run tha
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError, say
-from relpos.files import check_regular, copied, write_json
+from relpos.files import check_own, check_recorded, copied, sha256, write_json
 from relpos.pretrained.files import TOKENIZER
-from relpos.runs.lock import is_locked, locked
+from relpos.runs.lock import LOCK, is_locked, locked
 from relpos.runs.run import read_record, runs_root
 from relpos.runs.shelf import is_current, logged, run_folders
 
@@ -38,7 +39,7 @@ WEIGHTS = (
 OF_DATA = ("toy", "tokenizer", "store")
 """Stages that are nothing but data: without weights only their configuration is copied, which says what the text was."""
 TRAINED = ("pretrain", "finetune")
-RECORD = "record.json"
+RECORD, MODEL_CONFIG = "record.json", "model/config.yaml"
 ROUNDING = 1e-6
 """Relative difference up to which two metrics are the same."""
 
@@ -118,18 +119,49 @@ def _check_places(name: str, sources: Sequence[Path], root: Path) -> bool:
     for path, record in records.items():
         _check_record(path, record)
     here = read_record(root / name)
+    _check_writable(root / name)
     if (root / name).is_dir() and is_locked(root / name):
         raise RelposError(f"{root / name} is being executed here; merge when it is done")
     is_here = here.get("state") == "finished"
-    places = [*records.items(), *([(root / name, here)] if is_here else [])]
+    # The first is kept: what is here, or the first source.
+    places = [*([(root / name, here)] if is_here else []), *records.items()]
     first, of_first = places[0]
     for path, record in places[1:]:
-        if key := _differing(of_first, record) or _other_losses(first, path):
+        others = _other_files(of_first, record)
+        configuration = MODEL_CONFIG if MODEL_CONFIG in others else None
+        if key := _differing(of_first, record) or configuration or _other_losses(first, path):
             raise RelposError(f"{name} has other results in two places ({key}): {first} and {path}; delete one of them")
-        ours, theirs = (each.get("files") or {} for each in (of_first, record))
-        if other := next((file for file in ours.keys() & theirs.keys() if ours[file] != theirs[file]), None):
-            say(f"relpos: {name}: {other} has other bits in {path}; that in {first} is kept")
+        others += [str(file) for file in _files(path, weights=False) if _is_measured(file) and _differ(first / file, path / file)]
+        if others:
+            say(f"relpos: {name}: {', '.join(others)} in {path} differs from that in {first}, which is kept")
     return is_here
+
+
+def _check_writable(target: Path) -> None:
+    """Refuses a run's folder here that this process cannot write to.
+
+    Raises:
+        RelposError: names the folder or file.
+    """
+    there = next(folder for folder in (target, *target.parents) if folder.is_dir())
+    for path in (there, target / LOCK):
+        if path.exists() and not os.access(path, os.W_OK):
+            raise RelposError(f"{path} cannot be written to, and runs would be merged into it: see RELPOS_RUNS")
+
+
+def _other_files(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
+    """The files of which two records of one run have different checksums."""
+    ours, theirs = (record.get("files") or {} for record in (first, second))
+    return sorted(file for file in ours.keys() & theirs.keys() if ours[file] != theirs[file])
+
+
+def _is_measured(file: Path) -> bool:
+    """Whether a file holds what was measured of a network or how it answered; a log and figures differ with each start."""
+    return file.suffix in (".json", ".tsv")
+
+
+def _differ(first: Path, second: Path) -> bool:
+    return first.is_file() and second.is_file() and sha256(first) != sha256(second)
 
 
 def _files(run: Path, weights: bool) -> list[Path]:
@@ -141,17 +173,19 @@ def _files(run: Path, weights: bool) -> list[Path]:
 
 
 def _check_files(run: Path, weights: bool) -> None:
-    """Refuses links in a run's folder among what is copied: they may lead to any file of this user's. The folder itself may be one;
-    what it leads to is a run, with its record and its names.
+    """Refuses links in a run's folder among what is copied, hard links too: they may lead to any file of this user's. The folder
+    itself may be a link; what it leads to is a run, with its record and its names.
 
     Raises:
-        RelposError: names the link, or what else is no file.
+        RelposError: names the link, or what else is no file; or a file is not what its run has written.
     """
     for file in (*_files(run, weights), Path(RECORD)):
         way = (run / file, *(run / folder for folder in file.parents[:-1]))
         if link := next((path for path in way if path.is_symlink()), None):
             raise RelposError(f"{link} is a link, and only files of the runs themselves are copied: put the file in its place")
-        check_regular(run / file)
+        check_own(run / file)
+        if weights:
+            check_recorded(run / file)
 
 
 def _check_record(path: Path, record: dict[str, Any]) -> None:
@@ -182,6 +216,9 @@ def _leaves(node: Any, path: str = "metrics") -> Iterator[tuple[str, Any]]:
     if isinstance(node, dict):
         for key, value in node.items():
             yield from _leaves(value, f"{path}.{key}")
+    elif isinstance(node, list):
+        for place, value in enumerate(node):
+            yield from _leaves(value, f"{path}.{place}")
     else:
         yield path, node
 
@@ -196,7 +233,9 @@ def _copy(source: Path, target: Path, root: Path, weights: bool) -> None:
     """Copies the files that are missing in `target`, the record last."""
     needs_record = (weights or source.parent.name not in OF_DATA) and read_record(target).get("state") != "finished"
     # What a run has that is not finished here, its log for instance, ends before the results that are copied.
+    others = [] if needs_record else _other_files(read_record(target), read_record(source))
     wanted = [file for file in _files(source, weights) if needs_record or not (target / file).is_file()]
+    wanted = [file for file in wanted if file.as_posix() not in others]  # the record here has other checksums
     if not wanted and not needs_record:
         return
     with locked(target, wait=False) as held:
