@@ -1,0 +1,77 @@
+"""The long table of numbers, read from folders."""
+
+from pathlib import Path
+
+import pytest
+
+from relpos.files import write_json, write_text
+from relpos.results.values import GAP, LOSS, by, read, select
+from relpos.runs.run import Run, read_record
+from relpos.tables.experiment import load
+from relpos.tables.plan import PlannedRow, plan_table
+from tables.small_data import finish, write_experiment
+
+
+@pytest.fixture
+def row(tmp_path: Path) -> PlannedRow:
+    """A finished pre-training of `fixed` and its fine-tuning on CoLA."""
+    experiment = write_experiment(tmp_path, rows={"fixed": ["position=fixed"]}, tasks=["cola"], seeds=[7])
+    (planned,) = plan_table(load(str(experiment)))
+    finish(planned.pretrainings[0], {"heldout_loss": 3.0, "perplexity": 20.0, "parameters": 1000})
+    scored(planned.tunings[0].run, 40.0)
+    return planned
+
+
+def scored(run: Run, score: float) -> None:
+    finish(run, {"columns": {"cola": score}, "majority": {"cola": 0.0}, "examples": {"cola": 20}})
+
+
+def test_a_line_for_each_number_of_each_run(row: PlannedRow) -> None:
+    by_stage = by(read(), "stage")
+    assert {each.column: each.value for each in by_stage["pretrain"]} == {
+        LOSS: 3.0,
+        "perplexity": 20.0,
+        "parameters": 1000.0,
+    }
+    [loss], [score] = select(by_stage["pretrain"], column=LOSS), select(by_stage["finetune"], column="cola")
+    assert (score.value, score.seed, score.majority, score.examples, score.answers) == (40.0, 7, 0.0, 20, None)
+    # A score belongs to the pre-training that it started from.
+    assert [getattr(score, key) for key in ("origin", "scale", "scheme", "rates", "pretrain_seed")] == [
+        getattr(loss, key) for key in ("origin", "scale", "scheme", "rates", "pretrain_seed")
+    ]
+
+
+def test_a_fine_tuning_of_a_fine_tuning_belongs_to_the_same_pre_training_and_was_made_in_another_way(row: PlannedRow) -> None:
+    first = row.tunings[0].run
+    second = first.path.with_name("second-0123456789ab")
+    record = read_record(first.path)
+    write_json(second / "record.json", record | {"inputs": record["inputs"] | {"start": str(first.path)}})
+    one, two = select(read(), column="cola")
+    assert one.origin == two.origin == row.pretrainings[0].path.name
+    assert one.way != two.way
+    assert (one.is_current, two.is_current) == (True, False)  # its identity is that of the first
+
+
+def test_answers_that_were_kept_are_found(row: PlannedRow) -> None:
+    file = row.tunings[0].run.path / "dev" / "cola.tsv"
+    write_text(file, "prediction\ttarget\n1\t1\n0\t1\n")
+    [score] = select(read(), column="cola")
+    assert score.answers == file
+
+
+def test_snapshots_are_lines_of_their_own(row: PlannedRow) -> None:
+    from relpos.measures.kept import VERSION
+
+    for percent, gap in ((50, 0.25), (100, 0.75)):
+        results = {
+            "shuffle_gap": {"all": gap},
+            "shuffle_gap_intervals": {"all": [0.0, 1.0]},
+            "heldout_loss": 3.0 + gap,
+            "by_example": {"all": [gap], "predicted": [1]},
+        }
+        content = {"meaning": {"measure": "shuffle", "version": VERSION, "examples": 9}, "share": percent, "results": results}
+        write_json(row.pretrainings[0].path / "order" / f"shuffle-{percent}.json", content)
+    values = read()
+    assert {each.percent: each.value for each in select(values, column=GAP)} == {50: 0.25, 100: 0.75}
+    # At the end the loss is that of the record, on all of the held-out text.
+    assert {(each.percent, each.value) for each in select(values, column=LOSS)} == {(50, 3.25), (100, 3.0)}
