@@ -62,12 +62,8 @@ real: install ## The same table on real text: RELPOS_DATA names the folder with 
 test: .venv/.dev ## Run the tests (WORKERS=1 for one process, ARGS=--random-order for another order)
 	$(PYTEST) -n $(WORKERS) --maxprocesses 4 --dist worksteal $(ARGS)
 
-test-slurm: .venv/.slurm ## Run tables on a Slurm cluster of two nodes, started for it (Debian, root; elsewhere it skips)
+test-slurm: .venv/.dev ## Run tables on a Slurm cluster of two nodes, started for it (Debian, root; elsewhere it skips)
 	@tests/slurm/run
-
-.venv/.slurm: .venv/.dev
-	$(PIP) --editable ".[slurm]"
-	@touch $@
 
 check: lint types floors links ## Format, lint, types, import floors, links in the docs
 

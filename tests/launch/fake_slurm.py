@@ -1,4 +1,4 @@
-"""A cluster that only keeps a queue: `sbatch`, `squeue`, `scancel` and `srun` as shell scripts in front of the PATH."""
+"""A cluster that only keeps a queue: `sbatch`, `squeue` and `scancel` as shell scripts in front of the PATH."""
 
 import json
 from pathlib import Path
@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 SCRIPTS = {
+    "scontrol": 'echo "$*" >> requeued',
     "sbatch": """
         [ -e refuses ] && { echo "Batch job submission failed: $(cat refuses)" >&2; exit 1; }
         number=$(($(cat last) + 1))
         echo $number > last
-        array=$(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p' "$1")
-        if [ -n "$array" ]; then seq -f "${number}_%g" 0 "$array" >> queue; else echo $number >> queue; fi
-        echo "Submitted batch job $number"
+        array=$(sed -n 's/^#SBATCH --array=0-//p' "$2")
+        seq -f "${number}_%g" 0 "$array" >> queue
+        echo "$number;cluster"
     """,
     "squeue": """
         [ -e silent ] && { cat silent >&2; exit 1; }
@@ -22,7 +23,6 @@ SCRIPTS = {
         echo "$*" >> cancelled
         grep -vxF "$(printf '%s\\n' "$@")" queue > rest; mv rest queue
     """,
-    "srun": "exit 1",
 }
 
 
@@ -46,7 +46,7 @@ class Cluster:
 
     @property
     def queue(self) -> list[str]:
-        """Numbers of the jobs that wait or run."""
+        """Numbers of the tasks that wait or run."""
         return (self.folder / "queue").read_text(encoding="utf-8").split()
 
     @property
@@ -61,9 +61,9 @@ class Cluster:
         return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
     def runs_in_queue(self) -> set[str]:
-        """Identities of the runs that have a job in the queue, as the table's book says."""
-        jobs: dict[str, list[str]] = json.loads((self.table / "slurm.json").read_text(encoding="utf-8"))
-        return {identity for number in self.queue for identity in jobs.get(number, [])}
+        """Identities of the runs that have a task in the queue, as the table's book says."""
+        tasks: dict[str, str] = json.loads((self.table / "slurm.json").read_text(encoding="utf-8"))
+        return {tasks[number] for number in self.queue if number in tasks}
 
     def lose_jobs(self) -> None:
         """All jobs end, whatever they were doing."""

@@ -19,8 +19,7 @@ from pretend import STAGE, pretend
 from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.launch import worker
-from relpos.launch.engine import run_all
-from relpos.launch.guard import FRUITLESS, Guard
+from relpos.launch.engine import FRUITLESS, Guard, run_all
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.local import Local
 from relpos.launch.worker import work
@@ -29,7 +28,10 @@ from relpos.runs import Run, compose
 from relpos.runs.lock import locked
 from relpos.runs.retries import CRASHES, failures
 from relpos.runs.stages import STAGES
+from relpos.tables.experiment import load
+from relpos.tables.plan import plan_table, runs_of
 from relpos.train.group import Broken
+from tables.small_data import write_experiment
 
 
 @pytest.fixture
@@ -229,6 +231,18 @@ def test_a_local_table_is_always_watched(tmp_path: Path, capsys: pytest.CaptureF
     for override in ("engine.watch=false", "+engine.watch=false"):
         assert main(["reproduce", "table=demo", override]) == 1
         assert capsys.readouterr().err.startswith("relpos: unknown key 'engine.watch'.")
+
+
+def test_the_local_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_DATA", str(tmp_path / "nothing"))
+    rows = runs_of(plan_table(load(str(write_experiment(tmp_path)))))
+    assert Local(workers=3, devices=[]).places(rows) == [None] * 3
+    assert Local(devices=[0, 1], runs_per_device=2).places(rows) == ["0", "1", "0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    assert Local().places(rows) == ["3", "5"]
+    two = runs_of(plan_table(load(str(write_experiment(tmp_path))), overrides=["pretrain.speed.devices=2"]))
+    assert Local().places(two) == ["3,5"]
+    assert Local(workers=9, devices=[]).places(rows[:2]) == [None] * 2  # no more than runs
 
 
 def test_runs_without_a_speed_say_nothing_about_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,14 +49,14 @@ class Table:
         keys = ("name", "parameters", "perplexity", "columns", "mean")
         return [{key: row[key] for key in keys} for row in content["rows"]]
 
-    def jobs(self) -> dict[str, list[str]]:
+    def tasks(self) -> dict[str, str]:
         path = self.root / "tables" / "small" / "slurm.json"
-        jobs: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        return jobs
+        tasks: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return tasks
 
-    def job_of(self, run: Path) -> str:
-        identity = run.name.rpartition("-")[2]
-        return next(number for number, runs in self.jobs().items() if identity in runs)
+    def task_of(self, run: Path) -> str:
+        """Of a run of several processes, which have a task for themselves."""
+        return next(number for number, identity in self.tasks().items() if run.name.endswith(identity))
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +94,11 @@ def test_the_table_of_a_cluster_is_the_local_one(folder: Path) -> None:
     cluster = Table(folder, "cluster", "engine=slurm", "engine.partition=debug", "pretrain.speed.nodes=2")
     launcher = cluster.start()
     killed = wait_for(lambda: in_the_middle(cluster, "none"), launcher)
-    job = cluster.job_of(killed)
+    job = cluster.task_of(killed)
     assert "NumNodes=2" in slurm("scontrol", "show", "job", job)
     slurm("scontrol", "requeue", job)  # SIGTERM, later SIGKILL, and back into the queue
     warned = wait_for(lambda: in_the_middle(cluster, "fixed"), launcher)
-    slurm("scancel", "--signal=USR2", cluster.job_of(warned))  # as before a preemption: the job goes back by itself
+    slurm("scancel", "--signal=USR2", cluster.task_of(warned))  # as before a preemption: the job goes back by itself
     _, said = launcher.communicate(timeout=PATIENCE)
     assert launcher.returncode == 0, said
     for run in (killed, warned):
@@ -141,18 +141,18 @@ def test_a_launch_waits_for_what_somebody_else_holds(folder: Path, monkeypatch: 
     held = next(run for run in runs if run.stage == "pretrain")
     others = [run for run in runs if run.stage not in ("pretrain", "finetune")]
 
-    def had_a_job(run: Run) -> bool:
-        return any(run.identity in own for own in table.jobs().values())
+    def had_a_task(run: Run) -> bool:
+        return run.identity in table.tasks().values()
 
     with locked(held.path):
         held.update(state="running")
         launcher = table.start()
         wait_for(lambda: all(run.state == "finished" for run in others), launcher)
-        wait_for(lambda: not table.jobs(), launcher)  # the launcher has seen that nothing else can be done
+        wait_for(lambda: not table.tasks(), launcher)  # the launcher has seen that nothing else can be done
         time.sleep(15)  # three looks at the queue
-        assert not had_a_job(held)
+        assert not had_a_task(held)
         assert launcher.poll() is None
-    wait_for(lambda: had_a_job(held), launcher)
+    wait_for(lambda: had_a_task(held), launcher)
     _, said = launcher.communicate(timeout=PATIENCE)
     assert launcher.returncode == 0, said
     assert held.state == "finished"

@@ -15,8 +15,7 @@ from typing import IO
 
 from relpos.errors import RelposError
 from relpos.files import opened
-from relpos.launch.engine import Engine, Item, Result
-from relpos.launch.guard import Guard
+from relpos.launch.engine import Engine, Guard, Item, Result
 from relpos.launch.jobs import Standing
 from relpos.launch.side_by_side import side_by_side
 from relpos.process import cores, end, exit_status, started, thread_variables

@@ -121,7 +121,6 @@ def _reset() -> None:
 
 def interrupted(job: Job) -> int | None:
     """Works on a job; returns the signal that stopped it, or None. If the work cannot go on, ends the process with status 1."""
-    # Replaces the handlers of submitit, which would requeue the job by its own rules.
     _reset()
     try:
         work(job, threading.Event())

@@ -7,6 +7,7 @@ srun has started this process as one of several, or `launch` starts `python -m r
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import socket
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 SHARED = ("pretrain",)
 """Stages whose steps are divided among processes. Fine-tuning is not: one of its steps is one micro-batch."""
+ALONE = (1, 1)
+"""Shape of a run of one process."""
 PAUSE = 0.05
 """Seconds between two looks at the processes."""
 PATIENCE = 30.0
@@ -44,10 +47,15 @@ class Place:
     local: int
 
 
+def shape(run: Run) -> tuple[int, int]:
+    """The nodes that a run asks for, and the processes on each of them: `speed.nodes` and `speed.devices`."""
+    speed = run.config.get("speed", {}) if run.stage in SHARED else {}
+    return int(speed.get("nodes", 1)), int(speed.get("devices", 1))
+
+
 def processes(run: Run) -> int:
-    """How many processes a run asks for: `speed.devices` on each of `speed.nodes`."""
-    speed = run.config.get("speed", {})
-    return int(speed.get("devices", 1)) * int(speed.get("nodes", 1)) if run.stage in SHARED else 1
+    """How many processes a run asks for."""
+    return math.prod(shape(run))
 
 
 def place(environment: Mapping[str, str] = os.environ) -> Place | None:
