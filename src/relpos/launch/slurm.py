@@ -101,7 +101,8 @@ class Slurm(Engine):
             "cpus-per-task": self.threads or 1, "gpus-per-node": self.gpus * processes or None, "time": self.time,
             "partition": self.partition, "account": self.account, "mem": self.memory, "signal": f"USR2@{self.signal}",
             "output": job.parent / "slurm" / "%A_%a.log", "open-mode": "append", "requeue": True,
-        } | (self.more or {})  # fmt: skip
+            **(self.more or {}),
+        }  # fmt: skip
         asked = {name: value for name, value in options.items() if value not in (None, False)}
         variables = thread_variables(self.threads or 1, asked=self.threads is not None) | {SAFE_PATH: "1"}
         worker = sys.executable, "-m", "relpos.launch.slurm_task", str(job)
