@@ -3,13 +3,15 @@
 import signal
 import subprocess
 import sys
+import time
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from linked import link_runs
 from relpos.errors import RelposError
-from relpos.process import end, interrupt, omp_threads, on_stops, thread_variables
+from relpos.process import end, interrupt, interruptible, omp_threads, on_stops, thread_variables
 from relpos.runs import compose, execute, plan
 
 HALTING = """
@@ -91,3 +93,18 @@ def test_a_process_that_hangs_is_killed_after_a_stated_time(capfd: pytest.Captur
     process.terminate()
     assert end(process, 0.2) == -signal.SIGKILL
     assert "has not ended 0 seconds after it was asked to: killed" in capfd.readouterr().err
+
+
+def test_a_signal_in_an_import_is_heard_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries swallow it there, and go on with half a module."""
+    text = "import signal\ntry:\n    signal.raise_signal(signal.SIGINT)\nexcept BaseException:\n    pass\nelse:\n    whole = True\n"
+    (tmp_path / "swallowing.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def import_it() -> None:
+        import_module("swallowing")
+        time.sleep(60)
+
+    with interruptible(), pytest.raises(KeyboardInterrupt):
+        import_it()
+    assert sys.modules.pop("swallowing").whole

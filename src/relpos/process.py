@@ -73,9 +73,16 @@ def omp_threads() -> int | None:
     return number_in("OMP_NUM_THREADS", 0, {"OMP_NUM_THREADS": first}) or None
 
 
+def ask_to_end(process: subprocess.Popen[bytes]) -> None:
+    """Sends SIGTERM to a process of ours, also to one that somebody has stopped (SIGSTOP): it is to go on first, and end itself."""
+    for number in (signal.SIGTERM, signal.SIGCONT):
+        process.send_signal(number)  # nothing where the process has ended
+
+
 def end(process: subprocess.Popen[bytes], seconds: float = 600) -> int:
     """Waits until a process of ours that has been asked to end has done so; one that hangs is killed after so many seconds. Returns
     its exit status."""
+    process.send_signal(signal.SIGCONT)  # it may have been stopped (SIGSTOP)
     try:
         return process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -116,8 +123,22 @@ def one_thread() -> Iterator[None]:
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """A signal handler: raises KeyboardInterrupt with the signal's number."""
-    raise KeyboardInterrupt(number)
+    """A signal handler: raises KeyboardInterrupt with the signal's number; behind an import, if one is under way."""
+    if _is_importing(frame):  # libraries swallow it there and go on with half a module
+        again = threading.Timer(0.1, os.kill, [os.getpid(), number])
+        again.daemon = True
+        again.start()
+    else:
+        raise KeyboardInterrupt(number)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether the function of ours that is at work imports a module."""
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        if frame.f_globals.get("__name__", "").startswith("relpos.") and frame.f_code.co_name != "<module>":
+            return False
+        frame = frame.f_back
+    return frame is not None
 
 
 def on_stops(handler: Handler) -> dict[int, Any]:

@@ -17,11 +17,11 @@ from safetensors.torch import load_file
 
 from linked import link_runs
 from relpos.errors import RelposError
-from relpos.runs import Run, compose, execute, plan
+from relpos.runs import Run, compose, distributed, execute, plan
 from relpos.runs.distributed import Place, launch, place, reserved_port
 from relpos.runs.lock import locked
 from relpos.train import group
-from relpos.train.group import Broken, _exchange
+from relpos.train.group import Broken, Group
 from schemes import FULL
 
 pytestmark = pytest.mark.usefixtures("python")
@@ -37,6 +37,20 @@ from relpos.train.group import join
 assert join(int(sys.argv[1]), 2, int(sys.argv[1]), "cpu").sums([1.0]) == [2.0]
 """
 """Prints what the threads are called that are left when all that this process registered for its end has run."""
+HANGING = """
+import os, sys, time
+from relpos.train import group
+group.SOON, rank = 1.0, int(sys.argv[1])
+here = group.join(rank, 3, rank, "cpu")
+here.sums([1.0])
+if rank == 1:
+    time.sleep(300)
+try:
+    here.sums([1.0], 12)
+except group.Broken as error:
+    print(f"Broken: {error}", file=sys.stderr, flush=True)
+    os._exit(0 if rank else time.sleep(5) or 0)  # the first one keeps the store
+"""
 
 
 def own_root(toy_runs: Path, name: str) -> Path:
@@ -83,7 +97,7 @@ def start(overrides: list[str], *how: str) -> subprocess.Popen[str]:
 def test_several_processes_compute_the_same_steps_as_one(toy_runs: Path) -> None:
     dials: dict[str, tuple[list[str], tuple[int, ...]]] = {
         "dropout": ([], (1, 2, 4) if FULL else (1, 2)),
-        **({"drawn": (["position=randomized"], (1, 2))} if FULL else {}),
+        "drawn": (["position=randomized"], (1, 2)),
     }
     groups = [
         {"world": world, "root": str(own_root(toy_runs, f"{name}{world}")), "overrides": [*THIRTY, *more]}
@@ -138,10 +152,43 @@ def test_a_process_that_is_lost_without_a_word_is_told_by_the_class_of_the_error
 
     monkeypatch.setattr(dist, "all_reduce", fails)
     with pytest.raises(Broken, match=r"^another process of this run has ended \(RuntimeError\)$"):
-        _exchange(torch.zeros(1), None)
+        Group()._exchange(torch.zeros(1), None, 1)
 
 
-@pytest.mark.full
+def test_who_waits_for_a_message_names_the_process_that_is_busy_and_gives_it_up() -> None:
+    """Process 1 hangs, and 2 waits for it, too."""
+    with reserved_port() as port:
+        environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        command = [str(Path(sys.prefix, "bin", "python")), "-c", HANGING]
+        ranks = [subprocess.Popen([*command, rank], stderr=subprocess.PIPE, text=True, env=environment) for rank in "012"]
+        said = [ranks[rank].communicate(timeout=400)[1] for rank in (0, 2)]
+        ranks[1].kill()
+        ranks[1].communicate()
+    for rank, text in zip((0, 2), said, strict=True):
+        assert f"relpos: process {rank} of 3 waits for process 1, 0 minutes at most" in text
+        assert "Broken: process 1 of this run has been silent for 0 minutes" in text
+
+
+@pytest.mark.slow
+def test_a_process_that_somebody_has_stopped_does_not_keep_the_command_from_ending(toy_runs: Path) -> None:
+    overrides = [*OVERRIDES, "steps=5000", "batch=2", "checkpoint_every=2"]
+    run = plan(compose("pretrain", overrides))
+    launcher = start([*overrides, "speed.devices=2"], "-c", TELLING)
+    pid = int(launcher.stdout.readline())
+    while not list((run.path / "checkpoint").glob("last-*.ckpt")):
+        assert launcher.poll() is None, launcher.communicate()[1]
+        time.sleep(0.01)
+    ranks = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+    os.kill(int(ranks[1]), signal.SIGSTOP)
+    for line in launcher.stderr:
+        if "process 0 of 2 waits for process 1, " in line:
+            break
+    launcher.send_signal(signal.SIGTERM)
+    said = launcher.communicate(timeout=400)[1]
+    assert launcher.returncode == 128 + signal.SIGTERM, said
+    assert run.state == "interrupted"
+
+
 @pytest.mark.slow
 def test_under_torchrun(toy_runs: Path) -> None:
     overrides = [*OVERRIDES, "steps=2"]
@@ -151,7 +198,6 @@ def test_under_torchrun(toy_runs: Path) -> None:
     assert [start["processes"] for start in plan(compose("pretrain", overrides)).record["starts"]] == [2]
 
 
-@pytest.mark.full
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are listed on Linux")
 def test_no_thread_of_the_group_is_left_when_python_ends() -> None:
     with reserved_port() as port:
@@ -246,6 +292,27 @@ def test_processes_that_die_at_once_leave_a_reason(toy_runs: Path, monkeypatch: 
     run.update(state="running", error=None)
     with locked(run.path), pytest.raises(RelposError, match="its processes ended"):  # another process has taken it up
         dying(run, monkeypatch, "raise SystemExit(3)")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_processes_that_hang_are_killed_and_the_run_is_interrupted(
+    number: signal.Signals, toy_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a time; after a second Ctrl-C at once."""
+    run = plan(compose("pretrain", ["speed.devices=2"]))
+    run.update(state="running", starts=[{}])
+    monkeypatch.setattr(distributed, "STOPPING", 0.2 if number == signal.SIGTERM else 600.0)
+    watch = distributed._watch
+
+    def stopped(ranks: list[Any], so_far: list[int]) -> list[int]:
+        for _ in range(1 if number == signal.SIGTERM else 2):
+            signal.raise_signal(number)
+        return watch(ranks, so_far)
+
+    monkeypatch.setattr(distributed, "_watch", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        dying(run, monkeypatch, "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)")
+    assert (run.state, run.record["starts"][-1]["ended"]) == ("interrupted", "interrupted")
 
 
 def test_processes_that_were_asked_to_stop_leave_an_interrupted_run(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

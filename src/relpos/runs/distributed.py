@@ -21,7 +21,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from relpos.errors import RelposError
-from relpos.process import cores, number_in, omp_threads, on_stops, started
+from relpos.process import ask_to_end, cores, number_in, omp_threads, on_stops, started
 from relpos.runs.lock import locked
 from relpos.runs.run import Run
 
@@ -36,6 +36,8 @@ PAUSE = 0.05
 """Seconds between two looks at the processes."""
 PATIENCE = 30.0
 """Seconds that the other processes have to end by themselves when one has ended badly; then they are killed."""
+STOPPING = 600.0
+"""Seconds that processes have for their step and a checkpoint when they are asked to stop."""
 
 
 @dataclass(frozen=True)
@@ -117,17 +119,18 @@ def launch(run: Run, wait: bool = True) -> None:
     threads = run.config["speed"].get("threads") or max(1, budget // devices)
     with reserved_port() as port:
         first, meeting = _first_rank(devices, nodes, port)
-        ranks = [_start(first + local, local, devices * nodes, meeting, threads) for local in range(devices)]
-        with _stops(ranks) as stopped:
+        ranks = [_start_rank(first + local, local, devices * nodes, meeting, threads) for local in range(devices)]
+        with _passing_on_stops(ranks) as stopped:
             for process in ranks:
                 assert process.stdin is not None
                 with suppress(BrokenPipeError):  # it has died, which `_watch` sees
                     process.stdin.write(content)
                     process.stdin.flush()
-            codes = _watch(ranks)
+            codes = _watch(ranks, stopped)
     if run.state == "finished":
         return
     if stopped:
+        _settle(run, "running", "interrupted")  # of processes that had to be killed
         raise KeyboardInterrupt(stopped[0])
     if wait and run.state == "interrupted":  # somebody has stopped the processes and not this one
         raise KeyboardInterrupt(signal.SIGTERM)
@@ -137,15 +140,16 @@ def launch(run: Run, wait: bool = True) -> None:
     if any(codes):
         ended = ", ".join(f"{first + local}: {code}" for local, code in enumerate(codes) if code)
         why = f"its processes ended (number: status {ended})"
-        _settle(run, why)
+        _settle(run, run.state, "failed", error=why)
         raise RelposError(run.record.get("error") or why)  # none where another process has taken up the run since
 
 
-def _settle(run: Run, why: str) -> None:
-    """Marks the run as failed where its first process could not do so."""
-    with locked(run.path, wait=False) as held:
-        if held and run.state != "failed":
-            run.fail(why)
+def _settle(run: Run, before: str, state: str, **facts: str) -> None:
+    """Writes into the record how the run ended where its first process could not do so."""
+    if before != state and run.path.is_dir():
+        with locked(run.path, wait=False) as held:
+            if held and run.state == before:
+                run.end(state, **facts)
 
 
 def _first_rank(devices: int, nodes: int, port: int) -> tuple[int, dict[str, str]]:
@@ -168,21 +172,24 @@ def _first_rank(devices: int, nodes: int, port: int) -> tuple[int, dict[str, str
     return number_in("NODE_RANK", 0) * devices, {name: os.environ[name] for name in names[:2]}
 
 
-def _start(rank: int, local: int, world: int, meeting: dict[str, str], threads: int) -> subprocess.Popen[bytes]:
+def _start_rank(rank: int, local: int, world: int, meeting: dict[str, str], threads: int) -> subprocess.Popen[bytes]:
     numbers = {"RANK": rank, "LOCAL_RANK": local, "WORLD_SIZE": world, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     environment = os.environ | meeting | {name: str(number) for name, number in numbers.items()}
     # Output goes to stderr, since stdout has the result. A process group of its own keeps Ctrl-C from arriving twice.
     return started("relpos.runs.rank", environment=environment, stdout=2, process_group=0)
 
 
-def _watch(ranks: list[subprocess.Popen[bytes]]) -> list[int]:
-    """Waits for all processes and returns their exit codes. When one ends badly, the others are killed after `PATIENCE`."""
-    deadline: float | None = None
+def _watch(ranks: list[subprocess.Popen[bytes]], stopped: list[int]) -> list[int]:
+    """Waits for all processes and returns their exit codes. When one ends badly, the others are killed after `PATIENCE`; all are
+    after `STOPPING` where they were asked to stop, and at once after a second Ctrl-C."""
+    deadline = math.inf
     while any(process.poll() is None for process in ranks):
-        # The others wait in a collective operation for the one that is gone, and would do so for ever.
-        if deadline is None and any(process.poll() for process in ranks):
-            deadline = time.monotonic() + PATIENCE
-        if deadline is not None and time.monotonic() > deadline:
+        # The others wait for a message of the one that is gone.
+        if any(process.poll() for process in ranks):
+            deadline = min(deadline, time.monotonic() + PATIENCE)
+        if stopped:
+            deadline = min(deadline, time.monotonic() + (0 if signal.SIGINT in stopped[1:] else STOPPING))
+        if time.monotonic() >= deadline:
             for process in ranks:
                 process.kill()
         time.sleep(PAUSE)
@@ -190,15 +197,14 @@ def _watch(ranks: list[subprocess.Popen[bytes]]) -> list[int]:
 
 
 @contextmanager
-def _stops(ranks: list[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
+def _passing_on_stops(ranks: list[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
     """Passes the signals of `STOPS` on as SIGTERM and yields the list of signals received. Kills what is left on leaving."""
     stopped: list[int] = []
 
     def ask(number: int, frame: FrameType | None) -> None:
         stopped.append(number)
         for process in ranks:
-            if process.poll() is None:
-                process.terminate()
+            ask_to_end(process)
 
     before = on_stops(ask)
     try:

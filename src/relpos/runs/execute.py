@@ -56,7 +56,7 @@ def execute(run: Run, wait: bool = True, log: bool = False, retries: Retries | N
         KeyboardInterrupt: the process was asked to stop; a checkpoint was written first, and the same call goes on from there.
     """
     here = place() if run.stage in SHARED else None
-    # Where several processes share the run, all must hear of it in `_together`: one that returned would be waited for.
+    # Where several processes share the run, all must hear of it in `_execute_with_others`: one that returned would be waited for.
     if run.state == "finished" and not here:
         _name_missing_snapshots(run)
         return run
@@ -64,17 +64,17 @@ def execute(run: Run, wait: bool = True, log: bool = False, retries: Retries | N
     for needed in run.inputs.values():
         execute(needed)
     if here:
-        _together(run, here, wait, retries)
+        _execute_with_others(run, here, wait, retries)
     elif processes(run) > 1:
-        _apart(run, wait, log, retries)
+        _execute_in_processes(run, wait, log, retries)
     else:
         with locked(run.path, wait) as held:
-            if held and _take_up(run, retries):
-                _carry_out(run, log)
+            if held and _is_to_start(run, retries):
+                _execute_here(run, log)
     return run
 
 
-def _take_up(run: Run, retries: Retries | None) -> bool:
+def _is_to_start(run: Run, retries: Retries | None) -> bool:
     """Marks a start whose process died. Returns whether to start the run now.
 
     Called while the lock is held: another process may have finished or tried the run before this one got the lock.
@@ -90,7 +90,7 @@ def _take_up(run: Run, retries: Retries | None) -> bool:
     return record.get("state") != "finished" and not (retries and retries.are_used_up(record))
 
 
-def _together(run: Run, here: Place, wait: bool, retries: Retries | None) -> None:
+def _execute_with_others(run: Run, here: Place, wait: bool, retries: Retries | None) -> None:
     """Does this process's part of a run that several processes share. The first process locks the run, decides whether to start it,
     and tells the others: all start it or none does, even if the record changes while they arrive."""
     group = meet(here, run)
@@ -102,20 +102,20 @@ def _together(run: Run, here: Place, wait: bool, retries: Retries | None) -> Non
         return
     # Others that hear nothing for long take it that this process hangs.
     with locked(run.path, wait, lambda: group.said(WAITS)) as held:
-        if group.said(held and _take_up(run, retries)):
-            _carry_out(run)
+        if group.said(held and _is_to_start(run, retries)):
+            _execute_here(run)
 
 
-def _apart(run: Run, wait: bool, log: bool, retries: Retries | None) -> None:
+def _execute_in_processes(run: Run, wait: bool, log: bool, retries: Retries | None) -> None:
     """Executes the run in processes of its own, which take the lock. Starting them takes seconds: it is checked first."""
     with locked(run.path, wait) as held:
-        if not held or not _take_up(run, retries):
+        if not held or not _is_to_start(run, retries):
             return
     with logged(run.path / LOG) if log else nullcontext():
         launch(run, wait)
 
 
-def _begin(run: Run) -> None:
+def _record_start(run: Run) -> None:
     """Writes `config.yaml` and the start into the record."""
     # Before the record: whoever sees a record finds the configuration beside it.
     write_text(run.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.config)))
@@ -152,12 +152,12 @@ def _commit() -> str | None:
     return f"{commit}{'+' if changes else ''}"
 
 
-def _carry_out(run: Run, log: bool = False) -> None:
+def _execute_here(run: Run, log: bool = False) -> None:
     """Runs the stage and writes into the record how it ended."""
     started = time.perf_counter()
     with uninterrupted():
         try:
-            _begin(run)
+            _record_start(run)
         except RelposError as error:
             with suppress(RelposError):  # the record may be there all the same, and only its place in the folder not yet on disk
                 if _is_mine(run):
@@ -179,7 +179,7 @@ def _carry_out(run: Run, log: bool = False) -> None:
             _check_folder(run)
         # Everything, SystemExit included: a start without an end would count as a death of the process.
         except BaseException as error:
-            _end(run, error, seconds, log)
+            _record_end(run, error, seconds, log)
             raise
     with uninterrupted():
         run.end("finished", metrics=metrics, seconds=seconds(), files=sums, **cost)
@@ -187,7 +187,7 @@ def _carry_out(run: Run, log: bool = False) -> None:
         shutil.rmtree(run.path / "checkpoint", ignore_errors=True)
 
 
-def _end(run: Run, error: BaseException, seconds: Callable[[], float], log: bool) -> None:
+def _record_end(run: Run, error: BaseException, seconds: Callable[[], float], log: bool) -> None:
     """Writes into the record that the run was interrupted, or that it failed and why; however often it is asked to stop meanwhile.
 
     Raises:
@@ -207,7 +207,7 @@ def _end(run: Run, error: BaseException, seconds: Callable[[], float], log: bool
                     _record_failure(run, error)
     except KeyboardInterrupt as stop:
         if run.state == "running":  # it came before the signals were held
-            _end(run, stop, seconds, log)
+            _record_end(run, stop, seconds, log)
         raise
 
 

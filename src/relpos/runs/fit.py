@@ -28,7 +28,7 @@ from relpos.runs import trunk
 from relpos.runs.run import Run, closure
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, logged
 from relpos.train.checkpoint import Checkpointing, EvaluatedFirst, Kept, Snapshots, WholeCheckpoints, newest, stopping
-from relpos.train.group import Group
+from relpos.train.group import LONG, Group
 from relpos.train.loggers import JsonLines, identified, log_again, made
 from relpos.train.module import Training, set_threads
 from relpos.train.pretrain import Pretraining
@@ -42,42 +42,39 @@ warnings.filterwarnings("ignore", module=r"pytorch_lightning|lightning_fabric") 
 
 
 @dataclass(frozen=True)
-class Beginning:
-    """Where a start of a training begins, and what it computes with.
+class Start:
+    """Where a start of a training begins.
 
     Args:
         checkpoint: that it goes on from; None: it begins with the initial weights.
         step: of the checkpoint.
-        threads: of the processor.
-        microbatch: examples of a pass.
-        shared: another run whose steps it takes over; None: there is none.
         keeps: the step at which it keeps a trunk for other runs; None: none can begin there.
     """
 
     checkpoint: Path | None
     step: int
-    threads: int
-    microbatch: int
-    shared: trunk.Trunk | None
     keeps: int | None
 
 
 def fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: int, microbatch: int) -> pl.Trainer:
     """Trains from the newest checkpoint, or from the beginning, to the last step. Of several processes the first one writes."""
     group = module.group
-    beginning = _beginning(run, module, microbatch)
-    if group.first:
-        _note(run, module, beginning)
-    trainer = _trainer(run, module, evaluations, beginning)
-    if isinstance(module, Pretraining) and beginning.step:
-        _take_up_evaluation(run, module, trainer, evaluations, beginning.step)
+
+    def note_memory(microbatch: int) -> None:
+        if group.first:
+            run.note_start(out_of_memory=microbatch)
+
+    start = _start(run, module, microbatch)
+    trainer = _trainer(run, module, evaluations, start)
+    if isinstance(module, Pretraining) and start.step:
+        _restore_evaluation(run, module, trainer, evaluations, start.step)
     if group.first:
         tell_of_precision(run.config["precision"], trainer.strategy.root_device)  # which the trainer has chosen
     started, worked = time.perf_counter(), time.process_time()
     most = -(-run.config["batch"] // group.world)
     try:
-        with stopping(), explained_memory(microbatch, most, note=_noting_memory(run, group)):
-            trainer.fit(module, data, ckpt_path=beginning.checkpoint, weights_only=True)
+        with stopping(), explained_memory(microbatch, most, note=note_memory):
+            trainer.fit(module, data, ckpt_path=start.checkpoint, weights_only=True)
     finally:
         # Also of a start that failed: an attention kernel may be why.
         if group.first and (used := kernels_used(module.model)):
@@ -90,8 +87,8 @@ def fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: i
     return trainer
 
 
-def _beginning(run: Run, module: Training, microbatch: int) -> Beginning:
-    """Where a start begins. Sets the threads.
+def _start(run: Run, module: Training, microbatch: int) -> Start:
+    """Where a start begins, which the record is told. Sets the threads, and takes over the log of another run's steps.
 
     Raises:
         RelposError: the checkpoint is of another network, or the processes see different ones.
@@ -108,26 +105,18 @@ def _beginning(run: Run, module: Training, microbatch: int) -> Beginning:
     checkpoint = shared.checkpoint if shared else checkpoint
     # Read once more here, so that a wrong shape is named before Lightning's traceback.
     step = _checked_step(checkpoint, module) if checkpoint else 0
-    if group.sums([step])[0] != step * group.world:
+    if group.sums([step], LONG)[0] != step * group.world:
         raise RelposError(f"the processes of {run.path} see different checkpoints: is the folder one for all nodes?")
-    return Beginning(checkpoint, step, threads, microbatch, shared, keeps)
+    if group.first:
+        recorded = module.recorder is not None
+        run.note_start(from_step=step, threads=threads, processes=group.world, microbatch=microbatch, recorded=recorded)
+        if shared:
+            trunk.copy_log(shared, run)
+            run.note_start(checkpoint=shared.checkpoint.name, trunk_of=shared.folder.name)
+    return Start(checkpoint, step, keeps)
 
 
-def _note(run: Run, module: Training, beginning: Beginning) -> None:
-    """Writes into the record where a start begins, and gives the run the log of the steps that it takes over."""
-    run.note_start(
-        from_step=beginning.step,
-        threads=beginning.threads,
-        processes=module.group.world,
-        microbatch=beginning.microbatch,
-        recorded=module.recorder is not None,
-    )
-    if shared := beginning.shared:
-        trunk.copy_log(shared, run)
-        run.note_start(checkpoint=shared.checkpoint.name, trunk_of=shared.folder.name)
-
-
-def _take_up_evaluation(run: Run, module: Pretraining, trainer: pl.Trainer, evaluations: int, step: int) -> None:
+def _restore_evaluation(run: Run, module: Pretraining, trainer: pl.Trainer, evaluations: int, step: int) -> None:
     """Takes the evaluation of the checkpoint's step from the log. Where it is due and not there, because a kill came between the
     checkpoint and its evaluation, it is made before training goes on."""
     lines = logged(run.path) if module.group.first else []
@@ -138,17 +127,17 @@ def _take_up_evaluation(run: Run, module: Pretraining, trainer: pl.Trainer, eval
         trainer.callbacks.append(EvaluatedFirst())  # type: ignore[attr-defined]
 
 
-def _trainer(run: Run, module: Training, evaluations: int, beginning: Beginning) -> pl.Trainer:
+def _trainer(run: Run, module: Training, evaluations: int, start: Start) -> pl.Trainer:
     """Lightning's trainer with our checkpoints, and in the first process with loggers, snapshots and a bar."""
     config, speed, group = run.config, run.config["speed"], module.group
     # What is to be kept of a step comes before checkpointing, which may stop at this step.
-    callbacks: list[pl.Callback] = [Kept(run.path / trunk.FOLDER, beginning.keeps)] if beginning.keeps else []
+    callbacks: list[pl.Callback] = [Kept(run.path / trunk.FOLDER, start.keeps)] if start.keeps else []
     callbacks += [Snapshots(run.path / SNAPSHOTS, config["snapshots"])] if group.first else []
     callbacks += [Checkpointing(run.path / "checkpoint", config["checkpoint_every"], group)]
     loggers: list[Any] = []
     if group.first:
         callbacks += [Bar(run.name, module.steps)]
-        loggers = [JsonLines(run.path / LOGGED, beginning.step), *_more_loggers(run, module.model)]
+        loggers = [JsonLines(run.path / LOGGED, start.step), *_more_loggers(run, module.model)]
     return pl.Trainer(
         accelerator=speed["accelerator"],
         devices=_device(speed["accelerator"], group),
@@ -206,16 +195,6 @@ def _starts_with(run: Run, what: str, processes: int) -> list[dict[str, Any]]:
     """The starts of a run with as many processes whose training began."""
     starts = run.record.get("starts", [])
     return [start for start in starts if what in start and start.get("processes", 1) == processes]
-
-
-def _noting_memory(run: Run, group: Group) -> Callable[[int], None]:
-    """What writes into the record with which micro-batch the memory was too small; of several processes the first one writes."""
-
-    def note(microbatch: int) -> None:
-        if group.first:
-            run.note_start(out_of_memory=microbatch)
-
-    return note
 
 
 def microbatch_of(run: Run, encoder: Encoder, group: Group) -> int:

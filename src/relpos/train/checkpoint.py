@@ -138,10 +138,14 @@ class Checkpointing(pl.Callback):
             module.check_finite()  # weights that are not finite must not replace the last good checkpoint
             if self.group.first:
                 trainer.save_checkpoint(self.folder / "last.ckpt")
+            self.group.said()  # the others wait here, where it may take long, and not in the next step
         if stop is not None:
             raise Interrupted(stop)
 
     def _ask(self, number: int, frame: Any) -> None:
+        # The step ends first. Who waits for a process that hangs, and is asked twice, goes without a checkpoint.
+        if self.asked and self.group.waits:
+            raise KeyboardInterrupt(number)
         self.asked = number
 
 

@@ -24,13 +24,16 @@ from torch import Tensor, nn
 from relpos.errors import RelposError, one_line
 from relpos.process import number_in
 
-PATIENCE = timedelta(minutes=30)
-"""How long a process waits for a message of another one. None is longer at work between two: the longest are evaluations, and the
-writing of checkpoints."""
+PATIENCE, LONG = 5 * 60, 30 * 60
+"""Seconds that a process waits for a message of another one: within and between steps; and after the beginning, an evaluation or a
+checkpoint, which may take longer in one process."""
+DAY, SLICE = timedelta(days=1), timedelta(seconds=1)
+"""Of gloo, which hears no signals: one waits for a slice, again and again. Slices are counted, and not the clock, because a cluster
+may suspend all processes for hours."""
 MEETING = 120.0
 """Seconds that processes wait for one another at the beginning; imports from a busy file system take minutes."""
 SOON = 10.0
-"""Seconds after which one says that it waits."""
+"""Seconds after which one says that it waits; of `LONG` a minute."""
 
 
 class Broken(RelposError):
@@ -44,34 +47,38 @@ class Group:
         rank: number of this process; 0 writes, the others only compute.
         world: how many there are.
         local: number of this process on its node.
+        store: where the processes have met.
     """
 
-    def __init__(self, rank: int = 0, world: int = 1, local: int = 0) -> None:
-        self.rank, self.world, self.local = rank, world, local
+    def __init__(self, rank: int = 0, world: int = 1, local: int = 0, store: dist.Store | None = None) -> None:
+        self.rank, self.world, self.local, self.store = rank, world, local, store
         # Plain numbers are exchanged over gloo, so that reading them does not wait for a GPU.
-        self.control = dist.new_group(backend="gloo", timeout=PATIENCE) if world > 1 else None
+        self.control = dist.new_group(backend="gloo", timeout=DAY) if world > 1 else None
+        self.messages = 0
+        self.waits = False
+        """Whether this process has waited for others for so long that it has said so."""
 
     @property
     def first(self) -> bool:
         """Whether this process writes."""
         return self.rank == 0
 
-    def sums(self, values: Sequence[float]) -> list[float]:
+    def sums(self, values: Sequence[float], patience: int = PATIENCE) -> list[float]:
         """Each value summed over the processes, in float64.
 
         Raises:
-            Broken: another process has ended.
+            Broken: another process has ended, or has been silent for `patience` seconds.
         """
         if self.world == 1 or not values:
             return list(values)
         # float32 would round counts above 2^24, and steps are compared by their sums.
         numbers = torch.tensor([float(value) for value in values], dtype=torch.float64)
-        _exchange(numbers, self.control)
+        self._exchange(numbers, self.control, patience)
         return numbers.tolist()
 
     def said(self, number: float = 0.0) -> float:
-        """The number that the first process says."""
-        return self.sums([number if self.first else 0.0])[0]
+        """The number that the first process says, who may have been busy for long."""
+        return self.sums([number if self.first else 0.0], LONG)[0]
 
     def sum_gradients(self, model: nn.Module) -> None:
         """Sums the gradients of all parameters in place, in one message.
@@ -85,20 +92,55 @@ class Group:
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         flat = torch.cat([reached, *(part.reshape(-1).float() for part in parts)])
         # None is the default group, NCCL where there are GPUs: gradients do not pass through the CPU.
-        _exchange(flat, None)
+        self._exchange(flat, None, PATIENCE)
         counts = flat[: len(parameters)].tolist()  # processes in which each parameter got a gradient
         sizes = [p.numel() for p in parameters]
         for p, part, count in zip(parameters, flat[len(parameters) :].split(sizes), counts, strict=True):
             p.grad = part.view_as(p).to(p.dtype) if count else None
 
+    def _exchange(self, values: Tensor, group: dist.ProcessGroup | None, patience: int) -> None:
+        self.messages += 1
+        try:
+            work = dist.all_reduce(values, group=group, async_op=True)
+            # NCCL's only waits on the GPU, and the sums before it, over gloo, have shown that all are there.
+            missing = [] if dist.get_backend(group) == "nccl" and work.wait() else self._await(work, patience)
+        except RuntimeError as error:  # gloo: "Connection closed by peer"; NCCL: DistBackendError
+            atexit.unregister(_leave)  # it would wait for the lost one
+            raise Broken(f"another process of this run has ended ({one_line(error)})") from error
+        if missing:
+            atexit.unregister(_leave)
+            raise Broken(f"process {', '.join(map(str, missing))} of this run has been silent for {patience // 60} minutes")
 
-def _exchange(values: Tensor, group: dist.ProcessGroup | None) -> None:
-    try:
-        dist.all_reduce(values, group=group)
-    except RuntimeError as error:  # gloo: "Connection closed by peer"; NCCL: DistBackendError
-        atexit.unregister(_leave)  # it would wait for the lost one
-        ended = f"has been silent for {PATIENCE.total_seconds() / 60:.0f} minutes" if "imed out" in str(error) else "has ended"
-        raise Broken(f"another process of this run {ended} ({one_line(error)})") from error
+    def _await(self, work: dist.Work, patience: int) -> list[int]:
+        """Waits until a message is exchanged; returns the processes that it still waits for after so many seconds."""
+        soon, missing = round(SOON if patience < LONG else 6 * SOON), [0]
+        try:
+            for second in range(patience):
+                try:
+                    work.wait(SLICE)
+                    return []
+                except RuntimeError:
+                    if work.is_completed():
+                        work.wait()  # raises what went wrong, unless it was completed just now
+                        return []
+                if second == soon:
+                    # In a thread, because the first process keeps the store, and does not answer where it hangs itself.
+                    threading.Thread(target=self._look_round, args=(missing,), daemon=True).start()
+                if second >= soon + 3 and missing and not self.waits:
+                    self.waits = True
+                    what = f"process {self.rank} of {self.world} waits for process {', '.join(map(str, missing))}"
+                    print(f"relpos: {what}, {patience // 60} minutes at most", file=sys.stderr, flush=True)
+        finally:
+            self.waits = False
+        return missing or [other for other in range(self.world) if other != self.rank]
+
+    def _look_round(self, missing: list[int]) -> None:
+        """Tells the others that this process waits, and puts the numbers of those into the list that do not."""
+        assert self.store is not None
+        names = [f"{self.messages} {other}" for other in range(self.world)]
+        self.store.set(names[self.rank], "")
+        time.sleep(2)  # all who wait begin to do so at about the same time
+        missing[:] = [other for other, name in enumerate(names) if not self.store.check([name])]
 
 
 ALONE = Group()
@@ -120,10 +162,11 @@ def join(rank: int, world: int, local: int, accelerator: str = "auto") -> Group:
             # Modulo, because srun may show each process its own GPU alone, as number 0.
             torch.cuda.set_device(local % gpus)
         os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-        backend = "nccl" if gpus else "gloo"
-        dist.init_process_group(backend, store=_met(rank, world), rank=rank, world_size=world, timeout=PATIENCE)
+        store = _met(rank, world)
+        backend, patience = ("nccl", timedelta(seconds=LONG)) if gpus else ("gloo", DAY)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=patience)
         atexit.register(_leave)
-        _joined = Group(rank, world, local)
+        _joined = Group(rank, world, local, store)
     return _joined
 
 

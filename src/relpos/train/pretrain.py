@@ -17,7 +17,7 @@ from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
 from relpos.model.tokens import Tokens
-from relpos.train.group import ALONE, Group
+from relpos.train.group import ALONE, LONG, Group
 from relpos.train.module import Training
 from relpos.train.prefetch import Prefetched
 from relpos.train.replay import Inputs
@@ -103,7 +103,7 @@ class Pretraining(Training):
             RelposError: no held-out token is predicted; or the loss or the perplexity is not a finite number: training has
                 diverged.
         """
-        loss, chosen, correct = self.group.sums([float(total) for total in self.heldout])
+        loss, chosen, correct = self.group.sums([float(total) for total in self.heldout], LONG)
         if not chosen:
             raise RelposError("data: no token of the held-out text is predicted: the corpus is too small")
         # Not `>=`, which NaN would pass.
