@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from relpos.errors import RelposError, one_line
+from relpos.errors import RelposError, one_line, say
 from relpos.process import number_in
 
 PATIENCE, LONG = 5 * 60, 30 * 60
@@ -129,7 +128,7 @@ class Group:
                 if second >= soon + 3 and missing and not self.waits:
                     self.waits = True
                     what = f"process {self.rank} of {self.world} waits for process {', '.join(map(str, missing))}"
-                    print(f"relpos: {what}, {patience // 60} minutes at most", file=sys.stderr, flush=True)
+                    say(f"relpos: {what}, {patience // 60} minutes at most")
         finally:
             self.waits = False
         return missing or [other for other in range(self.world) if other != self.rank]
@@ -180,7 +179,7 @@ def _met(rank: int, world: int) -> dist.Store:
     what = f"process {rank} of {world} waits at {address}:{port} for"
     names = [str(other) for other in range(world)]
     # Whoever waits for the place itself is in torch's hands, and can say nothing.
-    notice = threading.Timer(SOON, print, [f"relpos: {what} the others, {MEETING:.0f} seconds at most"], {"file": sys.stderr})
+    notice = threading.Timer(SOON, say, [f"relpos: {what} the others, {MEETING:.0f} seconds at most"])
     notice.start()
     try:
         # torchrun holds the place in a process of its own.
