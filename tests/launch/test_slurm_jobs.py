@@ -268,7 +268,7 @@ def test_squeue_says_why(cluster: Cluster) -> None:
 def test_tasks_are_cancelled_at_the_end(error: BaseException | None, run: Run, folder: Path, cluster: Cluster) -> None:
     tasks = start([run], folder)
     end(tasks, error)
-    assert (cluster.cancelled, cluster.queue) == (["1_0"], [])
+    assert (cluster.cancelled, cluster.queue, tasks.book.read_text(encoding="utf-8")) == (["1_0"], [], "{}\n")
 
 
 def test_tasks_are_cancelled_where_squeue_does_not_answer(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from relpos.errors import RelposError
-from relpos.files import remove_left
+from relpos.files import read_json, remove_left
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.progress import Display
 from relpos.launch.side_by_side import Item, Result
@@ -29,6 +29,8 @@ PAUSE = 0.3
 """Seconds between two looks at the folders; longer where looking takes long."""
 FRUITLESS = 3
 """The launch ends after this many workers in a row that ended without having started a run."""
+BOOK = "slurm.json"
+"""In a table's folder: the tasks of all its launches that are in a cluster's queue, each with the identity of its run."""
 FRESH, HOUR = 60, 3600
 """Seconds in which a launch has locked its folder, and in which a small file is written, however slow the disk."""
 
@@ -158,12 +160,13 @@ def run_all(
 
 
 def _is_left(launch: Path) -> bool:
-    """Whether the folder is of a launch that is over. Jobs of a cluster read theirs for longer."""
+    """Whether the folder is of a launch that is over. Tasks in a cluster's queue still read theirs."""
     try:
-        if (launch / "slurm").exists() or time.time() - launch.stat().st_mtime < FRESH:
+        queued = (launch / "slurm").exists() and read_json(launch.parent / BOOK, dict, {})
+        if queued or time.time() - launch.stat().st_mtime < FRESH:
             return False
         descriptor = os.open(launch, os.O_RDONLY)
-    except OSError:
+    except (OSError, RelposError):
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

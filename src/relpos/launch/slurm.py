@@ -23,7 +23,7 @@ from typing import Any
 
 from relpos.errors import RelposError, say
 from relpos.files import read_json, write_json, write_text
-from relpos.launch.engine import Engine, Guard
+from relpos.launch.engine import BOOK, Engine, Guard
 from relpos.launch.jobs import Standing
 from relpos.process import SAFE_PATH, thread_variables
 from relpos.ranges import Count, Natural, Threads
@@ -121,13 +121,13 @@ class SlurmTasks:
     Args:
         engine: how to submit.
         standing: of the launch.
-        folder: of the launch; the tasks of all launches stand in `slurm.json` beside it.
+        folder: of the launch; the tasks of all launches stand in `BOOK` beside it.
     """
 
     def __init__(self, engine: Slurm, standing: Standing, folder: Path) -> None:
         self.engine, self.standing, self.folder = engine, standing, folder
         self.guard = Guard(standing)
-        self.book = folder.parent / "slurm.json"
+        self.book = folder.parent / BOOK
         self.submitted: dict[str, str] = {}
         """Number of a task of this launch that has not ended yet → identity of its run."""
         self.last_look = time.monotonic()
@@ -210,6 +210,8 @@ class SlurmTasks:
             time.sleep(0.5)
             with suppress(Unanswered):
                 left &= in_queue()
+        over = self.submitted.keys() - left
+        write_json(self.book, {number: run for number, run in _read(self.book).items() if number not in over})
         if left:
             say(f"relpos: engine=slurm: cancelled, and still in the queue: {' '.join(sorted(left))}")
 
