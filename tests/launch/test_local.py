@@ -16,7 +16,6 @@ import pytest
 from torch import nn
 
 from pretend import STAGE, pretend
-from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.launch import worker
 from relpos.launch.engine import FRUITLESS, Guard, run_all
@@ -225,12 +224,6 @@ def test_which_gpus_workers_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert seen(Local(workers=1, devices=[])) == ["gpus "]
     with pytest.raises(RelposError, match=r"engine.devices=\[2\]: CUDA_VISIBLE_DEVICES=4,5 leaves 2 GPUs"):
         Local(devices=[2]).start(standing, tmp_path)
-
-
-def test_a_local_table_is_always_watched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for override in ("engine.watch=false", "+engine.watch=false"):
-        assert main(["reproduce", "table=demo", override]) == 1
-        assert capsys.readouterr().err.startswith("relpos: unknown key 'engine.watch'.")
 
 
 def test_the_local_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
