@@ -13,9 +13,9 @@ from relpos.cli import main
 from relpos.files import write_json
 from relpos.launch.jobs import Job
 from relpos.runs.run import Run
-from relpos.tables.columns import rows_of
 from relpos.tables.experiment import load
 from relpos.tables.plan import needed, plan_table, runs_of
+from relpos.tables.rows import rows_of
 from relpos.tables.scores import read_scores
 from tables.small_data import finish, write_data, write_experiment
 

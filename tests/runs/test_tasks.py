@@ -10,9 +10,9 @@ from relpos.errors import RelposError
 from relpos.runs import Run, compose, plan
 from relpos.runs.run import read_record
 from relpos.runs.stages import refuse_absent
-from relpos.tables.columns import rows_of
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table
+from relpos.tables.rows import rows_of
 from relpos.trust import trust
 
 GUIDE = Path(__file__).parents[2] / "docs" / "commands.md"

@@ -16,7 +16,9 @@ def around(mean: float, by: float = 1.0) -> list[float]:
 
 
 def column(values: list[float], examples: int = 400) -> Column:
-    return replace(summary(values), seeds=list(range(len(values))), majority=50.0, examples=examples, metric="accuracy")
+    return replace(
+        summary(values), seeds=[(0, seed) for seed in range(len(values))], majority=50.0, examples=examples, metric="accuracy"
+    )
 
 
 def row(name: str, values: list[float], overrides: list[str]) -> Row:
@@ -25,7 +27,7 @@ def row(name: str, values: list[float], overrides: list[str]) -> Row:
 
 def of_pretrainings(name: str, values: list[float], overrides: list[str]) -> Row:
     """A row whose scores are those of as many pre-trainings."""
-    scores = replace(column(values), seeds=[f"{place}/0" for place in range(len(values))])
+    scores = replace(column(values), seeds=[(place, 0) for place in range(len(values))])
     return Row(name, overrides, columns={"rte": scores}, mean=replace(scores, of=["rte"]))
 
 

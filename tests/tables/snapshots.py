@@ -21,4 +21,4 @@ def rows(**losses: tuple[float, float]) -> list[Row]:
 
 
 def _column(mean: float, order: int = 1) -> Column:
-    return replace(summary([mean + by for by in JITTER[::order]]), seeds=["0", "1", "2"], metric="nats")
+    return replace(summary([mean + by for by in JITTER[::order]]), seeds=[(0, 0), (1, 0), (2, 0)], metric="nats")

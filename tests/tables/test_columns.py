@@ -7,12 +7,13 @@ import pytest
 
 from relpos.results.values import GLUE
 from relpos.runs import Run
-from relpos.tables.columns import rows_of, summary
+from relpos.tables.columns import summary
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.render import pictures, text
 from relpos.tables.render.cell import Cell
 from relpos.tables.render.view import view_of
 from relpos.tables.row import Row
+from relpos.tables.rows import rows_of
 from relpos.tables.table import Table
 from tables.small_data import finish
 
@@ -25,15 +26,17 @@ def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pretraining(name: str, perplexity: float | None = 10.0) -> Run:
-    run = Run("pretrain", name, {"name": name}, {})
+    meaning = {"name": name, "seed": 0, "position": None, "conv": None}
+    run = Run("pretrain", name, meaning, {}, {"store": Run("store", "text", {}, {})})
     metrics = {"perplexity": perplexity, "parameters": 1234567, "position_parameters": 17}
     return finish(run, metrics) if perplexity is not None else run
 
 
 def tuning(row: str, task: str, seed: int, scores: list[float] | None, majority: float = -1.0) -> Tuning:
     names = TASKS.get(task, [task])
-    config = {"task": {"columns": names, "metric": "relpos.train.metrics.accuracy"}}
-    run = Run("finetune", f"{task}-{row}", {"row": row, "task": task, "seed": seed}, config)
+    of_task = {"name": task, "columns": names, "metric": "relpos.train.metrics.accuracy"}
+    start = {"start": Run("pretrain", row, {}, {})}
+    run = Run("finetune", f"{task}-{row}", {"row": row, "task": of_task, "seed": seed}, {"task": of_task}, start)
     if scores is not None:
         columns = dict(zip(names, scores, strict=True))
         finish(run, {"columns": columns, "majority": dict.fromkeys(names, majority), "examples": dict.fromkeys(names, 100)})
@@ -96,7 +99,7 @@ def test_what_is_missing_is_none_and_never_zero() -> None:
     (begun,) = made(row("none", {"cola": [None, None], "rte": [[50.0], None]}, perplexity=None))
     assert (begun.parameters, begun.perplexity, begun.columns["cola"].mean, begun.mean.mean) == (None, None, None, None)
     rte = begun.columns["rte"]
-    assert (rte.values, rte.seeds, rte.n_missing) == ([50.0], [0], 1)
+    assert (rte.values, rte.seeds, rte.n_missing) == ([50.0], [(0, 0)], 1)
     assert shown(begun) == ["—", "50.0, n=1", "—"]
 
 
@@ -113,7 +116,7 @@ def test_a_failed_run_is_counted() -> None:
     failed.path.mkdir(parents=True)
     failed.update(state="failed", error="no")
     column = made(planned)[0].columns["cola"]
-    assert (column.n_failed, column.n_missing, column.seeds) == (1, 0, [0, 1])
+    assert (column.n_failed, column.n_missing, column.seeds) == (1, 0, [(0, 0), (0, 1)])
     assert Cell(column).text == "15.0 ± 5.0 (20.0), n=2, 1 failed"
 
 

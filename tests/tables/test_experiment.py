@@ -7,8 +7,7 @@ import pytest
 
 from relpos.config.conf import shipped
 from relpos.errors import RelposError
-from relpos.tables.columns import printed_numbers
-from relpos.tables.experiment import load
+from relpos.tables.experiment import load, printed_numbers
 from tables.small_data import write_experiment
 
 NAMES = sorted(path.stem for path in shipped("experiments").glob("*.yaml"))

@@ -7,11 +7,14 @@ import pytest
 
 from relpos.errors import RelposError
 from relpos.results.answers import answers, halves
+from relpos.results.statistics import Interval
+from relpos.results.values import select
 from relpos.runs.run import Run
-from relpos.tables.columns import rows_of
-from relpos.tables.intervals import interval
+from relpos.tables.columns import interval_of_answers
 from relpos.tables.plan import PlannedRow, Tuning
+from relpos.tables.rows import rows_of, values_of
 from relpos.train.predictions import write_answers
+from tables.small_data import finish
 
 RIGHT = np.tile([0.0, 1.0], 100)
 
@@ -27,16 +30,19 @@ def tunings(shares: dict[int, float], kept: bool = True) -> list[Tuning]:
     made = []
     for pretrain_seed, share in shares.items():
         for seed in (0, 1):
-            config = {"task": {"columns": ["rte"], "metric": "relpos.train.metrics.accuracy"}}
-            run = Run("finetune", "rte", {"p": pretrain_seed, "s": seed}, config)
+            task = {"task": {"columns": ["rte"], "metric": "relpos.train.metrics.accuracy"}}
+            run = Run("finetune", "rte", {"p": pretrain_seed, "seed": seed} | task, task, {"start": Run("pretrain", "x", {}, {})})
             said = with_errors(share, 10 * pretrain_seed + seed)
             columns = {"rte": float(100 * np.mean(said == RIGHT))}
-            run.path.mkdir(parents=True)
-            run.update(state="finished", metrics={"columns": columns, "majority": {"rte": 50.0}, "examples": {"rte": 200}})
+            finish(run, {"columns": columns, "majority": {"rte": 50.0}, "examples": {"rte": 200}})
             if kept:
                 write_answers(run.path / "dev" / "rte.tsv", said, RIGHT)
             made.append(Tuning("rte", pretrain_seed, seed, run))
     return made
+
+
+def interval(made: list[Tuning]) -> Interval | None:
+    return interval_of_answers(select(values_of(PlannedRow("x", [], [], made)), column="rte"))
 
 
 def test_answers_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -53,18 +59,18 @@ def test_groups_stay_whole_and_have_no_interval_over_examples(tmp_path: Path) ->
     made = tunings({0: 0.2, 1: 0.3})
     for each in made:
         write_answers(each.run.path / "dev" / "rte.tsv", said, right, groups)
-    assert interval(made, "rte") is None
+    assert interval(made) is None
 
 
 def test_interval_over_seeds_and_examples() -> None:
-    found = interval(tunings({0: 0.2, 1: 0.3, 2: 0.4}), "rte")
+    found = interval(tunings({0: 0.2, 1: 0.3, 2: 0.4}))
     assert found[0] < 70 < found[1]
     examples_alone = 1.96 * 100 * np.sqrt(0.7 * 0.3 / 200 / 6)
     assert found[1] - found[0] > 2.5 * examples_alone  # pre-trainings differ by more
 
 
 def test_without_answers_the_pre_trainings_alone_count() -> None:
-    assert interval(tunings({0: 0.2, 1: 0.4}, kept=False), "rte") is None
+    assert interval(tunings({0: 0.2, 1: 0.4}, kept=False)) is None
     pretraining = Run("pretrain", "x", {}, {})
     column = rows_of([PlannedRow("x", [], [pretraining] * 2, tunings({2: 0.1, 3: 0.5}, kept=False))])[0].columns["rte"]
     means = [np.mean(column.values[part]) for part in (slice(2), slice(2, None))]
@@ -72,7 +78,7 @@ def test_without_answers_the_pre_trainings_alone_count() -> None:
 
 
 def test_one_pre_training_has_no_such_interval() -> None:
-    assert interval(tunings({0: 0.2}), "rte") is None
+    assert interval(tunings({0: 0.2})) is None
 
 
 @pytest.mark.parametrize("content", [b"prediction\ttarget\n", b"prediction\ttarget\n1\t0\n1", b"prediction\ttarget\n1\t\xff\n"])

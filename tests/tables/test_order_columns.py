@@ -15,15 +15,14 @@ from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.measures.kept import kept
 from relpos.measures.sample import Sample
-from relpos.runs.run import runs_root
+from relpos.runs.run import Run, runs_root
 from relpos.runs.table_file import read_table
-from relpos.tables.columns import rows_of
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load
-from relpos.tables.order_columns import order_columns, with_order
-from relpos.tables.order_instrument import instrument
+from relpos.tables.order_instrument import Instrument, ToMeasure, instrument
 from relpos.tables.plan import plan_table
 from relpos.tables.row import Column, Row
+from relpos.tables.rows import measured_values, order_columns, rows_of
 from relpos.tables.table import Table
 from tables.made_rows import experiment
 
@@ -82,7 +81,7 @@ def test_a_network_without_positions_shows_that_it_knows_no_order(table: Table) 
 
 def test_every_pre_training_gives_one_value(table: Table) -> None:
     for column in table.row("absolute").columns.values():
-        assert (column.seeds, len(column.values), column.n_missing) == (["0", "1"], 2, 0)
+        assert (column.seeds, len(column.values), column.n_missing) == ([(0, 0), (1, 0)], 2, 0)
         assert column.sem is not None
         assert column.interval is not None
 
@@ -109,14 +108,20 @@ def made_results(seed: int, n: int = 40) -> dict[str, Any]:
     }
 
 
+def made_column(name: str, results: list[dict[str, Any]]) -> Column:
+    """The column of pre-trainings with these results, and seeds from 0."""
+    runs = [Run("pretrain", "x", {}, {"seed": seed}) for seed in range(len(results))]
+    asked = [ToMeasure(run, 100, None, Instrument([], None)) for run in runs]
+    values = [value for pair in zip(asked, results, strict=True) for value in measured_values(*pair)]
+    return order_columns([name], values, ["finished"] * len(results))[name]
+
+
 @pytest.mark.parametrize("name", ["shuffle_gap", "same_word_pairs"])
 def test_the_interval_over_five_pre_trainings_is_over_these_and_their_examples(name: str) -> None:
-    columns = order_columns([name], {seed: made_results(seed) for seed in range(5)}, ["finished"] * 5)
-    column = columns[name]
+    column = made_column(name, [made_results(seed) for seed in range(5)])
     low, high = column.interval or (0, 0)
     assert low < column.mean < high <= 100
-    alone = {seed: made_results(0) for seed in range(5)}  # the spread of the seeds is none, that of the examples stays
-    [same] = order_columns([name], alone, ["finished"] * 5).values()
+    same = made_column(name, [made_results(0)] * 5)  # the spread of the seeds is none, that of the examples stays
     assert same.interval == ((0.4, 0.6) if name == "shuffle_gap" else (same.mean - 9, same.mean + 9))
 
 
@@ -181,7 +186,7 @@ def test_a_network_that_cannot_be_measured_is_a_line_for_each_measure_and_the_ot
     said = [line.partition(": no model in")[0] for line in capsys.readouterr().err.splitlines() if "without" in line]
     assert said == [f"relpos: {first.name} without {measure}" for measure in ("shuffle", "pairs")] * 2
     columns = read_table(unmeasured / "tables" / "ordered", Table).row("none").columns
-    assert [(column.seeds, column.n_missing) for column in columns.values()] == [(["1"], 1)] * 3
+    assert [(column.seeds, column.n_missing) for column in columns.values()] == [([(1, 0)], 1)] * 3
 
 
 def test_an_override_of_the_command_line_reaches_the_measurement(tmp_path: Path) -> None:
@@ -193,7 +198,7 @@ def test_pre_trainings_that_are_not_finished_are_missing(tmp_path: Path) -> None
     given = load(str(write(tmp_path)))
     plan = plan_table(given)
     asked = instrument(given)
-    row = with_order(rows_of(plan), plan, asked)[0]
+    row = rows_of(plan, asked)[0]
     assert [(column.mean, column.n_missing) for column in row.columns.values()] == [(None, 2)] * 3
 
 
@@ -269,7 +274,7 @@ def test_snapshots_are_measured_beside_the_end_with_dials_of_their_own(table: Ta
     assert list(row.snapshots) == [50, 100]
     for then in row.snapshots.values():
         assert list(then) == ["heldout_loss", "shuffle_gap", "same_word_pairs", "other_pairs"]
-        assert (then["same_word_pairs"].examples, then["same_word_pairs"].seeds) == (21, ["0", "1"])
+        assert (then["same_word_pairs"].examples, then["same_word_pairs"].seeds) == (21, [(0, 0), (1, 0)])
         assert then["other_pairs"].mean is None
     assert row.snapshots[100]["shuffle_gap"].values == row.columns["shuffle_gap"].values
 

@@ -5,10 +5,15 @@ from pathlib import Path
 import pytest
 
 from relpos.tables.experiment import load
-from relpos.tables.plan import plan_table
-from relpos.tables.plateau import with_plateau
+from relpos.tables.plan import PlannedRow, plan_table
 from relpos.tables.row import Column, Row
+from relpos.tables.rows import values_of, with_plateau
 from tables.small_data import finish, write_experiment
+
+
+def told(rows: list[Row], plan: list[PlannedRow]) -> list[bool | None]:
+    values = {planned.name: list(values_of(planned)) for planned in plan}
+    return [row.on_plateau for row in with_plateau(rows, values)]
 
 
 @pytest.mark.parametrize(
@@ -27,7 +32,7 @@ def test_rows_are_told_where_their_shuffle_gap_was_measured(
         finish(planned.pretrainings[0], {"heldout_loss": loss})
     columns = {name: {"shuffle_gap": Column(values=values)} for name, values in gaps.items()}
     rows = [Row(planned.name, columns=columns.get(planned.name, {})) for planned in plan]
-    assert {row.name: row.on_plateau for row in with_plateau(rows, plan)} == expected
+    assert told(rows, plan) == list(expected.values())
 
 
 def test_where_none_knows_order_the_gap_alone_decides(tmp_path: Path) -> None:
@@ -35,4 +40,4 @@ def test_where_none_knows_order_the_gap_alone_decides(tmp_path: Path) -> None:
     for planned in plan:
         finish(planned.pretrainings[0], {"heldout_loss": 5.0})
     rows = [Row(planned.name, columns={"shuffle_gap": Column(values=[2.1])}) for planned in plan]
-    assert [row.on_plateau for row in with_plateau(rows, plan)] == [False, False]
+    assert told(rows, plan) == [False, False]

@@ -10,8 +10,7 @@ import pytest
 
 from relpos.config.conf import shipped
 from relpos.results.values import GLUE
-from relpos.tables.columns import printed_numbers
-from relpos.tables.experiment import load
+from relpos.tables.experiment import load, printed_numbers
 
 PRINTED = shipped("experiments") / "printed"
 CHECKSUMS = {

@@ -10,9 +10,8 @@ import pytest
 from relpos.cli import main
 from relpos.results.values import GLUE
 from relpos.runs.table_file import read_table
-from relpos.tables.columns import printed_numbers
 from relpos.tables.comparison import with_comparisons
-from relpos.tables.experiment import load
+from relpos.tables.experiment import load, printed_numbers
 from relpos.tables.row import Row
 from relpos.tables.scores import with_scores
 from relpos.tables.table import Table

@@ -9,13 +9,13 @@ import pytest
 
 from relpos.results import contrast
 from relpos.results.contrast import Spread
-from relpos.tables.columns import printed_numbers, rows_of
 from relpos.tables.comparison import with_comparisons
-from relpos.tables.experiment import load
+from relpos.tables.experiment import load, printed_numbers
 from relpos.tables.plan import plan_table
 from relpos.tables.render import text
 from relpos.tables.render.view import view_of
 from relpos.tables.row import Row
+from relpos.tables.rows import rows_of
 from relpos.tables.table import Table
 from relpos.tables.verdict import Printed, difference, unit, verdict
 from tables.made_rows import around, column, experiment, of_pretrainings, row
@@ -171,7 +171,7 @@ def test_fine_tunings_of_one_pre_training_count_once_where_there_are_several() -
     rows = []
     for name, shift in (("base", 0.0), ("other", 0.5)):
         values = [value + shift * (place % 2) for place, value in enumerate(around(60.0 + 4 * shift))]
-        scores = replace(column(values), seeds=[f"{place % 2}/{place}" for place in range(10)])
+        scores = replace(column(values), seeds=[(place % 2, place) for place in range(10)])
         rows.append(Row(name, columns={"rte": scores}))
     compared = with_comparisons(rows, experiment(baseline=["base"]), {})[1].columns["rte"]
     assert compared.delta_n == 2  # pre-trainings

@@ -59,7 +59,7 @@ def _column(task: str, values: list[float], of: list[str] | None = None) -> Colu
     printed = PRINTED.get(task)
     return Column(
         values=values,
-        seeds=list(range(count)),
+        seeds=[(0, seed) for seed in range(count)],
         mean=mean,
         sem=abs(values[1] - values[0]) / 2 if count > 1 else None,
         best=max(values, default=None),

@@ -10,9 +10,8 @@ from pathlib import Path
 from relpos.errors import RelposError, say
 from relpos.files import read_json
 from relpos.tables.choice import by_choice
-from relpos.tables.columns import printed_numbers
 from relpos.tables.comparison import with_comparisons
-from relpos.tables.experiment import load
+from relpos.tables.experiment import load, printed_numbers
 from relpos.tables.glue_server import file_name
 from relpos.tables.render import text, write
 from relpos.tables.render.side_tables import SideTable

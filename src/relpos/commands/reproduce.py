@@ -116,17 +116,16 @@ def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrumen
         instrument: measures the columns about order; None if there are none.
         each: measures the networks that are not measured yet.
     """
-    from relpos.tables import checks, choice, columns, comparison, order_columns, plateau, provenance, scores
+    from relpos.tables import checks, choice, comparison, provenance, scores
+    from relpos.tables.experiment import printed_numbers
     from relpos.tables.render import pictures, text, write
     from relpos.tables.render.view import view_of
+    from relpos.tables.rows import rows_of, with_heldout_lengths
     from relpos.tables.table import Table
 
-    rows = columns.rows_of(plan)
-    if instrument is not None:
-        rows = plateau.with_plateau(order_columns.with_order(rows, plan, instrument, each), plan)
-    rows = scores.with_scores(rows, folder)
-    rows = comparison.with_comparisons(rows, experiment, columns.printed_numbers(experiment))
-    rows = columns.with_heldout_lengths(rows, plan, experiment.lengths)
+    rows = scores.with_scores(rows_of(plan, instrument, each), folder)
+    rows = comparison.with_comparisons(rows, experiment, printed_numbers(experiment))
+    rows = with_heldout_lengths(rows, plan, experiment.lengths)
     table = Table(
         name=experiment.name,
         question=experiment.question,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,9 +69,27 @@ def read_table(folder: Path, form: type[Form]) -> Form:
 
 
 def _newer(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The content with the rows' `overrides`, which older versions called `words`."""
+    """The content as today's code writes it: older code called a row's `overrides` `words`, and wrote seeds as numbers and text."""
     rows = content.get("rows")
     if not isinstance(rows, list):
         return content
-    renamed = [{"overrides": row["words"]} | row if isinstance(row, dict) and "words" in row else row for row in rows]
-    return {**content, "rows": renamed}
+    return {**content, "rows": [_newer_row(row) if isinstance(row, dict) else row for row in rows]}
+
+
+def _newer_row(row: dict[str, Any]) -> dict[str, Any]:
+    at_times = [_values(then) for then in _values(row.get("snapshots"))]
+    for column in (*_values(row.get("columns")), row.get("mean"), *chain.from_iterable(at_times)):
+        if isinstance(column, dict) and isinstance(column.get("seeds"), list):
+            column["seeds"] = [_pair(seed) for seed in column["seeds"]]
+    return {"overrides": row["words"]} | row if "words" in row else row
+
+
+def _values(content: object) -> list[Any]:
+    return list(content.values()) if isinstance(content, dict) else []
+
+
+def _pair(seed: object) -> object:
+    """`1/42` is fine-tuning 42 of pre-training 1, `1` a pre-training itself, and 42 a fine-tuning of a row's only pre-training."""
+    if isinstance(seed, str):
+        return [*seed.split("/"), "0"][:2]
+    return (0, seed) if isinstance(seed, int) else seed

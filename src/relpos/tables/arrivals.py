@@ -9,12 +9,11 @@ from rich.console import Console
 from rich.text import Text
 
 from relpos.runs.run import Run
-from relpos.tables import columns
-from relpos.tables.order_columns import with_order
 from relpos.tables.order_instrument import Instrument, to_measure
 from relpos.tables.plan import PlannedRow
 from relpos.tables.render.view import view_of
 from relpos.tables.row import Row
+from relpos.tables.rows import rows_of
 from relpos.tables.table import Table
 
 QUICK = 3e12
@@ -51,10 +50,8 @@ class Arrivals:
                 self._show(row)
 
     def _show(self, planned: PlannedRow) -> None:
-        rows = columns.rows_of([planned])
-        if self.instrument is not None and self._is_quick(planned, self.instrument):
-            rows = with_order(rows, [planned], self.instrument)
-        self.rows += rows
+        is_quick = self.instrument is not None and self._is_quick(planned, self.instrument)
+        self.rows += rows_of([planned], self.instrument if is_quick else None)
         view = view_of(Table("", "", self.rows))
         if len(self.rows) == 1:
             self._line(["row", *view.all_heads[2:]])

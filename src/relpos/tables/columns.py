@@ -1,113 +1,54 @@
-"""The records of a row's runs → its numbers. What is missing is None, never zero; a mean comes with its spread and its count."""
+"""The values of a row's runs → its columns. What is missing is None, never zero; a mean comes with its spread and its count."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from relpos.errors import RelposError
-from relpos.files import read_text
-from relpos.measures.lengths import losses
-from relpos.results.scale import slowest, travel
-from relpos.results.statistics import interval
-from relpos.results.values import GLUE, means_by, rates_of
-from relpos.runs.log import LOG, last_lines
-from relpos.runs.run import Run, runs_root
-from relpos.runs.shelf import logged
-from relpos.runs.table_file import RowRun
-from relpos.tables import intervals
-from relpos.tables.experiment import Experiment
-from relpos.tables.plan import PlannedRow, Tuning
-from relpos.tables.row import Column, Row
+from relpos.analysis.resampling import crossed_interval, multi_bootstrap
+from relpos.measures.measure import NATS, Figure, measured_columns
+from relpos.results.answers import answers
+from relpos.results.scale import seeds
+from relpos.results.statistics import Difference, Interval, interval
+from relpos.results.values import GLUE, Value, by, means_by
+from relpos.tables.row import Column
+from relpos.trust import find
 
-
-def rows_of(plan: Iterable[PlannedRow]) -> list[Row]:
-    """The rows of a table, from the records of the planned runs; `comparison` adds the numbers that they are compared with."""
-    return [_row(planned) for planned in plan]
+FEWEST = 5
+"""The fewest pre-trainings whose measured figures are bootstrapped. Over fewer a bootstrap is too narrow: they get a t-interval."""
+RESAMPLES = 500
 
 
-def _row(planned: PlannedRow) -> Row:
-    metrics = [run.metrics for run in planned.pretrainings if run.state == "finished"]
-    by_pretraining = len(planned.pretrainings) > 1
-    columns: dict[str, Column] = {}
-    for task in dict.fromkeys(tuning.task for tuning in planned.tunings):
-        tunings = [tuning for tuning in planned.tunings if tuning.task == task]
-        for name in tunings[0].run.config["task"]["columns"]:
-            # MNLI has two dev sets: one task may fill two columns.
-            columns[name] = _column(name, tunings, by_pretraining)
-    position_lr, conv_lr = rates_of(planned.pretrainings[0].config.get("recipe") or {}) if planned.pretrainings else (1.0, None)
-    return Row(
-        name=planned.name,
-        overrides=planned.overrides,
-        parameters=metrics[0]["parameters"] if metrics else None,
-        position_parameters=metrics[0]["position_parameters"] if metrics else None,
-        travel=_travel(planned.pretrainings[0], metrics[0]) if metrics else None,
-        perplexity=float(np.mean([run_metrics["perplexity"] for run_metrics in metrics])) if metrics else None,
-        position_lr=position_lr,
-        conv_lr=conv_lr,
-        columns=columns,
-        mean=_mean(columns),
-        heldout_loss=_mean_curve(planned.pretrainings),
-        runs=_runs(planned),
-    )
+def column(values: Sequence[Value], states: Sequence[str], several: bool, metric: str) -> Column:
+    """A column of a row.
 
-
-def _runs(row: PlannedRow) -> list[RowRun]:
-    """The pre-trainings of a row, then its fine-tunings, as their records are now."""
-    pretrainings = [_row_run(run, None, run.config.get("seed"), run.config.get("seed")) for run in row.pretrainings]
-    return pretrainings + [_row_run(tuning.run, tuning.task, tuning.pretrain_seed, tuning.seed) for tuning in row.tunings]
-
-
-def _row_run(run: Run, task: str | None, pretrain_seed: int | None, seed: int | None) -> RowRun:
-    root, record = runs_root(), run.record
-    error = record.get("error")
-    return RowRun(
-        stage=run.stage,
-        identity=run.identity,
-        state="finished" if run.stage == "given" else record.get("state", "missing"),
-        path=(run.path.relative_to(root) if run.path.is_relative_to(root) else run.path).as_posix(),
-        task=task,
-        pretrain_seed=pretrain_seed,
-        seed=seed,
-        columns=record.get("metrics", {}).get("columns", {}),
-        error=error,
-        log=last_lines(run.path / LOG) if error else [],
-    )
-
-
-def _travel(run: Run, metrics: Mapping[str, Any]) -> float | None:
-    """The sum of the learning rates of position parameters: about as far as Adam can move them."""
-    recipe = run.config.get("recipe") or {}
-    has_positions = metrics["position_parameters"] or run.config.get("conv")
-    return travel(recipe, run.config["steps"], slowest(*rates_of(recipe))) if has_positions else None
-
-
-def _column(name: str, tunings: list[Tuning], by_pretraining: bool) -> Column:
-    """One column of a row; `by_pretraining` where the row has several pre-trainings."""
-    states = [tuning.run.state for tuning in tunings]
-    finished = [tuning for tuning, state in zip(tunings, states, strict=True) if state == "finished"]
-    metrics = [tuning.run.metrics for tuning in finished]
-    # Of the first run: all runs of a column have the same task, and so the same dev set.
-    of_dev_set = metrics[0] if metrics else {}
-    majority = of_dev_set.get("majority", {}).get(name)
-    values = [run_metrics["columns"][name] for run_metrics in metrics]
-    column = summary(values, [tuning.pretrain_seed for tuning in finished] if by_pretraining else None)
+    Args:
+        values: of its finished runs: of a task one for each fine-tuning, of a measure one for each pre-training.
+        states: of all of these runs.
+        several: whether the row has several pre-trainings, which then are the units.
+        metric: of the values.
+    """
+    made = summary([each.value for each in values], [each.pretrain_seed for each in values] if several else None)
+    figures = [each.figure for each in values if each.figure is not None]
+    n_failed = states.count("failed")
+    # Of the first run: all runs of a column have the same task or pairs, and so the same examples.
+    majority, examples = (values[0].majority, values[0].examples) if values else (None, None)
+    constant = majority if majority is not None and not figures else -np.inf
     return replace(
-        column,
-        seeds=[f"{tuning.pretrain_seed}/{tuning.seed}" if by_pretraining else tuning.seed for tuning in finished],
-        interval=(intervals.interval(finished, name) if by_pretraining else None) or column.interval,
-        n_failed=states.count("failed"),
-        n_missing=len(states) - len(finished) - states.count("failed"),
+        made,
+        seeds=[seeds(each) for each in values],
+        best=None if metric == NATS else made.best,  # more is not better
+        interval=_of_figures(figures, made, values[0].column) if figures else interval_of_answers(values) or made.interval,
+        n_failed=n_failed,
+        n_missing=len(states) - len(values) - n_failed,
         # Not `==`: × 100 and a mean of two metrics leave a rounding error.
-        n_collapsed=sum(value <= majority + 1e-9 for value in values) if majority is not None else 0,
+        n_collapsed=sum(each.value <= constant + 1e-9 for each in values),
         majority=majority,
-        examples=of_dev_set.get("examples", {}).get(name),
-        metric=tunings[0].run.config["task"]["metric"].rpartition(".")[2],
+        examples=examples,
+        metric=metric,
     )
 
 
@@ -138,6 +79,57 @@ def summary(values: Sequence[float], pretrainings: Sequence[Hashable] | None = N
     )
 
 
+def interval_of_answers(values: Sequence[Value]) -> Interval | None:
+    """95 % Multi-Bootstrap interval of the mean score × 100, over pre-trainings and dev examples at once.
+
+    A pre-training counts with the mean over its fine-tunings. None if there are fewer than two pre-trainings, if a run has not
+    kept its answers on the dev set, as older runs have not, or if the metric judges groups.
+    """
+    # Fine-tunings of one pre-training share its luck: seeds are drawn by pre-training.
+    groups = by(values, "pretrain_seed")
+    if len(groups) < 2 or not all(each.answers for each in values):
+        return None
+    dev_sets = [[answers(each.answers) for each in group if each.answers] for group in groups.values()]
+    shapes = {dev_set.shape for group in dev_sets for dev_set in group}
+    # Dev sets of several sizes are those of several versions of the data; of groups, a resampling would have to draw whole ones.
+    if len(shapes) > 1 or any(width > 2 for _, width in shapes):
+        return None
+    # An array needs as many fine-tunings of each pre-training: those beyond the fewest are left out.
+    fewest = min(map(len, dev_sets))
+    metric = find(values[0].metric, "metric", "task.metric")
+
+    def mean(drawn: NDArray[np.float64]) -> float:
+        """Mean score of `fewest` fine-tunings; `drawn` is (examples, fine-tunings, 2)."""
+        return 100 * sum(metric(drawn[:, tuning, 0], drawn[:, tuning, 1]) for tuning in range(fewest)) / fewest
+
+    # (pre-trainings, examples, fine-tunings, 2)
+    return multi_bootstrap(np.stack([np.stack(group[:fewest], 1) for group in dev_sets]), RESAMPLES, mean)
+
+
+def _of_figures(figures: Sequence[Figure], made: Column, name: str) -> Interval | None:
+    """The 95 % interval of a measured column: of one network, over its examples or pairs; of a few networks, by the t-distribution
+    over them, because a bootstrap of a few is too narrow; of `FEWEST` or more, by bootstrap over networks and examples.
+
+    Networks that agree to the last digit show no spread: they have the interval of the first one.
+    """
+    # A spread of zero would make an interval without width, as if one network were proof.
+    if made.mean is None or not made.sem:
+        return figures[0].interval
+    if len(figures) >= FEWEST:
+        parts = [figure.parts for figure in figures if figure.parts is not None]
+        if not parts:
+            return made.interval
+        # (networks, examples) of numerators, then of denominators.
+        both = np.stack(parts, 1)
+        low, high = crossed_interval(both[0], both[1], figures[0].groups or None)
+    else:
+        around = Difference(made.mean, made.sem, freedom=len(figures) - 1, n=len(figures))
+        low, high = around.low, around.high
+    bounds = measured_columns()[name][1].bounds
+    # A t-interval knows no bounds: an accuracy near 100 would get more.
+    return (low, high) if bounds is None else (max(low, bounds[0]), min(high, bounds[1]))
+
+
 def mean_if_all(values: Sequence[float | None]) -> float | None:
     """The mean; None if a value is missing, or if there are no values.
 
@@ -157,7 +149,7 @@ def mean_of(columns: Iterable[str]) -> list[str]:
     return [column for column in GLUE if column in set(columns)]
 
 
-def _mean(columns: Mapping[str, Column]) -> Column:
+def mean_column(columns: Mapping[str, Column], several: bool) -> Column:
     """The mean of GLUE's columns, seed by seed; a seed that lacks a column counts as missing.
 
     `best` is the mean of the columns' bests, because a submission is made of the best run of each task; `median` likewise.
@@ -168,73 +160,16 @@ def _mean(columns: Mapping[str, Column]) -> Column:
     parts = [columns[name] for name in names]
     by_seed = [dict(zip(part.seeds, part.values, strict=True)) for part in parts]
     # A mean over fewer columns would be high or low by which of them are missing.
-    seeds = [seed for seed in parts[0].seeds if all(seed in values for values in by_seed)]
-    groups = [seed.partition("/")[0] for seed in seeds if isinstance(seed, str)]
-    mean = summary([float(np.mean([values[seed] for values in by_seed])) for seed in seeds], groups or None)
-    bests = [part.best for part in parts if part.best is not None]
-    medians = [part.median for part in parts if part.median is not None]
+    whole = [seed for seed in parts[0].seeds if all(seed in values for values in by_seed)]
+    means = [float(np.mean([values[seed] for values in by_seed])) for seed in whole]
+    mean = summary(means, [pretraining for pretraining, _ in whole] if several else None)
     # Of the column with most runs: one that was cut short must not hide that seeds are missing.
     planned = max(len(part.values) + part.n_failed + part.n_missing for part in parts)
     return replace(
         mean,
-        seeds=seeds,
+        seeds=whole,
         of=names,
-        best=float(np.mean(bests)) if len(bests) == len(parts) else None,
-        median=float(np.mean(medians)) if len(medians) == len(parts) else None,
+        best=mean_if_all([part.best for part in parts]),
+        median=mean_if_all([part.median for part in parts]),
         n_missing=planned - len(mean.values),
     )
-
-
-def with_heldout_lengths(rows: Sequence[Row], plan: Iterable[PlannedRow], lengths: list[int]) -> list[Row]:
-    """The rows, each with the mean loss over its finished pre-trainings at each length, see `relpos.measures.lengths`.
-
-    The loss is None if the scheme does not serve the length, or if no pre-training is finished.
-    """
-    return [replace(row, heldout_by_length=_mean_losses(planned, lengths)) for row, planned in zip(rows, plan, strict=True)]
-
-
-def _mean_losses(planned: PlannedRow, lengths: list[int]) -> dict[str, float | None]:
-    finished = [run for run in planned.pretrainings if run.state == "finished"] if lengths else []
-    measured = [losses(run.path, run.inputs["store"].path, lengths, run.config["precision"]) for run in finished]
-    return {str(length): mean_if_all([by_length.get(length) for by_length in measured]) for length in lengths}
-
-
-def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:
-    """Row → column → the paper's number, from the CSV that an experiment names; its heads are `COLUMN` or `COLUMN_mean`.
-
-    Raises:
-        RelposError: there is no such file, it lies elsewhere, or it is no CSV with a column `row`.
-    """
-    if experiment.printed is None:
-        return {}
-    path = experiment.folder / experiment.printed
-    if not path.resolve().is_relative_to(experiment.folder.resolve()):  # a file that travels may not show others to its reader
-        raise RelposError(f"table {experiment.name}: printed: {path} lies outside the folder of the experiment file")
-    if not path.is_file():
-        raise RelposError(f"table {experiment.name}: printed: there is no file {path}")
-    try:
-        return {line["row"]: _numbers(line) for line in csv.DictReader(read_text(path).splitlines(keepends=True))}
-    except (KeyError, ValueError, AttributeError, TypeError, csv.Error) as error:  # lines of other lengths than the head
-        raise RelposError(f"table {experiment.name}: printed: {path} is no CSV with a column 'row' and numbers") from error
-
-
-def _numbers(line: dict[str, str]) -> dict[str, float]:
-    result = {}
-    for key, text in line.items():
-        # Columns of names and remarks, and empty fields, are no numbers.
-        with suppress(ValueError):
-            result[key.removesuffix("_mean")] = float(text)
-    return result
-
-
-def _mean_curve(runs: Sequence[Run]) -> list[tuple[int, float]]:
-    """(step, held-out loss): the mean over pre-training seeds, at the steps that all of them have reached."""
-    # A run that has logged nothing yet would leave no step that all have reached.
-    curves = [curve for run in runs if (curve := _curve(run))]
-    steps = sorted(set.intersection(*map(set, curves))) if curves else []
-    return [(step, sum(curve[step] for curve in curves) / len(curves)) for step in steps]
-
-
-def _curve(run: Run) -> dict[int, float]:
-    """Step → held-out loss, as the run logged them."""
-    return {line["step"]: line["heldout_loss"] for line in logged(run.path) if "heldout_loss" in line}

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from relpos.errors import RelposError, say
-from relpos.measures.kept import kept
-from relpos.measures.measure import Results, measures
+from relpos.errors import RelposError
+from relpos.measures.measure import measures
+from relpos.results.values import Value, of_pretraining, read
 from relpos.runs.networks import labels, networks_of
-from relpos.runs.run import Run, read_record, recorded
-from relpos.runs.shelf import END, finished, most_shared, protocol
-from relpos.tables.columns import rows_of
-from relpos.tables.order_columns import order_columns
+from relpos.runs.run import Run, recorded
+from relpos.runs.shelf import END, most_shared
 from relpos.tables.plan import PlannedRow, Tuning
-from relpos.tables.row import Column, Row
+from relpos.tables.row import Row
+from relpos.tables.rows import order_columns, rows_of
 
 
 def by_seed(row: PlannedRow) -> dict[int, Run]:
@@ -64,79 +61,34 @@ def compared_rows(subjects: Sequence[PlannedRow]) -> list[Row]:
     """A row for each subject, with the columns that all of them have.
 
     These are fine-tunings whose configurations differ in the seed alone, and figures about order that were measured before, in the
-    same way for all.
+    same way for all. Of several such ways it is the one with the most runs, and of figures then that with the most examples.
     """
-    tunings = _shared_tunings(subjects)
-    planned = [replace(subject, tunings=tunings[subject.name]) for subject in subjects]
-    order = _order(subjects)
+    names = {run.path.name: subject.name for subject in subjects for run in subject.pretrainings}
+    tuned = [each for each in read(measured=()) if each.stage == "finetune" and each.way and each.origin in names]
+    used = most_shared(((each.column, each.way, names[each.origin]) for each in tuned), set(names.values()))
+    tunings = {each.run: each for each in tuned if used.get(each.column) == each.way}
+    measured = _shared_figures([run for subject in subjects for run in subject.pretrainings])
     rows = []
-    for subject, row in zip(subjects, rows_of(planned), strict=True):
-        names = [column.name for measure in measures() if measure.name in order[subject.name] for column in measure.at_end]
-        columns = order_columns(names, _by_seed(order[subject.name]), ["finished"] * len(subject.pretrainings))
-        known: dict[str, Column] = {name: column for name, column in columns.items() if column.values}
-        rows.append(replace(row, columns=known | row.columns))
+    for subject in subjects:
+        own = [_tuning(each) for each in tunings.values() if names[each.origin] == subject.name]
+        folders = {run.path for run in subject.pretrainings}
+        figures = [each for each in measured if each.run in folders]
+        columns = order_columns(dict.fromkeys(each.column for each in figures), figures, ["finished"] * len(subject.pretrainings))
+        rows += [replace(row, columns=columns | row.columns) for row in rows_of([replace(subject, tunings=own)])]
     return rows
 
 
-def _shared_tunings(subjects: Sequence[PlannedRow]) -> dict[str, list[Tuning]]:
-    """Subject → its fine-tunings with the tasks and dials that all subjects were fine-tuned with.
-
-    If a task was fine-tuned with several choices of dials, the choice with the most runs is taken.
-    """
-    starts = {str(run.path.resolve()): (subject.name, seed) for subject in subjects for seed, run in by_seed(subject).items()}
-    found: list[tuple[str, str, str, Tuning]] = []
-    for folder, record in finished("finetune"):
-        try:
-            start, between = _start(record)
-        except RelposError as error:  # the damaged record of some other run is no reason to stop
-            say(f"relpos: {error}")
-            continue
-        if start in starts:
-            name, seed = starts[start]
-            task, way = str(record["meaning"]["task"]["name"]), protocol(record["meaning"], {"between": between})
-            found.append((task, way, name, Tuning(task, seed, int(record["meaning"]["seed"]), recorded(folder))))
-    shared = most_shared([entry[:3] for entry in found], [subject.name for subject in subjects])
-    return {
-        subject.name: [tuning for task in shared for *key, tuning in found if key == [task, shared[task], subject.name]]
-        for subject in subjects
-    }
+def _tuning(of_run: Value) -> Tuning:
+    run = recorded(of_run.run)
+    return Tuning(str(run.meaning["task"]["name"]), of_run.pretrain_seed or 0, of_run.seed, run)
 
 
-def _start(record: dict[str, Any]) -> tuple[str, list[str]]:
-    """The pre-training that a fine-tuning goes back to, and the tasks between the two."""
-    between: list[str] = []
-    while (start := (record.get("inputs") or {}).get("start")) and record.get("stage") == "finetune":
-        folder = Path(start).parent if Path(start).name == "model" else Path(start)  # the user may have named either
-        record = read_record(folder)
-        if record.get("stage") != "finetune":
-            return str(folder.resolve()), between
-        between.append(str(record["meaning"]["task"]["name"]))
-    return "", between
-
-
-def _order(subjects: Sequence[PlannedRow]) -> dict[str, dict[str, dict[int, Results]]]:
-    """Subject → measure → seed → figures measured before in the same way for all; of several ways, the one with most examples."""
-    order: dict[str, dict[str, dict[int, Results]]] = {subject.name: {} for subject in subjects}
-    runs = {(subject.name, seed): run.path for subject in subjects for seed, run in by_seed(subject).items()}
-    found = [
-        (measure, protocol(entry.meaning, without=()), run, entry)
-        for measure in (measure.name for measure in measures() if measure.at_end)
-        for run, folder in runs.items()
-        for entry in kept(folder, measure)
-        if entry.share == END
-    ]
-    # The way with most examples first; `most_shared` keeps the order where several are shared alike.
-    found.sort(key=lambda entry: (-entry[3].meaning.get("examples", 0), entry[1]))
-    shared = most_shared([entry[:3] for entry in found], runs)
-    for measure, way, (name, seed), entry in found:
-        if shared.get(measure) == way:
-            order[name].setdefault(measure, {})[seed] = entry.results
-    return order
-
-
-def _by_seed(order: dict[str, dict[int, Results]]) -> dict[int, Results]:
-    merged: dict[int, Results] = defaultdict(dict)
-    for by_seed in order.values():
-        for seed, results in by_seed.items():
-            merged[seed] |= results
-    return merged
+def _shared_figures(runs: Sequence[Run]) -> list[Value]:
+    """What was measured of some pre-trainings in the same way for all of them."""
+    asked = [measure.name for measure in measures() if measure.at_end]
+    known = [each for run in runs for each in of_pretraining(run.path, run.record, asked) if each.figure and each.percent == END]
+    # The way with most examples first: `most_shared` keeps the order where several are shared alike.
+    known.sort(key=lambda each: (-(each.examples or 0), each.way))
+    shared = most_shared(((each.column, each.way, each.run) for each in known), {run.path for run in runs})
+    # A column says how many examples or pairs its figures are of.
+    return [replace(each, examples=each.figure.n) for each in known if each.figure and shared.get(each.column) == each.way]

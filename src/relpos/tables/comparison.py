@@ -12,6 +12,7 @@ from math import hypot
 
 from relpos.results import contrast
 from relpos.results.contrast import Spread
+from relpos.results.scale import CLEAR, MEAN, by_pretraining
 from relpos.results.statistics import (
     Difference,
     above_constant,
@@ -29,16 +30,13 @@ from relpos.tables.verdict import Printed, difference, unit, verdict
 
 PrintedRow = Mapping[str, float]
 """Column → the paper's number; `COLUMN_sem` is its standard error."""
-MEAN = "glue"
-ONLY = -1
-"""Stands for the seed of a row's only pre-training, which `Column.seeds` does not name."""
 
 
 def with_comparisons(rows: Sequence[Row], experiment: Experiment, printed: Mapping[str, PrintedRow]) -> list[Row]:
     """The rows of a table, each column with its comparisons.
 
     Args:
-        rows: of `columns.rows_of`, with the server's scores if there are any.
+        rows: of `rows.rows_of`, with the server's scores if there are any.
         experiment: has the statistic, the printed split and the baseline rows.
         printed: row → the paper's numbers.
     """
@@ -141,11 +139,19 @@ def _units(row: Row, name: str, paper: Printed) -> dict[int, float]:
     # A best or a median is taken in each column and then averaged, as `columns` does; for a mean the order makes no difference.
     parts = _parts(row, name) if paper.statistic != "mean" else []
     parts = parts or [_column(row, name)]
-    by_part = [by_pretraining(part) for part in parts]
+    by_part = [_by_pretraining(part) for part in parts]
     shared = [seed for seed in by_part[0] if all(seed in scores for scores in by_part)]
     # Each seed has its own statistic, so that the spread over seeds is that of the statistic.
     units = {seed: unit([scores[seed] for scores in by_part], paper.statistic, paper.runs) for seed in shared}
     return {seed: value for seed, value in units.items() if value is not None}
+
+
+def _by_pretraining(column: Column) -> dict[int, list[float]]:
+    """Pre-training seed → scores of its fine-tunings."""
+    scores: dict[int, list[float]] = {}
+    for (seed, _), value in column.by_seed.items():
+        scores.setdefault(seed, []).append(value)
+    return scores
 
 
 def _constant(group: Sequence[Row], name: str) -> list[str]:
@@ -156,7 +162,7 @@ def _constant(group: Sequence[Row], name: str) -> list[str]:
 
     def is_constant(column: Column) -> bool:
         distance = above_constant(column.mean, column.majority, column.examples, column.metric or "")
-        return column.mean is not None and abs(distance) <= 2
+        return column.mean is not None and abs(distance) <= CLEAR
 
     parts = {row.name: _parts(row, name) for row in group if _has(row, name)}
     return [row for row, columns in parts.items() if columns and all(map(is_constant, columns))]
@@ -192,8 +198,7 @@ def _with_baselines(rows: Sequence[Row], baselines: Sequence[str | None], groups
 def _between(row: Row, base: Row, name: str, groups: Mapping[str, Sequence[Row]]) -> Difference | None:
     """The difference of two rows, tested over pre-trainings; None if it cannot be tested."""
     group = [of_group for of_group in groups[base.name] if _has(of_group, name)]
-    scores = {of_group.name: by_pretraining(_column(of_group, name)) for of_group in group}
-    units = {row: {seed: sum(values) / len(values) for seed, values in of_row.items()} for row, of_row in scores.items()}
+    units = {of_group.name: by_pretraining(_column(of_group, name).by_seed) for of_group in group}
     if row.name not in units or base.name not in units:
         return None
     return contrast.difference(units, row.name, base.name, _constant(group, name))
@@ -246,24 +251,12 @@ def between_models(column: Column, base: Column) -> Difference | None:
 
     None for rows of several pre-trainings. It says nothing about other pre-trainings of these two rows.
 
-    >>> first, second = Column(values=[71.0, 73.0], seeds=[0, 1]), Column(values=[70.0, 71.0], seeds=[0, 1])
+    >>> first, second = Column(values=[71.0, 73.0], seeds=[(0, 0), (0, 1)]), Column(values=[70.0, 71.0], seeds=[(0, 0), (0, 1)])
     >>> between_models(first, second).value
     1.5
     """
-    ours, theirs = (dict(zip(each.seeds, each.values, strict=True)) for each in (column, base))
-    if max(len(by_pretraining(column)), len(by_pretraining(base))) > 1:
+    if max(len({seed for seed, _ in each.seeds}) for each in (column, base)) > 1:
         return None
+    ours, theirs = ({seed: value for (_, seed), value in each.by_seed.items()} for each in (column, base))
     shared = [seed for seed in ours if seed in theirs]
     return paired([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
-
-
-def by_pretraining(column: Column) -> dict[int, list[float]]:
-    """Pre-training seed → scores of its fine-tunings; the only pre-training of a row counts as seed `ONLY`.
-
-    >>> by_pretraining(Column(values=[70.0, 72.0, 80.0], seeds=["0/1", "0/2", "1/1"]))
-    {0: [70.0, 72.0], 1: [80.0]}
-    """
-    scores: dict[int, list[float]] = {}
-    for seed, value in zip(column.seeds, column.values, strict=True):
-        scores.setdefault(int(seed.partition("/")[0]) if isinstance(seed, str) else ONLY, []).append(value)
-    return scores

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +12,7 @@ from typing import Any, Literal
 from relpos.config.conf import options, shipped
 from relpos.config.task_file import is_file
 from relpos.errors import RelposError, nearest, refuse_unknown
-from relpos.files import read_yaml
+from relpos.files import read_text, read_yaml
 from relpos.measures.measure import measured_columns, measures
 from relpos.places import expanded
 from relpos.ranges import Count, Length, Natural, Seeds, Threads, check, rules
@@ -250,3 +252,31 @@ def _check_seeds(values: dict[str, Any]) -> None:
         # Two runs of one identity would count as two seeds with the same result.
         if len(set(seeds)) < len(seeds):
             raise RelposError(f"{key}: a seed is given twice")
+
+
+def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:
+    """Row → column → the paper's number, from the CSV that an experiment names; its heads are `COLUMN` or `COLUMN_mean`.
+
+    Raises:
+        RelposError: there is no such file, it lies elsewhere, or it is no CSV with a column `row`.
+    """
+    if experiment.printed is None:
+        return {}
+    path = experiment.folder / experiment.printed
+    if not path.resolve().is_relative_to(experiment.folder.resolve()):  # a file that travels may not show others to its reader
+        raise RelposError(f"table {experiment.name}: printed: {path} lies outside the folder of the experiment file")
+    if not path.is_file():
+        raise RelposError(f"table {experiment.name}: printed: there is no file {path}")
+    try:
+        return {line["row"]: _numbers(line) for line in csv.DictReader(read_text(path).splitlines(keepends=True))}
+    except (KeyError, ValueError, AttributeError, TypeError, csv.Error) as error:  # lines of other lengths than the head
+        raise RelposError(f"table {experiment.name}: printed: {path} is no CSV with a column 'row' and numbers") from error
+
+
+def _numbers(line: dict[str, str]) -> dict[str, float]:
+    result = {}
+    for key, text in line.items():
+        # Columns of names and remarks, and empty fields, are no numbers.
+        with suppress(ValueError):
+            result[key.removesuffix("_mean")] = float(text)
+    return result

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from relpos.results.scale import by_pretraining
 from relpos.results.statistics import ALPHA, SEED
-from relpos.results.values import means_by
-from relpos.tables.row import LOSS, Column, Row
+from relpos.results.values import GAP, LOSS
+from relpos.tables.row import Row
 
 FEWEST = 4
 """The fewest rows whose order is compared."""
@@ -28,16 +29,17 @@ class Agreement:
 
 def units(rows: Sequence[Row], measure: str) -> dict[int, dict[str, dict[int, float]]]:
     """Share → row → pre-training seed → nats of held-out loss (`loss`) or shuffle gap (`order`), higher being better."""
-    name, sign = (LOSS, -1.0) if measure == "loss" else ("shuffle_gap", 1.0)
+    name, sign = (LOSS, -1.0) if measure == "loss" else (GAP, 1.0)
     shares = sorted({share for row in rows for share in row.snapshots})
-    columns = {share: {row.name: column for row in rows if (column := row.snapshots.get(share, {}).get(name))} for share in shares}
-    by_share = {share: {row: _by_seed(column, sign) for row, column in by_row.items()} for share, by_row in columns.items()}
+
+    def of_share(share: int) -> dict[str, dict[int, float]]:
+        columns = {row.name: column for row in rows if (column := row.snapshots.get(share, {}).get(name))}
+        return {
+            row: by_pretraining({seed: sign * value for seed, value in column.by_seed.items()}) for row, column in columns.items()
+        }
+
+    by_share = {share: of_share(share) for share in shares}
     return {share: by_row for share, by_row in by_share.items() if any(by_row.values())}
-
-
-def _by_seed(column: Column, sign: float) -> dict[int, float]:
-    """Pre-training seed → value. A row of several pre-trainings has their seeds as text, see `Column.seeds`."""
-    return means_by([int(str(seed).partition("/")[0]) for seed in column.seeds], [sign * value for value in column.values])
 
 
 def agreements(rows: Sequence[Row], measure: str) -> dict[int, Agreement]:

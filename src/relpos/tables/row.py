@@ -1,8 +1,7 @@
 """One row of a table, as `table.json` keeps it and every renderer shows it.
 
-Everything is frozen. Each step from runs to table returns new rows: `columns` reads the records and adds the losses at other
-lengths, `order_columns` what the networks know of order, `scores` the scores of the GLUE server, `comparison` the printed numbers
-and the baseline.
+Everything is frozen. Each step from runs to table returns new rows: `rows` selects the values of the runs and adds what is measured
+of the networks, `scores` the scores of the GLUE server, `comparison` the printed numbers and the baseline.
 """
 
 from __future__ import annotations
@@ -10,13 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from relpos.measures.measure import NATS
+from relpos.results.scale import Seed
 from relpos.results.statistics import Interval
 from relpos.results.values import PartRates
 from relpos.runs.table_file import RowRun
-
-Seed = int | str
-"""Seed of a value: a fine-tuning's, such as 42. With several pre-trainings it is the text `1/42`: fine-tuning 42 of pre-training 1,
-or `1` where the pre-training itself is measured."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +28,15 @@ class Detectable:
     examples: float | None = None
 
 
-LOSS = "heldout_loss"
-"""The snapshots' column of losses."""
-
-
 @dataclass(frozen=True)
 class Column:
     """The scores of one row in one column, × 100, or nats. What is unknown is None, never zero.
 
-    A column about order has one value per pre-training, see `relpos.tables.order_columns`; the others have one per fine-tuning.
+    A column about order has one value per pre-training; the others have one per fine-tuning.
 
     Args:
-        values: of the finished runs; `seeds` has their seeds, in the same order.
+        values: of the finished runs.
+        seeds: of each value, those of its pre-training and of its fine-tuning; the second is 0 where there is no fine-tuning.
         mean: of the values; likewise `best` and `median`.
         sem: standard error of the mean; None for a single run.
         interval: 95 % bootstrap interval of the mean over seeds; with several pre-trainings, over pre-trainings and, if the runs
@@ -106,6 +99,11 @@ class Column:
     delta_p_models: float | None = None
     delta_n: int | None = None
     delta_printed: float | None = None
+
+    @property
+    def by_seed(self) -> dict[Seed, float]:
+        """Seeds → value."""
+        return dict(zip(self.seeds, self.values, strict=True))
 
     @property
     def is_score(self) -> bool:

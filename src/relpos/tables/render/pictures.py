@@ -8,9 +8,10 @@ from typing import Any
 
 from relpos import style
 from relpos.measures.measure import measured_columns
+from relpos.results.values import LOSS
 from relpos.runs.shelf import END
 from relpos.tables.render.side_tables import sweeps, title
-from relpos.tables.row import LOSS, NATS, Column, Row
+from relpos.tables.row import NATS, Column, Row
 
 LINES = 24
 """Rows that a column of the legend has room for."""

@@ -1,0 +1,196 @@
+"""A plan → the rows of its table: each is a selection of the values of its finished runs.
+
+Columns about order are measured once the runs are finished, by as many processes as the engine has workers on this machine. That
+takes some seconds per network. The figures are kept in the folders of the runs, where `relpos order` finds them, see
+`relpos.measures.kept`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from relpos.measures.lengths import losses
+from relpos.measures.measure import Results, measured_columns
+from relpos.results.contrast import Units
+from relpos.results.scale import NONE, is_on_plateau, scheme, slowest, travel
+from relpos.results.values import GAP, LOSS, Value, by, of_pretraining, of_tuning, rates_of, select
+from relpos.runs.log import LOG, last_lines
+from relpos.runs.run import Run, runs_root
+from relpos.runs.shelf import logged
+from relpos.runs.table_file import RowRun
+from relpos.tables.columns import column, mean_column, mean_if_all
+from relpos.tables.order_instrument import Each, Instrument, ToMeasure, in_turn, results_of
+from relpos.tables.plan import PlannedRow
+from relpos.tables.row import Column, Row
+
+
+def rows_of(plan: Iterable[PlannedRow], instrument: Instrument | None = None, each: Each = in_turn) -> list[Row]:
+    """The rows of a table; `comparison` adds the numbers that they are compared with.
+
+    Args:
+        plan: has their runs.
+        instrument: what is measured of the pre-trainings' networks; None: nothing.
+        each: measures the networks that are not measured yet.
+    """
+    plan = list(plan)
+    values = {planned.name: list(values_of(planned)) for planned in plan}
+    rows = [_row(planned, values[planned.name]) for planned in plan]
+    if instrument is None:
+        return rows
+    results = results_of([run for planned in plan for run in planned.pretrainings], instrument, each)
+    measured = [_with_order(row, planned, instrument, results) for row, planned in zip(rows, plan, strict=True)]
+    return with_plateau(measured, values)
+
+
+def values_of(planned: PlannedRow) -> Iterator[Value]:
+    """The numbers of a row's finished runs."""
+    for run in planned.pretrainings:
+        if (record := run.record).get("state") == "finished":
+            yield from of_pretraining(run.path, record)
+    for tuning in planned.tunings:
+        if (record := tuning.run.record).get("state") == "finished":
+            # Its pre-training is the plan's, wherever the folders lie.
+            yield from (replace(value, pretrain_seed=tuning.pretrain_seed) for value in of_tuning(tuning.run.path, [record], None))
+
+
+def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
+    several, runs = len(planned.pretrainings) > 1, list(_runs(planned))
+    columns: dict[str, Column] = {}
+    for task, node in {tuning.task: tuning.run.config["task"] for tuning in planned.tunings}.items():
+        states = [run.state for run in runs if run.task == task]
+        # MNLI has two dev sets: one task may fill two columns.
+        for name in node["columns"]:
+            scores = select(values, stage="finetune", column=name)
+            columns[name] = column(scores, states, several, node["metric"].rpartition(".")[2])
+    of_pretrainings = by(select(values, stage="pretrain"), "column")
+    first = {name: found[0].value for name, found in of_pretrainings.items()}
+    config = planned.pretrainings[0].config if planned.pretrainings else {}
+    rates = rates_of(config.get("recipe") or {})
+    moves = first.get("position_parameters") or (first and config.get("conv"))
+    return Row(
+        name=planned.name,
+        overrides=planned.overrides,
+        parameters=int(first["parameters"]) if first else None,
+        position_parameters=int(first["position_parameters"]) if first else None,
+        travel=travel(config.get("recipe"), config.get("steps", 0), slowest(*rates)) if moves else None,
+        perplexity=float(np.mean([each.value for each in of_pretrainings["perplexity"]])) if first else None,
+        position_lr=rates[0],
+        conv_lr=rates[1],
+        columns=columns,
+        mean=mean_column(columns, several),
+        heldout_loss=_mean_curve(planned.pretrainings),
+        runs=runs,
+    )
+
+
+def _runs(row: PlannedRow) -> Iterator[RowRun]:
+    """The pre-trainings of a row, then its fine-tunings, as their records are now."""
+    for run in row.pretrainings:
+        yield _row_run(run, None, run.config.get("seed"), run.config.get("seed"))
+    for tuning in row.tunings:
+        yield _row_run(tuning.run, tuning.task, tuning.pretrain_seed, tuning.seed)
+
+
+def _row_run(run: Run, task: str | None, pretrain_seed: int | None, seed: int | None) -> RowRun:
+    root, record = runs_root(), run.record
+    error = record.get("error")
+    return RowRun(
+        stage=run.stage,
+        identity=run.identity,
+        state="finished" if run.stage == "given" else record.get("state", "missing"),
+        path=(run.path.relative_to(root) if run.path.is_relative_to(root) else run.path).as_posix(),
+        task=task,
+        pretrain_seed=pretrain_seed,
+        seed=seed,
+        columns=record.get("metrics", {}).get("columns", {}),
+        error=error,
+        log=last_lines(run.path / LOG) if error else [],
+    )
+
+
+def _with_order(row: Row, planned: PlannedRow, instrument: Instrument, results: Sequence[tuple[ToMeasure, Results]]) -> Row:
+    """The row with the columns about order in front, and with those of its snapshots."""
+    states, folders = [run.state for run in planned.pretrainings], {run.path for run in planned.pretrainings}
+    at_end: list[Value] = []
+    course: dict[int, list[Value]] = {}
+    for asked, found in results:
+        # By folder: rows may share a pre-training, which is measured once.
+        if asked.run.path in folders:
+            values = at_end if asked.instrument is instrument else course.setdefault(asked.percent, [])
+            values += measured_values(asked, found)
+    names = instrument.columns(snapshots=True)
+    snapshots = {percent: order_columns(names, course[percent], states) for percent in sorted(course)}
+    return replace(row, columns=order_columns(instrument.columns(), at_end, states) | row.columns, snapshots=snapshots)
+
+
+def measured_values(asked: ToMeasure, results: Results) -> Iterator[Value]:
+    """The numbers of one network's figures."""
+    for name, (measure, kind) in measured_columns().items():
+        if (figure := measure.figure(name, results)) is not None:
+            yield Value(
+                asked.run.path,
+                "pretrain",
+                name,
+                figure.value,
+                pretrain_seed=asked.run.config["seed"],
+                percent=asked.percent,
+                metric=kind.metric,
+                examples=figure.n,
+                majority=figure.guess,
+                figure=figure,
+            )
+
+
+def order_columns(names: Iterable[str], values: Sequence[Value], states: Sequence[str]) -> dict[str, Column]:
+    """The columns of these names: mean, standard error and interval over pre-trainings, whose states these are."""
+    known = measured_columns()
+    return {name: column(select(values, column=name), states, len(states) > 1, known[name][1].metric) for name in names}
+
+
+def with_plateau(rows: Sequence[Row], values: Mapping[str, Sequence[Value]]) -> list[Row]:
+    """The rows, each told whether it is on the bag-of-words plateau of its scale, if its shuffle gap is among the columns."""
+    without = scheme([f"position={NONE}"])
+    losses: dict[str, dict[str, Units]] = {}
+    gaps: dict[str, dict[str, list[float]]] = {}
+    places: dict[str, tuple[str, str]] = {}  # row → its scale, and its name there
+    for row in rows:
+        if found := select(values[row.name], column=LOSS):
+            place = places[row.name] = found[0].scale, NONE if found[0].scheme == without else row.name
+            losses.setdefault(place[0], {})[place[1]] = {each.pretrain_seed or 0: each.value for each in found}
+            # Whether `none` itself knows order, as it does under causal attention, decides for the other rows of the scale.
+            if GAP in row.columns:
+                gaps.setdefault(place[0], {})[place[1]] = row.columns[GAP].values
+
+    def told(row: Row) -> bool | None:
+        # Not even `none` is known where no gap was measured: losses of answers, for instance, have no such plateau.
+        if row.name not in places or GAP not in row.columns:
+            return None
+        of_scale, name = places[row.name]
+        return is_on_plateau(losses[of_scale], gaps[of_scale], name)
+
+    return [replace(row, on_plateau=told(row)) for row in rows]
+
+
+def with_heldout_lengths(rows: Sequence[Row], plan: Iterable[PlannedRow], lengths: list[int]) -> list[Row]:
+    """The rows, each with the mean loss over its finished pre-trainings at each length, see `relpos.measures.lengths`.
+
+    The loss is None if the scheme does not serve the length, or if no pre-training is finished.
+    """
+    return [replace(row, heldout_by_length=_mean_losses(planned, lengths)) for row, planned in zip(rows, plan, strict=True)]
+
+
+def _mean_losses(planned: PlannedRow, lengths: list[int]) -> dict[str, float | None]:
+    finished = [run for run in planned.pretrainings if run.state == "finished"] if lengths else []
+    measured = [losses(run.path, run.inputs["store"].path, lengths, run.config["precision"]) for run in finished]
+    return {str(length): mean_if_all([by_length.get(length) for by_length in measured]) for length in lengths}
+
+
+def _mean_curve(runs: Sequence[Run]) -> list[tuple[int, float]]:
+    """(step, held-out loss): the mean over pre-training seeds, at the steps that all of them have reached."""
+    # A run that has logged nothing yet would leave no step that all have reached.
+    curves = [curve for run in runs if (curve := {line["step"]: line[LOSS] for line in logged(run.path) if LOSS in line})]
+    steps = sorted(set.intersection(*map(set, curves))) if curves else []
+    return [(step, sum(curve[step] for curve in curves) / len(curves)) for step in steps]
