@@ -4,9 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from pretend import METRICS
 from relpos.analysis.kinds.subject import Drawing
 from relpos.cli import main
 from relpos.commands import figures
+from relpos.results.scale import scheme
+from relpos.results.values import LOSS, Value
+from relpos.runs import compose, plan
+from tables.small_data import finish
 
 
 def test_what_cannot_be_drawn_is_listed_with_the_command_that_makes_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,9 +31,7 @@ def test_a_figure_is_drawn_from_the_finished_runs_that_it_is_about(toy_runs: Pat
 
     overrides = ["position=composite", "size=tiny", "size.layers=1", "steps=2", "batch=4", "evaluations=1", "data.pairs=64"]
     run = relpos.run(relpos.compose("pretrain", overrides)).path
-    unreadable = run.with_name("none-depthwise-1x8-toy-seed0-000000000000")
-    unreadable.mkdir()
-    (unreadable / "record.json").write_text('{"state": "finished"}')
+    finish(plan(compose("pretrain", ["position=none", "conv=depthwise", *overrides[1:]])), METRICS)  # no weights
     assert main(["figures", "chang2021", "threads=1"]) == 0
     folder = Path(capsys.readouterr().out.strip())
     first, second, third = (folder / "README.md").read_text().split("\n## ")[1:]
@@ -49,10 +52,23 @@ def test_a_run_with_a_damaged_record_is_in_no_figure(tmp_path: Path, capsys: pyt
     assert f"damaged record {folder / 'record.json'}" in capsys.readouterr().err
 
 
-def test_a_network_with_a_convolution_besides_is_another_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "runs" / "pretrain" / "absolute-depthwise-2x64-toy-seed0-000000000000"
-    folder.mkdir(parents=True)
-    (folder / "record.json").write_text('{"state": "finished"}')
+@pytest.mark.parametrize(
+    ("overrides", "numbers"),
+    [
+        (["position=composite", "k=4"], ["2"]),
+        (["position=composite", "conv=depthwise"], []),
+        (["position=none", "conv=depthwise"], ["3"]),
+        (["position=none"], []),
+    ],
+)
+def test_a_figure_is_about_a_scheme_whatever_its_dials(overrides: list[str], numbers: list[str]) -> None:
+    run = Value(Path("any"), "pretrain", LOSS, 3.0, scheme=scheme(overrides))
+    assert [figure.number for figure in figures.FIGURES["chang2021"] if figure.is_about(run)] == numbers
+
+
+@pytest.mark.parametrize("override", ["size.attention=causal", "data.shuffle=1"])
+def test_a_network_with_other_layers_or_shuffled_text_is_in_no_figure(override: str, capsys: pytest.CaptureFixture[str]) -> None:
+    finish(plan(compose("pretrain", ["position=absolute", "size=tiny", override])), METRICS)
     assert main(["figures", "wennberg2021"]) == 0
     assert (Path(capsys.readouterr().out.strip()) / "README.md").read_text().count("Missing") == 5
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,8 +13,10 @@ from relpos.config.conf import conf_dir
 from relpos.errors import RelposError
 from relpos.files import read_yaml, write_text
 from relpos.ranges import Names, Threads
+from relpos.results.scale import NONE, scale_of
+from relpos.results.values import Value, read
 from relpos.runs.run import runs_root
-from relpos.runs.shelf import finished
+from relpos.tables.differing import GROUPS, option_of
 from relpos.trust import instantiate
 
 
@@ -25,38 +27,38 @@ class Figure:
     Args:
         number: as printed.
         kind: the kind of `relpos analyze` that draws it.
-        architecture: position scheme and convolution of the networks that it shows, as in the names of their folders.
-        overrides: of `relpos pretrain`, that make such a network.
+        scheme: options of `position` and `conv` of the networks that it shows, whatever their dials.
     """
 
     number: str
     kind: str
-    architecture: str
-    overrides: str
+    scheme: tuple[str, str]
 
-    def is_about(self, run: Path) -> bool:
-        """Whether it shows the network of this folder, which is called ARCHITECTURE-LAYERSxHIDDEN-….
+    @property
+    def overrides(self) -> str:
+        """Of `relpos pretrain`, that make such a network."""
+        position, conv = self.scheme
+        snapshots = " 'snapshots=[1,3,10,30,60]'" if self.kind == "toeplitz" else ""
+        return f"position={position}" + (f" conv={conv}" if conv != NONE else "") + snapshots
 
-        >>> FIGURES["chang2021"][1].is_about(Path("composite-2x64-toy-seed0-98e3504d68cb"))
-        True
-        >>> FIGURES["chang2021"][1].is_about(Path("composite-depthwise-2x64-toy-seed0-98e3504d68cb"))
-        False
-        """
-        return re.match(rf"{re.escape(self.architecture)}-\d+x\d+-", run.name) is not None
+    def is_about(self, run: Value) -> bool:
+        """Whether it shows the network of this pre-training, of which this is any value."""
+        nodes = json.loads(run.scheme)
+        return self.scheme == tuple(option_of(group, nodes[group]) if nodes[group] else NONE for group in GROUPS)
 
 
 FIGURES = {
     "chang2021": (
-        Figure("1", "attention_by_offset", "absolute", "position=absolute"),
-        Figure("2", "kernels", "composite", "position=composite"),
-        Figure("3", "kernels", "none-depthwise", "position=none conv=depthwise"),
+        Figure("1", "attention_by_offset", ("absolute", NONE)),
+        Figure("2", "kernels", ("composite", NONE)),
+        Figure("3", "kernels", (NONE, "depthwise")),
     ),
     "wennberg2021": (
-        Figure("1, 4, 5", "position_similarity", "absolute", "position=absolute"),
-        Figure("2", "toeplitz", "absolute", "position=absolute 'snapshots=[1,3,10,30,60]'"),
-        Figure("3, 6", "responses", "absolute", "position=absolute"),
-        Figure("7", "kernels", "tisa", "position=tisa"),
-        Figure("8", "profiles", "absolute", "position=absolute"),
+        Figure("1, 4, 5", "position_similarity", ("absolute", NONE)),
+        Figure("2", "toeplitz", ("absolute", NONE)),
+        Figure("3, 6", "responses", ("absolute", NONE)),
+        Figure("7", "kernels", ("tisa", NONE)),
+        Figure("8", "profiles", ("absolute", NONE)),
     ),
 }
 
@@ -69,14 +71,15 @@ def figures(paper: Literal["chang2021", "wennberg2021"], network: Names | None, 
     from relpos.train.module import set_threads
 
     set_threads(threads)
-    # Whatever table they were trained for: a figure is about an architecture.
-    runs = [run for run, _ in finished("pretrain")]
+    # Whatever table they were trained for: a figure is about a scheme, in the paper's layers and on text in its order.
+    trained = {each.run: each for each in read(measured=()) if each.stage == "pretrain"}
+    runs = [each for each in trained.values() if scale_of(each).is_of_paper]
     folder = runs_root() / "figures" / paper
     sections = [f"# Figures of {paper}"]
     for figure in FIGURES[paper]:
-        folders = [str(run) for run in runs if figure.is_about(run)]
+        folders = [str(each.run) for each in runs if figure.is_about(each)]
         # Published checkpoints stand in for the paper's own networks, which had tables of absolute positions.
-        published = (network or []) if figure.architecture == "absolute" else []
+        published = (network or []) if figure.scheme == ("absolute", NONE) else []
         sections.append(f"## Figure {figure.number}: {figure.kind.replace('_', ' ')}")
         if not folders and not published:
             sections.append(f"Missing: `relpos pretrain {figure.overrides}` makes a network for it.")

@@ -205,6 +205,11 @@ def scales(values: Sequence[Value], rows: Mapping[str, Iterable[str]], pilot_see
     return Scales(known, len(trained) - len(current), len(current) - len(used))
 
 
+def scale_of(pretraining: Value) -> Scale:
+    """The scale that a pre-training is of, still without runs."""
+    return made(*_meaning(pretraining.scale))
+
+
 def _meaning(key: str) -> tuple[Plain, str]:
     meaning, store = json.loads(key)
     return meaning, store
