@@ -47,11 +47,6 @@ def test_a_table_is_found_by_name_and_by_path(tmp_path: Path) -> None:
         ({"statistic": "man"}, "statistic=man: mean, best or median is expected. Did you mean 'mean' or 'median'?"),
         ({"split": True}, "split=true: dev or test is expected"),
         ({"baseline": "nome"}, "baseline: unknown row 'nome'. Did you mean 'none'?"),
-        (
-            {"checks": [{"says": "x", "rows": ["nome"], "columns": ["cola"]}]},
-            "unknown row 'nome'. Did you mean 'none'?",
-        ),
-        ({"checks": [{"says": "x", "rows": ["none"], "columns": ["cola"]}]}, "check 1: one of at_most"),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:

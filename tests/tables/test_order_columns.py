@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from linked import TINY, link_runs
+from relpos.claims.claim import of_checks
 from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.measures.kept import kept
@@ -27,6 +28,10 @@ from relpos.tables.table import Table
 from tables.made_rows import experiment
 
 
+def held(says: str, **arguments: Any) -> dict[str, Any]:
+    return {"says": says, "test": {"rule": "levels.at_most", "rows": ["none"], **arguments}}
+
+
 def write(folder: Path, **changes: Any) -> Path:
     """An experiment of two networks, each trained for two steps with two seeds."""
     content: dict[str, Any] = {
@@ -41,8 +46,8 @@ def write(folder: Path, **changes: Any) -> Path:
         "order": ["shuffle", "pairs"],
         "pretrain_seeds": [0, 1],
         "checks": [
-            {"says": "no gap", "rows": ["none"], "columns": ["shuffle_gap"], "at_most": 0.001},
-            {"says": "a tie", "rows": ["none"], "columns": ["same_word_pairs"], "at_most": 50},
+            held("no gap", columns=["shuffle_gap"], bound=0.001),
+            held("a tie", columns=["same_word_pairs"], bound=50),
         ],
     }
     path = folder / "ordered.yaml"
@@ -207,10 +212,10 @@ def test_pre_trainings_that_are_not_finished_are_missing(tmp_path: Path) -> None
     [
         ({"order": ["shufle"]}, "order: unknown measure 'shufle'. Did you mean 'shuffle'"),
         ({"order": []}, "stages.order: nothing is measured without the key order"),
-        ({"order": ["shuffle"]}, r"check 'a tie': same_word_pairs is measured with order: \[shuffle, pairs\]"),
+        ({"order": ["shuffle"]}, r"check 2: same_word_pairs is measured with order: \[shuffle, pairs\]"),
         (
-            {"checks": [{"says": "x", "rows": ["none"], "columns": ["shuffle_gap"], "near": "best"}]},
-            "check 1: near: best: shuffle_gap is in nats; its bound is a number",
+            {"checks": [held("x", columns=["shuffle_gap"], bound="chance")]},
+            "check 1: shuffle_gap is in nats; its bound is a number",
         ),
     ],
 )
@@ -218,7 +223,7 @@ def test_what_would_be_noticed_only_at_the_end_is_refused_at_the_beginning(
     changes: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(RelposError, match=message):
-        load(str(write(tmp_path, **changes)))
+        of_checks(load(str(write(tmp_path, **changes))))
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from relpos.runs.table_file import RowRun
-from relpos.tables.checks import Outcome
 from relpos.tables.row import Column, Row
-from relpos.tables.table import Table
+from relpos.tables.table import Outcome, Table
 
 PRINTED = {"cola": 40.0, "rte": 66.0}
 SCORES: dict[str, dict[str, list[float]]] = {

@@ -12,6 +12,7 @@ from relpos.places import expanded
 from relpos.ranges import Count, Names, Natural, Seeds
 
 if TYPE_CHECKING:
+    from relpos.claims.claim import Claim
     from relpos.launch.engine import Engine
     from relpos.runs.run import Run
     from relpos.tables.experiment import Experiment
@@ -40,6 +41,7 @@ def reproduce(
         KeyboardInterrupt: the process was asked to stop; the same command goes on.
     """
     # Imported here and not above: this signature is read to check arguments, before there is anything to do.
+    from relpos.claims.claim import of_checks
     from relpos.launch.engine import run_all
     from relpos.runs.run import runs_root
     from relpos.tables import experiment, order_instrument, plan
@@ -51,6 +53,7 @@ def reproduce(
         from relpos.commands.params import show as show_parameters
 
         return show_parameters(file.parameters)
+    checks = of_checks(file)
     planned = plan.plan_table(file, rows, overrides)
     runs = plan.of_stages(plan.runs_of(planned), stages)
     instrument = order_instrument.instrument(file, overrides, planned)
@@ -65,7 +68,7 @@ def reproduce(
     failed = run_all(plan.needed(runs), folder, chosen, retries, Arrivals(planned, instrument if is_measured else None).settled)
     accelerator = "auto" if instrument is None else instrument.accelerator
     each = partial(chosen.each, title="networks measured", accelerator=accelerator) if is_measured else order_instrument.skipped
-    show(file, planned, folder, instrument, each)
+    show(file, planned, folder, instrument, each, checks)
     if failed:
         for run in failed:
             tell(run)
@@ -106,7 +109,9 @@ def tell(run: Run) -> None:
         say(f"    {line}")
 
 
-def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None, each: Each) -> None:
+def show(
+    experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None, each: Each, checks: Sequence[Claim]
+) -> None:
     """Makes the table from the runs' folders, writes it and prints it.
 
     Args:
@@ -115,22 +120,26 @@ def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrumen
         folder: of the table.
         instrument: measures the columns about order; None if there are none.
         each: measures the networks that are not measured yet.
+        checks: claims about its rows.
     """
-    from relpos.tables import checks, choice, comparison, provenance, scores
+    from relpos.claims.levels import scale_of_rows
+    from relpos.results.scale import Scales
+    from relpos.tables import choice, comparison, provenance, scores
     from relpos.tables.experiment import printed_numbers
     from relpos.tables.render import pictures, text, write
     from relpos.tables.render.view import view_of
     from relpos.tables.rows import rows_of, with_heldout_lengths
-    from relpos.tables.table import Table
+    from relpos.tables.table import Outcome, Table
 
     rows = scores.with_scores(rows_of(plan, instrument, each), folder)
     rows = comparison.with_comparisons(rows, experiment, printed_numbers(experiment))
     rows = with_heldout_lengths(rows, plan, experiment.lengths)
+    of_table = Scales([scale_of_rows(rows)])
     table = Table(
         name=experiment.name,
         question=experiment.question,
         rows=rows,
-        checks=checks.evaluate(experiment.checks, rows),
+        checks=[Outcome(check.says, each.verdict, each.figures) for check in checks for each in check.verdicts(of_table)],
         statistic=experiment.statistic,
         split=experiment.split,
         baseline=experiment.baseline,

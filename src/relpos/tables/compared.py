@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from relpos.measures.measure import measures
 from relpos.results.values import Value, of_pretraining, read
 from relpos.runs.networks import labels, networks_of
 from relpos.runs.run import Run, recorded
-from relpos.runs.shelf import END, most_shared
+from relpos.runs.shelf import END, most_shared, protocol
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.row import Row
 from relpos.tables.rows import order_columns, rows_of
@@ -64,7 +64,8 @@ def compared_rows(subjects: Sequence[PlannedRow]) -> list[Row]:
     same way for all. Of several such ways it is the one with the most runs, and of figures then that with the most examples.
     """
     names = {run.path.name: subject.name for subject in subjects for run in subject.pretrainings}
-    tuned = [each for each in read(measured=()) if each.stage == "finetune" and each.way and each.origin in names]
+    seeds = {run.path.name: int(run.meaning["seed"]) for subject in subjects for run in subject.pretrainings}
+    tuned = [found for each in read(measured=()) if each.way and (found := _of_run(each, seeds))]
     used = most_shared(((each.column, each.way, names[each.origin]) for each in tuned), set(names.values()))
     tunings = {each.run: each for each in tuned if used.get(each.column) == each.way}
     measured = _shared_figures([run for subject in subjects for run in subject.pretrainings])
@@ -76,6 +77,17 @@ def compared_rows(subjects: Sequence[PlannedRow]) -> list[Row]:
         columns = order_columns(dict.fromkeys(each.column for each in figures), figures, ["finished"] * len(subject.pretrainings))
         rows += [replace(row, columns=columns | row.columns) for row in rows_of([replace(subject, tunings=own)])]
     return rows
+
+
+def _of_run(each: Value, seeds: Mapping[str, int]) -> Value | None:
+    """A score of a fine-tuning of one of these pre-trainings, which its user may have named by the folder of its model."""
+    start = Path(each.origin)
+    origin = start.parent.name if start.name == "model" else start.name
+    if each.stage != "finetune" or origin not in seeds:
+        return None
+    # Where the pre-training is named by its model, the way says nothing of what was changed in it.
+    way = protocol({"of": each.way, "change": each.scheme if each.pretrain_seed is None else ""})
+    return replace(each, origin=origin, pretrain_seed=seeds[origin], way=way)
 
 
 def _tuning(of_run: Value) -> Tuning:

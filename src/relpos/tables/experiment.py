@@ -13,10 +13,9 @@ from relpos.config.conf import options, shipped
 from relpos.config.task_file import is_file
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.files import read_text, read_yaml
-from relpos.measures.measure import measured_columns, measures
+from relpos.measures.measure import measures
 from relpos.places import expanded
 from relpos.ranges import Count, Length, Natural, Seeds, Threads, check, rules
-from relpos.tables.checks import Check, parse
 from relpos.trust import refuse_names
 
 STAGES = ("pretrain", "finetune", "order", "order_snapshots")
@@ -46,7 +45,7 @@ class Experiment:
         pretrain_seeds: of pre-training; null: the one that the overrides give.
         workers: processes at a time; null: one per core.
         threads: CPU threads of each; null: the cores divided among the workers.
-        checks: what the numbers should show, see `relpos.tables.checks`.
+        checks: what the numbers should show: claims about the rows of this table, see `relpos.claims.claim.of_checks`.
         printed: file of the paper's numbers, a path from the folder of the experiment file.
         printed_runs: how many runs of the paper a printed number sums up.
         statistic: how it sums them up: mean, best or median.
@@ -77,7 +76,7 @@ class Experiment:
     pretrain_seeds: list[Natural] | None = None
     workers: Count | None = None
     threads: Threads | None = None
-    checks: list[Check] = field(default_factory=list)
+    checks: list[Any] = field(default_factory=list)
     printed: str | None = None
     printed_runs: Count = 10
     statistic: Literal["mean", "best", "median"] = "mean"
@@ -187,7 +186,6 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
         values["baseline"] = [values["baseline"]]
     for key, value in values.items():
         check(key, value, rules(Experiment)[key])
-    values["checks"] = parse(values.get("checks", ()), path, list(values["rows"]))
     for key in ("base", "size"):
         values[key] = _overrides(key, values.get(key))
     _check_seeds(values)
@@ -213,7 +211,7 @@ def _task(name: str, folder: Path) -> str:
 
 
 def _check_order(values: dict[str, Any]) -> None:
-    """Refuses overrides and checks about order that is not measured; else they would be noticed only after the training."""
+    """Refuses measures that are not known, and overrides about order that is not measured."""
     asked = values.get("order", [])
     known = [measure.name for measure in measures() if measure.at_end]
     for name in asked:
@@ -221,12 +219,6 @@ def _check_order(values: dict[str, Any]) -> None:
     for stage in ("order", "order_snapshots"):
         if stage in values.get("stages", {}) and not asked:
             raise RelposError(f"stages.{stage}: nothing is measured without the key order, as in order: [shuffle, pairs]")
-    for check_of_order in values["checks"]:
-        for name, (measure, column) in measured_columns().items():
-            if name in check_of_order.columns and measure.name not in asked and not column.snapshots_only:
-                raise RelposError(
-                    f"check {check_of_order.says!r}: {name} is measured with order: [{', '.join([*asked, measure.name])}]"
-                )
 
 
 def _overrides(key: str, overrides: list[str] | None) -> list[str]:

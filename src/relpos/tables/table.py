@@ -8,8 +8,16 @@ from pathlib import Path
 from relpos.errors import refuse_unknown
 from relpos.files import write_json
 from relpos.runs.table_file import FILE, read_table, table_folder
-from relpos.tables.checks import Outcome
 from relpos.tables.row import Row
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a claim in the experiment file: holds, fails, undecided or not run, and the numbers that decide."""
+
+    says: str
+    verdict: str
+    figures: str
 
 
 @dataclass(frozen=True)

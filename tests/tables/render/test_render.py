@@ -12,14 +12,13 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from relpos.tables.checks import Outcome
 from relpos.tables.columns import summary
 from relpos.tables.render import text, write
 from relpos.tables.render.cell import signed
 from relpos.tables.render.latex import escape, latex
 from relpos.tables.render.view import view_of
 from relpos.tables.row import Row
-from relpos.tables.table import Table
+from relpos.tables.table import Outcome, Table
 from tables.written_table import table
 
 WITHOUT_TASKS = Table("no_tasks", "are λ and β alike?", [Row("tupe_a", parameters=5, perplexity=3.0), Row("a|b <i>*c*")])

@@ -1,0 +1,106 @@
+"""What an experiment file says of its own rows: scores held to a bound."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relpos.claims.claim import of_checks
+from relpos.claims.levels import scale_of_rows
+from relpos.claims.verdict import Verdict
+from relpos.errors import RelposError
+from relpos.results.scale import Scales
+from relpos.results.statistics import standard_error
+from relpos.tables.experiment import Experiment
+from relpos.tables.row import Column, Row
+
+RTE: dict[str, Any] = {"metric": "accuracy", "majority": 50.0, "examples": 400}
+
+
+def column(mean: float | None, **dev_set: Any) -> Column:
+    return Column(values=[] if mean is None else [mean], seeds=[] if mean is None else [(0, 0)], mean=mean, **dev_set)
+
+
+def file(**check: Any) -> Experiment:
+    return Experiment("t", Path(), "?", {"none": [], "fixed": []}, [], checks=[{"says": "so"} | check])
+
+
+def judged(test: dict[str, Any], rows: list[Row]) -> Verdict:
+    (claim,) = of_checks(file(test={"columns": ["rte"]} | test))
+    (verdict,) = claim.verdicts(Scales([scale_of_rows(rows)]))
+    return verdict
+
+
+def verdict(rule: str, bound: Any = None, **means: float | None) -> str:
+    rows = [Row(name, columns={"rte": column(mean, **RTE)}) for name, mean in means.items()]
+    return judged({"rule": f"levels.{rule}", "rows": ["none"]} | ({} if bound is None else {"bound": bound}), rows).verdict
+
+
+def test_standard_errors() -> None:
+    assert standard_error(50.0, 400, "accuracy") == pytest.approx(2.5, abs=0.01)
+    assert standard_error(0.0, 400, "matthews") == 5.0
+    assert standard_error(100.0, 400, "accuracy") > 0  # all of 400 right is not certainty
+
+
+def test_at_most_chance_allows_three_standard_errors() -> None:
+    assert verdict("at_most", "chance", none=57.4) == "holds"
+    assert verdict("at_most", "chance", none=57.6) == "fails"
+
+
+def test_at_least_is_undecided_within_three_standard_errors() -> None:
+    assert verdict("at_least", 85, none=85.0) == "holds"
+    assert verdict("at_least", 85, none=81.0) == "undecided"
+    assert verdict("at_least", 85, none=70.0) == "fails"
+
+
+def test_near_the_best_row() -> None:
+    assert verdict("near_best", none=88.0, fixed=92.0) == "holds"
+    assert verdict("near_best", none=80.0, fixed=92.0) == "fails"
+    assert verdict("near_best", none=80.0, fixed=None) == "holds"
+
+
+def test_a_number_needs_no_chance() -> None:
+    rows = [Row("none", columns={"rte": column(20.0, metric="accuracy", examples=400)})]
+    for rule, bound, outcome in (("at_most", 30, "holds"), ("at_least", 30, "fails"), ("at_most", "chance", "not run")):
+        assert judged({"rule": f"levels.{rule}", "rows": ["none"], "bound": bound}, rows).verdict == outcome
+
+
+def test_what_was_not_run_is_not_decided() -> None:
+    assert verdict("at_most", "chance", none=None) == "not run"
+    assert verdict("at_most", "chance", fixed=50.0) == "not run"
+
+
+def test_a_column_that_the_table_was_made_without_was_not_run() -> None:
+    rows = [Row("none", columns={"rte": column(60.0, metric="accuracy", examples=400)})]
+    found = judged({"rule": "levels.near_best", "rows": ["none"], "columns": ["rte", "sst2"]}, rows)
+    assert found.verdict == "not run"
+    assert found.figures.endswith("none sst2 not run")
+
+
+def test_any_rule_about_rows_can_be_written_in_an_experiment_file() -> None:
+    rows = [Row(name, columns={"rte": column(mean, **RTE)}) for name, mean in (("none", 55.0), ("fixed", 70.0))]
+    found = judged({"rule": "comparisons.higher", "contrasts": [["fixed", "none"]]}, rows)
+    assert (found.verdict, "fixed − none +15.0" in found.figures) == ("undecided", True)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"rows": "none"}, r"t\.yaml: check 1: rows=none: a list"),
+        ({"rows": ["nnoe"]}, r"t\.yaml: check 1: unknown row 'nnoe'. Did you mean 'none'"),
+        ({"columns": "rte"}, r"t\.yaml: check 1: columns=rte: a list"),
+        ({"rule": "levels.at_mots"}, r"t\.yaml: check 1: test: unknown rule"),
+        ({"bound": "chanse"}, "bound=chanse: .*Did you mean 'chance'"),
+        ({"bond": 1}, "check 1: test: unknown argument 'bond'"),
+        ({"columns": ["same_word_pairs"]}, r"check 1: same_word_pairs is measured with order: \[pairs\]"),
+    ],
+)
+def test_a_mistake_in_a_check_is_one_line_before_anything_is_trained(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(RelposError, match=said):
+        of_checks(file(test={"rule": "levels.at_most", "rows": ["none"], "columns": ["rte"], "bound": 1} | wrong))
+
+
+def test_a_check_says_something_and_has_a_test() -> None:
+    for check in ({"says": ""}, {"test": "levels.at_most"}, {}):
+        with pytest.raises(RelposError, match="check 1: says and test are needed"):
+            of_checks(file(**check))
