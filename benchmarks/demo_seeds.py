@@ -18,8 +18,8 @@ from typing import Any
 from _report import machine, write_results
 
 from relpos.cli import main as relpos
-from relpos.tables.checks import HOLDS
 from relpos.tables.table import Table, written
+from relpos.tables.verdict import HOLDS
 
 
 def main() -> int:
