@@ -35,6 +35,10 @@ os.environ.setdefault("WANDB__SERVICE_WAIT", "600")  # seconds: a busy machine t
 os.environ["RELPOS_COMPILE"] = "0"  # the same bits with and without a compiler
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background jobs, and all they start, would not hear Ctrl-C
 install()  # before any of them is imported
+# A run waits twenty times for the disk; what tests write need not outlive a power cut.
+os.fsync = lambda _: None
+# A figure of the kernels takes twice as long as all else of a training of a few steps; the fixture `drawing` brings it back.
+when_imported("relpos.runs.training", lambda: setattr(sys.modules["relpos.runs.training"], "draw_kernels", lambda *_: False))
 when_imported("relpos.train.pretrain", lambda: setattr(sys.modules["relpos.train.pretrain"], "HELDOUT_EXAMPLES", HELDOUT))
 logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # it tells of a slow first start on stderr
 # The same examples each time, however long a busy machine takes over them, and no folder that processes share.
@@ -85,6 +89,18 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         return line
 
     return refused
+
+
+@pytest.fixture(scope="session")
+def drawing() -> Callable[[pytest.MonkeyPatch], None]:
+    """Called, it lets pre-trainings draw their kernels."""
+
+    def drawing(patch: pytest.MonkeyPatch) -> None:
+        from relpos.analysis.kernels import draw_kernels
+
+        patch.setattr("relpos.runs.training.draw_kernels", draw_kernels)
+
+    return drawing
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -66,12 +66,13 @@ SMALL = ["data=files", "size=tiny", "size.hidden=16", "size.embedding=16", "size
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Made]]:
+def made(tmp_path_factory: pytest.TempPathFactory, drawing: Callable[..., None]) -> Iterator[list[Made]]:
     """The runs of a table of two rows, each a pre-training and a fine-tuning, made one after the other in this process, as a worker
     makes them."""
     folder = tmp_path_factory.mktemp("made")
     environment = {"RELPOS_RUNS": folder / "runs", "RELPOS_DATA": write_data(folder / "data"), "WANDB_MODE": "offline"}
     with pytest.MonkeyPatch.context() as patch:
+        drawing(patch)
         for name, value in environment.items():
             patch.setenv(name, str(value))
         patch.delenv("WANDB_API_KEY", raising=False)

@@ -79,7 +79,7 @@ def is_alive(pid: int) -> bool:
 def test_interrupted_killed_and_failing_a_table_is_finished(tmp_path: Path) -> None:
     """One table through everything, because each launch pays for the imports of its workers."""
     write_data(tmp_path / "data")
-    pretrain = ["steps=200", "batch=8", "checkpoint_every=5", "log_every=5", "evaluations=1"]
+    pretrain = ["steps=120", "batch=8", "checkpoint_every=5", "log_every=5", "evaluations=1"]
     stages = {"pretrain": pretrain, "finetune": ["steps=3", "intermediate=none"]}
     table = Table(tmp_path, stages=stages, tasks=["wnli", "cola", "rte"])  # there is no WNLI in the data
 

@@ -96,7 +96,7 @@ def test_a_pair_of_texts_has_two_separators_where_the_checkpoint_has_them(checkp
     assert row == [tokenizer.cls, *a, tokenizer.sep, tokenizer.sep, *b, tokenizer.sep]
 
 
-@pytest.mark.parametrize("kind", ["RobertaForMaskedLM", "RobertaModel"])
+@pytest.mark.parametrize("kind", ["RobertaForMaskedLM", pytest.param("RobertaModel", marks=pytest.mark.full)])
 def test_pre_training_goes_on_from_a_checkpoint_with_its_tokenizer(kind: str, toy_runs: Path, tmp_path: Path) -> None:
     folder = saved(host(kind, **SIZES).to(torch.bfloat16), published("roberta", tmp_path / "checkpoint"))
     overrides = ["steps=2", "batch=4", "length=32", "evaluations=1", f"network={folder}", "data.pairs=64", "recipe.lr=1e-12"]

@@ -1,8 +1,7 @@
 """The common tests of transformers (test_modeling_common and test_configuration_common of its source package) run on our
 classes and on exported folders, with and without relpos.
 
-RELPOS_FULL=1 fetches the source package from PyPI, once, and runs all of them. Without it a sample runs where the package is there
-already: in pytest's cache, or where RELPOS_TRANSFORMERS names it unpacked.
+The source package is fetched from PyPI, once, into pytest's cache; or RELPOS_TRANSFORMERS names it unpacked.
 """
 
 import hashlib
@@ -23,12 +22,11 @@ import torch
 from relpos.data.tokenizer import Tokenizer
 from relpos.train.described import network
 from relpos.train.export import export
-from schemes import FULL, SIZE, node
+from schemes import SIZE, node
 
 pytest.importorskip("transformers", reason="needs relpos[pretrained]")
 
 RUNNER = Path(__file__).with_name("common_of_transformers.py")
-SAMPLE = ("test_save_load", "test_resize_tokens_embeddings", "test_problem_types", "test_model_outputs_equivalence", "test_config")
 NETWORKS = {
     "composite": (node("position", "composite"), node("conv", "none")),
     "absolute": (node("position", "absolute"), node("conv", "depthwise")),  # without a convolution it would be a BERT
@@ -71,13 +69,11 @@ def source(pytestconfig: pytest.Config) -> Path:
     """The unpacked source package of the installed version."""
     wanted = f"transformers-{version('transformers')}"
     folder = Path(os.environ.get("RELPOS_TRANSFORMERS") or pytestconfig.cache.mkdir(wanted) / wanted)  # type: ignore[union-attr]
-    if not (folder / "tests").is_dir() and FULL:
+    if not (folder / "tests").is_dir():
         try:
             fetch(wanted, folder.parent)
         except OSError as error:
             pytest.skip(f"the source package of {wanted} cannot be fetched: {error}")
-    if not (folder / "tests").is_dir():
-        pytest.skip(f"the source package of {wanted} is not here: RELPOS_FULL=1 fetches it, RELPOS_TRANSFORMERS=FOLDER names it")
     return folder
 
 
@@ -111,10 +107,9 @@ def folders(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def common(source: Path, folder: str, cache: Path, before: str = "") -> dict[str, Any]:
     """What became of the tests in a process of its own, at whose beginning some lines run."""
-    names = [] if FULL else list(SAMPLE)
     start = f"{before}\nimport runpy, sys\nsys.argv[0] = {str(RUNNER)!r}\nrunpy.run_path({str(RUNNER)!r}, run_name='__main__')"
     environment = os.environ | {"HF_HOME": str(cache), "HF_HUB_OFFLINE": "1", "RELPOS_COMPILE": "0"}
-    command = [sys.executable, "-c", start, str(source), folder, *names]
+    command = [sys.executable, "-c", start, str(source), folder]
     done = subprocess.run(
         command, cwd=cache, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )
@@ -133,7 +128,8 @@ sys.meta_path.insert(0, Refusing())
 """
 
 
-@pytest.mark.parametrize("name", [*NETWORKS, "without relpos", "bert"] if FULL else ["composite"])
+@pytest.mark.full
+@pytest.mark.parametrize("name", [*NETWORKS, "without relpos", "bert"])
 def test_the_common_tests_of_transformers_hold(name: str, source: Path, folders: Path, tmp_path: Path) -> None:
     folder = name if name == "bert" else str(folders / ("composite" if name == "without relpos" else name))
     results = common(source, folder, tmp_path, HIDDEN if name == "without relpos" else "import relpos")
@@ -141,4 +137,4 @@ def test_the_common_tests_of_transformers_hold(name: str, source: Path, folders:
     unexplained = [skipped for skipped in results["skipped"] if not any(words in skipped[1] for words in REASONS)]
     assert unexplained == []
     passed = len(results["passed"])
-    assert passed == (len(SAMPLE) if not FULL else BERT if name == "bert" else OURS)
+    assert passed == (BERT if name == "bert" else OURS)

@@ -127,7 +127,7 @@ def test_several_processes_compute_the_same_steps_as_one(toy_runs: Path) -> None
 
 @pytest.mark.slow
 def test_a_lost_process_fails_the_run_and_one_process_goes_on(toy_runs: Path) -> None:
-    overrides = [*OVERRIDES, "steps=150", "batch=2", "checkpoint_every=2"]
+    overrides = [*OVERRIDES, "steps=100", "batch=2", "checkpoint_every=2"]
     run = plan(compose("pretrain", overrides))
     launcher = start([*overrides, "speed.devices=2"], "-c", TELLING)
     pid = int(launcher.stdout.readline())

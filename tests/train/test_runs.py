@@ -1,5 +1,6 @@
 """Training runs, small but real: the step, the loggers, the surface for notebooks."""
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -148,7 +149,8 @@ def rate(run: Run, length: int) -> float:
     return forward(run.meaning["size"], length, run.inputs["tokenizer"].config["vocabulary"])
 
 
-def test_the_surface_for_notebooks(toy_runs: Path) -> None:
+def test_the_surface_for_notebooks(toy_runs: Path, drawing: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    drawing(monkeypatch)
     cfg = relpos.compose("pretrain", [*TINY, "position=composite", "snapshots=[1,100]"])
     run = relpos.run(cfg)
     model, tokenizer = relpos.load(run.path)
