@@ -19,10 +19,11 @@ HEAD = """# Claims
 
 What the two papers claim and what we claim ourselves, the rule that decides each claim, and what the finished runs say
 of it. `make claims` writes this page from [experiments/claims](../experiments/claims) and from the records of the
-committed tables (`experiments/results/*/records.tar.xz`); what needs weights, which are not committed, is not run here
-and stands in [findings](findings.md). A verdict is that of one *scale*, which is named beside it, in the measure that
-the paper uses (GLUE, weights, counts) unless another is named. *On the plateau* is a row that has not left the
-[bag-of-words plateau](tables.md#the-plateau). Intervals are 95 %, over pre-training seeds.
+committed tables (`experiments/results/*/records.tar.xz`). Claims about weights, which are not committed, are decided
+from what `relpos order measure=[toeplitz,kernels,patterns]` has kept in these records; where nothing is kept, they are
+not run here and stand in [findings](findings.md). A verdict is that of one *scale*, which is named beside it, in the
+measure that the paper uses (GLUE, weights, counts) unless another is named. *On the plateau* is a row that has not left
+the [bag-of-words plateau](tables.md#the-plateau). Intervals are 95 %, over pre-training seeds.
 In nats, a difference below 0.02 of loss or 0.05 of shuffle gap counts as none.
 """
 

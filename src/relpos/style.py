@@ -14,6 +14,8 @@ from relpos.files import read_bytes, replacing
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A7A00", "#56B4E9", "#E69F00")
 """All read on white and on black: a page may be shown in either. Olive stands for their yellow, which does not read on white."""
+LINES = 12
+"""Heads or channels that are drawn in one panel: more could not be told apart."""
 DASHES = ("-", "--", "-.", ":")
 
 
@@ -47,6 +49,27 @@ def panel(width: float = 7.2, height: float = 4.2) -> tuple[Any, Any]:
     figure, axes = canvas(width, height)
     axes[0, 0].grid(alpha=0.3)
     return figure, axes[0, 0]
+
+
+def by_layer(offsets: Sequence[int], layers: Sequence[Any], titles: Sequence[str], title: str) -> tuple[Any, list[Any]]:
+    """A figure with a panel for each layer, and a line for each of its heads or channels over the offset; and its panels.
+
+    Args:
+        offsets: of the attended token.
+        layers: of each a matrix (heads, offsets); the first `LINES` lines are drawn.
+        titles: of the panels.
+        title: of the figure.
+    """
+    figure, axes = grid(len(layers), 4, 2.8, 2.1)
+    for panel, heads, name in zip(axes, layers, titles, strict=True):
+        for head, values in enumerate(heads[:LINES]):
+            panel.plot(offsets, values, **look(head, 0.9))
+        panel.axvline(0, color="0.8", linewidth=0.5, zorder=0)
+        panel.set_title(name, fontsize=8)
+        whole_numbers(panel)
+    figure.supxlabel("offset of the attended token", fontsize=8)
+    figure.suptitle(title, fontsize=9)
+    return figure, axes
 
 
 def grid(count: int, columns: int, width: float = 2.4, height: float = 2.0) -> tuple[Any, list[Any]]:

@@ -8,15 +8,14 @@ from torch.nn import functional
 from relpos.analysis.attention_mass import attention_mass
 from relpos.analysis.fill import FillMask
 from relpos.analysis.likelihood import pseudo_log_likelihoods
-from relpos.analysis.mirror_gap import KEY, mirror_gap
 from relpos.analysis.score import Score
-from relpos.analysis.shuffle_gap import heldout_losses, shuffle_gap
+from relpos.analysis.shuffle_gap import MIRROR, heldout_losses, mirror_gap, shuffle_gap
 from relpos.data.heldout_windows import heldout_texts
 from relpos.data.objective import next_tokens
 from relpos.data.store import Store
 from relpos.data.tokenizer import CLS, SEP, Tokenizer
 from relpos.data.words import Words
-from relpos.measures.lengths import loss_by_length
+from relpos.measures.kinds.lengths import loss_by_length
 from relpos.model.heads import MaskedLM
 from schemes import model_of
 
@@ -55,11 +54,11 @@ def test_both_gaps_count_the_same_tokens_and_a_causal_network_sees_direction_wit
     assert shuffled.loss == reversed_rows.loss
     assert np.array_equal(shuffled.predicted, reversed_rows.predicted)
     assert abs(shuffled.differences["all"]).max() > 0.05
-    assert abs(reversed_rows.differences[KEY]).max() > 0.05
+    assert abs(reversed_rows.differences[MIRROR]).max() > 0.05
     ids, lengths = examples.batch(torch.tensor([0]))
     row = ids[0, : int(lengths)].tolist()[::-1]
     backwards = -sum(s for t, s in zip(row[1:], log_probability(model, row), strict=True) if t not in (CLS, SEP))
-    assert reversed_rows.losses[0] + reversed_rows.differences[KEY][0] == pytest.approx(backwards, rel=1e-5)
+    assert reversed_rows.losses[0] + reversed_rows.differences[MIRROR][0] == pytest.approx(backwards, rel=1e-5)
 
 
 def test_a_sentence_has_the_probability_of_its_tokens_one_after_another(tokenizer: Tokenizer) -> None:

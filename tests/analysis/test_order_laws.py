@@ -11,9 +11,8 @@ import torch
 
 from relpos.analysis.attention_mass import attention_mass
 from relpos.analysis.minimal_pairs import PairScores, minimal_pairs
-from relpos.analysis.mirror_gap import mirror_gap
 from relpos.analysis.order_probes import held_out_r2, order_probes
-from relpos.analysis.shuffle_gap import shuffle_gap
+from relpos.analysis.shuffle_gap import mirror_gap, shuffle_gap
 from relpos.data.pairs import Item, PairFiles, ToyPairs
 from relpos.data.steps import Steps
 from relpos.data.store import Store

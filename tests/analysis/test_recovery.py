@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from analysis.test_kinds import Pieces
+from measures.test_figures_of_measures import Pieces
 from relpos.analysis.frozen_head import train_head
 from relpos.analysis.profiles import profiles
 from relpos.analysis.recovery import HELDOUT_SEED, Recovery, share_interval, text_losses
@@ -41,13 +41,13 @@ def test_what_is_regained_has_an_interval_around_it(model: MaskedLM) -> None:
     regained = measure.measure("F_P", with_matrices(model, matrices))
     intact, removed = measure.variants[:2]
     assert removed.loss > intact.loss + 0.5
-    assert regained.recovered == pytest.approx((removed.loss - regained.loss) / (removed.loss - intact.loss))
-    assert regained.interval[0] < regained.recovered < regained.interval[1]
+    assert regained.loss_recovered == pytest.approx((removed.loss - regained.loss) / (removed.loss - intact.loss))
+    assert regained.loss_recovered_low < regained.loss_recovered < regained.loss_recovered_high
 
 
 def test_the_intact_network_regains_everything(model: MaskedLM) -> None:
     again = Recovery(model, counting(20)).measure("again", model)
-    assert (again.recovered, again.distance, again.output) == (1.0, 0.0, 1.0)
+    assert (again.loss_recovered, again.output_distance, again.output_recovered) == (1.0, 0.0, 1.0)
 
 
 @torch.no_grad()
@@ -60,9 +60,9 @@ def test_distances_are_those_of_plain_loops(model: MaskedLM) -> None:
     spread = sum(float((token - mean).square().sum()) for token, _, _ in pairs) / len(pairs)
     apart = {place: [float((two - token).square().sum()) for token, here, two in pairs if here == place] for place in range(14)}
     measured = Recovery(model, texts).measure("TISA", other)
-    assert measured.distance == pytest.approx(np.mean(list(apart.values())) / spread, rel=1e-4)
+    assert measured.output_distance == pytest.approx(np.mean(list(apart.values())) / spread, rel=1e-4)
     assert measured.cls_distance == pytest.approx(np.mean(apart[0]) / spread, rel=1e-4)
-    assert measured.cls_distance != pytest.approx(measured.distance, rel=0.01)
+    assert measured.cls_distance != pytest.approx(measured.output_distance, rel=0.01)
 
 
 def test_losses_of_texts_add_up_to_that_of_the_network(model: MaskedLM) -> None:

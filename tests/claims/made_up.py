@@ -1,5 +1,6 @@
 """Scales with scores, and models with weights, that nobody has trained."""
 
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,9 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+import yaml
 
 from relpos.claims.verdict import Verdict
 from relpos.config.compose import compose
+from relpos.files import write_json, write_text
 from relpos.results.scale import Scale, Scales, Seed, made, seeds
 from relpos.results.values import GLUE, Value
 from relpos.train.network import build_model
@@ -79,6 +82,18 @@ def scales(*found: Scale) -> Scales:
 def only(found: list[Verdict]) -> Verdict:
     assert len(found) == 1
     return found[0]
+
+
+def trained(found: Scale, row: str, *folders: Path, store: Path = Path("gone")) -> Scale:
+    """The scale with these folders as the row's finished pre-trainings, of which nothing was measured yet."""
+    for folder in folders:
+        shutil.rmtree(folder / "order", ignore_errors=True)
+        record = {"stage": "pretrain", "state": "finished", "meaning": found.meaning, "inputs": {"store": str(store)}}
+        write_json(folder / "record.json", record)
+        config = {"packing": "pair", "length": found.meaning["length"], "precision": "fp32", "seed": 0}
+        write_text(folder / "config.yaml", yaml.safe_dump(config))
+    found.folders[row] = dict(enumerate(folders))
+    return found
 
 
 def saved(folder: Path, change: Callable[[Any], None], *overrides: str, share: int | None = None) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from claims.made_up import saved, scale, scales, scored
+from claims.made_up import saved, scale, scales, scored, trained
 from relpos.claims.lengths import serves_longer
 from relpos.claims.published import dev_above_test
 from relpos.claims.step_time import step_time
@@ -15,24 +15,23 @@ from relpos.claims.toeplitz import (
     close_to_toeplitz,
     goes_with_score,
     profiles_close_to_toeplitz,
-    reached,
     rises_with_training,
     seldom_trained_is_less,
 )
 from relpos.claims.verdict import Verdict
-from relpos.claims.weights import early_kinds, fits_fast, kernel_kinds, neighbours
+from relpos.claims.weights import early_kinds, fits_fast, kernel_kinds, neighbours, profile_kinds
 from relpos.data.store import Store
 from relpos.files import write_json, write_text
+from relpos.measures.kinds.toeplitz import reached
 from relpos.results.scale import Scale, Scales
+from relpos.runs.networks import resolve
 
 NO_RUNS = Scales([])
 GROUPS = [["previous"], ["next"], ["uniform", "avoiding"]]
 
 
 def with_models(row: str, *folders: Path, **meaning: Any) -> Scale:
-    made = scale({row: {"order": [1.0, 1.1]}}, **meaning)
-    made.folders[row] = dict(enumerate(folders))
-    return made
+    return trained(scale({row: {"order": [1.0, 1.1]}}, **meaning), row, *folders)
 
 
 def found(test: Any, made: Scale) -> Verdict:
@@ -125,7 +124,7 @@ def test_positions_of_a_network_on_the_plateau_decide_nothing(
     columns: dict[str, list[float]], expected: str, why: str, tmp_path: Path
 ) -> None:
     made = scale({"absolute": columns})
-    made.folders["absolute"] = {0: saved(tmp_path, lambda model: None, *ABSOLUTE)}
+    trained(made, "absolute", saved(tmp_path, lambda model: None, *ABSOLUTE))
     for test in (close_to_toeplitz(row="absolute"), profiles_close_to_toeplitz(row="absolute")):
         said = found(test, made)
         assert said.verdict == expected
@@ -172,21 +171,32 @@ def test_toeplitz_with_loss(tmp_path: Path, sign: float, expected: str) -> None:
 def test_only_positions_that_half_of_the_examples_reach_count(tmp_path: Path, prepared: Path) -> None:
     (store,) = (prepared / "store").iterdir()
     folder = saved(tmp_path / "one", lambda model: None, "position=absolute", "size.max_positions=128")
-    write_json(folder / "record.json", {"inputs": {"store": str(store)}})
-    made = with_models("absolute", folder, packing="pair")
-    made.meaning["size"] = {**made.meaning["size"], "max_positions": 128}
-    rows = reached(made, folder)
+    made = trained(scale({"absolute": {"order": [1.0, 1.1]}}), "absolute", folder, store=store)
+    rows = reached(resolve(folder), 128)
     lengths = Store(store).examples("train", "pair", 128).lengths(torch.arange(2_000))
     assert float((lengths >= rows).float().mean()) == pytest.approx(0.5, abs=0.1)
     assert 8 < rows < 64
     assert f"positions 1 to {rows}, " in found(close_to_toeplitz(row="absolute"), made).figures
     assert f" of positions {rows + 1} to {2 * rows}, " in found(seldom_trained_is_less(row="absolute"), made).figures
     made.meaning["first"] = {"share": 0.9, "length": 8, "batch": 8}
-    assert reached(made, folder) == 8
+    trained(made, "absolute", folder, store=store)
+    assert reached(resolve(folder), 128) == 8
 
 
-def test_runs_without_weights_are_told(tmp_path: Path) -> None:
-    said = found(close_to_toeplitz(row="absolute"), with_models("absolute", tmp_path))
+def test_kept_results_decide_a_claim_without_the_weights(tmp_path: Path) -> None:
+    folders = [saved(tmp_path / str(run), lambda model, s=0.9 - run / 10: toeplitz(model, s), *ABSOLUTE) for run in range(3)]
+    for folder in folders:
+        for place, share in enumerate((5, 25, 60)):
+            saved(folder, lambda model, s=0.1 + place / 3: toeplitz(model, s), *ABSOLUTE, share=share)
+    made = with_models("absolute", *folders, length=8)
+    tests = [rule(row="absolute") for rule in (close_to_toeplitz, profiles_close_to_toeplitz, rises_with_training)]
+    tests += [seldom_trained_is_less(row="absolute"), profile_kinds(row="absolute", groups=GROUPS), early_kinds(row="absolute")]
+    before = [found(test, made) for test in tests[:-1]]
+    for weights in tmp_path.rglob("*.safetensors"):
+        weights.unlink()
+    assert [found(test, made) for test in tests[:-1]] == before
+    assert {verdict.verdict for verdict in before} <= {"holds", "fails", "undecided"}
+    said = found(tests[-1], made)
     assert (said.verdict, said.figures[:33]) == ("not run", "needs the weights of absolute, wh")
 
 
@@ -241,7 +251,6 @@ def test_untrained_positions_are_alike_on_both_sides(tmp_path: Path, length: int
     overrides = ("position=absolute", "size.max_positions=48")
     folders = [saved(tmp_path / str(seed), untrained(seed), *overrides) for seed in range(6)]
     made = with_models("absolute", *folders, length=length)
-    made.meaning["size"]["max_positions"] = 48
     said = found(seldom_trained_is_less(row="absolute"), made)
     assert said.verdict == "undecided", said.figures
     assert f" of positions {length - 7} to {length}, " in said.figures

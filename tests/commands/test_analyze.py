@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from relpos.cli import main
-from relpos.commands.analyze import subjects_of
+from relpos.commands.analyze import samples_of
 from relpos.data.store import Store
 from relpos.errors import RelposError
 
@@ -46,13 +46,13 @@ def test_a_network_is_analysed_on_texts_as_long_as_those_of_its_training(
     run = relpos.run(
         relpos.compose("pretrain", ["size=tiny", "size.layers=1", "steps=2", "batch=4", "evaluations=1", "data.pairs=64"])
     )
-    [subject] = subjects_of([str(run.path)], None)
+    [sample] = samples_of([str(run.path)], None)
     store = Store(run.inputs["store"].path).examples("train", "pair", 128)
     longest = int(store.lengths(torch.arange(len(store))).max())
     assert longest < 32  # pairs of short sentences
-    assert subject.some_texts(4, 126).ids.shape == (4, longest - 2)
+    assert sample.texts(4, 126).ids.shape == (4, longest - 2)
     assert f"texts of {longest - 2} tokens, as long as it has read in training" in capsys.readouterr().err
-    assert subject.some_texts(4, 8).ids.shape == (4, 8)
+    assert sample.texts(4, 8).ids.shape == (4, 8)
     assert not capsys.readouterr().err
 
 
@@ -62,5 +62,5 @@ def test_two_networks_of_one_name_are_refused_and_one_that_is_named_twice_counts
         folder.mkdir(parents=True)
         (folder / "model.safetensors").touch()
     with pytest.raises(RelposError, match="2 different networks are called 'main'"):
-        subjects_of([str(folder) for folder in folders], None)
-    assert len(subjects_of([str(folders[0])] * 2, None)) == 1
+        samples_of([str(folder) for folder in folders], None)
+    assert len(samples_of([str(folders[0])] * 2, None)) == 1

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import relpos
-from relpos.commands.length import curves
 from relpos.config.compose import called
 from relpos.data.heldout_windows import MaskedText
 from relpos.errors import RelposError
-from relpos.measures.lengths import loss_by_length
+from relpos.measures.kinds.lengths import Lengths, loss_by_length
+from relpos.measures.measure import Measured
 from schemes import VOCABULARY, model_of
 
 TINY = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "packing=document", "length=32"]
@@ -54,12 +54,15 @@ def test_a_scheme_with_a_table_says_so_and_the_others_go_on() -> None:
 
 
 def test_curves_end_where_a_scheme_ends() -> None:
-    points = [{"length": 8, "loss": 1.0}, {"length": 16, "refused": "too long"}]
-    rows: list[dict[str, Any]] = [
-        {"name": "absolute", "trained": 8, "points": points},
-        {"name": "tisa", "trained": 8, "points": [{"length": 8, "loss": 2.0}]},
+    points: dict[str, Any] = {"8": {"loss": 1.0}, "16": {"refused": "too long"}}
+    networks = [
+        Measured("absolute", {"lengths": points, "trained": 8}),
+        Measured("tisa", {"lengths": points | {"16": {"loss": 2.0}}, "trained": 8}),
     ]
-    assert curves(rows) == ({"absolute": [(8, 1.0)], "tisa": [(8, 2.0)]}, {"absolute"}, {8})
+    (drawing,) = Lengths().draw(networks)
+    lines = {str(line.get_label()): len(line.get_xdata()) for line in drawing.figure.axes[0].lines if line.get_marker() == "."}
+    assert lines == {"absolute": 1, "tisa": 2}
+    assert [line.get_marker() for line in drawing.figure.axes[0].lines].count("x") == 1
 
 
 def test_no_length_is_refused() -> None:

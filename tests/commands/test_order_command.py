@@ -120,7 +120,7 @@ def test_a_file_of_ones_own_is_named_like_an_option(none: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["measure=[order]"], "measure=order: no such measure. Known: attention, exact, masking, mirror, pairs, probes, shuffle."),
+        (["measure=[order]"], "measure=order: no such measure. Known: attention, exact, kernels, lengths, masking, mirror,"),
         (["measure=[]"], "measure=[]: at least one is needed"),
         (["examples=0"], "examples=0: a whole number of 1 or more"),
         (["form=word"], "form=word: within_word or plain is expected"),

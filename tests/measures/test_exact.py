@@ -79,7 +79,7 @@ def test_a_network_that_fills_in_answers_is_not_asked_for_other_masks(measure: s
 
 
 def test_nor_at_other_lengths(answering: Path) -> None:
-    with pytest.raises(RelposError, match=r"network=.*: trained to fill in answers"):
+    with pytest.raises(RelposError, match="trained to fill in answers"):
         called("length", [f"network={answering}", "lengths=[16]"])
 
 

@@ -8,15 +8,14 @@ import torch
 
 import relpos
 from linked import pretrained
-from relpos.analysis.masking_rates import MIRROR, SHUFFLE, masking_rates
-from relpos.analysis.mirror_gap import KEY, mirror_gap
-from relpos.analysis.shuffle_gap import shuffle_gap
+from relpos.analysis.shuffle_gap import MIRROR, SHUFFLE, masking_rates, mirror_gap, shuffle_gap
 from relpos.data.masking import IGNORED
 from relpos.data.objective import Masked
 from relpos.data.shuffle import masked_batches
 from relpos.data.store import Store
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
+from relpos.measures.kept import kept
 from relpos.measures.kinds.masking import RATES
 from relpos.measures.measure import measured_columns
 from relpos.runs.networks import resolve
@@ -29,7 +28,7 @@ def test_fifteen_per_cent_are_the_shuffle_gap_and_the_mirror_gap(tokenizer: Toke
     found, shuffled = masking_rates(model, examples, words, [15])[15], shuffle_gap(model, examples, words)
     assert found.loss == shuffled.loss
     assert found.gaps[SHUFFLE] == shuffled.gaps["all"]
-    assert found.gaps[MIRROR] == mirror_gap(model, examples).gaps[KEY]
+    assert found.gaps[MIRROR] == mirror_gap(model, examples).gaps[MIRROR]
 
 
 def test_without_positions_there_is_no_gap_at_any_rate(tokenizer: Tokenizer, store: Store) -> None:
@@ -54,18 +53,13 @@ def test_relpos_order_measures_it_and_tables_have_its_columns(prepared: Path, tm
     shown = relpos.order(run, overrides=["measure=masking", "examples=20"])
     assert set(shown) == {"name", "folder", "masking"}
     assert list(shown["masking"]) == ["5", "15", "30", "50", "80"]
-    at = shown["masking"]["80"]
-    low, high = at["mirror_gap_interval"]
-    assert low <= at["mirror_gap"] <= high
-    by_example = {"predicted": [4, 4], "loss": [9.0, 3.0], "shuffle_gap": [1.0, 1.0], "mirror_gap": [0.0, 2.0]}
-    results = {"masking": {"80": at | {"loss": 1.5}}, "masking_by_example": {"80": by_example}}
-    known = measured_columns()
+    measure, known = measured_columns()["loss_masked_80"][0], measured_columns()
     assert len([name for name in known if "_masked_" in name]) == 3 * len(RATES)
-    measure, _ = known["loss_masked_80"]
-    figure = measure.figure("loss_masked_80", results)
-    assert figure is not None
-    assert (figure.value, figure.interval) == (1.5, None)
-    assert figure.parts is not None
-    assert np.divide(*figure.parts.sum(1)) == 1.5
-    assert measure.figure("mirror_gap_masked_80", results).interval == (low, high)  # type: ignore[union-attr]
-    assert measure.figure("loss_masked_5", results) is None
+    (entry,) = kept(run, "masking")
+    for quantity in ("loss", "shuffle_gap", "mirror_gap"):
+        figure = measure.figure(f"{quantity}_masked_80", entry.results)
+        assert figure is not None
+        assert figure.parts is not None
+        assert figure.value == shown["masking"]["80"][quantity] == pytest.approx(np.divide(*figure.parts.sum(1)), abs=1e-4)
+        assert (figure.interval is None) == (quantity == "loss")
+    assert measure.figure("loss_masked_5", {}) is None

@@ -93,7 +93,9 @@ class Followed:
 def followed(tmp_path_factory: pytest.TempPathFactory) -> Followed:
     tree = tmp_path_factory.mktemp("copy")
     for name in COPIED:
-        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("results", "slurm"))
+        # `results` of experiments, not of the package.
+        left_out = ("results", "slurm") if name in ("experiments", "tests") else ()
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns(*left_out))
     shutil.copy(ROOT / "pyproject.toml", tree)
     before = contents(tree)
     for recipe in RECIPES:

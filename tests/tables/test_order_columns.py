@@ -196,7 +196,8 @@ def test_a_network_that_cannot_be_measured_is_a_line_for_each_measure_and_the_ot
 
 def test_an_override_of_the_command_line_reaches_the_measurement(tmp_path: Path) -> None:
     chosen = instrument(load(str(write(tmp_path))), ["order.examples=7", "order.pairs.limit=3", "pretrain.steps=9"])
-    assert (chosen.dials.examples, getattr(chosen.dials.pairs, "limit", None)) == (7, 3)
+    shuffle, pairs = chosen.measures
+    assert (shuffle.meaning(False)["examples"], pairs.meaning(True)["pairs"]["limit"]) == (7, 3)
 
 
 def test_pre_trainings_that_are_not_finished_are_missing(tmp_path: Path) -> None:

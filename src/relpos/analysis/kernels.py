@@ -1,7 +1,4 @@
-"""The learned convolution kernels, drawn as in Figure 2 of Chang et al. 2021.
-
-A panel for each layer, a line for each head, over the offsets −k..k.
-"""
+"""The learned convolution kernels over the offsets −k..k, drawn as in Figure 2 of Chang et al. 2021."""
 
 from __future__ import annotations
 
@@ -42,21 +39,16 @@ def learned_kernels(model: Any, input_ids: Ids | None = None, k: int | None = No
     return [_sum(terms, half) for terms in kernelled]
 
 
-def draw_kernels(model: Any, path: str | Path, input_ids: Ids | None = None) -> bool:
+def draw_kernels(model: Any, path: str | Path) -> bool:
     """Writes the figure to `path` (its suffix sets the format). Returns whether it did: not where the scheme has no kernels."""
-    kernels = learned_kernels(model, input_ids)
+    kernels = learned_kernels(model)
     if not kernels:
         return False
-    figure, panels = style.grid(len(kernels), 4, 3.0, 2.4)
-    for layer, (heads, panel) in enumerate(zip(kernels, panels, strict=True), 1):
-        half = heads.shape[1] // 2
-        for head, kernel in enumerate(heads.tolist()):
-            panel.plot(range(-half, half + 1), kernel, label=f"head {head + 1}", **style.look(head, 1.0))
-        panel.axvline(0, color="0.8", linewidth=0.5, zorder=0)
-        panel.set_title(f"layer {layer}", fontsize=9)
-    style.legend(figure, *panels[0].get_legend_handles_labels())
-    figure.supxlabel("offset of the attended token", fontsize=9)
-    figure.supylabel("added to the score", fontsize=9)
+    half = kernels[0].shape[1] // 2
+    titles = [f"layer {layer}" for layer, _ in enumerate(kernels, 1)]
+    figure, _ = style.by_layer(
+        range(-half, half + 1), [heads.tolist() for heads in kernels], titles, "added to the score by each head"
+    )
     style.save(figure, Path(path))
     return True
 

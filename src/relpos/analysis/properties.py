@@ -12,13 +12,15 @@ For a scheme that adds nothing the properties say nothing. The networks are smal
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from relpos import style
 from relpos.analysis.recording import added, random_ids, record
 from relpos.analysis.toeplitz import toeplitz_r2
 from relpos.errors import RelposError
@@ -28,6 +30,44 @@ from relpos.model.shape import Ids
 
 NAMES = ("inductive", "data-driven", "parameter-efficient", "translation-invariant", "parallelisable", "interpretable")
 EQUAL = 1e-9
+
+
+@dataclass(frozen=True)
+class Properties:
+    """A table of schemes, for `relpos analyze`; needs no trained network.
+
+    Args:
+        schemes: options of `position`; null: the nine of the paper's table.
+    """
+
+    schemes: Sequence[str] | None = None
+
+    def of_schemes(
+        self, small: Callable[[str], Any], parameters: Callable[[str], int], paper: Sequence[str]
+    ) -> tuple[list[dict[str, str]], Any]:
+        """Tests each scheme; returns the rows of the table, and a figure.
+
+        Args:
+            small: name → a small network in float64.
+            parameters: name → how many parameters the scheme has in a network of the usual size.
+            paper: the schemes of the paper's table.
+        """
+        rows = []
+        for name in self.schemes or paper:
+            has = properties(
+                small(name), lambda model: list(model.encoder.position.parameters()), parameters(name), parameters("absolute")
+            )
+            rows.append({"position": name} | {key: "yes" if has[key] else "no" for key in NAMES})
+        figure, (axes,) = style.grid(1, 1, 6.4, 0.3 * len(rows))
+        for row, values in enumerate(rows):
+            for column, key in enumerate(NAMES):
+                yes = values[key] == "yes"
+                axes.plot(column, row, "o", color=style.COLOURS[0] if yes else "0.75", fillstyle="full" if yes else "none")
+        axes.set_xticks(range(len(NAMES)), NAMES, rotation=20, ha="right")
+        axes.set_yticks(range(len(rows)), [row["position"] for row in rows])
+        axes.invert_yaxis()
+        axes.set_title("filled: the scheme has this property", fontsize=8)
+        return rows, figure
 
 
 def properties(

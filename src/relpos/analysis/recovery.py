@@ -34,25 +34,28 @@ class Variant:
     """One network and what it costs.
 
     Args:
+        network: its name.
         loss: nats per masked token.
-        gap: how much larger the loss is with the words in random order.
-        distance: of the outputs from the intact network's.
+        order_gap: how much larger the loss is with the words in random order.
+        output_distance: of the outputs from the intact network's.
         cls_distance: the same with the mean of ‖h′ − h‖² over the [CLS] alone; the denominator is over all tokens.
-        recovered: of the loss that removing the positions adds, the share that this network regains; None where nothing was lost.
-        order: the same share of the gap.
-        output: the same share of the distance.
-        interval: of `recovered`, over texts (`share_interval`).
+        loss_recovered: of the loss that removing the positions adds, the share that this network regains; None where nothing was
+            lost.
+        loss_recovered_low, loss_recovered_high: its interval over texts (`share_interval`).
+        gap_recovered: the same share of the gap.
+        output_recovered: the same share of the distance.
     """
 
-    name: str
+    network: str
     loss: float
-    gap: float
-    distance: float
+    order_gap: float
+    output_distance: float
     cls_distance: float
-    recovered: float | None = None
-    order: float | None = None
-    output: float | None = None
-    interval: tuple[float, float] | None = None
+    loss_recovered: float | None = None
+    loss_recovered_low: float | None = None
+    loss_recovered_high: float | None = None
+    gap_recovered: float | None = None
+    output_recovered: float | None = None
 
 
 @dataclass(frozen=True)
@@ -95,13 +98,15 @@ class Recovery:
         """Adds a variant."""
         measured = self._measured(model)
         costs, (intact, removed) = self._costs(name, measured), self.variants[:2]
+        ends = share_interval(self._removed.losses - measured.losses, self._removed.losses - self._intact.losses)
         return self._add(
             replace(
                 costs,
-                recovered=_share(removed.loss - costs.loss, removed.loss - intact.loss),
-                order=_share(costs.gap - removed.gap, intact.gap - removed.gap),
-                output=_share(removed.distance - costs.distance, removed.distance),
-                interval=share_interval(self._removed.losses - measured.losses, self._removed.losses - self._intact.losses),
+                loss_recovered=_share(removed.loss - costs.loss, removed.loss - intact.loss),
+                loss_recovered_low=ends[0] if ends else None,
+                loss_recovered_high=ends[1] if ends else None,
+                gap_recovered=_share(costs.order_gap - removed.order_gap, intact.order_gap - removed.order_gap),
+                output_recovered=_share(removed.output_distance - costs.output_distance, removed.output_distance),
             )
         )
 

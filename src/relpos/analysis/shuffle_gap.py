@@ -1,8 +1,13 @@
-"""How much a network uses the order of the words: its held-out loss with the words permuted minus the loss without."""
+"""How much a network uses the order and the direction of the text: its held-out loss on a changed text minus the loss as written.
+
+The shuffle gap, of words in random order, separates order from none. The mirror gap, of rows read from right to left, separates
+direction from distance: a scheme whose T depends on the distance |j − i| alone gives the reversed row the reversed outputs, so its
+gap is 0 whatever its weights, and so is that of no positions. A causal network has a direction whatever its positions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +18,8 @@ from relpos.analysis.likelihood import exact, log_probabilities
 from relpos.analysis.resampling import Interval, ratio_interval
 from relpos.data.examples import Examples
 from relpos.data.masking import IGNORED
-from relpos.data.objective import Objective, masked, next_tokens
-from relpos.data.shuffle import WINDOWS, masked_batches, permuted
+from relpos.data.objective import Masked, Objective, masked, next_tokens
+from relpos.data.shuffle import WINDOWS, masked_batches, mirrored, permuted
 from relpos.data.steps import MicroBatch
 from relpos.data.words import Words
 from relpos.model.heads import MaskedLM, at_outputs
@@ -22,6 +27,8 @@ from relpos.model.heads import MaskedLM, at_outputs
 BATCH_TOKENS = 2_048
 Floats = npt.NDArray[np.float64]
 Change = Callable[[MicroBatch, torch.Tensor], MicroBatch]
+SHUFFLE, MIRROR = "shuffle", "mirror"
+"""Keys of the gaps over all words of a sentence, and of reversed rows."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +56,44 @@ def shuffle_gap(model: MaskedLM, examples: Examples, words: Words, advance: Call
         words: the word boundaries under the tokenizer of the examples.
     """
 
-    def within(window: int | None) -> Change:
-        return lambda batch, numbers: permuted(batch, numbers, words, window)
+    return gaps(model, examples, {name(window): _within(words, window) for window in WINDOWS}, advance)
 
-    return gaps(model, examples, {name(window): within(window) for window in WINDOWS}, advance)
+
+def mirror_gap(model: MaskedLM, examples: Examples, advance: Callable[[int], object] = lambda _: None) -> Gaps:
+    """The gap under the key `MIRROR`; rows are reversed with their [CLS] and [SEP], without which distances would change.
+
+    Args:
+        model, examples, advance: as of `gaps`, with two passes.
+    """
+    return gaps(model, examples, {MIRROR: _reversed}, advance)
+
+
+def masking_rates(
+    model: MaskedLM,
+    examples: Examples,
+    words: Words,
+    rates: Iterable[int],
+    advance: Callable[[int], object] = lambda _: None,
+) -> dict[int, Gaps]:
+    """Per cent of the tokens that are chosen → loss, shuffle gap (all words of a sentence) and mirror gap.
+
+    What order is worth depends on how much of the text is left to read. A token that is chosen at one rate is chosen at every
+    higher one, and what stands in its place is the same.
+
+    Args:
+        model, examples, words, advance: as of `shuffle_gap`, with three passes for each rate.
+        rates: per cents of the tokens.
+    """
+    changes = {SHUFFLE: _within(words, None), MIRROR: _reversed}
+    return {rate: gaps(model, examples, changes, advance, Masked(rate / 100, rate / 100)) for rate in rates}
+
+
+def _within(words: Words, window: int | None) -> Change:
+    return lambda batch, numbers: permuted(batch, numbers, words, window)
+
+
+def _reversed(batch: MicroBatch, _: torch.Tensor) -> MicroBatch:
+    return mirrored(batch)
 
 
 def gaps(

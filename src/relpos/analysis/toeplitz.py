@@ -12,6 +12,15 @@ from relpos.errors import RelposError
 Matrix = Float[np.ndarray, "n n"]
 
 
+def products(table: Any, length: int | None = None) -> tuple[Matrix, Matrix]:
+    """P = E·E^T (n, n) and the cosines (n, n) of a position table (n, embedding); of its first `length` rows, all by default."""
+    rows = np.asarray(table.detach().double().cpu() if hasattr(table, "detach") else table, np.float64)[:length]
+    sizes = np.linalg.norm(rows, axis=1, keepdims=True)
+    # A row of zeros has no direction; its cosines are then 0.
+    unit = rows / np.where(sizes > 0, sizes, 1.0)
+    return rows @ rows.T, unit @ unit.T
+
+
 def toeplitz_r2(matrix: Any, main: bool = True) -> float:
     """R² = 1 − RSS/TSS of the best Toeplitz matrix, which holds the mean of each diagonal; every entry weighs the same.
 

@@ -8,7 +8,7 @@ from relpos.claims.comparisons import decided
 from relpos.claims.effort import models
 from relpos.claims.rule import SEVERAL, Requirements, Test, rule
 from relpos.claims.verdict import FAILS, NOT_RUN, Evidence, Verdict, all_of, below, joined
-from relpos.measures.lengths import ByLength, kept_losses
+from relpos.measures.kinds.lengths import ByLength, kept_losses
 from relpos.results.scale import Scale
 from relpos.results.statistics import Difference, paired
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from relpos.commands.analyze import subjects_of
+from relpos.commands.analyze import drawn, samples_of
 from relpos.config.conf import conf_dir
 from relpos.errors import RelposError
 from relpos.files import read_yaml, write_text
@@ -84,9 +84,9 @@ def figures(paper: Literal["chang2021", "wennberg2021"], network: Names | None, 
         if not folders and not published:
             sections.append(f"Missing: `relpos pretrain {figure.overrides}` makes a network for it.")
             continue
-        kind = instantiate(read_yaml(conf_dir() / "kind" / f"{figure.kind}.yaml"), "kind")
+        measure = instantiate(read_yaml(conf_dir() / "kind" / f"{figure.kind}.yaml"), "kind")
         try:
-            for drawing in kind(subjects_of([*folders, *published], text)):
+            for drawing in drawn(measure, samples_of([*folders, *published], text)):
                 files = [path.name for path in drawing.save(folder)]
                 # Quoted: the name of a snapshot has spaces and a per cent sign.
                 sections += [f"![{name}]({quote(name)})" for name in files if name.endswith(".png")]

@@ -1,1 +1,1 @@
-"""What a network knows, measured once and kept in the folder of its run; `relpos order` and the columns of tables read it."""
+"""What is measured of a network, once, and kept in the folder of its run; tables, figures, claims and model cards read it."""

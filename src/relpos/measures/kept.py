@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError, one_line, say
 from relpos.files import digest, read_json, write_json
-from relpos.measures.dials import Dials, NothingToMeasure
-from relpos.measures.measure import Measure, Results, chosen, measures
+from relpos.measures.measure import Measure, Measured, NothingToMeasure, Results, chosen, measures
 from relpos.measures.sample import Sample, is_of_toy
 from relpos.runs.networks import Network
 
@@ -52,24 +51,26 @@ def kept(run: Path, measure: str) -> list[Kept]:
     return sorted((entry for entry in entries if entry and entry.meaning.get("version") == VERSION), key=lambda entry: entry.share)
 
 
-def measured(sample: Sample, asked: Sequence[Measure] | None = None) -> Results:
+def measured(sample: Sample, asked: Sequence[Measure], named: bool = True) -> Results:
     """The results of a network, each read from its run's folder where it was measured before.
 
     Args:
         sample: the network, and what it is measured on.
-        asked: the measures; None: all for which there are text and pairs, and those that are left out are named on stderr.
+        asked: the measures.
+        named: whether the user named them; else those are taken that suit the network and for which there are text and pairs, and
+            the others are named on stderr.
 
     Raises:
         RelposError: there is no text or there are no pairs for a measure that was asked for, or no GPU; or nothing can be measured.
     """
     results: Results = {}
-    for measure in asked or [each for each in measures() if each.suits(sample.network)]:
+    for measure in asked if named else [each for each in asked if each.suits(sample.network)]:
         try:
             # Measures have no key in common, so that one dictionary holds the results of all.
             results |= _measured(sample, measure)
         except NothingToMeasure as error:
             # What was named must be there; of all measures, those that suit a network are taken.
-            if asked:
+            if named:
                 raise
             say(f"relpos: without {measure.name}: {error}")
     if not results:
@@ -78,8 +79,9 @@ def measured(sample: Sample, asked: Sequence[Measure] | None = None) -> Results:
 
 
 def _measured(sample: Sample, measure: Measure) -> Results:
-    meaning = _meaning(measure, sample.dials, sample.toy)
-    file = _file(sample.network, meaning)
+    meaning = _meaning(measure, sample.toy)
+    # Text of another file is no part of the meaning.
+    file = _file(sample.network, meaning) if measure.is_kept and sample.file is None else None
     if file and file.is_file() and (before := _read(file)):
         return before.results
     # Reached also where the kept file is damaged, which is then replaced.
@@ -89,15 +91,36 @@ def _measured(sample: Sample, measure: Measure) -> Results:
     return results
 
 
-def is_measured(network: Network, dials: Dials, measure: Measure, nothing: bool = True) -> bool:
+def seen(sample: Sample, measure: Measure, course: bool = False) -> Measured:
+    """What a figure or a claim looks at: a network's results, and on demand those of its snapshots.
+
+    Raises:
+        RelposError: as `measured`.
+    """
+    network, at = sample.network, snapshots(sample.network) if course else {}
+    metrics = network.record.get("metrics") or {}
+    return Measured(
+        network.name,
+        measured(sample, [measure]),
+        {percent: measured(replace(sample, network=then), [measure]) for percent, then in at.items() if is_here(then, measure)},
+        {key: float(value) for key, value in metrics.items() if isinstance(value, int | float)},
+    )
+
+
+def is_here(network: Network, measure: Measure) -> bool:
+    """Whether the results are kept or can be measured; `relpos merge` leaves weights out."""
+    return network.weights.is_file() or is_measured(network, measure, nothing=False)
+
+
+def is_measured(network: Network, measure: Measure, nothing: bool = True) -> bool:
     """Whether the results are in the run's folder.
 
     Args:
-        network, dials, measure: whose results.
+        network, measure: whose results.
         nothing: the answer where there is nothing to measure such a network on, and so nothing left to measure.
     """
     try:
-        file = _file(network, _meaning(measure, dials, is_of_toy(network.store)))
+        file = _file(network, _meaning(measure, is_of_toy(network.store)))
     except NothingToMeasure:
         return nothing
     # A network without a run has no folder in which results could be kept.
@@ -128,8 +151,8 @@ def _read(path: Path) -> Kept | None:
     return entry
 
 
-def _meaning(measure: Measure, dials: Dials, toy: bool) -> dict[str, Any]:
-    return {"measure": measure.name, "version": VERSION} | measure.meaning(dials, toy)
+def _meaning(measure: Measure, toy: bool) -> dict[str, Any]:
+    return {"measure": measure.name, "version": VERSION} | measure.meaning(toy)
 
 
 def _file(network: Network, meaning: dict[str, Any]) -> Path | None:

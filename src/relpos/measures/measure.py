@@ -1,26 +1,29 @@
-"""What a measure is: from a network to figures, and from figures to columns of a table.
+"""What a measure is: from a network to kept values, and from these to columns of a table, figures and claims.
 
-A new measure is a file in `kinds/`. It is found there: its name is the file's, and `relpos order` measures it, keeps its figures in
-the runs' folders, and tables have its columns. torch is loaded where something is measured, not where kept figures are read.
+A new measure is a file in `kinds/`. It is found there: its name is the file's, and `relpos order` measures it, keeps its results in
+the runs' folders, and tables have its columns. It is a dataclass whose fields are its dials. torch is loaded where something is
+measured, not where kept results are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
+from relpos import style
 from relpos.errors import RelposError, nearest
 from relpos.measures import kinds
+from relpos.ranges import Count
 
 if TYPE_CHECKING:
-    from relpos.measures.dials import Dials
     from relpos.measures.sample import Sample
     from relpos.runs.networks import Network
 
@@ -28,6 +31,18 @@ Results = dict[str, Any]
 Floats = npt.NDArray[np.float64]
 NATS = "nats"
 """The metric of a column that is not a score: it is shown with more decimals, and has no best."""
+
+
+class Dials(TypedDict):
+    """Keys of `relpos order` and of a table's stage `order` that set the fields of this name in all measures that have it."""
+
+    examples: Count
+    form: Literal["within_word", "plain"]
+    pairs: dict[str, Any]
+
+
+class NothingToMeasure(RelposError):
+    """There is no text for a measure, or there are no pairs."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +84,77 @@ class Figure:
     groups: tuple[str, ...] | None = None
     guess: float | None = None
 
+    @staticmethod
+    def of_examples(value: float, interval: Sequence[float] | None, by_example: Mapping[str, Sequence[float]], key: str) -> Figure:
+        """A mean over predicted tokens; `by_example` as `by_example` below makes it, `key` its quantity."""
+        ends = (interval[0], interval[1]) if interval else None
+        return Figure(value, ends, parts=np.array([by_example[key], by_example["predicted"]], np.float64))
 
+
+def by_example(predicted: Floats, **nats: Floats) -> dict[str, list[float]]:
+    """Of each example its predicted tokens and sums over them in nats: an interval over several networks draws examples anew."""
+    # Four digits keep it small.
+    return {"predicted": predicted.astype(int).tolist()} | {name: values.round(4).tolist() for name, values in nats.items()}
+
+
+def plain(values: Any) -> Any:
+    """A tensor or an array as lists of numbers with six digits, None in place of NaN."""
+    values = np.asarray(values, np.float64)
+    if values.ndim:
+        return [plain(part) for part in values]
+    return None if np.isnan(values) else float(f"{values:.6g}")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A network's results, as figures and claims read them.
+
+    Args:
+        name: of the network, or of the row of a table that it belongs to: those of one name are drawn as their mean.
+        results: of the network.
+        course: per cent of the steps → the results of the network as it was then.
+        scores: the numbers in its training's record, such as `heldout_loss`.
+    """
+
+    name: str
+    results: Results
+    course: Mapping[int, Results] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A table and its figure, either of which may be missing: `NAME.csv`, `NAME.png`, `NAME.pdf`."""
+
+    name: str
+    rows: Sequence[Mapping[str, Any]] = ()
+    figure: Any = None
+
+    def save(self, folder: Path, suffixes: Sequence[str] = ("png", "pdf")) -> list[Path]:
+        """Writes the files, the figure in the formats of these suffixes; returns their paths."""
+        import csv
+
+        from relpos.files import replacing
+
+        paths = []
+        if self.rows:
+            paths.append(folder / f"{self.name}.csv")
+            with replacing(paths[0]) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, list(self.rows[0]))
+                writer.writeheader()
+                shown = (
+                    {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()} for row in self.rows
+                )
+                writer.writerows(shown)
+        for suffix in suffixes if self.figure is not None else ():
+            paths.append(folder / f"{self.name}.{suffix}")
+            style.save(self.figure, paths[-1])
+        return paths
+
+
+@dataclass(frozen=True)
 class Measure:
-    """One thing that is measured of a network."""
+    """One thing that is measured of a network, and how."""
 
     place: ClassVar[int] = 100
     """Where it stands among the measures: they are measured, and shown, in the order of these numbers."""
@@ -80,6 +163,12 @@ class Measure:
     """Explains its columns below a table."""
     details: ClassVar[tuple[str, ...]] = ()
     """Keys of the results that only the intervals over several networks need: they are kept, and not shown."""
+    is_kept: ClassVar[bool] = True
+    """Whether the results are plain values, which are kept. Maps are not: they are large, and made of the weights in a second."""
+    has_course: ClassVar[bool] = False
+    """Whether its figures show the snapshots, too."""
+    by_name: ClassVar[bool] = False
+    """Whether it is measured only where it is named: it takes long passes, or is about the weights."""
 
     @property
     def at_end(self) -> list[MeasuredColumn]:
@@ -93,19 +182,19 @@ class Measure:
 
     def suits(self, network: Network) -> bool:
         """Whether it is measured of this network where no measures are named."""
-        return True
+        return not self.by_name
 
-    def meaning(self, dials: Dials, toy: bool) -> dict[str, Any]:
-        """Everything but the network that the results depend on, as plain values: results of another meaning are kept beside these.
+    def meaning(self, toy: bool) -> dict[str, Any]:
+        """Everything but the network that the results depend on, as plain values: its fields. Results of another meaning are kept
+        beside these.
 
         Args:
-            dials: what the user chose.
             toy: whether the network was trained on the embedded language.
 
         Raises:
             NothingToMeasure: there is nothing to measure such a network on.
         """
-        return {}
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def measure(self, sample: Sample) -> Results:
         """The results, as plain values; `order.json` shows them.
@@ -119,11 +208,20 @@ class Measure:
         """The value of one of its columns; None where it was not measured. The results are those of all measures together."""
         return None
 
-    def tokens(self, dials: Dials, toy: bool, length: int) -> float:
+    def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
+        """Figures of some networks, by default those of each. The results are those of all measures together."""
+        for network in networks:
+            yield from self.drawn(network.name, network.results)
+
+    def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
+        """Figures of one network."""
+        yield from ()
+
+    def tokens(self, toy: bool, length: int) -> float:
         """About how many tokens go through the network, for an estimate of time.
 
         Args:
-            dials, toy: as of `meaning`.
+            toy: as of `meaning`.
             length: of the network's examples, in tokens.
         """
         return 0.0
@@ -134,7 +232,7 @@ class Measure:
 
 
 def measures() -> list[Measure]:
-    """All measures, in their order."""
+    """All measures whose results are kept, with their default dials, in their order."""
     found = [_of_file(module.name) for module in iter_modules(kinds.__path__)]
     return sorted(found, key=lambda measure: (measure.place, measure.name))
 
@@ -144,24 +242,32 @@ def _of_file(name: str) -> Measure:
     module = import_module(f"{kinds.__name__}.{name}")
     # Exactly one for each file, which is how a new measure is found without a list of them.
     [kind] = [
-        kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Measure) and kind is not Measure
+        kind
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, Measure) and kind.__module__ == module.__name__
     ]
     return kind()
 
 
-def chosen(names: Iterable[str] | None) -> list[Measure]:
+def chosen(names: Iterable[str] | None, dials: Mapping[str, Any] | None = None) -> list[Measure]:
     """The measures of these names, in the order in which they are named; all where it is None.
+
+    Args:
+        names: of files in `kinds/`.
+        dials: field → value, for all measures that have it.
 
     Raises:
         RelposError: there is no such measure.
     """
     known = {measure.name: measure for measure in measures()}
-    if names is None:
-        return list(known.values())
-    for name in names:
+    for name in names or ():
         if name not in known:
             raise RelposError(f"measure={name}: no such measure.{nearest(name, known)}")
-    return [known[name] for name in names]
+    return [_with(known[name], dials or {}) for name in (known if names is None else names)]
+
+
+def _with(measure: Measure, dials: Mapping[str, Any]) -> Measure:
+    return replace(measure, **{each.name: dials[each.name] for each in fields(measure) if each.name in dials})
 
 
 def measured_columns() -> dict[str, tuple[Measure, MeasuredColumn]]:

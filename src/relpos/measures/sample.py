@@ -7,26 +7,29 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
-from relpos.errors import RelposError
-from relpos.files import read_yaml
-from relpos.measures.dials import Dials, NothingToMeasure
+from relpos.errors import RelposError, say
+from relpos.files import ANY, read_bytes, read_yaml
+from relpos.measures.measure import NothingToMeasure
 from relpos.progress import bar
 from relpos.runs.networks import Network
 
 if TYPE_CHECKING:
     import torch
 
+    from relpos.analysis.texts import Texts
     from relpos.data.store import Examples, Store
+    from relpos.model.encoder import Encoder
     from relpos.model.heads import MaskedLM
 
-WINDOW = 32
-"""Tokens of each text on which probes and attention are measured."""
-TEXTS = 256
-"""How many such texts there are, at most."""
+Part = Literal["heldout", "train"]
+SEEN = 1_000
+"""Examples of a training whose longest stands for the longest of all."""
+EVERY = 10
+"""Every tenth window of tokens of a text file is held out."""
 ANSWERS = (
     "trained to fill in answers (recipe.masking=answer), it knows no other masks; `relpos order measure=exact` counts its answers"
 )
@@ -39,15 +42,15 @@ class Sample:
 
     Args:
         network: as it lies on disk.
-        dials: on how much it is measured.
         accelerator: auto, cpu or gpu.
         threads: CPU threads; None: torch's own number.
+        file: a text file that is read in place of the network's own text; results are not kept then.
     """
 
     network: Network
-    dials: Dials
     accelerator: str = "cpu"
     threads: int | None = None
+    file: Path | None = None
 
     @cached_property
     def toy(self) -> bool:
@@ -55,14 +58,32 @@ class Sample:
         return is_of_toy(self.network.store)
 
     @cached_property
+    def any_model(self) -> Any:
+        """The network with whatever head it has, in evaluation mode and float32, on the device on which it is measured."""
+        return self._placed(self.network.load().float())
+
+    @cached_property
     def model(self) -> MaskedLM:
-        """The network in evaluation mode, on the device on which it is measured."""
+        """The same of a network that predicts words.
+
+        Raises:
+            RelposError: it predicts none.
+        """
+        return self._placed(self.network.masked_lm())
+
+    def _placed(self, model: Any) -> Any:
         import torch
 
         # Before anything is computed: the last digits of a sum depend on the threads.
         if self.threads:
             torch.set_num_threads(self.threads)
-        return self.network.masked_lm().to(_device(self.accelerator))
+        return model.to(_device(self.accelerator))
+
+    @property
+    def encoder(self) -> Encoder:
+        from relpos.model.encoder import encoder_of
+
+        return encoder_of(self.any_model)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -94,33 +115,74 @@ class Sample:
             raise RelposError(f"store={folder}: made with {store.vocabulary} pieces, the network's tokenizer has {pieces}")
         return store
 
-    def heldout(self) -> Examples:
-        """Held-out examples, as they were formed in the network's training, to be masked as BERT masks.
+    def heldout(self, count: int) -> Examples:
+        """`count` held-out examples at most, as they were formed in the network's training, to be masked as BERT masks.
 
         Raises:
             NothingToMeasure: as `store`; or the network was trained to fill in answers.
         """
-        if fills_answers(self.network.record.get("meaning") or {}):
-            raise NothingToMeasure(f"{self.network.name}: {ANSWERS}")
-        return self.store.examples("heldout", self.network.packing, self.network.length, self.dials.examples)
+        self.refuse_answers()
+        return self.store.examples("heldout", self.network.packing, self.network.length, count)
 
-    def texts(self) -> torch.Tensor:
-        """(texts, tokens): windows of held-out text.
+    def refuse_answers(self) -> None:
+        """Refuses a network that was trained to fill in answers.
 
         Raises:
-            NothingToMeasure: there are too few.
+            NothingToMeasure: it is one.
         """
+        if fills_answers(self.network.record.get("meaning") or {}):
+            raise NothingToMeasure(f"{self.network.name}: {ANSWERS}")
+
+    def texts(self, count: int, length: int, part: Part = "heldout") -> Texts:
+        """Windows of text of one length, `count` at most: of the file, or of the network's own text, and then no longer than the
+        examples that it has read in training.
+
+        Raises:
+            NothingToMeasure: no text is known.
+            RelposError: the text is too short for a single window.
+        """
+        from relpos.analysis.texts import Texts
+
+        if self.file is not None:
+            ids = self._of_file(self.file, count, length, part)
+        elif self.network.store is not None:
+            ids = self._of_store(count, length, part)
+        else:
+            raise NothingToMeasure(f"{self.network.name}: text is needed: text=FILE, or store=FOLDER")
+        if not len(ids):
+            raise RelposError(f"{self.file or self.network.store}: too short for a single window of text")
+        return Texts(ids, self.tokenizer)
+
+    def _of_store(self, count: int, length: int, part: Part) -> torch.Tensor:
+        import torch
+
         from relpos.data.shuffle import windows_of_text
 
-        # Two places are left for [CLS] and [SEP].
-        window = min(WINDOW, (self.model.encoder.position.max_length or WINDOW + 2) - 2)
-        texts = windows_of_text(self.store.examples("heldout", "document", window + 2), TEXTS)
-        # The probes divide the texts into three parts, to fit, to choose the penalty and to be judged by.
-        if len(texts) < 6:
-            raise NothingToMeasure(
-                f"{self.network.name}: {len(texts)} held-out windows of {window} tokens are too few for probes and attention"
-            )
-        return texts
+        examples = self.store.examples("train", self.network.packing, self.network.length, SEEN)
+        # What a network does with more tokens than it has ever been given says nothing of what it has learned.
+        longest = int(examples.lengths(torch.arange(len(examples))).max()) - 2 if len(examples) else length
+        if longest < length and part == "heldout":
+            say(f"relpos: {self.network.name}: texts of {longest} tokens, as long as it has read in training")
+        return windows_of_text(self.store.examples(part, "document", min(length, longest) + 2), count)
+
+    def _of_file(self, path: Path, count: int, length: int, part: Part) -> torch.Tensor:
+        """Windows of a text file, whose lines are read as one text."""
+        import numpy as np
+        import torch
+
+        lines = [line for line in read_bytes(path, ANY).decode(errors="replace").splitlines() if line.strip()]
+        needed = (count + 1) * length * (EVERY if part == "heldout" else EVERY / (EVERY - 1)) + length * EVERY
+        ids: list[Any] = []
+        # In portions: of a large file only as much is tokenized as is asked for.
+        for start in range(0, len(lines), 256):
+            ids += self.tokenizer.encode(lines[start : start + 256])
+            if sum(map(len, ids)) > needed:
+                break
+        flat = np.concatenate(ids) if ids else np.empty(0, np.int32)
+        windows = torch.from_numpy(flat[: len(flat) // length * length].astype(np.int64)).view(-1, length)
+        # Every tenth, and not the last tenth: a text often ends unlike it begins.
+        is_held_out = torch.arange(len(windows)) % EVERY == 0
+        return windows[is_held_out == (part == "heldout")][:count]
 
     def bar(self, title: str, total: int) -> AbstractContextManager[Any]:
         """A progress bar with the network's name, see `relpos.progress`."""

@@ -12,9 +12,8 @@ from relpos.config.compose import compose
 from relpos.config.conf import key_of
 from relpos.data.pairs import AutoPairs, PairSource
 from relpos.errors import RelposError, nearest, say
-from relpos.measures.dials import Dials
 from relpos.measures.kept import is_measured, measured, snapshots
-from relpos.measures.measure import Measure, Results, chosen
+from relpos.measures.measure import Dials, Measure, Results, chosen
 from relpos.measures.sample import Sample, is_toy
 from relpos.runs.cost import flops_per_token
 from relpos.runs.networks import Network, resolve
@@ -24,7 +23,7 @@ from relpos.tables.experiment import Experiment
 from relpos.tables.plan import PlannedRow
 from relpos.trust import instantiate
 
-KEYS = ("pairs", "examples", "form", "accelerator", "threads")
+KEYS = (*Dials.__annotations__, "accelerator", "threads")
 """Keys of `relpos order` that a table may set."""
 
 
@@ -34,14 +33,12 @@ class Instrument:
 
     Args:
         measures: those of `relpos order` that have columns.
-        dials: on how much is measured.
         accelerator: auto, cpu or gpu.
         threads: CPU threads; None: all cores.
         snapshots: what is measured of the snapshots; None: nothing.
     """
 
     measures: list[Measure]
-    dials: Dials
     accelerator: str = "auto"
     threads: int | None = None
     snapshots: Instrument | None = None
@@ -49,7 +46,7 @@ class Instrument:
     def results(self, network: Network) -> Results:
         """The results of a network; a measure that fails is named on stderr and left out."""
         results: Results = {}
-        sample = Sample(network, self.dials, self.accelerator, self.threads)
+        sample = Sample(network, self.accelerator, self.threads)
         # One by one: a measure that refuses this network must not take the others with it.
         for measure in self.measures:
             try:
@@ -60,7 +57,7 @@ class Instrument:
 
     def missing(self, network: Network | None) -> list[Measure]:
         """The measures whose results are still to come; all if the network is not trained yet."""
-        return [each for each in self.measures if network is None or not is_measured(network, self.dials, each)]
+        return [each for each in self.measures if network is None or not is_measured(network, each)]
 
     def columns(self, snapshots: bool = False) -> list[str]:
         """The names of the columns that these measures give, at the end of the pre-training or for snapshots."""
@@ -111,7 +108,8 @@ def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Ins
     pairs: PairSource | AutoPairs = instantiate(cfg.pairs, "pairs")
     if "pairs" in experiment.order and not isinstance(pairs, AutoPairs):
         pairs.pairs()  # so that pairs that cannot be read are refused before anything is trained
-    return Instrument(chosen(experiment.order), Dials(cfg.examples, cfg.form, pairs), cfg.accelerator, cfg.threads)
+    dials = {key: cfg[key] for key in Dials.__annotations__} | {"pairs": pairs}
+    return Instrument(chosen(experiment.order, dials), cfg.accelerator, cfg.threads)
 
 
 @dataclass(frozen=True)
@@ -140,7 +138,7 @@ class ToMeasure:
     def operations(self) -> float:
         """About how many operations the measures take that are still to come."""
         toy, length = is_toy(self.run.inputs["store"].config["data"]), self.run.config["length"]
-        tokens = sum(each.tokens(self.instrument.dials, toy, length) for each in self.instrument.missing(self.network))
+        tokens = sum(each.tokens(toy, length) for each in self.instrument.missing(self.network))
         return flops_per_token(self.run) / 3 * tokens  # a training step counts three forward passes; measuring is one
 
     def is_measured(self) -> bool:

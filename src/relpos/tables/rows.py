@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from relpos.measures.lengths import losses
+from relpos.measures.kinds.lengths import losses
 from relpos.measures.measure import Results, measured_columns
 from relpos.results.contrast import Units
 from relpos.results.scale import NONE, is_on_plateau, scheme, slowest, travel
@@ -175,7 +175,7 @@ def with_plateau(rows: Sequence[Row], values: Mapping[str, Sequence[Value]]) -> 
 
 
 def with_heldout_lengths(rows: Sequence[Row], plan: Iterable[PlannedRow], lengths: list[int]) -> list[Row]:
-    """The rows, each with the mean loss over its finished pre-trainings at each length, see `relpos.measures.lengths`.
+    """The rows, each with the mean loss over its finished pre-trainings at each length, see `relpos.measures.kinds.lengths`.
 
     The loss is None if the scheme does not serve the length, or if no pre-training is finished.
     """
@@ -184,7 +184,7 @@ def with_heldout_lengths(rows: Sequence[Row], plan: Iterable[PlannedRow], length
 
 def _mean_losses(planned: PlannedRow, lengths: list[int]) -> dict[str, float | None]:
     finished = [run for run in planned.pretrainings if run.state == "finished"] if lengths else []
-    measured = [losses(run.path, run.inputs["store"].path, lengths, run.config["precision"]) for run in finished]
+    measured = [losses(run.path, lengths) for run in finished]
     return {str(length): mean_if_all([by_length.get(length) for by_length in measured]) for length in lengths}
 
 

@@ -1,1 +1,1 @@
-"""The measures: each file holds one class that inherits from `Measure`, and its name is the measure's name."""
+"""One measure in each file: what it measures, how a column reads it, how it is drawn."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from relpos.data.length_tasks import LengthTask
 from relpos.errors import RelposError
-from relpos.measures.dials import Dials, NothingToMeasure
-from relpos.measures.measure import Figure, Floats, Measure, MeasuredColumn, Results
+from relpos.measures.measure import Figure, Floats, Measure, MeasuredColumn, NothingToMeasure, Results
 from relpos.measures.sample import Sample, data_of
+from relpos.ranges import Count
 from relpos.runs.networks import Network
 from relpos.trust import instantiate
 
@@ -24,8 +25,11 @@ RANGES = ("trained", "longer")
 """Questions of 1 to L symbols and of L + 1 to 2 L; L is the longest in training."""
 
 
+@dataclass(frozen=True)
 class Exact(Measure):
     """Per cent of answers and of their tokens, see `relpos.analysis.answers`. No question stands in the text of the training."""
+
+    examples: Count = 1_000
 
     place = 7
     columns = tuple(
@@ -43,9 +47,6 @@ class Exact(Measure):
     def suits(self, network: Network) -> bool:
         return _task_of(network) is not None
 
-    def meaning(self, dials: Dials, toy: bool) -> dict[str, Any]:
-        return {"examples": dials.examples}
-
     def measure(self, sample: Sample) -> Results:
         """`length_task` {"trained": {"exact", "exact_interval", "tokens", "tokens_interval", "by_length" {length: exact}},
         "longer" likewise, where the position scheme serves such lengths}; and `length_task_by_example`, of each the length of its
@@ -56,10 +57,10 @@ class Exact(Measure):
         if task is None:
             raise NothingToMeasure(f"{sample.network.name}: it was not trained on a length generalisation task")
         by_example: dict[str, dict[str, list[int]]] = {}
-        with sample.bar("answers", 2 * sample.dials.examples) as advance:
+        with sample.bar("answers", 2 * self.examples) as advance:
             for number, name in enumerate(RANGES):
                 lengths = range(number * task.longest + 1, (number + 1) * task.longest + 1)
-                asked, examples = _examples(sample, task, lengths)
+                asked, examples = _examples(sample, task, lengths, self.examples)
                 try:
                     sample.model.encoder.position.check_length(examples.length)
                 # A scheme that refuses longer inputs has no column for them, which is no error.
@@ -77,8 +78,8 @@ class Exact(Measure):
         low, high = found[f"{quantity}_interval"]
         return Figure(found[quantity], (low, high), parts.shape[1], parts)
 
-    def tokens(self, dials: Dials, toy: bool, length: int) -> float:
-        return 2.0 * dials.examples * length
+    def tokens(self, toy: bool, length: int) -> float:
+        return 2.0 * self.examples * length
 
     def said(self, results: Results) -> list[str]:
         return [f"exact answers at {name} lengths {found[EXACT]:.1f} %" for name, found in results.get(FOUND, {}).items()]
@@ -94,14 +95,14 @@ def _task_of(network: Network) -> LengthTask | None:
     return task
 
 
-def _examples(sample: Sample, task: LengthTask, lengths: range) -> tuple[list[int], Examples]:
+def _examples(sample: Sample, task: LengthTask, lengths: range, count: int) -> tuple[list[int], Examples]:
     """The same for all networks of a task: the lengths of the questions, and the examples, none of them cut."""
     from relpos.data.examples import Pairs
     from relpos.data.toy.chance import Chance
 
     # Drawn by the task and not by the network, so that networks of one task answer the same questions.
     chance = Chance(task.seed, task.name, "test", lengths)
-    drawn = [task.draw(chance, "test", lengths) for _ in range(sample.dials.examples)]
+    drawn = [task.draw(chance, "test", lengths) for _ in range(count)]
     ids = sample.tokenizer.encode([" ".join(part) for example in drawn for part in example])
     # Question and answer take turns, so that every second end is that of an example.
     ends = np.cumsum([0, *map(len, ids)])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
-
-from relpos.measures.dials import Dials, NothingToMeasure
-from relpos.measures.measure import Figure, Measure, MeasuredColumn, Results
+from relpos.measures.measure import Figure, Measure, MeasuredColumn, NothingToMeasure, Results, by_example
 from relpos.measures.sample import Sample
-from relpos.runs.networks import Network
+from relpos.ranges import Count
 
 RATES = (5, 15, 30, 50, 80)
 """Per cents of the tokens that are predicted."""
@@ -17,8 +14,12 @@ LOSS, SHUFFLE, MIRROR = "loss", "shuffle_gap", "mirror_gap"
 BY_EXAMPLE = "masking_by_example"
 
 
+@dataclass(frozen=True)
 class Masking(Measure):
-    """Nats per predicted token at each per cent of masked tokens, see `relpos.analysis.masking_rates`."""
+    """Nats per predicted token at each per cent of masked tokens, see `relpos.analysis.shuffle_gap.masking_rates`."""
+
+    examples: Count = 1_000
+    rates: tuple[int, ...] = RATES
 
     place = 6
     columns = tuple(
@@ -31,36 +32,29 @@ class Masking(Measure):
         " of each sentence are put in random order (shuffle gap) and when each row is read from right to left (mirror gap)."
     )
     details = (BY_EXAMPLE,)
-
-    def suits(self, network: Network) -> bool:
-        """Only where it is named: it is fifteen passes over the examples, and the shuffle gap six."""
-        return False
-
-    def meaning(self, dials: Dials, toy: bool) -> dict[str, Any]:
-        return {"examples": dials.examples, "rates": list(RATES)}
+    by_name = True  # fifteen passes over the examples, and the shuffle gap is six
 
     def measure(self, sample: Sample) -> Results:
         """`masking` {"5": {"loss", "shuffle_gap", "shuffle_gap_interval", "mirror_gap", "mirror_gap_interval"}, …, "80": …}; and
         `masking_by_example`, at each rate of each held-out example its predicted tokens, their loss, and how much both changes
         raise it."""
-        from relpos.analysis import masking_rates
+        from relpos.analysis import shuffle_gap as gaps
 
         if sample.model.encoder.causal:
             raise NothingToMeasure(f"{sample.network.name}: a causal network has no masks")
-        examples = sample.heldout()
-        with sample.bar("masked text", 3 * len(RATES) * len(examples)) as advance:
-            found = masking_rates.masking_rates(sample.model, examples, sample.words, RATES, advance)
-        gaps = {SHUFFLE: masking_rates.SHUFFLE, MIRROR: masking_rates.MIRROR}
+        examples = sample.heldout(self.examples)
+        with sample.bar("masked text", 3 * len(self.rates) * len(examples)) as advance:
+            found = gaps.masking_rates(sample.model, examples, sample.words, self.rates, advance)
+        keys = {SHUFFLE: gaps.SHUFFLE, MIRROR: gaps.MIRROR}
         return {
             "masking": {
                 str(rate): {LOSS: at.loss}
-                | {name: at.gaps[key] for name, key in gaps.items()}
-                | {f"{name}_interval": at.intervals[key] for name, key in gaps.items()}
+                | {name: at.gaps[key] for name, key in keys.items()}
+                | {f"{name}_interval": at.intervals[key] for name, key in keys.items()}
                 for rate, at in found.items()
             },
             BY_EXAMPLE: {
-                str(rate): {"predicted": at.predicted.astype(int).tolist(), LOSS: at.losses.round(4).tolist()}
-                | {name: at.differences[key].round(4).tolist() for name, key in gaps.items()}
+                str(rate): by_example(at.predicted, loss=at.losses, **{name: at.differences[key] for name, key in keys.items()})
                 for rate, at in found.items()
             },
         }
@@ -69,13 +63,11 @@ class Masking(Measure):
         quantity, _, rate = column.partition("_masked_")
         if rate not in results.get("masking", {}):
             return None
-        at, by_example = results["masking"][rate], results[BY_EXAMPLE][rate]
-        interval = at.get(f"{quantity}_interval")
-        parts = np.array([by_example[quantity], by_example["predicted"]], np.float64)
-        return Figure(at[quantity], tuple(interval) if interval else None, parts=parts)
+        at = results["masking"][rate]
+        return Figure.of_examples(at[quantity], at.get(f"{quantity}_interval"), results[BY_EXAMPLE][rate], quantity)
 
-    def tokens(self, dials: Dials, toy: bool, length: int) -> float:
-        return 3.0 * len(RATES) * dials.examples * length
+    def tokens(self, toy: bool, length: int) -> float:
+        return 3.0 * len(self.rates) * self.examples * length
 
     def said(self, results: Results) -> list[str]:
         rates = results.get("masking", {})

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
-from relpos.data.pairs import PairSource
-from relpos.measures.dials import Dials, NothingToMeasure
-from relpos.measures.measure import Figure, Measure, MeasuredColumn, Results
+from relpos.data.pairs import AutoPairs, PairSource
+from relpos.measures.measure import Figure, Measure, MeasuredColumn, NothingToMeasure, Results
 from relpos.measures.sample import Sample
 
 GROUPS = {"same_word_pairs": "same_words", "other_pairs": "others"}
@@ -19,9 +19,21 @@ GROUPS = {"same_word_pairs": "same_words", "other_pairs": "others"}
 RIGHT = {"1": 1.0, "0": 0.0, "t": 0.5} | {str(tied): 1 / tied for tied in range(3, 10)}
 """Mark of a pair among the kept answers → its part of a right answer: right, wrong, tied with one text, one of so many tied."""
 
+_TOKENS: dict[str, float] = {}
+"""Identity of a source of pairs → its tokens: the networks of a table share their pairs, which are read once."""
 
+
+@dataclass(frozen=True)
 class Pairs(Measure):
-    """Accuracy in per cent by pseudo-log-likelihood, see `relpos.analysis.minimal_pairs`."""
+    """Accuracy in per cent by pseudo-log-likelihood, see `relpos.analysis.minimal_pairs`.
+
+    Args:
+        form: of the pseudo-log-likelihood.
+        pairs: the same minimal pairs for all networks, or for each those that suit it.
+    """
+
+    form: Literal["within_word", "plain"] = "within_word"
+    pairs: PairSource | AutoPairs | None = None
 
     place = 3
     columns = tuple(
@@ -35,17 +47,29 @@ class Pairs(Measure):
     )
     details = ("answers",)
 
-    def __init__(self) -> None:
-        self._tokens: dict[str, float] = {}  # the networks of a table share their pairs, which are read once
+    def meaning(self, toy: bool) -> dict[str, Any]:
+        return {"form": self.form, "pairs": self.source(toy).identity()}
 
-    def meaning(self, dials: Dials, toy: bool) -> dict[str, Any]:
-        return {"form": dials.form, "pairs": dials.pairs_for(toy).identity()}
+    def source(self, toy: bool) -> PairSource:
+        """The pairs for a network.
+
+        Args:
+            toy: whether it was trained on the embedded language.
+
+        Raises:
+            NothingToMeasure: there are none.
+        """
+        # Pairs of English say nothing of a network that knows only the embedded language, nor the other way round.
+        found = self.pairs.suited(toy) if isinstance(self.pairs, AutoPairs) else self.pairs
+        if found is None:
+            raise NothingToMeasure("there are no pairs for this network; name some, as in pairs=zorro or pairs=FILE")
+        return found
 
     def measure(self, sample: Sample) -> Results:
         """`pairs` {"same_words", "others", "paradigms"}, `form`; and `answers`, of each pair whether it is right, by paradigm."""
         from relpos.analysis.minimal_pairs import minimal_pairs
 
-        pairs, form = sample.dials.pairs_for(sample.toy).pairs(), sample.dials.form
+        pairs, form = self.source(sample.toy).pairs(), self.form
         with sample.bar("minimal pairs", sum(len(pair.texts) for pair in pairs)) as advance:
             scores = minimal_pairs(sample.model, sample.tokenizer, pairs, form, sample.words, advance)
         return {"pairs": scores.summary(), "form": form, "answers": scores.answers()}
@@ -63,15 +87,15 @@ class Pairs(Measure):
         paradigms = tuple(paradigm for paradigm, _ in answers)
         return Figure(pooled["accuracy"], (low, high), pooled["n"], parts, paradigms, guess)
 
-    def tokens(self, dials: Dials, toy: bool, length: int) -> float:
+    def tokens(self, toy: bool, length: int) -> float:
         try:
-            source = dials.pairs_for(toy)
+            source = self.source(toy)
         except NothingToMeasure:
             return 0.0
         key = json.dumps(source.identity())
-        if key not in self._tokens:
-            self._tokens[key] = _tokens(source)
-        return self._tokens[key]
+        if key not in _TOKENS:
+            _TOKENS[key] = _tokens(source)
+        return _TOKENS[key]
 
     def said(self, results: Results) -> list[str]:
         pooled = [(column.title, results.get("pairs", {}).get(GROUPS[column.name], {})) for column in self.columns]

@@ -168,4 +168,4 @@ def _panels(count: int, width: float, height: float, names: int = 1, **more: Any
 
 def _with_unit(name: str, column: Column) -> str:
     """The title of a column, and its unit below: on one line, titles of neighbouring panels would run into each other."""
-    return f"{title(name)}\n{'nats per token' if column.metric == NATS else 'per cent right'}"
+    return f"{title(name)}\n{'nats per token' if column.metric == NATS else 'per cent'}"

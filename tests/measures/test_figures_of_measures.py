@@ -1,5 +1,7 @@
 """What `relpos analyze` draws, of networks made on the spot."""
 
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -8,20 +10,22 @@ import pytest
 import torch
 
 from relpos.analysis.frozen_head import train_head
-from relpos.analysis.kinds.attention import AttentionByOffset
-from relpos.analysis.kinds.kernels import Kernels
-from relpos.analysis.kinds.profiles import Profiles, Responses
-from relpos.analysis.kinds.properties import Properties
-from relpos.analysis.kinds.recovery import Removal
-from relpos.analysis.kinds.similarity import PositionSimilarity
-from relpos.analysis.kinds.subject import Drawing, Subject
-from relpos.analysis.kinds.toeplitz import Toeplitz
+from relpos.analysis.properties import Properties
 from relpos.analysis.recovery import HELDOUT_SEED, text_losses
 from relpos.analysis.replacement import train_tisa
 from relpos.analysis.texts import Texts
+from relpos.commands.analyze import drawn
 from relpos.data.marks import OURS
 from relpos.errors import RelposError
+from relpos.measures.kinds.attention import Attention
+from relpos.measures.kinds.kernels import Kernels
+from relpos.measures.kinds.removal import Removal
+from relpos.measures.kinds.toeplitz import Toeplitz
+from relpos.measures.maps import Profiles, Responses, Similarity
+from relpos.measures.measure import Drawing, Measure, Measured
+from relpos.measures.sample import Sample
 from relpos.model.surgery import add_tisa, average_positions
+from relpos.runs.networks import Network
 from schemes import VOCABULARY, model_of
 
 
@@ -40,18 +44,32 @@ def texts(count: int, length: int) -> Texts:
     return Texts(ids, tokenizer)
 
 
-def subject(position: str, conv: str = "none", **more: Any) -> Subject:
-    return Subject(f"{position}-net", lambda: model_of(position, conv).eval(), texts, texts, **more)
+@dataclass(frozen=True)
+class Made(Sample):
+    """A network made on the spot, with texts."""
+
+    model_: Any = None
+
+    @cached_property
+    def any_model(self) -> Any:
+        return self.model_
+
+    def texts(self, count: int, length: int, part: str = "heldout") -> Texts:
+        return texts(count, length)
 
 
-def only(drawings: Any) -> Drawing:
-    (drawing,) = list(drawings)
+def sample(position: str, conv: str = "none") -> Made:
+    return Made(Network(f"{position}-net", Path(), Path()), model_=model_of(position, conv).eval())
+
+
+def only(measure: Measure, of: Sample) -> Drawing:
+    (drawing,) = drawn(measure, [of])
     return drawing
 
 
 def test_products_of_rows_are_drawn_and_written(tmp_path: Path) -> None:
-    drawing = only(PositionSimilarity()([subject("absolute")]))
-    table = subject("absolute").encoder.position.table.detach().numpy()
+    drawing = only(Similarity(), sample("absolute"))
+    table = sample("absolute").encoder.position.table.detach().numpy()
     assert drawing.rows[15]["offset"] == 0
     assert drawing.rows[15]["P"] == pytest.approx(np.mean((table**2).sum(1)))
     assert drawing.rows[15]["cosine"] == pytest.approx(1.0)
@@ -62,7 +80,7 @@ def test_products_of_rows_are_drawn_and_written(tmp_path: Path) -> None:
 
 
 def test_r2_stands_for_p_its_blocks_and_every_head() -> None:
-    drawing = only(Toeplitz(length=8, block=8, random=2)([subject("absolute")]))
+    drawing = only(Toeplitz(length=8, block=8, random=2), sample("absolute"))
     whats = [row["matrix"] for row in drawing.rows]
     assert whats[:2] == ["P", "cosine"]
     assert {"P, positions 1 to 8", "P, positions 9 to 16"} <= set(whats)
@@ -70,15 +88,17 @@ def test_r2_stands_for_p_its_blocks_and_every_head() -> None:
 
 
 def test_captions_name_what_is_drawn() -> None:
-    wide = only(Toeplitz(length=8, block=128, random=2)([subject("absolute")]))  # of 16 positions
+    wide = only(Toeplitz(length=8, block=128, random=2), sample("absolute"))  # of 16 positions
     assert "16 positions of 2 random tables, the highest" in [row["matrix"] for row in wide.rows]
-    bare = only(Profiles(length=12, functions=0)([subject("absolute")]))
+    bare = only(Profiles(length=12, functions=0), sample("absolute"))
     assert "basis functions" not in bare.figure.get_suptitle()
 
 
 def test_the_course_of_a_training_ends_at_its_last_step() -> None:
-    with_snapshots = subject("absolute", snapshots={10: lambda: model_of("absolute", seed=1)}, scores={"heldout_loss": 2.0})
-    drawings = {drawing.name: drawing for drawing in Toeplitz(length=4, random=0)([with_snapshots, with_snapshots])}
+    measure, young = Toeplitz(length=4, random=0), Made(Network("", Path(), Path()), model_=model_of("absolute", seed=1))
+    then, now = measure.measure(young), measure.measure(sample("absolute"))
+    network = Measured("absolute-net", now, {10: then}, {"heldout_loss": 2.0})
+    drawings = {drawing.name: drawing for drawing in measure.draw([network, network])}
     course = drawings["toeplitz-along-training"].rows
     assert [row["per_cent"] for row in course] == [10, 100, 10, 100]
     assert course[0]["r2"] != course[1]["r2"]
@@ -86,35 +106,35 @@ def test_the_course_of_a_training_ends_at_its_last_step() -> None:
 
 
 def test_profiles_stand_beside_the_functions_fitted_to_them() -> None:
-    maps, fits = Profiles(length=12, functions=1)([subject("absolute")])
+    maps, fits = drawn(Profiles(length=12, functions=1), [sample("absolute")])
     assert len(maps.rows) == 2 * 23
     assert [(row["head"], row["function"]) for row in fits.rows] == [(1, 1), (2, 1)]
     assert max(abs(row["mean"] - row["fit"]) for row in maps.rows) > 0
 
 
 def test_responses_are_rows_of_the_profile() -> None:
-    drawing = only(Responses(length=11, functions=0, source="stream")([subject("absolute")]))
+    drawing = only(Responses(length=11, functions=0, source="stream"), sample("absolute"))
     assert {row["i"] for row in drawing.rows} == {1, 3, 5, 7, 9}
     assert len(drawing.rows) == 2 * 5 * 11
 
 
 def test_kernels_are_named_by_their_kind_and_depthwise_ones_too() -> None:
-    scores, depthwise = Kernels()([subject("fixed", "depthwise")])
+    scores, depthwise = drawn(Kernels(), [sample("fixed", "depthwise")])
     assert {"layer", "head", "kind", "-2", "2"} <= set(scores.rows[0])
     assert len(depthwise.rows) == 2 * 8
     with pytest.raises(RelposError, match="NoPosition has no kernels"):
-        list(Kernels()([subject("none")]))
+        drawn(Kernels(), [sample("none")])
 
 
 def test_attention_of_a_head_adds_up_to_one() -> None:
-    drawing = only(AttentionByOffset(texts=3, length=7)([subject("tisa")]))
+    drawing = only(Attention(texts=3, length=7), sample("tisa"))
     row = drawing.rows[0]
     shares = [value for key, value in row.items() if key not in ("layer", "head")]
     assert sum(shares) == pytest.approx(1.0)
 
 
 def test_removal_takes_the_order_away_and_every_variant_is_measured() -> None:
-    drawing = only(Removal(functions=(1,), seeds=1, texts=6, length=10, steps=2, head_texts=6)([subject("absolute")]))
+    drawing = only(Removal(functions=(1,), seeds=1, texts=6, length=10, steps=2, head_texts=6), sample("absolute"))
     names = [row["network"] for row in drawing.rows]
     assert names[:3] == ["intact", "removed", "TISA from regression, S = 1"]
     assert len(names) == 8
@@ -146,9 +166,9 @@ def test_training_tisa_moves_nothing_else() -> None:
 
 def test_without_text_one_is_asked_for() -> None:
     with pytest.raises(RelposError, match="text=FILE"):
-        list(AttentionByOffset()([Subject("x", lambda: model_of("tisa"))]))
+        drawn(Attention(), [Sample(Network("x", Path(), Path()))])
 
 
 def test_properties_are_those_that_are_tried_out() -> None:
-    drawing = Properties(["tisa"]).of_schemes(lambda name: model_of(name), {"tisa": 12, "absolute": 96}.__getitem__, ["rope"])
-    assert drawing.rows == [{"position": "tisa"} | dict.fromkeys(list(drawing.rows[0])[1:], "yes")]
+    rows, _ = Properties(["tisa"]).of_schemes(lambda name: model_of(name), {"tisa": 12, "absolute": 96}.__getitem__, ["rope"])
+    assert rows == [{"position": "tisa"} | dict.fromkeys(list(rows[0])[1:], "yes")]

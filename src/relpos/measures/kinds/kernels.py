@@ -1,0 +1,78 @@
+"""Learned kernels, by layer and head or channel, and what they do (Chang et al. 2021, Figures 2 and 3)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+
+from relpos import style
+from relpos.errors import RelposError
+from relpos.measures.measure import Drawing, Measure, Results, plain
+from relpos.measures.sample import Sample
+from relpos.ranges import at_least
+
+
+@dataclass(frozen=True)
+class Kernels(Measure):
+    """What the scheme adds to the score at each offset, summed over its terms, and the depthwise kernels of the values.
+
+    Args:
+        k: offsets −k … k; None: those of the scheme, or 8.
+    """
+
+    k: Annotated[int, at_least(2)] | None = None
+
+    by_name = True
+
+    def measure(self, sample: Sample) -> Results:
+        """`kernels` {"scheme": its name, "head": (layers, heads, 2k+1), "channel": the depthwise ones (layers, channels, width)};
+        an offset without a value is None."""
+        import torch
+
+        from relpos.analysis.kernels import learned_kernels
+
+        layers: Any = sample.encoder.layers
+        depthwise = [getattr(getattr(layer.attention.conv, "values", None), "weight", None) for layer in layers]
+        weights = [weight.detach() for weight in depthwise if isinstance(weight, torch.Tensor)]
+        return {
+            "kernels": {
+                "scheme": type(sample.encoder.position).__name__,
+                "head": [plain(layer) for layer in learned_kernels(sample.any_model, k=self.k)],
+                "channel": [plain(weight) for weight in weights] if all(weight.dim() == 2 for weight in weights) else [],
+            }
+        }
+
+    def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
+        """A panel for each layer; each kernel is named by the fixed rules of `relpos.analysis.kernel_types`."""
+        found = results["kernels"]
+        if not found["head"] and not found["channel"]:
+            raise RelposError(f"{name}: {found['scheme']} has no kernels over the offset")
+        if found["head"]:
+            yield _drawing(f"kernels-{name}", f"{name}: added to the score", found["head"], "head")
+        if found["channel"]:
+            yield _drawing(f"depthwise-{name}", f"{name}: depthwise kernels of the values", found["channel"], "channel")
+
+
+def _drawing(name: str, title: str, kept: Sequence[Any], unit: str) -> Drawing:
+    from relpos.analysis.kernel_types import kind
+
+    layers = [np.array(layer, np.float64) for layer in kept]
+    half = layers[0].shape[1] // 2
+    offsets = range(-half, half + 1)
+    kinds = [[kind(kernel) for kernel in kernels] for kernels in layers]
+    rows = [
+        {"layer": layer + 1, unit: place + 1, "kind": kinds[layer][place]}
+        | {str(offset): float(value) for offset, value in zip(offsets, kernel, strict=True)}
+        for layer, kernels in enumerate(layers)
+        for place, kernel in enumerate(kernels)
+    ]
+    commonest = [", ".join(f"{many} {what}" for what, many in Counter(of_layer).most_common(3)) for of_layer in kinds]
+    title += f", the first {style.LINES} {unit}s" if len(layers[0]) > style.LINES else ""
+    figure, panels = style.by_layer(offsets, layers, [f"layer {layer}: {each}" for layer, each in enumerate(commonest, 1)], title)
+    for panel in panels:
+        panel.title.set_fontsize(6)
+    return Drawing(name, rows, figure)

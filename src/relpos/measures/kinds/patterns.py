@@ -1,0 +1,41 @@
+"""What positions add to the scores of the heads of a layer, by offset and as a matrix, whatever the scheme."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relpos.measures.measure import Measure, Results, plain
+from relpos.measures.sample import Sample
+from relpos.ranges import Count
+
+NEAR = 8
+"""`near` has the offsets −8 … 8."""
+
+
+@dataclass(frozen=True)
+class Patterns(Measure):
+    """Profiles of heads, see `relpos.analysis.patterns`; `relpos draw` draws them.
+
+    Args:
+        layer: from 1.
+    """
+
+    layer: Count = 1
+
+    by_name = True
+
+    def measure(self, sample: Sample) -> Results:
+        """`pattern`: None where the scheme adds nothing to the scores, else of each head {"mean": at the offsets 1−n … n−1, "r2":
+        of the nearest Toeplitz matrix, "near": the mean at −8 … 8 of sequences of 64 tokens}; n tokens are a whole example."""
+        from relpos.analysis.patterns import pattern
+        from relpos.analysis.toeplitz import toeplitz_r2
+
+        whole = pattern(sample.encoder, self.layer - 1, sample.network.length)
+        short = pattern(sample.encoder, self.layer - 1)
+        if whole is None or short is None:
+            return {"pattern": None}
+        # A causal scheme hides tokens, and has no Toeplitz matrix of finite numbers.
+        r2 = [toeplitz_r2(head) if bool(head.isfinite().all()) else None for head in whole.matrix]
+        middle = short.mean.shape[1] // 2
+        near = short.mean[:, max(0, middle - NEAR) : middle + NEAR + 1]
+        return {"pattern": {"mean": plain(whole.mean), "r2": r2, "near": plain(near)}}

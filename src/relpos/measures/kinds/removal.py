@@ -1,0 +1,148 @@
+"""Position embeddings removed, and TISA put in their place (Wennberg & Henter 2021, Section 5, Appendix C)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from relpos import style
+from relpos.errors import RelposError, say
+from relpos.measures.measure import Drawing, Measure, NothingToMeasure, Results
+from relpos.measures.sample import Sample
+from relpos.ranges import Count, Natural
+
+if TYPE_CHECKING:
+    from relpos.analysis.recovery import Variant
+    from relpos.model.heads import MaskedLM
+
+PANELS = {
+    "loss": "loss, nats per masked token",
+    "order_gap": "order gap, nats",
+    "output_distance": "distance of outputs (ring: at [CLS])",
+    "loss_recovered": "fraction of the loss regained",
+}
+
+
+@dataclass(frozen=True)
+class Removal(Measure):
+    """Loss at masked tokens, order gap and distance of the outputs of several networks: intact, without positions, with TISA from
+    regression and from random values, with F̂_P itself; and with only TISA's parameters trained for some steps.
+
+    Args:
+        functions: values of S.
+        source: of F̂_P, see `relpos.analysis.profiles.Choices`.
+        seeds: random starts.
+        texts: held-out texts, of `length` tokens besides [CLS] and [SEP].
+        head_texts: of the same length, on which a head is trained where the network has none.
+        layers: the network ends after this many layers; null: it keeps all.
+        steps: for which TISA alone is trained, from regression and from random values, with the largest S; 0: not at all.
+    """
+
+    functions: Sequence[Count] = (1, 3, 5)
+    source: Literal["embeddings", "stream"] = "embeddings"
+    seeds: Count = 3
+    texts: Count = 64
+    length: Count = 126
+    head_texts: Count = 1024
+    layers: Count | None = None
+    steps: Natural = 0
+
+    by_name = True
+
+    def measure(self, sample: Sample) -> Results:
+        """`removal`: of each network a row with its loss, order gap and distances, and what it regains of each."""
+        from relpos.analysis.profiles import Choices, profiles
+        from relpos.analysis.recovery import Recovery
+        from relpos.analysis.replacement import toeplitz_parts, train_tisa, with_fitted_tisa, with_matrices, with_random_tisa
+
+        model = self._with_head(sample)
+        texts = sample.texts(self.texts, self.length)
+        recovery = Recovery(model, texts, lambda variant: say(_said(sample.network.name, variant)))
+        choices = Choices(source=self.source)
+        matrices = [
+            profiles(model.encoder, layer, texts.ids.shape[1] + 2, choices, texts.with_edges[:64])
+            for layer in range(model.encoder.shape.layers)
+        ]
+        for functions in self.functions:
+            recovery.measure(f"TISA from regression, S = {functions}", with_fitted_tisa(model, matrices, functions))
+        # What random parameters and training can do is asked once, where they have most freedom.
+        largest = max(self.functions)
+        for seed in range(self.seeds):
+            recovery.measure(f"TISA at random, S = {largest}, seed {seed}", with_random_tisa(model, largest, seed))
+        recovery.measure("Toeplitz part of F_P", with_matrices(model, toeplitz_parts(matrices)))
+        recovery.measure("F_P", with_matrices(model, matrices))
+        if self.steps:
+            training = sample.texts(self.head_texts, self.length, "train")
+            starts = {
+                "regression": with_fitted_tisa(model, matrices, largest),
+                "random values": with_random_tisa(model, largest, 0),
+            }
+            for name, started in starts.items():
+                train_tisa(started, training, self.steps)
+                recovery.measure(f"TISA from {name}, S = {largest}, {self.steps} steps", started)
+        return {"removal": [asdict(variant) for variant in recovery.variants]}
+
+    def _with_head(self, sample: Sample) -> MaskedLM:
+        from relpos.analysis.frozen_head import train_head
+        from relpos.model.encoder import encoder_of
+        from relpos.model.heads import MaskedLM
+        from relpos.model.surgery import first_layers
+
+        model = sample.any_model
+        if self.layers is not None:
+            # A head was trained on the outputs of all layers: one for these is trained below.
+            model = first_layers(sample.encoder, self.layers)
+        if not isinstance(model, MaskedLM):
+            try:
+                model = train_head(encoder_of(model), sample.texts(self.head_texts, self.length, "train"))
+            except NothingToMeasure as error:
+                raise NothingToMeasure(f"{error} (a head that predicts words is trained on it: this network has none)") from error
+        if model.encoder.causal:
+            raise RelposError(f"{sample.network.name}: a causal network has no masked tokens, whose loss `removal` measures")
+        return model
+
+    def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
+        rows = results["removal"]
+        yield Drawing(f"removal-{name}", rows, _figure(name, rows))
+
+
+def _said(network: str, variant: Variant) -> str:
+    text = f"{network}: {variant.network}: loss {variant.loss:.4f}, order gap {variant.order_gap:.4f}"
+    text += f", output distance {variant.output_distance:.4f} ({variant.cls_distance:.4f} at [CLS])"
+    if variant.loss_recovered is not None:
+        text += f"; {variant.loss_recovered:.1%} of the loss regained"
+    if variant.loss_recovered_low is not None:
+        text += f" (95 % interval over texts {variant.loss_recovered_low:.1%} to {variant.loss_recovered_high:.1%})"
+    return text
+
+
+def _figure(name: str, rows: Sequence[Results]) -> Any:
+    figure, panels = style.grid(4, 4, 3.0, 0.32 * len(rows))
+    for axes, (key, title) in zip(panels, PANELS.items(), strict=True):
+        axes.set_title(title, fontsize=8)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_yticks(range(len(rows)), [""] * len(rows) if key != "loss" else [row["network"] for row in rows])
+        if key == "loss_recovered":
+            continue
+        axes.scatter(
+            [row[key] for row in rows], range(len(rows)), s=16, color=[style.COLOURS[0]] * 2 + [style.COLOURS[1]] * (len(rows) - 2)
+        )
+        if key == "output_distance":
+            at_cls = [row["cls_distance"] for row in rows]
+            axes.scatter(at_cls, range(len(rows)), s=20, facecolors="none", edgecolors="0.35", linewidths=0.9)
+        axes.margins(x=0.1)
+        axes.locator_params(axis="x", nbins=5)
+        axes.grid(axis="y", color="0.9", linewidth=0.8)
+        axes.set_axisbelow(True)
+    # What each regains, with its interval; dotted lines mark nothing and all.
+    for place, row in enumerate(rows):
+        if row["loss_recovered"] is not None:
+            panels[3].plot(row["loss_recovered"], place, "o", color=style.COLOURS[1], markersize=4)
+        if row["loss_recovered_low"] is not None:
+            ends = row["loss_recovered_low"], row["loss_recovered_high"]
+            panels[3].plot(ends, (place, place), "-", color=style.COLOURS[1], linewidth=1.2)
+    for bound in (0, 1):
+        panels[3].axvline(bound, color="0.4", linestyle=":", linewidth=0.8)
+    figure.suptitle(f"{name}: positions removed, TISA instead", fontsize=9)
+    return figure

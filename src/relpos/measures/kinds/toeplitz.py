@@ -1,0 +1,227 @@
+"""How close to Toeplitz a network's positions are (Wennberg & Henter 2021, Figure 2, Section 3, Appendix B)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relpos import style
+from relpos.analysis.toeplitz import block_r2, products, toeplitz_r2
+from relpos.errors import RelposError
+from relpos.measures.measure import Drawing, Figure, Measure, Measured, MeasuredColumn, Results
+from relpos.measures.sample import Sample
+from relpos.ranges import Count, Natural
+from relpos.runs.networks import Network
+
+SEEN = 10_000
+"""Training examples whose lengths are read."""
+NARROWEST = 8
+"""The fewest rows of a block of a table for which R² tells something."""
+
+
+@dataclass(frozen=True)
+class Toeplitz(Measure):
+    """R² of P = E·E^T and of the cosines, of blocks of P, and of F̂_P by layer and head; see `relpos.analysis.toeplitz_r2`.
+
+    A random table has a positive R² from its diagonal alone: for comparison that of random tables of the same shape is given.
+
+    Args:
+        length: positions of F̂_P.
+        block: positions of a block of P.
+        random: how many random tables; 0: none.
+        score: a result in the training's record against which R² of P is drawn, where there are several networks.
+    """
+
+    length: Count = 128
+    block: Count = 128
+    random: Natural = 20
+    score: str = "heldout_loss"
+
+    columns = (MeasuredColumn("toeplitz_r2", "R² of P, per cent", "accuracy", bounds=(0.0, 100.0)),)
+    note = (
+        "R² of P: per cent of the variance of P = E·E^T, the products of the position embeddings, that depends on the distance"
+        " alone; of the positions that at least half of the training's examples reach."
+    )
+    by_name, has_course = True, True
+
+    def meaning(self, toy: bool) -> dict[str, Any]:
+        return {"length": self.length, "block": self.block, "random": self.random}
+
+    def measure(self, sample: Sample) -> Results:
+        """`toeplitz`: R² of `P`, `P_off` (without its main diagonal) and `cosine`; of the `blocks` of P [first position, the one
+        after the last, R²]; of `F_P` (layers, heads); `random`, the highest R² of random tables of the size of P, and of a block,
+        `random_block`, of `width` positions. And of the positions that count, the first `rows`, see `reached`: `shape` of the
+        table, `r2`, `r2_off`, `chance`, `chance_off` of random ones; with `beside` [R² of the last of them, of as many after them],
+        and how many these are, `beside_width`."""
+        from relpos.analysis.profiles import profiles
+        from relpos.model.surgery import position_table
+
+        encoder, table = sample.encoder, position_table(sample.encoder).detach().double().cpu().numpy()
+        p, cosine = products(table)
+        rows = min(reached(sample.network, len(p)), len(p))
+        width, beside = min(self.block, len(p)), min(rows, len(p) - rows)
+        blocks = [slice(rows - beside, rows), slice(rows, rows + beside)] if beside >= NARROWEST else []
+        chance = {n: _chance(self.random, n, table.shape[1]) for n in {len(p), width, rows}}
+        layers = range(encoder.shape.layers)
+        return {
+            "toeplitz": {
+                "P": toeplitz_r2(p),
+                "P_off": toeplitz_r2(p, main=False),
+                "cosine": toeplitz_r2(cosine),
+                "random": chance[len(p)][0],
+                "width": width,
+                "random_block": chance[width][0],
+                "blocks": block_r2(p, self.block),
+                "F_P": [[toeplitz_r2(head) for head in profiles(encoder, layer, self.length)] for layer in layers],
+                "shape": list(table.shape),
+                "rows": rows,
+                "r2": toeplitz_r2(p[:rows, :rows]),
+                "r2_off": toeplitz_r2(p[:rows, :rows], main=False),
+                "chance": chance[rows][0],
+                "chance_off": chance[rows][1],
+                "beside": [toeplitz_r2(p[block, block]) for block in blocks],
+                "beside_width": beside,
+            }
+        }
+
+    def figure(self, column: str, results: Results) -> Figure | None:
+        return Figure(100 * results["toeplitz"]["r2"]) if "toeplitz" in results else None
+
+    def said(self, results: Results) -> list[str]:
+        return [f"R² of P {results['toeplitz']['r2']:.2f}"] if "toeplitz" in results else []
+
+    def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
+        """R² by head and of blocks of each network; of P along the snapshots; and against the score."""
+        for network in networks:
+            yield self._of(network.name, network.results["toeplitz"])
+        if course := [row for network in networks if network.course for row in _course(network)]:
+            yield Drawing("toeplitz-along-training", course, _course_figure(course))
+        known = [network for network in networks if self.score in network.scores]
+        if len(known) > 1:
+            points = [
+                {"network": each.name, self.score: each.scores[self.score], "r2": each.results["toeplitz"]["P"]} for each in known
+            ]
+            yield Drawing(f"toeplitz-against-{self.score}", points, _against(points, self.score))
+
+    def _of(self, name: str, found: Results) -> Drawing:
+        blocks = {f"{start + 1}–{end}": value for start, end, value in found["blocks"]}
+        rows: list[dict[str, Any]] = [_row("P", found["P"]), _row("cosine", found["cosine"])]
+        rows.append(_row("P without its main diagonal", found["P_off"]))
+        if self.random:
+            rows += [
+                _row(f"P of {self.random} random tables, the highest", found["random"]),
+                _row(f"{found['width']} positions of {self.random} random tables, the highest", found["random_block"]),
+            ]
+        rows += [_row(f"P, positions {start + 1} to {end}", value) for start, end, value in found["blocks"]]
+        by_layer = found["F_P"]
+        rows += [_row("F_P", value, layer, head) for layer, heads in enumerate(by_layer, 1) for head, value in enumerate(heads, 1)]
+        figure, (left, right) = style.grid(2, 2, 4.0, 3.0)
+        for layer, heads in enumerate(by_layer, 1):
+            left.plot([layer] * len(heads), heads, "o", color=style.COLOURS[0], markersize=3, alpha=0.7)
+        left.plot(range(1, len(by_layer) + 1), [np.median(heads) for heads in by_layer], color=style.COLOURS[1], label="median")
+        style.whole_numbers(left)
+        left.set_xlabel("layer whose queries and keys are used")
+        left.set_ylabel(f"R² of F̂_P, {min(self.length, found['shape'][0])} positions")
+        left.legend(fontsize=7, frameon=False)
+        right.bar(list(blocks), list(blocks.values()), color=style.COLOURS[2])
+        if self.random:
+            right.axhline(found["random_block"], color="0.4", linestyle="--", linewidth=0.8)
+            right.set_title(f"dashed: the highest of {self.random} random tables of {found['width']} positions", fontsize=7)
+        right.tick_params(axis="x", labelrotation=30)
+        right.set_ylabel("R² of blocks of P")
+        for axes in (left, right):
+            axes.set_ylim(min(0, *axes.get_ylim()), 1.02)
+        figure.suptitle(f"{name}: R² of P {found['P']:.3f}, of cosines {found['cosine']:.3f}", fontsize=10)
+        return Drawing(f"toeplitz-{name}", rows, figure)
+
+
+def reached(network: Network, whole: int) -> int:
+    """How many rows of the position table count: those that at least half of the training examples reach. Later rows are hardly
+    trained and close to random, and would lower R² whatever the others have learned.
+
+    In two-stage training each stage counts with its number of examples. If the store of the text is gone: all rows up to `length`.
+    Of a network whose training is not known: all.
+    """
+    import torch
+
+    from relpos.data.store import Store
+
+    meaning = network.record.get("meaning") or {}
+    if "length" not in meaning:
+        return whole
+    whole = int(min(meaning["length"], whole))
+    try:
+        store = Store(network.store or Path())
+    except RelposError:
+        return whole
+    stages = [(1.0, whole)]
+    if first := meaning.get("first"):
+        stages = [(first["share"] * first["batch"], int(first["length"])), ((1 - first["share"]) * meaning["batch"], whole)]
+    lengths, weights = [], []
+    for weight, length in stages:
+        examples = store.examples("train", network.packing, length, meaning.get("pairs"))
+        # Evenly spaced among all.
+        count = min(SEEN, len(examples))
+        lengths.append(examples.lengths(torch.arange(count) * len(examples) // count).numpy())
+        weights.append(np.full(count, weight / count))
+    return _at_least_half(np.concatenate(lengths), np.concatenate(weights))
+
+
+def _at_least_half(lengths: np.ndarray, weights: np.ndarray) -> int:
+    """The largest length that examples of at least half of the weight reach.
+
+    >>> _at_least_half(np.array([10, 20, 30, 40]), np.ones(4))
+    30
+    """
+    order = np.argsort(-lengths)
+    counted = np.cumsum(weights[order]) / weights.sum()
+    return int(lengths[order][np.searchsorted(counted, 0.5 - 1e-9)])
+
+
+@cache
+def _chance(tables: int, n: int, width: int) -> tuple[float, float]:
+    """The highest R² of P of random tables (n, width), and the highest without the main diagonal."""
+    # R² of P has no known null distribution.
+    drawn = [np.random.default_rng(seed).standard_normal((n, width)) for seed in range(tables)]
+    found = [[toeplitz_r2(table @ table.T, main) for table in drawn] for main in (True, False)]
+    return max(found[0], default=0.0), max(found[1], default=0.0)
+
+
+def _row(what: str, r2: float, layer: int | str = "", head: int | str = "") -> dict[str, Any]:
+    return {"matrix": what, "layer": layer, "head": head, "r2": r2}
+
+
+def _course(network: Measured) -> list[dict[str, Any]]:
+    # The end is no snapshot unless one was asked for.
+    course = {100: network.results, **network.course}
+    return [
+        {"network": network.name, "per_cent": percent, "r2": at["toeplitz"]["P"], "r2_off_diagonal": at["toeplitz"]["P_off"]}
+        for percent, at in sorted(course.items())
+    ]
+
+
+def _course_figure(rows: Sequence[dict[str, Any]]) -> Any:
+    figure, (axes,) = style.grid(1, 1, 5.6, 3.2)
+    for number, name in enumerate(dict.fromkeys(row["network"] for row in rows)):
+        points = [(row["per_cent"], row["r2"]) for row in rows if row["network"] == name]
+        axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name, **style.look(number))
+    style.logarithmic(axes, {row["per_cent"] for row in rows})
+    axes.set_xlabel("per cent of the steps")
+    axes.set_ylabel("R² of P")
+    axes.legend(fontsize=7, frameon=False)
+    return figure
+
+
+def _against(points: Sequence[dict[str, Any]], score: str) -> Any:
+    figure, (axes,) = style.grid(1, 1, 5.6, 3.2)
+    for point in points:
+        axes.plot(point["r2"], point[score], "o", color=style.COLOURS[0], markersize=4)
+        axes.annotate(point["network"], (point["r2"], point[score]), fontsize=5, xytext=(3, 3), textcoords="offset points")
+    axes.set_xlabel("R² of P")
+    axes.set_ylabel(score)
+    return figure

@@ -1,0 +1,162 @@
+"""Maps that are drawn and not kept, because they are large, and made of the weights in a second: P and the cosines of position
+embeddings, and F̂_P by head (Wennberg & Henter 2021, Figures 1 and 3 to 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from relpos import style
+from relpos.analysis.toeplitz import diagonal_means, products, toeplitz_r2
+from relpos.measures.measure import Drawing, Measure, Results
+from relpos.measures.sample import Sample
+from relpos.ranges import Count, Natural
+
+if TYPE_CHECKING:
+    from relpos.analysis.fit import Fit
+
+COLUMNS = 4
+PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Of the tokens whose responses are drawn, as fractions of the length."""
+
+
+@dataclass(frozen=True)
+class Similarity(Measure):
+    """Maps of P and of the cosines, some of their rows, and the mean of each diagonal.
+
+    Args:
+        length: positions; None: all that the network has.
+        rows: how many rows are drawn as curves.
+    """
+
+    length: Count | None = None
+    rows: Count = 3
+
+    is_kept = False
+
+    def measure(self, sample: Sample) -> Results:
+        """`P` and `cosine` (n, n)."""
+        from relpos.model.surgery import position_table
+
+        return dict(zip(("P", "cosine"), products(position_table(sample.encoder), self.length), strict=True))
+
+    def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
+        figure, axes = style.grid(4, 2, 3.6, 3.0)
+        for column, (product, values) in enumerate(results.items()):
+            image = style.matrix(axes[column], values, centred=product == "P")
+            figure.colorbar(image, ax=axes[column], shrink=0.8)
+            axes[column].set_title(f"{product}, R² {toeplitz_r2(values):.3f}", fontsize=9)
+            n = len(values)
+            for line, row in enumerate(np.linspace(0, n - 1, min(self.rows + 2, n)).astype(int)[1:-1]):
+                axes[2 + column].plot(range(n), values[row], label=f"i = {row}", **style.look(line, 0.5))
+            axes[2 + column].set_xlabel("position j", fontsize=8)
+            axes[2 + column].legend(fontsize=6, frameon=False)
+        figure.suptitle(f"{name}: position embeddings, products of rows", fontsize=10)
+        # By offset: a Toeplitz matrix is this curve and nothing else.
+        means = {product: diagonal_means(values) for product, values in results.items()}
+        table = [
+            {"offset": offset} | {product: float(mean[place]) for product, mean in means.items()}
+            for place, offset in enumerate(range(1 - n, n))
+        ]
+        yield Drawing(f"position_similarity-{name}", table, figure)
+
+
+@dataclass(frozen=True)
+class Profiles(Measure):
+    """F̂_P of the heads of one layer: each as a map, and its means by offset with the function fitted to them.
+
+    Args:
+        layer: from 1.
+        length: positions.
+        functions: basis functions of the TISA fitted to each head; 0: none.
+        source, norm, types, bias, words: see `relpos.analysis.profiles.Choices`.
+    """
+
+    layer: Count = 1
+    length: Count = 128
+    functions: Natural = 5
+    source: Literal["embeddings", "stream"] = "embeddings"
+    norm: bool = True
+    types: bool = True
+    bias: bool = True
+    words: bool = True
+
+    is_kept = False
+
+    def measure(self, sample: Sample) -> Results:
+        """`heads`: F̂_P (heads, n, n), and `fits`: TISA's functions fitted to it; None where `functions` is 0."""
+        from relpos.analysis.profiles import Choices, fit_profiles, profiles
+
+        choices = Choices(self.source, self.norm, self.types, self.bias, self.words)
+        ids = sample.texts(64, self.length).ids if self.source == "stream" else None
+        heads = profiles(sample.encoder, self.layer - 1, self.length, choices, ids)
+        return {"heads": heads.numpy(), "fits": fit_profiles(heads, self.functions) if self.functions else None}
+
+    def title(self, name: str) -> str:
+        """The network and the choices, in a line."""
+        chosen = [each for each in ("norm", "types", "bias", "words") if getattr(self, each)]
+        return f"{name}, layer {self.layer}: F̂_P from {self.source} with {', '.join(chosen) or 'nothing else'}"
+
+    def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
+        heads, fits = results["heads"], results["fits"]
+        n = len(heads[0])
+        offsets = np.arange(1 - n, n)
+        figure, axes = style.grid(2 * len(heads), 2 * COLUMNS, 1.9, 1.7)
+        rows: list[dict[str, Any]] = []
+        for number, head in enumerate(heads):
+            left, right = axes[2 * number], axes[2 * number + 1]
+            style.matrix(left, head)
+            left.set_title(f"head {number + 1}: R² {toeplitz_r2(head):.2f}", fontsize=8)
+            means = diagonal_means(head)
+            right.plot(offsets, means, color=style.COLOURS[0], linewidth=1)
+            values: Sequence[Any] = [""] * len(offsets)
+            if fits is not None:
+                values = fits[number](offsets).tolist()
+                right.plot(offsets, values, "--", color=style.COLOURS[1], linewidth=1)
+                right.set_title(f"fit R² {fits[number].r2:.3f}", fontsize=8)
+            rows += [
+                {"head": number + 1, "offset": int(offset), "mean": float(mean), "fit": value}
+                for offset, mean, value in zip(offsets, means, values, strict=True)
+            ]
+        fitted = f", {self.functions} basis functions (dashed)" if fits is not None else ""
+        figure.suptitle(f"{self.title(name)}; right: means by offset (line){fitted}", fontsize=9)
+        yield Drawing(f"profiles-{name}-layer{self.layer}", rows, figure)
+        if fits is not None:
+            yield Drawing(f"fits-{name}-layer{self.layer}", _parameters(fits))
+
+
+@dataclass(frozen=True)
+class Responses(Profiles):
+    """What a token at one of five places adds to its score at each offset: rows of F̂_P, with a panel for each head."""
+
+    def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
+        heads, fits = results["heads"], results["fits"]
+        n = len(heads[0])
+        places = sorted({round(place * (n - 1)) for place in PLACES})
+        figure, axes = style.grid(len(heads), COLUMNS, 2.6, 2.0)
+        rows: list[dict[str, Any]] = []
+        for number, head in enumerate(heads):
+            for line, i in enumerate(places):
+                axes[number].plot(np.arange(n) - i, head[i], label=f"i = {i}", **style.look(line, 0.8))
+                rows += [{"head": number + 1, "i": i, "offset": j - i, "response": float(value)} for j, value in enumerate(head[i])]
+            if fits is not None:
+                offsets = np.arange(1 - n, n)
+                axes[number].plot(offsets, fits[number](offsets), color="0.3", linewidth=1.4, label="fit")
+            axes[number].set_title(f"head {number + 1}", fontsize=8)
+        axes[0].legend(fontsize=5, frameon=False)
+        figure.supxlabel("offset j − i", fontsize=8)
+        figure.suptitle(self.title(name), fontsize=9)
+        yield Drawing(f"responses-{name}-layer{self.layer}", rows, figure)
+
+
+def _parameters(fits: Sequence[Fit]) -> list[dict[str, Any]]:
+    rows = []
+    for number, fit in enumerate(fits, 1):
+        values = asdict(fit)
+        r2 = {key: values.pop(key) for key in ("constant", "r2")}
+        for s in range(len(fit.amplitude)):
+            rows.append({"head": number, "function": s + 1} | {key: float(each[s]) for key, each in values.items()} | r2)
+    return rows
