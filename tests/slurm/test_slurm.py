@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -40,8 +41,12 @@ class Table:
         self.environment = os.environ | meeting | data | {"OMP_NUM_THREADS": "1"}
         self.file = folder / "small.yaml"
 
-    def start(self) -> subprocess.Popen[str]:
-        command = [RELPOS, "reproduce", f"table={self.file}", *self.overrides]
+    @property
+    def command(self) -> list[str]:
+        return [RELPOS, "reproduce", f"table={self.file}", *self.overrides]
+
+    def start(self, *before: str) -> subprocess.Popen[str]:
+        command = [*before, shlex.join(self.command)] if before else self.command
         return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -126,9 +131,10 @@ def test_stopping_the_launcher_stops_its_jobs_and_the_same_command_goes_on(folde
     assert launcher.returncode == 128 + signal.SIGTERM
     assert not slurm("squeue", "--noheader")
     assert record(run)["state"] == "interrupted"
-    again = table.start()
+    log = folder / "launcher.log"
+    again = table.start("sbatch", "--wait", f"--output={log}", "--wrap")  # the launcher is itself a job
     _, said = again.communicate(timeout=PATIENCE)
-    assert again.returncode == 0, said
+    assert again.returncode == 0, said + log.read_text(encoding="utf-8")
     assert record(run)["state"] == "finished"
     assert [start["from_step"] > 0 for start in record(run)["starts"]] == [False, True]
 
