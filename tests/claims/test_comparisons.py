@@ -23,7 +23,7 @@ from relpos.claims.columns import gain_without_loss, loses_less_than_others, sig
 from relpos.claims.comparisons import about, higher, higher_on_average, not_higher, not_lower
 from relpos.claims.trends import shrinks, steady
 from relpos.claims.verdict import FAILS, HOLDS, NOT_HERE
-from relpos.results.scale import Scale
+from relpos.results.scale import Scale, is_on_plateau
 
 
 def verdict(test: Any, **means: float) -> str:
@@ -155,6 +155,24 @@ def test_the_row_without_positions_is_not_named_and_others_need_both_a_lead_and_
     made = nats(none=(6.14, 0.0), behind=(6.14, 0.3), small=(5.9, 0.08), ahead=(5.9, 0.3))
     assert [made.is_on_plateau(row) for row in ("none", "behind", "small", "ahead", "missing")] == [True, True, True, False, None]
     assert only(higher(contrasts=[["ahead", "none"]], column="loss").verdicts(scales(made))).word == HOLDS
+
+
+def test_a_row_that_knows_less_than_a_tenth_of_the_order_is_on_the_plateau() -> None:
+    made = nats(none=(6.14, 0.0), absolute=(6.06, 0.3), value=(5.9, 0.3), fixed=(5.2, 1.4))
+    assert [made.is_on_plateau(row) for row in ("absolute", "value", "fixed")] == [True, False, False]
+    # Without the best row the same lead is a good part of what is known.
+    assert nats(none=(6.14, 0.0), absolute=(6.06, 0.3), value=(5.9, 0.3)).is_on_plateau("absolute") is False
+
+
+def test_a_gap_must_be_above_the_bound_beyond_noise() -> None:
+    losses = {"none": {0: 6.0, 1: 6.01}, "a": {0: 5.0, 1: 5.01}, "b": {0: 5.1, 1: 5.11}}
+    sure, unsure = {"a": {0: 0.3, 1: 0.31}, "b": {0: 1.0, 1: 1.01}}, {"a": {0: 0.05, 1: 0.25}, "b": {0: 1.0, 1: 1.2}}
+    assert [is_on_plateau(losses, gaps, "a") for gaps in (sure, unsure)] == [False, True]
+
+
+def test_a_clear_gain_around_the_bound_decides_nothing() -> None:
+    made = scales(scale({"new": glue(60.5), "old": glue(60.0)}))
+    assert only(not_higher(contrasts=PAIR, bound=0.5).verdicts(made)).verdict == "undecided"
 
 
 @pytest.mark.parametrize(("gain", "expected"), [(-1.0, "holds"), (-0.3, "holds"), (2.0, "fails"), (0.35, "undecided")])

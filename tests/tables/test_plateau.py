@@ -30,7 +30,7 @@ def test_rows_are_told_where_their_shuffle_gap_was_measured(
     plan = plan_table(load(str(write_experiment(tmp_path))))
     for planned, loss in zip(plan, (6.0, 5.0), strict=True):
         finish(planned.pretrainings[0], {"heldout_loss": loss})
-    columns = {name: {"shuffle_gap": Column(values=values)} for name, values in gaps.items()}
+    columns = {name: {"shuffle_gap": Column(values=values, seeds=[(0, 0)])} for name, values in gaps.items()}
     rows = [Row(planned.name, columns=columns.get(planned.name, {})) for planned in plan]
     assert told(rows, plan) == list(expected.values())
 
@@ -39,5 +39,5 @@ def test_where_none_knows_order_the_gap_alone_decides(tmp_path: Path) -> None:
     plan = plan_table(load(str(write_experiment(tmp_path))))  # as under causal attention, where positions may win nothing
     for planned in plan:
         finish(planned.pretrainings[0], {"heldout_loss": 5.0})
-    rows = [Row(planned.name, columns={"shuffle_gap": Column(values=[2.1])}) for planned in plan]
+    rows = [Row(planned.name, columns={"shuffle_gap": Column(values=[2.1], seeds=[(0, 0)])}) for planned in plan]
     assert told(rows, plan) == [False, False]

@@ -131,8 +131,8 @@ def _not_higher_says(test: Test) -> str:
 def not_higher(tested: Difference, *, bound: float = 0.5, any_gain: bool = False) -> Evidence:
     """No first row is above its second one by as much as `bound`.
 
-    Holds: the upper end of the 95 % interval lies below the bound. Fails: the interval lies above zero and reaches the bound; with
-    `any_gain` the claim fails whenever the interval lies above zero, however small the gain. A bound in points of GLUE is not
+    Holds: the upper end of the 95 % interval lies below the bound. Fails: the lower end lies above it; with `any_gain` the claim
+    fails whenever the interval lies above zero, however small the gain. A bound in points of GLUE is not
     applied to the mean of fewer columns.
     """
     return no_gain(tested, bound, any_gain)
@@ -149,10 +149,11 @@ def not_lower(tested: Difference, *, bound: float = 0.5) -> Evidence:
 
 def no_gain(tested: Difference, bound: float, any_gain: bool = False) -> Evidence:
     """The evidence that a gain is smaller than `bound`; with `any_gain`, a smaller one that is clear speaks against it, too."""
-    # A small gain that is sure is no gain of `bound`; unless the claim is that there is none at all.
-    gains = tested.value > 0 and tested.p < ALPHA
-    below = tested.p_against(bound) if tested.value < bound else 1.0
-    return Evidence(1.0, tested.p) if gains and (any_gain or below >= ALPHA) else Evidence(below, 1.0)
+    if any_gain and tested.value > 0 and tested.p < ALPHA:
+        return Evidence(1.0, tested.p)
+    # An interval with gains on both sides of the bound says neither.
+    apart = tested.p_against(bound)
+    return Evidence(apart, 1.0) if tested.value < bound else Evidence(1.0, apart)
 
 
 @comparison("a gain of {value} ± {bound}: {contrasts}", bounded=True)

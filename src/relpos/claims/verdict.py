@@ -95,14 +95,12 @@ def all_of(parts: Sequence[Evidence]) -> Evidence:
 
 
 def headline(verdicts: Sequence[Verdict]) -> Verdict:
-    """The verdict of the largest scale that decides; if none does, the last one that is undecided, cannot be said, or is not run.
+    """The verdict of the largest scale at which the claim was run, decided or not; smaller ones stand behind it.
+
     Only scales of the paper's protocol count. The verdicts are those of one claim, the largest scale last.
     """
-    # A small scale that decides comes before a large one that does not: the latter says what it lacks, and not the opposite.
-    for words in ((HOLDS, FAILS), (UNDECIDED,), (NOT_HERE,)):
-        if found := [each for each in verdicts if each.verdict in words and not each.is_aside]:
-            return found[-1]
-    return Verdict(NOT_RUN, "")
+    run = [each for each in verdicts if each.verdict in (HOLDS, FAILS, UNDECIDED, NOT_HERE) and not each.is_aside]
+    return run[-1] if run else Verdict(NOT_RUN, "")
 
 
 def adjusted(verdicts: Sequence[Verdict]) -> list[Verdict]:

@@ -26,8 +26,8 @@ from statistics import fmean
 from relpos.config.compose import values as composed_values
 from relpos.config.conf import key_of
 from relpos.ranges import shown
-from relpos.results.contrast import Units, difference
-from relpos.results.statistics import above_constant
+from relpos.results.contrast import Units, difference, spread
+from relpos.results.statistics import Difference, above_constant
 from relpos.results.values import GAP, GLUE, LOSS, PartRates, Plain, Rates, Value, by, means_by
 from relpos.runs.plan import other_layers
 from relpos.runs.shelf import END, most_shared
@@ -44,10 +44,15 @@ SHORT_TRAVEL = 5.0
 NONE = "none"
 """The row without positions, which cannot leave the plateau, unless its attention is causal, which is an order by itself."""
 LEAST_GAP = 0.1
-"""Nats of mean shuffle gap above which a row can have left the plateau."""
+"""Nats above which the shuffle gap of a row that has left the plateau lies, interval and all."""
+LEAST_KNOWN = 0.1
+"""The fraction of the best row's order that such a row knows: the gap shows how much it relies on order, not how much it gains."""
 LEAD = 0.05
 """Nats by which its loss must be below that of `none` where too few seeds show what noise is."""
-PLATEAU = f"loss not below that of {NONE} beyond noise, or a shuffle gap of at most {LEAST_GAP} nats"
+PLATEAU = (
+    f"loss not below that of {NONE} beyond noise, a shuffle gap not above {LEAST_GAP} nats beyond noise, "
+    f"or less than {LEAST_KNOWN:.0%} of the order that the best row knows"
+)
 SCHEME_KEYS = ("position", "conv", "k", "outside", "kernels")
 """Keys of a configuration that make the scheme."""
 Seed = tuple[int, int]
@@ -139,7 +144,7 @@ class Scale:
     def is_on_plateau(self, row: str) -> bool | None:
         """Whether a row has not left the bag-of-words plateau; None where its shuffle gap was not measured."""
         losses = {name: self.losses(name) for name, found in self.values.items() if "loss" in found}
-        gaps = {name: [each.value for each in found["order"]] for name, found in self.values.items() if "order" in found}
+        gaps = {name: by_pretraining(self.singles(name, ["order"])) for name, found in self.values.items() if "order" in found}
         return is_on_plateau(losses, gaps, row)
 
 
@@ -169,8 +174,12 @@ class Scales:
         # By what is equal and not by what differs: a new key of a meaning then separates scales until a rule names it.
         groups: dict[str, list[Scale]] = {}
         for scale in self.known:
-            # The text is no part of the meaning, and must be the same as well.
             rest = {key: value for key, value in scale.meaning.items() if key not in but}
+            # Sizes may have learning rates of their own; other layers, masks or another optimiser are another experiment.
+            rest |= {"layers": other_layers(scale.meaning["size"])} if "size" in but else {}
+            recipe = scale.meaning.get("recipe", {}) if "recipe" in but else {}
+            rest |= {key: recipe[key] for key in ("optimizer", "masking", "schedule") if key in recipe}
+            # The text is no part of the meaning, and must be the same as well.
             groups.setdefault(json.dumps([rest, scale.store], sort_keys=True), []).append(scale)
         return [group for group in groups.values() if len(group) > 1]
 
@@ -313,31 +322,60 @@ def short_travel(travels: Iterable[float | None]) -> str:
     )
 
 
-def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Iterable[float]], row: str) -> bool | None:
-    """Whether a row is still on the bag-of-words plateau: it predicts masked words as well as who knows which words a text has, and
-    not their order. None where its gap was not measured. Without a row `none` the gap alone decides.
+def order_known(losses: Mapping[str, Units], row: str) -> float | None:
+    """(loss of `none` − loss of the row) ÷ (loss of `none` − lowest loss), means over seeds; None without a row `none`.
 
-    A row has left it when its held-out loss is below that of `none` beyond noise, and rises by more than `LEAST_GAP` when words are
-    shuffled.
+    >>> order_known({"none": {0: 6.0}, "absolute": {0: 5.8}, "fixed": {0: 4.0}}, "absolute")
+    0.1
 
-    >>> losses = {"none": {0: 6.14, 1: 6.15}, "fixed": {0: 5.23, 1: 5.25}, "absolute": {0: 6.15, 1: 6.16}}
-    >>> gaps = {"fixed": [1.4, 1.5], "absolute": [0.05, 0.06]}
+    Args:
+        losses: row → pre-training seed → held-out loss, of the rows of one scale.
+        row: the row.
+    """
+    if not (losses.get(NONE) and losses.get(row)):
+        return None
+    means = {name: fmean(units.values()) for name, units in losses.items() if units}
+    most = means[NONE] - min(means.values())
+    return round((means[NONE] - means[row]) / most, 6) if most > 0 else 0.0
+
+
+def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Units], row: str) -> bool | None:
+    """Whether a row is still on the bag-of-words plateau: it predicts masked words about as well as who knows which words a text
+    has, and not their order. None where its gap was not measured. Without a row `none` the gap alone decides.
+
+    A row has left it when its held-out loss is below that of `none` beyond noise, the rise of that loss when words are shuffled is
+    above `LEAST_GAP` beyond noise, and it knows at least `LEAST_KNOWN` of the order that the best row of the scale knows.
+
+    >>> losses = {"none": {0: 6.14, 1: 6.15}, "fixed": {0: 5.23, 1: 5.25}, "absolute": {0: 6.05, 1: 6.06}}
+    >>> gaps = {"fixed": {0: 1.4, 1: 1.5}, "absolute": {0: 0.2, 1: 0.21}}
     >>> is_on_plateau(losses, gaps, "fixed"), is_on_plateau(losses, gaps, "absolute"), is_on_plateau(losses, {}, "fixed")
     (False, True, None)
-    >>> is_on_plateau({}, {"none": [2.1], "rope": [2.4]}, "none")  # causal attention
+    >>> is_on_plateau({}, {"none": {0: 2.1}, "rope": {0: 2.4}}, "none")  # causal attention
     False
 
     Args:
         losses: row → pre-training seed → held-out loss, of the rows of one scale.
-        gaps: row → shuffle gaps of its pre-trainings.
+        gaps: row → pre-training seed → shuffle gap.
         row: the row.
     """
-    if not (gaps_here := list(gaps.get(row, ()))):
+    if not gaps.get(row):
         return True if row == NONE else None
-    if fmean(gaps_here) <= LEAST_GAP:
+    if _least(gaps, row) <= LEAST_GAP:
         return True
-    without = list(gaps.get(NONE, ()))
-    if row == NONE or (without and fmean(without) > LEAST_GAP) or not (losses.get(NONE) and losses.get(row)):
+    known = order_known(losses, row)
+    if row == NONE or known is None or (gaps.get(NONE) and fmean(gaps[NONE].values()) > LEAST_GAP):
         return False
     tested = difference(losses, NONE, row)
-    return tested.low <= 0 if tested else fmean(losses[NONE].values()) - fmean(losses[row].values()) <= LEAD
+    is_ahead = tested.low > 0 if tested else fmean(losses[NONE].values()) - fmean(losses[row].values()) > LEAD
+    return not is_ahead or known < LEAST_KNOWN
+
+
+def _least(gaps: Mapping[str, Units], row: str) -> float:
+    """The lower end of the 95 % interval of a row's mean gap; the mean where no row has several pre-trainings."""
+    values = list(gaps[row].values())
+    # Rows that use no order have gaps of zero, without a spread that would say what that of others is.
+    using = {name: units for name, units in gaps.items() if units and fmean(units.values()) > LEAST_GAP / 10}
+    found = spread(using, row) if row in using else None
+    if found is None:
+        return fmean(values)
+    return Difference(fmean(values), (found.variance / len(values)) ** 0.5, found.freedom, len(values)).low

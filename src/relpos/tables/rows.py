@@ -15,7 +15,7 @@ import numpy as np
 from relpos.measures.kinds.lengths import losses
 from relpos.measures.measure import Results, measured_columns
 from relpos.results.contrast import Units
-from relpos.results.scale import NONE, is_on_plateau, scheme, slowest, travel
+from relpos.results.scale import NONE, by_pretraining, is_on_plateau, scheme, slowest, travel
 from relpos.results.values import GAP, LOSS, Value, by, of_pretraining, of_tuning, rates_of, select
 from relpos.runs.log import LOG, last_lines
 from relpos.runs.run import Run, runs_root
@@ -154,7 +154,7 @@ def with_plateau(rows: Sequence[Row], values: Mapping[str, Sequence[Value]]) -> 
     """The rows, each told whether it is on the bag-of-words plateau of its scale, if its shuffle gap is among the columns."""
     without = scheme([f"position={NONE}"])
     losses: dict[str, dict[str, Units]] = {}
-    gaps: dict[str, dict[str, list[float]]] = {}
+    gaps: dict[str, dict[str, Units]] = {}
     places: dict[str, tuple[str, str]] = {}  # row → its scale, and its name there
     for row in rows:
         if found := select(values[row.name], column=LOSS):
@@ -162,7 +162,7 @@ def with_plateau(rows: Sequence[Row], values: Mapping[str, Sequence[Value]]) -> 
             losses.setdefault(place[0], {})[place[1]] = {each.pretrain_seed or 0: each.value for each in found}
             # Whether `none` itself knows order, as it does under causal attention, decides for the other rows of the scale.
             if GAP in row.columns:
-                gaps.setdefault(place[0], {})[place[1]] = row.columns[GAP].values
+                gaps.setdefault(place[0], {})[place[1]] = by_pretraining(row.columns[GAP].by_seed)
 
     def told(row: Row) -> bool | None:
         # Not even `none` is known where no gap was measured: losses of answers, for instance, have no such plateau.
