@@ -201,14 +201,54 @@ class RelposModel(RelposPreTrainedModel):
         )
 
 
-class RelposForMaskedLM(RelposPreTrainedModel):
-    """The encoder with its masked-language-modelling head.
+class _WithHead(RelposPreTrainedModel):
+    """A network with a head that gives `logits`. Transformers reads the names of the arguments in the signature of `forward`."""
+
+    _result: Any  # the kind of what `forward` returns
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+    ) -> Any:
+        """`logits`; with `labels` the mean `loss`, too."""
+        first = input_ids if inputs_embeds is None else inputs_embeds
+        given = (input_ids, attention_mask, token_type_ids, inputs_embeds)
+        rows = [None if x is None else self._rows(x) for x in given]
+        outputs = self.encoder(*rows, output_attentions, output_hidden_states, return_dict=True)
+        logits = self._logits(outputs.last_hidden_state, rows[1], first)
+        loss = None if labels is None else self._loss(logits, labels)
+        return self._result(loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions)
+
+    def _rows(self, x: Tensor) -> Tensor:
+        """An input as the encoder takes it."""
+        return x
+
+    def _logits(self, x: Tensor, attention_mask: Tensor | None, given: Any) -> Tensor:
+        """From the encoder's output (B, n, hidden); `given` are the ids or vectors that the network is given."""
+        raise NotImplementedError
+
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return functional.cross_entropy(logits.flatten(0, -2), labels.view(-1))
+
+
+class RelposForMaskedLM(_WithHead):
+    """The encoder with its masked-language-modelling head: `logits` (B, n, vocabulary), and the mean cross-entropy.
+
+    `labels` (B, n), −100: not predicted, stand at the token that is predicted, whichever logits predict it.
 
     Raises:
         RelposError: the network is causal.
     """
 
     causal = False
+    _result = MaskedLMOutput
 
     def _adopt(self, made: Any) -> None:
         super()._adopt(made)
@@ -242,30 +282,12 @@ class RelposForMaskedLM(RelposPreTrainedModel):
             self.head.bias = nn.Parameter(functional.pad(self.head.bias.detach(), (0, new)), self.head.bias.requires_grad)
         return words
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-    ) -> Any:
-        """`logits` (B, n, vocabulary); with `labels` (−100: not predicted) the mean cross-entropy as `loss`.
+    def _logits(self, x: Tensor, attention_mask: Tensor | None, given: Any) -> Tensor:
+        logits: Tensor = self.head(x, self._table())
+        return logits
 
-        Labels stand at the token that is predicted, whichever logits predict it.
-        """
-        outputs = self.encoder(
-            input_ids, attention_mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states, return_dict=True
-        )
-        logits, loss = self.head(outputs.last_hidden_state, self._table()), None
-        if labels is not None:
-            loss = functional.cross_entropy(
-                logits.flatten(0, 1), at_outputs(self.encoder.network, labels.view(logits.shape[:2])).flatten()
-            )
-        return MaskedLMOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions)
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return super()._loss(logits, at_outputs(self.encoder.network, labels.view(logits.shape[:2])))
 
 
 class RelposForCausalLM(RelposForMaskedLM):
@@ -278,9 +300,14 @@ class RelposForCausalLM(RelposForMaskedLM):
     causal = True
 
 
-class RelposForSequenceClassification(RelposPreTrainedModel):
-    """The encoder with pooler and classifier of a text; one label means regression."""
+class RelposForSequenceClassification(_WithHead):
+    """The encoder with pooler and classifier of a text: `logits` (B, labels); one label means regression.
 
+    The loss is the mean of what `config.problem_type` says: cross-entropy, squared error, or for several labels at once the
+    cross-entropy of each. None: what number of labels and type of numbers suggest.
+    """
+
+    _result: Any = SequenceClassifierOutput
     _keys_to_ignore_on_load_unexpected = [r"^head\."]  # noqa: RUF012
     outputs: int | None = None  # those of its classifier; None: as many as labels
 
@@ -293,75 +320,42 @@ class RelposForSequenceClassification(RelposPreTrainedModel):
         self.pooler, self.dropout, self.classifier = made.pooler, made.dropout, made.classifier
         self.dense, self.dense_dropout, self.mean = made.dense, made.dense_dropout, made.mean
 
-    def _logits(self, outputs: Any, attention_mask: Tensor | None) -> Tensor:
-        return class_logits(self, pooled(self.encoder.network, outputs.last_hidden_state, attention_mask, self.mean))
+    def _logits(self, x: Tensor, attention_mask: Tensor | None, given: Any) -> Tensor:
+        return class_logits(self, pooled(self.encoder.network, x, attention_mask, self.mean))
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-    ) -> Any:
-        """`logits` (B, labels); with `labels` the mean of what `config.problem_type` says as `loss`: cross-entropy, squared error,
-        or for several labels at once the cross-entropy of each. None: what number of labels and type of numbers suggest."""
-        outputs = self.encoder(
-            input_ids, attention_mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states, return_dict=True
-        )
-        logits, loss = self._logits(outputs, attention_mask), None
-        if labels is not None:
-            if self.config.problem_type is None:
-                many = "single_label" if labels.dtype in (torch.long, torch.int) else "multi_label"
-                self.config.problem_type = "regression" if self.num_labels == 1 else f"{many}_classification"
-            if self.config.problem_type == "regression":
-                flat = (logits.squeeze(), labels.squeeze()) if self.num_labels == 1 else (logits, labels)
-                loss = functional.mse_loss(flat[0], flat[1].to(logits.dtype))
-            elif self.config.problem_type == "single_label_classification":
-                loss = functional.cross_entropy(logits, labels.view(-1))
-            else:
-                loss = functional.binary_cross_entropy_with_logits(logits, labels)
-        return SequenceClassifierOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
-        )
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        if self.config.problem_type is None:
+            many = "single_label" if labels.dtype in (torch.long, torch.int) else "multi_label"
+            self.config.problem_type = "regression" if self.num_labels == 1 else f"{many}_classification"
+        if self.config.problem_type == "regression":
+            flat = (logits.squeeze(), labels.squeeze()) if self.num_labels == 1 else (logits, labels)
+            return functional.mse_loss(flat[0], flat[1].to(logits.dtype))
+        if self.config.problem_type == "single_label_classification":
+            return super()._loss(logits, labels)
+        return functional.binary_cross_entropy_with_logits(logits, labels)
 
 
 class RelposForMultipleChoice(RelposForSequenceClassification):
-    """The same with one output: a row of texts → which of them."""
+    """The same with one output: inputs (B, choices, n), `logits` (B, choices), and with `labels` (B,) the mean cross-entropy."""
 
     outputs = 1
+    _result = MultipleChoiceModelOutput
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-    ) -> Any:
-        """`logits` (B, choices); with `labels` (B,) the mean cross-entropy as `loss`. Inputs are (B, choices, n)."""
-        given = (input_ids, attention_mask, token_type_ids, inputs_embeds)
-        choices = next(x.shape[1] for x in (input_ids, inputs_embeds) if x is not None)
-        input_ids, attention_mask, token_type_ids, inputs_embeds = (None if x is None else x.flatten(0, 1) for x in given)
-        outputs = self.encoder(
-            input_ids, attention_mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states, return_dict=True
-        )
-        logits = self._logits(outputs, attention_mask).view(-1, choices)
-        loss = None if labels is None else functional.cross_entropy(logits, labels)
-        return MultipleChoiceModelOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
-        )
+    def _rows(self, x: Tensor) -> Tensor:
+        return x.flatten(0, 1)
+
+    def _logits(self, x: Tensor, attention_mask: Tensor | None, given: Any) -> Tensor:
+        return super()._logits(x, attention_mask, given).view(-1, given.shape[1])
+
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return functional.cross_entropy(logits, labels)
 
 
-class RelposForTokenClassification(RelposPreTrainedModel):
-    """The encoder with dropout and a linear map from each token to its labels."""
+class RelposForTokenClassification(_WithHead):
+    """The encoder with dropout and a linear map from each token to its labels: `logits` (B, n, labels), and with `labels` (−100:
+    none) the mean cross-entropy."""
 
+    _result = TokenClassifierOutput
     _keys_to_ignore_on_load_unexpected = [r"^(head|pooler|dense)\."]  # noqa: RUF012
 
     def _network(self, filled: bool) -> nn.Module:
@@ -372,24 +366,9 @@ class RelposForTokenClassification(RelposPreTrainedModel):
         self.num_labels, self.classifier = self.config.num_labels, made.classifier
         self.dropout = Dropout(self.encoder.network.block.dropout)
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-    ) -> Any:
-        """`logits` (B, n, labels); with `labels` (−100: none) the mean cross-entropy as `loss`."""
-        outputs = self.encoder(
-            input_ids, attention_mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states, return_dict=True
-        )
-        logits = self.classifier(self.dropout(outputs.last_hidden_state))
-        loss = None if labels is None else functional.cross_entropy(logits.flatten(0, 1), labels.view(-1))
-        return TokenClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions)
+    def _logits(self, x: Tensor, attention_mask: Tensor | None, given: Any) -> Tensor:
+        logits: Tensor = self.classifier(self.dropout(x))
+        return logits
 
 
 class RelposForQuestionAnswering(RelposPreTrainedModel):
