@@ -52,6 +52,8 @@ _CUDA, _META = 1, 14  # numbers of c10::DeviceType, which are part of torch's bi
 _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
 WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique_dim", "_unique2"}
 FREE = {"_unsafe_view", "lift_fresh", "set_", "resize_"}  # nothing is launched, though they are no views
+UNREAD = {"new_zeros", "zeros_like", "ones_like", "full_like", "zero_", "fill_"}
+"""What takes no more of its arguments than their shape."""
 TOLERANT = {"copy_", "_to_copy", "_foreach_copy_", "cat", "where", "_fused_adamw_"}
 """Beside the pointwise operations: those whose arguments may differ in number format."""
 STATISTICS = {"native_layer_norm_backward": (3, 4)}
@@ -120,7 +122,8 @@ class Ledger(TorchDispatchMode):
             self.fault(f"{name} gets {', '.join(sorted(str(x)[6:] for x in formats))}")
         if not function.is_view and name not in FREE:
             written = [given[0]] if function._schema.is_mutable else made
-            self.launch(name, sum(map(_size, {id(x): x for x in given}.values())) + sum(map(_size, written)))
+            read = [] if name in UNREAD else {id(x): x for x in given}.values()
+            self.launch(name, sum(map(_size, read)) + sum(map(_size, written)))
         return result
 
     def launch(self, name: str, moved: int) -> None:

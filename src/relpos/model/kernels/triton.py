@@ -184,7 +184,7 @@ class _Attention(torch.autograd.Function):
             if added.offset is not None:  # tiles of padding alone are not written
                 made_of = torch.empty if mask is None else torch.zeros
                 by_tile = made_of(batch, heads, rows, columns, 2 * problem.tiles.columns, dtype=torch.float32, device=v.device)
-            grad_query, grad_key = (top if x is None else x.grad() for x in (added.query, added.key))
+            grad_query, grad_key = (top if x is None else x.grad().zero_() for x in (added.query, added.key))
             problem.launch(programs.backward_rows, (problem.rows, rows), y, *known, grad_q, grad_query, numbers=strides)
         made = grad_q, grad_k, grad_v, by_tile, grad_query, grad_key, ds
         grid = problem.rows, problem.column_tiles

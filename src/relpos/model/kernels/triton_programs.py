@@ -13,12 +13,12 @@ from relpos.model.kernels.triton_tiles import (
     diagonal_sums,
     differentiate,
     edge_sums,
-    kept_scores,
     last_real,
     load_rows,
     scores,
     store_edges,
     store_rows,
+    tile_scores,
     write_window,
 )
 
@@ -49,18 +49,15 @@ def forward(
             k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         v = load_rows(V + b * vb + h * vh, j, vn, n, D, PADDED).to(DOT)
-        s, _ = scores(
-            product, i[:, None], j[None, :], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an,
-            KEYS + b * bb + h * bh, bn, DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
+        s, _, kept = tile_scores(
+            product, i[:, None], j[None, :], b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+            TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
         )  # fmt: skip
         higher = tl.maximum(top, tl.max(s, 1))
         factor = tl.exp(top - higher)
         p = tl.exp(s - higher[:, None])
         total = total * factor + tl.sum(p, 1)
         if THRESHOLD > 0:
-            kept = kept_scores(
-                TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i[:, None], j[None, :], n, THRESHOLD, KEYED
-            )
             p = tl.where(kept, p, 0.0)
         y = y * factor[:, None] + tl.dot(p.to(DOT), v, input_precision="ieee")
         top = higher
@@ -93,15 +90,12 @@ def value_band(
         if CONTENT:
             k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
-        s, _ = scores(
-            product, i[:, None], j[None, :], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an,
-            KEYS + b * bb + h * bh, bn, DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
+        s, _, kept = tile_scores(
+            product, i[:, None], j[None, :], b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+            TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
         )  # fmt: skip
         p = tl.exp(s - top[:, None]) * (RESCALE / total)[:, None]
         if THRESHOLD > 0:
-            kept = kept_scores(
-                TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i[:, None], j[None, :], n, THRESHOLD, KEYED
-            )
             p = tl.where(kept, p, 0.0)
         inside = (i[:, None] < n) & (j[None, :] < n)
         offset = j[None, :] - i[:, None]
@@ -148,15 +142,10 @@ def backward_columns(
         if CONTENT:
             q = load_rows(Q + b * qb + h * qh, at, qn, n, D, PADDED).to(DOT)
             product = tl.dot(k, tl.trans(q), input_precision="ieee") * scale
-        s, scored = scores(
-            product, i, j[:, None], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an,
-            KEYS + b * bb + h * bh, bn, DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
+        s, scored, kept = tile_scores(
+            product, i, j[:, None], b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+            TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
         )  # fmt: skip
-        kept = scored
-        if THRESHOLD > 0:
-            kept = kept_scores(
-                TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i, j[:, None], n, THRESHOLD, KEYED
-            )
         top = tl.load(TOP + row * n + i, mask=i < n, other=0.0)
         total = tl.load(TOTAL + row * n + i, mask=i < n, other=1.0)
         delta = top
@@ -229,15 +218,10 @@ def backward_rows(
         if CONTENT:
             k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
-        s, scored = scores(
-            product, i[:, None], j[None, :], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an,
-            KEYS + b * bb + h * bh, bn, DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
+        s, scored, kept = tile_scores(
+            product, i[:, None], j[None, :], b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+            TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
         )  # fmt: skip
-        kept = scored
-        if THRESHOLD > 0:
-            kept = kept_scores(
-                TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i[:, None], j[None, :], n, THRESHOLD, KEYED
-            )
         _, ds = differentiate(
             s, scored, tl.dot(grad, tl.trans(v), input_precision="ieee"), i[:, None], j[None, :], n, top[:, None], total[:, None],
             delta[:, None], kept, VALUE_GRAD + row * n * VALUE, VALUE, CLAMP, THRESHOLD, RESCALE, False, 1,
@@ -284,15 +268,10 @@ def backward_dense(
             q = load_rows(Q + b * qb + h * qh, i, qn, n, D, PADDED).to(DOT)
             k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
-        s, scored = scores(
-            product, i[:, None], j[None, :], n, real, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an,
-            KEYS + b * bb + h * bh, bn, DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
+        s, scored, kept = tile_scores(
+            product, i[:, None], j[None, :], b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+            TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
         )  # fmt: skip
-        kept = scored
-        if THRESHOLD > 0:
-            kept = kept_scores(
-                TOKEN_WORDS + b * n, tl.load(HEAD_WORDS + h), DRAWN, COLUMN_WORDS, i[:, None], j[None, :], n, THRESHOLD, KEYED
-            )
         top = tl.load(TOP + row * n + i, mask=i < n, other=0.0)
         total = tl.load(TOTAL + row * n + i, mask=i < n, other=1.0)
         delta = top
@@ -333,10 +312,25 @@ def spread_terms(
     b, h = row // H, row % H
     i, j = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None], tl.arange(0, ALL)[None, :]
     added, _ = scores(
-        tl.zeros([ROWS, ALL], tl.float32), i, j, n, OUT, OFFSETS + h * (2 * n - 1), QUERIES + b * ab + h * ah, an,
-        KEYS + b * bb + h * bh, bn, DENSE + b * dense_b + h * n * n, HAS_OFFSET, QUERY, KEY, HAS_DENSE, False, CLAMP,
+        tl.zeros([ROWS, ALL], tl.float32), i, j, b, h, n, OUT, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+        HAS_OFFSET, QUERY, KEY, HAS_DENSE, False, CLAMP,
     )  # fmt: skip
     tl.store(OUT + row * n * n + i * n + j, added.to(OUT.dtype.element_ty), mask=(i < n) & (j < n))
+
+
+@triton.jit
+def head_by_head(
+    TABLE, BIAS, OUT, by_row, by_column, H, inner, width, padded, BIASED: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """A row of (H · inner + 1, H · padded): a table (inner, width) once for each head on the diagonal and zeros elsewhere, in the
+    last row a bias (H, width)."""
+    row, column = tl.program_id(0), tl.arange(0, BLOCK)
+    h, own = column // padded, column % padded
+    inside = (h < H) & (own < width)
+    value = tl.load(TABLE + row % inner * by_row + own * by_column, mask=inside & (h == row // inner), other=0.0).to(tl.float32)
+    if BIASED:
+        value += tl.load(BIAS + h * width + own, mask=inside & (row == H * inner), other=0.0).to(tl.float32)
+    tl.store(OUT + row * H * padded + column, value.to(OUT.dtype.element_ty), mask=h < H)
 
 
 @triton.jit

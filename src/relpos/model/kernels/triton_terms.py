@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from relpos.model.kernels import triton_programs as programs
 from relpos.model.kernels.band import diagonal_sums
@@ -35,24 +34,24 @@ class Windows:
             self.kernels = x
             return
         self.padded = -(-self.width // ALIGNED) * ALIGNED
-        self.rows = in_rows(x)
-        blocks = x.new_zeros(self.heads, inner, self.heads, self.padded)
-        blocks.diagonal(0, 0, 2)[:, : self.width].copy_(table[:, :, None].expand(-1, -1, self.heads))
-        self.blocks = blocks.view(self.heads * inner, -1)  # the table once for each head, zeros elsewhere
-        made = self.rows @ self.blocks if bias is None else torch.addmm(self._spaced(bias).to(x.dtype), self.rows, self.blocks)
+        self.rows, rows, columns = in_rows(x), self.heads * inner, self.heads * self.padded
+        blocks = x.new_empty(rows + 1, columns)
+        programs.head_by_head[(rows + 1,)](
+            table, table if bias is None else bias.contiguous(), blocks, *table.stride(), self.heads, inner, self.width,
+            self.padded, BIASED=self.biased, BLOCK=1 << (columns - 1).bit_length(),
+        )  # fmt: skip
+        self.blocks, spaced = blocks[:-1], blocks[-1]  # the table once for each head, zeros elsewhere; the bias
+        made = self.rows @ self.blocks if bias is None else torch.addmm(spaced, self.rows, self.blocks)
         self.kernels = self._by_head(made)
-
-    def _spaced(self, bias: Tensor) -> Tensor:
-        return pad(bias, (0, self.padded - self.width)).flatten()
 
     def _by_head(self, kernels: Tensor) -> Tensor:
         return kernels.view(self.batch, self.n, self.heads, -1).transpose(1, 2)
 
     def grad(self) -> Tensor:
-        """Room for the gradient of the kernels, (B, H, n, width or more)."""
+        """Memory for the gradient of the kernels, (B, H, n, width or more)."""
         if self.table is None:
-            return torch.zeros_like(self.like)
-        return self._by_head(self.rows.new_zeros(len(self.rows), self.heads * self.padded))
+            return torch.empty_like(self.like)
+        return self._by_head(self.rows.new_empty(len(self.rows), self.heads * self.padded))
 
     def grads(self, grad: Tensor, onto: Tensor | None) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """The gradients of x, table and bias. That of x is added to `onto` (B, H, n, D) where it is given, and None then."""

@@ -88,21 +88,21 @@ def store_edges(base, owner, stride, n, low, high, WIDTH: tl.constexpr):
 
 @triton.jit
 def scores(
-    product, i, j, n, real, offset_term, query_term, query_stride, key_term, key_stride, dense_term,
+    product, i, j, b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, HAS_DENSE: tl.constexpr, HAS_MASK: tl.constexpr,
     CLAMP: tl.constexpr,
 ):  # fmt: skip
-    """s of a tile from its scaled products q·k: MASKED at padding, −∞ beyond the sequence; and where it is a score: inside, not
-    padding."""
+    """s of a tile of example b and head h from its scaled products q·k: MASKED at padding, −∞ beyond the sequence; and where it is
+    a score: inside, not padding."""
     s, inside = product, (i < n) & (j < n)
     if HAS_OFFSET:
-        s += tl.load(offset_term + (j - i + n - 1), mask=inside, other=0.0).to(tl.float32)
+        s += tl.load(OFFSETS + h * (2 * n - 1) + (j - i + n - 1), mask=inside, other=0.0).to(tl.float32)
     if QUERY > 0:
-        s += read_window(query_term, i, query_stride, j - i, n, inside, QUERY, CLAMP)
+        s += read_window(QUERIES + b * ab + h * ah, i, an, j - i, n, inside, QUERY, CLAMP)
     if KEY > 0:
-        s += read_window(key_term, j, key_stride, i - j, n, inside, KEY, CLAMP)
+        s += read_window(KEYS + b * bb + h * bh, j, bn, i - j, n, inside, KEY, CLAMP)
     if HAS_DENSE:
-        s += tl.load(dense_term + i * n + j, mask=inside, other=0.0).to(tl.float32)
+        s += tl.load(DENSE + b * dense_b + h * n * n + i * n + j, mask=inside, other=0.0).to(tl.float32)
     scored = inside
     if HAS_MASK:
         kept = tl.load(real + j, mask=j < n, other=0) != 0
@@ -134,10 +134,23 @@ def kept_by_dropout(row_word, column_word, column, THRESHOLD: tl.constexpr):
 
 
 @triton.jit
-def kept_scores(token_words, head_word, key, column_words, i, j, n, THRESHOLD: tl.constexpr, KEYED: tl.constexpr):
-    """`kept_by_dropout` of a tile of probabilities."""
-    row = stirred(tl.load(token_words + i, mask=i < n, other=0) ^ head_word, key, KEYED)
-    return kept_by_dropout(row, tl.load(column_words + j // 4, mask=j < n, other=0), j, THRESHOLD)
+def tile_scores(
+    product, i, j, b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+    TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN,
+    HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, HAS_DENSE: tl.constexpr, HAS_MASK: tl.constexpr,
+    CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, KEYED: tl.constexpr,
+):  # fmt: skip
+    """`scores`, and which of their probabilities dropout keeps."""
+    s, scored = scores(
+        product, i, j, b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+        HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
+    )  # fmt: skip
+    kept = scored
+    if THRESHOLD > 0:
+        word = tl.load(TOKEN_WORDS + b * n + i, mask=i < n, other=0) ^ tl.load(HEAD_WORDS + h)
+        column_word = tl.load(COLUMN_WORDS + j // 4, mask=j < n, other=0)
+        kept = kept_by_dropout(stirred(word, DRAWN, KEYED), column_word, j, THRESHOLD)
+    return s, scored, kept
 
 
 @triton.jit
