@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from relpos.model import residual
-from relpos.model.dropout import Draw, Examples
+from relpos.model.dropout import Draw, Examples, drop
 from relpos.model.kernels import sweeps
 from relpos.model.recorded_keys import RecordedKeys
 from relpos.model.tokens import Tokens
@@ -64,3 +64,14 @@ def test_rows_that_do_not_count_leave_nothing_and_others_by_how_much_they_count(
     torch.testing.assert_close(losses, expected)
     one_hot = torch.nn.functional.one_hot(target, 70)
     torch.testing.assert_close(found, (logits.softmax(1) - one_hot) * counts[:, None])
+
+
+def test_dropout_is_that_of_plain_torch_with_and_without_a_sum() -> None:
+    torch.manual_seed(2)
+    x, y, upstream = (torch.randn(3, 5, 21, requires_grad=True) for _ in range(3))
+    draw = Draw(0.3, 11)
+    for given in (None, x):
+        found, expected = sweeps._Drop.apply(y, draw, given), drop(y, draw) if given is None else residual.added(given, y, draw)
+        torch.testing.assert_close(found, expected)
+        parts = (y,) if given is None else (x, y)
+        torch.testing.assert_close(*(torch.autograd.grad(out, parts, upstream.detach()) for out in (found, expected)))

@@ -20,7 +20,7 @@ from relpos.model.kernels import sweeps
 from relpos.model.position.base import Position
 from relpos.model.position.merge import name_of
 from relpos.model.precision import compute_dtype
-from relpos.model.residual import added, normed
+from relpos.model.residual import normed
 from relpos.model.shape import Ids, Mask, Shape
 from relpos.model.tokens import Tokens
 from relpos.ranges import Positive, Rate, Width, between, checked
@@ -34,8 +34,9 @@ class Embedding(nn.Module):
     `token_types=0` nothing is added for the types, as in DistilBERT and MPNet.
     """
 
-    def __init__(self, shape: Shape, vocabulary: int, token_types: int, block: Block) -> None:
+    def __init__(self, shape: Shape, vocabulary: int, token_types: int, block: Block, kernel: str) -> None:
         super().__init__()
+        self.kernel = kernel
         self.words = nn.Embedding(vocabulary, shape.embedding)
         self.types = nn.Embedding(token_types, shape.embedding) if token_types else None
         self.norm = block.norm_of(shape.embedding)
@@ -53,7 +54,7 @@ class Embedding(nn.Module):
             x = x + positions.to(x.dtype)
         x = self.norm(x)
         # Under autocast the norm gives float32; what follows is in the number format of matrix products.
-        return self.widen(held.take(self.dropout(x.to(compute_dtype(x)))))
+        return self.widen(held.take(sweeps.dropped(self.kernel, x.to(compute_dtype(x)), self.dropout.draw())))
 
 
 class Layer(nn.Module):
@@ -93,7 +94,7 @@ class Layer(nn.Module):
         # A mask depends on the place in the batch, so that it is the same whichever tokens are computed.
         draw = self.attention_dropout.draw(layer)._replace(tokens=kept)
         x = (
-            added(x, y, draw)
+            sweeps.dropped(self.attention.kernel, y, draw, x)
             if first
             else add_norm(x, y, self.attention_norm, draw, *((self.attention.output.bias,) if apart else ()))
         )
@@ -109,7 +110,7 @@ class Layer(nn.Module):
             y = self.narrow(self.block.activate(self.widen(cut(y))))
         x = cut(x)
         draw = self.ffn_dropout.draw(layer)._replace(tokens=wanted)
-        return added(x, y, draw) if first else add_norm(x, y, self.ffn_norm, draw, *beside)
+        return sweeps.dropped(self.attention.kernel, y, draw, x) if first else add_norm(x, y, self.ffn_norm, draw, *beside)
 
 
 class Encoder(nn.Module):
@@ -183,7 +184,7 @@ class Encoder(nn.Module):
         if self.causal and (self.position.reads_ahead or convs[0].reads_ahead):
             ahead = f"position {name_of(self.position)}" if self.position.reads_ahead else f"conv {convs[0].name}"
             raise RelposError(f"size.attention=causal: {ahead} reads what stands on the right of a token")
-        self.embedding = Embedding(shape, vocabulary, token_types, block)
+        self.embedding = Embedding(shape, vocabulary, token_types, block, kernel)
 
         def layer(number: int, conv: Conv) -> Layer:
             made = Attention(shape, self.position.projections, conv, block, kernel)

@@ -1,5 +1,6 @@
 """Single passes over activations, forward and backward: LN(x + drop(y)), bias + GELU between two linear maps, cross-entropy, and
-depthwise convolutions. `sweeps_cpu` computes them on a CPU, `triton_sweeps` on CUDA; plain torch is what both must equal.
+depthwise convolutions, on CUDA also x + drop(y). `sweeps_cpu` computes them on a CPU, `triton_sweeps` on CUDA; plain torch is what
+both must equal.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from relpos.counter import normal
 from relpos.model import residual
-from relpos.model.dropout import Draw
+from relpos.model.dropout import Draw, drop, transformed
 from relpos.model.kernels import apart, compiled, proof, sweeps_cpu
 from relpos.model.precision import as_given, cast_once, compute_dtype
 
@@ -46,6 +47,33 @@ def gpu_serves(x: Tensor) -> bool:
 def _passes(x: Tensor) -> ModuleType:
     # Triton compiles, or interprets, what is imported: not before it is needed.
     return sweeps_cpu if x.device.type == "cpu" else import_module("relpos.model.kernels.triton_sweeps")
+
+
+class _Drop(torch.autograd.Function):
+    """On CUDA alone. Keeps no mask: it is drawn again."""
+
+    @staticmethod
+    @as_given
+    def forward(ctx: Any, y: Tensor, draw: Draw, x: Tensor | None) -> Tensor:
+        ctx.draw, ctx.adds = draw, x is not None
+        result: Tensor = _passes(y).drop(y.contiguous(), draw, None if x is None else x.contiguous())
+        return result
+
+    @staticmethod
+    @once_differentiable
+    @as_given
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _passes(grad).drop(grad.contiguous(), ctx.draw), None, grad if ctx.adds else None
+
+
+def dropped(
+    name: str, y: Float[Tensor, "*batch hidden"], draw: Draw, x: Float[Tensor, "*batch hidden"] | None = None
+) -> Float[Tensor, "*batch hidden"]:
+    """drop(y), or x + drop(y) in the number format of y; `name` as for `serve`."""
+    if draw.rate > 0 and y.device.type != "cpu" and not transformed() and serve(name, y, True):
+        y = _Drop.apply(y, draw, None if x is None else x.to(y.dtype))
+        return y
+    return drop(y, draw) if x is None else residual.added(x, y, draw)
 
 
 class _AddNorm(torch.autograd.Function):
@@ -83,7 +111,7 @@ def hold(device: str, dtype: torch.dtype) -> bool:
 def fault_of(device: str, dtype: torch.dtype) -> str | None:
     """Names the first single pass that is off or fails; None: there is none."""
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device, enabled=False), torch.device(device):
-        for name, width in product(("add_norm", "feed_forward", "cross_entropy", "depthwise"), (37, 256)):
+        for name, width in product(("add_norm", "added", "feed_forward", "cross_entropy", "depthwise"), (37, 256)):
             try:
                 exact, plain, tested = (
                     _example(name, width, *how) for how in ((torch.float64, False), (dtype, False), (dtype, True))
@@ -103,6 +131,8 @@ def _example(name: str, width: int, dtype: torch.dtype, compiled: bool) -> list[
     inputs = [x.requires_grad_(), y.requires_grad_(), *norm.parameters()]
     if name == "add_norm":
         result = (add_norm if compiled else residual.add_norm)(x, y, norm, draw)
+    elif name == "added":
+        result = _Drop.apply(y, draw, x) if compiled and _passes(x) is not sweeps_cpu else residual.added(x, y, draw)
     elif name == "feed_forward":
         widen, narrow = (_example_linear(width, place).to(dtype) for place in (3, 4))
         inputs = [x.requires_grad_(), *widen.parameters(), *narrow.parameters()]

@@ -324,7 +324,7 @@ def head_by_head(
 ):  # fmt: skip
     """A row of (H · inner + 1, H · padded): a table (inner, width) once for each head on the diagonal and zeros elsewhere, in the
     last row a bias (H, width)."""
-    row, column = tl.program_id(0), tl.arange(0, BLOCK)
+    row, column = tl.program_id(0) + tl.zeros([BLOCK], tl.int32), tl.arange(0, BLOCK)
     h, own = column // padded, column % padded
     inside = (h < H) & (own < width)
     value = tl.load(TABLE + row % inner * by_row + own * by_column, mask=inside & (h == row // inner), other=0.0).to(tl.float32)

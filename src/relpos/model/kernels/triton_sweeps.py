@@ -34,6 +34,33 @@ def _dropped(y, word, column, columns, THRESHOLD: tl.constexpr, RESCALE: tl.cons
 
 
 @triton.jit
+def _drop(
+    X, Y, WORDS, COLUMN_WORDS, KEY, OUT, rows,
+    WIDTH: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr,
+    KEYED: tl.constexpr, ADDS: tl.constexpr,
+):  # fmt: skip
+    row, column = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS), tl.arange(0, PADDED)
+    inside = (row[:, None] < rows) & (column[None, :] < WIDTH)
+    at = row[:, None] * WIDTH + column[None, :]
+    word = stirred(tl.load(WORDS + row, mask=row < rows, other=0), KEY, KEYED)
+    y = tl.load(Y + at, mask=inside, other=0.0).to(tl.float32)
+    y = _dropped(y, word, tl.minimum(column, WIDTH - 1), COLUMN_WORDS, THRESHOLD, RESCALE)
+    if ADDS:
+        y += tl.load(X + at, mask=inside, other=0.0).to(tl.float32)
+    tl.store(OUT + at, y.to(OUT.dtype.element_ty), mask=inside)
+
+
+def drop(y: Tensor, draw: Draw, x: Tensor | None = None) -> Tensor:
+    """drop(y), or x + drop(y), of tensors (..., width) without gaps."""
+    out, rows, shape = torch.empty_like(y), y.shape[:-1].numel(), _norm_shape(y.shape[-1], TILE, 4)
+    dropout, constants = dropout_of(y.shape, draw, y)
+    _drop[(triton.cdiv(rows, shape["ROWS"]),)](
+        y if x is None else x, y, *dropout, out, rows, **shape, **constants, ADDS=x is not None
+    )
+    return out
+
+
+@triton.jit
 def _norm_forward(
     X, Y, WEIGHT, BIAS, BESIDE, WORDS, COLUMN_WORDS, KEY, TOTAL, OUT, MEAN, RSTD, rows, eps,
     WIDTH: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr,

@@ -6,7 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
+from relpos.model.dropout import drop
 from relpos.model.kernels.eager import attention
+from relpos.model.residual import added
 
 Name = str
 
@@ -18,6 +20,11 @@ class sweeps:
     def serve(name: str, x: Tensor, training: bool) -> bool:
         """They never serve."""
         return False
+
+    @staticmethod
+    def dropped(name: str, y: Tensor, draw: Any, x: Tensor | None = None) -> Tensor:
+        """drop(y), or x + drop(y)."""
+        return drop(y, draw) if x is None else added(x, y, draw)
 
     @staticmethod
     def linear(x: Tensor, part: Any, name: str, training: bool) -> Tensor:
