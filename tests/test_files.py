@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relpos import files
+from relpos import files, readers
 from relpos.errors import RelposError
 
 
@@ -87,7 +87,7 @@ def test_yaml_of_a_stranger_is_one_line(tmp_path: Path, content: str | bytes, sa
     path = tmp_path / "a.yaml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(RelposError) as caught:
-        files.read_yaml(path)
+        readers.read_yaml(path)
     assert str(caught.value).startswith(f"{path}{said}")
     assert "\n" not in str(caught.value)
 
@@ -107,7 +107,7 @@ def test_yaml_of_a_stranger_is_one_line(tmp_path: Path, content: str | bytes, sa
 def test_what_is_no_file_is_not_read(tmp_path: Path, path: str, said: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(RelposError, match=f": {said}$"):
-        files.read_yaml(tmp_path / path)
+        readers.read_yaml(tmp_path / path)
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ def test_what_is_no_file_is_not_read(tmp_path: Path, path: str, said: str) -> No
 )
 def test_a_number_with_an_exponent_needs_no_point(tmp_path: Path, text: str, value: object) -> None:
     (tmp_path / "a.yaml").write_text(f"a: {text}\n")
-    assert repr(files.read_yaml(tmp_path / "a.yaml")["a"]) == repr(value)
+    assert repr(readers.read_yaml(tmp_path / "a.yaml")["a"]) == repr(value)
 
 
 def test_a_date_is_a_word_and_an_alias_what_it_stands_for(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: &x {b: 2026-01-02}\nc: *x\nd: {<<: *x}\n")
-    assert files.read_yaml(tmp_path / "a.yaml") == {key: {"b": "2026-01-02"} for key in "acd"}
+    assert readers.read_yaml(tmp_path / "a.yaml") == {key: {"b": "2026-01-02"} for key in "acd"}

@@ -1,4 +1,4 @@
-"""Files that others can write are read by the readers of `relpos.files`, which refuse in one line what cannot be read."""
+"""Files that others can write are read by `relpos.readers`, which refuse in one line what cannot be read."""
 
 import ast
 import json
@@ -9,13 +9,14 @@ import pytest
 
 import relpos
 from relpos.errors import RelposError
-from relpos.files import BYTES, json_lines, read_bytes, read_json, read_text, read_yaml
+from relpos.readers import BYTES, json_lines, read_bytes, read_json, read_text, read_yaml
 
 SOURCES = Path(relpos.__file__).parent
 READERS = {"read_text", "read_bytes", "open", "fdopen", "fromfile", "genfromtxt", "loadtxt", "memmap", "load_file", "safe_open"}
 LOADERS = {"json.load", "np.load", "torch.load", "yaml.load", "yaml.safe_load", "OmegaConf.load"}
 ELSEWHERE = {
-    "files.py": "the readers",
+    "files.py": "a file that is copied as it is",
+    "readers.py": "the readers",
     "cli.py": "os.devnull",
     "launch/engine.py": "a folder, to lock it",
     "config/conf.py": "our own configuration",

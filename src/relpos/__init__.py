@@ -134,7 +134,7 @@ def order(*networks: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any
     """
     from relpos.commands.order import FILE
     from relpos.config.compose import called
-    from relpos.files import read_json
+    from relpos.readers import read_json
 
     # In quotes of Hydra's, because a folder's name may hold commas.
     quoted = ",".join(f"'{Path(folder)}'" for folder in networks)

@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from relpos.files import read_bytes, replacing
+from relpos.files import replacing
+from relpos.readers import read_bytes
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A7A00", "#56B4E9", "#E69F00")
 """All read on white and on black: a page may be shown in either. Olive stands for their yellow, which does not read on white."""

@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from relpos.config import quick
 from relpos.config.compose import compose, resolved
 from relpos.config.conf import conf_dir, options
-from relpos.files import read_yaml
+from relpos.readers import read_yaml
 from schemes import FULL
 
 COMMANDS = sorted(path.stem for path in conf_dir().glob("*.yaml") if path.stem != "command")

@@ -261,7 +261,7 @@ def test_a_damaged_checkpoint_is_refused_by_name(toy_runs: Path) -> None:
 
 
 def test_a_checkpoint_of_another_shape_is_refused_by_name(toy_runs: Path) -> None:
-    from relpos.files import sha256
+    from relpos.readers import sha256
 
     run = plan(compose("pretrain", OVERRIDES))
     folder = run.path / "checkpoint"

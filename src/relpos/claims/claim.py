@@ -14,8 +14,8 @@ from relpos.claims.rule import Rule, Test
 from relpos.claims.verdict import Verdict
 from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest, refuse_unknown
-from relpos.files import read_yaml
 from relpos.measures.measure import NATS, measured_columns
+from relpos.readers import read_yaml
 from relpos.results.scale import Scales
 from relpos.tables.experiment import Experiment
 from relpos.tables.experiment import load as load_experiment

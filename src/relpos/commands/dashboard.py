@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError, say
-from relpos.files import read_json, read_text, write_json
+from relpos.files import write_json
 from relpos.measures.measure import measured_columns
 from relpos.places import expanded
+from relpos.readers import read_json, read_text
 from relpos.runs.run import runs_root
 from relpos.tables.render.side_tables import title
 from relpos.tables.render.text import markdown

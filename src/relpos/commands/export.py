@@ -9,12 +9,12 @@ from typing import Any
 
 from relpos.claims import claim as claim_files
 from relpos.errors import RelposError, say
-from relpos.files import read_json, read_yaml
 from relpos.measures.kept import kept
 from relpos.measures.measure import NATS, measures
 from relpos.places import expanded
 from relpos.pretrained.files import OWN, is_published
 from relpos.ranges import Positive
+from relpos.readers import read_json, read_yaml
 from relpos.results import checkpoints
 from relpos.runs.networks import Network, resolve
 from relpos.runs.run import runs_root

@@ -11,8 +11,9 @@ from urllib.parse import quote
 from relpos.commands.analyze import drawn, samples_of
 from relpos.config.conf import conf_dir
 from relpos.errors import RelposError
-from relpos.files import read_yaml, write_text
+from relpos.files import write_text
 from relpos.ranges import Names, Threads
+from relpos.readers import read_yaml
 from relpos.results.scale import NONE, scale_of
 from relpos.results.values import Value, read
 from relpos.runs.run import runs_root

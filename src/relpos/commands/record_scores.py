@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from relpos.errors import RelposError, say
-from relpos.files import read_json
+from relpos.readers import read_json
 from relpos.tables.choice import by_choice
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load, printed_numbers

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relpos.errors import RelposError, say
-from relpos.files import check_recorded, read_bytes, replacing, sha256, write_json
+from relpos.files import replacing, write_json
+from relpos.readers import check_recorded, read_bytes, sha256
 from relpos.runs.run import runs_root
 from relpos.runs.table_file import RowRun
 from relpos.tables.glue_server import Answers, file_name, layout

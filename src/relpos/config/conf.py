@@ -46,7 +46,7 @@ def package_of(group: str, option: str) -> str:
 @cache
 def conf_file(name: str) -> Mapping[str, Any]:
     """What `conf/NAME.yaml` says, read once: a table asks hundreds of times."""
-    from relpos.files import read_yaml
+    from relpos.readers import read_yaml
 
     return dict(read_yaml(conf_dir() / f"{name}.yaml"))
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from relpos.data.own_task import OwnTask
 from relpos.errors import RelposError
-from relpos.files import read_yaml
 from relpos.places import expanded
+from relpos.readers import read_yaml
 from relpos.trust import refuse, refuse_mistakes
 
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from relpos.data.tokenizer import NAMES, SPACE, Tokenizer
 from relpos.errors import RelposError
-from relpos.files import read_bytes, write_json
+from relpos.files import write_json
+from relpos.readers import read_bytes
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Fast

@@ -7,8 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from relpos.errors import RelposError
-from relpos.files import read_json, sha256, write_json
+from relpos.files import write_json
 from relpos.places import runs_root
+from relpos.readers import read_json, sha256
 
 Described = list[str | int]  # [name, size, sha256]
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from relpos.data.published_tokenizer import PublishedTokenizer
 from relpos.data.tokenizer import FILE, NAMES, Tokenizer
 from relpos.errors import RelposError, one_line
-from relpos.files import read_bytes, replacing
+from relpos.files import replacing
+from relpos.readers import read_bytes
 
 
 def adopt(file: Path, folder: Path) -> None:

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from relpos.data.tokenizer import FILE, SPACE, Tokenizer
 from relpos.errors import RelposError, one_line
-from relpos.files import copied, read_json
+from relpos.files import copied
+from relpos.readers import read_json
 
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "spm.model", "sentencepiece.bpe.model")
 """Every published tokenizer has one of these files."""

@@ -19,9 +19,9 @@ from relpos.data.glue_hub import HubGlue
 from relpos.data.hub import identified
 from relpos.data.textfile import MARKDOWN, SUFFIXES, blocks, suffix
 from relpos.errors import RelposError
-from relpos.files import read_json
 from relpos.places import expanded
 from relpos.ranges import Count, Natural, Share
+from relpos.readers import read_json
 
 Progress = Callable[[int], None]  # called with the characters of every portion of text that is read
 

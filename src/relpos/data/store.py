@@ -23,8 +23,8 @@ from relpos.data.examples import Examples, Pairs, Windows
 from relpos.data.marks import Marks
 from relpos.data.writer import FORMAT, MANIFEST, write_store
 from relpos.errors import RelposError, one_line, say
-from relpos.files import known_sha256, read_json
 from relpos.ranges import Count, Length, check, checked
+from relpos.readers import known_sha256, read_json
 
 __all__ = ["Store", "write_store"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relpos.errors import RelposError, nearest
-from relpos.files import ANY, read_bytes
+from relpos.readers import ANY, read_bytes
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from relpos.errors import RelposError, one_line
-from relpos.files import check_regular
+from relpos.readers import check_regular
 
 SUFFIXES = (".txt", ".tokens", ".train")  # WikiText's files end in .tokens, BabyLM's in .train
 MARKDOWN = (".md", ".markdown")

@@ -25,7 +25,8 @@ from relpos.data.documents import UNKNOWN, Document
 from relpos.data.marks import Marks
 from relpos.data.sentences import sentences
 from relpos.errors import RelposError, one_line
-from relpos.files import check_recorded, read_bytes, replacing
+from relpos.files import replacing
+from relpos.readers import check_recorded, read_bytes
 
 Ids = npt.NDArray[np.int64]
 Kind = Literal["unigram", "bpe"]

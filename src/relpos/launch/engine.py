@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Protocol
 
 from relpos.errors import RelposError
-from relpos.files import read_json, remove_left
+from relpos.files import remove_left
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.progress import Display
 from relpos.launch.side_by_side import Item, Result
 from relpos.process import interruptible
+from relpos.readers import read_json
 from relpos.runs.distributed import place
 from relpos.runs.run import Run
 

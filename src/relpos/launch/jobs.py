@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError
-from relpos.files import read_json, write_text
+from relpos.files import write_text
+from relpos.readers import read_json
 from relpos.runs.retries import Retries
 from relpos.runs.run import Run, closure
 

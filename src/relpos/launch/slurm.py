@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError, say
-from relpos.files import read_json, write_json, write_text
+from relpos.files import write_json, write_text
 from relpos.launch.engine import BOOK, Engine, Guard
 from relpos.launch.jobs import Standing
 from relpos.process import SAFE_PATH, thread_variables
 from relpos.ranges import Count, Natural, Threads
+from relpos.readers import read_json
 from relpos.runs.distributed import ALONE, shape
 from relpos.runs.lock import is_locked
 from relpos.runs.run import Run

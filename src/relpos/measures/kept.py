@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError, one_line, say
-from relpos.files import digest, read_json, write_json
+from relpos.files import digest, write_json
 from relpos.measures.measure import Measure, Measured, NothingToMeasure, Results, chosen, measures
 from relpos.measures.sample import Sample, is_of_toy
+from relpos.readers import read_json
 from relpos.runs.networks import Network
 
 VERSION = 2

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError, say
-from relpos.files import ANY, read_bytes, read_yaml
 from relpos.measures.measure import NothingToMeasure
 from relpos.progress import bar
+from relpos.readers import ANY, read_bytes, read_yaml
 from relpos.runs.networks import Network
 
 if TYPE_CHECKING:

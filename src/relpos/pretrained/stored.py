@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from relpos.errors import RelposError, one_line
-from relpos.files import check_recorded, check_regular
 from relpos.pretrained.files import WEIGHTS, shards, weight_files
+from relpos.readers import check_recorded, check_regular
 
 OLD_NAMES = {"gamma": "weight", "beta": "bias"}
 """Last parts of names in checkpoints converted from TensorFlow → ours."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relpos.errors import RelposError, one_line
-from relpos.files import check_recorded, read_text
+from relpos.readers import check_recorded, read_text
 
 
 def halves(path: Path, metric: str) -> tuple[float, float]:

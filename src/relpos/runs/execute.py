@@ -19,8 +19,9 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from relpos.errors import RelposError, say
-from relpos.files import naming, remove_left, sha256, write_text
+from relpos.files import naming, remove_left, write_text
 from relpos.process import command, uninterrupted
+from relpos.readers import sha256
 from relpos.runs.cost import costs
 from relpos.runs.distributed import SHARED, Place, launch, meet, place, processes
 from relpos.runs.lock import locked

@@ -15,7 +15,8 @@ from pathlib import Path
 from filelock import FileLock, SoftFileLock, Timeout
 
 from relpos.errors import RelposError, say
-from relpos.files import check_place, naming, opened, read_json, refuse_links
+from relpos.files import check_place, naming, opened, refuse_links
+from relpos.readers import read_json
 
 LOCK, HOLDER = "claim.lock", "claim.json"
 """Files in a run's folder: the lock, and who held it last."""

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from relpos.errors import RelposError
-from relpos.files import opened, read_bytes
+from relpos.files import opened
+from relpos.readers import read_bytes
 
 LOG = "log.txt"
 

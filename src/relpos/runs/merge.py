@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError, say
-from relpos.files import check_own, check_recorded, copied, sha256, write_json
+from relpos.files import copied, write_json
 from relpos.pretrained.files import TOKENIZER
+from relpos.readers import check_own, check_recorded, sha256
 from relpos.runs.lock import LOCK, is_locked, locked
 from relpos.runs.run import read_record, runs_root
 from relpos.runs.shelf import is_current, logged, run_folders

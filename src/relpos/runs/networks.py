@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from relpos.data.filehash import described
 from relpos.errors import RelposError, nearest, refuse_unknown
-from relpos.files import read_yaml
 from relpos.places import expanded
 from relpos.pretrained.files import checkpoint_files, is_exported, is_published, name_of, read_config, tokenizer_files, weight_files
 from relpos.pretrained.hub import located
+from relpos.readers import read_yaml
 from relpos.runs.run import Run, read_record, runs_root
 from relpos.runs.shelf import END, SNAPSHOTS, snapshot, snapshots
 from relpos.runs.table_file import FILE, RowRun, read_table, table_folder

@@ -16,8 +16,8 @@ from relpos.data.masking import RATE
 from relpos.data.objective import Objective
 from relpos.data.source import READING, Toy
 from relpos.errors import RelposError, refuse_unknown
-from relpos.files import sha256
 from relpos.places import expanded
+from relpos.readers import sha256
 from relpos.runs.networks import described_by, given_run, tokenizer_of
 from relpos.runs.run import Run
 from relpos.runs.tasks import node_of, of_own_or_known, own_files

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from relpos.errors import RelposError, refuse_unknown, say
-from relpos.files import fitted, json_lines
 from relpos.progress import tracked
+from relpos.readers import fitted, json_lines
 from relpos.runs.run import identity_of, read_record, runs_root
 
 What = TypeVar("What", bound=Hashable)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest
-from relpos.files import fitted, read_json
+from relpos.readers import fitted, read_json
 from relpos.runs.run import runs_root
 
 FILE = "table.json"

@@ -11,7 +11,7 @@ from relpos.config.task_file import is_file, read_task_file
 from relpos.data.own_files import OwnFiles
 from relpos.data.own_task import METRICS, OwnTask
 from relpos.errors import RelposError, nearest, refuse_unknown
-from relpos.files import sha256
+from relpos.readers import sha256
 from relpos.runs.run import Run
 from relpos.trust import find, instantiate
 

@@ -11,8 +11,8 @@ from relpos.data.objective import trained_for
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store
 from relpos.data.tasks import Task, authors_steps, epoch_steps
-from relpos.files import sha256
 from relpos.model.build import count
+from relpos.readers import sha256
 from relpos.runs.fit import fit, microbatch_of, recorder_of
 from relpos.runs.model import finetuned_settings, of_finetuning, of_pretraining, pretrained_settings
 from relpos.runs.plan import task_files

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from relpos.config.conf import conf_dir
-from relpos.files import read_yaml
+from relpos.readers import read_yaml
 from relpos.tables.compared import by_seed, text_of
 from relpos.tables.plan import PlannedRow
 

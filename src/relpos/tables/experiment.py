@@ -12,10 +12,10 @@ from typing import Any, Literal
 from relpos.config.conf import options, shipped
 from relpos.config.task_file import is_file
 from relpos.errors import RelposError, nearest, refuse_unknown
-from relpos.files import read_text, read_yaml
 from relpos.measures.measure import measures
 from relpos.places import expanded
 from relpos.ranges import Count, Length, Natural, Seeds, Threads, check, rules
+from relpos.readers import read_text, read_yaml
 from relpos.trust import refuse_names
 
 STAGES = ("pretrain", "finetune", "order", "order_snapshots")

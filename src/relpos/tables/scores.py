@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from relpos.errors import RelposError
-from relpos.files import read_json, write_json
+from relpos.files import write_json
+from relpos.readers import read_json
 from relpos.results.values import GLUE
 from relpos.tables.columns import mean_if_all
 from relpos.tables.row import Row

@@ -16,8 +16,9 @@ import torch
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from relpos.errors import RelposError
-from relpos.files import replacing, sha256
+from relpos.files import replacing
 from relpos.process import STOPS, on_stops
+from relpos.readers import sha256
 from relpos.train.group import ALONE, Group
 
 

@@ -15,8 +15,9 @@ from typing import Any
 from pytorch_lightning.loggers import Logger
 
 from relpos.errors import RelposError, one_line, say
-from relpos.files import digest, naming, opened, read_bytes, write_text
+from relpos.files import digest, naming, opened, write_text
 from relpos.process import command
+from relpos.readers import read_bytes
 from relpos.train.wandb_settings import Mode, set_up, wandb_mode
 from relpos.trust import find, instantiate
 

@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
-from relpos.files import read_yaml, replacing, write_text
+from relpos.files import replacing, write_text
 from relpos.model.build import HeadSettings
 from relpos.pretrained.checkpoint import OTHER_HEADS, Checkpoint
 from relpos.pretrained.files import CONFIG, is_exported, is_published, read_config
 from relpos.pretrained.stored import check_numbers, read_safetensors, read_weights, wrapper
 from relpos.ranges import Arguments, Width
+from relpos.readers import read_yaml
 from relpos.train.described import network
 from relpos.train.network import without_memory
 from relpos.trust import constructor, refuse_mistakes

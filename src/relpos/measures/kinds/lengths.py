@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from relpos import style
 from relpos.errors import RelposError, say
-from relpos.files import digest, read_json
+from relpos.files import digest
 from relpos.measures.kept import kept, measured
 from relpos.measures.measure import Drawing, Measure, Measured, NothingToMeasure, Results
 from relpos.measures.sample import Sample
 from relpos.ranges import Count, Length
+from relpos.readers import read_json
 from relpos.runs.networks import resolve
 from relpos.runs.shelf import END
 

@@ -10,7 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from urllib.parse import quote
 
-from relpos.files import read_text, write_text
+from relpos.files import write_text
+from relpos.readers import read_text
 from relpos.runs.table_file import RowRun
 from relpos.tables.render import svg
 from relpos.tables.render.cell import MINUS, number, signed

@@ -1,0 +1,290 @@
+"""Files that others may have written: small ones are read here, whole, in bounds, and refused in one line that names the file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Hashable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from relpos.errors import CONTROL, RelposError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+BYTES, DEPTH, VALUES = 1_000_000, 50, 100_000
+"""The largest YAML file that is read, how deep its lists and groups may be nested, and how many values it may hold, where an alias
+counts as all that it stands for. No configuration comes near; libyaml overflows the stack at some 30,000 brackets."""
+LARGE = 1 << 28
+"""The largest other file that is read whole, in bytes, but for a user's data."""
+ANY = 1 << 62
+RECORD = "record.json"
+"""In a run's folder: what it is and what became of it. `files` has the checksums of the files that later readers depend on."""
+
+
+def read_yaml(path: Path) -> Any:
+    """The content of a YAML file, which may be a stranger's: it makes plain values only, and few of them.
+
+    Raises:
+        RelposError: names file and line: it cannot be read, is not YAML, or is larger or nested deeper than any configuration.
+    """
+    content = read_bytes(path, BYTES)
+    try:
+        text = content.decode()
+        _check_yaml(text)
+        return yaml.load(text, Loader=_Loader)
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: no UTF-8, or a number of more than 4,300 digits
+        mark = getattr(error, "problem_mark", None)
+        why = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise RelposError(f"{path}{f':{mark.line + 1}' if mark else ''}: not YAML: {why}") from error
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml is ten times as fast
+    """YAML as Hydra reads it: `1e-4` is a number, a date is a word, and a key may not stand twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if (key.tag, str(key.value)) in seen:
+                raise yaml.constructor.ConstructorError(problem=f"{key.value!r} is given twice", problem_mark=key.start_mark)
+            seen.add((key.tag, str(key.value)))
+        return super().construct_mapping(node, deep)
+
+
+# YAML 1.1 wants a point and a sign, 1.0e-4, and reads 1e-4 as a word.
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), [*"-+.0123456789"])
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
+}
+
+
+def _check_yaml(text: str) -> None:
+    """Refuses tags, which would construct other things than plain values, and nesting and aliases that exhaust whoever reads them.
+
+    Events come one after another; the nodes that are made of them afterwards are made by recursion, in C.
+
+    Raises:
+        yaml.YAMLError: with the line.
+    """
+    totals, anchors, sizes = [0], [""], dict[str, int]()
+    for event in yaml.parse(text, Loader=_Loader):
+        problem = ""
+        if isinstance(event, yaml.CollectionStartEvent):
+            totals.append(1)
+            anchors.append(event.anchor)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            sizes[anchors.pop()] = size = totals.pop()
+            totals[-1] += size
+        elif isinstance(event, yaml.ScalarEvent):
+            sizes[event.anchor] = 1
+            totals[-1] += 1
+            problem = "a control character, which a terminal would obey" if CONTROL.search(event.value) else ""
+        elif isinstance(event, yaml.AliasEvent):
+            problem = "" if event.anchor in sizes else f"*{event.anchor} stands before the end of what it stands for"
+            totals[-1] += sizes.get(event.anchor, 0)
+        if len(totals) > DEPTH + 1:
+            problem = f"nested more than {DEPTH} deep"
+        elif totals[-1] > VALUES:
+            problem = f"more than {VALUES:,} values"
+        elif getattr(event, "tag", None):
+            problem = f"the tag {event.tag} is not read; a value in quotes is a word, without quotes a number"
+        if problem:
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+
+
+def read_json(path: Path, shape: Any = object, default: Any = ...) -> Any:
+    """The content of a JSON file, which may be a stranger's.
+
+    Args:
+        shape: the type that it must have; a dataclass is made of a mapping, see `fitted`.
+        default: is returned where there is no such file; by default that is an error.
+
+    Raises:
+        RelposError: names the file, and the line at fault: see `read_text`; it is not JSON, nested too deep, of another shape.
+    """
+    if default is not ... and not os.path.lexists(path):
+        return default
+    return _parsed(read_text(path), shape, str(path))
+
+
+def fitted(content: Any, shape: Any) -> Any:
+    """The content as a value of this type.
+
+    Raises:
+        RelposError: it does not fit; names the place in it.
+    """
+    if type(shape) is type and isinstance(content, shape):
+        return content
+    from pydantic import ValidationError
+
+    try:
+        return _adapter(shape).validate_python(content)
+    except ValidationError as error:
+        # One line for the user: the first of pydantic's errors, which are often hundreds for one cause.
+        first = error.errors()[0]
+        raise RelposError(f"{'.'.join(map(str, first['loc'])) or 'content'}: {first['msg']}") from None
+
+
+@cache
+def _adapter(shape: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(shape)
+
+
+def json_lines(path: Path, end: int | None = None) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines to which a process may be appending; none where there is no such file.
+
+    A last line that is still being written, or that a kill cut short, is left out.
+
+    Args:
+        path: the file.
+        end: read only so many bytes at its end, and of these only whole lines.
+
+    Raises:
+        RelposError: names file and line: the line is no object, or see `read_bytes`.
+    """
+    if not path.exists():
+        return []
+    content = read_bytes(path, end=end)
+    # The first line may have begun before the part that is read.
+    first = 1 if end and len(content) == end else 0
+    lines = enumerate(content.split(b"\n")[first:-1], 1)
+    return [_parsed(_decoded(line, path, number), dict, f"{path}, line {number}{' of its end' * first}") for number, line in lines]
+
+
+def _parsed(text: str, shape: Any, where: str) -> Any:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) and "\n" in text.strip() else ""
+        why = "nested too deep" if isinstance(error, RecursionError) else str(error).splitlines()[0]
+        raise RelposError(f"{where}{line}: damaged: {why}") from error
+    level, depth = [content], 0
+    while level := [value for group in level if isinstance(group, dict | list) for value in _values(group)]:
+        depth += 1
+        if depth > DEPTH:
+            raise RelposError(f"{where}: damaged: nested more than {DEPTH} deep")
+    try:
+        return fitted(content, shape)
+    except RelposError as error:
+        raise RelposError(f"{where}: damaged: {error}") from error
+
+
+def _values(group: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return group.values() if isinstance(group, dict) else group
+
+
+def read_text(path: Path, limit: int = LARGE) -> str:
+    """A text file, which may be a stranger's.
+
+    Raises:
+        RelposError: names the file, and the line at fault: see `read_bytes`; or it is not UTF-8.
+    """
+    return _decoded(read_bytes(path, limit), path)
+
+
+def read_bytes(path: Path, limit: int = LARGE, end: int | None = None) -> bytes:
+    """A small file, which may be a stranger's: all small files are read here.
+
+    Args:
+        limit: the most bytes that are read.
+        end: read only so many bytes at its end.
+
+    Raises:
+        RelposError: names the file: there is none, it cannot be read, is a folder, a pipe or a device, or is larger.
+    """
+    size = _status(path).st_size
+    if size > limit and not end:
+        raise RelposError(f"{path}: larger than {limit:,} bytes, which no such file is")
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, size - end) if end else 0)
+            return file.read(end)
+    except OSError as error:
+        raise RelposError(f"{path}: {error.strerror}") from error
+
+
+def _decoded(content: bytes, path: Path, line: int = 1) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise RelposError(f"{path}, line {line + content[: error.start].count(10)}: not UTF-8") from None
+
+
+def check_regular(path: Path) -> None:
+    """Refuses what is no regular file: reading a pipe or a terminal may never end.
+
+    Raises:
+        RelposError: it is a folder, a pipe or a device, or there is nothing.
+    """
+    _status(path)
+
+
+def check_own(path: Path) -> None:
+    """Refuses what is no regular file, and a file that has another name besides: that one may be any file of this user's.
+
+    Raises:
+        RelposError: names the file.
+    """
+    if _status(path).st_nlink != 1:
+        raise RelposError(f"{path} is a hard link, another name of some file: put a copy in its place")
+
+
+def _status(path: Path) -> os.stat_result:
+    try:
+        status = path.stat()
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the name
+        raise RelposError(f"{path}: {getattr(error, 'strerror', error)}") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise RelposError(f"{path}: {'a folder' if path.is_dir() else 'a pipe or a device'}, where a file is expected")
+    return status
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal.
+
+    Raises:
+        RelposError: it cannot be read, or is no regular file.
+    """
+    check_regular(path)
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RelposError(f"{path}: {error.strerror}") from error
+
+
+def known_sha256(path: Path) -> str:
+    """`sha256`, computed once in a process unless size or time of the file have changed."""
+    status = _status(path)
+    return _summed(path.absolute(), status.st_size, status.st_mtime_ns)
+
+
+@cache
+def _summed(path: Path, _size: int, _changed: int) -> str:
+    return sha256(path)
+
+
+def check_recorded(path: Path) -> None:
+    """Compares a file with the checksum in the record of its run, once in a process; a file that no record names passes.
+
+    Raises:
+        RelposError: it is another file than the run has written, or see `check_regular`.
+    """
+    check_regular(path)
+    for folder in (path.absolute().parent, path.absolute().parent.parent):
+        sums = read_json(folder / RECORD, dict, {}).get("files")
+        expected = sums.get(path.absolute().relative_to(folder).as_posix()) if isinstance(sums, dict) else None
+        if expected and known_sha256(path) != expected:
+            raise RelposError(
+                f"damaged: {path} is not what its run has written, see {folder / RECORD}; delete {folder} to run again"
+            )
