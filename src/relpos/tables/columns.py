@@ -158,7 +158,7 @@ def mean_column(columns: Mapping[str, Column], several: bool) -> Column:
     if not names:
         return Column()
     parts = [columns[name] for name in names]
-    by_seed = [dict(zip(part.seeds, part.values, strict=True)) for part in parts]
+    by_seed = [part.by_seed for part in parts]
     # A mean over fewer columns would be high or low by which of them are missing.
     whole = [seed for seed in parts[0].seeds if all(seed in values for values in by_seed)]
     means = [float(np.mean([values[seed] for values in by_seed])) for seed in whole]
