@@ -24,7 +24,7 @@ from relpos.errors import printable, say
 from relpos.process import COMMAND
 
 UNREAD = 141
-"""Exit status where nobody reads stdout to its end: that of a program which SIGPIPE ends, under a shell."""
+"""Exit status if stdout is closed before its end, as by `| head`: the one that a shell reports for a program ended by SIGPIPE."""
 
 NO_MEMORY = ("allocate memory", "failed to map segment", "out of memory", "bad_alloc")
 """What is in the messages of torch and of the system where memory ends; they are of various types."""
@@ -113,7 +113,7 @@ def _is_unread(stream: TextIO | None) -> bool:
 
 
 def _flush_or_drop(stream: TextIO) -> None:
-    """What the stream still holds is written, or goes nowhere, so that Python does not complain of it at its end."""
+    """Writes what the stream still holds, or drops it if that fails, so that Python reports no second error when it exits."""
     try:
         stream.flush()
     except OSError:

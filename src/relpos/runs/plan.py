@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from relpos.readers import sha256
 from relpos.runs.networks import described_by, given_run, tokenizer_of
 from relpos.runs.run import Run
 from relpos.runs.tasks import node_of, of_own_or_known, own_files
+from relpos.train.described import class_of
 from relpos.trust import find, instantiate
 
 Content = Mapping[str, Any]
@@ -41,14 +41,14 @@ PAPERS_LAYERS = {
     "bias": True,
     "qk_norm": False,
 }
-"""Keys of `size` that came later, with what the papers' networks have."""
+"""Keys of `size` that an identity leaves out where they have these values, which are those of the papers' networks."""
 IDLE: Mapping[str, tuple[Any, ...]] = {
     "position_lr": (1,),
     "optimizer": ("adamw",),
     "masking": (None, RATE),
     "schedule": ("linear",),
 }
-"""Keys of a recipe that came later, with the values at which they change nothing: runs keep the identity from before."""
+"""Keys of a recipe that an identity leaves out where they have one of these values: they change nothing then."""
 MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "log_every")
 """Keys that a run reads but that do not change its result: they are not part of its identity."""
 
@@ -279,20 +279,9 @@ def _machine(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shape_name(plain: dict[str, Any]) -> str:
-    names = [name for key in ("position", "conv") if (name := _class_name(plain[key])) != "no_conv"]
+    names = [name for key in ("position", "conv") if (name := class_of(plain[key])) != "no_conv"]
     causal = ["causal"] if plain["size"].get("attention") == "causal" else []
     return "-".join([*names, f"{plain['size']['layers']}x{plain['size']['hidden']}", *causal])
-
-
-def _class_name(node: dict[str, Any]) -> str:
-    """The class's name in snake case; of a merge, the names of its parts: `absolute+tisa`; of a list by layers, those of its
-    schemes: `rope_or_rope+window`."""
-    if parts := node.get("parts"):
-        return "+".join(map(_class_name, parts))
-    if layers := node.get("layers"):
-        return "_or_".join(dict.fromkeys(map(_class_name, layers)))
-    name = node["_target_"].rpartition(".")[2]
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("no_position", "none")
 
 
 def source_of(run: Run) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from relpos.pretrained.files import OWN
+from relpos.train.described import class_of
 
 LOAD = """from transformers import pipeline
 
@@ -84,8 +85,8 @@ def card(
         f"---\n{OmegaConf.to_yaml(OmegaConf.create(front))}---",
         f"# {name}",
         *([f"Trained for the question: {origin.question}"] if origin.question else []),
-        f"{'A decoder' if is_causal else 'An encoder'} with the position scheme {_class(settings['position'])} and the "
-        f"convolution {_class(settings['conv'])}, "
+        f"{'A decoder' if is_causal else 'An encoder'} with the position scheme {class_of(settings['position'])} and the "
+        f"convolution {class_of(settings['conv'])}, "
         f"trained with relpos{f', after {origin.share} % of its steps' if origin.share < 100 else ''}. "
         + (OPENS_OWN if is_own else f"It opens as `{config['architectures'][0]}`."),
         *(f"```python\n{code}\n```" for code in opened),
@@ -109,10 +110,6 @@ def _made(origin: Origin) -> list[str]:
 def _tested(origin: Origin) -> list[str]:
     lines = "\n".join(f"- {claim}" for claim in origin.claims)
     return [f"## Claims\n\nTested with this network and others:\n\n{lines}"] if lines else []
-
-
-def _class(node: Mapping[str, Any]) -> str:
-    return str(node["_target_"]).rpartition(".")[2]
 
 
 def _record(record: Mapping[str, Any], origin: Origin) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -39,3 +41,14 @@ def network(config: dict[str, Any], filled: bool = True) -> Any:
 
     with torch.device("meta"):
         return build(config["size"], with_values, config["vocabulary"], conv, kernel, head)
+
+
+def class_of(node: Mapping[str, Any]) -> str:
+    """The class that a node names, in snake case; of a merge, the names of its parts: `absolute+tisa`; of a list by layers, those
+    of its schemes: `rope_or_rope+window`."""
+    if parts := node.get("parts"):
+        return "+".join(map(class_of, parts))
+    if layers := node.get("layers"):
+        return "_or_".join(dict.fromkeys(map(class_of, layers)))
+    name = str(node["_target_"]).rpartition(".")[2]
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("no_position", "none")
