@@ -300,6 +300,6 @@ FAMILY = replace(
             ('    "mpnet": (', '    "chinese_clip": ("ChineseCLIPTextModel", {}),\n    "mpnet": (')
         ],
     },
-    ("chinese_clip", 2),
+    ("chinese_clip", 1),
 )
 RECIPES = (SUBCOMMAND, CLAIM, COLUMN, TASK, SCHEME, CONVOLUTION, FAMILY)
