@@ -129,7 +129,7 @@ def test_a_line_of_json_without_a_column_is_named_with_its_file(answers: Path) -
     [
         ("colums: [question]\n", "unknown key 'colums'. Did you mean 'columns'?"),
         ("columns: [question\n", ":2: not YAML"),
-        ("question\n", "keys are expected"),
+        ("question\n", "question: a group of keys {key: value} is expected"),
         ("columns: question\nlabels: [no, yes]\n", "labels: YAML reads yes, no, true and false as truth values"),
     ],
 )
