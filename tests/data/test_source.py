@@ -160,7 +160,7 @@ def test_a_hub_text_is_known_by_id_configuration_and_revision() -> None:
 
 
 def test_an_unknown_key_of_a_hub_text_is_refused() -> None:
-    with pytest.raises(RelposError, match=r"'revison'.*revision"):
+    with pytest.raises(RelposError, match=r"revison'.*'revision'"):
         Hub(texts=[{"id": "a/b", "revison": "r"}]).identity()
 
 
