@@ -97,7 +97,21 @@ def test_help_shows_the_groups_and_what_each_dial_does(relpos: Relpos) -> None:
 def test_help_explains_every_dial_of_the_command_itself(relpos: Relpos, command: str) -> None:
     said = relpos(command, "--help").stdout
     dials = said.partition("Dials and their values:\n\n")[2].split("\n\n")[0].splitlines()
-    groups = {"position", "conv", "data", "task", "logger", "size", "recipe", "speed", "engine", "pretrain", "pairs", "kind"}
+    groups = {
+        "position",
+        "objective",
+        "conv",
+        "data",
+        "task",
+        "logger",
+        "size",
+        "recipe",
+        "speed",
+        "engine",
+        "pretrain",
+        "pairs",
+        "kind",
+    }
     scores = {"cola", "mnli_m", "mnli_mm", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli", "ax"}
     assert dials
     assert [line for line in dials if line[0] != " " and "#" not in line and line.split(":")[0] not in groups | scores] == []

@@ -292,6 +292,7 @@ assert relpos.run(relpos.compose("pretrain", overrides)).state == "finished"
 
 
 @pytest.mark.slow
+@pytest.mark.full  # real processes, which import torch
 def test_a_file_of_the_working_directory_is_no_module_of_the_processes_that_the_package_starts(
     toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
