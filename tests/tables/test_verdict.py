@@ -202,4 +202,4 @@ def test_a_verdict_says_where_positions_could_not_move_far(travel: float | None,
     rows = [replace(row("fixed", around(60.0), []), travel=travel)]
     compared = with_comparisons(rows, experiment(), {"fixed": {"rte": printed}} if printed else {})
     said = text.markdown(view_of(Table("t", "?", compared)))
-    assert ("position parameters move by at most about 0.15 in fixed. Below 5" in said) == is_told
+    assert ("In fixed position parameters could move by at most about 0.15" in said) == is_told

@@ -126,6 +126,7 @@ class Row:
         travel: about how far a parameter of the position scheme could move in pre-training: the sum of its learning rates. None
             where there is no such parameter, or nothing was pre-trained.
         perplexity: on held-out text, the mean over the finished pre-trainings.
+        order_known: the fraction of the order that the best row of its scale knows, see `relpos.results.scale.order_known`.
         on_plateau: whether it has not left the bag-of-words plateau, see `relpos.results.scale`; None where that is unknown.
         position_lr: the factor of the pre-training's learning rate for the parameters of scheme and convolution, or one for each
             part of the scheme.
@@ -147,6 +148,7 @@ class Row:
     position_parameters: int | None = None
     travel: float | None = None
     perplexity: float | None = None
+    order_known: float | None = None
     on_plateau: bool | None = None
     position_lr: PartRates = 1.0
     conv_lr: float | None = None

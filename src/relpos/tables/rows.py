@@ -15,7 +15,7 @@ import numpy as np
 from relpos.measures.kinds.lengths import losses
 from relpos.measures.measure import Results, measured_columns
 from relpos.results.contrast import Units
-from relpos.results.scale import NONE, by_pretraining, is_on_plateau, scheme, slowest, travel
+from relpos.results.scale import NONE, by_pretraining, is_on_plateau, order_known, scheme, slowest, travel
 from relpos.results.values import GAP, LOSS, Value, by, of_pretraining, of_tuning, rates_of, select
 from relpos.runs.log import LOG, last_lines
 from relpos.runs.run import Run, runs_root
@@ -151,7 +151,8 @@ def order_columns(names: Iterable[str], values: Sequence[Value], states: Sequenc
 
 
 def with_plateau(rows: Sequence[Row], values: Mapping[str, Sequence[Value]]) -> list[Row]:
-    """The rows, each told whether it is on the bag-of-words plateau of its scale, if its shuffle gap is among the columns."""
+    """The rows, each told how much order it knows and whether it is on the bag-of-words plateau of its scale, if its shuffle gap is
+    among the columns."""
     without = scheme([f"position={NONE}"])
     losses: dict[str, dict[str, Units]] = {}
     gaps: dict[str, dict[str, Units]] = {}
@@ -164,14 +165,15 @@ def with_plateau(rows: Sequence[Row], values: Mapping[str, Sequence[Value]]) -> 
             if GAP in row.columns:
                 gaps.setdefault(place[0], {})[place[1]] = by_pretraining(row.columns[GAP].by_seed)
 
-    def told(row: Row) -> bool | None:
+    def told(row: Row) -> Row:
         # Not even `none` is known where no gap was measured: losses of answers, for instance, have no such plateau.
         if row.name not in places or GAP not in row.columns:
-            return None
+            return row
         of_scale, name = places[row.name]
-        return is_on_plateau(losses[of_scale], gaps[of_scale], name)
+        known, is_on_it = order_known(losses[of_scale], name), is_on_plateau(losses[of_scale], gaps[of_scale], name)
+        return replace(row, order_known=known, on_plateau=is_on_it)
 
-    return [replace(row, on_plateau=told(row)) for row in rows]
+    return [told(row) for row in rows]
 
 
 def with_heldout_lengths(rows: Sequence[Row], plan: Iterable[PlannedRow], lengths: list[int]) -> list[Row]:

@@ -142,4 +142,4 @@ def test_brackets_in_names_are_no_markup_on_the_terminal() -> None:
     console = Console(file=io.StringIO(), width=400)
     row = Row("fixed[k=8]", columns={"rte": summary([60.0])}, on_plateau=True)
     text.terminal(view_of(Table("t", "?", [row])), console)
-    assert "nats): fixed[k=8]." in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "order): fixed[k=8]." in console.file.getvalue()  # type: ignore[attr-defined]

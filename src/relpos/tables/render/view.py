@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from relpos.measures.measure import measured_columns
-from relpos.results.scale import PLATEAU, SHORT_TRAVEL
+from relpos.results.scale import NONE, PLATEAU, SHORT_TRAVEL, short_travel
 from relpos.results.values import GLUE
 from relpos.tables.columns import mean_of
 from relpos.tables.render.cell import MISSING, Cell
@@ -88,7 +88,9 @@ class View:
     @property
     def notes(self) -> str:
         """What stands below the table in every format; empty if there is nothing to say."""
-        return " ".join(filter(None, (self.note, self.plateau, self.position_lr, self.travel_note, self.table.made)))
+        return " ".join(
+            filter(None, (self.note, self.plateau, self.order_known, self.position_lr, self.travel_note, self.table.made))
+        )
 
     @property
     def note(self) -> str | None:
@@ -100,26 +102,31 @@ class View:
     def plateau(self) -> str | None:
         """Names the rows on the bag-of-words plateau; None where it is not known of any row.
 
-        >>> view_of(Table("t", "?", [Row("none", on_plateau=True), Row("rope", on_plateau=False)])).plateau
-        'On the bag-of-words plateau (loss not below that of none beyond noise, or a shuffle gap of at most 0.1 nats): none.'
+        >>> print(view_of(Table("t", "?", [Row("none", on_plateau=True), Row("rope", on_plateau=False)])).plateau)
+        On the bag-of-words plateau (no lead over none or no shuffle gap above 0.1 nats beyond noise, or too little order): none.
         """
         known = {line.row.name: line.row.on_plateau for line in self.lines if line.row.on_plateau is not None}
         on_it = [name for name, is_on in known.items() if is_on]
         return f"On the bag-of-words plateau ({PLATEAU}): {', '.join(on_it) or 'no row'}." if known else None
 
     @property
+    def order_known(self) -> str | None:
+        """How much of the order that the best row knows each row knows; None where it is not known of any row.
+
+        >>> view_of(Table("t", "?", [Row("none", order_known=0.0), Row("rope", order_known=1.0)])).order_known
+        'Order known, (loss of none − loss) ÷ (loss of none − lowest loss): none 0 %, rope 100 %.'
+        """
+        known = [f"{line.row.name} {line.row.order_known:.0%}" for line in self.lines if line.row.order_known is not None]
+        how = f"(loss of {NONE} − loss) ÷ (loss of {NONE} − lowest loss)"
+        return f"Order known, {how}: {', '.join(known).replace('%', ' %')}." if known else None
+
+    @property
     def travel_note(self) -> str | None:
         """Names the rows whose position parameters could not move far, in a table with verdicts; else None."""
         if all(cell.column.verdict is None for line in self.lines for cell in line.cells):
             return None
-        travels = [(line.row.name, line.row.travel) for line in self.lines]
-        short = [f"{travel:.2g} in {name}" for name, travel in travels if travel is not None and travel < SHORT_TRAVEL]
-        if not short:
-            return None
-        return (
-            f"The learning rates let position parameters move by at most about {', '.join(short)}. "
-            f"Below {SHORT_TRAVEL:g} a row may lose by that alone: more steps or a higher recipe.position_lr help."
-        )
+        short = {line.row.name: line.row.travel for line in self.lines if (line.row.travel or SHORT_TRAVEL) < SHORT_TRAVEL}
+        return f"In {', '.join(short)} {short_travel(short.values())}." if short else None
 
     @property
     def all_heads(self) -> list[str]:
