@@ -111,9 +111,11 @@ def network(
 def model_of(position: str = "none", conv: str = "none", *, conv_keys: dict[str, Any] | None = None, **keys: Any) -> MaskedLM:
     """The `network` of presets. `keys` are arguments of `network`, keys of SIZE or of the scheme."""
     try:
-        return deepcopy(_model_of(position, conv, *(tuple(sorted(each.items())) for each in (conv_keys or {}, keys))))
+        made = deepcopy(_model_of(position, conv, *(tuple(sorted(each.items())) for each in (conv_keys or {}, keys))))
     except TypeError:  # a list among the keys
-        return _model_of.__wrapped__(position, conv, (conv_keys or {}).items(), keys.items())
+        made = _model_of.__wrapped__(position, conv, (conv_keys or {}).items(), keys.items())
+    torch.manual_seed(keys.get("seed", 0))  # what is drawn afterwards is the same whether this one was made now or copied
+    return made
 
 
 @cache

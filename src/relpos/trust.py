@@ -10,7 +10,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -271,13 +271,20 @@ def instantiate(node: Mapping[str, Any], kind: str, **more: Any) -> Any:
     Raises:
         RelposError: a name is refused, or the constructor refuses an argument.
     """
-    made = constructor(node, kind)
+    made = constructor(_plain(node), kind)
     try:
         # Before the call: a TypeError from inside the constructor is a bug and keeps its traceback.
         inspect.signature(made).bind(**more)
     except TypeError as error:
         raise RelposError(f"{kind}: {node['_target_']}: {error}") from None
     return made(**more)
+
+
+def _plain(value: Any) -> Any:
+    """The value with its mappings and sequences, which may be a configuration's own, as dictionaries and lists."""
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 def allows(word: str) -> bool:

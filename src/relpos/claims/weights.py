@@ -72,7 +72,13 @@ def of_weights(
 
 def networks(folders: Mapping[int, Path], measure: Measure, course: bool = False) -> dict[int, Measured]:
     """What is kept of some pre-trainings, or can be measured here."""
-    named = {seed: resolve(folder) for seed, folder in folders.items()}
+    # A record that came alone, without its configuration, says nothing of a network.
+    whole = {
+        seed: folder
+        for seed, folder in folders.items()
+        if (folder / "config.yaml").exists() or not (folder / "record.json").exists()
+    }
+    named = {seed: resolve(folder) for seed, folder in whole.items()}
     return {seed: seen(Sample(network), measure, course) for seed, network in named.items() if is_here(network, measure)}
 
 

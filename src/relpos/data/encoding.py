@@ -19,6 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -84,7 +85,8 @@ class _Workers:
         self.threads.shutdown(cancel_futures=True)
         for process in self.processes:
             assert process.stdin
-            process.stdin.close()  # at which it ends
+            with suppress(BrokenPipeError):  # of a process that was killed
+                process.stdin.close()  # at which it ends
             end(process)
 
     def submit(self, text: str) -> Future[Encoded]:
