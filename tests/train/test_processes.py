@@ -125,17 +125,22 @@ def test_several_processes_compute_the_same_steps_as_one(toy_runs: Path) -> None
     assert 5 <= record(went_on)["starts"][1]["from_step"] < 30
 
 
-@pytest.mark.slow
-def test_a_lost_process_fails_the_run_and_one_process_goes_on(toy_runs: Path) -> None:
-    overrides = [*OVERRIDES, "steps=100", "batch=2", "checkpoint_every=2"]
+def two_processes(overrides: list[str]) -> tuple[Run, Any, list[int]]:
+    """A training in two processes that has written a checkpoint: the run, the launcher, and the ids of the processes."""
     run = plan(compose("pretrain", overrides))
     launcher = start([*overrides, "speed.devices=2"], "-c", TELLING)
     pid = int(launcher.stdout.readline())
     while not list((run.path / "checkpoint").glob("last-*.ckpt")):
         assert launcher.poll() is None, launcher.communicate()[1]
         time.sleep(0.01)
-    ranks = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
-    os.kill(int(ranks[1]), signal.SIGKILL)
+    return run, launcher, [int(rank) for rank in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()]
+
+
+@pytest.mark.slow
+def test_a_lost_process_fails_the_run_and_one_process_goes_on(toy_runs: Path) -> None:
+    overrides = [*OVERRIDES, "steps=100", "batch=2", "checkpoint_every=2"]
+    run, launcher, ranks = two_processes(overrides)
+    os.kill(ranks[1], signal.SIGKILL)
     said = launcher.communicate(timeout=400)[1]
     assert launcher.returncode == 1, said
     assert "another process of this run has ended" in said.splitlines()[-1]
@@ -172,14 +177,8 @@ def test_who_waits_for_a_message_names_the_process_that_is_busy_and_gives_it_up(
 @pytest.mark.slow
 def test_a_process_that_somebody_has_stopped_does_not_keep_the_command_from_ending(toy_runs: Path) -> None:
     overrides = [*OVERRIDES, "steps=5000", "batch=2", "checkpoint_every=2"]
-    run = plan(compose("pretrain", overrides))
-    launcher = start([*overrides, "speed.devices=2"], "-c", TELLING)
-    pid = int(launcher.stdout.readline())
-    while not list((run.path / "checkpoint").glob("last-*.ckpt")):
-        assert launcher.poll() is None, launcher.communicate()[1]
-        time.sleep(0.01)
-    ranks = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
-    os.kill(int(ranks[1]), signal.SIGSTOP)
+    run, launcher, ranks = two_processes(overrides)
+    os.kill(ranks[1], signal.SIGSTOP)
     for line in launcher.stderr:
         if "process 0 of 2 waits for process 1, " in line:
             break

@@ -167,7 +167,8 @@ class Scales:
         return iter(self.known)
 
     def alike(self, *but: str) -> list[list[Scale]]:
-        """Groups of two or more scales that differ only in these keys of their meaning (`size`, `pairs`, …)."""
+        """Groups of two or more scales that differ only in these keys of their meaning (`size`, `pairs`, …); in `size` and `recipe`
+        not in the kind of layers, the optimizer, the masks or the schedule."""
         # By what is equal and not by what differs: a new key of a meaning then separates scales until a rule names it.
         groups: dict[str, list[Scale]] = {}
         for scale in self.known:
@@ -322,8 +323,8 @@ def short_travel(travels: Iterable[float | None]) -> str:
 def order_known(losses: Mapping[str, Units], row: str) -> float | None:
     """(loss of `none` − loss of the row) ÷ (loss of `none` − lowest loss), means over seeds; None without a row `none`.
 
-    >>> order_known({"none": {0: 6.0}, "absolute": {0: 5.8}, "fixed": {0: 4.0}}, "absolute")
-    0.1
+    >>> order_known({"none": {0: 6.0}, "absolute": {0: 5.5}, "fixed": {0: 4.0}}, "absolute")
+    0.25
 
     Args:
         losses: row → pre-training seed → held-out loss, of the rows of one scale.
@@ -333,7 +334,7 @@ def order_known(losses: Mapping[str, Units], row: str) -> float | None:
         return None
     means = {name: fmean(units.values()) for name, units in losses.items() if units}
     most = means[NONE] - min(means.values())
-    return round((means[NONE] - means[row]) / most, 6) if most > 0 else 0.0
+    return (means[NONE] - means[row]) / most if most > 0 else 0.0
 
 
 def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Units], row: str) -> bool | None:
