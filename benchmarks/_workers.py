@@ -41,13 +41,14 @@ def side_by_side(tasks: Mapping[str, Task], workers: int, seconds: float) -> Ite
                 except (EOFError, ConnectionResetError):
                     process.join()
                     result = {"fault": f"its process ended with {process.exitcode}"}
-                yield name, result
+                # Before the result is handed out: whoever takes one and no more leaves no process behind.
                 if "fault" not in result and waiting:
                     _give(busy, connection, process, waiting)
                 else:
                     process.kill()
                     process.join()
                     connection.close()
+                yield name, result
         for name in [*(name for _, name in busy.values()), *waiting]:
             yield name, {"fault": "unfinished"}
     finally:

@@ -174,6 +174,7 @@ def test_who_waits_for_a_message_names_the_process_that_is_busy_and_gives_it_up(
         assert "Broken: process 1 of this run has been silent for 0 minutes" in text
 
 
+@pytest.mark.full  # a process of its own, and no fork that answers for it, has to be stopped
 @pytest.mark.slow
 def test_a_process_that_somebody_has_stopped_does_not_keep_the_command_from_ending(toy_runs: Path) -> None:
     overrides = [*OVERRIDES, "steps=5000", "batch=2", "checkpoint_every=2"]
