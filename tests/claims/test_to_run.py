@@ -1,6 +1,5 @@
 """What it would take to test a claim of which there are no runs."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -27,13 +26,12 @@ def to_run() -> ToRun:
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_the_claims_of_wennberg_say_the_experiment_the_command_the_seeds_and_the_operations(
+def test_the_claims_of_wennberg_say_the_experiment_the_command_and_the_seeds(
     name: str, claims: dict[str, Claim], to_run: ToRun
 ) -> None:
     said = to_run.says(claims[name])
     assert said.startswith("relpos reproduce table=")
     assert "seed" in said
-    assert re.search(r"; [\d.]+e\+\d+ operations(, [\d.,]+ device-hours at 100 TFLOP/s)? \(dry_run=true: time here\)", said)
 
 
 def test_every_claim_that_runs_can_decide_says_what_it_takes_as_do_its_variants(claims: dict[str, Claim], to_run: ToRun) -> None:
@@ -46,9 +44,11 @@ def test_every_claim_that_runs_can_decide_says_what_it_takes_as_do_its_variants(
 def test_a_claim_takes_the_cheapest_experiment_that_has_what_its_rule_asks_for(claims: dict[str, Claim], to_run: ToRun) -> None:
     chosen = {name: plan.experiment.name for name, claim in claims.items() if (plan := to_run.plan(claim))}
     assert chosen["C05"] == "chang2021_table6"  # a bound in nine columns of GLUE: chang2021_mini has two, chang2021_toy none
-    assert chosen["C01"] != chosen["C01/loss"] == "order_real"  # no dev scores there
+    assert chosen["C01"] != chosen["C01/loss"] == "chang2021_toy"  # no dev scores of GLUE there
+    assert chosen["C05/order"] == "order_real"  # measures the gap by itself
     assert chosen["W08"] == "tisa_minilm"  # four tasks of a given network
-    assert chosen["W09"] == "tisa_scratch"  # a bound in eight columns
+    assert chosen["W09"] == "wennberg2021_table3a"  # a bound in eight columns
+    assert chosen["W08/loss"] == "tisa_scratch"  # fine-tunings have no loss of text
     assert chosen["W12"] == "wennberg2021_table3a"
     assert chosen["W03"] == "tisa_toy"  # five runs of one row
 
@@ -69,7 +69,7 @@ def test_a_given_network_is_named_by_the_user_and_its_fine_tunings_count(claims:
     assert plan.command == (
         "relpos reproduce table=tisa_minilm 'rows=[kept,removed_s5]' network=FOLDER data=files data.root=FOLDER"
     )
-    assert plan.runs == "6×384: 2 rows × 4 tasks × 3 fine-tuning seeds"
+    assert plan.runs == "2 rows × 4 tasks × 3 fine-tuning seeds"
 
 
 def test_equal_training_of_two_sizes_is_asked_for_by_overrides(claims: dict[str, Claim], to_run: ToRun) -> None:

@@ -1,43 +1,67 @@
-"""What it would take to test a claim that has no runs: the command, the runs and their operations.
+"""What it would take to test a claim that has no runs: one of the experiment files that are about it, as a command.
 
-Chosen is the cheapest of the experiment files that are about the claim or, if none is, of those that have its rows once each.
+Chosen is one that needs nothing afterwards, then one without pre-trainings, then the one whose pre-trainings take least.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 from relpos.claims.claim import Claim
 from relpos.claims.effort import plural
 from relpos.claims.rule import Requirements
+from relpos.config.compose import values
 from relpos.config.conf import key_of
 from relpos.results.checkpoints import row_of
 from relpos.results.scale import precedence, scheme
-from relpos.results.values import Plain
-from relpos.runs.estimate import duration
+from relpos.results.values import Plain, rates_of
+from relpos.runs.tasks import node_of
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import overrides_of
-from relpos.tables.unplanned import RATES, Work, columns, rates, work
 
-GPU = 1e14
-"""Operations a second of a GPU, at which the experiment files state their cost."""
 CHANGE: Plain = {"positions": "keep", "tisa": 0, "start": "regression", "reused": False}
 """The default of `change` in conf/finetune.yaml."""
+RATES = ("recipe.position_lr", "recipe.conv_lr")
+"""Keys in which rows of one scale may differ besides scheme, convolution and seed."""
+TRAINING = ("size", "steps", "batch", "length")
+"""Keys of a configuration that say how much a pre-training is."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The runs of an experiment that a claim is tested with: those of the `rows` that are needed; `work` is what they cost."""
+    """The runs of an experiment that a claim is tested with: those of the `rows` that are needed."""
 
     experiment: Experiment
     rows: Sequence[str]
     requires: Requirements
-    work: Sequence[Work]
 
     @property
-    def operations(self) -> float:
-        return sum(part.operations for part in self.work)
+    def pretrain_seeds(self) -> int:
+        """Pre-trainings of each row. Those that the file has may be too few to show how much they differ."""
+        return 0 if self.experiment.network else max(self.requires.seeds, len(self.experiment.pretrain_seeds or [0]))
+
+    @property
+    def pretrainings(self) -> list[dict[str, Any]]:
+        """The keys `TRAINING` of each row's."""
+        if self.experiment.network:
+            return []
+        overrides = [[*self.experiment.rows[row], *self.requires.overrides] for row in self.rows]
+        return [
+            _values(tuple(each for each in overrides_of("pretrain", self.experiment, some) if _is_of_training(each)))
+            for some in overrides
+        ]
+
+    @property
+    def price(self) -> tuple[bool, bool, int]:
+        """A key to sort plans by, the cheapest first: the last is about how many weights times tokens the pre-trainings take."""
+        each = [
+            config["size"]["layers"] * config["size"]["hidden"] ** 2 * config["steps"] * config["batch"] * config["length"]
+            for config in self.pretrainings
+        ]
+        return bool(self.afterwards), not self.experiment.network, self.pretrain_seeds * sum(each)
 
     @property
     def command(self) -> str:
@@ -56,26 +80,22 @@ class Plan:
         if "data=files" in [*experiment.base, *overrides]:
             overrides.append("data.root=FOLDER")
         overrides += self.requires.overrides
-        # Those that the file has may be too few to show how much they differ.
-        if not experiment.network and len(experiment.pretrain_seeds or [0]) < self.requires.seeds:
-            overrides.append(f"pretrain_seeds={self.requires.seeds}")
+        if self.pretrain_seeds > len(experiment.pretrain_seeds or [0]):
+            overrides.append(f"pretrain_seeds={self.pretrain_seeds}")
         return f"relpos reproduce {' '.join(overrides)}"
 
     @property
     def runs(self) -> str:
         """`12×256: 2 rows × 3 pre-training seeds × 1,000 steps, 8 tasks × 1 fine-tuning seed of each`"""
-        experiment, tasks = self.experiment, len(self.experiment.tasks)
-        networks = [part.run.inputs.get("start", part.run).meaning["size"] for part in self.work]
-        sizes = dict.fromkeys(f"{size['layers']}×{size['hidden']}" for size in networks)
-        said = f"{' and '.join(sizes)}: {plural(len(self.rows), 'row')}"
-        if not experiment.network:
-            steps = sorted({int(part.run.config["steps"]) for part in self.work if part.run.stage == "pretrain"})
-            seeds = max(self.requires.seeds, len(experiment.pretrain_seeds or [0]))
-            said += f" × {plural(seeds, 'pre-training seed')} × {' or '.join(f'{n:,}' for n in steps)} steps"
-        if self.requires.columns:
-            tunings = f"{plural(tasks, 'task')} × {plural(len(experiment.seeds), 'fine-tuning seed')}"
-            said += f" × {tunings}" if experiment.network else f", {tunings} of each"
-        return said
+        experiment, said = self.experiment, plural(len(self.rows), "row")
+        if trained := self.pretrainings:
+            sizes = dict.fromkeys(f"{config['size']['layers']}×{config['size']['hidden']}" for config in trained)
+            steps = " or ".join(f"{n:,}" for n in sorted({int(config["steps"]) for config in trained}))
+            said = f"{' and '.join(sizes)}: {said} × {plural(self.pretrain_seeds, 'pre-training seed')} × {steps} steps"
+        if not self.requires.columns:
+            return said
+        tunings = f"{plural(len(experiment.tasks), 'task')} × {plural(len(experiment.seeds), 'fine-tuning seed')}"
+        return f"{said}, {tunings} of each" if trained else f"{said} × {tunings}"
 
     @property
     def afterwards(self) -> str:
@@ -89,12 +109,10 @@ class ToRun:
     """Says what it would take to test a claim whose rows are made by these overrides, with one of these experiment files."""
 
     def __init__(self, rows: Mapping[str, Sequence[str]], experiments: Iterable[Experiment]) -> None:
-        self.experiments = [file for file in experiments if not file.parameters and file.name[0] != "_"]
         self.row_of = {scheme(overrides): row for row, overrides in rows.items()}
-        self.known: dict[tuple[object, ...], list[Work]] = {}
+        self.experiments = [file for file in experiments if not file.parameters and file.name[0] != "_"]
         self.rows_of = {
-            experiment.name: {name: self._row(experiment, overrides) for name, overrides in experiment.rows.items()}
-            for experiment in self.experiments
+            file.name: {name: self._row(file, overrides) for name, overrides in file.rows.items()} for file in self.experiments
         }
 
     def says(self, claim: Claim) -> str:
@@ -102,31 +120,24 @@ class ToRun:
 
         >>> from relpos.claims.claim import experiments, load, rows
         >>> [claim] = [claim for claim in load("wennberg2021") if claim.id == "W19"]
-        >>> ToRun(rows(), experiments()).says(claim).partition(":")[0]
-        "relpos reproduce table=tisa_toy 'rows=[tisa,tisa_two]'"
+        >>> ToRun(rows(), experiments()).says(claim)
+        "relpos reproduce table=tisa_toy 'rows=[tisa,tisa_two]': 2×64: 2 rows × 5 pre-training seeds × 1,500 steps"
         """
-        plan = self.plan(claim)
-        if plan is None:
+        if (plan := self.plan(claim)) is None:
             return ""
-        # Where they are few, hours of a GPU say nothing.
-        on_gpu = f", {duration(plan.operations / GPU)} at 100 TFLOP/s" if plan.operations > 360 * GPU else ""
-        cost = f"{plan.operations:.2g} operations{on_gpu} (dry_run=true: time here)"
-        return "; ".join(filter(None, [f"{plan.command}: {plan.runs}", cost, plan.afterwards]))
+        return "; ".join(filter(None, [f"{plan.command}: {plan.runs}", plan.afterwards]))
 
     def plan(self, claim: Claim) -> Plan | None:
-        """The cheapest plan, preferably one after which nothing else must be done; None if there is none."""
+        """The cheapest plan; None if there is none."""
         requires = claim.tester.requires
         if requires is None:
             return None
         about = [experiment for experiment in self.experiments if claim.id.partition("/")[0] in experiment.claims]
-        files = about or self.experiments
-        plans = [plan for experiment in files if (plan := self._plan(experiment, claim, requires, once=not about))]
-        # A plan that measures by itself is preferred, even where another one costs less.
-        measured = [plan for plan in plans if not plan.afterwards]
-        return min(measured or plans, key=lambda plan: (plan.operations, plan.experiment.name), default=None)
+        plans = [plan for experiment in about if (plan := self._plan(experiment, claim, requires))]
+        return min(plans, key=lambda plan: (plan.price, plan.experiment.name), default=None)
 
-    def _plan(self, experiment: Experiment, claim: Claim, requires: Requirements, once: bool) -> Plan | None:
-        """The plan with this experiment; None if it does not serve, or with `once` if it has a row of the claim several times."""
+    def _plan(self, experiment: Experiment, claim: Claim, requires: Requirements) -> Plan | None:
+        """The plan with this experiment; None if it does not serve."""
         wanted = claim.tester.rows
         if experiment.network and (not claim.checkpoints or len(experiment.seeds) < requires.seeds):
             return None
@@ -135,34 +146,40 @@ class ToRun:
         # Tasks of a generated language are no GLUE.
         if requires.columns and "data=toy" in experiment.base:
             return None
-        if len(set(columns(experiment)).intersection(requires.columns)) < requires.least:
+        columns = {column for task in experiment.tasks for column in node_of(task).get("columns", [])}
+        if len(columns.intersection(requires.columns)) < requires.least:
             return None
         named = {name: row for name, row in self.rows_of[experiment.name].items() if not wanted or row in wanted}
-        if not set(wanted) <= set(named.values()) or (once and len(named) > len(wanted)):
-            return None
-        named = _at_rates_read(experiment, named)
-        seeds = max(requires.seeds, len(experiment.pretrain_seeds or [0]))
-        overridden = {name: [*of_row, *requires.overrides] for name, of_row in experiment.rows.items()}
-        key = (experiment.name, *named, *requires.overrides, bool(requires.columns), seeds)
-        # A claim and its variants ask for the same runs; counting their operations is most of the time that this takes.
-        if key not in self.known:
-            self.known[key] = work(replace(experiment, rows=overridden), named, bool(requires.columns), seeds)
-        return Plan(experiment, list(named), requires, self.known[key])
+        return Plan(experiment, _at_rates_read(experiment, named), requires) if set(wanted) <= set(named.values()) else None
 
     def _row(self, experiment: Experiment, overrides: Sequence[str]) -> str:
         """The row of the claims that these overrides make, if TISA starts from regression; empty if there is none."""
         if not experiment.network:
             return self.row_of.get(scheme(overrides_of("pretrain", experiment, overrides)), "")
         given = [each for each in overrides_of("finetune", experiment, overrides) if each.startswith("change.")]
-        values = dict(override.removeprefix("change.").partition("=")[::2] for override in given)
-        return row_of(CHANGE | values | {"tisa": int(values.get("tisa", 0))}, ("regression", False)) or ""
+        change = dict(override.removeprefix("change.").partition("=")[::2] for override in given)
+        return row_of(CHANGE | change | {"tisa": int(change.get("tisa", 0))}, ("regression", False)) or ""
 
 
-def _at_rates_read(experiment: Experiment, named: Mapping[str, str]) -> dict[str, str]:
+def _at_rates_read(experiment: Experiment, named: Mapping[str, str]) -> list[str]:
     """Of the rows that differ in nothing but the rates of positions and convolution, the one that claims are read from."""
     variants: dict[tuple[str, ...], list[str]] = {}
     for name, row in named.items():
         others = [override for override in experiment.rows[name] if key_of(override) not in RATES]
         variants.setdefault((row, *others), []).append(name)
-    chosen = [max(names, key=lambda name: precedence(*rates(experiment.rows[name]))) for names in variants.values()]
-    return {name: named[name] for name in chosen}
+    return [max(names, key=lambda name: precedence(*_rates(experiment.rows[name]))) for names in variants.values()]
+
+
+def _rates(overrides: Iterable[str]) -> tuple[Any, Any]:
+    given = tuple(each for each in overrides if key_of(each) in RATES)
+    return rates_of(values("pretrain", given, ("recipe",))["recipe"])
+
+
+def _is_of_training(override: str) -> bool:
+    return key_of(override).split(".")[0] in TRAINING
+
+
+@cache
+def _values(overrides: tuple[str, ...]) -> dict[str, Any]:
+    # The experiment files repeat each other's overrides, and `relpos claims` asks about all of them.
+    return values("pretrain", overrides, TRAINING)

@@ -56,7 +56,6 @@ class Experiment:
             With a stage `order_snapshots`, the snapshots of pre-trainings are measured too; its overrides come after `order`'s.
         network: the published checkpoint (folder or hub id) from which the rows are fine-tuned: nothing is pre-trained. `network=`
             on the command line names another one; with `???` it must. If there is no such checkpoint here, rows have no runs.
-        size: overrides for the size of `network`, such as `[size=albert_base]`, from which `relpos claims` estimates the cost.
         choices: the rows of which the paper prints the best one of each column; a side table shows what that choice gains.
         parameters: the table is nothing but parameter counts: those of this paper, see `relpos.commands.params`.
         claims: ids of the claims that the table is about.
@@ -85,7 +84,6 @@ class Experiment:
     lengths: list[Length] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
     network: str | None = None
-    size: list[str] = field(default_factory=list)
     choices: list[str] = field(default_factory=list)
     parameters: str | None = None
     claims: list[str] = field(default_factory=list)
@@ -186,8 +184,7 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
         values["baseline"] = [values["baseline"]]
     for key, value in values.items():
         check(key, value, rules(Experiment)[key])
-    for key in ("base", "size"):
-        values[key] = _overrides(key, values.get(key))
+    values["base"] = _overrides("base", values.get("base"))
     _check_seeds(values)
     for name in values.get("stages", ()):
         refuse_unknown("stages: unknown stage", name, STAGES)
