@@ -23,7 +23,8 @@ from relpos.claims.columns import gain_without_loss, loses_less_than_others, sig
 from relpos.claims.comparisons import about, higher, higher_on_average, not_higher, not_lower
 from relpos.claims.trends import shrinks, steady
 from relpos.claims.verdict import FAILS, HOLDS, NOT_HERE
-from relpos.results.scale import Scale, is_on_plateau
+from relpos.results.plateau import is_on_plateau
+from relpos.results.scale import Scale
 
 
 def verdict(test: Any, **means: float) -> str:

@@ -1,19 +1,21 @@
 """Which rows of a table are on the bag-of-words plateau."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from relpos.results.plateau import Found
 from relpos.tables.experiment import load
 from relpos.tables.plan import PlannedRow, plan_table
 from relpos.tables.row import Column, Row
-from relpos.tables.rows import values_of, with_plateau
+from relpos.tables.rows import constant_phase, values_of, with_plateau
 from tables.small_data import finish, write_experiment
 
 
 def told(rows: list[Row], plan: list[PlannedRow]) -> list[bool | None]:
     values = {planned.name: list(values_of(planned)) for planned in plan}
-    return [row.on_plateau for row in with_plateau(rows, values)]
+    return [row.on_plateau for row in with_plateau(rows, values, {})]
 
 
 @pytest.mark.parametrize(
@@ -41,3 +43,18 @@ def test_where_none_knows_order_the_gap_alone_decides(tmp_path: Path) -> None:
         finish(planned.pretrainings[0], {"heldout_loss": 5.0})
     rows = [Row(planned.name, columns={"shuffle_gap": Column(values=[2.1], seeds=[(0, 0)])}) for planned in plan]
     assert told(rows, plan) == [False, False]
+
+
+def test_a_row_is_told_when_it_found_order(tmp_path: Path) -> None:
+    plan = plan_table(load(str(write_experiment(tmp_path))))
+    for planned, losses in zip(plan, ([6.0, 6.0], [5.0, 4.0]), strict=True):
+        run = planned.pretrainings[0]
+        finish(run, {"heldout_loss": losses[-1]})
+        logged = [json.dumps({"step": step, "heldout_loss": loss}) for step, loss in zip((1, 2), losses, strict=True)]
+        (run.path / "metrics.jsonl").write_text("\n".join(logged) + "\n", encoding="utf-8")
+    columns = {"shuffle_gap": Column(values=[0.0], seeds=[(0, 0)])}
+    values = {planned.name: list(values_of(planned)) for planned in plan}
+    curves = {planned.name: constant_phase(planned.pretrainings) for planned in plan}
+    rows = with_plateau([Row(planned.name, columns=columns) for planned in plan], values, curves)
+    tokens = plan[0].pretrainings[0].config["batch"] * plan[0].pretrainings[0].config["length"]
+    assert [row.order_found for row in rows] == [Found(None, 2 * tokens, None), Found(tokens, 0, tokens)]

@@ -13,7 +13,8 @@ from typing import Any
 
 from relpos.claims.verdict import EXACT, FAILS, NOT_HERE, NOT_RUN, UNDECIDED, Verdict, joined
 from relpos.results.gain import Contrast
-from relpos.results.scale import MEAN, NONE, Scale, Scales, short_travel
+from relpos.results.plateau import NONE
+from relpos.results.scale import MEAN, Scale, Scales, short_travel
 from relpos.results.values import GLUE
 
 SEVERAL = 2

@@ -14,7 +14,8 @@ from relpos.errors import RelposError
 from relpos.files import write_text
 from relpos.ranges import Names, Threads
 from relpos.readers import read_yaml
-from relpos.results.scale import NONE, scale_of
+from relpos.results.plateau import NONE
+from relpos.results.scale import scale_of
 from relpos.results.values import Value, read
 from relpos.runs.run import runs_root
 from relpos.tables.differing import GROUPS, option_of

@@ -11,7 +11,8 @@ them. Within a row and a column:
 - Runs of older code are left out, and so are pilots, with which rates were chosen: a rate is the best on the seed that chose it in
   part by chance.
 - A score within two standard errors of the constant answer's tells nothing, see `at_constant`.
-- Two rows on the bag-of-words plateau differ by how they learn the words, which says nothing of positions, see `is_on_plateau`.
+- Two rows on the bag-of-words plateau differ by how they learn the words, which says nothing of positions, see
+  `relpos.results.plateau`.
 """
 
 from __future__ import annotations
@@ -21,13 +22,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from statistics import fmean
 
 from relpos.config.compose import values as composed_values
 from relpos.config.conf import key_of
 from relpos.ranges import shown
-from relpos.results.contrast import Units, difference, spread
-from relpos.results.statistics import Difference, above_constant
+from relpos.results import plateau
+from relpos.results.statistics import above_constant
 from relpos.results.values import GAP, GLUE, LOSS, PartRates, Plain, Rates, Value, by, means_by
 from relpos.runs.plan import other_layers
 from relpos.runs.shelf import END, most_shared
@@ -41,15 +41,6 @@ CLEAR = 2.0
 SHORT_TRAVEL = 5.0
 """A position parameter that cannot move as far as this may not reach the value that it would learn: kernels of `fixed` reach about
 4 when they can. A verdict about such rows says so."""
-NONE = "none"
-"""The row without positions, which cannot leave the plateau, unless its attention is causal, which is an order by itself."""
-LEAST_GAP = 0.1
-"""Nats above which the shuffle gap of a row that has left the plateau lies, interval and all."""
-LEAST_KNOWN = 0.1
-"""The fraction of the best row's order that such a row knows: the gap shows how much it relies on order, not how much it gains."""
-LEAD = 0.05
-"""Nats by which its loss must be below that of `none` where too few seeds show what noise is."""
-PLATEAU = f"no lead over {NONE} or no shuffle gap above {LEAST_GAP} nats beyond noise, or too little order"
 SCHEME_KEYS = ("position", "conv", "k", "outside", "kernels")
 """Keys of a configuration that make the scheme."""
 Seed = tuple[int, int]
@@ -142,7 +133,7 @@ class Scale:
         """Whether a row has not left the bag-of-words plateau; None where its shuffle gap was not measured."""
         losses = {name: self.losses(name) for name, found in self.values.items() if "loss" in found}
         gaps = {name: by_pretraining(self.singles(name, ["order"])) for name, found in self.values.items() if "order" in found}
-        return is_on_plateau(losses, gaps, row)
+        return plateau.is_on_plateau(losses, gaps, row)
 
 
 @dataclass
@@ -318,62 +309,3 @@ def short_travel(travels: Iterable[float | None]) -> str:
         f"position parameters could move by at most about {least:.2g} (the sum of their learning rates); "
         f"below {SHORT_TRAVEL:g} a scheme may lose by that alone: more steps, or recipe.position_lr"
     )
-
-
-def order_known(losses: Mapping[str, Units], row: str) -> float | None:
-    """(loss of `none` − loss of the row) ÷ (loss of `none` − lowest loss), means over seeds; None without a row `none`.
-
-    >>> order_known({"none": {0: 6.0}, "absolute": {0: 5.5}, "fixed": {0: 4.0}}, "absolute")
-    0.25
-
-    Args:
-        losses: row → pre-training seed → held-out loss, of the rows of one scale.
-        row: the row.
-    """
-    if not (losses.get(NONE) and losses.get(row)):
-        return None
-    means = {name: fmean(units.values()) for name, units in losses.items() if units}
-    most = means[NONE] - min(means.values())
-    return (means[NONE] - means[row]) / most if most > 0 else 0.0
-
-
-def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Units], row: str) -> bool | None:
-    """Whether a row is still on the bag-of-words plateau: it predicts masked words about as well as who knows which words a text
-    has, and not their order. None where its gap was not measured. Without a row `none` the gap alone decides.
-
-    A row has left it when its held-out loss is below that of `none` beyond noise, the rise of that loss when words are shuffled is
-    above `LEAST_GAP` beyond noise, and it knows at least `LEAST_KNOWN` of the order that the best row of the scale knows.
-
-    >>> losses = {"none": {0: 6.14, 1: 6.15}, "fixed": {0: 5.23, 1: 5.25}, "absolute": {0: 6.05, 1: 6.06}}
-    >>> gaps = {"fixed": {0: 1.4, 1: 1.5}, "absolute": {0: 0.2, 1: 0.21}}
-    >>> is_on_plateau(losses, gaps, "fixed"), is_on_plateau(losses, gaps, "absolute"), is_on_plateau(losses, {}, "fixed")
-    (False, True, None)
-    >>> is_on_plateau({}, {"none": {0: 2.1}, "rope": {0: 2.4}}, "none")  # causal attention
-    False
-
-    Args:
-        losses: row → pre-training seed → held-out loss, of the rows of one scale.
-        gaps: row → pre-training seed → shuffle gap.
-        row: the row.
-    """
-    if not gaps.get(row):
-        return True if row == NONE else None
-    if _least(gaps, row) <= LEAST_GAP:
-        return True
-    known = order_known(losses, row)
-    if row == NONE or known is None or (gaps.get(NONE) and fmean(gaps[NONE].values()) > LEAST_GAP):
-        return False
-    tested = difference(losses, NONE, row)
-    is_ahead = tested.low > 0 if tested else fmean(losses[NONE].values()) - fmean(losses[row].values()) > LEAD
-    return not is_ahead or known < LEAST_KNOWN
-
-
-def _least(gaps: Mapping[str, Units], row: str) -> float:
-    """The lower end of the 95 % interval of a row's mean gap; the mean where no row has several pre-trainings."""
-    values = list(gaps[row].values())
-    # Rows that use no order have gaps of zero, without a spread that would say what that of others is.
-    using = {name: units for name, units in gaps.items() if units and fmean(units.values()) > LEAST_GAP / 10}
-    found = spread(using, row) if row in using else None
-    if found is None:
-        return fmean(values)
-    return Difference(fmean(values), (found.variance / len(values)) ** 0.5, found.freedom, len(values)).low

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from relpos.measures.measure import NATS
+from relpos.results.plateau import Found
 from relpos.results.scale import Seed
 from relpos.results.statistics import Interval
 from relpos.results.values import PartRates
@@ -126,8 +127,9 @@ class Row:
         travel: about how far a parameter of the position scheme could move in pre-training: the sum of its learning rates. None
             where there is no such parameter, or nothing was pre-trained.
         perplexity: on held-out text, the mean over the finished pre-trainings.
-        order_known: the fraction of the order that the best row of its scale knows, see `relpos.results.scale.order_known`.
-        on_plateau: whether it has not left the bag-of-words plateau, see `relpos.results.scale`; None where that is unknown.
+        order_found: after how many tokens it knew half of the order, see `relpos.results.plateau`; likewise `order_known`, the
+            fraction of the order that the best row of its scale knows, and `on_plateau`, whether it has not left the bag-of-words
+            plateau. None where that is unknown.
         position_lr: the factor of the pre-training's learning rate for the parameters of scheme and convolution, or one for each
             part of the scheme.
         conv_lr: that for the convolution's, where it has one of its own.
@@ -148,6 +150,7 @@ class Row:
     position_parameters: int | None = None
     travel: float | None = None
     perplexity: float | None = None
+    order_found: Found | None = None
     order_known: float | None = None
     on_plateau: bool | None = None
     position_lr: PartRates = 1.0

@@ -15,12 +15,14 @@ import numpy as np
 from relpos.measures.kinds.lengths import losses
 from relpos.measures.measure import Results, measured_columns
 from relpos.results.contrast import Units
-from relpos.results.scale import NONE, by_pretraining, is_on_plateau, order_known, scheme, slowest, travel
+from relpos.results.plateau import NONE, Curve, is_on_plateau, order_found, order_known
+from relpos.results.scale import by_pretraining, scheme, slowest, travel
 from relpos.results.values import GAP, LOSS, Value, by, of_pretraining, of_tuning, rates_of, select
 from relpos.runs.log import LOG, last_lines
 from relpos.runs.run import Run, runs_root
 from relpos.runs.shelf import logged
 from relpos.runs.table_file import RowRun
+from relpos.runs.trunk import last_constant_step
 from relpos.tables.columns import column, mean_column, mean_if_all
 from relpos.tables.order_instrument import Each, Instrument, ToMeasure, in_turn, results_of
 from relpos.tables.plan import PlannedRow
@@ -42,7 +44,7 @@ def rows_of(plan: Iterable[PlannedRow], instrument: Instrument | None = None, ea
         return rows
     results = results_of([run for planned in plan for run in planned.pretrainings], instrument, each)
     measured = [_with_order(row, planned, instrument, results) for row, planned in zip(rows, plan, strict=True)]
-    return with_plateau(measured, values)
+    return with_plateau(measured, values, {planned.name: constant_phase(planned.pretrainings) for planned in plan})
 
 
 def values_of(planned: PlannedRow) -> Iterator[Value]:
@@ -150,9 +152,17 @@ def order_columns(names: Iterable[str], values: Sequence[Value], states: Sequenc
     return {name: column(select(values, column=name), states, len(states) > 1, known[name][1].metric) for name in names}
 
 
-def with_plateau(rows: Sequence[Row], values: Mapping[str, Sequence[Value]]) -> list[Row]:
-    """The rows, each told how much order it knows and whether it is on the bag-of-words plateau of its scale, if its shuffle gap is
-    among the columns."""
+def with_plateau(
+    rows: Sequence[Row], values: Mapping[str, Sequence[Value]], curves: Mapping[str, Mapping[int, Curve]]
+) -> list[Row]:
+    """The rows, each told when it found order, how much of it it knows, and whether it is on the bag-of-words plateau of its scale,
+    if its shuffle gap is among the columns.
+
+    Args:
+        rows: whose columns about order were measured.
+        values: row → numbers of its finished runs.
+        curves: row → seed → what its training went through, see `constant_phase`.
+    """
     without = scheme([f"position={NONE}"])
     losses: dict[str, dict[str, Units]] = {}
     gaps: dict[str, dict[str, Units]] = {}
@@ -165,13 +175,18 @@ def with_plateau(rows: Sequence[Row], values: Mapping[str, Sequence[Value]]) -> 
             if GAP in row.columns:
                 gaps.setdefault(place[0], {})[place[1]] = by_pretraining(row.columns[GAP].by_seed)
 
+    in_scale: dict[str, dict[str, Mapping[int, Curve]]] = {}
+    for row_name, (of_scale, name) in places.items():
+        in_scale.setdefault(of_scale, {})[name] = curves.get(row_name, {})
+    orders = {of_scale: order_found(each) for of_scale, each in in_scale.items()}
+
     def told(row: Row) -> Row:
         # Not even `none` is known where no gap was measured: losses of answers, for instance, have no such plateau.
         if row.name not in places or GAP not in row.columns:
             return row
         of_scale, name = places[row.name]
         known, is_on_it = order_known(losses[of_scale], name), is_on_plateau(losses[of_scale], gaps[of_scale], name)
-        return replace(row, order_known=known, on_plateau=is_on_it)
+        return replace(row, order_found=orders[of_scale].get(name), order_known=known, on_plateau=is_on_it)
 
     return [told(row) for row in rows]
 
@@ -193,6 +208,22 @@ def _mean_losses(planned: PlannedRow, lengths: list[int]) -> dict[str, float | N
 def _mean_curve(runs: Sequence[Run]) -> list[tuple[int, float]]:
     """(step, held-out loss): the mean over pre-training seeds, at the steps that all of them have reached."""
     # A run that has logged nothing yet would leave no step that all have reached.
-    curves = [curve for run in runs if (curve := {line["step"]: line[LOSS] for line in logged(run.path) if LOSS in line})]
+    curves = [curve for run in runs if (curve := _curve(run))]
     steps = sorted(set.intersection(*map(set, curves))) if curves else []
     return [(step, sum(curve[step] for curve in curves) / len(curves)) for step in steps]
+
+
+def _curve(run: Run) -> dict[int, float]:
+    return {line["step"]: line[LOSS] for line in logged(run.path) if LOSS in line}
+
+
+def constant_phase(runs: Sequence[Run]) -> dict[int, Curve]:
+    """Pre-training seed → tokens, padding included → held-out loss, of finished runs: until the rate falls, or where it falls from
+    the beginning, until the end."""
+    curves: dict[int, Curve] = {}
+    for run in runs:
+        # A first phase of shorter texts has other tokens a step.
+        if run.stage == "pretrain" and run.state == "finished" and "first" not in run.meaning:
+            end, tokens = last_constant_step(run) or run.config["steps"], run.config["batch"] * run.config["length"]
+            curves[run.config["seed"]] = {step * tokens: loss for step, loss in _curve(run).items() if step <= end}
+    return curves

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from relpos.measures.measure import measured_columns
-from relpos.results.scale import NONE, PLATEAU, SHORT_TRAVEL, short_travel
+from relpos.results.plateau import NONE, PLATEAU
+from relpos.results.scale import SHORT_TRAVEL, short_travel
 from relpos.results.values import GLUE
 from relpos.tables.columns import mean_of
 from relpos.tables.render.cell import MISSING, Cell
@@ -89,7 +90,10 @@ class View:
     def notes(self) -> str:
         """What stands below the table in every format; empty if there is nothing to say."""
         return " ".join(
-            filter(None, (self.note, self.plateau, self.order_known, self.position_lr, self.travel_note, self.table.made))
+            filter(
+                None,
+                (self.note, self.plateau, self.order_known, self.order_found, self.position_lr, self.travel_note, self.table.made),
+            )
         )
 
     @property
@@ -119,6 +123,24 @@ class View:
         known = [f"{line.row.name} {line.row.order_known:.0%}" for line in self.lines if line.row.order_known is not None]
         how = f"(loss of {NONE} − loss) ÷ (loss of {NONE} − lowest loss)"
         return f"Order known, {how}: {', '.join(known).replace('%', ' %')}." if known else None
+
+    @property
+    def order_found(self) -> str | None:
+        """When each row that knows half of the order has found it; None where no row does.
+
+        >>> from relpos.results.plateau import Found
+        >>> rows = [Row("none", order_found=Found(None, 8e6, None)), Row("rope", order_found=Found(2.6e6, 2e6, 4e6))]
+        >>> print(view_of(Table("t", "?", rows)).order_found)
+        Half of it was known after so many million tokens, padding included: none later than 8, rope 2.6 (2 to 4).
+        """
+        found = {line.row.name: line.row.order_found for line in self.lines if line.row.order_found}
+        if not any(each.tokens for each in found.values()):
+            return None
+        millions = {name: [None if each is None else f"{each / 1e6:.3g}" for each in where] for name, where in found.items()}
+        told = [
+            f"{name} {at} ({low} to {high})" if at else f"{name} later than {low}" for name, (at, low, high) in millions.items()
+        ]
+        return f"Half of it was known after so many million tokens, padding included: {', '.join(told)}."
 
     @property
     def travel_note(self) -> str | None:

@@ -1,0 +1,161 @@
+"""When and how far a row has left the bag-of-words plateau, where words are predicted as well as without knowing their order.
+
+Rows are those of one scale; among them is `none`, which has no positions. *Order known* after some tokens is
+
+    (loss of none then − loss of the row then) ÷ (loss of none − lowest loss of all rows, both at the end)
+
+and a row *finds order* at the number of tokens at which it first knows half.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from statistics import fmean
+from typing import NamedTuple
+
+from relpos.results.contrast import Units, difference, spread
+from relpos.results.statistics import Difference
+
+NONE = "none"
+"""The row without positions, which cannot leave the plateau, unless its attention is causal, which is an order by itself."""
+LEAST_GAP = 0.1
+"""Nats above which the shuffle gap of a row that has left the plateau lies, interval and all."""
+LEAST_KNOWN = 0.1
+"""The fraction of the best row's order that such a row knows: the gap shows how much it relies on order, not how much it gains."""
+LEAD = 0.05
+"""Nats by which its loss must be below that of `none` where too few seeds show what noise is."""
+PLATEAU = f"no lead over {NONE} or no shuffle gap above {LEAST_GAP} nats beyond noise, or too little order"
+HALF = 0.5
+"""What a row that has found order knows of it."""
+Curve = Mapping[int, float]
+"""Tokens → held-out loss along one training."""
+
+
+class Found(NamedTuple):
+    """After how many tokens a row has found order.
+
+    Args:
+        tokens: None if it has not.
+        low: lower end of the 95 % interval of its mean logarithm over seeds; where there is one seed, the evaluation before. Of a
+            row that has not found it, the last evaluation.
+        high: upper end, and the evaluation after; None for such a row.
+    """
+
+    tokens: float | None
+    low: float
+    high: float | None
+
+
+def order_known(losses: Mapping[str, Units], row: str) -> float | None:
+    """(loss of `none` − loss of the row) ÷ (loss of `none` − lowest loss), means over seeds; None without a row `none`.
+
+    >>> order_known({"none": {0: 6.0}, "absolute": {0: 5.5}, "fixed": {0: 4.0}}, "absolute")
+    0.25
+
+    Args:
+        losses: row → pre-training seed → held-out loss, of the rows of one scale.
+        row: the row.
+    """
+    if not (losses.get(NONE) and losses.get(row)):
+        return None
+    means = {name: fmean(units.values()) for name, units in losses.items() if units}
+    most = means[NONE] - min(means.values())
+    return (means[NONE] - means[row]) / most if most > 0 else 0.0
+
+
+def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Units], row: str) -> bool | None:
+    """Whether a row is still on the bag-of-words plateau: it predicts masked words about as well as who knows which words a text
+    has, and not their order. None where its gap was not measured. Without a row `none` the gap alone decides.
+
+    A row has left it when its held-out loss is below that of `none` beyond noise, the rise of that loss when words are shuffled is
+    above `LEAST_GAP` beyond noise, and it knows at least `LEAST_KNOWN` of the order that the best row of the scale knows.
+
+    >>> losses = {"none": {0: 6.14, 1: 6.15}, "fixed": {0: 5.23, 1: 5.25}, "absolute": {0: 6.05, 1: 6.06}}
+    >>> gaps = {"fixed": {0: 1.4, 1: 1.5}, "absolute": {0: 0.2, 1: 0.21}}
+    >>> is_on_plateau(losses, gaps, "fixed"), is_on_plateau(losses, gaps, "absolute"), is_on_plateau(losses, {}, "fixed")
+    (False, True, None)
+    >>> is_on_plateau({}, {"none": {0: 2.1}, "rope": {0: 2.4}}, "none")  # causal attention
+    False
+
+    Args:
+        losses: row → pre-training seed → held-out loss, of the rows of one scale.
+        gaps: row → pre-training seed → shuffle gap.
+        row: the row.
+    """
+    if not gaps.get(row):
+        return True if row == NONE else None
+    if _least(gaps, row) <= LEAST_GAP:
+        return True
+    known = order_known(losses, row)
+    if row == NONE or known is None or (gaps.get(NONE) and fmean(gaps[NONE].values()) > LEAST_GAP):
+        return False
+    tested = difference(losses, NONE, row)
+    is_ahead = tested.low > 0 if tested else fmean(losses[NONE].values()) - fmean(losses[row].values()) > LEAD
+    return not is_ahead or known < LEAST_KNOWN
+
+
+def _least(gaps: Mapping[str, Units], row: str) -> float:
+    """The lower end of the 95 % interval of a row's mean gap; the mean where no row has several pre-trainings."""
+    values = list(gaps[row].values())
+    # Rows that use no order have gaps of zero, without a spread that would say what that of others is.
+    using = {name: units for name, units in gaps.items() if units and fmean(units.values()) > LEAST_GAP / 10}
+    found = spread(using, row) if row in using else None
+    if found is None:
+        return fmean(values)
+    return Difference(fmean(values), (found.variance / len(values)) ** 0.5, found.freedom, len(values)).low
+
+
+def order_found(curves: Mapping[str, Mapping[int, Curve]]) -> dict[str, Found]:
+    """When each row has found order; nothing without a row `none`. A row of which one seed has not found it has not.
+
+    Between two evaluations the order known is read along a straight line over the logarithm of tokens.
+
+    >>> none, late = {1: 6.0, 2: 6.0, 4: 6.0, 8: 6.0}, {1: 6.0, 2: 6.0, 4: 5.9, 8: 5.5}
+    >>> order_found({"none": {0: none}, "fixed": {0: {1: 6.0, 2: 5.75, 4: 4.75, 8: 4.0}}, "absolute": {0: late}})["fixed"]
+    Found(tokens=3.363585661014858, low=2, high=4)
+    >>> order_found({"none": {0: none}, "fixed": {0: {1: 5.0, 8: 4.0}}, "absolute": {0: late}})["absolute"]
+    Found(tokens=None, low=8, high=None)
+
+    Args:
+        curves: row → pre-training seed → loss along its training, until the learning rate falls, of the rows of one scale.
+    """
+    end = max((at for units in curves.values() for curve in units.values() for at in curve), default=0)
+    # The record of an older training may lack its last evaluation.
+    whole = {row: {seed: curve for seed, curve in units.items() if end in curve} for row, units in curves.items()}
+    at_end = {row: fmean(curve[end] for curve in units.values()) for row, units in whole.items() if units}
+    if NONE not in at_end or (most := at_end[NONE] - min(at_end.values())) <= 0:
+        return {}
+    of_none = list(whole[NONE].values())
+    half = {at: fmean(curve[at] for curve in of_none if at in curve) - HALF * most for at in set().union(*of_none)}
+    found = {row: {seed: _crossing(curve, half) for seed, curve in whole[row].items()} for row in at_end}
+    logs = {
+        row: {seed: math.log(each.tokens) for seed, each in units.items() if each.tokens}
+        for row, units in found.items()
+        if all(each.tokens for each in units.values())
+    }
+    return {row: _over_seeds(list(units.values()), logs, row) for row, units in found.items()}
+
+
+def _crossing(curve: Curve, half: Curve) -> Found:
+    """Where a training's losses first fall below those at which half of the order is known."""
+    above = {at: curve[at] - half[at] for at in sorted(curve.keys() & half)}
+    first, last = min(above), max(above)
+    if above[first] <= 0:
+        return Found(first, 0, first)
+    for before, after in pairwise(above):
+        if above[after] <= 0:
+            way = above[before] / (above[before] - above[after])
+            return Found(before * (after / before) ** way, before, after)
+    return Found(None, last, None)
+
+
+def _over_seeds(found: list[Found], logs: Mapping[str, Units], row: str) -> Found:
+    if row not in logs:
+        return Found(None, min(each.low for each in found if each.tokens is None), None)
+    mean, spread_of_row = fmean(logs[row].values()), spread(logs, row)
+    if spread_of_row is None:
+        return found[0]
+    around = Difference(mean, (spread_of_row.variance / len(found)) ** 0.5, spread_of_row.freedom, len(found))
+    return Found(*map(math.exp, (mean, around.low, around.high)))
