@@ -1,4 +1,4 @@
-"""What holds exactly holds, in exact and counts; with another formula it fails."""
+"""What holds exactly holds, and numbers of parameters are counted; with another formula it fails."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,11 +7,14 @@ import pytest
 import torch
 
 from relpos.claims import exact
-from relpos.claims.counts import no_more_than, ratios
+from relpos.claims.exact import no_more_than, position_parameters, ratios
 from relpos.claims.rule import Rule
+from relpos.model.build import count
 from relpos.model.conv.separable import DepthwiseConv
 from relpos.model.position import Dynamic, Fixed, Terms, Tisa
 from relpos.results.scale import Scales
+from relpos.runs import compose
+from relpos.train.network import build_model
 
 NO_RUNS = Scales([])
 
@@ -71,3 +74,9 @@ def test_schemes_have_no_more_parameters_than_another() -> None:
 def test_a_number_of_parameters_and_its_ratio_to_others(number: int, least: int, expected: str) -> None:
     (found,) = ratios(**TISA, number=number, least=least).verdicts(NO_RUNS)
     assert found.verdict == expected
+
+
+@pytest.mark.parametrize("name", ["absolute", "tisa", "composite", "none"])
+def test_parameters_are_those_of_the_scheme_in_a_network(name: str) -> None:
+    overrides = ["size=tiny", f"position={name}"]
+    assert position_parameters(*overrides) == count(build_model(compose("params", overrides)))["position"]

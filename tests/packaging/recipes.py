@@ -78,7 +78,7 @@ X99:
 """,
         "experiments/claims/rows.yaml": "alibi: [position=alibi]\n",
         "src/relpos/claims/learned.py": '''
-from relpos.claims.counts import position_parameters
+from relpos.claims.exact import position_parameters
 from relpos.claims.rule import Test, once, rule
 from relpos.claims.verdict import FAILS, HOLDS, Verdict
 

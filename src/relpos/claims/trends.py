@@ -1,8 +1,8 @@
-"""Rules that compare several sizes, amounts of text or stages of training, and the gains of several S."""
+"""Rules that compare several scales: sizes, amounts of text, stages of training; and the gains of several S at one scale."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import permutations
@@ -13,27 +13,54 @@ import numpy as np
 
 from relpos.claims.comparisons import decided, few_columns
 from relpos.claims.effort import to_decide
-from relpos.claims.rule import SEVERAL, Place, Requirements, Test, of_column, rule
+from relpos.claims.rule import SEVERAL, Judge, Place, Requirements, Test, of_column, rule
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, below, joined, sided
-from relpos.results.gain import Gain, gains_alike, shared, sizes
+from relpos.results.gain import gains_alike, shared, sizes
 from relpos.results.scale import MEAN, Scale, Scales
 from relpos.results.statistics import ALPHA, Difference, combined, paired, welch
 from relpos.results.values import GLUE
 
 
-def _changed(
-    test: Test, scale: Scale, gains: Sequence[Gain], said: list[str], what: str, change: Difference | None, bound: float
-) -> Verdict:
-    """The verdict on the `change`, by which a gain shrinks or falls: it holds if that is above zero and no less than the bound."""
-    if any(not each.columns for each in gains):
-        return Verdict(NOT_RUN, joined(said))
-    if change is None:
-        return Verdict(UNDECIDED, joined(said), takes="two pre-training seeds or more of both rows at each scale")
-    digits = 1 if test.column in (MEAN, *GLUE) else 3
-    figures = f"by {change.value:+.{digits}f} {change.interval(digits)}"
-    evidence = sided(change, bound)
-    takes = to_decide(scale, [change], bound) + " at each scale"
-    return Verdict(evidence.verdict, joined([*said, what, figures]), p=evidence.p, takes=takes)
+def _slope_weights(places: Sequence[float]) -> np.ndarray:
+    """The weight of each value in the slope of a straight line through values at these places."""
+    centred = np.asarray(places) - np.mean(places)
+    return np.asarray(centred / (centred**2).sum())
+
+
+def _falls(word: str, amount: Callable[[Scale], int], name: Callable[[Scale], str]) -> Judge:
+    """A judge of whether the gain gets smaller with an amount, all else being equal.
+
+    Tested is by how much a straight line through the gains over log2 of the amount falls from the least to the most, in the same
+    columns. Holds: the 95 % interval lies above zero, and the fall is no less than the bound. Fails: it lies below.
+
+    Args:
+        word: says that it does.
+        amount: of a scale.
+        name: of the scale, before its gain.
+    """
+
+    def judge(test: Test, *scales: Scale, bound: float = 0.0) -> Verdict | None:
+        (contrast,) = test.contrasts
+        found = gains_alike([(scale, contrast) for scale in scales], test.column)
+        gains = [(scale, each) for scale, each in zip(scales, found, strict=True) if each]
+        if len(gains) < 2:
+            return None
+        said = [f"{name(scale)}: {each.said}" for scale, each in gains]
+        if any(not each.columns for _, each in gains):
+            return Verdict(NOT_RUN, joined(said))
+        # By doublings: from 1,000 pairs to 2,000 is as far as from 100,000 to 200,000.
+        doublings = [log2(amount(scale)) for scale, _ in gains]
+        weights = _slope_weights(doublings) * (min(doublings) - max(doublings))
+        # Scales are not paired: a seed gives weights of another shape at another size, and other text of another amount.
+        known = [(float(weight), each.tested) for weight, (_, each) in zip(weights, gains, strict=True) if each.tested]
+        if len(known) < len(gains):
+            return Verdict(UNDECIDED, joined(said), takes="two pre-training seeds or more of both rows at each scale")
+        fall, digits = combined(known), 1 if test.column in (MEAN, *GLUE) else 3
+        evidence = sided(fall, bound)
+        figures = joined([*said, word, f"by {fall.value:+.{digits}f} {fall.interval(digits)}"])
+        return Verdict(evidence.verdict, figures, p=evidence.p, takes=to_decide(scales[-1], [fall], bound) + " at each scale")
+
+    return judge
 
 
 def _two_sizes(test: Test, runs: Scales) -> Iterator[Place]:
@@ -54,24 +81,7 @@ def _equal_training(test: Test) -> Requirements:
     return replace(of_column(test), overrides=("pretrain.steps=125000", "pretrain.batch=128"))
 
 
-@rule("{contrasts} is smaller at the larger size, after equal training", _equal_training, _two_sizes, lambda test: test)
-def shrinks(test: Test, smaller: Scale, larger: Scale, *, bound: float = 0.0) -> Verdict | None:
-    """The gain is smaller at the larger of two sizes, after the same training and in the same columns.
-
-    Holds: the 95 % interval of gain(smallest) − gain(largest) lies above zero. Fails: it lies below.
-    """
-    (contrast,) = test.contrasts
-    gains = [each for each in gains_alike([(smaller, contrast), (larger, contrast)], test.column) if each]
-    if len(gains) < 2:
-        return None
-    small, large = (each.tested for each in gains)
-    # Not paired: a seed gives weights of another shape at another size, so that equal seeds have little in common.
-    change = combined([(1.0, small), (-1.0, large)]) if small and large else None
-    said = [f"{scale.label}: {each.said}" for scale, each in zip((smaller, larger), gains, strict=True)]
-    return _changed(test, larger, gains, said, "shrinks", change, bound)
-
-
-def _numbers_of_pairs(test: Test, runs: Scales) -> Iterator[Place]:
+def _amounts_of_text(test: Test, runs: Scales) -> Iterator[Place]:
     """Scales that differ in `pairs` alone."""
     for group in runs.alike("pairs"):
         limited = [scale for scale in group if shared(scale, test.rows, test.column) and scale.meaning.get("pairs")]
@@ -79,31 +89,13 @@ def _numbers_of_pairs(test: Test, runs: Scales) -> Iterator[Place]:
             yield Place(tuple(limited), f"{limited[0].label} to {limited[-1].meaning['pairs']:,}")
 
 
-@rule("{contrasts} falls with the number of training pairs", of_column, _numbers_of_pairs, lambda test: test)
-def falls(test: Test, *scales: Scale, bound: float = 0.0) -> Verdict | None:
-    """The gain falls with the number of training pairs, all else being equal.
+shrinks = rule("{contrasts} is smaller at the larger size, after equal training", _equal_training, _two_sizes, lambda test: test)(
+    _falls("shrinks", lambda scale: scale.magnitude, lambda scale: scale.label)
+)
 
-    Tested is by how much a straight line through the gains over log2(pairs) falls from the fewest pairs to the most, in the same
-    columns. Holds: the 95 % interval lies above zero. Fails: it lies below.
-    """
-    (contrast,) = test.contrasts
-    gains = gains_alike([(scale, contrast) for scale in scales], test.column)
-    by_pairs = {scale.meaning["pairs"]: each for scale, each in zip(scales, gains, strict=True) if each}
-    if len(by_pairs) < 2:
-        return None
-    # By doublings: from 1,000 pairs to 2,000 is as far as from 100,000 to 200,000.
-    doublings = [log2(pairs) for pairs in by_pairs]
-    weights = _slope_weights(doublings) * (min(doublings) - max(doublings))
-    known = [(float(weight), each.tested) for weight, each in zip(weights, by_pairs.values(), strict=True) if each.tested]
-    change = combined(known) if len(known) == len(by_pairs) else None
-    said = [f"{pairs:,} pairs: {each.said}" for pairs, each in by_pairs.items()]
-    return _changed(test, scales[-1], list(by_pairs.values()), said, "falls", change, bound)
-
-
-def _slope_weights(places: Sequence[float]) -> np.ndarray:
-    """The weight of each value in the slope of a straight line through values at these places."""
-    centred = np.asarray(places) - np.mean(places)
-    return np.asarray(centred / (centred**2).sum())
+falls = rule("{contrasts} falls with the number of training pairs", of_column, _amounts_of_text, lambda test: test)(
+    _falls("falls", lambda scale: int(scale.meaning["pairs"]), lambda scale: f"{scale.meaning['pairs']:,} pairs")
+)
 
 
 def _steady_says(test: Test) -> str:
@@ -124,23 +116,21 @@ def steady(test: Test, scale: Scale, *, at_s: Sequence[int] = (1, 3, 5), bound: 
     gains = gains_alike([(scale, each) for each in test.contrasts], test.column, test.columns)
     known = [each for each in gains if each]
     said = [each.said for each in known]
-    if len(known) < len(gains):
-        return Verdict(NOT_RUN, joined([*said, "not every S was run in the same columns"]))
-    if few := few_columns(test, known):
-        return Verdict(NOT_RUN, joined([*said, few]))
+    missing = "not every S was run in the same columns" if len(known) < len(gains) else few_columns(test, known)
+    if missing:
+        return Verdict(NOT_RUN, joined([*said, missing]))
     by_row = scale.by_seed(known[0].columns)
-    of_rows = [by_row[row] for row, _ in test.contrasts]
+    rows = [by_row[row] for row, _ in test.contrasts]
     weights = _slope_weights(at_s) * (max(at_s) - min(at_s))
     changes = [
-        sum(weight * scores[seed] for weight, scores in zip(weights, of_rows, strict=True))
-        for seed in sorted(set.intersection(*map(set, of_rows)))
+        sum(weight * scores[seed] for weight, scores in zip(weights, rows, strict=True))
+        for seed in sorted(set.intersection(*map(set, rows)))
     ]
     # One line for each seed: what a seed does to all rows alike does not change the slope.
-    tested = paired(changes, [0.0] * len(changes))
-    if tested is None:
+    if (change := paired(changes, [0.0] * len(changes))) is None:
         return Verdict(UNDECIDED, joined(said), takes="two pre-training seeds or more of every S")
-    said.append(f"changes by {tested.value:+.2f} {tested.interval(2)} over {tested.n} {scale.units}")
-    return decided(scale, said, [tested], lambda _: flat(tested, bound), against=bound if tested.value > 0 else -bound)
+    said.append(f"changes by {change.value:+.2f} {change.interval(2)} over {change.n} {scale.units}")
+    return decided(scale, said, [change], lambda _: flat(change, bound), against=bound if change.value > 0 else -bound)
 
 
 def flat(tested: Difference, bound: float) -> Evidence:
@@ -172,14 +162,16 @@ def two_stages(test: Test, one: Scale, two: Scale, *, bound: float = 0.02) -> Ve
     Holds: the 95 % interval of the loss over pre-training seeds lies below `bound` for `row`. Fails: it lies above. What the
     `others` lose is shown and does not decide. With one seed of each the claim is undecided.
     """
+    lost: dict[str, Difference | None] = {}
+    said, alone = [], []
     # The row is there, see `_one_and_two_stages`; of the others, those that both scales have.
-    losses = {row: (one.losses(row), two.losses(row)) for row in test.rows if row in one.folders and row in two.folders}
-    lost = {row: _lost(*both) for row, both in losses.items()}
-    said = [f"{row} {tested.value:+.3f} {tested.interval(3)}" for row, tested in lost.items() if tested]
-    alone = {row: fmean(in_two.values()) - fmean(in_one.values()) for row, (in_one, in_two) in losses.items() if not lost[row]}
-    said += [f"{row} {difference:+.3f} (too few seeds)" for row, difference in alone.items()]
-    figures = f"two stages − one: {', '.join(said)}"
-    needs = f"two pre-training seeds or more of {test.row}"
+    for row in (row for row in test.rows if row in one.folders and row in two.folders):
+        in_one, in_two = one.losses(row), two.losses(row)
+        if tested := lost.setdefault(row, _lost(in_one, in_two)):
+            said.append(f"{row} {tested.value:+.3f} {tested.interval(3)}")
+        else:
+            alone.append(f"{row} {fmean(in_two.values()) - fmean(in_one.values()):+.3f} (too few seeds)")
+    figures, needs = f"two stages − one: {', '.join(said + alone)}", f"two pre-training seeds or more of {test.row}"
     return decided(two, [figures], [lost[test.row]], lambda known: below(known[0], bound), needs, against=bound)
 
 

@@ -72,8 +72,7 @@ def samples_of(named: list[str] | None, file: str | None) -> list[Sample]:
 
 def _properties(kind: Properties) -> Drawing:
     """The analysis of small networks of the schemes, as in the claim W22; parameters are counted at size=base."""
-    from relpos.claims.counts import position_parameters
-    from relpos.claims.exact import methods_of_table_1, network
+    from relpos.claims.exact import methods_of_table_1, network, position_parameters
 
     known = sorted(file.stem for file in (conf_dir() / "position").glob("*.yaml"))
     for name in kind.schemes or ():
