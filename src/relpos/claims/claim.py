@@ -16,6 +16,7 @@ from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.measures.measure import NATS, measured_columns
 from relpos.readers import read_yaml
+from relpos.results.gain import MEASURES, Contrast
 from relpos.results.scale import Scales
 from relpos.tables.experiment import Experiment
 from relpos.tables.experiment import load as load_experiment
@@ -24,8 +25,6 @@ ROWS = "rows"
 """The file that says which overrides make a row; every other file is a paper."""
 KEYS = ("says", "source", "printed", "restated", "test", "variants", "checkpoints")
 OF_CHECKPOINTS = ("", "too", "only")
-MEASURES = {"loss": "held-out loss", "order": "shuffle gap over all words"}
-"""The measures in which variants compare rows."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +169,15 @@ def families(claims: Sequence[Claim]) -> list[list[Claim]]:
     known = {claim.id: claim for claim in [*load("all"), *claims]}
     kinds = dict.fromkeys((claim.paper, claim.measure) for claim in claims)
     return [[claim for claim in known.values() if (claim.paper, claim.measure) == kind] for kind in kinds]
+
+
+def compared(claims: Iterable[Claim], measure: str) -> dict[str, tuple[float, Sequence[Contrast]]]:
+    """Claim → bound, and the pairs of rows that it compares at one scale in this measure (`loss` or `order`)."""
+    return {
+        claim.id: (claim.variants[measure], claim.tester.contrasts)
+        for claim in claims
+        if claim.measure == measure and claim.tester.rule.by_contrast
+    }
 
 
 def rows() -> dict[str, list[str]]:

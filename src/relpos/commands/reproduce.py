@@ -158,10 +158,12 @@ def show(
 
 def _write_claims(experiment: Experiment, rows: Sequence[Row], folder: Path) -> None:
     """Writes `claims.txt` and, if the rows have snapshots, the figure of the claims in the course of the training."""
-    from relpos.claims import claim, over_training
+    from relpos.claims.claim import compared, load
     from relpos.commands.claims import chosen, of_table
     from relpos.files import write_text
+    from relpos.tables import over_training
 
-    assert experiment.primary is not None
-    write_text(folder / "claims.txt", of_table(experiment.claims, experiment.primary))
-    over_training.draw(folder, rows, chosen(claim.load("all"), experiment.claims), experiment.primary)
+    measure = experiment.primary
+    assert measure is not None
+    write_text(folder / "claims.txt", of_table(experiment.claims, measure))
+    over_training.draw(folder, rows, compared(chosen(load("all"), experiment.claims), measure), measure)

@@ -1,7 +1,8 @@
-"""The answers that fine-tunings kept on the dev sets, and scores of parts of them."""
+"""The answers that fine-tunings kept on the dev sets, scores on halves of them, and rows that are chosen by these."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,16 @@ from numpy.typing import NDArray
 from relpos.errors import RelposError, one_line
 from relpos.readers import check_recorded, read_text
 
+Halves = tuple[float, float]
+"""The score × 100 on the even and on the odd examples of a dev set."""
 
-def halves(path: Path, metric: str) -> tuple[float, float]:
+
+def best_on_halves(rows: Mapping[str, Halves]) -> list[str]:
+    """The row that is best on even examples, and the one that is best on odd ones; of equal ones the first."""
+    return [max(rows, key=lambda row: rows[row][half]) for half in (0, 1)]
+
+
+def halves(path: Path, metric: str) -> Halves:
     """The score × 100 on the even and on the odd examples of a dev set.
 
     Args:

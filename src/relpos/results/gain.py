@@ -12,6 +12,8 @@ from relpos.results.scale import MEAN, Scale, Seed, named
 from relpos.results.statistics import Difference, paired
 from relpos.results.values import GLUE
 
+MEASURES = {"loss": "held-out loss", "order": "shuffle gap over all words"}
+"""The measures in nats in which rows are compared."""
 WHERE = {"loss": " nats of held-out loss less", "order": " nats of shuffle gap more"}
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from relpos.errors import say
 from relpos.measures.kept import kept
 from relpos.measures.measure import NATS, Figure, chosen
-from relpos.results.answers import halves
+from relpos.results.answers import Halves, halves
 from relpos.runs.run import runs_root
 from relpos.runs.shelf import END, common, figures, finished, is_current, protocol
 
@@ -98,7 +98,7 @@ class Value:
     answers: Path | None = None
     figure: Figure | None = field(default=None, compare=False)
 
-    def halves(self) -> tuple[float, float]:
+    def halves(self) -> Halves:
         """The score × 100 on the even and on the odd examples of the dev set, by the answers that were kept."""
         assert self.answers is not None
         return halves(self.answers, self.metric)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from relpos.results.answers import halves
+from relpos.results.answers import Halves, best_on_halves, halves
 from relpos.runs.run import runs_root
 from relpos.tables.comparison import baseline_of, minus
 from relpos.tables.experiment import Experiment
@@ -21,9 +21,6 @@ from relpos.tables.render.side_tables import NAMES, SideTable
 from relpos.tables.render.view import columns_of
 from relpos.tables.row import Row
 from relpos.tables.verdict import sum_up
-
-Halves = tuple[float, float]
-"""A score × 100, or a gain, on even and on odd examples."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +78,7 @@ def choose(rows: Sequence[Row], base: str, choices: Sequence[str], statistic: st
             continue
         scores = {row.name: of(row.columns[column].values) for row in wanted}
         gains = {name: scores[name] - scores[base] for name in choices}
-        halves = {row.name: _halves(row, column, of) for row in wanted}
-        seen, unseen = _on_halves(halves, base, choices)
-        result[column] = Choice(scores[base], gains, seen, unseen)
+        result[column] = Choice(scores[base], gains, *_on_halves({row.name: _halves(row, column, of) for row in wanted}, base))
     return result
 
 
@@ -116,18 +111,16 @@ def _halves(row: Row, column: str, of: Callable[[Sequence[float]], float]) -> Ha
     return of([even for even, _ in of_runs]), of([odd for _, odd in of_runs])
 
 
-def _on_halves(halves: Mapping[str, Halves | None], base: str, choices: Sequence[str]) -> tuple[float | None, float | None]:
+def _on_halves(rows: Mapping[str, Halves | None], base: str) -> tuple[float | None, float | None]:
+    """The gain of the best row on the half that chose it, and on the other one: means of both halves."""
     # Without the answers of one row the choice among all of them cannot be repeated.
-    known = {name: both for name, both in halves.items() if both is not None}
-    if len(known) < len(halves):
+    known = {name: both for name, both in rows.items() if both is not None}
+    if len(known) < len(rows):
         return None, None
-    seen, unseen = [], []
-    for half in (0, 1):
-        # Each half chooses once and judges once, so that no example is used for nothing.
-        chosen = max(choices, key=lambda name: known[name][half])
-        seen.append(known[chosen][half] - known[base][half])
-        unseen.append(known[chosen][1 - half] - known[base][1 - half])
-    return sum(seen) / 2, sum(unseen) / 2
+    of_base = known.pop(base)
+    # Each half chooses once and judges once, so that no example is used for nothing.
+    gains = [[known[row][half] - of_base[half] for half in (first, 1 - first)] for first, row in enumerate(best_on_halves(known))]
+    return sum(seen for seen, _ in gains) / 2, sum(unseen for _, unseen in gains) / 2
 
 
 def _gain(choice: Choice, gain: float) -> str:

@@ -1,4 +1,4 @@
-"""Claims along the training, from snapshots that a table has measured; covers over_training, `primary` and claims.txt."""
+"""Differences along the training, from snapshots that a table has measured; covers over_training, `primary` and claims.txt."""
 
 import json
 from pathlib import Path
@@ -6,31 +6,42 @@ from typing import Any
 
 import pytest
 
+from relpos.claims.claim import compared
 from relpos.claims.claim import load as load_claims
-from relpos.claims.over_training import courses, draw
 from relpos.commands.claims import chosen, of_table
 from relpos.commands.reproduce import show
 from relpos.launch.debug import Debug
 from relpos.tables.experiment import load
+from relpos.tables.over_training import agreements, courses_of, draw
 from relpos.tables.plan import plan_table
 from tables.small_data import finish, write_data, write_experiment
 from tables.snapshots import JITTER, rows
 
-CLAIMS = chosen(load_claims("all"), ["C03", "C13"])
+CLAIMS = compared(chosen(load_claims("all"), ["C03", "C13"]), "loss")
 
 
 def test_a_claim_appears_where_its_interval_leaves_zero() -> None:
-    ((claim, by_pair),) = courses(rows(dynamic=(5.0, 3.0), fixed=(5.0, 3.5)), CLAIMS, "loss")
-    assert claim.id == "C03/loss"
-    ((pair, by_share),) = by_pair.items()
+    (course,) = courses_of(rows(dynamic=(5.0, 3.0), fixed=(5.0, 3.5)), CLAIMS, "loss")
+    assert (course.id, course.bound) == ("C03/loss", 0.02)
+    ((pair, tested),) = course.differences.items()
     assert pair == ("dynamic", "fixed")
-    assert by_share[10].low < 0 < by_share[10].high
-    assert (by_share[100].value, by_share[100].low > 0) == (pytest.approx(0.5), True)  # less loss is better
+    assert tested[10].low < 0 < tested[10].high
+    assert (tested[100].value, tested[100].low > 0) == (pytest.approx(0.5), True)  # less loss is better
 
 
 def test_a_pair_without_snapshots_is_left_out() -> None:
-    assert courses(rows(dynamic=(5.0, 3.0)), CLAIMS, "loss") == []
-    assert courses(rows(dynamic=(5.0, 3.0), fixed=(5.0, 3.5)), CLAIMS, "order") == []
+    assert courses_of(rows(dynamic=(5.0, 3.0)), CLAIMS, "loss") == []
+    assert courses_of(rows(dynamic=(5.0, 3.0), fixed=(5.0, 3.5)), CLAIMS, "order") == []
+
+
+def test_the_order_of_rows_is_compared_with_the_last_one() -> None:
+    same = rows(a=(5.0, 3.0), b=(5.1, 3.1), c=(5.2, 3.2), d=(5.3, 3.3), e=(5.4, 3.4))
+    turned = rows(a=(5.0, 3.4), b=(5.1, 3.3), c=(5.2, 3.2), d=(5.3, 3.1), e=(5.4, 3.0))
+    assert agreements(same, "loss")[10].rho == pytest.approx(1.0)
+    found = agreements(turned, "loss")[10]
+    assert (found.rho, found.rows) == (pytest.approx(-1.0), 5)
+    assert found.low <= found.rho <= found.high
+    assert agreements(same[:3], "loss") == {}  # too few rows
 
 
 def test_the_figure_and_its_numbers(tmp_path: Path) -> None:
