@@ -148,7 +148,7 @@ def _become(streams: list[int], python: str, arguments: list[str], folder: str, 
     _redirect_logging()
     status: Any = 1
     try:
-        status = _run([argument for argument in arguments if argument != "-u"])
+        status = _run([argument for argument in arguments if argument not in ("-u", "-P")])
     except SystemExit as left:
         status = left.code
         if isinstance(status, str):

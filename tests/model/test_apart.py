@@ -1,6 +1,7 @@
 """What may end a process is tried in one of its own, once; what came of it is kept."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,14 @@ def test_what_is_wrong_stays_so_until_a_version_changes(tmp_path: Path, monkeypa
 def test_what_ends_its_process_is_wrong(tmp_path: Path) -> None:
     assert apart.tried(os.abort) == "the process that tried it was ended by SIGABRT"
     assert records(tmp_path) == ["the process that tried it was ended by SIGABRT"]
+
+
+@pytest.mark.full  # a real interpreter, which has imported nothing yet
+def test_the_working_directory_has_no_module_of_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "torch.py").write_text("raise SystemExit('read from the working directory')", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(apart.sys, "executable", str(Path(sys.prefix, "bin", "python")))
+    assert apart.tried(os.readlink, "/proc/self") != str(os.getpid())
 
 
 def test_where_there_can_be_no_other_process_it_is_tried_here(monkeypatch: pytest.MonkeyPatch) -> None:

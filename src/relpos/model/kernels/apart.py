@@ -55,7 +55,7 @@ def tried(trial: Callable[..., str | None], *arguments: Any) -> str | None:
 def _apart(trial: Callable[..., str | None], *arguments: Any) -> str | None:
     """Calls the trial in a process of its own; here where there can be none, as on a GPU that one process alone may use."""
     say("relpos: trying programs on this GPU in a process of their own, once: some ten seconds")
-    command = [sys.executable, "-c", f"from {__name__} import answer; answer()"]
+    command = [sys.executable, "-P", "-c", f"from {__name__} import answer; answer()"]
     done = subprocess.run(command, input=pickle.dumps((trial, arguments)), capture_output=True, check=False)
     if done.returncode < 0:
         return f"the process that tried it was ended by {signal.Signals(-done.returncode).name}"
