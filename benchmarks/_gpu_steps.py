@@ -25,7 +25,7 @@ from relpos.train.move import move
 from relpos.train.network import classifier_on
 from relpos.train.optim import Recipe
 from relpos.train.pretrain import Pretraining
-from relpos.train.replay import CudaGraphs, PlainCalls
+from relpos.train.recorded import CudaGraphs, PlainCalls
 
 Work = Callable[[], Any]
 

@@ -88,7 +88,7 @@ PHASES = {
     "pre-training: held-out text": Phase(PRETRAIN, "relpos.train.pretrain.Pretraining.validation_step"),
     "pre-training: a checkpoint is written": Phase(PRETRAIN, "torch.save"),
     "pre-training: the network is written": Phase(PRETRAIN, "relpos.train.weights.save_weights"),
-    "fine-tuning: rows are encoded": Phase(FINETUNE, "relpos.train.splits.Splits.__getitem__", (*DATA, "pretrain")),
+    "fine-tuning: rows are encoded": Phase(FINETUNE, "relpos.train.finetune.Splits.__getitem__", (*DATA, "pretrain")),
     "fine-tuning: a step": Phase(FINETUNE, "relpos.train.finetune.Finetuning.training_step", (*DATA, "pretrain")),
     "order": Phase(ORDER, "relpos.measures.kinds.shuffle.Shuffle.measure", (*DATA, "pretrain")),
     "table: it is planned": Phase(TABLE, "relpos.tables.plan.plan_table"),

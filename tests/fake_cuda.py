@@ -40,7 +40,7 @@ from relpos.train.finetune import Finetuning
 from relpos.train.module import Training
 from relpos.train.optim import Recipe
 from relpos.train.pretrain import Pretraining
-from relpos.train.replay import PlainCalls
+from relpos.train.recorded import PlainCalls
 
 CUDA = torch.device("cuda")
 MODE = FakeTensorMode(allow_non_fake_inputs=True)

@@ -185,14 +185,27 @@ def Score(network: str | Path, form: str = "within_word") -> score.Score:
 def _register_with_transformers() -> None:
     """Lets `AutoConfig` and `AutoModel…` open exported networks that `transformers` has no class for. It takes effect when that
     library is imported, before or after relpos; `import relpos` does not import it."""
-    from functools import partial
-    from importlib import import_module
-
     from relpos.when_imported import when_imported
 
-    for module, function in ("configuration_auto", "register_config"), ("modeling_auto", "register_models"):
-        call = partial(lambda name: getattr(import_module("relpos.train.huggingface_auto"), name)(), function)
-        when_imported(f"transformers.models.auto.{module}", call)
+    def config() -> None:
+        from transformers import AutoConfig
+
+        from relpos.train.huggingface_config import RelposConfig
+
+        AutoConfig.register("relpos", RelposConfig, exist_ok=True)
+
+    def models() -> None:
+        import transformers
+
+        from relpos.train import huggingface
+        from relpos.train.standalone import CLASSES
+
+        for auto, ours in CLASSES.items():
+            if auto != "AutoConfig":
+                getattr(transformers, auto).register(huggingface.RelposConfig, getattr(huggingface, ours), exist_ok=True)
+
+    when_imported("transformers.models.auto.configuration_auto", config)
+    when_imported("transformers.models.auto.modeling_auto", models)
 
 
 _register_with_transformers()

@@ -183,13 +183,13 @@ def _values(group: dict[str, Any] | list[Any]) -> Iterable[Any]:
     return group.values() if isinstance(group, dict) else group
 
 
-def read_text(path: Path, limit: int = LARGE) -> str:
+def read_text(path: Path) -> str:
     """A text file, which may be a stranger's.
 
     Raises:
         RelposError: names the file, and the line at fault: see `read_bytes`; or it is not UTF-8.
     """
-    return _decoded(read_bytes(path, limit), path)
+    return _decoded(read_bytes(path), path)
 
 
 def read_bytes(path: Path, limit: int = LARGE, end: int | None = None) -> bytes:
@@ -202,7 +202,7 @@ def read_bytes(path: Path, limit: int = LARGE, end: int | None = None) -> bytes:
     Raises:
         RelposError: names the file: there is none, it cannot be read, is a folder, a pipe or a device, or is larger.
     """
-    size = _status(path).st_size
+    size = check_regular(path).st_size
     if size > limit and not end:
         raise RelposError(f"{path}: larger than {limit:,} bytes, which no such file is")
     try:
@@ -220,26 +220,22 @@ def _decoded(content: bytes, path: Path, line: int = 1) -> str:
         raise RelposError(f"{path}, line {line + content[: error.start].count(10)}: not UTF-8") from None
 
 
-def check_regular(path: Path) -> None:
-    """Refuses what is no regular file: reading a pipe or a terminal may never end.
-
-    Raises:
-        RelposError: it is a folder, a pipe or a device, or there is nothing.
-    """
-    _status(path)
-
-
 def check_own(path: Path) -> None:
     """Refuses what is no regular file, and a file that has another name besides: that one may be any file of this user's.
 
     Raises:
         RelposError: names the file.
     """
-    if _status(path).st_nlink != 1:
+    if check_regular(path).st_nlink != 1:
         raise RelposError(f"{path} is a hard link, another name of some file: put a copy in its place")
 
 
-def _status(path: Path) -> os.stat_result:
+def check_regular(path: Path) -> os.stat_result:
+    """What the system says of a regular file. Refuses anything else: reading a pipe or a terminal may never end.
+
+    Raises:
+        RelposError: it is a folder, a pipe or a device, or there is nothing.
+    """
     try:
         status = path.stat()
     except (OSError, ValueError) as error:  # ValueError: a NUL byte in the name
@@ -265,7 +261,7 @@ def sha256(path: Path) -> str:
 
 def known_sha256(path: Path) -> str:
     """`sha256`, computed once in a process unless size or time of the file have changed."""
-    status = _status(path)
+    status = check_regular(path)
     return _summed(path.absolute(), status.st_size, status.st_mtime_ns)
 
 

@@ -102,17 +102,16 @@ def legend(figure: Any, *handles: Any, **more: Any) -> None:
     figure.legend(*handles, loc="outside right upper", fontsize=8, frameon=False, **more)
 
 
-def name_ends(axes: Any, ends: Iterable[tuple[str, float, float, str]], height: float = 0.034) -> None:
+def name_ends(axes: Any, ends: Iterable[tuple[str, float, float, str]]) -> None:
     """Names at the right ends of lines, each in its place from top to bottom and no two on top of each other.
 
     Args:
         ends: the name of each line, where it ends, and its colour.
-        height: of a name, as a fraction of the panel's height.
     """
     low, high = axes.get_ylim()
     above = float("inf")
     for name, x, y, colour in sorted(ends, key=lambda end: -end[2]):
-        place = above = min((y - low) / (high - low), above - height)
+        place = above = min((y - low) / (high - low), above - 0.034)
         to_line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "alpha": 0.6}
         looks = {"fontsize": 8, "va": "center", "color": colour, "annotation_clip": False}
         axes.annotate(name, (x, y), (1.03, place), textcoords=axes.transAxes, arrowprops=to_line, **looks)

@@ -10,7 +10,7 @@ from claims.made_up import changed, scale, scales, scored
 from relpos.claims.reductions import error_reduction
 from relpos.claims.verdict import Verdict
 from relpos.results.scale import Scale, Seed
-from relpos.train.predictions import write_answers
+from relpos.train.finetune import write_answers
 
 RIGHT = np.tile([0.0, 1.0], 100)
 

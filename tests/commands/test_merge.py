@@ -1,4 +1,4 @@
-"""`relpos merge`: runs of several machines become one runs folder; covers runs.merge and commands.merge."""
+"""`relpos merge`: runs of several machines become one runs folder."""
 
 import hashlib
 import os

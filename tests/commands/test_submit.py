@@ -19,8 +19,7 @@ from relpos.runs.table_file import RowRun
 from relpos.tables.glue_server import Answers, layout
 from relpos.tables.row import Row
 from relpos.tables.table import Table
-from relpos.train.finetune import columns
-from relpos.train.splits import Splits
+from relpos.train.finetune import Splits, columns
 from tables.written_table import write
 
 OFFICIAL = {"AX": 1104, "CoLA": 1063, "MNLI-m": 9796, "MNLI-mm": 9847, "MRPC": 1725, "QNLI": 5463, "QQP": 390965}

@@ -13,7 +13,7 @@ from relpos.runs.run import Run
 from relpos.tables.columns import interval_of_answers
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.rows import rows_of, values_of
-from relpos.train.predictions import write_answers
+from relpos.train.finetune import write_answers
 from tables.small_data import finish
 
 RIGHT = np.tile([0.0, 1.0], 100)

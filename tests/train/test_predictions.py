@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from glue_tasks import NAMES, task
-from relpos.train.predictions import write_predictions
+from relpos.train.finetune import write_predictions
 
 SERVER = {"AX", "CoLA", "MNLI-m", "MNLI-mm", "MRPC", "QNLI", "QQP", "RTE", "SST-2", "STS-B", "WNLI"}
 

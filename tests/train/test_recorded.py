@@ -24,7 +24,7 @@ from relpos.train.move import move
 from relpos.train.optim import Recipe
 from relpos.train.prefetch import Prefetched
 from relpos.train.pretrain import Pretraining
-from relpos.train.replay import CudaGraphs, Inputs, PlainCalls, Replay
+from relpos.train.recorded import CudaGraphs, Inputs, PlainCalls, Replay
 from schemes import FULL, sampled
 from waiting import Refused
 

@@ -18,7 +18,7 @@ from relpos.runs import execute, fit, plan
 from relpos.runs.shelf import logged
 from relpos.train.finetune import Finetuning
 from relpos.train.optim import Recipe
-from relpos.train.replay import PlainCalls
+from relpos.train.recorded import PlainCalls
 from schemes import VOCABULARY, model_of
 from waiting import Refused
 

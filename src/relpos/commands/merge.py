@@ -1,30 +1,253 @@
-"""`relpos merge`: finished runs of other machines, and their scores from the GLUE server → this runs folder."""
+"""`relpos merge`: finished runs of other machines, and their scores from the GLUE server → this runs folder, so that a table can be
+completed from runs made in several places.
+
+Records and results are copied, a few kB a run: what a table, a claim or `relpos order` reads. Weights stay behind unless they are
+asked for: without them nothing new can be trained or measured on these networks. Everything is checked before anything is written.
+In each run the record is written last: a merge that is killed leaves no run that looks finished, and the same command goes on.
+"""
 
 from __future__ import annotations
 
-from relpos.errors import say
+import math
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from relpos.errors import RelposError, say
+from relpos.files import copied, write_json
 from relpos.places import expanded
+from relpos.pretrained.files import TOKENIZER
 from relpos.ranges import Names
+from relpos.readers import check_own, check_recorded, sha256
+from relpos.runs.lock import LOCK, is_locked, locked
+from relpos.runs.run import read_record, runs_root
+from relpos.runs.shelf import is_current, logged, run_folders
+from relpos.tables.scores import merged_scores, write_scores
+
+RESULTS = ("config.yaml", "metrics.jsonl", "log.txt", "lengths-*.json", "order/*.json", "dev/*.tsv", "figures/*.png")
+"""Files of a run that tables and claims read, beside its record."""
+TOKENIZERS = tuple(f"{folder}{pattern}" for folder in ("", "model/") for pattern in TOKENIZER)
+WEIGHTS = (
+    *(
+        "model/config.yaml",
+        "model/*.safetensors",
+        "snapshots/*.safetensors",
+        "checkpoint/*.ckpt",
+        "trunk/*.ckpt",
+        "predictions/*.tsv",
+    ),
+    *("manifest.json", "*.bin", "sources.txt", "corpus/*.txt", "glue/*/*.tsv", *TOKENIZERS),
+)
+"""The other files that a run has written."""
+OF_DATA = ("toy", "tokenizer", "store")
+"""Stages that are nothing but data: without weights only their configuration is copied, which says what the text was."""
+TRAINED = ("pretrain", "finetune")
+RECORD, MODEL_CONFIG = "record.json", "model/config.yaml"
+ROUNDING = 1e-6
+"""Relative difference up to which two metrics are the same."""
 
 
 def merge(folders: Names, weights: bool) -> str:
     """Copies the finished runs and the server's scores, prints on stderr how many; returns `$RELPOS_RUNS`.
 
-    Raises:
-        RelposError: see `relpos.runs.merge.merge` and `relpos.tables.scores.merged_scores`; nothing is written then.
-    """
-    from relpos.runs.merge import merge as merge_runs
-    from relpos.runs.run import runs_root
-    from relpos.tables.scores import merged_scores, write_scores
+    Args:
+        folders: `$RELPOS_RUNS` of other machines, or copies of them.
+        weights: copy whole runs: models, snapshots, checkpoints, and stores of tokens.
 
-    sources = [expanded(folder) for folder in folders]
-    scores = merged_scores(sources, runs_root())  # refuses before anything is written
-    done = merge_runs(sources, weights)
+    Raises:
+        RelposError: a folder holds no runs; a record is damaged; the same run has other results in two places; a run is being
+            executed here; or see `relpos.tables.scores.merged_scores`. Nothing is written then.
+    """
+    root, given = runs_root(), [expanded(folder) for folder in folders]
+    scores = merged_scores(given, root)
+    sources: dict[str, list[Path]] = {}
+    unfinished = 0
+    for folder in given:
+        for path in _runs_in(folder, root):
+            # A run that is not finished may still be written to while it is read.
+            if read_record(path).get("state") == "finished":
+                sources.setdefault(f"{path.parent.name}/{path.name}", []).append(path)
+            else:
+                unfinished += 1
+    # All checks first: a conflict that is found half-way would leave a folder of two minds.
+    for paths in sources.values():
+        for path in paths:
+            _check_files(path, weights)
+    known = [name for name, paths in sources.items() if _check_places(name, paths, root)]
+    for name, paths in sources.items():
+        for path in paths:
+            _copy(path, root / name, root, weights)
     for table, recorded in scores.items():
         write_scores(table, recorded)
-    said = f"{done.copied} trained runs copied, {done.known} were here already"
-    say(f"relpos: {said}, {done.unfinished} unfinished ones left out" if done.unfinished else f"relpos: {said}")
+    trained = [name for name in sources if name.partition("/")[0] in TRAINED]
+    count = sum(name in known for name in trained)
+    left = f", {unfinished} unfinished ones left out" if unfinished else ""
+    say(f"relpos: {len(trained) - count} trained runs copied, {count} were here already{left}")
     if scores:
         tables = ", ".join(table.name for table in scores)
         say(f"relpos: scores of the GLUE server copied; `relpos reproduce table=…` shows them: {tables}")
-    return str(runs_root())
+    return str(root)
+
+
+def _runs_in(folder: Path, root: Path) -> list[Path]:
+    """The folders of the runs in a runs folder.
+
+    Raises:
+        RelposError: it is no runs folder, or the one that is merged into.
+    """
+    if not folder.is_dir():
+        raise RelposError(f"folders={folder}: there is no such folder")
+    if folder.resolve() == root:
+        raise RelposError(f"folders={folder}: this is RELPOS_RUNS itself, into which the runs go")
+    runs = [run for stage in (*OF_DATA, *TRAINED) for run in run_folders(stage, folder)]
+    if not runs:
+        raise RelposError(f"folders={folder}: no runs; a runs folder is expected, with {'/, '.join(TRAINED)}/ in it")
+    return runs
+
+
+def _check_places(name: str, sources: Sequence[Path], root: Path) -> bool:
+    """Checks that a run is the same in all places. Returns whether it is here already.
+
+    Raises:
+        RelposError: its results differ between two places, a record lies in the wrong folder, or the run is being executed here.
+    """
+    records = {path: read_record(path) for path in sources}
+    for path, record in records.items():
+        _check_record(path, record)
+    here = read_record(root / name)
+    _check_writable(root / name)
+    if (root / name).is_dir() and is_locked(root / name):
+        raise RelposError(f"{root / name} is being executed here; merge when it is done")
+    is_here = here.get("state") == "finished"
+    # The first is kept: what is here, or the first source.
+    places = [*([(root / name, here)] if is_here else []), *records.items()]
+    first, of_first = places[0]
+    for path, record in places[1:]:
+        others = _other_files(of_first, record)
+        configuration = MODEL_CONFIG if MODEL_CONFIG in others else None
+        if key := _differing(of_first, record) or configuration or _other_losses(first, path):
+            raise RelposError(f"{name} has other results in two places ({key}): {first} and {path}; delete one of them")
+        others += [str(file) for file in _files(path, weights=False) if _is_measured(file) and _differ(first / file, path / file)]
+        if others:
+            say(f"relpos: {name}: {', '.join(others)} in {path} differs from that in {first}, which is kept")
+    return is_here
+
+
+def _check_writable(target: Path) -> None:
+    """Refuses a run's folder here that this process cannot write to.
+
+    Raises:
+        RelposError: names the folder or file.
+    """
+    there = next(folder for folder in (target, *target.parents) if folder.is_dir())
+    for path in (there, target / LOCK):
+        if path.exists() and not os.access(path, os.W_OK):
+            raise RelposError(f"{path} cannot be written to, and runs would be merged into it: see RELPOS_RUNS")
+
+
+def _other_files(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
+    """The files of which two records of one run have different checksums."""
+    ours, theirs = (record.get("files") or {} for record in (first, second))
+    return sorted(file for file in ours.keys() & theirs.keys() if ours[file] != theirs[file])
+
+
+def _is_measured(file: Path) -> bool:
+    """Whether a file holds what was measured of a network or how it answered; a log and figures differ with each start."""
+    return file.suffix in (".json", ".tsv")
+
+
+def _differ(first: Path, second: Path) -> bool:
+    return first.is_file() and second.is_file() and sha256(first) != sha256(second)
+
+
+def _files(run: Path, weights: bool) -> list[Path]:
+    """The files that are copied, below the run's folder, without its record."""
+    is_data = run.parent.name in OF_DATA
+    patterns = (*RESULTS, *WEIGHTS) if weights else ("config.yaml",) if is_data else RESULTS
+    # A dot begins what a kill has left half-written.
+    return sorted({path.relative_to(run) for pattern in patterns for path in run.glob(pattern) if path.name[0] != "."})
+
+
+def _check_files(run: Path, weights: bool) -> None:
+    """Refuses links in a run's folder among what is copied, hard links too: they may lead to any file of this user's. The folder
+    itself may be a link; what it leads to is a run, with its record and its names.
+
+    Raises:
+        RelposError: names the link, or what else is no file; or a file is not what its run has written.
+    """
+    for file in (*_files(run, weights), Path(RECORD)):
+        way = (run / file, *(run / folder for folder in file.parents[:-1]))
+        if link := next((path for path in way if path.is_symlink()), None):
+            raise RelposError(f"{link} is a link, and only files of the runs themselves are copied: put the file in its place")
+        check_own(run / file)
+        if weights:
+            check_recorded(run / file)
+
+
+def _check_record(path: Path, record: dict[str, Any]) -> None:
+    lacking = [key for key in ("stage", "identity", "meaning", "inputs", "metrics") if key not in record]
+    if lacking:
+        raise RelposError(f"damaged record {path / RECORD}: no {lacking[0]}")
+    # Earlier code computed other identities, which cannot be checked by today's: such a run is taken as it is.
+    if is_current(record) and path.name.rpartition("-")[2] != record["identity"]:
+        raise RelposError(f"damaged record {path / RECORD}: it is that of the run {record['identity']}")
+
+
+def _differing(first: dict[str, Any], second: dict[str, Any]) -> str | None:
+    """The first thing in which two records of one run differ; None where they say the same."""
+    if first["meaning"] != second["meaning"]:
+        return "meaning"
+    ours, theirs = dict(_leaves(first["metrics"])), dict(_leaves(second["metrics"]))
+    return next((key for key in [*ours, *theirs] if not _same(ours.get(key), theirs.get(key))), None)
+
+
+def _other_losses(first: Path, second: Path) -> str | None:
+    """The first step at which two logs of one run have different held-out losses; None where they say the same."""
+    ours, theirs = ({line["step"]: line.get("heldout_loss") for line in logged(run)} for run in (first, second))
+    steps = sorted(step for step in ours.keys() & theirs.keys() if not _same(ours[step], theirs[step]))
+    return f"the held-out loss after {steps[0]} steps" if steps else None
+
+
+def _leaves(node: Any, path: str = "metrics") -> Iterator[tuple[str, Any]]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from _leaves(value, f"{path}.{key}")
+    elif isinstance(node, list):
+        for place, value in enumerate(node):
+            yield from _leaves(value, f"{path}.{place}")
+    else:
+        yield path, node
+
+
+def _same(ours: Any, theirs: Any) -> bool:
+    # The same run on two kinds of processors differs in the last digits of its sums.
+    numbers = isinstance(ours, int | float) and isinstance(theirs, int | float)
+    return math.isclose(ours, theirs, rel_tol=ROUNDING) or (ours != ours and theirs != theirs) if numbers else ours == theirs
+
+
+def _copy(source: Path, target: Path, root: Path, weights: bool) -> None:
+    """Copies the files that are missing in `target`, the record last."""
+    needs_record = (weights or source.parent.name not in OF_DATA) and read_record(target).get("state") != "finished"
+    # What a run has that is not finished here, its log for instance, ends before the results that are copied.
+    others = [] if needs_record else _other_files(read_record(target), read_record(source))
+    wanted = [file for file in _files(source, weights) if needs_record or not (target / file).is_file()]
+    wanted = [file for file in wanted if file.as_posix() not in others]  # the record here has other checksums
+    if not wanted and not needs_record:
+        return
+    with locked(target, wait=False) as held:
+        if not held:
+            raise RelposError(f"{target} is being executed here; merge when it is done")
+        for file in wanted:
+            copied(source / file, target / file)
+        if needs_record:
+            record = read_record(source)
+            # Records name inputs by absolute paths of the machine that wrote them.
+            inputs = {name: _here(str(folder), root) for name, folder in record["inputs"].items()}
+            write_json(target / RECORD, record | {"inputs": inputs})
+
+
+def _here(folder: str, root: Path) -> str:
+    """The folder here of an input in the other runs folder; a folder that the user named stays as it is."""
+    path = Path(folder)
+    return str(root / path.parent.name / path.name) if path.parent.name in (*OF_DATA, *TRAINED) else folder

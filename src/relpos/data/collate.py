@@ -99,11 +99,8 @@ class TuningSteps(IterableDataset[TuningStep]):
             yield TuningStep(step, microbatches, len(rows))
 
 
-def evaluation_batches(encoded: Encoded, batch: int, rank: int = 0, world: int = 1) -> Iterator[dict[str, Tensor]]:
-    """Every row once, sorted by length; `rows` (b,) in a batch says which, to put the outputs back in order.
-
-    With several processes each takes every `world`-th batch: no row is repeated to make the shares equal.
-    """
+def evaluation_batches(encoded: Encoded, batch: int) -> Iterator[dict[str, Tensor]]:
+    """Every row once, sorted by length; `rows` (b,) in a batch says which, to put the outputs back in order."""
     order = torch.argsort(encoded.lengths, stable=True)
-    for rows in order.split(batch)[rank::world]:
+    for rows in order.split(batch):
         yield {**collate(encoded, rows), "rows": rows}

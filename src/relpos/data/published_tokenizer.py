@@ -105,10 +105,6 @@ class PublishedTokenizer(Tokenizer):
     def decode(self, ids: Iterable[int]) -> str:
         return str(self.backend.decode([int(i) for i in ids], skip_special_tokens=True))
 
-    @property
-    def specials(self) -> dict[str, int]:
-        return {self.piece(number): number for number in (self.pad, self.cls, self.sep, self.mask)}
-
     def piece(self, number: int) -> str:
         return str(self.backend.id_to_token(int(number)))
 

@@ -85,9 +85,9 @@ def train_tokenizer(
         temporary.write_bytes(model.getvalue())
 
 
-def reservoir(stream: Iterable[str], size: int, seed: int = 0) -> list[str]:
+def reservoir(stream: Iterable[str], size: int) -> list[str]:
     """`size` items of a stream, each as probable as any, in the memory of `size` items (Li 1994, algorithm L)."""
-    draw = random.Random(seed)
+    draw = random.Random(0)
     iterator: Iterator[str] = iter(stream)
     # The range comes first: behind the iterator, it would end zip one item too late, and that item would be lost.
     kept = [item for _, item in zip(range(size), iterator, strict=False)]

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from relpos.errors import RelposError
-from relpos.process import ask_to_end, cores, number_in, omp_threads, on_stops, started
+from relpos.process import ask_to_end, cores, handling, number_in, omp_threads, started
 from relpos.runs.lock import locked
 from relpos.runs.run import Run
 
@@ -109,17 +109,20 @@ def launch(run: Run, wait: bool = True) -> None:
     process: when this process is gone, they write a checkpoint and end.
 
     Raises:
-        RelposError: the run failed.
+        RelposError: the run failed, or asks for several nodes.
         KeyboardInterrupt: asked to stop; the processes have written a checkpoint.
     """
-    devices, nodes = int(run.config["speed"]["devices"]), int(run.config["speed"]["nodes"])
+    nodes, devices = shape(run)
+    if nodes > 1:
+        raise RelposError(
+            f"speed.nodes={nodes}: start the command on every node with torchrun or srun; a table does it with engine=slurm"
+        )
     content = json.dumps({"run": run.to_dict(), "wait": wait}).encode() + b"\n"
     budget = omp_threads() or cores()  # a table's engine sets the variable for each worker
     # Divided among the processes: each with all cores would be slower than one alone.
     threads = run.config["speed"].get("threads") or max(1, budget // devices)
     with reserved_port() as port:
-        first, meeting = _first_rank(devices, nodes, port)
-        ranks = [_start_rank(first + local, local, devices * nodes, meeting, threads) for local in range(devices)]
+        ranks = [_start_rank(rank, devices, port, threads) for rank in range(devices)]
         with _passing_on_stops(ranks) as stopped:
             for process in ranks:
                 assert process.stdin is not None
@@ -138,7 +141,7 @@ def launch(run: Run, wait: bool = True) -> None:
         raise RelposError(f"{run.path} is gone: it was deleted while the run was under way; the same command starts it anew")
     # A process that was asked to stop, or that found the run held by others, ends with 0.
     if any(codes):
-        ended = ", ".join(f"{first + local}: {code}" for local, code in enumerate(codes) if code)
+        ended = ", ".join(f"{rank}: {code}" for rank, code in enumerate(codes) if code)
         why = f"its processes ended (number: status {ended})"
         _settle(run, run.state, "failed", error=why)
         raise RelposError(run.record.get("error") or why)  # none where another process has taken up the run since
@@ -152,28 +155,12 @@ def _settle(run: Run, before: str, state: str, **facts: str) -> None:
                 run.end(state, **facts)
 
 
-def _first_rank(devices: int, nodes: int, port: int) -> tuple[int, dict[str, str]]:
-    """Rank of this node's first process, and the address and port where all processes meet: `port` where all are on this node.
-
-    Raises:
-        RelposError: several nodes, and nothing says where they meet.
-    """
-    if nodes == 1:
-        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        # Gloo would look up the host's own name, which many laptops and containers cannot resolve.
-        return 0, meeting | ({"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {})
-    names = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
-    missing = [name for name in names if name not in os.environ]
-    if missing:
-        raise RelposError(
-            f"speed.nodes={nodes}: start the command on every node with torchrun or srun, or set {', '.join(missing)}; "
-            "a table does it with engine=slurm"
-        )
-    return number_in("NODE_RANK", 0) * devices, {name: os.environ[name] for name in names[:2]}
-
-
-def _start_rank(rank: int, local: int, world: int, meeting: dict[str, str], threads: int) -> subprocess.Popen[bytes]:
-    numbers = {"RANK": rank, "LOCAL_RANK": local, "WORLD_SIZE": world, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+def _start_rank(rank: int, world: int, port: int, threads: int) -> subprocess.Popen[bytes]:
+    numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_PORT": port}
+    numbers |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    meeting = {"MASTER_ADDR": "127.0.0.1"}
+    # Gloo would look up the host's own name, which many laptops and containers cannot resolve.
+    meeting |= {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
     environment = os.environ | meeting | {name: str(number) for name, number in numbers.items()}
     # Output goes to stderr, since stdout has the result. A process group of its own keeps Ctrl-C from arriving twice.
     return started("relpos.runs.rank", environment=environment, stdout=2, process_group=0)
@@ -206,12 +193,10 @@ def _passing_on_stops(ranks: list[subprocess.Popen[bytes]]) -> Iterator[list[int
         for process in ranks:
             ask_to_end(process)
 
-    before = on_stops(ask)
     try:
-        yield stopped
+        with handling(ask):
+            yield stopped
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)  # None: it was not set from Python
         for process in ranks:
             if process.stdin is not None:
                 # The pipe is the tether: its end tells a process that nobody waits for it any more.

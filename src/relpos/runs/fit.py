@@ -33,7 +33,7 @@ from relpos.train.loggers import JsonLines, identified, log_again, made
 from relpos.train.module import Training, set_threads
 from relpos.train.pretrain import Pretraining
 from relpos.train.progress import Bar
-from relpos.train.replay import Recorder, recorder_for
+from relpos.train.recorded import Recorder, recorder_for
 from relpos.train.room import explained_memory, fitting_microbatch
 
 for noisy in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):

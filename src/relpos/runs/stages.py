@@ -62,27 +62,20 @@ def store(run: Run) -> Metrics:
     return {"sentences": len(written.sentences) - 1, "tokens": len(written.ids)} | revisions
 
 
-def pretrain(run: Run) -> Metrics:
-    """Masked language modelling → `model/`."""
-    # Imported by the stage that needs it: torch and Lightning take seconds, and making a tokenizer needs neither.
-    from relpos.runs.training import pretrain as train
+def _trained(run: Run) -> Metrics:
+    """Masked language modelling → `model/`; or one task → columns, `predictions/` and `model/`."""
+    # Imported by the stages that need it: torch and Lightning take seconds, and making a tokenizer needs neither.
+    from relpos.runs import training
 
-    return train(run)
-
-
-def finetune(run: Run) -> Metrics:
-    """One task → columns, `predictions/` and `model/`."""
-    from relpos.runs.training import finetune as train
-
-    return train(run)
+    return training.pretrain(run) if run.stage == "pretrain" else training.finetune(run)
 
 
 STAGES: dict[str, Callable[[Any], Metrics]] = {
     "toy": toy,
     "tokenizer": tokenizer,
     "store": store,
-    "pretrain": pretrain,
-    "finetune": finetune,
+    "pretrain": _trained,
+    "finetune": _trained,
 }
 
 

@@ -19,12 +19,11 @@ from relpos.runs.plan import task_files
 from relpos.runs.run import Run
 from relpos.runs.shelf import figures
 from relpos.train.checkpoint import stopping
-from relpos.train.finetune import Finetuning, FinetuningData, columns
+from relpos.train.finetune import Finetuning, FinetuningData, Splits, columns, read_before
 from relpos.train.group import ALONE, present
 from relpos.train.loggers import conclude, log_figure
 from relpos.train.optim import Recipe
 from relpos.train.pretrain import Pretraining, PretrainingData
-from relpos.train.splits import Splits, kept
 from relpos.train.weights import model_folder, save_model
 from relpos.trust import instantiate
 
@@ -74,7 +73,7 @@ def finetune(run: Run) -> dict[str, Any]:
     config, folder = run.config, model_folder(run.inputs["start"].network)
     task: Task = instantiate(config["task"], "task")
     tokenizer, location = load_tokenizer(folder), task_files(run)
-    splits = kept(_content(run, folder), Splits(location, task, tokenizer, config["length"]))
+    splits = read_before(_content(run, folder), Splits(location, task, tokenizer, config["length"]))
     encoded, *_ = [splits[split] for split in ("train", *task.dev.values())]  # a mistake in a dev file shows before training
     settings, model = finetuned_settings(run, task.outputs), of_finetuning(run)
     recipe = dict(config["recipe"])

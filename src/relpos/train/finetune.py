@@ -1,32 +1,37 @@
-"""Fine-tuning on one GLUE task: the module, its data, the columns and the predictions for the server."""
+"""Fine-tuning on one task: the module, its data, the columns of the results, and the predictions for the GLUE server."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from relpos.data.collate import TuningStep, TuningSteps, evaluation_batches
-from relpos.data.glue_encoding import Encoded
+from relpos.data.glue import Location, has_split, read
+from relpos.data.glue_encoding import Encoded, Tokenizing, encode
 from relpos.data.tasks import Task
 from relpos.errors import RelposError
+from relpos.files import write_text
 from relpos.model.heads import Classifier
 from relpos.model.precision import autocast
 from relpos.model.tokens import Tokens
 from relpos.train.metrics import decide, majority, parts, score
 from relpos.train.module import Training
-from relpos.train.predictions import write_answers, write_predictions
 from relpos.train.prefetch import Prefetched
-from relpos.train.replay import Inputs
-from relpos.train.splits import Splits
+from relpos.train.recorded import Inputs
 
 EVALUATION_BATCH = {"cpu": 64, "cuda": 1024}
 """Rows of a forward pass without gradients, sorted by length, by device."""
+BETWEEN = {ord(sign): repr(sign)[1:-1] for sign in "\t\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
+"""Signs that end a value or a line for some reader → how they are spelled."""
 
 
 class Finetuning(Training):
@@ -83,6 +88,53 @@ class FinetuningData(pl.LightningDataModule):
         return DataLoader(Prefetched(self.batches) if self.batches.few_shapes else self.batches, batch_size=None)
 
 
+@dataclass
+class Splits:
+    """The splits of a task: each is read and encoded when it is first asked for, and kept.
+
+    Args:
+        length: tokens that a row is cut to.
+    """
+
+    location: Location
+    task: Task
+    tokenizer: Tokenizing
+    length: int
+    _encoded: dict[str, Encoded] = field(default_factory=dict)
+
+    def __getitem__(self, split: str) -> Encoded:
+        """The rows of `train`, or of a value of `task.dev` or `task.test`.
+
+        Raises:
+            RelposError: its file is missing or has a mistake.
+        """
+        if split not in self._encoded:
+            self._encoded[split] = encode(read(self.location, self.task, split), self.tokenizer, self.length)
+        return self._encoded[split]
+
+    def __contains__(self, split: str) -> bool:
+        """Whether there is such a file."""
+        return has_split(self.location, self.task, split)
+
+
+_last: tuple[str, Splits] | None = None
+
+
+def read_before(content: str, made: Splits) -> Splits:
+    """The splits of the previous call where `content` is the same, with all that they have read; otherwise `made`.
+
+    So further runs of a process on one task, such as ten seeds of it, read nothing again.
+
+    Args:
+        content: says what the rows and their encoding depend on.
+    """
+    global _last
+    # One and no more: encoded rows are large, and runs of one task come one after another.
+    if _last is None or _last[0] != content:
+        _last = content, made
+    return _last[1]
+
+
 def columns(model: Classifier, task: Task, splits: Splits, precision: str, predictions: Path) -> dict[str, Any]:
     """Scores the dev splits and writes predictions for the test splits that exist.
 
@@ -130,3 +182,35 @@ def outputs(model: Classifier, encoded: Encoded, precision: str) -> Tensor:
     if not np.isfinite(result.numpy()).all():
         raise RelposError("fine-tuning diverged: the outputs are not numbers; try a lower recipe.lr")
     return result
+
+
+def write_predictions(folder: Path, task: Task, name: str, indices: Sequence[int], predictions: ArrayLike) -> Path:
+    """Writes `folder/NAME.tsv` in one piece and returns its path. `name` is a key of `task.test`.
+
+    Predictions are classes or scores, as `relpos.train.metrics.decide` gives them. Classes are written as the words of
+    the task's own files (`entailment`, `1`), scores clipped to the task's range (STS-B: 0 to 5).
+    """
+    # The server knows words, not our numbers of classes.
+    words = _words(task, np.asarray(predictions, dtype=np.float64))
+    lines = [f"{index}\t{word}\n" for index, word in sorted(zip(indices, words, strict=True))]
+    path = folder / f"{name}.tsv"
+    write_text(path, "".join(["index\tprediction\n", *lines]))
+    return path
+
+
+def write_answers(path: Path, predictions: ArrayLike, targets: ArrayLike, groups: ArrayLike | None = None) -> None:
+    """Writes predicted classes or values beside the right ones, and the group where the metric judges groups: one line for each dev
+    example, in the order of the file."""
+    columns = {"prediction": predictions, "target": targets} | ({} if groups is None else {"group": groups})
+    rows = zip(*(np.asarray(column, np.float64).tolist() for column in columns.values()), strict=True)
+    # Nine digits tell any two float32 numbers apart.
+    lines = ("\t".join(f"{number:.9g}" for number in row) for row in rows)
+    write_text(path, "".join(f"{line}\n" for line in ["\t".join(columns), *lines]))
+
+
+def _words(task: Task, predictions: np.ndarray) -> list[str]:
+    if task.labels is not None:
+        # CSV and JSON lines may have any sign in a label; here tabs and ends of lines stand between values.
+        return [task.labels[int(number)].translate(BETWEEN) for number in predictions]
+    low, high = task.range or (-np.inf, np.inf)
+    return [f"{number:.3f}" for number in np.clip(np.nan_to_num(predictions, nan=low), low, high)]

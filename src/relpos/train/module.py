@@ -23,8 +23,7 @@ from relpos.model.tokens import Tokens
 from relpos.train.group import ALONE, Group
 from relpos.train.move import move
 from relpos.train.optim import Recipe
-from relpos.train.recorded import RecordedPasses
-from relpos.train.replay import Inputs, Recorder
+from relpos.train.recorded import Inputs, RecordedPasses, Recorder
 
 
 class Training(pl.LightningModule):

@@ -78,7 +78,7 @@ class Recipe:
         Differs from the authors' code: eps is added after the bias correction, as PyTorch does.
 
         Raises:
-            RelposError: as `multipliers`; or this version of torch has no Muon.
+            RelposError: as `multipliers`.
         """
         exempt = {id(p) for m in model.modules() if isinstance(m, nn.LayerNorm | nn.RMSNorm) for p in m.parameters()}
         # Names, because a bias is also a parameter of modules that are no linear maps.
@@ -165,14 +165,9 @@ class MuonAndAdamW(torch.optim.Optimizer):
         lr: the highest rate of the matrices.
         weight_decay: of the matrices.
         adamw: with the other parameters in its groups.
-
-    Raises:
-        RelposError: torch is older than 2.9, and has no Muon.
     """
 
     def __init__(self, matrices: list[nn.Parameter], lr: float, weight_decay: float, adamw: torch.optim.AdamW) -> None:
-        if not hasattr(torch.optim, "Muon"):
-            raise RelposError(f"recipe.optimizer=muon needs torch 2.9 or later, this is {torch.__version__}")
         muon = torch.optim.Muon(matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
         self.both: list[torch.optim.Optimizer] = [muon, adamw]
         super().__init__([group for inner in self.both for group in inner.param_groups], {})

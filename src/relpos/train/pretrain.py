@@ -20,7 +20,7 @@ from relpos.model.tokens import Tokens
 from relpos.train.group import ALONE, LONG, Group
 from relpos.train.module import Training
 from relpos.train.prefetch import Prefetched
-from relpos.train.replay import Inputs
+from relpos.train.recorded import Inputs
 
 HELDOUT_EXAMPLES = 2000
 """Held-out examples that are scored; every run scores the same ones under the same masks."""

@@ -1,13 +1,23 @@
-"""Steps on a GPU, whose passes are replayed. Results are those of the plain step to rounding.
+"""Steps on a GPU whose passes are recorded once for each shape and replayed: one launch instead of hundreds.
 
-The CPU never waits for the device: inputs come with masks in and with the places of the tokens that are computed and predicted
-(`relpos.data.passes`), so that nothing has to be counted before a pass is launched; the device draws dropout alone.
+Results are those of the plain step to rounding. The CPU never waits for the device: inputs come with masks in and with the places
+of the tokens that are computed and predicted (`relpos.data.passes`), so that nothing has to be counted before a pass is launched;
+the device draws dropout alone.
+
+On CUDA a recording is a graph. Its inputs lie in buffers that every call fills, its gradients are added in place to `grad` of the
+parameters, its outputs are overwritten by the next call. A recording proves itself before it is trusted: the first time, its
+outputs and the gradient of each parameter are compared with those of the plain function. Where they differ, or recording fails,
+one warning says so and the plain function is used. `PlainCalls` has the same interface without recording, so that tests can replay
+on a CPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -18,9 +28,143 @@ from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast, cast_together
 from relpos.model.recorded_keys import RecordedKeys
 from relpos.model.tokens import Tokens
-from relpos.train.replay import Inputs, Recorder, Replay
 
+Inputs = dict[str, Tensor]
+Function = Callable[[Inputs], tuple[Tensor, ...]]
 Losses = Callable[[Inputs, Tokens], tuple[Tensor, ...]]
+
+TOLERANCE = 1e-2
+"""Largest distance of a replay from the plain function, relative to the norm: wide enough for sums of bfloat16 in another order.
+For a gradient it grows by so much of itself relative to the norm of all: that of the keys' bias is rounding and nothing else."""
+
+
+class Recorder(Protocol):
+    """How a function without arguments is recorded; its results must keep their place in memory."""
+
+    def warm_up(self, function: Callable[[], None]) -> None:
+        """Calls the function once, so that all that its first call creates exists before the recording."""
+
+    def record(self, function: Callable[[], None]) -> Callable[[], None]:
+        """Returns a function that replays it."""
+
+
+class PlainCalls:
+    """No recording: a replay is a call."""
+
+    def warm_up(self, function: Callable[[], None]) -> None:
+        function()
+
+    def record(self, function: Callable[[], None]) -> Callable[[], None]:
+        return function
+
+
+class CudaGraphs:
+    """CUDA graphs that share their memory: they run one after another, and outputs are used before the next replay."""
+
+    def __init__(self) -> None:
+        self.stream = torch.cuda.Stream()
+        self.pool = torch.cuda.graph_pool_handle()
+
+    def warm_up(self, function: Callable[[], None]) -> None:
+        # The two streams wait for each other: inputs and gradients are written on one and read on the other.
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            function()
+        torch.cuda.current_stream().wait_stream(self.stream)
+
+    def record(self, function: Callable[[], None]) -> Callable[[], None]:
+        graph = torch.cuda.CUDAGraph()
+        # "thread_local": the thread that reads the next steps may allocate pinned memory during the recording.
+        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
+            function()
+        return graph.replay
+
+
+def recorder_for(accelerator: str) -> Callable[[], Recorder] | None:
+    """What makes a recorder on the device of this name (auto, cpu, gpu); None where nothing is recorded."""
+    return CudaGraphs if accelerator != "cpu" and torch.cuda.is_available() else None
+
+
+@dataclass
+class _Recording:
+    buffers: Inputs
+    replay: Callable[[], None]
+    outputs: list[Tensor]
+
+
+class Replay:
+    """A function of tensors that also adds gradients to parameters.
+
+    Args:
+        function: returns tensors and calls `backward`; for inputs of the same shapes it must launch the same operations.
+        parameters: by name, those whose gradients it adds to; from the first call on the gradients keep their place in memory.
+    """
+
+    def __init__(self, function: Function, parameters: Mapping[str, nn.Parameter], recorder: Recorder) -> None:
+        self.function, self.parameters, self.recorder = function, parameters, recorder
+        self.recordings: dict[tuple[tuple[int, ...], ...], _Recording] = {}
+        self.trusted = True
+
+    def __call__(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        """The function's outputs; use them before the next call, which overwrites them."""
+        shapes = tuple(tuple(value.shape) for value in inputs.values())
+        if self.trusted and shapes not in self.recordings:
+            self._record(shapes, inputs)
+        if not self.trusted:
+            return self.function(inputs)
+        recording = self.recordings[shapes]
+        for name, value in inputs.items():
+            recording.buffers[name].copy_(value, non_blocking=True)
+        recording.replay()
+        return tuple(recording.outputs)
+
+    def _record(self, shapes: tuple[tuple[int, ...], ...], inputs: Inputs) -> None:
+        buffers = {name: value.clone() for name, value in inputs.items()}
+        before = [None if p.grad is None else p.grad.clone() for p in self.parameters.values()]
+        outputs: list[Tensor] = []
+
+        def run() -> None:
+            outputs[:] = self.function(buffers)
+
+        def results(call: Callable[[], None]) -> dict[str, Tensor]:
+            for p in self.parameters.values():
+                if p.grad is not None:
+                    p.grad.zero_()
+            call()
+            found = {f"output {number}": value.clone() for number, value in enumerate(outputs)}
+            return found | {name: p.grad.clone() for name, p in self.parameters.items() if p.grad is not None}
+
+        try:
+            # The plain call is the warm-up, too: what a first call creates must be there before the recording.
+            plain = results(lambda: self.recorder.warm_up(run))
+            replay = self.recorder.record(run)
+            fault = _difference(plain, results(replay), len(outputs))
+        except Exception as error:  # of any kind: recording is optional, and training goes on without it
+            fault = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        if fault is None:
+            self.recordings[shapes] = _Recording(buffers, replay, outputs)
+        else:
+            self.trusted = False
+            warnings.warn(f"forward passes are not recorded as CUDA graphs: {fault}; plain calls are used", stacklevel=4)
+        # Comparing has overwritten the gradients of the passes before this one.
+        for p, grad in zip(self.parameters.values(), before, strict=True):
+            if p.grad is not None:
+                p.grad.zero_() if grad is None else p.grad.copy_(grad)
+
+
+def _difference(plain: dict[str, Tensor], replayed: dict[str, Tensor], outputs: int) -> str | None:
+    """Names the first result that is too far apart, the outputs before the gradients; None where none is."""
+    norms, distances = (
+        [float(x.double().norm()) for x in found]
+        for found in (plain.values(), [replayed[name] - expected for name, expected in plain.items()])
+    )
+    whole = math.hypot(*norms[outputs:])
+    for number, (name, norm, distance) in enumerate(zip(plain, norms, distances, strict=True)):
+        kind, more = ("", 0.0) if number < outputs else ("the gradient of ", TOLERANCE * whole)
+        # Not `>`, which NaN would pass.
+        if not distance <= TOLERANCE * (norm + more) + 1e-12:
+            return f"{kind}{name} of a replay is off by {distance:.1e}"
+    return None
 
 
 class RecordedPasses:

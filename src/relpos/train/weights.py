@@ -53,48 +53,28 @@ def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str
         temporary.chmod(mode)  # safetensors makes it the owner's alone
 
 
-def load_weights(model: nn.Module, path: Path, strict: bool = True, assign: bool = False) -> None:
-    """Fills the parameters from a file, or from the shards of a folder.
-
-    Args:
-        strict: refuse a file that lacks some parameter of `model` or has one more.
-        assign: the parameters become those of the file, in its number format, rather than copies in that of the model.
+def _stored(model: nn.Module, path: Path) -> dict[str, Tensor]:
+    """The parameters in a file, or in the shards of a folder, once they are known to be those of `model`, which may have no memory.
 
     Raises:
         RelposError: names the file and the first parameter that is missing, unknown, or of another shape.
     """
-    _fill(model, _stored(model, path, strict), assign)
-
-
-def _stored(model: nn.Module, path: Path, strict: bool) -> dict[str, Tensor]:
-    """The parameters in a file or in shards, once they are known to be those of `model`, which may have no memory."""
     stored = read_weights(path, str) if path.is_dir() else read_safetensors(path)
     parameters = dict(model.named_parameters())
     for name, _ in model.named_buffers():  # `save_pretrained` of transformers stores some; ours are computed
         stored.pop(name, None)
-    for name in sorted(parameters.keys() ^ stored.keys()) if strict else ():
+    for name in sorted(parameters.keys() ^ stored.keys()):
         raise RelposError(f"{path}: {'lacks' if name in parameters else 'has an unknown'} parameter {name!r}{wrapper(stored)}")
-    for name in parameters.keys() & stored.keys():
+    for name, parameter in parameters.items():
         # Before anything is filled, so that a network is never half of one file.
-        if parameters[name].shape != stored[name].shape:
-            shapes = f"{tuple(stored[name].shape)}, the model needs {tuple(parameters[name].shape)}"
+        if parameter.shape != stored[name].shape:
+            shapes = f"{tuple(stored[name].shape)}, the model needs {tuple(parameter.shape)}"
             raise RelposError(f"{path}: {name!r} has shape {shapes}")
         try:
             check_numbers(name, stored[name])
         except RelposError as error:
             raise RelposError(f"{path}: {error}") from None
     return stored
-
-
-def _fill(model: nn.Module, stored: dict[str, Tensor], assign: bool = False) -> None:
-    if assign:
-        # Not strict: buffers are never read from a file, and `_stored` has compared the names of the parameters.
-        model.load_state_dict(stored, strict=False, assign=True)
-        return
-    parameters = dict(model.named_parameters())
-    with torch.no_grad():
-        for name in parameters.keys() & stored.keys():
-            parameters[name].copy_(stored[name])
 
 
 def save_model(folder: Path, model: nn.Module, config: dict[str, Any], tokenizer: Tokenizer) -> None:
@@ -204,11 +184,14 @@ def load_model(path: Path, kernel: str = "auto") -> Any:
         elif is_exported(folder):
             model = network(settings, filled=False)
             shards = path == folder and not weights.is_file()
-            load_weights(model, folder if shards else weights, assign=True)
+            # Not strict: buffers are never read from a file, and `_stored` has compared the names of the parameters.
+            model.load_state_dict(_stored(model, folder if shards else weights), strict=False, assign=True)
         else:
             with without_memory():  # a file of a few bytes may ask for more memory than there is: only what has weights is built
                 expected = network(settings)
-            stored = _stored(expected, weights, strict=True)
+            stored = _stored(expected, weights)
             model = network(settings)
-            _fill(model, stored)
+            with torch.no_grad():
+                for name, parameter in model.named_parameters():
+                    parameter.copy_(stored[name])
     return model.eval()

@@ -82,10 +82,10 @@ def synonym(chance: Chance, word: str) -> str:
     return lexicon.SYNONYM.get(word, word) if chance.coin() else word
 
 
-def varied(chance: Chance, noun: str, adjective: float = 0.3) -> Phrase:
+def varied(chance: Chance, noun: str) -> Phrase:
     """A phrase of any number and determiner."""
     plural = chance.coin()
-    word = chance.pick(lexicon.ADJECTIVES) if chance.coin(adjective) else ""
+    word = chance.pick(lexicon.ADJECTIVES) if chance.coin(0.3) else ""
     return Phrase(noun, plural, chance.pick(("the", "some", "") if plural else ("the", "the", "a")), word)
 
 
