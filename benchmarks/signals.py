@@ -82,7 +82,7 @@ PHASES = {
     "tokenizer: text is read": Phase(PRETRAIN, "relpos.data.tokenizer.reservoir", ("toy",)),
     "tokenizer: SentencePiece trains": Phase(PRETRAIN, "sentencepiece.SentencePieceTrainer.train", ("toy",), ahead=True),
     "store: one process": Phase(PRETRAIN, "relpos.data.writer._Writer.end", ("toy", "tokenizer")),
-    "store: several processes": Phase(PRETRAIN, "relpos.data.encoding._receive", ("toy", "tokenizer")),
+    "store: several processes": Phase(PRETRAIN, "relpos.data.encoding._result", ("toy", "tokenizer")),
     "pre-training: before the first step": Phase(PRETRAIN, "relpos.train.pretrain.Pretraining.configure_optimizers"),
     "pre-training: a step": Phase(PRETRAIN, "relpos.train.pretrain.Pretraining.training_step"),
     "pre-training: held-out text": Phase(PRETRAIN, "relpos.train.pretrain.Pretraining.validation_step"),
@@ -93,7 +93,7 @@ PHASES = {
     "order": Phase(ORDER, "relpos.measures.kinds.shuffle.Shuffle.measure", (*DATA, "pretrain")),
     "table: it is planned": Phase(TABLE, "relpos.tables.plan.plan_table"),
     "table: its runs are trained": Phase(TABLE, None, under_way=is_training),
-    "table: networks are measured": Phase(TABLE, "relpos.launch.side_by_side.as_completed", (*DATA, "pretrain")),
+    "table: networks are measured": Phase(TABLE, "relpos.pool.as_completed", (*DATA, "pretrain")),
     "table: it is drawn": Phase(TABLE, "relpos.tables.render.curves.draw", OF_TABLE),
 }
 

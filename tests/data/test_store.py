@@ -97,14 +97,6 @@ def test_other_processes_write_the_same_bytes(
     assert Store(tmp_path / "again").manifest == Store(folder).manifest
 
 
-def test_a_process_that_was_killed_is_named_by_its_signal(tokenizer: Tokenizer) -> None:
-    with encoding._Workers(tokenizer.path, 1) as workers:
-        workers.submit("One ran.").result()
-        workers.processes[0].kill()
-        with pytest.raises(RelposError, match="an encoding process ended with SIGKILL"):
-            workers.submit("Two ran.").result()
-
-
 def test_an_error_in_the_text_leaves_no_store(tmp_path: Path, tokenizer: Tokenizer) -> None:
     def broken() -> Iterator[str]:
         yield "One."

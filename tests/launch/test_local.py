@@ -2,12 +2,14 @@
 
 import gc
 import itertools
+import operator
 import os
 import subprocess
 import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +20,7 @@ from torch import nn
 from pretend import STAGE, pretend
 from relpos.errors import RelposError
 from relpos.launch import worker
+from relpos.launch.debug import Debug
 from relpos.launch.engine import FRUITLESS, Guard, run_all
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.local import Local
@@ -243,3 +246,15 @@ def test_runs_without_a_speed_say_nothing_about_gpus(monkeypatch: pytest.MonkeyP
     run = Run("pretrain", "cpu", {}, {"speed": {"devices": 1, "nodes": 1, "accelerator": "cpu"}})
     assert Local(workers=2).places([pretend("data"), run]) == [None, None]
     assert Local(workers=1).places([pretend("data")]) == [None]
+
+
+def test_the_local_engine_has_as_many_processes_as_workers_each_with_their_threads(python: str) -> None:
+    look = partial(os.getenv, "MKL_NUM_THREADS")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OMP_NUM_THREADS")
+        assert Local(workers=2, threads=3).each(operator.call, [look, look, look], "") == ["3"] * 3
+
+
+@pytest.mark.parametrize("engine", [Debug(), Local(workers=1)])
+def test_otherwise_this_process_does_all(engine: Debug | Local) -> None:
+    assert engine.each(operator.call, [os.getpid] * 3, "") == [os.getpid()] * 3

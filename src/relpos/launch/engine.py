@@ -20,7 +20,7 @@ from relpos.errors import RelposError
 from relpos.files import remove_left
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.progress import Display
-from relpos.launch.side_by_side import Item, Result
+from relpos.pool import Item, Result
 from relpos.process import interruptible
 from relpos.readers import read_json
 from relpos.runs.distributed import place

@@ -17,7 +17,7 @@ from relpos.errors import RelposError
 from relpos.files import opened
 from relpos.launch.engine import Engine, Guard, Item, Result
 from relpos.launch.jobs import Standing
-from relpos.launch.side_by_side import side_by_side
+from relpos.pool import side_by_side
 from relpos.process import cores, end, exit_status, started, thread_variables
 from relpos.ranges import Count, Natural, Threads
 from relpos.runs.run import Run

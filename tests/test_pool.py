@@ -1,4 +1,4 @@
-"""Processes of the launcher that share out what it computes itself."""
+"""A pool of processes applies functions to items."""
 
 import operator
 import os
@@ -14,9 +14,7 @@ import pytest
 
 from relpos.errors import RelposError
 from relpos.files import replacing
-from relpos.launch.debug import Debug
-from relpos.launch.local import Local
-from relpos.launch.side_by_side import side_by_side
+from relpos.pool import side_by_side
 
 
 def environments(count: int = 2) -> list[dict[str, str]]:
@@ -69,22 +67,10 @@ def test_ctrl_c_stops_the_processes_and_leaves_nothing_half_written(python: str,
 
 
 def test_a_process_whose_launcher_was_killed_ends_after_its_item_without_a_word(python: str) -> None:
-    command = [python, "-m", "relpos.launch.side_by_side"]
+    command = [python, "-m", "relpos.pool"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         process.stdin.write(pickle.dumps((abs, -1)))
         process.stdin.close()
         assert process.stderr.read() == b""
         assert process.wait() == 1
-
-
-def test_the_local_engine_has_as_many_processes_as_workers_each_with_their_threads(python: str) -> None:
-    look = partial(os.getenv, "MKL_NUM_THREADS")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("OMP_NUM_THREADS")
-        assert Local(workers=2, threads=3).each(operator.call, [look, look, look], "") == ["3"] * 3
-
-
-@pytest.mark.parametrize("engine", [Debug(), Local(workers=1)])
-def test_otherwise_this_process_does_all(engine: Debug | Local) -> None:
-    assert engine.each(operator.call, [os.getpid] * 3, "") == [os.getpid()] * 3

@@ -1,0 +1,148 @@
+"""Functions applied by processes side by side.
+
+The processes are started as programs (`python -m relpos.pool`), neither forked, which is unsafe in a process with threads of other
+libraries, nor spawned, which would run the caller's script again. Each takes one item at a time from its standard input and ends
+when that is closed; so it does not outlive a process that is killed by more than one item.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, redirect_stderr, suppress
+from io import StringIO
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from relpos.errors import RelposError, say
+from relpos.process import end, exit_status, interruptible, started
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Submit = Callable[[Callable[[Any], Any], Any], "Future[Any]"]
+
+
+@contextmanager
+def pool(environments: Sequence[Mapping[str, str]]) -> Iterator[Submit]:
+    """Yields a function (function, item) → the future of its result; the processes are started when it is first called.
+
+    What the function prints on stderr appears when the item is done. The future raises RelposError where the function fails, or its
+    process ends before it is done.
+
+    Args:
+        environments: the environment variables of each process.
+    """
+    processes: list[subprocess.Popen[bytes]] = []
+    free: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
+    # A thread for each process. In threads alone, all that holds the interpreter's lock would take turns.
+    threads = ThreadPoolExecutor(len(environments))
+
+    def apply(function: Callable[[Any], Any], item: Any) -> Any:
+        process = free.get()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            # One item at a time: if both sides wrote at once, each could wait for the other to empty a full pipe.
+            pickle.dump((function, item), process.stdin)
+            process.stdin.flush()
+            result, said, failed = pickle.load(process.stdout)
+        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+            raise RelposError(f"its process ended with {exit_status(process.wait())}; the same command goes on") from None
+        finally:
+            free.put(process)
+        say(said, end="")
+        if failed:
+            raise RelposError(failed)
+        return result
+
+    def submit(function: Callable[[Any], Any], item: Any) -> Future[Any]:
+        for environment in environments if not processes else ():
+            # Its own process group: Ctrl-C reaches this process alone, which stops the others.
+            processes.append(started("relpos.pool", environment=environment, stdout=subprocess.PIPE, process_group=0))
+            free.put(processes[-1])
+        return threads.submit(apply, function, item)
+
+    try:
+        yield submit
+    finally:
+        # Not waited for at once: threads read from the processes that are ended here.
+        threads.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            with suppress(BrokenPipeError):  # what a process that died was not told
+                process.stdin.close()
+            end(process)
+        threads.shutdown()
+        for process in processes:
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+def side_by_side(
+    function: Callable[[Item], Result], items: Sequence[Item], environments: Sequence[Mapping[str, str]], title: str
+) -> list[Result]:
+    """`[function(item) for item in items]`, computed in a `pool`, with a progress bar.
+
+    Args:
+        function: of some module, so that it can be pickled.
+        items: picklable; `str` names one in messages.
+        title: of the progress bar.
+
+    Raises:
+        RelposError: the function fails, or a process ended before it was done with its item; begins with the item.
+        KeyboardInterrupt: asked to stop; the processes have ended, and no file is half written.
+    """
+    from relpos.progress import bar
+
+    with interruptible(), pool(environments) as submit, bar(title, len(items)) as advance:
+        futures = {submit(function, item): item for item in items}
+        for future in as_completed(futures):
+            try:
+                future.result()
+            except RelposError as error:
+                raise RelposError(f"{futures[future]}: {error}") from None
+            advance(1)
+    return [future.result() for future in futures]
+
+
+def _serve() -> None:
+    """Answers each (function, item) on standard input with (result, what was printed on stderr, why the function failed) on
+    standard output; the last is empty where it did not."""
+    with os.fdopen(os.dup(1), "wb") as results:
+        os.dup2(2, 1)  # what a library prints must not end up among the results
+        while True:
+            try:
+                function, item = pickle.load(sys.stdin.buffer)
+            except EOFError:
+                return
+            # Only at work, where a half-written file is to be removed: a process that waits for an item is simply ended.
+            result, failed = None, ""
+            with interruptible(), redirect_stderr(StringIO()) as said:  # no terminal, so no progress bars
+                try:
+                    result = function(item)
+                except RelposError as error:
+                    failed = str(error)
+                except Exception as error:  # a bug, whose traceback is shown
+                    traceback.print_exc()
+                    failed = f"{type(error).__name__}: {error}"
+            try:
+                pickle.dump((result, said.getvalue(), failed), results)
+                results.flush()
+            except BrokenPipeError:  # the other side was killed
+                # Closing `results` would write what is left to the broken pipe, and print a traceback.
+                os._exit(1)
+
+
+if __name__ == "__main__":
+    try:
+        _serve()
+    except KeyboardInterrupt:
+        sys.exit(130)
