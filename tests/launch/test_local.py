@@ -20,8 +20,7 @@ from torch import nn
 from pretend import STAGE, pretend
 from relpos.errors import RelposError
 from relpos.launch import worker
-from relpos.launch.debug import Debug
-from relpos.launch.engine import FRUITLESS, Guard, run_all
+from relpos.launch.engine import FRUITLESS, Debug, Guard, run_all
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.local import Local
 from relpos.launch.worker import work

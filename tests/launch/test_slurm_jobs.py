@@ -11,7 +11,7 @@ import pytest
 
 from launch.fake_slurm import Cluster, start_cluster
 from relpos.errors import RelposError
-from relpos.launch import slurm, slurm_task, worker
+from relpos.launch import slurm, worker
 from relpos.launch.engine import FRUITLESS
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.slurm import SILENCE, Slurm, SlurmTasks, Unanswered
@@ -137,19 +137,19 @@ def test_a_task_begins_with_its_own_run(world: int, tmp_path: Path, monkeypatch:
     for name, value in {"ARRAY_TASK_ID": 1, "STEP_NUM_TASKS": world, "PROCID": 1}.items():
         monkeypatch.setenv(f"SLURM_{name}", str(value))
     with interruptible():
-        slurm_task.main(str(tmp_path / "job.json"))
+        worker.slurm_task(Job.read(tmp_path / "job.json"))
     assert [run.name for run in done] == (["seed1", "seed0", "seed2"] if world == 1 else ["seed1"])
 
 
 def test_a_task_goes_back_into_the_queue_once(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "execute", lambda run, **_: signal.raise_signal(signal.SIGUSR2))
-    monkeypatch.setattr(slurm_task, "PATIENCE", 0.0)
+    monkeypatch.setattr(worker, "PATIENCE", 0.0)
     Job([run := of_seed(0)], mine=[run.identity]).write(tmp_path / "job.json")
     monkeypatch.setenv("SLURM_JOB_ID", "77")
     for number in "10":
         monkeypatch.setenv("SLURM_PROCID", number)
         with interruptible():
-            slurm_task.main(str(tmp_path / "job.json"))
+            worker.slurm_task(Job.read(tmp_path / "job.json"))
     assert (cluster.folder / "requeued").read_text(encoding="utf-8") == "requeue 77\n"
 
 

@@ -10,7 +10,7 @@ from relpos.claims.claim import compared
 from relpos.claims.claim import load as load_claims
 from relpos.commands.claims import chosen, of_table
 from relpos.commands.reproduce import show
-from relpos.launch.debug import Debug
+from relpos.launch.engine import Debug
 from relpos.tables.experiment import load
 from relpos.tables.over_training import agreements, courses_of, draw
 from relpos.tables.plan import plan_table

@@ -13,10 +13,11 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, say
 from relpos.files import remove_left
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.progress import Display
@@ -24,6 +25,7 @@ from relpos.pool import Item, Result
 from relpos.process import interruptible
 from relpos.readers import read_json
 from relpos.runs.distributed import place
+from relpos.runs.execute import execute
 from relpos.runs.run import Run
 
 PAUSE = 0.3
@@ -107,6 +109,26 @@ class Engine(Protocol):
             accelerator: that the function uses: auto, cpu or gpu.
         """
         return [function(item) for item in items]
+
+
+@dataclass(frozen=True)
+class Debug(Engine):
+    """`engine=debug`: one run after another in this process, where a breakpoint, a debugger and a profiler reach it.
+
+    What a run prints is shown and not kept. The first run that fails ends the command with that run's own error, so that
+    `python -m pdb -c continue -m relpos.cli reproduce … engine=debug` stops where it happened.
+    """
+
+    def start(self, standing: Standing, folder: Path) -> None:
+        """Executes all runs that are not settled.
+
+        Raises:
+            Exception: whatever a run raised.
+        """
+        for run in standing.open():
+            say(f"relpos: {run.stage} {run.name}")
+            with interruptible():  # for each run again: training installs its own signal handlers and does not remove them
+                execute(run)
 
 
 def run_all(

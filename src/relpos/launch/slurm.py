@@ -106,7 +106,7 @@ class Slurm(Engine):
         }  # fmt: skip
         asked = {name: value for name, value in options.items() if value not in (None, False)}
         variables = thread_variables(self.threads or 1, asked=self.threads is not None) | {SAFE_PATH: "1"}
-        worker = sys.executable, "-m", "relpos.launch.slurm_task", str(job)
+        worker = sys.executable, "-m", "relpos.launch.worker", str(job), "--slurm"
         return "\n".join([
             "#!/bin/sh",
             *(f"#SBATCH --{name}" + (f"={shlex.quote(str(value))}" if value is not True else "") for name, value in asked.items()),

@@ -2,6 +2,7 @@
 
 Any number of workers may share a job, on any number of machines that see the folders: the locks keep them apart.
 With `--tethered`, standard input is a pipe from the launcher; when it closes, the worker writes a checkpoint and ends.
+With `--slurm` it is a task of a Slurm array, or one of its processes.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 from relpos.errors import RelposError, say
 from relpos.launch.jobs import Job, Standing
-from relpos.process import interrupt, omp_threads, on_stops, tether
+from relpos.process import STOPS, interrupt, number_in, omp_threads, on_stops, tether
 from relpos.runs.distributed import SHARED, place
 from relpos.runs.execute import execute
 from relpos.runs.lock import locked
@@ -29,6 +32,8 @@ PAUSE = 0.2
 """Seconds between two looks at runs that other processes hold; longer where looking takes long."""
 LONGEST = 10.0
 """Seconds of the longest such pause."""
+PATIENCE = 600.0
+"""Seconds after SIGTERM within which Slurm will have killed a task."""
 
 
 def work(job: Job, stop: threading.Event) -> None:
@@ -119,6 +124,25 @@ def _reset() -> None:
         sys.modules["torch"].set_num_threads(threads)
 
 
+def slurm_task(job: Job) -> None:
+    """Executes the run of this task's number and then, unless several processes share it, the others of the job.
+
+    After SIGUSR2 (a preemption or the time limit is near) the task goes back into the queue. After SIGTERM it waits to be killed: a
+    task that ended by itself would count as completed, and Slurm would not start it again after a preemption.
+    """
+    assert job.mine is not None
+    stopped = interrupted(replace(job, mine=[job.mine[number_in("SLURM_ARRAY_TASK_ID", 0)]]))
+    if stopped is None and place() is None:
+        stopped = interrupted(job)
+    if stopped == signal.SIGUSR2 and number_in("SLURM_PROCID", 0) == 0:
+        say("relpos: back into the queue")
+        subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True, timeout=120)
+    if stopped is not None:
+        for number in STOPS:
+            signal.signal(number, signal.SIG_IGN)
+        time.sleep(PATIENCE)
+
+
 def interrupted(job: Job) -> int | None:
     """Works on a job; returns the signal that stopped it, or None. If the work cannot go on, ends the process with status 1."""
     _reset()
@@ -153,4 +177,7 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     keep_transformers_out()
-    sys.exit(main(sys.argv[1:]))
+    if "--slurm" in sys.argv:
+        slurm_task(Job.read(Path(sys.argv[1])))
+    else:
+        sys.exit(main(sys.argv[1:]))
