@@ -8,7 +8,7 @@ import pytest
 
 from glue_tasks import write
 from relpos.data.glue import read
-from relpos.data.own_files import OwnFiles
+from relpos.data.task_folders import OwnFiles
 from relpos.data.tasks import Task
 from relpos.errors import RelposError
 

@@ -13,7 +13,7 @@ from typing import IO
 import pytest
 
 from relpos.data.documents import documents_of
-from relpos.data.glue_tsv import read_table
+from relpos.data.table import read_table
 from relpos.data.textfile import blocks
 from relpos.data.toy import VERSION, bag_tasks, corpus, lexicon, order_tasks, write
 from relpos.data.toy.chance import ATTEMPTS, Chance

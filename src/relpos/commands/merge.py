@@ -91,11 +91,7 @@ def merge(folders: Names, weights: bool) -> str:
 
 
 def _runs_in(folder: Path, root: Path) -> list[Path]:
-    """The folders of the runs in a runs folder.
-
-    Raises:
-        RelposError: it is no runs folder, or the one that is merged into.
-    """
+    """The folders of the runs in a runs folder."""
     if not folder.is_dir():
         raise RelposError(f"folders={folder}: there is no such folder")
     if folder.resolve() == root:
@@ -107,11 +103,7 @@ def _runs_in(folder: Path, root: Path) -> list[Path]:
 
 
 def _check_places(name: str, sources: Sequence[Path], root: Path) -> bool:
-    """Checks that a run is the same in all places. Returns whether it is here already.
-
-    Raises:
-        RelposError: its results differ between two places, a record lies in the wrong folder, or the run is being executed here.
-    """
+    """Checks that a run is the same in all places. Returns whether it is here already."""
     records = {path: read_record(path) for path in sources}
     for path, record in records.items():
         _check_record(path, record)
@@ -135,11 +127,7 @@ def _check_places(name: str, sources: Sequence[Path], root: Path) -> bool:
 
 
 def _check_writable(target: Path) -> None:
-    """Refuses a run's folder here that this process cannot write to.
-
-    Raises:
-        RelposError: names the folder or file.
-    """
+    """Refuses a run's folder here that this process cannot write to."""
     there = next(folder for folder in (target, *target.parents) if folder.is_dir())
     for path in (there, target / LOCK):
         if path.exists() and not os.access(path, os.W_OK):
@@ -172,9 +160,6 @@ def _files(run: Path, weights: bool) -> list[Path]:
 def _check_files(run: Path, weights: bool) -> None:
     """Refuses links in a run's folder among what is copied, hard links too: they may lead to any file of this user's. The folder
     itself may be a link; what it leads to is a run, with its record and its names.
-
-    Raises:
-        RelposError: names the link, or what else is no file; or a file is not what its run has written.
     """
     for file in (*_files(run, weights), Path(RECORD)):
         way = (run / file, *(run / folder for folder in file.parents[:-1]))

@@ -125,11 +125,7 @@ def _with_homes(command: str, overrides: list[str]) -> list[str]:
 
 
 def _with_overrides_of_rows(command: str, overrides: list[str]) -> list[str]:
-    """`relpos reproduce table=NAME data.root=FOLDER` → `overrides=['data.root=FOLDER']` where the command has no such key.
-
-    Raises:
-        RelposError: `overrides=[…]` is there as well; or a key is close to one of the command's own (`retrys=2`).
-    """
+    """`relpos reproduce table=NAME data.root=FOLDER` → `overrides=['data.root=FOLDER']` where the command has no such key."""
     if "overrides" not in keys_of(command):
         return overrides
     own = {*keys_of("reproduce"), *keys_of("status"), "hydra"}

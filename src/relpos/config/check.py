@@ -136,11 +136,7 @@ class one_line:
 
 
 def _check_form(override: str) -> None:
-    """Refuses what is no KEY=VALUE, and values that Hydra answers with a traceback.
-
-    Raises:
-        RelposError: names the override.
-    """
+    """Refuses what is no KEY=VALUE, and values that Hydra answers with a traceback."""
     key, equals, value = override.partition("=")
     if override.startswith("~"):
         raise RelposError(f"{override}: every key is needed; give it another value, {key.lstrip('~') or 'KEY'}=VALUE")

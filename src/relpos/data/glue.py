@@ -8,9 +8,8 @@ from math import isfinite
 from pathlib import Path
 
 from relpos.data.glue_hub import HubGlue
-from relpos.data.glue_tsv import TsvGlue
-from relpos.data.own_files import OwnFiles
 from relpos.data.table import Table
+from relpos.data.task_folders import OwnFiles, TsvGlue
 from relpos.data.tasks import Task
 from relpos.errors import RelposError, nearest
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from relpos.data.glue import read
-from relpos.data.own_files import OwnFiles
+from relpos.data.task_folders import OwnFiles
 from relpos.data.tasks import Task, epoch_steps
 from relpos.errors import RelposError
 from relpos.places import expanded
@@ -126,11 +126,7 @@ def _checked(plain: str, kind: str, files: tuple[tuple[Any, ...], ...]) -> tuple
 
 
 def _classes(location: OwnFiles, task: Task) -> list[str]:
-    """The classes in the training file, sorted; as numbers where all of them are whole numbers.
-
-    Raises:
-        RelposError: a row has no label, there is a single class, or there are so many that they cannot be meant as classes.
-    """
+    """The classes in the training file, sorted; as numbers where all of them are whole numbers."""
     table = location.table(task, "train")
     column = table.column(task.label)
     if "" in column:

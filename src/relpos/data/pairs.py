@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from relpos.data.filehash import described
-from relpos.data.json_lines import Fields, inside, objects
+from relpos.data.table import Fields, inside, objects
 from relpos.data.textfile import blocks
 from relpos.errors import RelposError, one_line
 from relpos.ranges import Count, Natural, checked

@@ -224,9 +224,6 @@ def _files(place: Path) -> Iterator[Path]:
     """The files below a folder but for hidden ones, of each folder once: links may form a circle.
 
     Of what `datasets` has saved those that its lists name, and of several splits the one for training.
-
-    Raises:
-        RelposError: there are splits, and none is called `train`.
     """
     seen = set()
     # Links wait until all that `walk` reaches without them is read: a link to a folder inside `place` then changes no file's name.

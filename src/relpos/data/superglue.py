@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import ClassVar
 
-from relpos.data.json_lines import Fields, inside
+from relpos.data.table import Fields, inside
 from relpos.data.tasks import Task
 from relpos.errors import RelposError
 

@@ -1,13 +1,21 @@
-"""Rows of text fields under named columns, and the text of the files that they are read from."""
+"""Rows of text fields under named columns, read from TSV, CSV or JSON lines, which may be a stranger's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from relpos.errors import RelposError, nearest
 from relpos.readers import ANY, read_bytes
+
+Fields = dict[str, Any]
+Rows = Callable[[Fields, str], Iterator[Fields]]
+"""An object and its file and line → the rows that it stands for, with values by column."""
 
 
 @dataclass(frozen=True)
@@ -58,3 +66,164 @@ def read_text(path: Path) -> str:
     if "\0" in text:
         raise RelposError(f"{path} line {text[: text.index(chr(0))].count(chr(10)) + 1}: a NUL byte, which no text holds")
     return text
+
+
+def read_table(path: Path, header: Sequence[str] | None = None, broken: bool = False) -> Table:
+    """A TSV file, read strictly: split on tab and on line feed, quotes are ordinary characters.
+
+    A reader that takes quotes for delimiters would join lines and lose rows (169 lines of MRPC's training file have an odd `"`).
+
+    Args:
+        header: names the columns of a file that has no header line.
+        broken: leave out rows that a line end inside a field has broken in two.
+
+    Raises: RelposError naming file and line: unreadable, empty, no rows, not UTF-8, another number of columns.
+    """
+    lines = _lines(path)
+    first = 1 if header is not None else 2
+    names = tuple(header) if header is not None else tuple(lines[0].split("\t"))
+    rows = [line.split("\t") for line in lines[first - 1 :]]
+    if not rows:
+        raise RelposError(f"{path}: a header and no rows")
+    places = list(range(first, first + len(rows)))
+    skipped = 0
+    if broken:
+        rows, places, skipped = _without_broken(rows, places, len(names))
+    check_widths(path, rows, places, len(names), "the header has" if header is None else "there should be")
+    return Table(str(path), names, rows, places, skipped=skipped)
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a file, without the end of the last one."""
+    # splitlines would cut a sentence at U+2028, U+0085 and other characters that are text here.
+    lines = read_text(path).removesuffix("\n").split("\n")
+    return [line.removesuffix("\r") for line in lines]
+
+
+def _without_broken(rows: list[list[str]], places: list[int], width: int) -> tuple[list[list[str]], list[int], int]:
+    """Leaves out each run of short lines that together make exactly one row; the official QQP files hold some.
+
+    As the authors' loader and nyu-mll/glue do. Any other short line stays, and is refused by the caller.
+    """
+    kept: list[int] = []
+    skipped = at = 0
+    while at < len(rows):
+        end, columns = at, 1
+        while end < len(rows) and len(rows[end]) < width and columns < width:
+            columns += len(rows[end]) - 1  # a line end inside a field makes two fields of one
+            end += 1
+        if end > at + 1 and columns == width:
+            skipped += 1
+            at = end
+        else:
+            kept.append(at)
+            at += 1
+    return [rows[i] for i in kept], [places[i] for i in kept], skipped
+
+
+def csv_table(path: Path, columns: Sequence[str]) -> Table:
+    """These columns of a CSV file with a header line; quotes enclose fields, so that a text may hold commas, quotes and line ends.
+
+    Raises:
+        RelposError: names file and line: not CSV, no rows, another number of columns; or see `only`.
+    """
+    rows, places, line = [], [], 1
+    text = read_text(path)
+    # Strict: otherwise a quote that is never closed would make one field of the rest of the file, without an error.
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    limit = csv.field_size_limit(len(text))  # 131,072 characters, where nobody has set another
+    try:
+        for row in reader:
+            if row:  # an empty line is no row
+                rows.append(row)
+                places.append(line)
+            line = reader.line_num + 1  # a row may take several lines: the next one starts after them
+    except csv.Error as error:
+        raise RelposError(f"{path} line {line}: not CSV: {error}") from None
+    finally:
+        csv.field_size_limit(limit)
+    if len(rows) < 2:
+        raise RelposError(f"{path}: a header and no rows")
+    check_widths(path, rows[1:], places[1:], len(rows[0]))
+    return only(Table(str(path), tuple(rows[0]), rows[1:], places[1:]), columns)
+
+
+def only(table: Table, columns: Sequence[str]) -> Table:
+    """These columns of a table with a header line; what other columns hold, such as an id that is no number, is not checked.
+
+    Raises:
+        RelposError: a column is missing, or two have its name.
+    """
+    for column in columns:
+        if column not in table.header:
+            raise RelposError(f"{table.source} line 1: no column {column!r}.{nearest(column, table.header)}")
+        if table.header.count(column) > 1:
+            raise RelposError(f"{table.source} line 1: two columns {column!r}")
+    rows = [list(row) for row in zip(*(table.column(column) for column in columns), strict=True)]
+    return Table(table.source, tuple(columns), rows, table.places)
+
+
+def json_table(path: Path, columns: Sequence[str], rows_of: Rows = lambda fields, _: iter([fields])) -> Table:
+    """These columns of the rows in a file.
+
+    Raises:
+        RelposError: names file and line: see `objects`; a column is missing, or holds neither a text nor a number.
+    """
+    rows, places = [], []
+    for number, fields in objects(path):
+        where = f"{path} line {number}"
+        for row in rows_of(fields, where):
+            rows.append([_field(where, row, column) for column in columns])
+            places.append(number)
+    if not rows:
+        raise RelposError(f"{path}: no rows")
+    return Table(str(path), tuple(columns), rows, places)
+
+
+def objects(path: Path) -> Iterator[tuple[int, Fields]]:
+    """The objects with the numbers of their lines; empty lines are left out.
+
+    Raises:
+        RelposError: names file and line: not UTF-8, empty, or not an object.
+    """
+    # Not splitlines: it cuts at U+0085 and U+2028, which JSON allows inside a text.
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            fields = json.loads(line)
+            # Only an escape makes a surrogate, for UTF-8 is read strictly; to check every line would take longer than to parse it.
+            if "\\u" in line:
+                json.dumps(fields, ensure_ascii=False).encode()  # half a surrogate pair is JSON, and no tokenizer takes it
+        except (ValueError, RecursionError) as error:
+            raise RelposError(f"{path} line {number}: not JSON: {error}") from None
+        if not isinstance(fields, dict):
+            raise RelposError(f'{path} line {number}: an object {{"column": …}} is expected')
+        yield number, fields
+
+
+def inside(fields: object, key: str, kind: type, where: str) -> Any:
+    """The value of a key, where it is of this type.
+
+    Raises:
+        RelposError: names file and line.
+    """
+    value = fields.get(key) if isinstance(fields, dict) else None
+    # To isinstance a truth value is an int, but in a file it is no number.
+    if not isinstance(value, kind) or isinstance(value, bool) or (isinstance(value, str) and not value.strip()):
+        raise RelposError(f"{where}: no {KINDS[kind]} under {key!r}")
+    return value
+
+
+KINDS = {str: "text", int: "number", list: "list", dict: "object"}
+"""Type → what it is called."""
+
+
+def _field(where: str, fields: Fields, column: str) -> str:
+    """A text as it is, a number or a truth value as JSON spells it."""
+    if column not in fields:
+        raise RelposError(f"{where}: no column {column!r}.{nearest(column, fields)}")
+    value = fields[column]
+    if value is None or isinstance(value, list | dict):
+        raise RelposError(f"{where}: column {column!r} holds {json.dumps(value)[:40]}, a text or a number is expected")
+    return value if isinstance(value, str) else json.dumps(value)

@@ -59,11 +59,7 @@ class Checkpoint:
         return FAMILIES[name]
 
     def _named_by_weights(self) -> str:
-        """The first family whose prefix the weights have.
-
-        Raises:
-            RelposError: there is none, as in an encoder that was stored without a head.
-        """
+        """The first family whose prefix the weights have."""
         for name, family in FAMILIES.items():
             if any(weight.startswith(family.prefix) for weight in self.tensors):
                 return name

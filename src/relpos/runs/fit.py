@@ -235,11 +235,7 @@ def interval(steps: int, evaluations: int) -> int:
 
 
 def _checked_step(path: Path, module: Training) -> int:
-    """The step of a checkpoint.
-
-    Raises:
-        RelposError: it was written for a network of another shape or vocabulary.
-    """
+    """The step of a checkpoint."""
     # `weights_only`: a checkpoint may have come from elsewhere, and nothing in it is to be executed.
     content = torch.load(path, map_location="cpu", weights_only=True)
     needed = {name: tuple(value.shape) for name, value in module.state_dict().items()}

@@ -38,10 +38,10 @@ def logged(path: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
-def last_lines(path: Path, count: int = 5) -> list[str]:
-    """The last lines of a log that are not blank, from its last 8 KiB; none where there is no log."""
+def last_lines(path: Path) -> list[str]:
+    """The last five lines of a log that are not blank, from its last 8 KiB; none where there is no log."""
     try:
         text = read_bytes(path, end=8192).decode("utf-8", errors="replace")
     except RelposError:
         return []
-    return [line.rstrip() for line in text.splitlines() if line.strip()][-count:]
+    return [line.rstrip() for line in text.splitlines() if line.strip()][-5:]

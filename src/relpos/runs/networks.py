@@ -136,21 +136,21 @@ class Network:
         return replace(self, name=f"{self.name} at {share} %", weights=snapshot(self.run, share))
 
 
-def resolve(name: str | Path, store: Path | None = None) -> Network:
+def resolve(name: str | Path) -> Network:
     """The network of this name; of `TABLE:ROW`, that of the row's first finished pre-training.
-
-    Args:
-        name: see above.
-        store: held-out text for a model folder that stands alone.
 
     Raises:
         RelposError: there is no such network; says what is there instead, and the nearest names.
     """
-    return networks_of(name, store)[0]
+    return networks_of(name)[0]
 
 
 def networks_of(name: str | Path, store: Path | None = None) -> list[Network]:
     """All networks of a name: one, but a row and the folder of a table stand for all their finished pre-trainings.
+
+    Args:
+        name: see above.
+        store: held-out text for a model folder that stands alone.
 
     Raises:
         RelposError: as `resolve`; or no pre-training is finished.

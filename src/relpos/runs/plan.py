@@ -101,11 +101,7 @@ def store_run(config: Content, tokenizer: Run | None = None) -> Run:
 
 
 def _own_tokenizer(file: Path, vocabulary: int) -> Run:
-    """The tokenizer of a file, which is identified by what it contains; nothing else of the configuration counts.
-
-    Raises:
-        RelposError: there is no such file.
-    """
+    """The tokenizer of a file, which is identified by what it contains; nothing else of the configuration counts."""
     if not file.is_file():
         what = "a folder; name the tokenizer.json or SentencePiece model in it" if file.is_dir() else "there is no such file"
         raise RelposError(f"tokenizer={file}: {what}")
@@ -246,11 +242,7 @@ def _recipe(recipe: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_rates(recipe: Content, position: Content, layers: int) -> None:
-    """Refuses a list of rates that does not fit the scheme, without building it; `Recipe.multipliers` refuses the rest.
-
-    Raises:
-        RelposError: says how many rates are expected.
-    """
+    """Refuses a list of rates that does not fit the scheme, without building it; `Recipe.multipliers` refuses the rest."""
     # A scheme of the user's own may have parts that its node does not list.
     if not isinstance(rates := recipe.get("position_lr"), list) or not position["_target_"].startswith("relpos."):
         return

@@ -8,8 +8,8 @@ from typing import Any
 
 from relpos.config.conf import conf_file, options
 from relpos.config.task_file import is_file, read_task_file
-from relpos.data.own_files import OwnFiles
 from relpos.data.own_task import METRICS, OwnTask
+from relpos.data.task_folders import OwnFiles
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.readers import sha256
 from relpos.runs.run import Run
@@ -64,11 +64,7 @@ def own_files(run: Run) -> OwnFiles | None:
 
 
 def _metric_source(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The hash of the module of a metric from outside the package, for the identity; empty for those of relpos.train.metrics.
-
-    Raises:
-        RelposError: there is no such metric, or it does not suit the labels.
-    """
+    """The hash of the module of a metric from outside the package, for the identity; empty for those of relpos.train.metrics."""
     module, _, name = arguments["metric"].rpartition(".")
     if module != METRICS:
         find(arguments["metric"], "metric", "task.metric")

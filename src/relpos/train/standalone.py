@@ -103,9 +103,6 @@ def _relative(module: str, text: str, own: frozenset[str]) -> tuple[str, list[st
 
     Args:
         own: modules of the classes that the settings name, which may be the user's.
-
-    Raises:
-        RelposError: it imports from a relative place.
     """
     lines, needed = text.splitlines(), list[str]()
     imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
@@ -156,11 +153,7 @@ def _targets(node: Any) -> Iterator[str]:
 
 @cache
 def _source(module: str) -> str:
-    """The text of a module.
-
-    Raises:
-        RelposError: there is none, as for a class that was defined in a notebook.
-    """
+    """The text of a module."""
     spec = find_spec(module)
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):
         raise RelposError(f"{module} has no source file, which the exported folder is to carry")

@@ -54,11 +54,8 @@ def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str
 
 
 def _stored(model: nn.Module, path: Path) -> dict[str, Tensor]:
-    """The parameters in a file, or in the shards of a folder, once they are known to be those of `model`, which may have no memory.
-
-    Raises:
-        RelposError: names the file and the first parameter that is missing, unknown, or of another shape.
-    """
+    """The parameters in a file, or in the shards of a folder, once they are known to be those of `model`, which may have no
+    memory."""
     stored = read_weights(path, str) if path.is_dir() else read_safetensors(path)
     parameters = dict(model.named_parameters())
     for name, _ in model.named_buffers():  # `save_pretrained` of transformers stores some; ours are computed
@@ -112,11 +109,7 @@ def read_model_config(path: Path) -> dict[str, Any]:
 
 
 def _exported(config: dict[str, Any]) -> dict[str, Any]:
-    """Our keys in the `config.json` of an exported network, or of what transformers has made of it; the class tells the head.
-
-    Raises:
-        RelposError: we have no such head.
-    """
+    """Our keys in the `config.json` of an exported network, or of what transformers has made of it; the class tells the head."""
     settings = {name: config[name] for name in Settings.__annotations__ if config.get(name) is not None}
     architecture = str((config.get("architectures") or [""])[0])
     if reason := next((reason for kind, reason in OTHER_HEADS.items() if architecture.endswith(f"For{kind}")), None):
@@ -129,11 +122,7 @@ def _exported(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _checked(settings: Any) -> dict[str, Any]:
-    """The keys that describe a network, held to the annotations of what they are arguments of.
-
-    Raises:
-        RelposError: names the key.
-    """
+    """The keys that describe a network, held to the annotations of what they are arguments of."""
     given = {key: value for key, value in settings.items() if value is not None} if isinstance(settings, dict) else settings
     refuse_mistakes(given, Settings)
     for key in ("size", "position", "conv", "vocabulary"):
