@@ -42,7 +42,6 @@ SMALL = (
 )
 NOTHING = "·"
 REASONS = {
-    "inductive": "Printed as no, for their largest distance. That limits no length: what is farther away shares the last weight.",
     "parameter-efficient": "Printed as yes. By the measure above, against a table of 128 positions, they are not.",
     "parallelisable": "Printed as no. Nothing in it waits for the position before.",
 }
@@ -83,7 +82,7 @@ def generated() -> str:
             at_the_start(positions),
             "## Convolutions",
             said(convs),
-            shown(convs, found, costs, NAMES[:-1]),
+            shown(convs, found, costs, NAMES[1:-1]),
             machine(costs),
             "## Commands, and where we differ",
             "\n".join(line for preset in (*positions, *convs) for line in entry(preset)),

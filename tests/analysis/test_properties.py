@@ -14,8 +14,8 @@ from schemes import SIZE, VOCABULARY, model_of
 
 HAS = {
     "inductive": (
-        {"tisa", "t5", "rope", "floater", "dynamic"},
-        {"absolute", "tupe", "huang4", "synthesizer_random", "absolute_tisa"},
+        {"tisa", "rope", "floater", "alibi", "sinusoidal", "fire"},
+        {"absolute", "tupe", "huang4", "synthesizer_random", "absolute_tisa", "t5", "shaw", "dynamic", "deberta", "window"},
     ),
     "data-driven": ({"tisa", "absolute", "floater", "kerple"}, {"sinusoidal", "rope", "alibi"}),
     "translation-invariant": ({"tisa", "rope", "composite_key", "huang4"}, {"absolute", "sinusoidal", "tupe", "floater"}),

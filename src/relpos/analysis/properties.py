@@ -1,13 +1,15 @@
 """The six properties by which Wennberg & Henter 2021 (Table 1) compare position schemes, each tested on a network.
 
-inductive               runs on sequences of twice `max_positions` tokens
+inductive               serves any length, and has no largest distance beyond which one distance looks like another
 data-driven             has parameters of its own, and training moves some of them: a loss gives a gradient other than zero
 parameter-efficient     has fewer parameters than a table of absolute positions in the same model
 translation-invariant   a sequence shifted inside its padding gives the same outputs
 parallelisable          a longer sequence does not lengthen the chain of operations that wait for each other
 interpretable           T is the same for all tokens and depends on j − i alone: one curve for each head shows all of it
 
-For a scheme that adds nothing the properties say nothing. The networks are small ones in float64.
+That a sequence of any length can be put in does not suffice: the paper's table has T5 and Shaw et al. as not inductive, whose
+weights are the same for all offsets beyond the last. For a scheme that adds nothing the properties say nothing. The networks are
+small ones in float64.
 """
 
 from __future__ import annotations
@@ -30,6 +32,10 @@ from relpos.model.shape import Ids
 
 NAMES = ("inductive", "data-driven", "parameter-efficient", "translation-invariant", "parallelisable", "interpretable")
 EQUAL = 1e-9
+FAR = (520, 560)
+"""Two distances; the largest that a preset tells apart by a number of its own is 512."""
+FACTORS = (1.0, 1e-2, 1e-4)
+"""Of parameters: with large ones a function of the distance may have died away in float64 before `FAR`."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ def properties(
     _randomise(model)
     model.eval()
     return {
-        "inductive": runs_at(model, 2 * model.encoder.shape.max_positions),
+        "inductive": tells_far_apart(model, mechanism(model)),
         "data-driven": learns(model, mechanism(model)),
         "parameter-efficient": parameters < table,
         "translation-invariant": shifts(model.encoder),
@@ -94,13 +100,35 @@ def properties(
     }
 
 
-def runs_at(model: MaskedLM | Encoder, n: int) -> bool:
-    """Whether the network takes n tokens."""
+@torch.no_grad()
+def tells_far_apart(model: MaskedLM, parameters: list[nn.Parameter]) -> bool:
+    """Whether, with some parameters, a score changes when the same token stands at the second distance of `FAR` and not the first."""
+    before = [parameter.clone() for parameter in parameters]
     try:
-        with torch.no_grad():
-            return bool(model(_ids(model, 1, n)).isfinite().all())
-    except RelposError:
+        for factor in FACTORS:
+            for parameter, value in zip(parameters, before, strict=True):
+                parameter.copy_(factor * value)
+            if _tells_far_apart(model.encoder):
+                return True
+    except RelposError:  # the scheme refuses sequences of this length
         return False
+    finally:
+        for parameter, value in zip(parameters, before, strict=True):
+            parameter.copy_(value)
+    return False
+
+
+def _tells_far_apart(encoder: Encoder) -> bool:
+    n = max(FAR) + 1
+    # One token again and again: in the first layer tokens differ by nothing but their places.
+    calls = record(encoder, torch.full((1, n), 5))[:1]
+    for call in calls:
+        q, k = call.turned(encoder.position, call.q, call.k) or (call.q, call.k)
+        tables = [added(call.terms, n), None if q is None or k is None else q @ k.transpose(-1, -2)]
+        rows = [table[:, :, 0, list(FAR)] for table in tables if table is not None]
+        is_within = call.terms.reach is None or call.terms.reach >= max(FAR)
+        return is_within and any(bool((row[..., 0] - row[..., 1]).abs().max() > EQUAL) for row in rows)
+    return False
 
 
 def learns(model: MaskedLM, parameters: list[nn.Parameter]) -> bool:
