@@ -186,7 +186,7 @@ def _test_means(dev: Mapping[str, Means]) -> dict[str, Means]:
             columns = dev[size][name]
             shift = float(row["glue"]) - sum(columns.values()) / len(columns)
             means[size][name] = {
-                column: float(row[column]) if column in row else dev_mean + shift for column, dev_mean in columns.items()
+                column: float(row[column]) if row.get(column) else dev_mean + shift for column, dev_mean in columns.items()
             }
     return means
 

@@ -1,6 +1,7 @@
 """The numbers of a table, from records written by hand."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,18 @@ def test_glue_is_the_mean_of_nine_columns_seed_by_seed() -> None:
     assert mean.values == [pytest.approx(13.0), pytest.approx(40.0)]  # WNLI is not in it
     assert mean.sem == pytest.approx(13.5)
     assert view_of(Table("t", "?", rows)).heads[-1] == "GLUE"
+
+
+def test_a_table_says_which_tasks_were_trained_on_a_part_of_glue() -> None:
+    of_task = {"name": "qqp", "columns": ["qqp"], "metric": "relpos.train.metrics.accuracy", "rows": 1000}
+    of_row = row("fixed", {})
+    for read in (20, 995):  # some rows of the official files are broken
+        meaning = {"task": of_task, "seed": 0, "glue": {"files": [["QQP/train.tsv", read, ""]]}}
+        run = Run("finetune", "qqp", meaning, {"task": of_task}, {"start": of_row.pretrainings[0]})
+        finish(run, {"columns": {"qqp": 60.0}, "training_rows": read})
+        rows = made(replace(of_row, tunings=[Tuning("qqp", 0, 0, run)]))
+        notes = view_of(Table("t", "?", rows)).notes
+        assert ("a part of the official training examples" in notes and "qqp (20 of 1,000)" in notes) == (read == 20)
 
 
 def test_fewer_columns_have_a_mean_by_another_name() -> None:

@@ -101,9 +101,11 @@ def test_table_6_has_nineteen_rows_of_ten_seeds(planned: dict[str, dict[str, Pla
 def test_a_table_whose_checkpoint_is_not_at_hand_says_so(name: str) -> None:
     given = load(name)
     rows = plan_table(given)
-    told = describe(name, rows, runs_of(rows))
-    assert told.count("no runs yet; needs network=") == len(given.rows)
+    told = describe(name, rows, runs_of(rows), file=given)
+    assert told.count("needs network=") == len(given.rows)
     assert "the checkpoint to start from is not at hand" in told
+    # Where the file gives its size, what the fine-tunings cost is known all the same.
+    assert ("fine-tunings" in told) == bool(given.size)
 
 
 def test_the_kernel_is_read_where_the_authors_code_reads_it(planned: dict[str, dict[str, PlannedRow]]) -> None:

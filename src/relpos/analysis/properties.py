@@ -102,7 +102,7 @@ def properties(
 
 @torch.no_grad()
 def tells_far_apart(model: MaskedLM, parameters: list[nn.Parameter]) -> bool:
-    """Whether, with some parameters, a score changes when the same token stands at the second distance of `FAR` and not the first."""
+    """Whether, with some parameters, the score of the same token is another at the second distance of `FAR` than at the first."""
     before = [parameter.clone() for parameter in parameters]
     try:
         for factor in FACTORS:

@@ -93,10 +93,10 @@ def tisa_has_all_properties() -> tuple[bool, str]:
     return complete == ["tisa"], f"all six: {', '.join(complete) or 'none'}; {'; '.join(said)}"
 
 
-def methods_of_table_1() -> list[str]:
-    """The position schemes of Table 1 of Wennberg & Henter (2021), as options of `position`."""
+def methods_of_table_1() -> dict[str, dict[str, str]]:
+    """The position schemes of Table 1 of Wennberg & Henter (2021), as options of `position` → what is printed of them."""
     with (shipped("experiments") / "printed" / "wennberg2021_properties.csv").open(newline="", encoding="utf-8") as file:
-        return [row["position"] for row in csv.DictReader(file)]
+        return {row["position"]: row for row in csv.DictReader(file)}
 
 
 @rule(

@@ -110,7 +110,7 @@ class ToRun:
 
     def __init__(self, rows: Mapping[str, Sequence[str]], experiments: Iterable[Experiment]) -> None:
         self.row_of = {scheme(overrides): row for row, overrides in rows.items()}
-        self.experiments = [file for file in experiments if not file.parameters and file.name[0] != "_"]
+        self.experiments = [file for file in experiments if not (file.parameters or file.properties) and file.name[0] != "_"]
         self.rows_of = {
             file.name: {name: self._row(file, overrides) for name, overrides in file.rows.items()} for file in self.experiments
         }

@@ -53,6 +53,10 @@ def reproduce(
         from relpos.commands.params import show as show_parameters
 
         return show_parameters(file.parameters)
+    if file.properties:
+        from relpos.commands.analyze import show_properties
+
+        return show_properties()
     checks = of_checks(file)
     planned = plan.plan_table(file, rows, overrides)
     runs = plan.of_stages(plan.runs_of(planned), stages)
@@ -61,7 +65,7 @@ def reproduce(
     is_measured = stages is None or "order" in stages
     folder: Path = runs_root() / "tables" / file.name
     if dry_run:
-        print(printable(describe(file.name, planned, runs, instrument if is_measured else None)))
+        print(printable(describe(file.name, planned, runs, instrument if is_measured else None, file)))
         return str(folder)
     chosen = engine_of(engine, file)
     # A table is made of what there is even where runs failed, and the failure is raised behind it.

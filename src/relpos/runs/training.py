@@ -90,7 +90,7 @@ def finetune(run: Run) -> dict[str, Any]:
         logger.log_metrics(result["columns"], step=steps)
     save_model(run.path / "model", model, settings, tokenizer)
     conclude(trainer.loggers, figures(result | {"steps": steps}))
-    return result | {"steps": steps}
+    return result | {"steps": steps, "training_rows": len(encoded)}
 
 
 def _content(run: Run, folder: Path) -> str:

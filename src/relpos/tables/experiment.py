@@ -58,6 +58,7 @@ class Experiment:
             on the command line names another one; with `???` it must. If there is no such checkpoint here, rows have no runs.
         choices: the rows of which the paper prints the best one of each column; a side table shows what that choice gains.
         parameters: the table is nothing but parameter counts: those of this paper, see `relpos.commands.params`.
+        properties: likewise, but the properties of this paper's schemes, see `relpos.commands.analyze`.
         claims: ids of the claims that the table is about.
         primary: the measure that decides these claims first, chosen before the runs: `loss` (held-out loss) or `order` (shuffle
             gap). `claims.txt` beside the table shows the variants in this measure, then the other variants, then the claims.
@@ -86,6 +87,7 @@ class Experiment:
     network: str | None = None
     choices: list[str] = field(default_factory=list)
     parameters: str | None = None
+    properties: Literal["wennberg2021"] | None = None
     claims: list[str] = field(default_factory=list)
     primary: Literal["loss", "order"] | None = None
     tuned: str | None = None
@@ -159,8 +161,8 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
         refuse_unknown("unknown key", key, known)
     # `tasks:` without a value is null in YAML, and means what a file without the key means.
     values = {key: value for key, value in content.items() if value is not None}
-    if "parameters" in values:  # nothing is trained
-        values |= {"rows": {str(values["parameters"]): []}, "tasks": []}
+    for key in {"parameters", "properties"} & values.keys():  # nothing is trained
+        values |= {"rows": {str(values[key]): []}, "tasks": []}
     for key, of_experiment in known.items():
         is_needed = of_experiment.default is MISSING and of_experiment.default_factory is MISSING
         if is_needed and (key not in values or (key != "tasks" and not values[key])):

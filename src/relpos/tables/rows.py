@@ -28,6 +28,9 @@ from relpos.tables.order_instrument import Each, Instrument, ToMeasure, in_turn,
 from relpos.tables.plan import PlannedRow
 from relpos.tables.row import Column, Row
 
+WHOLE = 0.99
+"""Of the rows of a task: some official files have broken rows, which are left out."""
+
 
 def rows_of(plan: Iterable[PlannedRow], instrument: Instrument | None = None, each: Each = in_turn) -> list[Row]:
     """The rows of a table; `comparison` adds the numbers that they are compared with.
@@ -61,8 +64,14 @@ def values_of(planned: PlannedRow) -> Iterator[Value]:
 def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
     several, runs = len(planned.pretrainings) > 1, list(_runs(planned))
     columns: dict[str, Column] = {}
+    parts: dict[str, tuple[int, int]] = {}
     for task, node in {tuning.task: tuning.run.config["task"] for tuning in planned.tunings}.items():
         states = [run.state for run in runs if run.task == task]
+        # Files of GLUE alone: what is generated, or the user's own, is a part of nothing.
+        published = [tuning.run for tuning in planned.tunings if tuning.task == task and "glue" in tuning.run.meaning]
+        read = [run.record.get("metrics", {}).get("training_rows", 0) for run in published]
+        if read and 0 < max(read) < WHOLE * node["rows"]:
+            parts[task] = max(read), node["rows"]
         # MNLI has two dev sets: one task may fill two columns.
         for name in node["columns"]:
             scores = select(values, stage="finetune", column=name)
@@ -84,6 +93,7 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
         columns=columns,
         mean=mean_column(columns, several),
         heldout_loss=_mean_curve(planned.pretrainings),
+        parts=parts,
         runs=runs,
     )
 

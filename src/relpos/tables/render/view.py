@@ -92,7 +92,7 @@ class View:
         return " ".join(
             filter(
                 None,
-                (self.note, self.plateau, self.order_known, self.order_found, self.position_lr, self.travel_note, self.table.made),
+                (self.note, self.parts, self.plateau, self.order_known, self.order_found, self.position_lr, self.travel_note, self.table.made),
             )
         )
 
@@ -101,6 +101,17 @@ class View:
         """Explains the columns that were measured of the networks; None if there are none."""
         notes = [measure.note for name, (measure, _) in measured_columns().items() if name in self.columns]
         return " ".join(filter(None, dict.fromkeys(notes))) or None
+
+    @property
+    def parts(self) -> str | None:
+        """Names the tasks that were trained on less than the official release has; None if there are none.
+
+        >>> view_of(Table("t", "?", [Row("fixed", parts={"qqp": (23497, 363846)})])).parts.partition(": ")[2]
+        'qqp (23,497 of 363,846).'
+        """
+        found = {task: f"{task} ({part:,} of {of:,})" for line in self.lines for task, (part, of) in line.row.parts.items()}
+        why = "Fine-tuned on a part of the official training examples, so that scores do not compare with published ones"
+        return f"{why}: {', '.join(found.values())}." if found else None
 
     @property
     def plateau(self) -> str | None:
