@@ -118,8 +118,7 @@ def test_a_table_whose_checkpoint_is_not_at_hand_says_so(name: str) -> None:
     told = describe(name, rows, runs_of(rows), file=given)
     assert told.count("needs network=") == len(given.rows)
     assert "the checkpoint to start from is not at hand" in told
-    # Where the file gives its size, what the fine-tunings cost is known all the same.
-    assert ("fine-tunings" in told) == bool(given.size)
+    assert f"{len(given.rows)} rows × {len(given.tasks)} tasks × {len(given.seeds)} fine-tuning seeds" in told
 
 
 def test_the_kernel_is_read_where_the_authors_code_reads_it(planned: dict[str, dict[str, PlannedRow]]) -> None:

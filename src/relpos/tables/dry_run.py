@@ -11,7 +11,6 @@ from relpos.runs.run import Run
 from relpos.tables.experiment import Experiment
 from relpos.tables.order_instrument import Instrument, to_measure
 from relpos.tables.plan import PlannedRow
-from relpos.tables.unplanned import work
 
 
 def describe(
@@ -24,7 +23,7 @@ def describe(
         rows: of the plan.
         runs: the runs of these rows that are wanted, and what they need.
         instrument: of the columns about order; None if there are none.
-        file: says how large a checkpoint is that is not at hand, and so what its fine-tunings cost.
+        file: says how many fine-tunings there will be of a checkpoint that is not at hand.
     """
     states = {run.identity: run.state for run in runs}
     estimate = Estimate()
@@ -36,7 +35,7 @@ def describe(
     # Without runs the estimate would say that nothing is left.
     if needed := next((row.needs for row in rows if row.needs), None):
         said = f"nothing can be planned: the checkpoint to start from is not at hand, {needed}=FOLDER names one"
-        said += f"; {_by_size(file, [row.name for row in rows])} in all" if file and file.size else ""
+        said += f"; {len(rows)} rows × {len(file.tasks)} tasks × {len(file.seeds)} fine-tuning seeds" if file else ""
     lines = [f"{name}: {len(runs):,} runs: {_counts(Counter(states.values()))}", said]
     if instrument is not None:
         lines.append(_of_order(rows, instrument, estimate))
@@ -46,20 +45,13 @@ def describe(
         left = [run for run in wanted if states[run.identity] != "finished"]
         overrides = " ".join(row.overrides) or "no overrides of its own"
         if row.needs:
-            cost = f"{_by_size(file, [row.name])}; " if file and file.size else ""
-            lines.append(f"{row.name} ({overrides}): no runs yet; {cost}needs {row.needs}=")
+            lines.append(f"{row.name} ({overrides}): no runs yet; needs {row.needs}=")
             continue
         done = f"{len(wanted) - len(left)} of {len(wanted)} runs are there"
         lines.append(f"{row.name} ({overrides}): {done}, {_left(left, estimate)}")
         lines += [f"  {_line(run, states)}" for run in row.pretrainings if run.identity in states]
         lines += _tunings(row, states)
     return "\n".join(lines)
-
-
-def _by_size(file: Experiment, rows: list[str]) -> str:
-    """The fine-tunings of rows that cannot be planned, as the size in the experiment file has them."""
-    parts = work(file, rows)
-    return f"{sum(part.count for part in parts):,} fine-tunings, {sum(part.operations for part in parts):.2g} operations"
 
 
 def _left(missing: list[Run], estimate: Estimate) -> str:

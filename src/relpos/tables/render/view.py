@@ -92,7 +92,16 @@ class View:
         return " ".join(
             filter(
                 None,
-                (self.note, self.parts, self.plateau, self.order_known, self.order_found, self.position_lr, self.travel_note, self.table.made),
+                (
+                    self.note,
+                    self.parts,
+                    self.plateau,
+                    self.order_known,
+                    self.order_found,
+                    self.position_lr,
+                    self.travel_note,
+                    self.table.made,
+                ),
             )
         )
 
