@@ -17,9 +17,9 @@ from typing import Any
 
 from _report import machine, write_results
 
+from relpos.claims.verdict import HOLDS
 from relpos.cli import main as relpos
 from relpos.tables.table import Table, written
-from relpos.tables.verdict import HOLDS
 
 
 def main() -> int:

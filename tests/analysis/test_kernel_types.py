@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from relpos.analysis.kernel_types import by_chance, counted, kind
+from relpos.analysis.kernel_types import kind, tally
 
 OFFSETS = np.arange(-8, 9)
 
@@ -33,8 +33,10 @@ def test_a_mirrored_kernel_is_of_the_mirrored_kind() -> None:
 
 def test_few_kernels_in_random_order_have_a_kind() -> None:
     noise = np.random.default_rng(0).standard_normal((200, 17))
-    assert by_chance(noise) < 0.15
-    assert counted(noise)["other"] > 150
+    found = tally(noise)
+    assert found.chance < 0.15
+    assert found.counts["other"] > 150
+    assert found.typed < 50
 
 
 def test_offsets_without_a_value_change_nothing() -> None:

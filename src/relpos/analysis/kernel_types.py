@@ -16,7 +16,7 @@ A kernel is what is added to the score at offsets −k … k; `spread` is its la
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -52,16 +52,31 @@ def kind(kernel: ArrayLike) -> str:
     return "graded" if abs(float(spearmanr(np.arange(len(values)), values).statistic)) >= RANK else "other"
 
 
-def counted(kernels: Iterable[ArrayLike]) -> Counter[str]:
-    """How many kernels are of each kind."""
-    return Counter(kind(kernel) for kernel in kernels)
+@dataclass(frozen=True)
+class Tally:
+    """Kinds of some kernels.
+
+    Args:
+        counts: how many are of each kind.
+        shaped: (kernels, width): those that are not uniform. A uniform kernel stays uniform in any order of its weights.
+        chance: fraction of these that have a kind when each one's values are put into random order: what the rules find by chance.
+    """
+
+    counts: Counter[str]
+    shaped: Float[np.ndarray, "kernels width"]
+    chance: float
+
+    @property
+    def typed(self) -> int:
+        """Kernels that have a kind besides `uniform`."""
+        return len(self.shaped) - self.counts["other"]
 
 
-def by_chance(kernels: Float[np.ndarray, "kernels width"], draws: int = 20) -> float:
-    """Share of kernels that are not `other` when each one's values are put into random order: what the rules find by chance."""
+def tally(kernels: Float[np.ndarray, "kernels width"], draws: int = 20) -> Tally:
+    """The kinds of some kernels, and what would be found by chance."""
+    kinds = [kind(kernel) for kernel in kernels]
+    shaped = kernels[[name != "uniform" for name in kinds]]
     chance = np.random.default_rng(0)
-    kinds = Counter[str]()
-    for _ in range(draws):
-        # Shuffled within a kernel: the values stay, so that only their places can make a kind.
-        kinds += counted(chance.permuted(kernels, axis=1))
-    return 1 - kinds["other"] / max(1, kinds.total())
+    # Shuffled within a kernel: the values stay, so that only their places can make a kind.
+    drawn = [kind(kernel) for _ in range(draws) for kernel in chance.permuted(shaped, axis=1)]
+    return Tally(Counter(kinds), shaped, 1 - drawn.count("other") / len(drawn) if drawn else 0.0)

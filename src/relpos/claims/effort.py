@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
 
 from relpos.results.scale import Scale
-from relpos.results.statistics import Difference
-from relpos.tables.verdict import POWER, WIDE
-
-MOST = 1_000
-"""A difference that needs so many pre-training seeds is called too small to be found."""
-QUANTILES = WIDE + POWER
-"""A difference of so many standard errors is found at 0.05 with probability 0.8."""
+from relpos.results.statistics import MOST, Difference, seeds_needed
 
 
 def to_decide(scale: Scale, tested: Sequence[Difference], against: float = 0.0, of_row: str | None = None) -> str:
@@ -53,36 +46,6 @@ def longer(scale: Scale) -> str:
     return f"longer training and not more seeds, for instance {steps}"
 
 
-def trials(share: float, chance: float, tried: int) -> float:
-    """How many times `tried` trials find this share above chance with probability 0.8 (one-sided binomial test at 0.05).
-
-    >>> round(trials(0.6, 0.5, tried=76), 1)
-    2.0
-    """
-    if share <= chance:
-        return float(MOST)
-    # 1.645 and 0.842: normal quantiles of 0.95, one-sided, and of the power 0.8.
-    needed = ((1.645 * (chance * (1 - chance)) ** 0.5 + 0.842 * (share * (1 - share)) ** 0.5) / (share - chance)) ** 2
-    return needed / tried
-
-
 def plural(number: int, what: str) -> str:
     """`1 model`, `2 models`"""
     return f"{number} {what}{'s' * (number != 1)}"
-
-
-def seeds_needed(tested: Difference, against: float = 0.0) -> int:
-    """Pre-trainings of each row with which a two-sided t-test at 0.05 finds this difference with probability 0.8; `MOST` at most.
-
-    By the normal approximation, plus one seed for the t-distribution.
-
-    >>> seeds_needed(Difference(1.0, error=0.5, freedom=8.0, n=5)), seeds_needed(Difference(0.0, error=0.5, freedom=8.0, n=5))
-    (11, 1000)
-    """
-    # The error of a difference of two means of n each is σ·√(2/n).
-    spread = tested.error * (tested.n / 2) ** 0.5
-    effect = abs(tested.value - against) / spread if spread else 0.0
-    if effect < (2 * QUANTILES**2 / MOST) ** 0.5:
-        return MOST
-    # One more: the normal approximation forgets that the spread is estimated, too.
-    return max(2, ceil(2 * (QUANTILES / effect) ** 2 + 1))

@@ -18,7 +18,7 @@ from relpos.claims.comparisons import decided
 from relpos.claims.effort import longer, models, plural
 from relpos.claims.rule import SEVERAL, Place, Test, rule
 from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Verdict, sided
-from relpos.claims.weights import Networks, networks, of_weights
+from relpos.claims.weights import Networks, networks, of_heads, of_weights
 from relpos.measures.kinds.patterns import Patterns
 from relpos.measures.kinds.toeplitz import Toeplitz
 from relpos.measures.measure import Measured
@@ -86,8 +86,7 @@ def profiles_close_to_toeplitz(scale: Scale, row: str, found: Networks) -> Verdi
 
     The bounds are those of `close_to_toeplitz`; there is no comparison with random tables.
     """
-    patterns = [network.results["pattern"] for network in found.values()]
-    values = [value for pattern in patterns if pattern for value in pattern["r2"] if value is not None]
+    values = [value for value in of_heads(found, "r2") if value is not None]
     if not values:
         return Verdict(NOT_RUN, f"{row} has no position products")
     spread = f"R² {min(values):.2f} to {max(values):.2f}, median {np.median(values):.2f}"
@@ -180,16 +179,17 @@ def newer_is_more(test: Test, *scales: Scale, newer: Sequence[str], older: Seque
     R² depends on the shape of a table, so that only tables of one shape are compared. Families are named by their `model_type`.
     """
     found = {
-        scale.label: network.results["toeplitz"]
+        scale.label: (scale.meaning["family"], network.results["toeplitz"])
         for scale in scales
         for network in networks(scale.folders["absolute"], MEASURE).values()
     }
-    families = {scale.label: scale.meaning["family"] for scale in scales if scale.label in found}
-    of_newer, of_older = ([label for label, family in families.items() if family in known] for known in (newer, older))
-    pairs = [(new, old) for new, old in product(of_newer, of_older) if found[new]["shape"] == found[old]["shape"]]
+    of_newer, of_older = ([label for label, (family, _) in found.items() if family in known] for known in (newer, older))
+    tables = {label: table for label, (_, table) in found.items()}
+    pairs = [(new, old) for new, old in product(of_newer, of_older) if tables[new]["shape"] == tables[old]["shape"]]
     if not pairs:
         needs = f"needs published networks of both kinds, {'/'.join(newer)} and {'/'.join(older)}: network=[…]"
         return Verdict(NOT_RUN, needs, "—")
-    values = {label: found[label]["P"] for label in dict.fromkeys(label for pair in pairs for label in pair)}
-    verdict = HOLDS if all(values[new] > values[old] for new, old in pairs) else FAILS
-    return Verdict(verdict, "R² of P: " + ", ".join(f"{label} {value:.2f}" for label, value in values.items()))
+    verdict = HOLDS if all(tables[new]["P"] > tables[old]["P"] for new, old in pairs) else FAILS
+    compared = dict.fromkeys(label for pair in pairs for label in pair)
+    said = [f"{label} {tables[label]['P']:.2f}" for label in compared]
+    return Verdict(verdict, f"R² of P: {', '.join(said)}")

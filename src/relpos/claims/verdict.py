@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from relpos.results.statistics import ALPHA, Difference, benjamini_hochberg, holm
-from relpos.tables.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED
+from relpos.results.statistics import ALPHA, NOT_RUN, UNDECIDED, Difference, benjamini_hochberg, holm
 
+HOLDS, FAILS, NOT_HERE = "holds", "fails", "cannot be said here"
+"""Further verdicts. `NOT_HERE`: the rows that are compared are on the bag-of-words plateau, see `relpos.results.plateau`."""
 EXACT = "at any size"
 
 

@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 
 from relpos.analysis.fit import fit_heads
-from relpos.analysis.kernel_types import by_chance, kind
-from relpos.claims.effort import MOST, longer, models, plural, trials
+from relpos.analysis.kernel_types import kind, tally
+from relpos.claims.effort import longer, models, plural
 from relpos.claims.rule import Place, Requirements, Rule, Says, Test, each_scale, options_of
 from relpos.claims.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED, Verdict, joined
 from relpos.measures.kept import is_here, seen
-from relpos.measures.kinds.kernels import Kernels
+from relpos.measures.kinds.kernels import Kernels, near
 from relpos.measures.kinds.patterns import NEAR, Patterns
-from relpos.measures.measure import Measure, Measured, Results
+from relpos.measures.measure import Measure, Measured
 from relpos.measures.sample import Sample
 from relpos.results.scale import Scale, Scales
-from relpos.results.statistics import ALPHA
+from relpos.results.statistics import ALPHA, MOST, trials
 from relpos.runs.networks import resolve
 
 ENOUGH = 24
@@ -34,7 +34,7 @@ ENOUGH = 24
 SHORT = 2
 """The largest offset that counts as a short distance."""
 LEAST_TYPED = 0.1
-"""If a smaller share of the kernels has a kind at the end, nothing can be said about when they took it."""
+"""If a smaller fraction of the kernels has a kind at the end, nothing can be said about when they took it."""
 Networks = Mapping[int, Measured]
 """Seed of a pre-training → what was measured of its network."""
 
@@ -93,10 +93,10 @@ def _unless_random(found: Verdict, scale: Scale, row: str) -> Verdict:
     if found.verdict == NOT_RUN or (on_it := scale.is_on_plateau(row)) is False:
         return found
     if on_it is None:
-        why = f"whether {row} has learned any order was not measured"
-        return replace(found, verdict=UNDECIDED, figures=joined([why, found.figures]), p=None, takes="relpos order measure=shuffle")
-    why = f"{row} is on the bag-of-words plateau, so its positions are still random"
-    return replace(found, verdict=NOT_HERE, figures=joined([why, found.figures]), p=None, takes=longer(scale))
+        verdict, why, takes = UNDECIDED, f"whether {row} has learned any order was not measured", "relpos order measure=shuffle"
+    else:
+        verdict, why, takes = NOT_HERE, f"{row} is on the bag-of-words plateau, so its positions are still random", longer(scale)
+    return replace(found, verdict=verdict, figures=joined([why, found.figures]), p=None, takes=takes)
 
 
 def _says_kinds(test: Test) -> str:
@@ -137,47 +137,31 @@ def _of_kinds(
     from scipy.stats import binomtest
 
     kernels = np.concatenate(of_models)
-    kinds = [kind(kernel) for kernel in kernels]
-    counts = Counter(kinds)
-    # A uniform kernel stays uniform in any order of its weights, and would only dilute the comparison with chance.
-    shaped = kernels[[name != "uniform" for name in kinds]]
-    n_typed = len(shaped) - counts["other"]
-    chance = by_chance(shaped) if len(shaped) else 0.0
-    missing = ["/".join(group) for group in groups if not any(counts[name] for name in group)]
+    found = tally(kernels)
+    n, missing = len(found.shaped), ["/".join(group) for group in groups if not any(found.counts[name] for name in group)]
     # Both sides, each at 0.05: fewer than by chance speaks against the claim, about as many leaves it undecided.
     more, fewer = (
-        float(binomtest(n_typed, len(shaped), chance, alternative=side).pvalue) if len(shaped) else 1.0
-        for side in ("greater", "less")
+        float(binomtest(found.typed, n, found.chance, alternative=side).pvalue) if n else 1.0 for side in ("greater", "less")
     )
-    share = n_typed / max(1, len(shaped))
+    typed = found.typed / max(1, n)
     verdict, takes = UNDECIDED, ""
-    if not missing and more < ALPHA and (not short or _peak_near(shaped)):
+    if not missing and more < ALPHA and (not short or _peak_near(found.shaped)):
         verdict = HOLDS
     elif (missing and len(kernels) >= ENOUGH) or fewer < ALPHA:
         verdict = FAILS
     else:
-        times = ENOUGH / len(kernels) if missing else trials(share, chance, max(1, len(shaped)))
+        times = ENOUGH / len(kernels) if missing else trials(typed, found.chance, max(1, n))
         takes = models(scale, row, ceil(times * len(of_models))) if times < MOST else longer(scale)
-    said = ", ".join(f"{name} {count}" for name, count in counts.most_common())
+    said = ", ".join(f"{name} {count}" for name, count in found.counts.most_common())
     absent = f"; none is {', '.join(missing)}" if missing else ""
-    shares = f"{share:.0%} of {len(shaped)} not uniform have a kind, {chance:.0%} in random order"
-    figures = f"{len(kernels)} kernels of {plural(len(of_models), 'model')}: {said}; {shares}{absent}"
+    compared = f"{typed:.0%} of {n} not uniform have a kind, {found.chance:.0%} in random order"
+    figures = f"{len(kernels)} kernels of {plural(len(of_models), 'model')}: {said}; {compared}{absent}"
     return Verdict(verdict, figures, p=min(more, fewer, 1.0), takes=takes)
 
 
 def _peak_near(shaped: np.ndarray) -> bool:
     peaks = np.abs(shaped.argmax(axis=1) - shaped.shape[1] // 2)
     return bool(len(peaks) and np.mean(peaks <= SHORT) >= 0.5)
-
-
-def near(results: Results) -> np.ndarray:
-    """(kernels, 17): what a network adds to the scores at offsets −8 … 8, a line for each layer and head; NaN where it has none."""
-    layers = [np.array(layer, np.float64) for layer in results["kernels"]["head"]]
-    kernels = np.concatenate(layers) if layers else np.empty((0, 2 * NEAR + 1))
-    beyond = kernels.shape[1] // 2 - NEAR
-    if beyond < 0:
-        return np.pad(kernels, ((0, 0), (-beyond, -beyond)), constant_values=np.nan)
-    return kernels[:, beyond : kernels.shape[1] - beyond]
 
 
 _PLACES = {"largest": np.argmax, "smallest": np.argmin}
@@ -204,8 +188,7 @@ def neighbours(scale: Scale, row: str, found: Networks) -> Verdict:
     unclear = [name for name in _PLACES if p[name] >= ALPHA]
     verdict, takes = (HOLDS, UNDECIDED, FAILS)[len(unclear)], ""
     if verdict == UNDECIDED:
-        times = max(trials(counts[name] / n, chance, n) for name in unclear)
-        takes = models(scale, row, ceil(times * len(found)))
+        takes = models(scale, row, ceil(max(trials(counts[name] / n, chance, n) for name in unclear) * len(found)))
     said = ", ".join(f"{name} {counts[name] / n:.0%} (p {p[name]:.1g})" for name in _PLACES)
     figures = f"weight at −1 or +1 of {n:,} channels: {said}, by chance {chance:.0%}; by layer {' '.join(by_layer)}"
     # Both halves of the claim must hold, so that the weaker one counts.
@@ -221,7 +204,10 @@ def early_kinds(scale: Scale, row: str, found: Networks, *, early: int = 10) -> 
     """
     early_ones = [(network, [percent for percent in network.course if percent <= early]) for network in found.values()]
     typed = [
-        [_typed(near(results)) for results in (network.course[max(percents)], network.results)]
+        [
+            np.mean([kind(kernel) not in ("uniform", "other") for kernel in near(results)])
+            for results in (network.course[max(percents)], network.results)
+        ]
         for network, percents in early_ones
         if percents
     ]
@@ -235,11 +221,6 @@ def early_kinds(scale: Scale, row: str, found: Networks, *, early: int = 10) -> 
     return Verdict(verdict, figures, takes=longer(scale))
 
 
-def _typed(kernels: np.ndarray) -> float:
-    """The share of kernels that have a kind."""
-    return sum(kind(kernel) not in ("uniform", "other") for kernel in kernels) / len(kernels)
-
-
 @of_weights(Patterns(), "S = {kernels} is fitted to {heads} profiles like those of {row} in less than {seconds:g} s")
 def fits_fast(scale: Scale, row: str, found: Networks, *, kernels: int = 5, heads: int = 144, seconds: float = 20.0) -> Verdict:
     """Fitting TISA to the profiles of trained heads is fast; a profile is what positions add to a head's scores, by offset.
@@ -248,8 +229,7 @@ def fits_fast(scale: Scale, row: str, found: Networks, *, kernels: int = 5, head
     parameters are 144 heads with S = 5 (Wennberg & Henter 2021, Appendix C). Holds below `seconds` of CPU time, fails above. The R²
     of each fit is shown.
     """
-    patterns = [network.results["pattern"] for network in found.values()]
-    shown = [curve for pattern in patterns if pattern for curve in pattern["mean"]]
+    shown = of_heads(found, "mean")
     if not shown:
         return Verdict(NOT_RUN, f"{row} has no position products")
     fit_heads(shown[:1], kernels)  # so that importing torch is not part of the time
@@ -261,3 +241,9 @@ def fits_fast(scale: Scale, row: str, found: Networks, *, kernels: int = 5, head
     r2 = ", ".join(f"{fit.r2:.3f}" for fit in fits[: len(shown)])
     figures = f"{took:.1f} s for {heads} heads; R² of the fits {r2} ({plural(len(found), 'model')})"
     return Verdict(HOLDS if took < seconds else FAILS, figures)
+
+
+def of_heads(found: Networks, key: str) -> list[Any]:
+    """What `Patterns` has measured of each head of all networks."""
+    patterns = [network.results["pattern"] for network in found.values()]
+    return [value for pattern in patterns if pattern for value in pattern[key]]

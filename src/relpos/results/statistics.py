@@ -7,15 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import copysign, inf, sqrt
+from math import ceil, copysign, inf, sqrt
 
 import numpy as np
 
 ALPHA = 0.05
 POWER = 0.8
 SEED = 0
+UNDECIDED, NOT_RUN = "undecided", "not run"
+"""Verdicts on every difference that was not shown, and on one without runs."""
 POINT = 1e-12
 """Standard errors below this count as zero."""
+FOUND = 1.959964 + 0.841621
+"""A difference of so many standard errors is found at 0.05 with probability 0.8: normal quantiles of 0.975 and 0.8."""
+MOST = 1_000
+"""A difference that needs so many pre-training seeds is called too small to be found."""
 Interval = tuple[float, float]
 """(low, high)"""
 Statistic = Callable[..., object]
@@ -269,3 +275,33 @@ def detectable_by_examples(error: float, n: int) -> float:
 
     effect = NormalIndPower().solve_power(nobs1=n, alpha=ALPHA, power=POWER, ratio=1.0)
     return float(np.squeeze(effect)) * error * n**0.5
+
+
+def seeds_needed(tested: Difference, against: float = 0.0) -> int:
+    """Seeds of each row with which a two-sided t-test at 0.05 finds this difference with probability 0.8; `MOST` at most.
+
+    By the normal approximation, plus one seed for the t-distribution.
+
+    >>> seeds_needed(Difference(1.0, error=0.5, freedom=8.0, n=5)), seeds_needed(Difference(0.0, error=0.5, freedom=8.0, n=5))
+    (11, 1000)
+    """
+    # The error of a difference of two means of n each is σ·√(2/n).
+    spread = tested.error * (tested.n / 2) ** 0.5
+    effect = abs(tested.value - against) / spread if spread else 0.0
+    if effect < (2 * FOUND**2 / MOST) ** 0.5:
+        return MOST
+    # One more: the normal approximation forgets that the spread is estimated, too.
+    return max(2, ceil(2 * (FOUND / effect) ** 2 + 1))
+
+
+def trials(share: float, chance: float, tried: int) -> float:
+    """How many times `tried` trials find this share above chance with probability 0.8 (one-sided binomial test at 0.05).
+
+    >>> round(trials(0.6, 0.5, tried=76), 1)
+    2.0
+    """
+    if share <= chance:
+        return float(MOST)
+    # 1.645 and 0.842: normal quantiles of 0.95, one-sided, and of the power 0.8.
+    needed = ((1.645 * (chance * (1 - chance)) ** 0.5 + 0.842 * (share * (1 - share)) ** 0.5) / (share - chance)) ** 2
+    return needed / tried

@@ -25,8 +25,8 @@ from relpos.results.statistics import (
 from relpos.results.values import GLUE
 from relpos.tables.columns import mean_of
 from relpos.tables.experiment import Experiment
+from relpos.tables.printed import Printed, difference, unit, verdict
 from relpos.tables.row import Column, Detectable, Row
-from relpos.tables.verdict import Printed, difference, unit, verdict
 
 PrintedRow = Mapping[str, float]
 """Column → the paper's number; `COLUMN_sem` is its standard error."""

@@ -56,7 +56,7 @@ class Column:
             server has scored ours.
         difference_interval: its 95 % interval; for a best, corrected for the number of runs. None if the rows do not show how much
             pre-trainings differ.
-        bound: see `relpos.tables.verdict`, as for `verdict`; None where nothing is printed.
+        bound: see `relpos.tables.printed`, as for `verdict`; None where nothing is printed.
         detectable: the smallest difference that would have been found.
         delta: mean − the baseline row's mean; None for the baseline itself.
         delta_percent: 100·delta/(100 − baseline's mean), the per cent of the baseline's errors that are gone.

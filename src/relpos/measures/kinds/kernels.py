@@ -11,6 +11,7 @@ import numpy as np
 
 from relpos import style
 from relpos.errors import RelposError
+from relpos.measures.kinds.patterns import NEAR
 from relpos.measures.measure import Drawing, Measure, Results, plain
 from relpos.measures.sample import Sample
 from relpos.ranges import at_least
@@ -55,6 +56,16 @@ class Kernels(Measure):
             yield _drawing(f"kernels-{name}", f"{name}: added to the score", found["head"], "head")
         if found["channel"]:
             yield _drawing(f"depthwise-{name}", f"{name}: depthwise kernels of the values", found["channel"], "channel")
+
+
+def near(results: Results) -> np.ndarray:
+    """(kernels, 17): what a network adds to the scores at offsets −8 … 8, a line for each layer and head; NaN where it has none."""
+    layers = [np.array(layer, np.float64) for layer in results["kernels"]["head"]]
+    kernels = np.concatenate(layers) if layers else np.empty((0, 2 * NEAR + 1))
+    beyond = kernels.shape[1] // 2 - NEAR
+    if beyond < 0:
+        return np.pad(kernels, ((0, 0), (-beyond, -beyond)), constant_values=np.nan)
+    return kernels[:, beyond : kernels.shape[1] - beyond]
 
 
 def _drawing(name: str, title: str, kept: Sequence[Any], unit: str) -> Drawing:

@@ -35,19 +35,14 @@ from math import exp, lgamma, sqrt
 import numpy as np
 
 from relpos.results.contrast import Spread
-from relpos.results.statistics import SEED, Difference, Statistic
+from relpos.results.statistics import FOUND, NOT_RUN, SEED, UNDECIDED, Difference, Statistic
 
-REPRODUCED, ABOVE, BELOW, UNDECIDED, NOT_RUN = "reproduced", "above", "below", "undecided", "not run"
-HOLDS, FAILS, NOT_HERE = "holds", "fails", "cannot be said here"
-"""Further verdicts of checks and claims, which may also be `UNDECIDED` or `NOT_RUN`. `NOT_HERE`: the rows that are compared are on
-the bag-of-words plateau, see `relpos.results.scale`."""
+REPRODUCED, ABOVE, BELOW = "reproduced", "above", "below"
 STATISTICS: dict[str, Statistic] = {"mean": np.mean, "best": np.max, "median": np.median}
 """How a table sums up the runs of a cell; the names are those of the numbers in `table.json`."""
 LEAST_SEM = 0.05
 LEAST_BOUND = 0.5
 BOUND_WITHOUT_SPREAD = 1.0
-WIDE, POWER = 1.959964, 0.841621
-"""Normal quantiles: 0.975 and 0.8."""
 DRAWS = 100_000
 
 
@@ -81,7 +76,7 @@ class Printed:
     def bound(self, spread: Spread | None) -> float:
         """Differences within ±bound count as none; `spread` is that between our pre-trainings."""
         least = BOUND_WITHOUT_SPREAD if self.sem is None else LEAST_BOUND
-        return max(least, (WIDE + POWER) * 2**0.5 * self.error(spread))
+        return max(least, FOUND * 2**0.5 * self.error(spread))
 
 
 def sum_up(scores: Sequence[float], statistic: str) -> float:
