@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 
 from relpos.claims.claim import of_checks
-from relpos.claims.levels import scale_of_rows
 from relpos.claims.verdict import Verdict
 from relpos.errors import RelposError
 from relpos.results.scale import Scales
 from relpos.results.statistics import standard_error
 from relpos.tables.experiment import Experiment
-from relpos.tables.row import Column, Row
+from relpos.tables.row import Column, Row, scale_of
 
 RTE: dict[str, Any] = {"metric": "accuracy", "majority": 50.0, "examples": 400}
 
@@ -27,7 +26,7 @@ def file(**check: Any) -> Experiment:
 
 def judged(test: dict[str, Any], rows: list[Row]) -> Verdict:
     (claim,) = of_checks(file(test={"columns": ["rte"]} | test))
-    (verdict,) = claim.verdicts(Scales([scale_of_rows(rows)]))
+    (verdict,) = claim.verdicts(Scales([scale_of(rows)]))
     return verdict
 
 

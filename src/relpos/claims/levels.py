@@ -7,10 +7,9 @@ score of the best constant answer, 0 for correlations, 50 for minimal pairs. A f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from inspect import Parameter
 from math import hypot
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -20,7 +19,6 @@ from relpos.measures.measure import NATS
 from relpos.results.scale import Scale
 from relpos.results.statistics import standard_error
 from relpos.results.values import Value
-from relpos.tables.row import Column, Row
 
 WIDTH = 3.0
 """Standard errors that a score may be on the wrong side of a bound."""
@@ -107,14 +105,3 @@ def near_best(found: Level, best: Level) -> Said:
     margin = WIDTH * hypot(found.error(found.value), found.error(best.value))
     verdict = HOLDS if best.value - found.value <= margin else FAILS
     return verdict, f"{found.value:.1f}, best {best.value:.1f} (margin {margin:.1f})"
-
-
-def scale_of_rows(rows: Sequence[Row]) -> Scale:
-    """The rows of a table as those of a scale of their own."""
-    values = {row.name: {name: _values(name, column) for name, column in row.columns.items() if column.values} for row in rows}
-    return Scale({}, "", "this table", values=values)
-
-
-def _values(name: str, column: Column) -> list[Value]:
-    known = Value(Path(), "", name, 0.0, metric=column.metric or "", examples=column.examples, majority=column.majority)
-    return [replace(known, value=value, pretrain_seed=own[0], seed=own[1]) for own, value in column.by_seed.items()]

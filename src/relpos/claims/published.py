@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import hypot
 from pathlib import Path
 from statistics import fmean, stdev
@@ -11,12 +11,13 @@ from relpos.claims.comparisons import decided
 from relpos.claims.rule import SEVERAL, Requirements, Test, once, rule
 from relpos.claims.verdict import NOT_RUN, Verdict, all_of, sided
 from relpos.errors import RelposError, say
-from relpos.results.scale import Scale
-from relpos.results.statistics import Difference, paired, standard_error
+from relpos.results.scale import MEAN, Scale
+from relpos.results.statistics import Difference, paired
 from relpos.results.values import GLUE
 from relpos.runs.run import runs_root
 from relpos.runs.table_file import FILE, read_table
-from relpos.tables.row import Column, Row
+from relpos.tables.comparison import examples_error
+from relpos.tables.row import Row
 from relpos.tables.table import Table
 
 MANY = 1e9
@@ -77,7 +78,8 @@ def dev_above_test(test: Test) -> Verdict | None:
         for row in _rows(path.parent):
             if row.mean.test is not None and row.mean.mean is not None:
                 differences[f"{path.parent.name} {row.name}"] = row.mean.mean - row.mean.test
-                errors.append(_examples_error(row.columns.values()))
+                # A test set is taken to be as large as its dev set.
+                errors.append(2**0.5 * (examples_error(row, MEAN) or 0.0))
     if not differences:
         return None
     values = list(differences.values())
@@ -98,13 +100,3 @@ def _rows(folder: Path) -> list[Row]:
     except RelposError as error:
         say(f"relpos: {error}")
         return []
-
-
-def _examples_error(columns: Iterable[Column]) -> float:
-    """Standard error of a dev − test mean over columns, due to the examples; a test set is taken to be as large as its dev set."""
-    errors = [
-        standard_error(column.mean, column.examples, column.metric)
-        for column in columns
-        if column.mean is not None and column.examples and column.metric
-    ]
-    return 2**0.5 * hypot(*errors) / len(errors) if errors else 0.0

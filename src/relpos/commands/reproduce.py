@@ -126,19 +126,19 @@ def show(
         each: measures the networks that are not measured yet.
         checks: claims about its rows.
     """
-    from relpos.claims.levels import scale_of_rows
     from relpos.results.scale import Scales
     from relpos.tables import choice, comparison, provenance, scores
     from relpos.tables.experiment import printed_numbers
     from relpos.tables.render import pictures, text, write
     from relpos.tables.render.view import view_of
+    from relpos.tables.row import scale_of
     from relpos.tables.rows import rows_of, with_heldout_lengths
     from relpos.tables.table import Outcome, Table
 
     rows = scores.with_scores(rows_of(plan, instrument, each), folder)
     rows = comparison.with_comparisons(rows, experiment, printed_numbers(experiment))
     rows = with_heldout_lengths(rows, plan, experiment.lengths)
-    of_table = Scales([scale_of_rows(rows)])
+    of_table = Scales([scale_of(rows)])
     table = Table(
         name=experiment.name,
         question=experiment.question,

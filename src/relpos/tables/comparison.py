@@ -12,10 +12,9 @@ from math import hypot
 
 from relpos.results import contrast
 from relpos.results.contrast import Spread
-from relpos.results.scale import CLEAR, MEAN, by_pretraining
+from relpos.results.scale import MEAN
 from relpos.results.statistics import (
     Difference,
-    above_constant,
     detectable_by_examples,
     detectable_by_seeds,
     holm,
@@ -26,7 +25,7 @@ from relpos.results.values import GLUE
 from relpos.tables.columns import mean_of
 from relpos.tables.experiment import Experiment
 from relpos.tables.printed import Printed, difference, unit, verdict
-from relpos.tables.row import Column, Detectable, Row
+from relpos.tables.row import Column, Detectable, Row, scale_of
 
 PrintedRow = Mapping[str, float]
 """Column → the paper's number; `COLUMN_sem` is its standard error."""
@@ -83,10 +82,11 @@ def _compared(row: Row, name: str, group: Sequence[Row], experiment: Experiment,
         experiment.split == "test",
     )
     units = {of_group.name: _units(of_group, name, paper) for of_group in group if _has(of_group, name)}
-    spread = contrast.spread(units, row.name, _constant(group, name))
+    # Seeds make no difference to a constant answer: such rows would make the pooled spread too small.
+    spread = contrast.spread(units, row.name, scale_of(group).at_constant(_names(row, name)))
     count = len(units[row.name])
     by_seeds = detectable_by_seeds(spread.variance**0.5, count) if spread else None
-    error = _examples_error(row, name)
+    error = examples_error(row, name)
     # The number of examples cancels but for the error; a mean of columns has none of its own.
     by_examples = detectable_by_examples(error, column.examples or 1) if error is not None else None
     column = replace(
@@ -129,9 +129,13 @@ def _has(row: Row, name: str) -> bool:
     return name == MEAN or name in row.columns
 
 
-def _parts(row: Row, name: str) -> list[Column]:
+def _names(row: Row, name: str) -> list[str]:
     """The columns that a mean is of; of another column the column itself."""
-    return [row.columns[part] for part in row.mean.of] if name == MEAN else [row.columns[name]]
+    return row.mean.of if name == MEAN else [name]
+
+
+def _parts(row: Row, name: str) -> list[Column]:
+    return [row.columns[part] for part in _names(row, name)]
 
 
 def _units(row: Row, name: str, paper: Printed) -> dict[int, float]:
@@ -154,21 +158,7 @@ def _by_pretraining(column: Column) -> dict[int, list[float]]:
     return scores
 
 
-def _constant(group: Sequence[Row], name: str) -> list[str]:
-    """The rows within two standard errors of the dev examples of the constant answer; for a mean, in every column.
-
-    Seeds make no difference to a constant answer: such rows would make the pooled spread too small.
-    """
-
-    def is_constant(column: Column) -> bool:
-        distance = above_constant(column.mean, column.majority, column.examples, column.metric or "")
-        return column.mean is not None and abs(distance) <= CLEAR
-
-    parts = {row.name: _parts(row, name) for row in group if _has(row, name)}
-    return [row for row, columns in parts.items() if columns and all(map(is_constant, columns))]
-
-
-def _examples_error(row: Row, name: str) -> float | None:
+def examples_error(row: Row, name: str) -> float | None:
     """Standard error of a column, or of the mean of several, due to the dev examples alone; None if a column was not run."""
     columns = _parts(row, name)
     errors = [
@@ -197,11 +187,11 @@ def _with_baselines(rows: Sequence[Row], baselines: Sequence[str | None], groups
 
 def _between(row: Row, base: Row, name: str, groups: Mapping[str, Sequence[Row]]) -> Difference | None:
     """The difference of two rows, tested over pre-trainings; None if it cannot be tested."""
-    group = [of_group for of_group in groups[base.name] if _has(of_group, name)]
-    units = {of_group.name: by_pretraining(_column(of_group, name).by_seed) for of_group in group}
+    scale, columns = scale_of(groups[base.name]), _names(row, name)
+    units = scale.by_seed(columns) if columns else {}
     if row.name not in units or base.name not in units:
         return None
-    return contrast.difference(units, row.name, base.name, _constant(group, name))
+    return contrast.difference(units, row.name, base.name, scale.at_constant(columns))
 
 
 def baseline_of(row: Row, baselines: Mapping[str, Sequence[str]]) -> str | None:

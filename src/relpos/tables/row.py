@@ -6,13 +6,15 @@ of the networks, `scores` the scores of the GLUE server, `comparison` the printe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from relpos.measures.measure import NATS
 from relpos.results.plateau import Found
-from relpos.results.scale import Seed
+from relpos.results.scale import Scale, Seed
 from relpos.results.statistics import Interval
-from relpos.results.values import PartRates
+from relpos.results.values import PartRates, Value
 from relpos.runs.table_file import RowRun
 
 
@@ -165,3 +167,14 @@ class Row:
     printed_parameters: float | None = None
     parts: dict[str, tuple[int, int]] = field(default_factory=dict)
     test: dict[str, float | None] = field(default_factory=dict)
+
+
+def scale_of(rows: Sequence[Row]) -> Scale:
+    """Rows that are compared with each other, as those of a scale of their own."""
+    values = {row.name: {name: _values(name, column) for name, column in row.columns.items() if column.values} for row in rows}
+    return Scale({}, "", "this table", values=values)
+
+
+def _values(name: str, column: Column) -> list[Value]:
+    known = Value(Path(), "", name, 0.0, metric=column.metric or "", examples=column.examples, majority=column.majority)
+    return [replace(known, value=value, pretrain_seed=own[0], seed=own[1]) for own, value in column.by_seed.items()]
