@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import relpos
 from glue_tasks import task
-from relpos.config.task_file import read_task_file
 from relpos.data import glue
+from relpos.data.own_task import read_task_file
 from relpos.data.pairs import PairFiles
 from relpos.errors import RelposError
 from relpos.tables.experiment import load

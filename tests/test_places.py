@@ -25,7 +25,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_runs_and_the_cache_lie_in_the_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELPOS_RUNS", "~/x")  # as Docker, systemd and files of variables give it
     assert runs_root() == home / "x"
-    assert filehash._location() == home / "x" / "cache" / "hashes.json"
+    home.mkdir(exist_ok=True)
+    (home / "text").write_text("a")
+    filehash.described([home / "text"], home)
+    assert (home / "x" / "cache" / "hashes.json").is_file()
 
 
 def test_a_sweep_lies_in_the_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,6 +123,9 @@ def _flush_or_drop(stream: TextIO) -> None:
 
 
 def _main(arguments: list[str]) -> int:
+    from importlib.metadata import version
+    from importlib.resources import files
+
     from relpos.errors import RelposError, nearest
 
     if sys.stderr is None:  # closed; what is opened next must not get its number, and so what libraries write to it
@@ -141,8 +144,11 @@ def _main(arguments: list[str]) -> int:
         lines = (f"  {name:<13} {what:<46} relpos {name} {example}" for name, (what, example) in commands().items())
         print(HELP.format(commands="\n".join(lines)), end="")
         return 0
-    if arguments[0] in ("--version", "--completion"):
-        print(_version() if arguments[0] == "--version" else _completion(), end="")
+    if arguments[0] == "--version":
+        print(f"relpos {version('relpos')}")
+        return 0
+    if arguments[0] == "--completion":
+        print(files("relpos").joinpath("completion.bash").read_text(encoding="utf-8"), end="")
         return 0
     if arguments[0] not in commands():
         raise RelposError(f"unknown command {arguments[0]!r}.{nearest(arguments[0], commands())}")
@@ -236,18 +242,6 @@ def _typed(hydra_cfg: Any) -> list[str]:
     overrides = OmegaConf.to_container(hydra_cfg.overrides, resolve=False)["task"]  # type: ignore[call-overload, index]
     folders = [source.path for source in hydra_cfg.runtime.config_sources if source.provider == "command-line"]
     return [*overrides, *(f"hydra.searchpath=[file://{path}]" for path in folders)]
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return f"relpos {version('relpos')}\n"
-
-
-def _completion() -> str:
-    from importlib.resources import files
-
-    return files("relpos").joinpath("completion.bash").read_text(encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import pytest
 
 import relpos
 from hosts import host, saved
-from relpos.pretrained.hub import is_id
+from relpos.pretrained.files import is_remote
 from relpos.runs import compose, plan
 
 hub = pytest.importorskip("huggingface_hub", reason="needs relpos[pretrained]")
@@ -39,9 +39,9 @@ def test_a_run_on_a_checkpoint_of_the_hub_is_identified_by_id_and_commit(cached:
 
 @pytest.mark.parametrize("name", ["bert-base-uncased", "albert/albert-base-v2", "google/electra_small@main", "a.b/c.d"])
 def test_these_may_be_ids(name: str) -> None:
-    assert is_id(name)
+    assert is_remote(name)
 
 
 @pytest.mark.parametrize("name", ["./model", "/data/model", "~/model", "a/b/c", "..", "", "runs/", "a b"])
 def test_these_are_folders_alone(name: str) -> None:
-    assert not is_id(name)
+    assert not is_remote(name)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from resource import RUSAGE_SELF, getrusage
 from statistics import median
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -117,7 +118,7 @@ def _measured(config: Cost, seconds: float) -> dict[str, Any]:
         "device": torch.cuda.get_device_name() if cuda else f"CPU, {threads} threads",
         "microbatch": microbatch,
         "step_seconds": clock,
-        "peak_memory_bytes": torch.cuda.max_memory_allocated() if cuda else _peak(),
+        "peak_memory_bytes": torch.cuda.max_memory_allocated() if cuda else getrusage(RUSAGE_SELF).ru_maxrss * 1024,
     }
 
 
@@ -148,9 +149,3 @@ def _times(work: Callable[[int], None], seconds: float) -> tuple[float, float]:
         times.append((time.perf_counter() - clock, time.process_time() - worked))
     # Without the first, which also allocates memory, and compiles where something is compiled.
     return median(clock for clock, _ in times[1:]), median(worked for _, worked in times[1:])
-
-
-def _peak() -> int:
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -85,12 +85,12 @@ def reproduce(
 
 def _changes(seeds: Seeds | None, pretrain_seeds: Seeds | None, tasks: list[str] | None) -> dict[str, Any]:
     """The keys of the experiment file that `seeds=`, `pretrain_seeds=` and `tasks=` replace, with their new values."""
-    from relpos.config.task_file import is_file
+    from relpos.data.own_task import is_task_file
 
     # None is `not given`: the file's own value stays.
     changes: dict[str, Any] = {"seeds": seeds, "pretrain_seeds": pretrain_seeds}
     if tasks is not None:  # a file of the command line lies here and not beside the experiment file
-        changes["tasks"] = [str(expanded(task).absolute()) if is_file(task) else task for task in tasks]
+        changes["tasks"] = [str(expanded(task).absolute()) if is_task_file(task) else task for task in tasks]
     return {key: value for key, value in changes.items() if value is not None}
 
 

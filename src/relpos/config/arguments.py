@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from relpos.config.conf import key_of, keys_of
-from relpos.config.task_file import is_file, read_task_file
+from relpos.data.own_task import is_task_file, read_task_file
 from relpos.errors import RelposError, nearest
 from relpos.places import expanded
 from relpos.pretrained.files import is_published, read_config
@@ -178,7 +178,7 @@ def _with_task_file(command: str, overrides: list[str]) -> list[str]:
     result: list[str] = []
     for override in overrides:
         key, _, value = override.partition("=")
-        if key == "task" and is_file(name := value.strip("'\"")):
+        if key == "task" and is_task_file(name := value.strip("'\"")):
             of_file += ["task=custom", *(f"task.{key}={_spelled(value)}" for key, value in read_task_file(name).items())]
         else:
             result.append(override)

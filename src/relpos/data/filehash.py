@@ -16,7 +16,11 @@ Described = list[str | int]  # [name, size, sha256]
 
 def described(files: Iterable[Path], below: Path) -> list[Described]:
     """[name relative to `below`, size, SHA-256] of every file; the cache is written where a file was not in it."""
-    cache = _read()
+    place = runs_root() / "cache" / "hashes.json"
+    try:
+        cache: dict[str, str] = read_json(place, dict[str, str], {})
+    except RelposError:  # damaged: the hashes are computed again
+        cache = {}
     known = len(cache)
     rows: list[Described] = []
     for path in files:
@@ -26,7 +30,8 @@ def described(files: Iterable[Path], below: Path) -> list[Described]:
             cache[key] = sha256(path)
         rows.append([path.relative_to(below).as_posix(), stat.st_size, cache[key]])
     if len(cache) != known:
-        _write(cache)
+        with suppress(OSError, RelposError):  # without a cache the hashes are computed each time, which only costs time
+            write_json(place, cache)
     return rows
 
 
@@ -35,20 +40,3 @@ def described_folder(folder: Path, below: Path) -> list[Described]:
     # Sorted: a folder lists its entries in any order, and the order of the files is part of the identity.
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return described([path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts)], below)
-
-
-def _location() -> Path:
-    return runs_root() / "cache" / "hashes.json"
-
-
-def _read() -> dict[str, str]:
-    try:
-        cache: dict[str, str] = read_json(_location(), dict[str, str])
-    except RelposError:
-        return {}  # no cache, or a damaged one: the hashes are computed again
-    return cache
-
-
-def _write(cache: dict[str, str]) -> None:
-    with suppress(OSError, RelposError):  # without a cache the hashes are computed each time, which only costs time
-        write_json(_location(), cache)

@@ -11,7 +11,7 @@ from typing import Any
 
 from relpos.data.table import Table
 from relpos.data.tasks import Task
-from relpos.errors import RelposError
+from relpos.errors import RelposError, one_line
 
 _ELSEWHERE = {"ax": ("ax", "test")}  # the diagnostic set is a configuration of its own
 
@@ -61,13 +61,12 @@ class HubGlue:
         return (str(task.hub["id"]), task.hub.get("revision")) if task.hub else (self.id, self.revision)
 
     def _ask(self, function: Any, task: Task, config: str, **more: Any) -> Any:
-        """Calls `datasets`; of its errors, which are of many types and often long, the message keeps the first line."""
+        """Calls `datasets`; its errors, which are of many types and often long, become one line."""
         data_set, revision = self._data_set(task)
         try:
             return function(data_set, config, revision=revision, **more)
         except Exception as error:  # the hub, the network and broken files raise errors of many unrelated types
-            first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise RelposError(f"data set {data_set!r} ({config}): {first_line}") from error
+            raise RelposError(f"data set {data_set!r} ({config}): {one_line(error)}") from error
 
 
 def _address(task: Task, split: str) -> tuple[str, str]:

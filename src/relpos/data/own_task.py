@@ -1,4 +1,5 @@
-"""A task of the user's own: its keys in the configuration, and the `Task` that is made from them and from the files."""
+"""A task of the user's own: its keys in the configuration or in a YAML file anywhere (`task=FILE.yaml`), and the `Task` that is
+made from them and from its files."""
 
 from __future__ import annotations
 
@@ -17,6 +18,8 @@ from relpos.data.tasks import Task, epoch_steps
 from relpos.errors import RelposError
 from relpos.places import expanded
 from relpos.ranges import Batch, NotNegative, Positive, check, rules
+from relpos.readers import read_yaml
+from relpos.trust import refuse, refuse_mistakes
 
 METRICS = "relpos.train.metrics"
 DEFAULTS = {"classes": "accuracy", "number": "pearson_and_spearman"}
@@ -140,3 +143,32 @@ def _classes(location: OwnFiles, task: Task) -> list[str]:
     whole = all(re.fullmatch(r"-?\d{1,4300}", word) for word in classes)  # int refuses more digits
     # Of 1 and 01 the word decides: their order in the set changes from process to process.
     return sorted(classes, key=lambda word: (int(word), word)) if whole else sorted(classes)
+
+
+def is_task_file(name: str) -> bool:
+    """Whether the name of a task is the path of a YAML file."""
+    return name.endswith((".yaml", ".yml"))
+
+
+def read_task_file(name: str) -> dict[str, Any]:
+    """The arguments of `OwnTask` in a YAML file; `name` and `folder` are the file's own where it does not set them.
+
+    Raises:
+        RelposError: names the file and what is wrong.
+    """
+    path = expanded(name)
+    content = read_yaml(path)
+    if "${" in str(content):  # in a plan it would be read as a reference to another key, or to the environment
+        raise RelposError(f"{name}: the file has ${{, and may not refer to anything")
+    if isinstance(content, dict) and "." in str(content.get("metric")):
+        refuse(content["metric"], "metric", f"{name}: metric")
+    labels = content.get("labels") if isinstance(content, dict) else None
+    if isinstance(labels, list) and any(isinstance(label, bool) for label in labels):
+        raise RelposError(f'{name}: labels: YAML reads yes, no, true and false as truth values; put them in quotes, ["no", "yes"]')
+    try:  # here and not by the constructor, whose message would not name the file
+        refuse_mistakes(content, OwnTask)
+    except RelposError as error:
+        raise RelposError(f"{name}: {error}") from None
+    # From the file's folder and absolute: the same task must be found from any working directory.
+    folder = path.resolve().parent / expanded(str(content.get("folder") or "."))
+    return {"name": path.stem} | content | {"folder": str(folder.resolve())}

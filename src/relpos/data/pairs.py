@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from relpos.data.filehash import described
 from relpos.data.table import Fields, inside, objects
@@ -52,24 +53,42 @@ class Item:
         return all(words == first for words in others)
 
 
-class PairSource(Protocol):
-    """Where pairs come from."""
+class PairSource(ABC):
+    """Where pairs come from.
+
+    Args:
+        limit: how many pairs of each paradigm are taken, the first by the hash of their text; None: all.
+        others: how many of those pairs whose sentences do not hold the same words; `limit` then counts the other pairs alone.
+            None: `limit` counts all pairs.
+    """
+
+    limit: int | None
+    others: int | None
+
+    @abstractmethod
+    def all(self) -> list[Item]:
+        """All pairs there are, in order; RelposError where one cannot be read, which names file and line."""
+
+    @abstractmethod
+    def origin(self) -> dict[str, Any]:
+        """Plain values that change when these pairs do."""
 
     def pairs(self) -> list[Item]:
-        """All pairs, in order; RelposError where one cannot be read."""
+        """The pairs that are taken, in order; RelposError as of `all`."""
+        return limited(self.all(), self.limit, self.others)
 
     def identity(self) -> dict[str, Any]:
-        """Plain values that change when the pairs do."""
+        """Plain values that change when the pairs that are taken do."""
+        # `others` only where it is set, so that results from before it existed are found.
+        return self.origin() | {"limit": self.limit} | ({} if self.others is None else {"others": self.others})
 
 
-class PairFiles:
+class PairFiles(PairSource):
     """A file of pairs, or a folder of them.
 
     Args:
         path: a `.txt` or `.jsonl` file, or a folder with such files; hidden ones are left out.
-        limit: how many pairs of each paradigm are taken, the first by the hash of their text; None: all.
-        others: how many of those pairs whose sentences do not hold the same words; `limit` then counts the other pairs alone.
-            None: `limit` counts all pairs.
+        limit, others: as of `PairSource`.
     """
 
     @checked
@@ -85,23 +104,20 @@ class PairFiles:
             raise RelposError(f"pairs={self.path}: a file {' or '.join(SUFFIXES)} is expected, or a folder that holds some")
         return files
 
-    def pairs(self) -> list[Item]:
-        """Raises: RelposError names file and line."""
-        return limited([pair for file in self.files() for pair in read(file)], self.limit, self.others)
+    def all(self) -> list[Item]:
+        return [pair for file in self.files() for pair in read(file)]
 
-    def identity(self) -> dict[str, Any]:
-        """The files by name, size and hash."""
-        root = self.path.parent if self.path.is_file() else self.path
-        return {"files": described(self.files(), root)} | _limits(self.limit, self.others)
+    def origin(self) -> dict[str, Any]:
+        return {"files": described(self.files(), self.path.parent if self.path.is_file() else self.path)}
 
 
-class Blimp:
+class Blimp(PairSource):
     """BLiMP from the Hugging Face hub; a folder of its JSON lines is read by `PairFiles`.
 
     Args:
         id: the data set.
         revision: of the data set.
-        limit, others: as of `PairFiles`.
+        limit, others: as of `PairSource`.
     """
 
     @checked
@@ -114,54 +130,45 @@ class Blimp:
     ) -> None:
         self.id, self.revision, self.limit, self.others = id, revision, limit, others
 
-    def pairs(self) -> list[Item]:
-        """Raises: RelposError where the data set cannot be loaded."""
+    def all(self) -> list[Item]:
         try:
             import datasets
 
-            pairs = [
+            return [
                 Item(paradigm, (row["sentence_good"], row["sentence_bad"]), f"{self.id} {paradigm}, row {number}")
                 for paradigm in datasets.get_dataset_config_names(self.id, revision=self.revision)
                 for number, row in enumerate(datasets.load_dataset(self.id, paradigm, revision=self.revision, split="train"), 1)
             ]
         except Exception as error:  # the hub, the network and broken files raise errors of many unrelated types
             raise RelposError(f"pairs: {self.id}: {one_line(error)}") from error
-        return limited(pairs, self.limit, self.others)
 
-    def identity(self) -> dict[str, Any]:
-        """A data set is known by its name and revision."""
-        return {"id": self.id, "revision": self.revision} | _limits(self.limit, self.others)
+    def origin(self) -> dict[str, Any]:
+        return {"id": self.id, "revision": self.revision}
 
 
-class ToyPairs:
+class ToyPairs(PairSource):
     """The embedded language's pairs.
 
     Args:
         seed: of the draws.
         count: pairs of each paradigm.
-        limit, others: as of `PairFiles`.
+        limit, others: as of `PairSource`.
     """
 
     @checked
     def __init__(self, seed: Natural = 0, count: Count = 200, limit: Count | None = None, others: Natural | None = None) -> None:
         self.seed, self.count, self.limit, self.others = seed, count, limit, others
 
-    def pairs(self) -> list[Item]:
-        """The same on every machine."""
+    def all(self) -> list[Item]:
         from relpos.data.toy.pairs import PARADIGMS, draw
 
         made = [(name, draw(name, self.seed, self.count)) for name in PARADIGMS]
-        return limited(
-            [Item(name, texts, f"{name} {number}") for name, drawn in made for number, texts in enumerate(drawn, 1)],
-            self.limit,
-            self.others,
-        )
+        return [Item(name, texts, f"{name} {number}") for name, drawn in made for number, texts in enumerate(drawn, 1)]
 
-    def identity(self) -> dict[str, Any]:
-        """Version of the grammar's pairs, and the arguments."""
+    def origin(self) -> dict[str, Any]:
         from relpos.data.toy.pairs import VERSION
 
-        return {"toy": VERSION, "seed": self.seed, "count": self.count} | _limits(self.limit, self.others)
+        return {"toy": VERSION, "seed": self.seed, "count": self.count}
 
 
 class AutoPairs:
@@ -169,7 +176,7 @@ class AutoPairs:
 
     Args:
         zorro: the folder of Zorro's files.
-        limit, others: as of `PairFiles`.
+        limit, others: as of `PairSource`.
     """
 
     @checked
@@ -207,11 +214,6 @@ def limited(pairs: Iterable[Item], limit: int | None, others: int | None = None)
 def _is_of_pairs(file: Path) -> bool:
     """Whether an entry of a folder is a file of pairs; `._a.txt`, which macOS puts beside `a.txt`, is none."""
     return file.suffix in SUFFIXES and not file.name.startswith(".") and file.is_file()
-
-
-def _limits(limit: int | None, others: int | None) -> dict[str, int | None]:
-    """The limits as part of an identity; `others` only where it is set, so that results from before it existed are found."""
-    return {"limit": limit} | ({} if others is None else {"others": others})
 
 
 def read(path: Path) -> list[Item]:

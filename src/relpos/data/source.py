@@ -197,14 +197,8 @@ class Toy:
 
     def at(self, folder: Path) -> Files:
         """The files that the generator has written into `folder`, as a source."""
-        return Generated(
-            corpus=str((folder / "corpus").absolute()),
-            glue=str((folder / "glue").absolute()),
-            pairs=self.pairs,
-            heldout=self.heldout,
-            sample=self.sample,
-            shuffle=self.shuffle,
-        )
+        dials = {key: value for key, value in vars(self).items() if key != "seed"}
+        return Generated(corpus=str((folder / "corpus").absolute()), glue=str((folder / "glue").absolute()), **dials)
 
 
 def _place(folder: str | None, root: str | None, name: str) -> Path:

@@ -10,9 +10,9 @@ import codecs
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import IO, Any
 
 from relpos.errors import RelposError, one_line
 from relpos.readers import check_regular
@@ -34,12 +34,11 @@ def blocks(path: Path) -> Iterator[str]:
 
     RelposError with file and line where it is not UTF-8 or its compression is broken.
     """
-    opener = _OPEN.get(path.suffix, _plain)
     line, rest, mark = 1, b"", codecs.BOM_UTF8
     # Before it is opened: opening a named pipe waits for somebody to write to it.
     check_regular(path)
     try:
-        with opener(path) as file:
+        with _OPEN.get(path.suffix, _plain)(path) as file:
             while data := file.read(BLOCK):
                 data = rest + data
                 cut = _cut(data)
@@ -78,20 +77,8 @@ def _decoded(data: bytes, path: Path, line: int) -> str:
         raise RelposError(f"{path}, line {at}: not UTF-8 (byte 0x{data[error.start]:02x})") from None
 
 
-def _plain(path: Path) -> BinaryIO:
-    return open(path, "rb")
-
-
-def _gzip(path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path, "rb"))
-
-
-def _xz(path: Path) -> BinaryIO:
-    return cast(BinaryIO, lzma.open(path, "rb"))
-
-
-def _zstandard(path: Path) -> BinaryIO:
-    return cast(BinaryIO, _Zstandard(path))
+def _plain(path: Path) -> IO[bytes]:
+    return path.open("rb")
 
 
 class _Zstandard:
@@ -133,4 +120,4 @@ def _zstd_error() -> type[Exception]:
     return zstandard.ZstdError
 
 
-_OPEN = {".gz": _gzip, ".xz": _xz, ".zst": _zstandard}
+_OPEN: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open, ".zst": _Zstandard}

@@ -1,11 +1,17 @@
-"""The files of a checkpoint: which ones exist, and its configuration."""
+"""The files of a checkpoint: where they lie, which ones exist, and its configuration.
+
+The internet is used only for an id of the Hugging Face hub, and not with `HF_HUB_OFFLINE=1`; checkpoints that were fetched before
+are found without it.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, one_line
+from relpos.places import expanded
 from relpos.readers import fitted, read_json
 
 CONFIG = "config.json"
@@ -14,6 +20,9 @@ WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "vocab.*", "merges.txt", "spiece.model", "spm.model", "sentencepiece*.model")
 """Patterns of the files of a tokenizer."""
+
+ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w.-]+)?")
+"""Of the hub: `name` or `owner/name`, and perhaps a revision after an @."""
 
 OWN = "relpos"
 """`model_type` of an exported network that `transformers` has no class for: its `config.json` and parameters are ours."""
@@ -95,3 +104,38 @@ def shards(index: Path) -> dict[str, str]:
         if not isinstance(file, str) or Path(file).name != file or not (index.parent / file).is_file():
             raise RelposError(f"{index}: shard {file} is missing")
     return shards
+
+
+def located(name: str | Path) -> Path:
+    """The folder itself, or the one in the hub's cache into which the checkpoint is fetched.
+
+    The folder in the cache has the name of the commit, so that it says which revision it is.
+
+    Raises:
+        RelposError: there is no such folder, or the hub does not give such a checkpoint; one line.
+    """
+    folder = expanded(name)
+    if not is_remote(str(name)):
+        return folder
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise RelposError(f"{name}: fetching from the hub needs huggingface_hub: pip install huggingface-hub") from None
+    repository, _, revision = str(name).partition("@")
+
+    def fetched(*patterns: str) -> Path:
+        # Nothing in subfolders: other formats and training states lie there.
+        return Path(snapshot_download(repository, revision=revision or None, allow_patterns=[*patterns], ignore_patterns="*/*"))
+
+    try:
+        # Many repositories have the weights twice; the pickled ones are fetched only where there are no others.
+        place = fetched(CONFIG, *TOKENIZER, "model*.safetensors*")
+        return place if list(place.glob("*.safetensors")) else fetched(CONFIG, *TOKENIZER, "pytorch_model*.bin*")
+    except Exception as error:  # offline, no such id, no permission: the library has a class for each
+        raise RelposError(f"{name}: no such folder, and the hub gives no such checkpoint: {one_line(error)}") from None
+
+
+def is_remote(name: str) -> bool:
+    """Whether a name is no folder and may be an id of the hub: `name`, or `owner/name` where there is no folder `owner`."""
+    is_id = ID.fullmatch(name) is not None and ("/" not in name or not Path(name).parent.is_dir())
+    return is_id and not expanded(name).exists()

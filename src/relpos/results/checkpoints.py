@@ -13,8 +13,7 @@ from pathlib import Path
 
 from relpos.errors import RelposError
 from relpos.pretrained.checkpoint import Checkpoint
-from relpos.pretrained.files import name_of
-from relpos.pretrained.hub import located
+from relpos.pretrained.files import located, name_of
 from relpos.results import values as results
 from relpos.results.scale import Scale, Scales, scales
 from relpos.results.values import Plain, Value, by

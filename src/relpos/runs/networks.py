@@ -16,8 +16,16 @@ from typing import TYPE_CHECKING, Any
 from relpos.data.filehash import described
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.places import expanded
-from relpos.pretrained.files import checkpoint_files, is_exported, is_published, name_of, read_config, tokenizer_files, weight_files
-from relpos.pretrained.hub import located
+from relpos.pretrained.files import (
+    checkpoint_files,
+    is_exported,
+    is_published,
+    located,
+    name_of,
+    read_config,
+    tokenizer_files,
+    weight_files,
+)
 from relpos.readers import read_yaml
 from relpos.runs.run import Run, read_record, runs_root
 from relpos.runs.shelf import END, SNAPSHOTS, snapshot, snapshots

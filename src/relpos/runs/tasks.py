@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from relpos.config.conf import conf_file, options
-from relpos.config.task_file import is_file, read_task_file
-from relpos.data.own_task import METRICS, OwnTask
+from relpos.data.own_task import METRICS, OwnTask, is_task_file, read_task_file
 from relpos.data.task_folders import OwnFiles
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.readers import sha256
@@ -31,7 +30,7 @@ def node_of(name: str) -> dict[str, Any]:
     Raises:
         RelposError: there is no such task or file, or a key of the file is unknown.
     """
-    if is_file(name):
+    if is_task_file(name):
         return node_of("custom") | read_task_file(name)
     refuse_unknown("unknown task", name, options()["task"])
     return dict(conf_file(f"task/{name}"))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from relpos.config.conf import options, shipped
-from relpos.config.task_file import is_file
+from relpos.data.own_task import is_task_file
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.measures.measure import measures
 from relpos.places import expanded
@@ -203,7 +203,7 @@ def _task(name: str, folder: Path) -> str:
 
     The path is absolute: a relative one would mean another file in another working directory.
     """
-    if is_file(name):
+    if is_task_file(name):
         return str((folder / expanded(name)).resolve())
     refuse_unknown("tasks: unknown task", name, set(options()["task"]) - {"custom"})
     return name

@@ -14,7 +14,7 @@ from relpos.config.check import refuse_overrides
 from relpos.config.compose import composed
 from relpos.config.conf import key_of, shipped
 from relpos.errors import RelposError, refuse_unknown
-from relpos.pretrained.hub import is_remote
+from relpos.pretrained.files import is_remote
 from relpos.runs.networks import given_run
 from relpos.runs.plan import finetune_run, pretrain_run
 from relpos.runs.run import Run, closure
