@@ -72,6 +72,15 @@ def test_tables_of_text_may_be_compressed(name: str, packed: str, tmp_path: Path
     assert documents(Files(corpus=str(tmp_path / "packed"))) == TEXTS
 
 
+@pytest.mark.parametrize("name", ["a[1].jsonl", "a*.jsonl", "[[a.jsonl", "a::b.jsonl", "zip:/a.jsonl", "x [1]/a.jsonl"])
+def test_a_name_is_no_pattern_and_no_address(name: str, tmp_path: Path) -> None:
+    for each, texts in ((name, TEXTS), ("a1.jsonl", ["other"]), ("x 1/a.jsonl", ["other"])):
+        (tmp_path / each).parent.mkdir(exist_ok=True)
+        jsonl(tmp_path / each, texts)
+    (tmp_path / f"{name}.gz").write_bytes(gzip.compress((tmp_path / name).read_bytes()))
+    assert documents(Files(corpus=str(tmp_path / name))) == documents(Files(corpus=str(tmp_path / f"{name}.gz"))) == TEXTS
+
+
 @pytest.mark.parametrize("name", WRITERS)
 def test_the_column_is_named_once(name: str, tmp_path: Path) -> None:
     WRITERS[name](tmp_path / name, TEXTS, "body")
@@ -118,6 +127,19 @@ def test_what_map_has_kept_beside_a_saved_data_set_is_not_read(tmp_path: Path) -
     datasets.load_from_disk(tmp_path / "saved").map(lambda row: {"text": "mapped"}, cache_file_name=cached)
     assert (tmp_path / "saved" / "cache-0123.arrow").is_file()
     assert documents(Files(corpus=str(tmp_path))) == TEXTS
+
+
+@pytest.mark.parametrize("parts", [5, [3], [{}], [{"filename": 7}], [{"filename": "../a/data-00000-of-00002.arrow"}], "gone"])
+def test_a_saved_data_set_that_is_not_whole_is_refused(parts: Any, tmp_path: Path) -> None:
+    saved(tmp_path / "a", TEXTS)
+    state = tmp_path / "a" / "state.json"
+    if parts == "gone":
+        (tmp_path / "a" / "data-00001-of-00002.arrow").unlink()
+    else:
+        state.write_text(json.dumps({"_data_files": parts}))
+    with pytest.raises(RelposError, match=rf"^{state}: ") as refusal:
+        documents(Files(corpus=str(tmp_path / "a")))
+    assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("name", WRITERS)

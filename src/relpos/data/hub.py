@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from relpos.data.documents import TITLE, Document, documents_of
@@ -82,10 +83,14 @@ def documents(text: dict[str, Any], lines: int, streaming: bool, reporting: Repo
 
 def documents_of_file(name: str, path: Path, column: str, lines: int, reporting: Reporting) -> Iterator[Document]:
     """The same of a file in one of the formats of `TABLES`, JSONL and CSV also compressed."""
-    kind = TABLES[suffix(path)]
-    more = {"keep_default_na": False} if kind == "csv" else {}  # else a text `NA` or `null` would be no text
-    rows = _rows(f"data.text: {path}", column, kind, data_files=str(path), split="train", streaming=True, **more)
-    yield from _documents(name, rows, lines, False, reporting)
+    kind = suffix(path)
+    more = {"keep_default_na": False} if kind == ".csv" else {}  # else a text `NA` or `null` would be no text
+    with TemporaryDirectory() as folder:
+        # `datasets` takes `texts[1].csv` for a pattern, which is the name of another file, and `a::b.csv` for two addresses.
+        plain = Path(folder, f"text{kind}{path.suffix.removeprefix(kind)}")
+        plain.symlink_to(path.absolute())
+        rows = _rows(f"data.text: {path}", column, TABLES[kind], data_files=str(plain), split="train", streaming=True, **more)
+        yield from _documents(name, rows, lines, False, reporting)
 
 
 def _documents(name: str, rows: Iterator[str], lines: int, unique: bool, reporting: Reporting) -> Iterator[Document]:

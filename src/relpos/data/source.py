@@ -21,7 +21,7 @@ from relpos.data.textfile import MARKDOWN, SUFFIXES, blocks, suffix
 from relpos.errors import RelposError
 from relpos.places import expanded
 from relpos.ranges import Count, Natural, Share
-from relpos.readers import read_json
+from relpos.readers import fitted, read_json
 
 Progress = Callable[[int], None]  # called with the characters of every portion of text that is read
 
@@ -235,11 +235,26 @@ def _files(place: Path) -> Iterator[Path]:
                     raise RelposError(f"data.corpus: {folder} holds splits and none is called train; name one: {splits}")
                 folders[:] = ["train"]
             if {"state.json", "dataset_info.json"} <= {*names}:  # beside the parts of the data set there may be what `map` has kept
-                parts = read_json(Path(folder, "state.json"), dict[str, Any]).get("_data_files") or []
-                names = [Path(part["filename"]).name for part in parts]
+                names = _parts(Path(folder, "state.json"))
             starts += [path for name in folders if (path := Path(folder, name)).is_symlink()]
             paths = (Path(folder, name) for name in names if not name.startswith("."))
             yield from (path for path in paths if path.is_file())
+
+
+def _parts(state: Path) -> list[str]:
+    """The names of the files that make a saved data set.
+
+    Raises:
+        RelposError: names the list that is damaged, or has a file that is not there: a text would be read without this part.
+    """
+    try:
+        names = [part["filename"] for part in fitted(read_json(state, dict).get("_data_files") or [], list[dict[str, str]])]
+    except (RelposError, KeyError) as error:
+        raise RelposError(f"{state}: damaged: _data_files: {error}") from None
+    for name in names:
+        if Path(name).name != name or not (state.parent / name).is_file():
+            raise RelposError(f"{state}: there is no {name} beside it")
+    return names
 
 
 def _plain(name: str) -> str:
