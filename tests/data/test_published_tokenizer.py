@@ -1,6 +1,7 @@
 """Tokenizers of published checkpoints: the ids that `transformers` gives, special tokens, and words under all three kinds."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -120,7 +121,7 @@ def test_texts_are_neither_cut_nor_padded_whatever_the_file_says(tmp_path: Path)
 def test_a_tokenizer_and_a_network_that_disagree_are_refused(rows: int, tmp_path: Path) -> None:
     folder = published("bert", tmp_path)
     (folder / "config.json").write_text(json.dumps({"model_type": "bert", "vocab_size": rows}))
-    with pytest.raises(RelposError, match=rf"it has 15 pieces, config.json says vocab_size={rows:,}"):
+    with pytest.raises(RelposError, match=rf"its ids go up to 14, config.json says vocab_size={rows:,}"):
         load_tokenizer(folder)
 
 
@@ -134,3 +135,32 @@ def test_a_damaged_tokenizer_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(RelposError, match=r"^tokenizer .*$"):
         load_tokenizer(tmp_path)
+
+
+def changed(folder: Path, change: Callable[[dict[str, int]], None]) -> Path:
+    """The folder with other words in its tokenizer."""
+    file = published("bert", folder) / "tokenizer.json"
+    content = json.loads(file.read_text())
+    change(content["model"]["vocab"])
+    file.write_text(json.dumps(content))
+    return folder
+
+
+def test_a_number_that_is_left_out_is_counted(tmp_path: Path) -> None:
+    """Else a network would have fewer rows than the tokenizer has ids."""
+    loaded = load_tokenizer(changed(tmp_path, lambda words: words.update(zebra=40)))
+    assert (loaded.size, loaded.encode(["zebra"])[0].tolist()) == (41, [40])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda words: words.update(zebra=2**31), "it has 16 pieces, and ids up to 2,147,483,648"),
+        (lambda words: words.pop("[UNK]"), "Missing .*UNK"),
+    ],
+)
+def test_words_with_which_nothing_can_be_encoded_are_refused(
+    change: Callable[[dict[str, int]], None], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(RelposError, match=rf"^tokenizer .*: .*{said}"):
+        load_tokenizer(changed(tmp_path, change))

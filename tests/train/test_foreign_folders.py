@@ -112,11 +112,36 @@ def test_a_config_json_is_named(content: bytes, folder: Path) -> None:
     refused(folder, "config.json")
 
 
-def test_a_config_json_is_held_to_the_same_rules(folder: Path) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [{"size": {"layers": 3}}, {"architectures": 0.5}, {"architectures": {"a": 1}}, {"head": 3, "architectures": ["RelposModel"]},
+     {"architectures": ["RelposForSequenceClassification"], "id2label": 5}],
+)  # fmt: skip
+def test_a_config_json_is_held_to_the_same_rules(change: dict[str, Any], folder: Path) -> None:
     config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     (folder / "config.yaml").unlink()
-    (folder / "config.json").write_text(json.dumps(config | {"model_type": "relpos", "size": {"layers": 3}}))
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "relpos"} | change))
     refused(folder, "config.json")
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("config.json", {"architectures": 0.5}),
+        ("config.json", {"vocab_size": float("inf")}),
+        ("model.safetensors.index.json", {"weight_map": {}}),
+        ("pytorch_model.bin", {"a": torch.eye(3).to_sparse()}),
+        ("pytorch_model.bin", {"a": torch.eye(3, device="meta")}),
+    ],
+)
+def test_what_is_wrong_in_a_published_folder_is_named(file: str, content: dict[str, Any], tmp_path: Path) -> None:
+    config = {"model_type": "bert", "vocab_size": 15}
+    (tmp_path / "config.json").write_text(json.dumps(config | (content if file == "config.json" else {})))
+    if file == "model.safetensors.index.json":
+        (tmp_path / file).write_text(json.dumps(content))
+    else:
+        torch.save({} if file == "config.json" else content, tmp_path / "pytorch_model.bin")
+    assert refused(tmp_path, file)
 
 
 def test_damaged_weights_are_named_and_not_the_configuration(folder: Path) -> None:

@@ -71,6 +71,10 @@ class PublishedTokenizer(Tokenizer):
             self.backend = self.host.backend_tokenizer
             # It may name a stranger's code, which whoever opens what `save` writes with `trust_remote_code` would run.
             self.host.init_kwargs.pop("auto_map", None)
+            self.backend.encode(
+                "\U00010f00"
+            )  # of Old Sogdian: where the words have no unknown one, it fails here and not in a text
+            self.last = max(self.backend.get_vocab(with_added_tokens=True).values())
         except Exception as error:  # damaged files raise errors of many unrelated types
             raise RelposError(f"tokenizer {path}: {one_line(error)}"[:300]) from None
         # Tokenizers that sentence-transformers wrote cut at 128 tokens and pad; here a text has all its tokens and no others.
@@ -83,17 +87,20 @@ class PublishedTokenizer(Tokenizer):
         self.separators = max(1, self._marks_around("a", "a") - self._marks_around("a", None))
 
     def _check_size(self) -> None:
-        """Refuses a tokenizer whose size does not fit the network in the same folder."""
+        """Refuses a tokenizer whose size does not fit the network in the same folder, or the number of its pieces."""
         try:
             rows = int(read_json(self.path / "config.json", dict)["vocab_size"])
-        except (ValueError, KeyError, TypeError):
-            return  # there is no network in the folder
+        except (ValueError, KeyError, TypeError, OverflowError):  # there is no network in the folder
+            pieces = self.backend.get_vocab_size(with_added_tokens=True)
+            if self.size >= pieces + ROUNDED:
+                raise RelposError(f"tokenizer {self.path}: it has {pieces:,} pieces, and ids up to {self.last:,}") from None
+            return
         if not self.size <= rows < self.size + ROUNDED:
-            raise RelposError(f"tokenizer {self.path}: it has {self.size:,} pieces, config.json says vocab_size={rows:,}")
+            raise RelposError(f"tokenizer {self.path}: its ids go up to {self.last:,}, config.json says vocab_size={rows:,}")
 
     @property
     def size(self) -> int:
-        return int(self.backend.get_vocab_size(with_added_tokens=True))
+        return self.last + 1  # some leave numbers out
 
     def encode(self, texts: list[str]) -> list[npt.NDArray[np.int32]]:
         # Set at each call, because the tokenizer keeps it and `encode_marked` sets it the other way.

@@ -97,8 +97,10 @@ def shards(index: Path) -> dict[str, str]:
     """Name of a weight → name of its file."""
     try:
         shards: dict[str, str] = fitted(read_json(index, dict).get("weight_map"), dict)
-    except RelposError as error:
-        raise RelposError(f"{index}: damaged: a weight_map from weights to files is expected") from error
+    except RelposError:
+        shards = {}
+    if not shards:
+        raise RelposError(f"{index}: damaged: a weight_map from weights to files is expected")
     for file in shards.values():
         # A name with a folder in it could point anywhere on this machine.
         if not isinstance(file, str) or Path(file).name != file or not (index.parent / file).is_file():

@@ -99,9 +99,14 @@ def _pickled(path: Path) -> dict[str, Tensor]:
         raise RelposError(f"cannot read {path}: not a file of weights (a Git LFS pointer?)") from None
     except (RuntimeError, OSError, EOFError, ValueError) as error:
         raise RelposError(f"cannot read {path}: {one_line(error)}") from error
-    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise RelposError(f"{path}: a mapping from names to weights is expected")
+    if not isinstance(content, dict) or not all(map(_is_plain, content.values())):
+        raise RelposError(f"{path}: a mapping from names to weights is expected, all of them dense")
     return {str(name): value for name, value in content.items()}
+
+
+def _is_plain(weight: object) -> bool:
+    """Whether it is a tensor with all its numbers, as neither a sparse, a nested nor a `meta` one is."""
+    return isinstance(weight, Tensor) and weight.layout == torch.strided and not (weight.is_nested or weight.is_meta)
 
 
 def _renamed(name: str) -> str:

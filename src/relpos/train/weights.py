@@ -93,19 +93,15 @@ def read_model_config(path: Path) -> dict[str, Any]:
         RelposError: there is no model in `path`, or its file describes no network; names file and key.
     """
     folder = model_folder(path)
-    file = folder / CONFIG
-    if is_published(folder):
-        settings: Any = Checkpoint(folder).settings
-    elif is_exported(folder):
-        settings = _exported(read_config(folder))
-    else:
-        file = folder / "config.yaml"
-        if not file.is_file() or not (folder / WEIGHTS).is_file():
-            expected = f"config.yaml and {WEIGHTS} are expected, or the config.json of a published checkpoint"
-            raise RelposError(f"no model in {folder}: {expected}")
-        settings = read_yaml(file)
+    if is_published(folder) or is_exported(folder):
+        with _naming(folder / CONFIG, folder / WEIGHTS):
+            return _checked(Checkpoint(folder).settings if is_published(folder) else _exported(read_config(folder)))
+    file = folder / "config.yaml"
+    if not file.is_file() or not (folder / WEIGHTS).is_file():
+        expected = f"config.yaml and {WEIGHTS} are expected, or the config.json of a published checkpoint"
+        raise RelposError(f"no model in {folder}: {expected}")
     with _naming(file, folder / WEIGHTS):
-        return _checked(settings)
+        return _checked(read_yaml(file))
 
 
 def _exported(config: dict[str, Any]) -> dict[str, Any]:
