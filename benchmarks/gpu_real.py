@@ -1,12 +1,16 @@
 """Does it learn from real text on this GPU? A small table through `relpos reproduce`, killed once with −9, then fine-tuned.
 
     RELPOS_DATA=FOLDER python benchmarks/gpu_real.py [--seconds 460] [--steps 2000] [--out FOLDER] [--carried FOLDER] [--rehearse]
+    RELPOS_DATA=FOLDER python benchmarks/gpu_real.py --table NAME [--seconds 720] [--out FOLDER] [--carried FOLDER]
 
 FOLDER has corpus/ and glue/. One row is pre-trained without interruption and once more in another folder, where it is killed in the
 middle and continued: are the weights the same bits? Then it is fine-tuned, then come the other rows. Each command ends when the
 seconds do; what has been found stands in real.json, what is finished or can be continued in carry.0, carry.1, … of 15 MB each, 60
 MB at most. `--carried` names a folder with such files of an earlier session, by default that of `--out`. Runs are in RELPOS_RUNS,
 by default a temporary folder. `--rehearse` does the same with the toy language, at toy sizes, on a CPU.
+
+With `--table` the runs are those of an experiment file: a pre-training of every row and a table, then the second of every row, and
+so on. Records are packed then, and no weights.
 """
 
 from __future__ import annotations
@@ -28,7 +32,10 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+import torch
 from _report import RESULTS
+
+from relpos.tables.experiment import load
 
 PIECE, PIECES = 15_000_000, 4
 BASE = ["data=files", "data.sample=500000", "size=small", "precision=bf16"]
@@ -52,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=460)
     parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--table", metavar="NAME", help="an experiment file with pretrain_seeds, as when_order_small")
     parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--carried", type=Path, metavar="FOLDER", help="with carry.0, carry.1, … of an earlier session")
     parser.add_argument("--rehearse", action="store_true", help="at toy sizes, on a CPU")
@@ -62,6 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     root = Path(os.environ.get("RELPOS_RUNS") or tempfile.mkdtemp(prefix="relpos-gpu-"))
     session = Session(root, asked.out, time.monotonic() + asked.seconds)
     unpack(asked.carried or asked.out, root)
+    if asked.table:
+        return in_rounds(session, asked.table)
     base, steps, batch, tuning, tasks = BASE, asked.steps, 256, "recipe.epochs=1", "cola, rte, mrpc"
     if asked.rehearse:
         base, steps, batch, tuning, tasks = TOY, min(asked.steps, 40), 16, "steps=10", "cola"
@@ -84,10 +94,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         session.do("all rows", command)
     except TimeoutError:
         print("the time is over", file=sys.stderr)
-    session.figures()
-    session.say("carried", pack(root, asked.out))
-    print("\n".join(report(session.found)))
+    session.end_with(pack(root, asked.out))
     return 0 if session.found.get("same bits") in (True, None) else 1
+
+
+def in_rounds(session: Session, table: str) -> int:
+    """The table with one pre-training of every row, with two, and so on, as long as there is time."""
+    experiment = load(table)
+    engine = ["engine=local", "workers=2"] if torch.cuda.is_available() else []
+    try:
+        for seeds in range(1, len(experiment.pretrain_seeds) + 1):
+            asked = f"pretrain_seeds=[{','.join(map(str, experiment.pretrain_seeds[:seeds]))}]"
+            session.do(f"{table}, {seeds} of {len(experiment.pretrain_seeds)}", ["reproduce", f"table={table}", asked, *engine])
+    except TimeoutError:
+        print("the time is over", file=sys.stderr)
+    session.end_with(pack(session.root, session.out, largest=1_000_000))
+    return 0
 
 
 class Session:
@@ -165,6 +187,12 @@ class Session:
                 ratio = self.found["million real tokens per second"] / beside["million_tokens_per_second"]
                 self.say("of the rate of random tokens", ratio)
 
+    def end_with(self, packed: list[str]) -> None:
+        """Keeps what there is at the end, and prints it as a table."""
+        self.figures()
+        self.say("carried", packed)
+        print("\n".join(report(self.found)))
+
     def starts(self, prefix: str) -> list[dict[str, Any]]:
         """Of all runs whose name begins so."""
         return [start for name, run in self.found["runs"].items() if name.startswith(prefix) for start in run["starts"]]
@@ -195,18 +223,18 @@ def same(root: Path, other: Path) -> bool | None:
     return all((root / file).read_bytes() == (other / file).read_bytes() for file in both) if both else None
 
 
-def pack(root: Path, out: Path) -> list[str]:
-    """Writes carry.0, … with the runs that fit, and returns their names. A fine-tuning goes without its weights."""
+def pack(root: Path, out: Path, largest: int = PIECE * PIECES) -> list[str]:
+    """Writes carry.0, … with the runs that fit, and returns their names. A fine-tuning goes without its weights, and every run
+    without files of more than `largest` bytes."""
     folders = [
         path.parent for stage in ("tokenizer", "finetune", "pretrain") for path in sorted(root.glob(f"{stage}/*/record.json"))
     ]
     content, packed = io.BytesIO(), []
     with tarfile.open(fileobj=content, mode="w:gz", compresslevel=1) as archive:
         for folder in folders:
-            files = [
-                path for path in sorted(folder.rglob("*"))
-                if path.is_file() and not (folder.parent.name == "finetune" and path.parent.name == "model")
-            ]  # fmt: skip
+            files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.stat().st_size <= largest]
+            if folder.parent.name == "finetune":
+                files = [path for path in files if path.parent.name != "model"]
             # What gzip cannot make smaller is at most as large as it was.
             if content.tell() + sum(path.stat().st_size for path in files) > PIECE * PIECES:
                 print(f"{folder.relative_to(root)} is too large to be carried", file=sys.stderr)

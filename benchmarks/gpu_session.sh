@@ -2,13 +2,14 @@
 # All that is to be done where a GPU can be had for a quarter of an hour, its start included: is it right, how fast is it, does it
 # learn from real text.
 #
-#   benchmarks/gpu_session.sh [correct] [speed] [real]      without an argument: all of them, 12 minutes at most
+#   benchmarks/gpu_session.sh [correct] [speed] [real] [order]      without an argument: the first three, 12 minutes at most
 #
 # correct   90 s: terms beside float64, every preset in training, the same bits each time           gpu_correct.py
 # speed    150 s: steps, attention and kernels beside Hugging Face, FlexAttention and SDPA          gpu.py
 # real     460 s: real pairs through `relpos reproduce`, killed and continued, then fine-tuned      gpu_real.py, RELPOS_DATA=FOLDER
+# order    720 s: the rows of TABLE (default: when_order_small), one seed of all before the next    gpu_real.py, RELPOS_DATA=FOLDER
 #
-# Each part ends in its time (CORRECT, SPEED and REAL are its seconds) and leaves what it has found, in at most eight files below
+# Each part ends in its time (CORRECT, SPEED, REAL and ORDER are its seconds) and leaves what it has found, in at most eight files below
 # OUT (default: benchmarks/results/gpu_session), and a table as the last of its output. What a part has not finished a second call
 # goes on with, also in another session, where OUT has what the first one left.
 #
@@ -37,7 +38,8 @@ for argument in ${*:-correct speed real}; do
     correct) part correct "${CORRECT:-90}" 12 gpu_correct.py || failed=1 ;;
     speed) part speed "${SPEED:-150}" 25 gpu.py --resume || failed=1 ;;
     real) part real "${REAL:-460}" 25 gpu_real.py || failed=1 ;;
-    *) echo "correct, speed or real is expected, not $argument" >&2; exit 1 ;;
+    order) part order "${ORDER:-720}" 25 gpu_real.py --table "${TABLE:-when_order_small}" || failed=1 ;;
+    *) echo "correct, speed, real or order is expected, not $argument" >&2; exit 1 ;;
   esac
 done
 exit "$failed"

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 import torch
+
+from tables.small_data import write_data, write_experiment
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -106,6 +109,22 @@ def test_real_pairs_are_rehearsed_with_the_toy_language_and_carried_on(gpu: Modu
     assert {starts[name] for name in found["carried"]} == {1}
 
 
+@pytest.mark.full
+def test_a_table_goes_on_round_by_round_and_carries_no_weights(tmp_path: Path) -> None:
+    write_data(tmp_path / "data")
+    table, out = write_experiment(tmp_path, pretrain_seeds=[0, 1], tasks=[]), tmp_path / "out"
+    command = [sys.executable, BENCHMARKS / "gpu_real.py", "--table", table, "--out", out]
+    subprocess.run(
+        command, env=environment() | {"RELPOS_RUNS": str(tmp_path / "runs"), "RELPOS_DATA": str(tmp_path / "data")}, check=True
+    )
+    found = json.loads((out / "real.json").read_text(encoding="utf-8"))
+    assert [found[f"{table}, {seeds} of 2"]["ended"] for seeds in (1, 2)] == [0, 0]
+    with tarfile.open(out / "carry.0") as packed:
+        names = packed.getnames()
+    assert len([name for name in names if name.startswith("pretrain/") and name.endswith("record.json")]) == 4
+    assert not [name for name in names if name.endswith(".ckpt")]
+
+
 def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
 
@@ -134,4 +153,6 @@ def test_a_session_does_what_it_is_asked_for_and_tells_of_failures(tmp_path: Pat
         f"benchmarks/gpu_real.py --seconds 435 --out {out}",
     ]
     assert session("correct") == 0
+    assert session("order") == 0
+    assert told.read_text(encoding="utf-8") == f"benchmarks/gpu_real.py --seconds 695 --out {out} --table when_order_small\n"
     assert session("train") == 1
