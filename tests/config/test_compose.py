@@ -136,7 +136,6 @@ def composed(command: str) -> DictConfig:
         ("finetune", "task.batch=0", "task.batch=0: a whole number from 1 to 1,000,000 is expected"),
         ("reproduce", "dry_run=maybe", "dry_run=maybe: true or false is expected"),
         ("reproduce", "engine.runs_per_device=0", "engine.runs_per_device=0: a whole number of 1 or more is expected"),
-        ("reproduce", "engine.devices=[-1]", "engine.devices=[-1]: a list [a whole number of 0 or more, …] or null is expected"),
         ("status", "every=0", "every=0: a number above 0 is expected"),
         ("dashboard", "mode=now", "mode=now: auto, online or offline is expected"),
     ],

@@ -12,8 +12,8 @@ import relpos
 from hosts import DEBERTA, all_in_float64, batch, hidden_states, host, outputs, saved, saved_gradients
 from relpos.pretrained.deberta import FAMILY as DEBERTA_V2
 from relpos.pretrained.family import Family
+from relpos.pretrained.mapping import from_config, to_config
 from relpos.pretrained.modernbert import FAMILY as MODERNBERT
-from relpos.pretrained.settings import from_config, to_config
 from schemes import FULL, node
 
 EMBEDDING = {"embedding_size": 8}

@@ -19,24 +19,22 @@ from relpos.launch.engine import Engine, Guard, Item, Result
 from relpos.launch.jobs import Standing
 from relpos.pool import side_by_side
 from relpos.process import cores, end, exit_status, started, thread_variables
-from relpos.ranges import Count, Natural, Threads
+from relpos.ranges import Count, Threads
 from relpos.runs.run import Run
 
 
 @dataclass(frozen=True)
 class Local(Engine):
-    """`engine=local`: this machine.
+    """`engine=local`: this machine, with the GPUs that CUDA_VISIBLE_DEVICES leaves.
 
     Args:
         workers: processes side by side; None: `runs_per_device` on each GPU, or one per core where there is no GPU.
         threads: CPU threads of each worker; None: the cores divided among them.
-        devices: numbers of the GPUs to use; None: all; []: none.
         runs_per_device: runs side by side on one GPU.
     """
 
     workers: Count | None = None
     threads: Threads | None = None
-    devices: list[Natural] | None = None
     runs_per_device: Count = 1
 
     def start(self, standing: Standing, folder: Path) -> LocalWorkers:
@@ -57,9 +55,7 @@ class Local(Engine):
     def _environments(self, places: Sequence[str | None]) -> list[dict[str, str]]:
         """The environment variables of the worker at each place."""
         threads = thread_variables(self.threads or max(1, cores() // max(1, len(places))), asked=self.threads is not None)
-        # An empty CUDA_VISIBLE_DEVICES hides all GPUs; where it is not set, CUDA sees all of them.
-        gpus = [{} if place is None and self.devices != [] else {"CUDA_VISIBLE_DEVICES": place or ""} for place in places]
-        return [os.environ | threads | seen for seen in gpus]
+        return [os.environ | threads | ({} if place is None else {"CUDA_VISIBLE_DEVICES": place}) for place in places]
 
     def places(self, pending: list[Run]) -> list[str | None]:
         """One entry per worker: the GPUs that it sees, as many as a run takes; None where it works on the CPU. At most one per run.
@@ -73,7 +69,7 @@ class Local(Engine):
 
     def _slots(self, on_cpu: bool, size: int) -> list[str | None]:
         """One entry per worker: the GPUs that it sees, `size` of them; None where it works on the CPU."""
-        gpus = _gpus() if self.devices is None else _chosen(self.devices)
+        gpus = _gpus()
         if on_cpu or not gpus:
             return [None] * (self.workers or max(1, cores() // size))
         # GPUs that are left over are too few for a run, and stay idle.
@@ -85,27 +81,11 @@ class Local(Engine):
         return [slots[i % len(slots)] for i in range(self.workers or len(slots))]  # more workers than slots: they share them
 
 
-def _visible() -> list[str] | None:
-    """Names of the GPUs that CUDA_VISIBLE_DEVICES leaves; None where it is not set."""
-    names = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return None if names is None else [name for name in names.split(",") if name.strip() not in ("", "-1")]
-
-
-def _chosen(devices: list[int]) -> list[str]:
-    """Names of the GPUs with these numbers, which count the visible GPUs only, as they do everywhere in CUDA."""
-    visible = _visible()
-    if visible is None:
-        return [str(number) for number in devices]
-    if max(devices, default=-1) >= len(visible):
-        raise RelposError(f"engine.devices={devices}: CUDA_VISIBLE_DEVICES={','.join(visible)} leaves {len(visible)} GPUs")
-    return [visible[number] for number in devices]
-
-
 def _gpus() -> list[str]:
-    """Names of the GPUs, without loading torch."""
-    visible = _visible()
-    if visible is not None:
-        return visible
+    """Names of the GPUs that CUDA_VISIBLE_DEVICES leaves, or of all where it is not set, without loading torch."""
+    names = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if names is not None:
+        return [name for name in names.split(",") if name.strip() not in ("", "-1")]
     driver = Path("/proc/driver/nvidia/gpus")
     return [str(number) for number, _ in enumerate(driver.iterdir())] if driver.is_dir() else []
 

@@ -16,9 +16,8 @@ from relpos.errors import RelposError
 from relpos.pretrained.families import FAMILIES
 from relpos.pretrained.family import Family, Head, Weight
 from relpos.pretrained.files import CONFIG, read_config
-from relpos.pretrained.settings import from_config
+from relpos.pretrained.mapping import from_config, listed, names, read
 from relpos.pretrained.stored import read_weights, wrapper
-from relpos.pretrained.weights import listed, names, read
 
 OTHER_HEADS = {
     "MultipleChoice": "a choice among several texts cannot be expressed here",

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from relpos.errors import RelposError
 from relpos.pretrained.families import FAMILIES
 from relpos.pretrained.family import Family, Head
-from relpos.pretrained.settings import to_config
-from relpos.pretrained.weights import listed, names, write
+from relpos.pretrained.mapping import listed, names, to_config, write
 
 
 def to_huggingface(network: nn.Module, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:

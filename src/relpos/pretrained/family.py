@@ -1,8 +1,8 @@
 """How a family of published checkpoints is described: one mapping of its configuration and one of its weights, read both ways.
 
 A family says which key of `config.json` is which value of our configuration (`size`, `position`, `conv`, `vocabulary`; in this
-package called settings), and which of its weights is which of our parameters. `settings.py` and `weights.py` read these
-descriptions in either direction. What a description cannot say, a family does itself: `Family.normalised`, `Family.computed`.
+package called settings), and which of its weights is which of our parameters. `mapping.py` reads these descriptions
+in either direction. What a description cannot say, a family does itself: `Family.normalised`, `Family.computed`.
 """
 
 from __future__ import annotations
