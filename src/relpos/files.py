@@ -95,9 +95,6 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 def opened(path: Path, mode: str, **more: Any) -> IO[Any]:
     """Opens a file to write it anew (`w`) or to go on at its end (`a`), and never another file to which a link leads.
 
-    Args:
-        more: of `open`.
-
     Raises:
         RelposError: a link leads to its folder; or what is to go on is a link, a pipe or a device, or has another name besides.
         OSError: of the system.

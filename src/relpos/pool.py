@@ -33,9 +33,6 @@ def pool(environments: Sequence[Mapping[str, str]]) -> Iterator[Submit]:
 
     What the function prints on stderr appears when the item is done. The future raises RelposError where the function fails, or its
     process ends before it is done.
-
-    Args:
-        environments: the environment variables of each process.
     """
     processes: list[subprocess.Popen[bytes]] = []
     free: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()

@@ -37,10 +37,6 @@ def started(module: str, *arguments: str, environment: Mapping[str, str] = os.en
     """A process of ours, with a pipe to its standard input.
 
     No file of the working directory is a module of that process, as `python -m` would have it.
-
-    Args:
-        module: that it executes.
-        more: of `subprocess.Popen`.
     """
     words = [sys.executable, "-m", module, *arguments]
     return subprocess.Popen(words, stdin=subprocess.PIPE, env={**environment, SAFE_PATH: "1"}, **more)

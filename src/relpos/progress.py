@@ -17,11 +17,7 @@ Item = TypeVar("Item")
 
 
 def plain_console(**more: Any) -> Console:
-    """A console of rich on which control characters of a text are spelled out, as a stranger's file may have them.
-
-    Args:
-        more: of `rich.console.Console`.
-    """
+    """A console of rich on which control characters of a text are spelled out, as a stranger's file may have them."""
     from rich.console import Console
     from rich.segment import Segment
 
@@ -44,13 +40,7 @@ def display(*columns: str | ProgressColumn) -> Progress:
 
 @contextmanager
 def bar(title: str, total: float | None, *columns: str | ProgressColumn) -> Iterator[Callable[[float], None]]:
-    """Yields a function to call with the size of each portion done.
-
-    Args:
-        title: shown before the bar.
-        total: the sum of all portions; None where it is not known.
-        columns: as of `display`.
-    """
+    """Yields a function to call with the size of each portion done; `total` is None where their sum is not known."""
     with display(*columns) as progress:
         task = progress.add_task(title, total=total)
         yield lambda portion: progress.advance(task, portion)
@@ -66,12 +56,7 @@ def tracked(items: Sequence[Item], title: str) -> Iterator[Item]:
 
 @contextmanager
 def reading(title: str, characters: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar for text that is read, in bytes and bytes per second.
-
-    Args:
-        title: shown before the bar.
-        characters: about how many there are to read; None where that is not known.
-    """
+    """A bar for text that is read, in bytes and bytes per second; None where it is not known how many characters there are."""
     from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
     columns = "{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()

@@ -21,11 +21,7 @@ DASHES = ("-", "--", "-.", ":")
 
 
 def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **more: Any) -> tuple[Any, Any]:
-    """A figure of width × height inches and its axes, an array (rows, columns).
-
-    Args:
-        more: of `matplotlib.figure.Figure.subplots`.
-    """
+    """A figure of width × height inches and its axes, an array (rows, columns)."""
     # Without pyplot, which would keep every figure in memory and choose a window system.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -149,11 +145,8 @@ def matrix(axes: Any, values: Any, centred: bool = True, covered: float = 0.995)
 
 
 def save(figure: Any, path: Path, dpi: int = 130, stamp: str = "") -> None:
-    """Writes a figure, in the format that the suffix of the path names; the same figure gives the same file.
-
-    Args:
-        stamp: a comment in a PNG.
-    """
+    """Writes a figure, in the format that the suffix of the path names; the same figure gives the same file. A PNG has `stamp` as
+    a comment."""
     # Else a PDF would have the time of its making, and the same figure other bytes.
     metadata = {".pdf": {"CreationDate": None}, ".png": {"Comment": stamp} if stamp else {}}
     import matplotlib
@@ -169,9 +162,6 @@ def update(path: Path, content: Any, draw: Callable[[], Any]) -> None:
     """Saves the figure that `draw` returns; does nothing if there is no content, or if the PNG shows this content already.
 
     The PNG carries a hash of its content, so that a table that is only shown again does not load matplotlib.
-
-    Args:
-        content: all that is drawn, as what JSON can hold.
     """
     stamp = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     if content and not (path.exists() and stamp.encode() in read_bytes(path)):

@@ -73,10 +73,6 @@ def flags_and_overrides(command: str, arguments: Sequence[str]) -> tuple[list[st
 def rewritten(command: str, overrides: Sequence[str]) -> list[str]:
     """The overrides as Hydra wants them. What is rewritten already stays as it is.
 
-    Args:
-        command: a primary configuration.
-        overrides: arguments without flags.
-
     Raises:
         RelposError: an argument has no key, or a wrong one; or a file that it names cannot be read.
 

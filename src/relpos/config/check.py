@@ -41,11 +41,6 @@ OF_NETWORK = {
 def check(values: Mapping[str, Any], command: str, overrides: Sequence[str]) -> None:
     """Refuses unknown keys, impossible values, and overrides about a network that comes from a folder.
 
-    Args:
-        values: the resolved configuration.
-        command: its primary configuration.
-        overrides: those that it was composed with.
-
     Raises:
         RelposError: names the key or override and, where there is one, the nearest right one.
     """
@@ -76,11 +71,6 @@ def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]
 
 def refuse_overrides(command: str, overrides: Iterable[str], plain: Mapping[str, Any]) -> None:
     """Refuses overrides that a network, or a tokenizer, from a file makes meaningless.
-
-    Args:
-        command: a primary configuration.
-        overrides: the overrides, as typed.
-        plain: the configuration that they give.
 
     Raises:
         RelposError: there is such an override beside `network=`, or one for a tokenizer that is trained beside `tokenizer=FILE`.

@@ -84,12 +84,7 @@ class PairSource(ABC):
 
 
 class PairFiles(PairSource):
-    """A file of pairs, or a folder of them.
-
-    Args:
-        path: a `.txt` or `.jsonl` file, or a folder with such files; hidden ones are left out.
-        limit, others: as of `PairSource`.
-    """
+    """A file of pairs, or a folder of them."""
 
     @checked
     def __init__(self, path: str | Path, limit: Count | None = None, others: Natural | None = None) -> None:
@@ -112,13 +107,7 @@ class PairFiles(PairSource):
 
 
 class Blimp(PairSource):
-    """BLiMP from the Hugging Face hub; a folder of its JSON lines is read by `PairFiles`.
-
-    Args:
-        id: the data set.
-        revision: of the data set.
-        limit, others: as of `PairSource`.
-    """
+    """BLiMP from the Hugging Face hub; a folder of its JSON lines is read by `PairFiles`."""
 
     @checked
     def __init__(
@@ -147,13 +136,7 @@ class Blimp(PairSource):
 
 
 class ToyPairs(PairSource):
-    """The embedded language's pairs.
-
-    Args:
-        seed: of the draws.
-        count: pairs of each paradigm.
-        limit, others: as of `PairSource`.
-    """
+    """The embedded language's pairs."""
 
     @checked
     def __init__(self, seed: Natural = 0, count: Count = 200, limit: Count | None = None, others: Natural | None = None) -> None:
@@ -172,12 +155,7 @@ class ToyPairs(PairSource):
 
 
 class AutoPairs:
-    """The pairs that suit a network.
-
-    Args:
-        zorro: the folder of Zorro's files.
-        limit, others: as of `PairSource`.
-    """
+    """The pairs that suit a network."""
 
     @checked
     def __init__(self, zorro: str, limit: Count | None = None, others: Natural | None = None) -> None:

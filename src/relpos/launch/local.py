@@ -91,13 +91,7 @@ def _gpus() -> list[str]:
 
 
 class LocalWorkers:
-    """Worker processes, each tethered to this one by a pipe that is its standard input.
-
-    Args:
-        standing: of the launch.
-        folder: holds `job.json`; `worker-1.log` … are written there.
-        environments: of each worker.
-    """
+    """Worker processes, each tethered to this one by a pipe that is its standard input; their logs lie in `folder`."""
 
     def __init__(self, standing: Standing, folder: Path, environments: list[dict[str, str]]) -> None:
         self.standing, self.folder, self.environments = standing, folder, environments

@@ -21,11 +21,7 @@ SECONDS = 60.0
 
 
 class Display:
-    """Shows the progress that the runs' folders tell; knows nothing of the workers.
-
-    Args:
-        standing: of the job; shared with the launcher, so that nothing is read twice.
-    """
+    """Shows the progress that the runs' folders tell; knows nothing of the workers."""
 
     def __init__(self, standing: Standing) -> None:
         self.job, self.standing = standing.job, standing

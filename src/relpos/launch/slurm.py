@@ -89,14 +89,7 @@ class Slurm(Engine):
         return tasks
 
     def script(self, nodes: int, processes: int, job: Path, tasks: int) -> str:
-        """What sbatch is given.
-
-        Args:
-            nodes: of a task.
-            processes: on each of the nodes.
-            job: the job's file.
-            tasks: of the array.
-        """
+        """What sbatch is given for an array of tasks, each with so many processes on each of its nodes."""
         options = {
             "job-name": "relpos", "array": f"0-{tasks - 1}", "nodes": nodes, "ntasks-per-node": processes,
             "cpus-per-task": self.threads or 1, "gpus-per-node": self.gpus * processes or None, "time": self.time,
@@ -117,13 +110,7 @@ class Slurm(Engine):
 
 
 class SlurmTasks:
-    """The tasks of this launch and, where they are still in the queue, of other launches of the table.
-
-    Args:
-        engine: how to submit.
-        standing: of the launch.
-        folder: of the launch; the tasks of all launches stand in `BOOK` beside it.
-    """
+    """The tasks of this launch and, where they are still in the queue, of other launches of the table: all stand in `BOOK`."""
 
     def __init__(self, engine: Slurm, standing: Standing, folder: Path) -> None:
         self.engine, self.standing, self.folder = engine, standing, folder

@@ -208,14 +208,7 @@ def given_run(name: str) -> Run:
 
 
 def _given(label: str, path: Path, files: Mapping[str, list[Path]], config: Mapping[str, Any] | None = None) -> Run:
-    """A network, or its tokenizer, that is identified by what these files contain.
-
-    Args:
-        label: readable part of its name.
-        path: its folder, or a snapshot's file.
-        files: what they hold → the files.
-        config: of the run.
-    """
+    """A network, or its tokenizer, that is identified by what these files contain."""
     folder = path if path.is_dir() else path.parent
     meaning = {what: described(some, folder) for what, some in files.items()}
     return Run("given", label, meaning, dict(config or {}), folder=str(path.resolve()))

@@ -109,11 +109,7 @@ def _own_tokenizer(file: Path, vocabulary: int) -> Run:
 
 
 def pretrain_run(content: Content) -> Run:
-    """Store → pre-training.
-
-    Args:
-        content: the checked configuration, with its interpolations.
-    """
+    """Store → pre-training. The configuration is checked and has its interpolations."""
     config = resolved(content)
     start = given_run(str(config["network"])) if config.get("network") else None
     if start:

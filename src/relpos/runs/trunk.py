@@ -48,12 +48,6 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:
     """The farthest step of another run at which this one can begin; None where there is none.
 
     Results depend on threads and micro-batch in their last bits, so that the other run must have the same.
-
-    Args:
-        run: a pre-training that has no checkpoint of its own.
-        end: its `last_constant_step`.
-        threads: of the processor.
-        microbatch: examples of a pass.
     """
     steps = run.config["steps"]
     end = min([end, *(snapshot_step(share, steps) - 1 for share in run.config["snapshots"])])  # a snapshot needs its own training

@@ -165,12 +165,7 @@ class EvaluatedFirst(pl.Callback):
 
 
 class Kept(pl.Callback):
-    """Writes the checkpoint of one step, which stays when the run is finished.
-
-    Args:
-        folder: where it lies.
-        step: after which it is written.
-    """
+    """Writes the checkpoint of one step, which stays when the run is finished."""
 
     def __init__(self, folder: Path, step: int) -> None:
         self.folder, self.step = folder, step

@@ -16,12 +16,7 @@ SECONDS = 30.0
 
 
 class Bar(pl.Callback):
-    """Step, speed, time left and the newest logged loss.
-
-    Args:
-        name: the run's name, at the start of the line.
-        steps: updates in all.
-    """
+    """Step, speed, time left and the newest logged loss."""
 
     def __init__(self, name: str, steps: int) -> None:
         self.name, self.steps = name, steps
