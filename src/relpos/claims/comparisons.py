@@ -9,7 +9,7 @@ from typing import Any
 
 from relpos.claims.effort import to_decide
 from relpos.claims.rule import Place, Rule, Says, Test, each_scale, of_column, options_of, rule
-from relpos.claims.verdict import FAILS, NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, joined, sided
+from relpos.claims.verdict import FAILS, NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, below, joined, sided
 from relpos.results.gain import Gain, gain, mean_gain, sizes
 from relpos.results.scale import MEAN, Scale, Scales
 from relpos.results.statistics import ALPHA, Difference, holm
@@ -135,7 +135,10 @@ def not_higher(tested: Difference, *, bound: float = 0.5, any_gain: bool = False
     fails whenever the interval lies above zero, however small the gain. A bound in points of GLUE is not
     applied to the mean of fewer columns.
     """
-    return no_gain(tested, bound, any_gain)
+    if any_gain and tested.value > 0 and tested.p < ALPHA:
+        return Evidence(1.0, tested.p)
+    # An interval with gains on both sides of the bound says neither.
+    return below(tested, bound)
 
 
 # At the largest size the papers' sentence is that a row is the best, which in nats needs no restatement.
@@ -144,16 +147,7 @@ def not_higher(tested: Difference, *, bound: float = 0.5, any_gain: bool = False
 )
 def not_lower(tested: Difference, *, bound: float = 0.5) -> Evidence:
     """No first row is below its second one by as much as `bound`: `not_higher` the other way round."""
-    return no_gain(replace(tested, value=-tested.value), bound)
-
-
-def no_gain(tested: Difference, bound: float, any_gain: bool = False) -> Evidence:
-    """The evidence that a gain is smaller than `bound`; with `any_gain`, a smaller one that is clear speaks against it, too."""
-    if any_gain and tested.value > 0 and tested.p < ALPHA:
-        return Evidence(1.0, tested.p)
-    # An interval with gains on both sides of the bound says neither.
-    apart = tested.p_against(bound)
-    return Evidence(apart, 1.0) if tested.value < bound else Evidence(1.0, apart)
+    return below(replace(tested, value=-tested.value), bound)
 
 
 @comparison("a gain of {value} ± {bound}: {contrasts}", bounded=True)

@@ -16,7 +16,7 @@ from relpos.launch.jobs import Job
 from relpos.ranges import Names
 from relpos.runs.lock import is_locked, locked
 from relpos.runs.run import VERSIONS, closure, read_record, runs_root
-from relpos.runs.shelf import figures, run_folders
+from relpos.runs.shelf import final, run_folders, scores
 
 SHOWN = ("heldout_loss", "tokens", "pieces")
 """Figures of which the first that a run has stands for it; else its first column."""
@@ -44,9 +44,8 @@ class Seen:
 
     @property
     def figure(self) -> str:
-        metrics = self.record.get("metrics") or {}
-        known = figures(metrics)
-        name = next((name for name in (*SHOWN, *metrics.get("columns", {})) if name in known), None)
+        known = final(self.record)
+        name = next((name for name in (*SHOWN, *scores(self.record)) if name in known), None)
         return f"{name} {known[name]:{',' if isinstance(known[name], int) else '.4g'}}" if name else ""
 
     @property

@@ -14,7 +14,7 @@ from relpos.launch.jobs import Standing
 from relpos.progress import plain_console
 from relpos.runs.estimate import Estimate
 from relpos.runs.run import Run
-from relpos.runs.shelf import newest
+from relpos.runs.shelf import final, newest, scores
 
 SECONDS = 60.0
 """Seconds between two reports of the runs under way, where stderr is not a terminal."""
@@ -82,8 +82,7 @@ def ending(run: Run) -> str:
         return f"{run.stage} {run.name}: its folder {run.path} is gone"
     if state == "failed":
         return f"{run.stage} {run.name} failed: {record['error']}"
-    metrics = record.get("metrics", {})
-    shown = metrics.get("columns") or {key: metrics[key] for key in ("perplexity",) if key in metrics}
+    shown = scores(record) or {key: value for key, value in final(record).items() if key == "perplexity"}
     figures = ", ".join(f"{key} {value:.4g}" for key, value in shown.items())
     return f"{run.stage} {run.name}  {figures}  ({record.get('seconds', 0):.0f} s)"
 

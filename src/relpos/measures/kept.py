@@ -19,6 +19,7 @@ from relpos.measures.measure import Measure, Measured, NothingToMeasure, Results
 from relpos.measures.sample import Sample, is_of_toy
 from relpos.readers import read_json
 from relpos.runs.networks import Network
+from relpos.runs.shelf import final
 
 VERSION = 2
 """Raised when a change of code alters the results: kept ones are then measured again."""
@@ -99,12 +100,11 @@ def seen(sample: Sample, measure: Measure, course: bool = False) -> Measured:
         RelposError: as `measured`.
     """
     network, at = sample.network, snapshots(sample.network) if course else {}
-    metrics = network.record.get("metrics") or {}
     return Measured(
         network.name,
         measured(sample, [measure]),
         {percent: measured(replace(sample, network=then), [measure]) for percent, then in at.items() if is_here(then, measure)},
-        {key: float(value) for key, value in metrics.items() if isinstance(value, int | float)},
+        final(network.record),
     )
 
 

@@ -17,7 +17,7 @@ from relpos.measures.kept import kept
 from relpos.measures.measure import NATS, Figure, chosen
 from relpos.results.answers import Halves, halves
 from relpos.runs.run import runs_root
-from relpos.runs.shelf import END, common, figures, finished, is_current, protocol
+from relpos.runs.shelf import END, common, final, finished, is_current, protocol
 
 Plain = dict[str, Any]
 """Values as JSON has them: a record, or the meaning of a run."""
@@ -188,7 +188,7 @@ def of_tuning(folder: Path, chain: Iterable[Plain], source: Value | None, is_mad
 
 
 def _of_record(known: Value, record: Plain) -> Iterator[Value]:
-    for name, value in figures(record["metrics"]).items():
+    for name, value in final(record).items():
         yield replace(known, column=name, value=float(value), metric=NATS if name == LOSS else "")
 
 

@@ -113,13 +113,23 @@ def figures(metrics: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in named.items() if isinstance(value, int | float)}
 
 
+def final(record: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers in the record of a run, and its columns; empty while it is not finished."""
+    return figures(record.get("metrics") or {})
+
+
+def scores(record: Mapping[str, Any]) -> dict[str, float]:
+    """Column → score in the record of a fine-tuning; empty for other runs."""
+    return dict((record.get("metrics") or {}).get("columns", {}))
+
+
 def figure(run: Path, metric: str) -> float:
     """The final figure of this name; with a minus sign in front, as in `-RTE`, its negative, so that the least is the best.
 
     Raises:
         RelposError: the run has none of this name.
     """
-    known, name = figures(read_record(run)["metrics"]), metric.removeprefix("-")
+    known, name = final(read_record(run)), metric.removeprefix("-")
     refuse_unknown(f"metric={metric}: the run has no figure", name, known)
     return -known[name] if metric.startswith("-") else known[name]
 

@@ -20,7 +20,7 @@ from relpos.results.scale import by_pretraining, scheme, slowest, travel
 from relpos.results.values import GAP, LOSS, Value, by, of_pretraining, of_tuning, rates_of, select
 from relpos.runs.log import LOG, last_lines
 from relpos.runs.run import Run, runs_root
-from relpos.runs.shelf import logged
+from relpos.runs.shelf import final, logged, scores
 from relpos.runs.table_file import RowRun
 from relpos.runs.trunk import last_constant_step
 from relpos.tables.columns import column, mean_column, mean_if_all
@@ -69,13 +69,13 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
         states = [run.state for run in runs if run.task == task]
         # Files of GLUE alone: what is generated, or the user's own, is a part of nothing.
         published = [tuning.run for tuning in planned.tunings if tuning.task == task and "glue" in tuning.run.meaning]
-        read = [run.record.get("metrics", {}).get("training_rows", 0) for run in published]
+        read = [int(final(run.record).get("training_rows", 0)) for run in published]
         if read and 0 < max(read) < WHOLE * node["rows"]:
             parts[task] = max(read), node["rows"]
         # MNLI has two dev sets: one task may fill two columns.
         for name in node["columns"]:
-            scores = select(values, stage="finetune", column=name)
-            columns[name] = column(scores, states, several, node["metric"].rpartition(".")[2])
+            found = select(values, stage="finetune", column=name)
+            columns[name] = column(found, states, several, node["metric"].rpartition(".")[2])
     of_pretrainings = by(select(values, stage="pretrain"), "column")
     first = {name: found[0].value for name, found in of_pretrainings.items()}
     config = planned.pretrainings[0].config if planned.pretrainings else {}
@@ -117,7 +117,7 @@ def _row_run(run: Run, task: str | None, pretrain_seed: int | None, seed: int | 
         task=task,
         pretrain_seed=pretrain_seed,
         seed=seed,
-        columns=record.get("metrics", {}).get("columns", {}),
+        columns=scores(record),
         error=error,
         log=last_lines(run.path / LOG) if error else [],
     )
