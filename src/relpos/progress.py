@@ -1,4 +1,4 @@
-"""Progress bars on stderr. They show nothing where stderr is not a terminal, and disappear at the end."""
+"""What is shown on a terminal: text in columns, and progress bars on stderr, which disappear at the end."""
 
 from __future__ import annotations
 
@@ -27,6 +27,26 @@ def plain_console(**more: Any) -> Console:
                 yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     return Spelling(**more)
+
+
+def aligned(lines: Sequence[Sequence[str]], indent: str = "  ") -> str:
+    """The first column is aligned to the right, the others to the left; letters of double width count twice.
+
+    >>> print(aligned([["0.5", "cat", "a cat"], ["-0.25", "dog", "a dog"]]))
+        0.5  cat  a cat
+      -0.25  dog  a dog
+    """
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        indent
+        + "  ".join(
+            " " * (width - cell_len(cell)) + cell if place == 0 else cell + " " * (width - cell_len(cell))
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
 
 
 def display(*columns: str | ProgressColumn) -> Progress:

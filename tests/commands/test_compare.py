@@ -16,7 +16,7 @@ from relpos.files import write_json, write_text
 from relpos.runs import plan, runs_root
 from relpos.runs.run import recorded
 from relpos.runs.table_file import read_table
-from relpos.tables.differing import differences, in_words, option_of, titled
+from relpos.tables.named_runs import differences, in_words, option_of, titled
 from relpos.tables.paired_losses import Losses, losses_of, over_examples, paired_losses
 from relpos.tables.plan import PlannedRow
 from relpos.tables.table import Table

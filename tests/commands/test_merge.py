@@ -14,9 +14,9 @@ from relpos.files import write_json
 from relpos.launch.jobs import Job
 from relpos.runs.run import Run
 from relpos.tables.experiment import load
+from relpos.tables.glue_server import read_scores
 from relpos.tables.plan import needed, plan_table, runs_of
 from relpos.tables.rows import rows_of
-from relpos.tables.scores import read_scores
 from tables.small_data import finish, write_data, write_experiment
 
 PRETRAINED = {"heldout_loss": 3.0, "perplexity": 20.1, "parameters": 1000, "position_parameters": 10}

@@ -12,8 +12,8 @@ from relpos.results.values import GLUE
 from relpos.runs.table_file import read_table
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load, printed_numbers
+from relpos.tables.glue_server import with_scores
 from relpos.tables.row import Row
-from relpos.tables.scores import with_scores
 from relpos.tables.table import Table
 from tables.made_rows import around, row
 from tables.small_data import write_experiment

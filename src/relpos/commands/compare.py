@@ -12,10 +12,9 @@ from relpos.errors import say
 from relpos.progress import bar
 from relpos.ranges import Count, Names
 from relpos.runs.run import runs_root
-from relpos.tables.compared import compared_rows, subjects_of
 from relpos.tables.comparison import with_comparisons
-from relpos.tables.differing import differences, in_words, titled
 from relpos.tables.experiment import Experiment
+from relpos.tables.named_runs import compared_rows, differences, in_words, subjects_of, titled
 from relpos.tables.paired_losses import PairedLoss, paired_losses, why_not
 from relpos.tables.plan import PlannedRow
 from relpos.tables.render import pictures, text, write

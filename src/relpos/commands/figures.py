@@ -18,7 +18,7 @@ from relpos.results.plateau import NONE
 from relpos.results.scale import scale_of
 from relpos.results.values import Value, read
 from relpos.runs.run import runs_root
-from relpos.tables.differing import GROUPS, option_of
+from relpos.tables.named_runs import GROUPS, option_of
 from relpos.trust import instantiate
 
 

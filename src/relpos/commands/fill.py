@@ -7,9 +7,9 @@ import json as json_format
 from dataclasses import asdict
 
 from relpos.analysis.fill import FillMask, Guess
+from relpos.progress import aligned
 from relpos.ranges import Count, Names
 from relpos.runs.networks import resolve
-from relpos.tables.render.aligned import aligned
 
 
 def fill(text: Names, network: str, top: Count, json: bool) -> str:

@@ -23,7 +23,7 @@ from relpos.readers import check_own, check_recorded, sha256
 from relpos.runs.lock import LOCK, is_locked, locked
 from relpos.runs.run import read_record, runs_root
 from relpos.runs.shelf import is_current, logged, run_folders
-from relpos.tables.scores import merged_scores, write_scores
+from relpos.tables.glue_server import merged_scores, write_scores
 
 RESULTS = ("config.yaml", "metrics.jsonl", "log.txt", "lengths-*.json", "order/*.json", "dev/*.tsv", "figures/*.png")
 """Files of a run that tables and claims read, beside its record."""
@@ -57,7 +57,7 @@ def merge(folders: Names, weights: bool) -> str:
 
     Raises:
         RelposError: a folder holds no runs; a record is damaged; the same run has other results in two places; a run is being
-            executed here; or see `relpos.tables.scores.merged_scores`. Nothing is written then.
+            executed here; or see `relpos.tables.glue_server.merged_scores`. Nothing is written then.
     """
     root, given = runs_root(), [expanded(folder) for folder in folders]
     scores = merged_scores(given, root)

@@ -12,12 +12,11 @@ from relpos.readers import read_json
 from relpos.tables.choice import by_choice
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load, printed_numbers
-from relpos.tables.glue_server import file_name
+from relpos.tables.glue_server import COLUMNS, SIGNED, Recorded, file_name, read_scores, with_scores, write_scores
 from relpos.tables.render import text, write
 from relpos.tables.render.side_tables import SideTable
 from relpos.tables.render.view import view_of
 from relpos.tables.row import Row
-from relpos.tables.scores import COLUMNS, SIGNED, Recorded, read_scores, with_scores, write_scores
 from relpos.tables.table import Table, written
 
 

@@ -127,7 +127,7 @@ def show(
         checks: claims about its rows.
     """
     from relpos.results.scale import Scales
-    from relpos.tables import choice, comparison, provenance, scores
+    from relpos.tables import choice, comparison, glue_server, provenance
     from relpos.tables.experiment import printed_numbers
     from relpos.tables.render import pictures, text, write
     from relpos.tables.render.view import view_of
@@ -135,7 +135,7 @@ def show(
     from relpos.tables.rows import rows_of, with_heldout_lengths
     from relpos.tables.table import Outcome, Table
 
-    rows = scores.with_scores(rows_of(plan, instrument, each), folder)
+    rows = glue_server.with_scores(rows_of(plan, instrument, each), folder)
     rows = comparison.with_comparisons(rows, experiment, printed_numbers(experiment))
     rows = with_heldout_lengths(rows, plan, experiment.lengths)
     of_table = Scales([scale_of(rows)])

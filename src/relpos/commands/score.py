@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Literal
 
 from relpos.analysis.score import Score, Scored
+from relpos.progress import aligned
 from relpos.ranges import Names
 from relpos.runs.networks import resolve
-from relpos.tables.render.aligned import aligned
 
 BAR = 40
 """Characters of the longest bar; the less probable a token, the longer its bar."""

@@ -13,7 +13,7 @@ from relpos.errors import RelposError
 from relpos.measures.sample import fills_answers
 from relpos.results.statistics import Difference, paired
 from relpos.runs.run import Run
-from relpos.tables.compared import by_seed, text_of
+from relpos.tables.named_runs import by_seed, text_of
 from relpos.tables.plan import PlannedRow
 
 Floats = npt.NDArray[np.float64]
