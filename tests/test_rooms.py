@@ -1,18 +1,19 @@
 """The time of the tests by room."""
 
-import tomllib
 from pathlib import Path
 
-from rooms import BUDGET, report, room_of
+import pytest
+
+from rooms import budget, report, room_of
 
 TESTS = Path(__file__).parent
 
 
-def test_every_room_has_a_budget_and_all_budgets_are_the_whole() -> None:
-    budget = tomllib.loads(BUDGET.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("full", [False, True])
+def test_every_room_has_a_budget_and_all_budgets_are_the_whole(full: bool) -> None:
     rooms = {room_of(path.relative_to(TESTS.parent).as_posix()) for path in TESTS.rglob("test_*.py")}
-    assert budget.keys() == rooms
-    assert sum(budget.values()) == 100
+    assert budget(full).keys() == rooms
+    assert sum(budget(full).values()) == 100
 
 
 def test_the_slowest_rooms_are_told_and_those_over_their_budget() -> None:
@@ -21,6 +22,10 @@ def test_the_slowest_rooms_are_told_and_those_over_their_budget() -> None:
         "runs       70.0 % of 10 s, budget 40 %: over it",
         ".          30.0 % of 10 s, budget 60 %",
     ]
+    assert (
+        report([("tests/slurm/test_a.py::test_x", 0.001), *times], {"runs": 40, ".": 60, "slurm": 0})[2]
+        == "slurm       0.0 % of 10 s, budget 0 %"
+    )
     many = [(f"tests/room{number}/test_a.py::test_x", 1.0) for number in range(20)]
     assert len(report(many, {f"room{number}": 5 for number in range(20)})) == 8
     assert any(line.startswith("room19 ") and line.endswith("over it") for line in report(many, {f"room{n}": 5 for n in range(19)}))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from linked import link_runs
 from tables.small_data import write_data, write_experiment
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -97,8 +98,12 @@ def test_what_is_right_is_rehearsed_without_a_gpu(gpu: ModuleType, tmp_path: Pat
 
 
 @pytest.mark.full
-def test_real_pairs_are_rehearsed_with_the_toy_language_and_carried_on(gpu: ModuleType, tmp_path: Path) -> None:
-    command = [sys.executable, BENCHMARKS / "gpu_real.py", "--rehearse", "--out", tmp_path / "out"]
+def test_real_pairs_are_rehearsed_with_the_toy_language_and_carried_on(
+    gpu: ModuleType, python: str, prepared: Path, tmp_path: Path
+) -> None:
+    link_runs(prepared, tmp_path / "first")
+    link_runs(prepared, tmp_path / "second", ("toy", "store"))
+    command = [python, BENCHMARKS / "gpu_real.py", "--rehearse", "--out", tmp_path / "out"]
     subprocess.run(command, env=environment() | {"RELPOS_RUNS": str(tmp_path / "first")}, check=True)
     found = json.loads((tmp_path / "out" / "real.json").read_text(encoding="utf-8"))
     assert found["same bits"] is True
