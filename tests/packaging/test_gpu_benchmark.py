@@ -115,10 +115,10 @@ def test_real_pairs_are_rehearsed_with_the_toy_language_and_carried_on(
 
 
 @pytest.mark.full
-def test_a_table_goes_on_round_by_round_and_carries_no_weights(tmp_path: Path) -> None:
+def test_a_table_goes_on_round_by_round_and_carries_no_weights(python: str, tmp_path: Path) -> None:
     write_data(tmp_path / "data")
     table, out = write_experiment(tmp_path, pretrain_seeds=[0, 1], tasks=[]), tmp_path / "out"
-    command = [sys.executable, BENCHMARKS / "gpu_real.py", "--table", table, "--out", out]
+    command = [python, BENCHMARKS / "gpu_real.py", "--table", table, "--out", out]
     subprocess.run(
         command, env=environment() | {"RELPOS_RUNS": str(tmp_path / "runs"), "RELPOS_DATA": str(tmp_path / "data")}, check=True
     )
