@@ -20,7 +20,7 @@ from statistics import median
 import numpy as np
 
 from relpos.claims.claim import Claim
-from relpos.claims.reductions import error_reduction
+from relpos.claims.columns import error_reduction
 from relpos.claims.trends import falls, shrinks
 from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, headline
 from relpos.config.conf import shipped

@@ -194,7 +194,7 @@ def test_every_restated_rule_says_how_it_differs() -> None:
         ({"rule": "os.system"}, "unknown rule 'os.system'"),
         ({"rule": "comparisons.replace"}, "unknown rule 'comparisons.replace'"),
         ({"rule": "comparisons.higher", "bond": 1}, "unknown argument 'bond'"),
-        ({"rule": "published.above_published", "row": "tisa"}, "'checkpoint' is missing"),
+        ({"rule": "columns.above_published", "row": "tisa"}, "'checkpoint' is missing"),
     ],
 )
 def test_a_wrong_rule_or_argument_is_named_with_the_claim(test: dict[str, object], message: str) -> None:

@@ -2,7 +2,7 @@
 
 from claims.made_up import around, scored
 from claims.test_tuned_checkpoints import verdict
-from relpos.claims.published import above_published
+from relpos.claims.columns import above_published
 from relpos.results.checkpoints import tuned_checkpoint
 from relpos.results.scale import Scale, Scales
 

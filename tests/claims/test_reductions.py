@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from claims.made_up import changed, scale, scales, scored
-from relpos.claims.reductions import error_reduction
+from relpos.claims.columns import error_reduction
 from relpos.claims.verdict import Verdict
 from relpos.results.scale import Scale, Seed
 from relpos.train.finetune import write_answers

@@ -1,4 +1,4 @@
-"""Weights of models set by hand: weights, toeplitz, fit. From records: lengths, step_time, published."""
+"""Weights of models set by hand: weights, toeplitz, fit. From records: losses of longer inputs, times of steps, server's scores."""
 
 import json
 from pathlib import Path
@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from claims.made_up import saved, scale, scales, scored, trained
-from relpos.claims.lengths import serves_longer
-from relpos.claims.published import dev_above_test
-from relpos.claims.step_time import step_time
+from relpos.claims.records import dev_above_test, serves_longer, step_time
 from relpos.claims.toeplitz import (
     close_to_toeplitz,
     goes_with_score,

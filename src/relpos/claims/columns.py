@@ -1,21 +1,25 @@
-"""Rules that look at one pair of rows column by column."""
+"""Rules that look at scores column by column: of one pair of rows, of the best of several, or beside published scores."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 
 import numpy as np
 
 from relpos.claims.comparisons import SEVERAL_SEEDS, decided, in_nats, mean_without_loss
 from relpos.claims.rule import SEVERAL, Requirements, Test, of_column, rule, with_scores
-from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, joined, sided
+from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, joined, sided
+from relpos.results.answers import Halves, best_on_halves
 from relpos.results.contrast import difference
 from relpos.results.gain import gain
-from relpos.results.scale import MEAN, Scale, named
-from relpos.results.statistics import ALPHA, SEED, Difference, combined
+from relpos.results.scale import MEAN, Scale, Seed, by_pretraining, named, seeds
+from relpos.results.statistics import ALPHA, SEED, Difference, combined, paired
 from relpos.results.values import GLUE
 
 DRAWS = 20_000
+Errors = tuple[float, float]
+"""Points that a row gains, and errors of the base."""
 
 
 def _over_columns(test: Test, scale: Scale, judge: Callable[[Difference, Sequence[Difference]], tuple[Evidence, str]]) -> Verdict:
@@ -155,3 +159,97 @@ def _advantages(scale: Scale, column: str, others: Sequence[str]) -> dict[str, d
         for row, scores in in_column.items()
         if row in in_others
     }
+
+
+@rule("the best of {first} on half of the dev set makes fewer errors than {second} on the other half", of_column, with_scores)
+def error_reduction(test: Test, scale: Scale) -> Verdict:
+    """100·(score − base)/(100 − base) of the row that is best on half of the examples, scored on the other half.
+
+    The contrasts are the rows to choose from, each with the base. One is chosen for all columns, by the mean over columns and
+    fine-tunings: on even examples to be scored on odd ones, then the other way round; the mean of both counts. Units are
+    pre-trainings, each the mean over its fine-tunings. Holds: the reduction of the errors of all columns together is above zero
+    (one-sided, 0.05), and that of no column clearly below, by Holm's correction. Fails: that of all columns or of one is below.
+    """
+    columns = {name: _answered(scale, test.rows, name) for name in scale.telling(named(MEAN, test.columns), *test.rows)}
+    columns = {name: by_seed for name, by_seed in columns.items() if by_seed}
+    if not columns:
+        return Verdict(NOT_RUN, "needs fine-tunings that kept their answers on the dev sets")
+    base = test.contrasts[0].second
+    # On one half, and scored on the other: the best of several on the same examples gains by choice alone.
+    means = {
+        row: [fmean(fmean(rows[row][half] for rows in by_seed.values()) for by_seed in columns.values()) for half in (0, 1)]
+        for row, _ in test.contrasts
+    }
+    chosen = best_on_halves({row: (even, odd) for row, (even, odd) in means.items()})
+    parts = {
+        name: {
+            seed: [(rows[row][1 - half] - rows[base][1 - half], 100 - rows[base][1 - half]) for half, row in enumerate(chosen)]
+            for seed, rows in by_seed.items()
+        }
+        for name, by_seed in columns.items()
+    }
+    # Seeds that have all columns, so that each counts with the same ones.
+    shared = sorted(set.intersection(*map(set, parts.values())))
+    together = _by_pretraining({seed: [part for of_column in parts.values() for part in of_column[seed]] for seed in shared})
+    reductions = {name: _by_pretraining(by_seed) for name, by_seed in parts.items()}
+    said = ", ".join(f"{name} {fmean(units):+.1f} %" for name, units in reductions.items())
+    tested, *by_column = (paired(units, [0.0] * len(units)) for units in (together, *reductions.values()))
+    if tested is not None:
+        said += f"; together {tested.value:+.1f} % [{tested.low:+.1f}, {tested.high:+.1f}] over {tested.n} {scale.units}"
+
+    def judge(known: Sequence[Difference]) -> Evidence:
+        both_sides = mean_without_loss(known[0], [each for each in by_column if each])
+        # Halved: the claim has a direction, and `mean_without_loss` is two-sided.
+        return Evidence(both_sides.holds / 2, both_sides.fails)
+
+    return decided(scale, [said], [tested], judge, "two pre-training seeds or more of each row")
+
+
+def _answered(scale: Scale, rows: Sequence[str], column: str) -> dict[Seed, dict[str, Halves]]:
+    """Seeds → row → the scores on both halves, for the seeds for which all of these rows have kept their answers."""
+    kept = [{seeds(each): each for each in scale.values[row][column] if each.answers} for row in rows]
+    shared = [seed for seed in kept[0] if all(seed in of_row for of_row in kept)]
+    return {seed: {row: of_row[seed].halves() for row, of_row in zip(rows, kept, strict=True)} for seed in shared}
+
+
+def _by_pretraining(parts: dict[Seed, list[Errors]]) -> list[float]:
+    """Of each pre-training the per cent of the errors that are gone, over both halves and several columns."""
+    # A ratio of sums and not a mean of ratios: a column with few errors left would rule the mean by chance.
+    errors = {seed: sum(errors for _, errors in some) for seed, some in parts.items()}
+    gains = {seed: sum(gain for gain, _ in some) for seed, some in parts.items()}
+    return list(by_pretraining({seed: 100 * gains[seed] / errors[seed] if errors[seed] else 0.0 for seed in parts}).values())
+
+
+def _published_says(test: Test) -> str:
+    published = ", ".join(f"{column} above {score}" for column, score in test.options["scores"].items())
+    return f"dev scores of {test.row} in {test.options['checkpoint']}: {published}"
+
+
+@rule(_published_says, lambda test: Requirements(SEVERAL, tuple(test.options["scores"]), len(test.options["scores"])))
+def above_published(test: Test, scale: Scale, *, checkpoint: str, scores: Mapping[str, float]) -> Verdict | None:
+    """Dev scores of fine-tunings of one published `checkpoint` lie above its published `scores` (column → score × 100).
+
+    Holds: the 95 % interval of the mean over fine-tunings lies above the published score in every column (all must, so that no
+    correction is due). Fails: it lies below in one, by a two-sided test at 0.05 with Holm's correction. The published scores count
+    as exact, because their spread is unknown. A checkpoint is recognised by its name on the hub, or by the name of its folder.
+    """
+    if str(scale.meaning.get("checkpoint", "")).rpartition("/")[2] != checkpoint or not scale.values.get(test.row):
+        return None
+    # Fine-tunings are the units here, and stand in the place of pre-trainings, see `checkpoints`.
+    measured = {column: list(scale.by_seed([column]).get(test.row, {}).values()) for column in scores}
+    if missing := [column for column, values in measured.items() if not values]:
+        return Verdict(NOT_RUN, f"no scores of {test.row} in {', '.join(missing)}")
+    # Against a constant the paired test is the one-sample t-test.
+    tested = {column: paired(values, [scores[column]] * len(values)) for column, values in measured.items()}
+    figures = [_beside_published(column, scores[column], values, tested[column]) for column, values in measured.items()]
+    needs = "two fine-tuning seeds or more of each task"
+    return decided(scale, figures, list(tested.values()), lambda known: all_of([sided(each) for each in known]), needs)
+
+
+def _beside_published(column: str, published: float, values: list[float], tested: Difference | None) -> str:
+    """`sst2 93.1 [92.6, 93.6] against 92.9, 2.8 % fewer errors, 5 fine-tunings`"""
+    mean = sum(values) / len(values)
+    interval = f" [{published + tested.low:.1f}, {published + tested.high:.1f}]" if tested else ""
+    fewer = 100 * (mean - published) / (100 - published)
+    errors = f"{abs(fewer):.1f} % {'fewer' if fewer >= 0 else 'more'} errors"
+    return f"{column} {mean:.1f}{interval} against {published}, {errors}, {len(values)} fine-tunings"

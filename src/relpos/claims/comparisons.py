@@ -7,9 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from relpos.claims.effort import to_decide
 from relpos.claims.rule import Place, Rule, Says, Test, each_scale, of_column, options_of, rule
-from relpos.claims.verdict import FAILS, NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, below, joined, sided
+from relpos.claims.verdict import FAILS, NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, below, joined, sided, to_decide
 from relpos.results.gain import Gain, gain, mean_gain, sizes
 from relpos.results.scale import MEAN, Scale, Scales
 from relpos.results.statistics import ALPHA, Difference, holm

@@ -11,8 +11,8 @@ from functools import cache
 from typing import Any
 
 from relpos.claims.claim import Claim
-from relpos.claims.effort import plural
 from relpos.claims.rule import Requirements
+from relpos.claims.verdict import plural
 from relpos.config.compose import values
 from relpos.config.conf import key_of
 from relpos.results.checkpoints import row_of

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from relpos.claims.comparisons import decided
-from relpos.claims.effort import longer, models, plural
 from relpos.claims.rule import SEVERAL, Place, Test, rule
-from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Verdict, sided
+from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Verdict, longer, models, plural, sided
 from relpos.claims.weights import Networks, networks, of_heads, of_weights
 from relpos.measures.kinds.patterns import Patterns
 from relpos.measures.kinds.toeplitz import Toeplitz

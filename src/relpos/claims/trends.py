@@ -12,9 +12,8 @@ from statistics import fmean
 import numpy as np
 
 from relpos.claims.comparisons import decided, few_columns
-from relpos.claims.effort import to_decide
 from relpos.claims.rule import SEVERAL, Judge, Place, Requirements, Test, of_column, rule
-from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, below, joined, sided
+from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, below, joined, sided, to_decide
 from relpos.results.gain import gains_alike, shared, sizes
 from relpos.results.scale import MEAN, Scale, Scales
 from relpos.results.statistics import ALPHA, Difference, combined, paired, welch

@@ -17,9 +17,8 @@ import numpy as np
 
 from relpos.analysis.fit import fit_heads
 from relpos.analysis.kernel_types import kind, tally
-from relpos.claims.effort import longer, models, plural
 from relpos.claims.rule import Place, Requirements, Rule, Says, Test, each_scale, options_of
-from relpos.claims.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED, Verdict, joined
+from relpos.claims.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED, Verdict, joined, longer, models, plural
 from relpos.measures.kept import is_here, seen
 from relpos.measures.kinds.kernels import Kernels, near
 from relpos.measures.kinds.patterns import NEAR, Patterns

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from relpos.claims.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED
 from relpos.errors import refuse_unknown
 from relpos.progress import plain_console
 from relpos.ranges import Names
+from relpos.results.statistics import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

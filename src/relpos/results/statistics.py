@@ -15,7 +15,9 @@ ALPHA = 0.05
 POWER = 0.8
 SEED = 0
 UNDECIDED, NOT_RUN = "undecided", "not run"
-"""Verdicts on every difference that was not shown, and on one without runs."""
+"""Verdicts on a difference that was not shown, and on one without runs."""
+HOLDS, FAILS, NOT_HERE = "holds", "fails", "cannot be said here"
+"""Further verdicts, on claims. `NOT_HERE`: the rows that are compared are on the plateau, see `relpos.results.plateau`."""
 POINT = 1e-12
 """Standard errors below this count as zero."""
 FOUND = 1.959964 + 0.841621
