@@ -17,6 +17,7 @@ from relpos.results.scale import Scale, scheme
 from relpos.results.statistics import Difference
 from relpos.results.values import GLUE
 from relpos.runs import compose
+from relpos.tables.experiment import experiments, tables_of
 
 OF_PAPERS = [*(f"C{n:02}" for n in range(1, 26)), *(f"W{n:02}" for n in range(1, 23))]
 IDS = [claim.id for claim in files.load("all") if not claim.measure]
@@ -151,8 +152,8 @@ def test_rows_are_overrides_that_compose() -> None:
 
 
 def test_tables_name_claims_that_exist() -> None:
-    assert set(files.tables_of(files.experiments())) <= set(IDS)
-    assert files.tables_of(files.experiments())["C20"][:2] == ["conv_heads", "order_real"]
+    assert set(tables_of(experiments())) <= set(IDS)
+    assert tables_of(experiments())["C20"][:2] == ["conv_heads", "order_real"]
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from relpos.claims.claim import Claim
 from relpos.claims.to_run import ToRun
 from relpos.commands.claims import page
 from relpos.results.scale import Scales
-from relpos.tables.experiment import load
+from relpos.tables.experiment import experiments, load
 
 ASKED = [f"W{n:02}" for n in (1, 2, 3, *range(5, 11), 12, 14, 15, 16, *range(18, 22))]
 
@@ -22,7 +22,7 @@ def claims() -> dict[str, Claim]:
 @pytest.fixture(scope="module")
 def to_run() -> ToRun:
     """With the shipped experiment files."""
-    return ToRun(files.rows(), files.experiments())
+    return ToRun(files.rows(), experiments())
 
 
 @pytest.mark.parametrize("name", ASKED)

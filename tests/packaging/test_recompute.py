@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from relpos.claims.claim import experiments, pilot_seeds, rows
+from relpos.claims.claim import rows
 from relpos.results.scale import scheme
+from relpos.tables.experiment import experiments, pilot_seeds
 from tests.packaging.links import ROOT
 
 SCRIPT = ROOT / "benchmarks" / "recompute.py"

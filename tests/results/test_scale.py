@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from claims.made_up import ONE_PRETRAINING, by_seeds
-from relpos.claims.claim import experiments, pilot_seeds
 from relpos.claims.comparisons import higher
 from relpos.files import write_json
 from relpos.measures.kept import VERSION
@@ -16,7 +15,7 @@ from relpos.results import values
 from relpos.results.scale import Scales, scales
 from relpos.results.values import GLUE
 from relpos.runs.run import read_record
-from relpos.tables.experiment import load
+from relpos.tables.experiment import experiments, load, pilot_seeds
 from relpos.tables.plan import PlannedRow, plan_table
 from tables.small_data import finish, write_experiment
 

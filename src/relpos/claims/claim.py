@@ -16,10 +16,10 @@ from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.measures.measure import NATS, measured_columns
 from relpos.readers import read_yaml
+from relpos.results.checkpoints import read
 from relpos.results.gain import MEASURES, Contrast
 from relpos.results.scale import Scales
-from relpos.tables.experiment import Experiment
-from relpos.tables.experiment import load as load_experiment
+from relpos.tables.experiment import Experiment, experiments, pilot_seeds
 
 ROWS = "rows"
 """The file that says which overrides make a row; every other file is a paper."""
@@ -185,28 +185,9 @@ def rows() -> dict[str, list[str]]:
     return {str(name): [str(override) for override in overrides] for name, overrides in _read(ROWS).items()}
 
 
-def experiments() -> list[Experiment]:
-    """The experiment files that ship with the package."""
-    return [load_experiment(path.stem) for path in sorted(shipped("experiments").glob("[!_]*.yaml"))]
-
-
-def tables_of(files: Iterable[Experiment]) -> dict[str, list[str]]:
-    """Claim → names of the experiment files that are about it."""
-    tables: dict[str, list[str]] = {}
-    for experiment in files:
-        for claim in experiment.claims:
-            tables.setdefault(claim, []).append(experiment.name)
-    return tables
-
-
-def pilot_seeds(files: Iterable[Experiment]) -> set[int]:
-    """The pre-training seeds of the tables in which rates were chosen, which other tables name by `tuned`.
-
-    They are kept for pilots at every scale: what is compared is trained with other seeds than those that chose how it is trained.
-    """
-    known = {experiment.name: experiment for experiment in files}
-    tables = {experiment.tuned for experiment in known.values()}
-    return {seed for name, experiment in known.items() if name in tables for seed in experiment.pretrain_seeds or ()}
+def scales(checkpoints: Iterable[str] = ()) -> Scales:
+    """What claims are tested with: all finished runs below `$RELPOS_RUNS`, and the published networks that are named."""
+    return read(rows(), checkpoints, pilot_seeds(experiments()))
 
 
 def _folder() -> Path:

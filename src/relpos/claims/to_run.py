@@ -118,7 +118,8 @@ class ToRun:
     def says(self, claim: Claim) -> str:
         """The cheapest way, in one line; empty if no experiment file has the rows, or if the claim needs no runs.
 
-        >>> from relpos.claims.claim import experiments, load, rows
+        >>> from relpos.claims.claim import load, rows
+        >>> from relpos.tables.experiment import experiments
         >>> [claim] = [claim for claim in load("wennberg2021") if claim.id == "W19"]
         >>> ToRun(rows(), experiments()).says(claim)
         "relpos reproduce table=tisa_toy 'rows=[tisa,tisa_two]': 2×64: 2 rows × 5 pre-training seeds × 1,500 steps"

@@ -11,7 +11,7 @@ from relpos.ranges import Names
 from relpos.results.statistics import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from rich.console import Console
 
@@ -29,16 +29,11 @@ def claims(paper: str, ids: Names | None, network: Names | None) -> str:
     Raises:
         RelposError: there is no such paper, claim or checkpoint.
     """
-    from relpos.claims import claim as claim_files
-    from relpos.claims.to_run import ToRun
+    from relpos.claims.claim import load
     from relpos.files import write_json
-    from relpos.results import checkpoints
     from relpos.runs.run import runs_root
 
-    wanted = chosen(claim_files.load(paper), ids)
-    rows, experiments = claim_files.rows(), claim_files.experiments()
-    runs = checkpoints.read(rows, checkpoints=network or (), pilot_seeds=claim_files.pilot_seeds(experiments))
-    content = page(wanted, runs, rows, claim_files.tables_of(experiments), ToRun(rows, experiments))
+    content = _tested_page(chosen(load(paper), ids), network or ())
     _show_page(content)
     name = "-".join(ids or [paper]).replace("/", "_")
     path = runs_root() / "claims" / f"{name}.json"
@@ -55,20 +50,25 @@ def of_table(ids: list[str], primary: str) -> str:
     """
     import io
 
-    from relpos.claims import claim as claim_files
-    from relpos.claims.to_run import ToRun
-    from relpos.results import checkpoints
+    from relpos.claims.claim import load
 
-    rows, experiments = claim_files.rows(), claim_files.experiments()
-    wanted = chosen(claim_files.load("all"), ids)
+    wanted = chosen(load("all"), ids)
     # Sorted is stable: within the primary variants, the others and the claims themselves, ids stay in order.
     wanted.sort(key=lambda claim: [claim.measure == primary, claim.measure is not None].count(False))
-    text = io.StringIO()
-    runs = checkpoints.read(rows, pilot_seeds=claim_files.pilot_seeds(experiments))
-    content = page(wanted, runs, rows, claim_files.tables_of(experiments), ToRun(rows, experiments))
+    content, text = _tested_page(wanted), io.StringIO()
     # So wide that no line is wrapped: the page is committed beside the table, and its changes are read as a diff.
     _show_page(content, plain_console(file=text, highlight=False, width=1_000))
     return text.getvalue()
+
+
+def _tested_page(wanted: list[Claim], networks: Iterable[str] = ()) -> dict[str, Any]:
+    """The `page` of these claims, tested with all finished runs."""
+    from relpos.claims.claim import rows, scales
+    from relpos.claims.to_run import ToRun
+    from relpos.tables.experiment import experiments, tables_of
+
+    files = experiments()
+    return page(wanted, scales(networks), rows(), tables_of(files), ToRun(rows(), files))
 
 
 def chosen(known: list[Claim], ids: list[str] | None) -> list[Claim]:

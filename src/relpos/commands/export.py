@@ -15,7 +15,6 @@ from relpos.places import expanded
 from relpos.pretrained.files import OWN, is_published
 from relpos.ranges import Positive
 from relpos.readers import read_json, read_yaml
-from relpos.results import checkpoints
 from relpos.runs.networks import Network, resolve
 from relpos.runs.run import runs_root
 from relpos.runs.shelf import END
@@ -134,7 +133,7 @@ def _rows_at_scales(run: Path) -> list[tuple[str, str]]:
     """The scale with which claims are tested, and its row, that a pre-training belongs to; empty where it counts for none."""
     return [
         (scale.label, row)
-        for scale in checkpoints.read(claim_files.rows(), pilot_seeds=claim_files.pilot_seeds(claim_files.experiments()))
+        for scale in claim_files.scales()
         for row, folders in scale.folders.items()
         if run.resolve() in {folder.resolve() for folder in folders.values()}
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
@@ -243,6 +243,30 @@ def _check_seeds(values: dict[str, Any]) -> None:
         # Two runs of one identity would count as two seeds with the same result.
         if len(set(seeds)) < len(seeds):
             raise RelposError(f"{key}: a seed is given twice")
+
+
+def experiments() -> list[Experiment]:
+    """The experiment files that ship with the package."""
+    return [load(path.stem) for path in sorted(shipped("experiments").glob("[!_]*.yaml"))]
+
+
+def tables_of(files: Iterable[Experiment]) -> dict[str, list[str]]:
+    """Claim → names of the experiment files that are about it."""
+    tables: dict[str, list[str]] = {}
+    for experiment in files:
+        for claim in experiment.claims:
+            tables.setdefault(claim, []).append(experiment.name)
+    return tables
+
+
+def pilot_seeds(files: Iterable[Experiment]) -> set[int]:
+    """The pre-training seeds of the tables in which rates were chosen, which other tables name by `tuned`.
+
+    They are kept for pilots at every scale: what is compared is trained with other seeds than those that chose how it is trained.
+    """
+    known = {experiment.name: experiment for experiment in files}
+    tables = {experiment.tuned for experiment in known.values()}
+    return {seed for name, experiment in known.items() if name in tables for seed in experiment.pretrain_seeds or ()}
 
 
 def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:
