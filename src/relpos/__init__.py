@@ -66,11 +66,11 @@ def build(cfg: DictConfig) -> MaskedLM | Classifier:
 
     from relpos.errors import RelposError
     from relpos.runs import plan
-    from relpos.runs.model import of_run
+    from relpos.runs.model import model_of
     from relpos.train.network import build_model
 
     if cfg.get("stage") in ("pretrain", "finetune"):
-        return of_run(plan(cfg))
+        return model_of(plan(cfg))
     if "size" not in cfg:
         raise RelposError("this configuration has no network; those of pretrain, finetune, params and draw have one")
     with torch.random.fork_rng(devices=[]):

@@ -13,7 +13,7 @@ import select
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from inspect import signature
 from pathlib import Path
@@ -201,7 +201,8 @@ def _run(command: str, arguments: list[str]) -> int:
                 values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
             check(values, command, typed)
             function = function_of(command)
-            if _takes_whole(function):  # a fine-tuning on an intermediate task resolves the interpolations anew
+            # A command that plans runs takes `**config` alone; a fine-tuning on an intermediate task resolves it anew.
+            if all(each.kind is each.VAR_KEYWORD for each in signature(function).parameters.values()):
                 values = with_scheme(OmegaConf.to_container(cfg, resolve=False), command, typed)  # type: ignore[arg-type]
             paths.append(str(function(**with_words(values, rules(function)))))
             if os.getpid() != main_process:  # a sweep's launcher runs it elsewhere; the main process will not see this list
@@ -228,11 +229,6 @@ def _run(command: str, arguments: list[str]) -> int:
     if errors:
         raise errors[-1]
     return 0
-
-
-def _takes_whole(function: Callable[..., Any]) -> bool:
-    """Whether a command's only parameter is `**config`: it plans runs of it."""
-    return all(parameter.kind is parameter.VAR_KEYWORD for parameter in signature(function).parameters.values())
 
 
 def _typed(hydra_cfg: Any) -> list[str]:

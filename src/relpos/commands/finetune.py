@@ -59,8 +59,8 @@ def uncounted(config: Mapping[str, Any]) -> list[str]:
     if task["lr"] not in (recipe["lr"], named["lr"]):
         said.append(("lr", "recipe.lr", recipe["lr"], f"recipe.lr={task['lr']} sets it"))
     return [
-        f"{key}: {task[key]} of task {task['name']} does not count here: the recipe says {of_recipe}={value}; {hint}"
-        for key, of_recipe, value, hint in said
+        f"{key}: {task[key]} of task {task['name']} does not count here: the recipe says {counted}={value}; {hint}"
+        for key, counted, value, hint in said
     ]
 
 

@@ -40,7 +40,7 @@ WEIGHTS = (
     *("manifest.json", "*.bin", "sources.txt", "corpus/*.txt", "glue/*/*.tsv", *TOKENIZERS),
 )
 """The other files that a run has written."""
-OF_DATA = ("toy", "tokenizer", "store")
+DATA_STAGES = ("toy", "tokenizer", "store")
 """Stages that are nothing but data: without weights only their configuration is copied, which says what the text was."""
 TRAINED = ("pretrain", "finetune")
 RECORD, MODEL_CONFIG = "record.json", "model/config.yaml"
@@ -96,7 +96,7 @@ def _runs_in(folder: Path, root: Path) -> list[Path]:
         raise RelposError(f"folders={folder}: there is no such folder")
     if folder.resolve() == root:
         raise RelposError(f"folders={folder}: this is RELPOS_RUNS itself, into which the runs go")
-    runs = [run for stage in (*OF_DATA, *TRAINED) for run in run_folders(stage, folder)]
+    runs = [run for stage in (*DATA_STAGES, *TRAINED) for run in run_folders(stage, folder)]
     if not runs:
         raise RelposError(f"folders={folder}: no runs; a runs folder is expected, with {'/, '.join(TRAINED)}/ in it")
     return runs
@@ -114,13 +114,15 @@ def _check_places(name: str, sources: Sequence[Path], root: Path) -> bool:
     is_here = here.get("state") == "finished"
     # The first is kept: what is here, or the first source.
     places = [*([(root / name, here)] if is_here else []), *records.items()]
-    first, of_first = places[0]
+    first, first_record = places[0]
     for path, record in places[1:]:
-        others = _other_files(of_first, record)
+        others = _other_files(first_record, record)
         configuration = MODEL_CONFIG if MODEL_CONFIG in others else None
-        if key := _differing(of_first, record) or configuration or _other_losses(first, path):
+        if key := _differing(first_record, record) or configuration or _other_losses(first, path):
             raise RelposError(f"{name} has other results in two places ({key}): {first} and {path}; delete one of them")
-        others += [str(file) for file in _files(path, weights=False) if _is_measured(file) and _differ(first / file, path / file)]
+        # What was measured of a network, and how it answered; a log and figures differ with each start.
+        measured = [file for file in _files(path, weights=False) if file.suffix in (".json", ".tsv") and (first / file).is_file()]
+        others += [str(file) for file in measured if sha256(first / file) != sha256(path / file)]
         if others:
             say(f"relpos: {name}: {', '.join(others)} in {path} differs from that in {first}, which is kept")
     return is_here
@@ -140,18 +142,9 @@ def _other_files(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
     return sorted(file for file in ours.keys() & theirs.keys() if ours[file] != theirs[file])
 
 
-def _is_measured(file: Path) -> bool:
-    """Whether a file holds what was measured of a network or how it answered; a log and figures differ with each start."""
-    return file.suffix in (".json", ".tsv")
-
-
-def _differ(first: Path, second: Path) -> bool:
-    return first.is_file() and second.is_file() and sha256(first) != sha256(second)
-
-
 def _files(run: Path, weights: bool) -> list[Path]:
     """The files that are copied, below the run's folder, without its record."""
-    is_data = run.parent.name in OF_DATA
+    is_data = run.parent.name in DATA_STAGES
     patterns = (*RESULTS, *WEIGHTS) if weights else ("config.yaml",) if is_data else RESULTS
     # A dot begins what a kill has left half-written.
     return sorted({path.relative_to(run) for pattern in patterns for path in run.glob(pattern) if path.name[0] != "."})
@@ -213,7 +206,7 @@ def _same(ours: Any, theirs: Any) -> bool:
 
 def _copy(source: Path, target: Path, root: Path, weights: bool) -> None:
     """Copies the files that are missing in `target`, the record last."""
-    needs_record = (weights or source.parent.name not in OF_DATA) and read_record(target).get("state") != "finished"
+    needs_record = (weights or source.parent.name not in DATA_STAGES) and read_record(target).get("state") != "finished"
     # What a run has that is not finished here, its log for instance, ends before the results that are copied.
     others = [] if needs_record else _other_files(read_record(target), read_record(source))
     wanted = [file for file in _files(source, weights) if needs_record or not (target / file).is_file()]
@@ -235,4 +228,4 @@ def _copy(source: Path, target: Path, root: Path, weights: bool) -> None:
 def _here(folder: str, root: Path) -> str:
     """The folder here of an input in the other runs folder; a folder that the user named stays as it is."""
     path = Path(folder)
-    return str(root / path.parent.name / path.name) if path.parent.name in (*OF_DATA, *TRAINED) else folder
+    return str(root / path.parent.name / path.name) if path.parent.name in (*DATA_STAGES, *TRAINED) else folder

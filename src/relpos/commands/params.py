@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, Unpack
+from typing import Unpack
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -17,7 +17,7 @@ from relpos.errors import RelposError, nearest
 from relpos.progress import plain_console
 from relpos.runs.model import counted, counted_without_memory
 from relpos.runs.networks import resolve
-from relpos.train.described import network
+from relpos.train.described import network as build_described
 from relpos.train.network import without_memory
 from relpos.train.weights import read_model_config
 
@@ -28,20 +28,12 @@ def params(table: str | None, network: str | None, **described: Unpack[Network])
     """The counts as JSON."""
     if table is not None:
         return show(table)
-    numbers = counted_without_memory(described) if network is None else counted_on_disk(network)
+    if network is None:
+        numbers = counted_without_memory(described)
+    else:
+        with without_memory():  # with its head, which the description of a network to be trained does not have
+            numbers = counted(build_described(read_model_config(resolve(network).path)))
     return json.dumps(numbers, ensure_ascii=False)
-
-
-def counted_on_disk(name: str) -> dict[str, Any]:
-    """The counts of the network that `network=NAME` names, by its configuration.
-
-    Raises:
-        RelposError: there is no such network, or it cannot be expressed here.
-    """
-    # With its head, which the description of a network to be trained does not have.
-    settings = read_model_config(resolve(name).path)
-    with without_memory():
-        return counted(network(settings))
 
 
 @dataclass(frozen=True)
@@ -98,13 +90,13 @@ def lines(paper: str) -> list[Line]:
 
 def show(paper: str) -> str:
     """Prints the table on stderr, for reading; returns it as JSON."""
-    of_paper = lines(paper)
+    rows = lines(paper)
     table = Table(box=SIMPLE_HEAD, title=f"Parameters of {paper}")
     for name in ("row", "overrides", "ours", "printed", "difference", "note"):
         table.add_column(name, justify="left" if name in ("row", "overrides", "note") else "right", overflow="fold")
-    for line in of_paper:
+    for line in rows:
         printed = f"{line.printed:.{line.decimals}f}M" if line.decimals else f"{line.printed:,.0f}"
         difference = f"{line.difference:+,.{line.decimals}f}" if line.difference else "0"
         table.add_row(line.row, line.overrides, f"{line.ours:,}", printed, difference, line.note)
     plain_console(stderr=True).print(table)
-    return json.dumps([asdict(line) | {"difference": line.difference} for line in of_paper], ensure_ascii=False)
+    return json.dumps([asdict(line) | {"difference": line.difference} for line in rows], ensure_ascii=False)

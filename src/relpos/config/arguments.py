@@ -128,21 +128,22 @@ def _with_overrides_of_rows(command: str, overrides: list[str]) -> list[str]:
     for override in overrides:
         if "=" not in override:
             raise RelposError(f"{override}: overrides have the form KEY=VALUE. Did you mean table={override}?")
-    of_rows = [override for override in overrides if (key := key_of(override).split(".")[0]) not in own and _refuse_slip(key, own)]
-    if not of_rows:
+    row_overrides = [override for override in overrides if key_of(override).split(".")[0] not in own]
+    for override in row_overrides:
+        _refuse_slip(key_of(override).split(".")[0], own)
+    if not row_overrides:
         return overrides
     if any(override.startswith("overrides=") for override in overrides):
-        raise RelposError(f"{of_rows[0]}: give overrides for the rows by themselves or in overrides=[…], not both ways")
-    return [*(override for override in overrides if override not in of_rows), f"overrides={_spelled(of_rows)}"]
+        raise RelposError(f"{row_overrides[0]}: give overrides for the rows by themselves or in overrides=[…], not both ways")
+    return [*(override for override in overrides if override not in row_overrides), f"overrides={_spelled(row_overrides)}"]
 
 
-def _refuse_slip(key: str, own: set[str]) -> bool:
+def _refuse_slip(key: str, own: set[str]) -> None:
     """Refuses a key that is not a row's but looks like a misspelled one of the command's own."""
     # Keys of rows may look like slips of ours, as `steps` of `stages`: only what no command knows is suspected.
-    of_rows = {"pretrain", "finetune", "order", *keys_of("pretrain"), *keys_of("finetune")}
-    if "Did you mean" in (hint := nearest(key, own)) and key not in of_rows:
+    row_keys = {"pretrain", "finetune", "order", *keys_of("pretrain"), *keys_of("finetune")}
+    if "Did you mean" in (hint := nearest(key, own)) and key not in row_keys:
         raise RelposError(f"unknown key {key!r}.{hint}")
-    return True
 
 
 def _with_file_of_pairs(command: str, overrides: list[str]) -> list[str]:
@@ -170,16 +171,16 @@ def _with_long_keys(command: str, overrides: list[str]) -> list[str]:
 
 def _with_task_file(command: str, overrides: list[str]) -> list[str]:
     """`task=FILE.yaml` → overrides for the file's content: Hydra knows options of `conf` only."""
-    of_file: list[str] = []
+    from_file: list[str] = []
     result: list[str] = []
     for override in overrides:
         key, _, value = override.partition("=")
         if key == "task" and is_task_file(name := value.strip("'\"")):
-            of_file += ["task=custom", *(f"task.{key}={_spelled(value)}" for key, value in read_task_file(name).items())]
+            from_file += ["task=custom", *(f"task.{key}={_spelled(value)}" for key, value in read_task_file(name).items())]
         else:
             result.append(override)
     # Before all others: what is typed counts, wherever it stands, and of two values of a key the last one does.
-    return [*of_file, *result]
+    return [*from_file, *result]
 
 
 def _with_recipe(command: str, overrides: list[str]) -> list[str]:

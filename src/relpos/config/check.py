@@ -22,18 +22,18 @@ from relpos.trust import mistakes
 NO_NAME = re.compile(r"null|true|false|[-+]?(nan|inf)|[-+.\d_]*|[-+.\d_]+e[-+]?\d+|\[.*|\{.*", re.IGNORECASE)
 """Values that cannot be the name of an option; Hydra answers them with a traceback."""
 KEY = re.compile(r"[+]{0,2}[a-zA-Z_][\w./@:-]*")
-OF_HYDRA = re.compile(r"hydra(/\w+)?")
+HYDRA_GROUP = re.compile(r"hydra(/\w+)?")
 DIGITS = re.compile(r"\d{1000}")
 LONGEST = 250
 """Characters of an option's name at most: file systems allow no longer ones."""
 ELSEWHERE = {"learning_rate": "lr"}
 """What other libraries call a key → its name here."""
-OF_SCHEME = {"size", "block", "position", "conv", "k", "outside", "kernels"}
-OF_NETWORK = {
-    "pretrain": OF_SCHEME | {"vocabulary", "tokenizer"},
-    "finetune": OF_SCHEME | {"vocabulary", "tokenizer", "pretrain"},  # pretrain.steps=… and the like
-    "draw": OF_SCHEME,
-    "params": OF_SCHEME | {"vocabulary"},
+SCHEME_KEYS = {"size", "block", "position", "conv", "k", "outside", "kernels"}
+NETWORK_KEYS = {
+    "pretrain": SCHEME_KEYS | {"vocabulary", "tokenizer"},
+    "finetune": SCHEME_KEYS | {"vocabulary", "tokenizer", "pretrain"},  # pretrain.steps=… and the like
+    "draw": SCHEME_KEYS,
+    "params": SCHEME_KEYS | {"vocabulary"},
 }
 """Command → first parts of the keys that say which network is made and how it is pre-trained."""
 
@@ -87,7 +87,7 @@ def refuse_overrides(command: str, overrides: Iterable[str], plain: Mapping[str,
         key = key_of(override).replace("/", ".")
         # The part behind @ says where the option goes.
         key = key.partition("@")[2] or key  # recipe@pretrain.recipe=small
-        if key.split(".")[0] in OF_NETWORK.get(command, ()):
+        if key.split(".")[0] in NETWORK_KEYS.get(command, ()):
             recipe = "; recipe=… names the recipe by itself" if key == "size" and command in ("pretrain", "finetune") else ""
             raise RelposError(
                 f"{override}: the network comes from network={plain['network']}, where this override changes nothing{recipe}"
@@ -134,7 +134,7 @@ def _check_form(override: str) -> None:
         raise RelposError(f"{override!r}: overrides have the form KEY=VALUE, without spaces around the =")
     if DIGITS.search(value):  # Python refuses to read as many
         raise RelposError(f"{key}={value[:20]}…: a number of more than 1,000 digits")
-    is_group = key in options() or (OF_HYDRA.fullmatch(key) and value != "null")
+    is_group = key in options() or (HYDRA_GROUP.fullmatch(key) and value != "null")
     if is_group and (NO_NAME.fullmatch(value) or max(map(len, value.split(","))) > LONGEST):
         raise RelposError(f"{override}: the name of an option is expected.{nearest('', options().get(key, ()))}")
 
@@ -144,7 +144,7 @@ def _unknown_key(key: str, known: set[str]) -> RelposError:
 
     The same key in another group is suggested first. Commands that open a trained network have no keys that describe another one.
     """
-    if "network" in known and key.split(".")[0] in OF_SCHEME - known:
+    if "network" in known and key.split(".")[0] in SCHEME_KEYS - known:
         return RelposError(f"{key}: the network comes from network=, where this override changes nothing")
     last = key.rpartition(".")[2]
     last = ELSEWHERE.get(last, last)

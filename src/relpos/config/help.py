@@ -37,7 +37,7 @@ def help_of(command: str, overrides: Sequence[str] = ()) -> str:
         phrases |= {f"{name}.{key}": phrase for key, phrase in _phrases(_text(name))}
     for name, option in chosen.items():
         # Behind the command's own comments: what the option says of its key is more exact.
-        phrases |= dict(_of_group(name, option))
+        phrases |= dict(_group_phrases(name, option))
     says, example = text.split("\n")[:2]
     lines = [says.lstrip("# "), f"for example: {example.lstrip('# ')}", ""]
     if groups := [name for name in groups_of(command) if name in options()]:
@@ -64,7 +64,7 @@ def _group(name: str, option: str) -> list[str]:
     return textwrap.wrap(", ".join(options()[name]), WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
 
 
-def _of_group(name: str, option: str) -> Iterator[tuple[str, str]]:
+def _group_phrases(name: str, option: str) -> Iterator[tuple[str, str]]:
     """(dotted key, phrase) for a group's keys, where the group stands: `recipe@pretrain.recipe` is below `pretrain.recipe`.
 
     The chosen option's file comes last and so decides; the group's other files come before, so that one file need explain a key.

@@ -80,16 +80,30 @@ class First(TypedDict):
     batch: Batch
 
 
-class Training(Network):
-    data: dict[str, Any]
-    tokenizer: Pieces
+class Phase(TypedDict):
+    """What a pre-training and a fine-tuning have each for itself."""
+
     recipe: RecipeKeys
-    speed: Speed
-    logger: dict[str, Any]
-    metric: str | None
     batch: Batch
     seed: Natural
     precision: Precision
+
+
+class Pretraining(Phase):
+    """The keys `pretrain.…` of a fine-tuning; they are also keys of a pre-training."""
+
+    objective: dict[str, Any]
+    steps: Count
+    packing: Packing
+    first: First
+
+
+class Training(Network):
+    data: dict[str, Any]
+    tokenizer: Pieces
+    speed: Speed
+    logger: dict[str, Any]
+    metric: str | None
     length: Length
     snapshots: Sequence[Annotated[int, between(1, 100)]]
     evaluations: Count
@@ -98,26 +112,9 @@ class Training(Network):
     scheme: str  # of no file: the word for `position`, see `with_scheme`
 
 
-class Pretrain(Training):
+class Pretrain(Training, Pretraining):
     stage: Literal["pretrain"]
     network: str | None
-    objective: dict[str, Any]
-    steps: Count
-    packing: Packing
-    first: First
-
-
-class StartingPoint(TypedDict):
-    """The keys `pretrain.…` of a fine-tuning."""
-
-    recipe: RecipeKeys
-    objective: dict[str, Any]
-    steps: Count
-    batch: Batch
-    seed: Natural
-    precision: Precision
-    packing: Packing
-    first: First
 
 
 class Change(TypedDict):
@@ -132,11 +129,11 @@ class Intermediate(TypedDict):
     steps: Count | None
 
 
-class Finetune(Training):
+class Finetune(Training, Phase):
     stage: Literal["finetune"]
     task: dict[str, Any]
     network: str | None
-    pretrain: StartingPoint
+    pretrain: Pretraining
     intermediate: Intermediate
     change: Change
     head: Annotated[str, As("relpos.model.heads.ClassifierKind")]

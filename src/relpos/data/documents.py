@@ -54,7 +54,7 @@ def documents_of(name: str, blocks: Iterator[str]) -> Iterator[Document]:
     dropped = Counter[str]()
     head, blocks = _peek(_without_licence(blocks, dropped))
     lines = head.split("\n")
-    if _is_wikitext(lines):
+    if TITLE.match(next((line for line in lines if line.strip()), "")):  # the first line that is not empty
         yield from _articles(name, blocks, dropped)
     elif (width := wrapped_at(lines)) is None:
         yield Document(name, (line for block in blocks for line in block.split("\n")), dropped=dropped)
@@ -110,11 +110,6 @@ def _without_licence(blocks: Iterator[str], dropped: Counter[str]) -> Iterator[s
             else:
                 kept.append(line)
         yield "".join(kept)
-
-
-def _is_wikitext(lines: list[str]) -> bool:
-    """Whether the first line that is not empty is a title."""
-    return bool(TITLE.match(next((line for line in lines if line.strip()), "")))
 
 
 def _has_paragraphs(lines: list[str]) -> bool:

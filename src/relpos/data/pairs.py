@@ -200,10 +200,10 @@ def read(path: Path) -> list[Item]:
     Raises:
         RelposError: file and line of what is none.
     """
-    return list(_of_json(path) if path.suffix == ".jsonl" else _of_text(path))
+    return list(_json_items(path) if path.suffix == ".jsonl" else _text_pairs(path))
 
 
-def _of_text(path: Path) -> Iterator[Item]:
+def _text_pairs(path: Path) -> Iterator[Item]:
     lines = "".join(blocks(path)).split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -218,7 +218,7 @@ def _of_text(path: Path) -> Iterator[Item]:
         yield Item(path.stem, (lines[number + 1].strip(), lines[number].strip()), f"{path}, line {number + 1}")
 
 
-def _of_json(path: Path) -> Iterator[Item]:
+def _json_items(path: Path) -> Iterator[Item]:
     for number, fields in objects(path):
         place = f"{path} line {number}"
         # One field is enough, so that a line that lacks another one is refused by that field's name.

@@ -78,11 +78,11 @@ class Files:
         for kind in kinds:
             if texts := [path for path in found if suffix(path) in kind]:
                 return texts
-        of_tables = f"data.text={self.text} is a column of a table, and " if self.text else ""
+        column = f"data.text={self.text} is a column of a table, and " if self.text else ""
         others = ", ".join(sorted({suffix(path) for path in found} - {""})[:5])
         instead = f"; it has {others}, which are not read" if others and place.is_dir() else ""
         what = f"no text file ({', '.join(sum(kinds, ()))}, or these in gz, xz, zst)"
-        raise RelposError(f"data.corpus: {of_tables}{what} in {place}{instead}")
+        raise RelposError(f"data.corpus: {column}{what} in {place}{instead}")
 
     def identity(self) -> dict[str, Any] | None:
         """Name, size and SHA-256 of every file, of tables also the column and the rows of a document; None where there is no
@@ -91,8 +91,8 @@ class Files:
             place, files = self.corpus_location(), self.files()
         except RelposError:
             return None
-        of_tables = {"text": self.text or COLUMN, "lines": self.lines} if suffix(files[0]) in hub.TABLES else {}
-        return {"files": described(files, place if place.is_dir() else place.parent)} | of_tables
+        tables = {"text": self.text or COLUMN, "lines": self.lines} if suffix(files[0]) in hub.TABLES else {}
+        return {"files": described(files, place if place.is_dir() else place.parent)} | tables
 
     def glue_identity(self, task: str, hub: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """Name, size and SHA-256 of the files of one task's folder but for hidden ones; None where it is absent."""

@@ -79,7 +79,8 @@ def read_table(path: Path, header: Sequence[str] | None = None, broken: bool = F
 
     Raises: RelposError naming file and line: unreadable, empty, no rows, not UTF-8, another number of columns.
     """
-    lines = _lines(path)
+    # splitlines would cut a sentence at U+2028, U+0085 and other characters that are text here.
+    lines = [line.removesuffix("\r") for line in read_text(path).removesuffix("\n").split("\n")]
     first = 1 if header is not None else 2
     names = tuple(header) if header is not None else tuple(lines[0].split("\t"))
     rows = [line.split("\t") for line in lines[first - 1 :]]
@@ -91,13 +92,6 @@ def read_table(path: Path, header: Sequence[str] | None = None, broken: bool = F
         rows, places, skipped = _without_broken(rows, places, len(names))
     check_widths(path, rows, places, len(names), "the header has" if header is None else "there should be")
     return Table(str(path), names, rows, places, skipped=skipped)
-
-
-def _lines(path: Path) -> list[str]:
-    """The lines of a file, without the end of the last one."""
-    # splitlines would cut a sentence at U+2028, U+0085 and other characters that are text here.
-    lines = read_text(path).removesuffix("\n").split("\n")
-    return [line.removesuffix("\r") for line in lines]
 
 
 def _without_broken(rows: list[list[str]], places: list[int], width: int) -> tuple[list[list[str]], list[int], int]:

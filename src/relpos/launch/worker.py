@@ -60,9 +60,11 @@ def work(job: Job, stop: threading.Event) -> None:
                     break  # an earlier run that waited for it may be ready now
         else:
             if not unsettled or job.mine is not None:
-                _report_impossible(standing)
-                return
+                break
             stop.wait(max(PAUSE, min(LONGEST, 5 * (time.monotonic() - began))))
+    if not stop.is_set() and standing.impossible:
+        names = ", ".join(str(run.path) for run in job.runs if run.identity in standing.impossible)
+        raise RelposError(f"these runs can be neither executed nor marked as failed: {names}")
 
 
 def _attempt(run: Run, standing: Standing) -> bool:
@@ -105,12 +107,6 @@ def _record_failure(run: Run, error: BaseException, before: int) -> bool:
         traceback.print_exc()
         return False
     return True
-
-
-def _report_impossible(standing: Standing) -> None:
-    if standing.impossible:
-        names = ", ".join(str(run.path) for run in standing.job.runs if run.identity in standing.impossible)
-        raise RelposError(f"these runs can be neither executed nor marked as failed: {names}")
 
 
 def _reset() -> None:

@@ -85,9 +85,9 @@ class Checkpoint:
         tied = self.config.get("tie_word_embeddings", True) is not False and not self._own_decoder
         for head in self.family.heads:
             # The pooler stands in the encoder, and says nothing about the head.
-            of_head = {name for weight in head.weights for name in names(weight) if not name.startswith(self.family.prefix)}
+            head_names = {name for weight in head.weights for name in names(weight) if not name.startswith(self.family.prefix)}
             other_decoder = "kind" not in head.settings and head.settings.get("tied", True) != tied
-            if of_head & self.tensors.keys() and not other_decoder:
+            if head_names & self.tensors.keys() and not other_decoder:
                 return replace(head, weights=tuple(map(self._with_decoders_bias, head.weights)))
         return None
 

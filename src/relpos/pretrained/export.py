@@ -65,19 +65,19 @@ def family_of(settings: Mapping[str, Any]) -> Family:
 
 def _head(family: Family, settings: Mapping[str, Any]) -> Head | None:
     """The head of the family that computes what the network's does; None for an encoder alone."""
-    of_network = dict(settings.get("head") or {})
-    kind = "classifier" if "outputs" in settings else of_network.get("kind", "masked_lm")
+    described = dict(settings.get("head") or {})
+    kind = "classifier" if "outputs" in settings else described.get("kind", "masked_lm")
     if kind == "none":
         return None
-    if (classifier := of_network.get("classifier", "plain")) != "plain":
+    if (classifier := described.get("classifier", "plain")) != "plain":
         raise RelposError(f"head={classifier}: transformers has no such classifier")
     heads = [head for head in family.heads if head.settings.get("kind", "masked_lm") == kind]
     if not heads:
         raise RelposError(f"{family.base} has no head of the kind {kind} that computes what ours does")
     if kind != "masked_lm":
         return heads[0]
-    activation = of_network.get("activation") or settings["size"].get("activation", "gelu")
-    tied = of_network.get("tied", True)
+    activation = described.get("activation") or settings["size"].get("activation", "gelu")
+    tied = described.get("tied", True)
     head = next(head for head in heads if head.settings.get("tied", True) == tied)
     needed = head.settings.get("activation", settings["size"].get("activation", "gelu"))
     if activation != needed:

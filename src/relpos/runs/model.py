@@ -24,7 +24,7 @@ from relpos.train.weights import load_model, read_model_config
 from relpos.trust import instantiate
 
 
-def of_run(run: Run, vocabulary: int | None = None) -> MaskedLM | Classifier:
+def model_of(run: Run, vocabulary: int | None = None) -> MaskedLM | Classifier:
     """The network of a pre-training or a fine-tuning before its first step. Torch's random generator is left as it was.
 
     If the tokenizer is not trained yet, it is assumed to have `vocabulary` pieces, or with None the number that the configuration
@@ -33,13 +33,15 @@ def of_run(run: Run, vocabulary: int | None = None) -> MaskedLM | Classifier:
     """
     with torch.random.fork_rng(devices=[]):
         if run.stage == "finetune":
-            return of_finetuning(run, vocabulary)
+            return finetuning_model(run, vocabulary)
         tokenizer = run.inputs["tokenizer"]
         start = run.inputs["start"].path if "start" in run.inputs else None
-        return of_pretraining(run.config, int(tokenizer.metrics.get("pieces", vocabulary or tokenizer.config["vocabulary"])), start)
+        return pretraining_model(
+            run.config, int(tokenizer.metrics.get("pieces", vocabulary or tokenizer.config["vocabulary"])), start
+        )
 
 
-def of_pretraining(config: dict[str, Any], vocabulary: int, start: Path | None = None) -> MaskedLM:
+def pretraining_model(config: dict[str, Any], vocabulary: int, start: Path | None = None) -> MaskedLM:
     """The masked language model of a pre-training's configuration: weights from `seed`, attention by `speed.kernel`.
 
     With `start` it is the network in that folder, in float32; if that has no head, the head is drawn from `seed`.
@@ -62,7 +64,7 @@ def pretrained_settings(config: dict[str, Any], vocabulary: int, start: Path | N
     return {key: value for key, value in settings.items() if key not in ("head", "outputs")} | ({"head": head} if head else {})
 
 
-def of_finetuning(run: Run, vocabulary: int | None = None) -> Classifier:
+def finetuning_model(run: Run, vocabulary: int | None = None) -> Classifier:
     """A classifier on the encoder that the run starts from; its output layer is drawn from `seed`, and so is the pooler unless an
     intermediate task has trained one. With `change`, the encoder gets other positions first."""
     start, task = run.inputs["start"], instantiate(run.config["task"], "task")
@@ -70,7 +72,7 @@ def of_finetuning(run: Run, vocabulary: int | None = None) -> Classifier:
     if start.state == "finished":
         before: Any = load_model(start.network, run.config["speed"]["kernel"])
     else:
-        before = of_run(start, vocabulary)
+        before = model_of(start, vocabulary)
     before = before.float()  # a published checkpoint may hold half precision, in which small updates would be lost
     if change := run.config.get("change"):
         change_positions(encoder_of(before), change, run.config["length"], run.config["seed"])

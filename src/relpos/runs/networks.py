@@ -167,10 +167,10 @@ def networks_of(name: str | Path, store: Path | None = None) -> list[Network]:
     # At the last colon: a table may be named by a path with a colon in it.
     table, colon, row = str(name).rpartition(":")
     if (path / FILE).is_file():
-        return _of_table(f"network={name}", path)
+        return _from_table(f"network={name}", path)
     if table and colon and not path.exists():
-        return _of_table(f"network={name}", table_folder(table), row)
-    return [_of_path(str(name), path, store)]
+        return _from_table(f"network={name}", table_folder(table), row)
+    return [_from_path(str(name), path, store)]
 
 
 def networks_of_table(table: str) -> list[Network]:
@@ -179,7 +179,7 @@ def networks_of_table(table: str) -> list[Network]:
     Raises:
         RelposError: there is no such table, or no pre-training is finished.
     """
-    return _of_table(f"table={table}", table_folder(table))
+    return _from_table(f"table={table}", table_folder(table))
 
 
 def given_run(name: str) -> Run:
@@ -263,19 +263,19 @@ def labels(networks: Sequence[Network]) -> list[str]:
     return short if len(set(short)) == len(short) else [network.name for network in networks]
 
 
-def _of_path(name: str, path: Path, store: Path | None) -> Network:
+def _from_path(name: str, path: Path, store: Path | None) -> Network:
     if path.suffix == ".safetensors" and path.parent.name == SNAPSHOTS:
         if not path.is_file():
             raise RelposError(
                 f"network={path}: no such snapshot.{nearest(path.name, (file.name for file in path.parent.glob('*')))}"
             )
-        run = _of_run(path.parent.parent, read_record(path.parent.parent))
+        run = _from_run(path.parent.parent, read_record(path.parent.parent))
         return replace(run, name=f"{run.name} at {path.stem} %", weights=path)
     if record := read_record(path):
-        return _of_run(path, record)
+        return _from_run(path, record)
     # RUN/model stands for its run, by whose record the text and the results are known.
     if path.name == "model" and read_record(path.resolve().parent):
-        return _of_run(path.resolve().parent, read_record(path.resolve().parent))
+        return _from_run(path.resolve().parent, read_record(path.resolve().parent))
     folder = path / "model" if (path / "model").is_dir() else located(name)
     if is_published(folder):
         # Some checkpoints say null, -1 or nothing about how long their inputs may be.
@@ -289,7 +289,7 @@ def _of_path(name: str, path: Path, store: Path | None) -> Network:
     return Network(path.resolve().name, folder, weights, store=store)
 
 
-def _of_run(folder: Path, record: dict[str, Any]) -> Network:
+def _from_run(folder: Path, record: dict[str, Any]) -> Network:
     stage, state = record.get("stage"), record.get("state")
     if stage is None:  # deleted after its table was written, for instance, or failed before it began
         raise RelposError(f"network={folder}: no run that has begun (record.json is missing or names no stage)")
@@ -311,15 +311,15 @@ def _of_run(folder: Path, record: dict[str, Any]) -> Network:
         raise RelposError(f"network={folder}: damaged: its record or config.yaml lacks something ({error})") from error
 
 
-def _of_table(override: str, folder: Path, row: str | None = None) -> list[Network]:
+def _from_table(override: str, folder: Path, row: str | None = None) -> list[Network]:
     """The finished pre-trainings of a table's row, in the order of their seeds; None: of all rows."""
-    rows = {of_row.name: of_row for of_row in read_table(folder, _Table).rows}
+    rows = {each.name: each for each in read_table(folder, _Table).rows}
     if row is not None:
         refuse_unknown(f"table {folder.name}: unknown row", row, rows)
         rows = {row: rows[row]}
     wanted = "pretrain", "finished"
     runs = [(each, runs_root() / run.path) for each in rows.values() for run in each.runs if (run.stage, run.state) == wanted]
-    networks = [replace(_of_run(run, read_record(run)), row=each.name) for each, run in runs]
+    networks = [replace(_from_run(run, read_record(run)), row=each.name) for each, run in runs]
     if not networks:
         raise RelposError(f"{override}: no pre-training {'of this row ' if row is not None else ''}is finished")
     return networks

@@ -19,7 +19,7 @@ from relpos.places import expanded
 from relpos.readers import sha256
 from relpos.runs.networks import described_by, given_run, tokenizer_of
 from relpos.runs.run import Run
-from relpos.runs.tasks import node_of, of_own_or_known, own_files
+from relpos.runs.tasks import node_of, own_files, task_and_meaning
 from relpos.train.described import class_of
 from relpos.trust import find, instantiate
 
@@ -145,7 +145,7 @@ def finetune_run(content: Content, start: Run | None = None) -> Run:
         start: the run to start from; None: the one that the configuration names.
     """
     config = resolved(content)
-    task, of_task = of_own_or_known(config["task"])
+    task, task_meaning = task_and_meaning(config["task"])
     intermediate = config["intermediate"]
     # A task is not fine-tuned before itself, as MNLI is not where MNLI is its own intermediate task.
     if intermediate["task"] not in (None, "none", task["name"]):
@@ -155,7 +155,7 @@ def finetune_run(content: Content, start: Run | None = None) -> Run:
     elif start is None:
         start = given_run(str(config["network"])) if config.get("network") else pretrain_run(_pretraining_of(config))
     inputs = {"start": start}
-    meaning: dict[str, Any] = {key: config[key] for key in DIALS} | of_task | {"recipe": _recipe(config["recipe"])}
+    meaning: dict[str, Any] = {key: config[key] for key in DIALS} | task_meaning | {"recipe": _recipe(config["recipe"])}
     if start.stage != "finetune" and (change := _change(config["change"])):  # an intermediate task has already changed the network
         meaning["change"] = change
     # Left out where it is plain: those runs keep the identity from before there were other heads.
@@ -197,8 +197,8 @@ def with_task(cfg: DictConfig | Content, name: str, **dials: Any) -> Content:
         RelposError: there is no such task.
     """
     content = unresolved(cfg)
-    of_task = {"steps": "${recipe.steps}", "batch": "${recipe.batch}", "intermediate": INTERMEDIATE}
-    return content | ({} if name == content["task"]["name"] else {"task": node_of(name)} | of_task) | dials
+    task_meaning = {"steps": "${recipe.steps}", "batch": "${recipe.batch}", "intermediate": INTERMEDIATE}
+    return content | ({} if name == content["task"]["name"] else {"task": node_of(name)} | task_meaning) | dials
 
 
 def _architecture(plain: dict[str, Any]) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from relpos.runs.run import Run
 from relpos.trust import find, instantiate
 
 OWN = f"{OwnTask.__module__}.{OwnTask.__qualname__}"
-OF_CLASSES = {"accuracy": None, "f1": 2, "accuracy_and_f1": 2, "matthews": 2}
+CLASS_METRICS = {"accuracy": None, "f1": 2, "accuracy_and_f1": 2, "matthews": 2}
 """The metrics of relpos.train.metrics that compare classes → the number of classes they are made for; None: any."""
-OF_NUMBERS = ("pearson", "spearman", "pearson_and_spearman")
+NUMBER_METRICS = ("pearson", "spearman", "pearson_and_spearman")
 """The metrics of relpos.train.metrics that compare numbers."""
 UNREAD = "albert_"
 """Prefix of a task's keys that are left out of identities: only `recipe=tisa` reads them, and its part of the identity has their
@@ -36,7 +36,7 @@ def node_of(name: str) -> dict[str, Any]:
     return dict(conf_file(f"task/{name}"))
 
 
-def of_own_or_known(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def task_and_meaning(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The arguments of a run's `Task` as plain values, and the task's part of a fine-tuning's identity.
 
     For a task of conf/task the identity holds all arguments but those of `UNREAD`. For a task of the user's own it holds the hashes
@@ -70,13 +70,13 @@ def _metric_source(arguments: dict[str, Any]) -> dict[str, Any]:
         # A module that is built in has no file, and is as stable as Python itself.
         file = getattr(sys.modules[module], "__file__", None)
         return {"sources": {module: sha256(Path(file))}} if file else {}
-    known = [*OF_CLASSES, *OF_NUMBERS]
+    known = [*CLASS_METRICS, *NUMBER_METRICS]
     if name not in known:
         raise RelposError(f"task.metric={name}: no such metric in {module}.{nearest(name, known)}")
     labels = arguments["labels"]
     # Refused when it is planned: behind the training the metric's own error would come too late.
-    if (name in OF_NUMBERS) != (labels is None):
+    if (name in NUMBER_METRICS) != (labels is None):
         raise RelposError(f"task.metric={name}: it does not compare {'numbers' if labels is None else 'classes'}")
-    if labels is not None and OF_CLASSES[name] not in (None, len(labels)):
+    if labels is not None and CLASS_METRICS[name] not in (None, len(labels)):
         raise RelposError(f"task.metric={name}: it is for two classes, this task has {len(labels)}")
     return {}

@@ -14,7 +14,7 @@ from relpos.data.tasks import Task, authors_steps, epoch_steps
 from relpos.model.build import count
 from relpos.readers import sha256
 from relpos.runs.fit import fit, microbatch_of, recorder_of
-from relpos.runs.model import finetuned_settings, of_finetuning, of_pretraining, pretrained_settings
+from relpos.runs.model import finetuned_settings, finetuning_model, pretrained_settings, pretraining_model
 from relpos.runs.plan import task_files
 from relpos.runs.run import Run
 from relpos.runs.shelf import figures
@@ -34,7 +34,7 @@ def pretrain(run: Run) -> dict[str, Any]:
     start = run.inputs["start"].path if "start" in run.inputs else None
     # Read before the training: hours later the network that it goes on with may be gone.
     settings, tokenizer = pretrained_settings(config, store.vocabulary, start), load_tokenizer(run.inputs["tokenizer"].path)
-    model = of_pretraining(config, store.vocabulary, start)
+    model = pretraining_model(config, store.vocabulary, start)
     group = present()
     dials = _of(config, "steps", "seed", "precision", "log_every")
     objective = trained_for(config)
@@ -75,7 +75,7 @@ def finetune(run: Run) -> dict[str, Any]:
     tokenizer, location = load_tokenizer(folder), task_files(run)
     splits = read_before(_content(run, folder), Splits(location, task, tokenizer, config["length"]))
     encoded, *_ = [splits[split] for split in ("train", *task.dev.values())]  # a mistake in a dev file shows before training
-    settings, model = finetuned_settings(run, task.outputs), of_finetuning(run)
+    settings, model = finetuned_settings(run, task.outputs), finetuning_model(run)
     recipe = dict(config["recipe"])
     steps = tuning_steps(config["steps"], recipe.pop("epochs", None), task, len(encoded), config["batch"])
     recorder = recorder_of(run, model.encoder, ALONE)

@@ -7,7 +7,7 @@ from typing import Any
 from transformers import PretrainedConfig
 
 
-def _of_size(key: str) -> Any:
+def _size_key(key: str) -> Any:
     """A key of `size` under the name that it has in transformers."""
 
     def read(self: RelposConfig) -> Any:
@@ -31,11 +31,11 @@ class RelposConfig(PretrainedConfig):
     model_type = "relpos"
     attribute_map = {"vocab_size": "vocabulary"}  # noqa: RUF012
 
-    hidden_size = _of_size("hidden")
-    num_hidden_layers = _of_size("layers")
-    num_attention_heads = _of_size("heads")
-    intermediate_size = _of_size("ffn")
-    max_position_embeddings = _of_size("max_positions")
+    hidden_size = _size_key("hidden")
+    num_hidden_layers = _size_key("layers")
+    num_attention_heads = _size_key("heads")
+    intermediate_size = _size_key("ffn")
+    max_position_embeddings = _size_key("max_positions")
 
     def __init__(
         self,

@@ -114,21 +114,21 @@ class Recipe:
         """
         schemes, convs = ([m for m in model.modules() if isinstance(m, kind)] for kind in (Scheme, Conv))
         parts: list[nn.Module] = list(schemes[:1])  # the first holds all others
-        of_convs = [p for conv in convs for p in conv.parameters()]
+        conv_parameters = [p for conv in convs for p in conv.parameters()]
         if isinstance(self.position_lr, Sequence):
             parts, rates = list(getattr(parts[0], "parts", parts)) if parts else [], list(self.position_lr)
             if len(rates) != len(parts):
                 raise RelposError(
                     f"recipe.position_lr={rates}: a list of {len(parts)}, one for each part of the scheme, is expected"
                 )
-            if of_convs and self.conv_lr is None:
+            if conv_parameters and self.conv_lr is None:
                 raise RelposError(f"recipe.position_lr={rates}: the convolution needs a rate of its own, recipe.conv_lr")
             conv_lr = self.conv_lr or 1.0
         else:
             rates = [self.position_lr] * len(parts)
             conv_lr = self.position_lr if self.conv_lr is None else self.conv_lr
         times = {id(p): rate for part, rate in zip(parts, rates, strict=True) for p in part.parameters()}
-        return times | {id(p): conv_lr for p in of_convs}
+        return times | {id(p): conv_lr for p in conv_parameters}
 
     def scheduler(self, optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
         """Linear from 0 (the first update) to `lr`, which stays until `decay_start`, then linear to 0 at the last step."""

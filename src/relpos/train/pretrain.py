@@ -163,7 +163,7 @@ class PretrainingData(pl.LightningDataModule):
             # The phases share one count of steps, so that a checkpoint says where to go on in either.
             end = round(first["share"] * steps)
             self.phases.insert(0, Steps(examples, seed, first["batch"], microbatch, store.vocabulary, stop=end, **place))
-        self.heldout, self.of_heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES), heldout
+        self.heldout, self.heldout_objective = store.examples("heldout", packing, length, HELDOUT_EXAMPLES), heldout
         self.microbatch = max(16, microbatch)  # of the held-out examples, which need less memory
 
     def train_dataloader(self) -> DataLoader[Any]:
@@ -178,6 +178,6 @@ class PretrainingData(pl.LightningDataModule):
     def val_dataloader(self) -> DataLoader[MicroBatch]:
         """Held-out examples under fixed masks."""
         steps = self.steps
-        batches = heldout_batches(self.heldout, self.microbatch, steps.vocabulary, steps.rank, steps.world, self.of_heldout)
+        batches = heldout_batches(self.heldout, self.microbatch, steps.vocabulary, steps.rank, steps.world, self.heldout_objective)
         # A list: every evaluation goes through it, and it has some megabytes.
         return DataLoader(list(batches), batch_size=None)  # type: ignore[arg-type]

@@ -92,7 +92,7 @@ def _file(module: str) -> str:
 def _table(named: Mapping[str, Any]) -> str:
     """The module with the classes that `config.json` names."""
     classes = dict.fromkeys((found.__module__, found.__qualname__) for found in named.values())
-    called = {of_class: f"C{number}" for number, of_class in enumerate(classes)}
+    called = {place: f"C{number}" for number, place in enumerate(classes)}
     imports = [f"from {module} import {name} as {called[module, name]}" for module, name in classes]
     entries = [f'    "{target}": {called[found.__module__, found.__qualname__]},' for target, found in named.items()]
     return "\n".join(['"""The classes that `config.json` names."""\n', *imports, "\nNAMED = {", *entries, "}\n"])

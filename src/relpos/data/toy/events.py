@@ -11,7 +11,7 @@ from hashlib import sha256
 
 from relpos.data.toy import lexicon
 from relpos.data.toy.chance import Chance
-from relpos.data.toy.grammar import Event, Phrase
+from relpos.data.toy.grammar import Event, Phrase, Words
 
 PARTS = ("dev", "test", "train", "train", "train", "train", "train", "train")
 
@@ -94,6 +94,27 @@ def alike(chance: Chance, agent: str, verb: str, patient: str) -> Event:
     plural = chance.coin()
     determiner = chance.pick(("the", "")) if plural else "the"
     return Event(Phrase(agent, plural, determiner), verb, Phrase(patient, plural, determiner))
+
+
+def unequal(chance: Chance, part: str) -> Event:
+    """An event of two phrases of different number, so that exchanging them breaks the agreement."""
+    agent, verb, patient = triple(chance, part)
+    phrases = Phrase(agent, False, "the"), Phrase(patient, True, chance.pick(("the", "some")))
+    first, second = phrases if chance.coin() else phrases[::-1]
+    return Event(first, verb, second)
+
+
+def exchanged(words: Words, event: Event) -> Words:
+    """The two phrases of the event at each other's place; every other word stays."""
+    first, second = event.agent.words(), event.patient.words()
+    start, other_start = _find(words, first), _find(words, second)
+    if start > other_start:
+        start, other_start, first, second = other_start, start, second, first
+    return [*words[:start], *second, *words[start + len(first) : other_start], *first, *words[other_start + len(second) :]]
+
+
+def _find(words: Words, part: Words) -> int:
+    return next(at for at in range(len(words)) if words[at : at + len(part)] == part)
 
 
 def bare(agent: str, verb: str, patient: str) -> Event:

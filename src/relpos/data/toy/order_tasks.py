@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from relpos.data.toy import grammar, lexicon
 from relpos.data.toy.chance import Chance
-from relpos.data.toy.events import alike, bare, triple, varied
-from relpos.data.toy.grammar import Event, Phrase, Words
+from relpos.data.toy.events import alike, bare, exchanged, triple, unequal, varied
+from relpos.data.toy.grammar import Event, Words
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,13 @@ def cola(chance: Chance, part: str) -> tuple[Item, Item]:
 
 def _disagreeing(chance: Chance, part: str, relative: bool) -> tuple[Words, Words]:
     """Two phrases of different number change places and the verbs stay: the dogs chases the cat."""
-    agent, verb, patient = triple(chance, part)
-    phrases = (Phrase(agent, False, "the"), Phrase(patient, True, chance.pick(("the", "some"))))
-    first, second = phrases if chance.coin() else phrases[::-1]
-    # Either phrase has two words, so that the verb stands at 2 here and at 5 in the relative clause.
-    if not relative:
-        good = grammar.active(Event(first, verb, second))
-        return good, [*second.words(), good[2], *first.words(), "."]
-    good = grammar.object_relative(Event(second, verb, first), chance.pick(lexicon.ACTS))
-    return good, [*second.words(), "that", *first.words(), *good[5:]]
+    event = unequal(chance, part)
+    if relative:
+        event = event.exchanged()
+        good = grammar.object_relative(event, chance.pick(lexicon.ACTS))
+    else:
+        good = grammar.active(event)
+    return good, exchanged(good, event)
 
 
 def _swapped(chance: Chance, part: str) -> tuple[Words, Words]:

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from relpos.data.toy import grammar, lexicon
 from relpos.data.toy.chance import Chance
-from relpos.data.toy.events import triple, varied
-from relpos.data.toy.grammar import Event, Phrase, Words, spelled
+from relpos.data.toy.events import exchanged, triple, unequal, varied
+from relpos.data.toy.grammar import Event, Words, spelled
 
 VERSION = 1  # raise it when the sentences change: it is kept with the results
 PART = "dev"
@@ -26,34 +26,13 @@ def draw(paradigm: str, seed: int, count: int) -> list[tuple[str, str]]:
     return [(spelled(good), spelled(bad)) for good, bad in (PARADIGMS[paradigm](chance) for _ in range(count))]
 
 
-def _unequal(chance: Chance) -> Event:
-    """An event of two phrases of different number, so that exchanging them breaks the agreement."""
-    agent, verb, patient = triple(chance, PART)
-    phrases = Phrase(agent, False, "the"), Phrase(patient, True, chance.pick(("the", "some")))
-    first, second = phrases if chance.coin() else phrases[::-1]
-    return Event(first, verb, second)
-
-
-def _exchanged(words: Words, event: Event) -> Words:
-    """The two phrases of the event at each other's place; every other word stays."""
-    first, second = event.agent.words(), event.patient.words()
-    start, other_start = _find(words, first), _find(words, second)
-    if start > other_start:
-        start, other_start, first, second = other_start, start, second, first
-    return [*words[:start], *second, *words[start + len(first) : other_start], *first, *words[other_start + len(second) :]]
-
-
-def _find(words: Words, part: Words) -> int:
-    return next(at for at in range(len(words)) if words[at : at + len(part)] == part)
-
-
 def _exchange(form: Callable[[Chance, Event], Words]) -> Callable[[Chance], Pair]:
     """A sentence, and the same with its two phrases exchanged."""
 
     def pair(chance: Chance) -> Pair:
-        event = _unequal(chance)
+        event = unequal(chance, PART)
         good = form(chance, event)
-        return good, _exchanged(good, event)
+        return good, exchanged(good, event)
 
     return pair
 
@@ -81,7 +60,7 @@ def _negation_order(chance: Chance) -> Pair:
 
     def made() -> Pair:
         form = chance.pick((grammar.active, grammar.passive))
-        good = form(_unequal(chance), negated=True)
+        good = form(unequal(chance, PART), negated=True)
         rest = [word for word in good if word != "not"]
         at = chance.below(len(rest))
         return good, [*rest[:at], "not", *rest[at:]]
@@ -97,7 +76,7 @@ def _other_number(good: Words, at: int, forms: tuple[str, str]) -> Pair:
 
 def _agreement(chance: Chance) -> Pair:
     """the dog chases the cats / the dog chase the cats"""
-    event = _unequal(chance)
+    event = unequal(chance, PART)
     good = grammar.active(event)
     return _other_number(good, len(event.agent.words()), _forms(event.verb))
 
@@ -107,7 +86,7 @@ def _agreement_across(relative: Callable[[Event, str], Words]) -> Callable[[Chan
 
     def pair(chance: Chance) -> Pair:
         act = _act(chance)
-        good = relative(_unequal(chance), act)
+        good = relative(unequal(chance, PART), act)
         return _other_number(good, len(good) - 2, _forms(act))
 
     return pair
@@ -115,20 +94,20 @@ def _agreement_across(relative: Callable[[Event, str], Words]) -> Callable[[Chan
 
 def _negated_form(chance: Chance) -> Pair:
     """the dog does not chase the cats / the dog does not chases the cats"""
-    event = _unequal(chance)
+    event = unequal(chance, PART)
     good = grammar.active(event, negated=True)
     return _other_number(good, good.index("not") + 1, _forms(event.verb))
 
 
 def _negated_auxiliary(chance: Chance) -> Pair:
     """the dog does not chase the cats / the dog do not chase the cats"""
-    good = grammar.active(_unequal(chance), negated=True)
+    good = grammar.active(unequal(chance, PART), negated=True)
     return _other_number(good, good.index("not") - 1, ("do", "does"))
 
 
 def _determiner(chance: Chance) -> Pair:
     """a dog chases some cats / a dogs …: the determiner that only goes with the other number."""
-    event = _unequal(chance)
+    event = unequal(chance, PART)
     agent = replace(event.agent, determiner="some" if event.agent.plural else "a")
     return _other_number(grammar.active(replace(event, agent=agent)), 0, ("a", "some"))
 
