@@ -28,9 +28,8 @@ from _contestants import hugging_face_config, network
 from _report import machine, write_results
 
 import relpos
-from relpos.data.collate import TuningSteps, collate, epoch_batches
 from relpos.data.glue import read
-from relpos.data.glue_encoding import Encoded, encode
+from relpos.data.task_batches import Encoded, TuningSteps, collate, encode, epoch_batches
 from relpos.data.tasks import Task
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError

@@ -6,8 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relpos.data.collate import TuningSteps, collate, epoch_batches, evaluation_batches
-from relpos.data.glue_encoding import Encoded
+from relpos.data.task_batches import Encoded, TuningSteps, collate, epoch_batches, evaluation_batches
 
 
 def encoded(lengths: list[int], length: int = 128, labels: bool = True) -> Encoded:

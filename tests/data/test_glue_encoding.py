@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relpos.data.glue import Rows
-from relpos.data.glue_encoding import cut, encode
+from relpos.data.task_batches import cut, encode
 from relpos.errors import RelposError
 
 

@@ -8,6 +8,7 @@ import pytest
 from glue_tasks import write
 from relpos.data.own_task import OwnTask
 from relpos.errors import RelposError
+from relpos.trust import instantiate
 
 
 def made(folder: Path, train: list[str], dev: list[str] | None = None, **keys: Any) -> dict[str, Any]:
@@ -111,5 +112,5 @@ def test_labels_that_make_no_classes_are_refused(tmp_path: Path, labels: list[st
 )
 def test_what_is_said_wrongly_is_named(keys: dict[str, Any], message: str) -> None:
     with pytest.raises(RelposError) as caught:
-        OwnTask(**keys)
+        instantiate({"_target_": "relpos.data.own_task.OwnTask", **keys}, "task")
     assert str(caught.value).startswith(message)

@@ -12,6 +12,7 @@ from relpos.data.toy.chance import Chance
 from relpos.data.toy.grammar import grammatical
 from relpos.data.toy.pairs import OTHERS, PARADIGMS, SAME_WORDS
 from relpos.errors import RelposError
+from relpos.trust import instantiate
 
 
 def written(folder: Path, name: str, content: str) -> Path:
@@ -155,7 +156,7 @@ def test_a_pipe_is_no_file_of_pairs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5])
 def test_wrong_limits_are_refused(limit: int) -> None:
     with pytest.raises(RelposError, match="limit=.*a whole number of 1 or more"):
-        PairFiles("x", limit=limit)
+        instantiate({"_target_": "relpos.data.pairs.PairFiles", "path": "x", "limit": limit}, "pairs")
 
 
 @pytest.mark.parametrize("paradigm", PARADIGMS)

@@ -87,7 +87,7 @@ def test_order_refuses_an_encoder_that_predicts_no_words(tmp_path: Path) -> None
 
 def test_a_pair_of_texts_has_two_separators_where_the_checkpoint_has_them(checkpoint: Path) -> None:
     from relpos.data.glue import Rows
-    from relpos.data.glue_encoding import encode
+    from relpos.data.task_batches import encode
 
     tokenizer = relpos.load(checkpoint)[1]
     tokenizer.separators = 2

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import relpos
-from relpos.data.collate import TuningStep
+from relpos.data.task_batches import TuningStep
 from relpos.errors import RelposError
 from relpos.model.position import Tisa
 from relpos.runs import Run, compose, execute, plan

@@ -11,8 +11,7 @@ from torch import Tensor
 
 import relpos
 from glue_tasks import task
-from relpos.data.collate import TuningSteps
-from relpos.data.glue_encoding import Encoded
+from relpos.data.task_batches import Encoded, TuningSteps
 from relpos.model.heads import Classifier, ClassifierKind
 from relpos.runs import execute, fit, plan
 from relpos.runs.shelf import logged

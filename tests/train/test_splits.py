@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import relpos
-from relpos.data.glue_encoding import encode
+from relpos.data.task_batches import encode
 from relpos.train import finetune
 from relpos.train.finetune import Splits, read_before
 

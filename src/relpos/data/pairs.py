@@ -21,7 +21,7 @@ from relpos.data.filehash import described
 from relpos.data.table import Fields, inside, objects
 from relpos.data.textfile import blocks
 from relpos.errors import RelposError, one_line
-from relpos.ranges import Count, Natural, checked
+from relpos.ranges import Count, Natural
 
 SUFFIXES = (".txt", ".jsonl")
 
@@ -53,6 +53,7 @@ class Item:
         return all(words == first for words in others)
 
 
+@dataclass(frozen=True, kw_only=True)
 class PairSource(ABC):
     """Where pairs come from.
 
@@ -62,8 +63,8 @@ class PairSource(ABC):
             None: `limit` counts all pairs.
     """
 
-    limit: int | None
-    others: int | None
+    limit: Count | None = None
+    others: Natural | None = None
 
     @abstractmethod
     def all(self) -> list[Item]:
@@ -83,41 +84,36 @@ class PairSource(ABC):
         return self.origin() | {"limit": self.limit} | ({} if self.others is None else {"others": self.others})
 
 
+@dataclass(frozen=True)
 class PairFiles(PairSource):
     """A file of pairs, or a folder of them."""
 
-    @checked
-    def __init__(self, path: str | Path, limit: Count | None = None, others: Natural | None = None) -> None:
-        self.path, self.limit, self.others = Path(path), limit, others
+    path: str | Path
 
     def files(self) -> list[Path]:
         """Raises: RelposError where there is none."""
-        if not self.path.exists():
-            raise RelposError(f"pairs={self.path}: no such file or folder")
-        files = sorted(file for file in self.path.iterdir() if _is_of_pairs(file)) if self.path.is_dir() else [self.path]
+        path = Path(self.path)
+        if not path.exists():
+            raise RelposError(f"pairs={path}: no such file or folder")
+        files = sorted(file for file in path.iterdir() if _is_of_pairs(file)) if path.is_dir() else [path]
         if not files or files[0].suffix not in SUFFIXES:
-            raise RelposError(f"pairs={self.path}: a file {' or '.join(SUFFIXES)} is expected, or a folder that holds some")
+            raise RelposError(f"pairs={path}: a file {' or '.join(SUFFIXES)} is expected, or a folder that holds some")
         return files
 
     def all(self) -> list[Item]:
         return [pair for file in self.files() for pair in read(file)]
 
     def origin(self) -> dict[str, Any]:
-        return {"files": described(self.files(), self.path.parent if self.path.is_file() else self.path)}
+        path = Path(self.path)
+        return {"files": described(self.files(), path.parent if path.is_file() else path)}
 
 
+@dataclass(frozen=True)
 class Blimp(PairSource):
     """BLiMP from the Hugging Face hub; a folder of its JSON lines is read by `PairFiles`."""
 
-    @checked
-    def __init__(
-        self,
-        id: str = "nyu-mll/blimp",
-        revision: str | None = None,
-        limit: Count | None = None,
-        others: Natural | None = None,
-    ) -> None:
-        self.id, self.revision, self.limit, self.others = id, revision, limit, others
+    id: str = "nyu-mll/blimp"
+    revision: str | None = None
 
     def all(self) -> list[Item]:
         try:
@@ -135,12 +131,12 @@ class Blimp(PairSource):
         return {"id": self.id, "revision": self.revision}
 
 
+@dataclass(frozen=True)
 class ToyPairs(PairSource):
     """The embedded language's pairs."""
 
-    @checked
-    def __init__(self, seed: Natural = 0, count: Count = 200, limit: Count | None = None, others: Natural | None = None) -> None:
-        self.seed, self.count, self.limit, self.others = seed, count, limit, others
+    seed: Natural = 0
+    count: Count = 200
 
     def all(self) -> list[Item]:
         from relpos.data.toy.pairs import PARADIGMS, draw
@@ -154,18 +150,19 @@ class ToyPairs(PairSource):
         return {"toy": VERSION, "seed": self.seed, "count": self.count}
 
 
+@dataclass(frozen=True)
 class AutoPairs:
     """The pairs that suit a network."""
 
-    @checked
-    def __init__(self, zorro: str, limit: Count | None = None, others: Natural | None = None) -> None:
-        self.zorro, self.limit, self.others = Path(zorro), limit, others
+    zorro: str
+    limit: Count | None = None
+    others: Natural | None = None
 
     def suited(self, toy: bool) -> PairSource | None:
         """The embedded language's own for a network of that language, else Zorro; None where there is no folder of Zorro."""
         if toy:
             return ToyPairs(limit=self.limit, others=self.others)
-        return PairFiles(self.zorro, self.limit, self.others) if self.zorro.is_dir() else None
+        return PairFiles(self.zorro, limit=self.limit, others=self.others) if Path(self.zorro).is_dir() else None
 
 
 def limited(pairs: Iterable[Item], limit: int | None, others: int | None = None) -> list[Item]:

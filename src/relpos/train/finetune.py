@@ -14,9 +14,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from relpos.data.collate import TuningStep, TuningSteps, evaluation_batches
 from relpos.data.glue import Location, has_split, read
-from relpos.data.glue_encoding import Encoded, Tokenizing, encode
+from relpos.data.task_batches import Encoded, Tokenizing, TuningStep, TuningSteps, encode, evaluation_batches
 from relpos.data.tasks import Task
 from relpos.errors import RelposError
 from relpos.files import write_text
