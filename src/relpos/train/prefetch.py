@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
+from collections import deque
 from collections.abc import Iterator
-from queue import Empty, Full, Queue
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -14,7 +14,6 @@ from relpos.train.move import pinned
 
 AHEAD = 4
 """Steps that are read ahead, at most."""
-_SECONDS = 0.2  # between two checks whether the other side has ended
 
 
 class Prefetched(IterableDataset[Any]):
@@ -24,41 +23,17 @@ class Prefetched(IterableDataset[Any]):
         self.data = data
 
     def __iter__(self) -> Iterator[Any]:
-        ready: Queue[tuple[Any, BaseException | None]] = Queue(AHEAD)
-        done = threading.Event()
+        items, end = iter(self.data), object()
 
-        def put(item: Any, error: BaseException | None = None) -> None:
-            while not done.is_set():
-                try:
-                    return ready.put((item, error), timeout=_SECONDS)
-                except Full:
-                    continue
+        def read() -> Any:
+            item = next(items, end)
+            return pinned(item) if torch.cuda.is_available() else item
 
-        def read() -> None:
-            try:
-                for item in self.data:
-                    if done.is_set():
-                        return
-                    put(pinned(item) if torch.cuda.is_available() else item)
-                put(None, StopIteration())
-            # All of them: an error in a thread would otherwise be a line on stderr, and the training would wait for ever.
-            except BaseException as error:
-                put(None, error)
-
-        reader = threading.Thread(target=read, name="coming steps", daemon=True)
-        reader.start()
+        reader = ThreadPoolExecutor(1, "coming steps")
         try:
-            while True:
-                try:
-                    item, error = ready.get(timeout=_SECONDS)
-                except Empty:
-                    continue
-                # Not raised: a StopIteration that leaves a generator becomes a RuntimeError.
-                if isinstance(error, StopIteration):
-                    return
-                if error is not None:
-                    raise error
+            ahead = deque(reader.submit(read) for _ in range(AHEAD))
+            while (item := ahead.popleft().result()) is not end:
+                ahead.append(reader.submit(read))
                 yield item
         finally:
-            done.set()
-            reader.join()
+            reader.shutdown(cancel_futures=True)
