@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from relpos.claims.claim import of_checks
+from relpos.claims.claim import load_checks
 from relpos.claims.verdict import Verdict
 from relpos.errors import RelposError
 from relpos.results.scale import Scales
@@ -25,7 +25,7 @@ def file(**check: Any) -> Experiment:
 
 
 def judged(test: dict[str, Any], rows: list[Row]) -> Verdict:
-    (claim,) = of_checks(file(test={"columns": ["rte"]} | test))
+    (claim,) = load_checks(file(test={"columns": ["rte"]} | test))
     (verdict,) = claim.verdicts(Scales([scale_of(rows)]))
     return verdict
 
@@ -96,10 +96,10 @@ def test_any_rule_about_rows_can_be_written_in_an_experiment_file() -> None:
 )
 def test_a_mistake_in_a_check_is_one_line_before_anything_is_trained(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(RelposError, match=said):
-        of_checks(file(test={"rule": "levels.at_most", "rows": ["none"], "columns": ["rte"], "bound": 1} | wrong))
+        load_checks(file(test={"rule": "levels.at_most", "rows": ["none"], "columns": ["rte"], "bound": 1} | wrong))
 
 
 def test_a_check_says_something_and_has_a_test() -> None:
     for check in ({"says": ""}, {"test": "levels.at_most"}, {}):
         with pytest.raises(RelposError, match="check 1: says and test are needed"):
-            of_checks(file(**check))
+            load_checks(file(**check))

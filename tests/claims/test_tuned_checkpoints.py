@@ -10,7 +10,7 @@ from relpos.claims import claim as files
 from relpos.commands.claims import page
 from relpos.results.checkpoints import tuned_checkpoints
 from relpos.results.scale import Scales
-from relpos.results.values import Value, of_tuning
+from relpos.results.values import Value, tuning_values
 
 COLUMNS = ("cola", "mnli_m", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb")
 JITTER = (-0.3, -0.1, 0.0, 0.1, 0.3)
@@ -22,7 +22,7 @@ def tuning(change: dict[str, Any], seed: int, score: float, host: str = "hosts/a
     meaning = {"seed": seed, "steps": 9, "task": {"metric": "relpos.train.metrics.accuracy"}}
     metrics = {"columns": dict.fromkeys(COLUMNS, score), "majority": dict.fromkeys(COLUMNS, 50.0)}
     record = {"meaning": meaning | ({"change": change} if change else {}), "inputs": {"start": host}, "metrics": metrics}
-    return list(of_tuning(Path(f"{seed}"), [record], None))
+    return list(tuning_values(Path(f"{seed}"), [record], None))
 
 
 def tunings(**scores: float) -> list[Value]:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from linked import TINY, link_runs
-from relpos.claims.claim import of_checks
+from relpos.claims.claim import load_checks
 from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.measures.kept import kept
@@ -224,7 +224,7 @@ def test_what_would_be_noticed_only_at_the_end_is_refused_at_the_beginning(
     changes: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(RelposError, match=message):
-        of_checks(load(str(write(tmp_path, **changes))))
+        load_checks(load(str(write(tmp_path, **changes))))
 
 
 @pytest.mark.parametrize(

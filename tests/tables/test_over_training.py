@@ -8,7 +8,7 @@ import pytest
 
 from relpos.claims.claim import compared
 from relpos.claims.claim import load as load_claims
-from relpos.commands.claims import chosen, of_table
+from relpos.commands.claims import chosen, table_page
 from relpos.commands.reproduce import show
 from relpos.launch.engine import Debug
 from relpos.tables.experiment import load
@@ -60,7 +60,7 @@ def test_the_figure_and_its_numbers(tmp_path: Path) -> None:
     ("primary", "order"), [("loss", ["C03/loss", "C03/order", "C03"]), ("order", ["C03/order", "C03/loss", "C03"])]
 )
 def test_the_primary_measure_comes_first(primary: str, order: list[str]) -> None:
-    assert [line.partition(" ")[0] for line in of_table(["C03"], primary).splitlines() if line[:1] == "C"] == order
+    assert [line.partition(" ")[0] for line in table_page(["C03"], primary).splitlines() if line[:1] == "C"] == order
 
 
 def test_a_table_that_names_its_primary_measure_has_its_claims_beside_it(

@@ -127,7 +127,7 @@ def load(paper: str) -> list[Claim]:
     return claims
 
 
-def of_checks(experiment: Experiment) -> list[Claim]:
+def load_checks(experiment: Experiment) -> list[Claim]:
     """The `checks` of an experiment file: claims about its own rows, each with `says` and `test`.
 
     Raises:
@@ -135,12 +135,12 @@ def of_checks(experiment: Experiment) -> list[Claim]:
             the table.
     """
     return [
-        _of_check(check, f"{experiment.folder / experiment.name}.yaml: check {n}", experiment)
+        _load_check(check, f"{experiment.folder / experiment.name}.yaml: check {n}", experiment)
         for n, check in enumerate(experiment.checks, 1)
     ]
 
 
-def _of_check(check: object, where: str, experiment: Experiment) -> Claim:
+def _load_check(check: object, where: str, experiment: Experiment) -> Claim:
     if not isinstance(check, Mapping) or not check.get("says") or not isinstance(test := check.get("test"), Mapping):
         raise RelposError(
             f"{where}: says and test are needed, as in test: {{rule: levels.at_least, rows: [fixed], columns: [rte], bound: 60}}"

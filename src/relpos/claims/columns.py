@@ -8,7 +8,7 @@ from statistics import fmean
 import numpy as np
 
 from relpos.claims.comparisons import SEVERAL_SEEDS, decided, in_nats, mean_without_loss
-from relpos.claims.rule import SEVERAL, Requirements, Test, of_column, rule, with_scores
+from relpos.claims.rule import SEVERAL, Requirements, Test, needs_column, rule, with_scores
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, joined, sided
 from relpos.results.answers import Halves, best_on_halves
 from relpos.results.contrast import difference
@@ -52,7 +52,10 @@ def signs_above(columns: Sequence[Difference], needed: int) -> Evidence:
 
 
 @rule(
-    "{contrasts} truly above zero in {at_least} of {of} columns, in 95 % of what the errors allow", of_column, with_scores, in_nats
+    "{contrasts} truly above zero in {at_least} of {of} columns, in 95 % of what the errors allow",
+    needs_column,
+    with_scores,
+    in_nats,
 )
 def signs(test: Test, scale: Scale, *, at_least: int = 1, of: int = 9) -> Verdict:
     """The first row is above the second in `at_least` of `of` columns.
@@ -72,7 +75,7 @@ def signs(test: Test, scale: Scale, *, at_least: int = 1, of: int = 9) -> Verdic
     return _over_columns(test, scale, judge)
 
 
-@rule("{contrasts} above zero in the mean of the columns, and clearly below in none", of_column, with_scores, in_nats)
+@rule("{contrasts} above zero in the mean of the columns, and clearly below in none", needs_column, with_scores, in_nats)
 def gain_without_loss(test: Test, scale: Scale) -> Verdict:
     """The first row is above the second in the mean of the columns, and clearly below in none.
 
@@ -161,7 +164,7 @@ def _advantages(scale: Scale, column: str, others: Sequence[str]) -> dict[str, d
     }
 
 
-@rule("the best of {first} on half of the dev set makes fewer errors than {second} on the other half", of_column, with_scores)
+@rule("the best of {first} on half of the dev set makes fewer errors than {second} on the other half", needs_column, with_scores)
 def error_reduction(test: Test, scale: Scale) -> Verdict:
     """100·(score − base)/(100 − base) of the row that is best on half of the examples, scored on the other half.
 
@@ -190,7 +193,7 @@ def error_reduction(test: Test, scale: Scale) -> Verdict:
     }
     # Seeds that have all columns, so that each counts with the same ones.
     shared = sorted(set.intersection(*map(set, parts.values())))
-    together = _by_pretraining({seed: [part for of_column in parts.values() for part in of_column[seed]] for seed in shared})
+    together = _by_pretraining({seed: [part for by_seed in parts.values() for part in by_seed[seed]] for seed in shared})
     reductions = {name: _by_pretraining(by_seed) for name, by_seed in parts.items()}
     said = ", ".join(f"{name} {fmean(units):+.1f} %" for name, units in reductions.items())
     tested, *by_column = (paired(units, [0.0] * len(units)) for units in (together, *reductions.values()))

@@ -191,11 +191,11 @@ class Test:
         return Verdict(NOT_HERE, joined([found.figures, why]), takes="longer training, until one of them has left the plateau")
 
 
-def of_column(test: Test, every: bool = False) -> Requirements:
+def needs_column(test: Test, every: bool = False) -> Requirements:
     """The requirements of a test that compares rows in its column, or in the mean of its columns, of which some need `every` one.
 
     >>> from relpos.claims.comparisons import higher
-    >>> of_column(higher(column="loss")), of_column(higher(columns=["cola", "rte"])).least
+    >>> needs_column(higher(column="loss")), needs_column(higher(columns=["cola", "rte"])).least
     (Requirements(seeds=2, columns=(), least=0, order=False, overrides=(), afterwards=''), 1)
     """
     if test.column in ("loss", "order"):

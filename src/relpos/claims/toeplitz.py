@@ -17,7 +17,7 @@ import numpy as np
 from relpos.claims.comparisons import decided
 from relpos.claims.rule import SEVERAL, Place, Test, rule
 from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Verdict, longer, models, plural, sided
-from relpos.claims.weights import Networks, networks, of_heads, of_weights
+from relpos.claims.weights import Networks, about_weights, measured_heads, networks
 from relpos.measures.kinds.patterns import Patterns
 from relpos.measures.kinds.toeplitz import Toeplitz
 from relpos.measures.measure import Measured
@@ -50,7 +50,7 @@ def _judged(values: Sequence[float]) -> str:
     return HOLDS if middle >= CLOSE else FAILS if middle < NOT_CLOSE else UNDECIDED
 
 
-@of_weights(
+@about_weights(
     MEASURE,
     f"R² of P = E·E^T of {{row}} is {CLOSE} or more (fails below {NOT_CLOSE}), and above {MEASURE.random} random tables",
     is_about_order=True,
@@ -77,7 +77,7 @@ def _rows(scale: Scale, found: Networks) -> str:
     return f"positions 1 to {_of(found, 'rows')[0]}" + ", which half of the examples reach" * scale.can_go_on
 
 
-@of_weights(
+@about_weights(
     Patterns(), f"R² of the position products of {{row}}'s heads is {CLOSE} or more (fails below {NOT_CLOSE})", is_about_order=True
 )
 def profiles_close_to_toeplitz(scale: Scale, row: str, found: Networks) -> Verdict:
@@ -85,7 +85,7 @@ def profiles_close_to_toeplitz(scale: Scale, row: str, found: Networks) -> Verdi
 
     The bounds are those of `close_to_toeplitz`; there is no comparison with random tables.
     """
-    values = [value for value in of_heads(found, "r2") if value is not None]
+    values = [value for value in measured_heads(found, "r2") if value is not None]
     if not values:
         return Verdict(NOT_RUN, f"{row} has no position products")
     spread = f"R² {min(values):.2f} to {max(values):.2f}, median {np.median(values):.2f}"
@@ -98,7 +98,7 @@ def _above_zero(scale: Scale, row: str, figures: str, tested: Difference | None,
     return decided(scale, [figures], [tested], lambda known: sided(known[0]), needs, of_row=row)
 
 
-@of_weights(MEASURE, "R² of P of {row} rises along the training", seeds=SEVERAL, course=True)
+@about_weights(MEASURE, "R² of P of {row} rises along the training", seeds=SEVERAL, course=True)
 def rises_with_training(scale: Scale, row: str, found: Networks) -> Verdict:
     """R² of P rises along the snapshots of a run: its slope over log2 of the steps.
 
@@ -120,7 +120,7 @@ def rises_with_training(scale: Scale, row: str, found: Networks) -> Verdict:
     return _above_zero(scale, row, f"{'; '.join(said)}; {slope}", tested, "with three snapshots=[…] or more")
 
 
-@of_weights(MEASURE, "R² of P and held-out loss of {row} are negatively correlated among runs of equal steps", FOR_CORRELATION)
+@about_weights(MEASURE, "R² of P and held-out loss of {row} are negatively correlated among runs of equal steps", FOR_CORRELATION)
 def goes_with_score(scale: Scale, row: str, found: Networks) -> Verdict:
     """Among runs of equal steps, those with a higher R² of P have a lower held-out loss: Spearman's ρ over five runs or more."""
     from scipy.stats import spearmanr
@@ -142,7 +142,7 @@ def _runs_for(rho: float) -> int:
     return ceil(3 + (2.8 / atanh(min(max(abs(rho), 0.01), 0.99))) ** 2)
 
 
-@of_weights(
+@about_weights(
     MEASURE,
     "R² of P of {row}: higher among the last positions that half of the examples reach than among as many after",
     seeds=SEVERAL,

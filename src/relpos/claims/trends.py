@@ -12,7 +12,7 @@ from statistics import fmean
 import numpy as np
 
 from relpos.claims.comparisons import decided, few_columns
-from relpos.claims.rule import SEVERAL, Judge, Place, Requirements, Test, of_column, rule
+from relpos.claims.rule import SEVERAL, Judge, Place, Requirements, Test, needs_column, rule
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, below, joined, sided, to_decide
 from relpos.results.gain import gains_alike, shared, sizes
 from relpos.results.scale import MEAN, Scale, Scales
@@ -77,7 +77,7 @@ def _two_sizes(test: Test, runs: Scales) -> Iterator[Place]:
 
 def _equal_training(test: Test) -> Requirements:
     """All sizes trained as long as Chang et al. (2021) trained their smaller models; the sizes' own recipes differ in this."""
-    return replace(of_column(test), overrides=("pretrain.steps=125000", "pretrain.batch=128"))
+    return replace(needs_column(test), overrides=("pretrain.steps=125000", "pretrain.batch=128"))
 
 
 def _amounts_of_text(test: Test, runs: Scales) -> Iterator[Place]:
@@ -92,7 +92,7 @@ shrinks = rule("{contrasts} is smaller at the larger size, after equal training"
     _falls("shrinks", lambda scale: scale.magnitude, lambda scale: scale.label)
 )
 
-falls = rule("{contrasts} falls with the number of training pairs", of_column, _amounts_of_text, lambda test: test)(
+falls = rule("{contrasts} falls with the number of training pairs", needs_column, _amounts_of_text, lambda test: test)(
     _falls("falls", lambda scale: int(scale.meaning["pairs"]), lambda scale: f"{scale.meaning['pairs']:,} pairs")
 )
 
@@ -102,7 +102,7 @@ def _steady_says(test: Test) -> str:
     return f"the gain over {base} changes by less than {test.options['bound']} from S = {min(at_s)} to S = {max(at_s)}"
 
 
-@rule(_steady_says, partial(of_column, every=True), variant=lambda test: test)
+@rule(_steady_says, partial(needs_column, every=True), variant=lambda test: test)
 def steady(test: Test, scale: Scale, *, at_s: Sequence[int] = (1, 3, 5), bound: float = 0.5) -> Verdict | None:
     """The gains of the contrasts do not depend on S: a line through them changes by less than `bound` from the first to the last.
 

@@ -38,7 +38,7 @@ Networks = Mapping[int, Measured]
 """Seed of a pre-training → what was measured of its network."""
 
 
-def of_weights(
+def about_weights(
     measure: Measure, says: Says, seeds: int = 1, is_about_order: bool = False, course: bool = False
 ) -> Callable[[Callable[..., Verdict]], Rule]:
     """Makes a rule of a judge that looks at the networks of one row at one scale.
@@ -103,7 +103,7 @@ def _says_kinds(test: Test) -> str:
     return f"kernels of {test.row} are of the kinds {groups}, more than by chance"
 
 
-@of_weights(Kernels(), _says_kinds)
+@about_weights(Kernels(), _says_kinds)
 def kernel_kinds(scale: Scale, row: str, found: Networks, *, groups: Sequence[Sequence[str]] = ()) -> Verdict:
     """The kernels of a row are of the kinds of `relpos.analysis.kernel_types`, each group of kinds at least once.
 
@@ -117,7 +117,7 @@ def kernel_kinds(scale: Scale, row: str, found: Networks, *, groups: Sequence[Se
     return _of_kinds(scale, row, [near(network.results) for network in found.values()], groups)
 
 
-@of_weights(Patterns(), _says_kinds)
+@about_weights(Patterns(), _says_kinds)
 def profile_kinds(scale: Scale, row: str, found: Networks, *, groups: Sequence[Sequence[str]] = (), short: bool = False) -> Verdict:
     """The same of what positions add to the scores of each head of the first layer, instead of learned kernels.
 
@@ -166,7 +166,9 @@ def _peak_near(shaped: np.ndarray) -> bool:
 _PLACES = {"largest": np.argmax, "smallest": np.argmin}
 
 
-@of_weights(Kernels(), "channels of {row} have their largest weight at −1 or +1, others their smallest, more often than by chance")
+@about_weights(
+    Kernels(), "channels of {row} have their largest weight at −1 or +1, others their smallest, more often than by chance"
+)
 def neighbours(scale: Scale, row: str, found: Networks) -> Verdict:
     """Depthwise kernels have their largest weight at −1 or +1 more often than by chance (2 of 2k+1 places), and so their smallest.
 
@@ -194,7 +196,7 @@ def neighbours(scale: Scale, row: str, found: Networks) -> Verdict:
     return Verdict(verdict, figures, p=max(p.values()) if verdict == HOLDS else None, takes=takes)
 
 
-@of_weights(Kernels(), "kernels of {row} have their kinds after {early} % of the steps", course=True)
+@about_weights(Kernels(), "kernels of {row} have their kinds after {early} % of the steps", course=True)
 def early_kinds(scale: Scale, row: str, found: Networks, *, early: int = 10) -> Verdict:
     """Kernels take their kinds early: after a tenth of the steps at least four fifths as many have one as at the end.
 
@@ -220,7 +222,7 @@ def early_kinds(scale: Scale, row: str, found: Networks, *, early: int = 10) -> 
     return Verdict(verdict, figures, takes=longer(scale))
 
 
-@of_weights(Patterns(), "S = {kernels} is fitted to {heads} profiles like those of {row} in less than {seconds:g} s")
+@about_weights(Patterns(), "S = {kernels} is fitted to {heads} profiles like those of {row} in less than {seconds:g} s")
 def fits_fast(scale: Scale, row: str, found: Networks, *, kernels: int = 5, heads: int = 144, seconds: float = 20.0) -> Verdict:
     """Fitting TISA to the profiles of trained heads is fast; a profile is what positions add to a head's scores, by offset.
 
@@ -228,7 +230,7 @@ def fits_fast(scale: Scale, row: str, found: Networks, *, kernels: int = 5, head
     parameters are 144 heads with S = 5 (Wennberg & Henter 2021, Appendix C). Holds below `seconds` of CPU time, fails above. The R²
     of each fit is shown.
     """
-    shown = of_heads(found, "mean")
+    shown = measured_heads(found, "mean")
     if not shown:
         return Verdict(NOT_RUN, f"{row} has no position products")
     fit_heads(shown[:1], kernels)  # so that importing torch is not part of the time
@@ -242,7 +244,7 @@ def fits_fast(scale: Scale, row: str, found: Networks, *, kernels: int = 5, head
     return Verdict(HOLDS if took < seconds else FAILS, figures)
 
 
-def of_heads(found: Networks, key: str) -> list[Any]:
+def measured_heads(found: Networks, key: str) -> list[Any]:
     """What `Patterns` has measured of each head of all networks."""
     patterns = [network.results["pattern"] for network in found.values()]
     return [value for pattern in patterns if pattern for value in pattern[key]]

@@ -41,7 +41,7 @@ def claims(paper: str, ids: Names | None, network: Names | None) -> str:
     return str(path)
 
 
-def of_table(ids: list[str], primary: str) -> str:
+def table_page(ids: list[str], primary: str) -> str:
     """The page of a table's claims as text: the variants in the primary measure, the other variants, then the claims themselves.
 
     Args:

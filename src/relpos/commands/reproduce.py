@@ -41,7 +41,7 @@ def reproduce(
         KeyboardInterrupt: the process was asked to stop; the same command goes on.
     """
     # Imported here and not above: this signature is read to check arguments, before there is anything to do.
-    from relpos.claims.claim import of_checks
+    from relpos.claims.claim import load_checks
     from relpos.launch.engine import run_all
     from relpos.runs.run import runs_root
     from relpos.tables import experiment, order_instrument, plan
@@ -57,7 +57,7 @@ def reproduce(
         from relpos.commands.analyze import show_properties
 
         return show_properties()
-    checks = of_checks(file)
+    checks = load_checks(file)
     planned = plan.plan_table(file, rows, overrides)
     runs = plan.of_stages(plan.runs_of(planned), stages)
     instrument = order_instrument.instrument(file, overrides, planned)
@@ -138,12 +138,12 @@ def show(
     rows = glue_server.with_scores(rows_of(plan, instrument, each), folder)
     rows = comparison.with_comparisons(rows, experiment, printed_numbers(experiment))
     rows = with_heldout_lengths(rows, plan, experiment.lengths)
-    of_table = Scales([scale_of(rows)])
+    made = Scales([scale_of(rows)])
     table = Table(
         name=experiment.name,
         question=experiment.question,
         rows=rows,
-        checks=[Outcome(check.says, each.verdict, each.figures) for check in checks for each in check.verdicts(of_table)],
+        checks=[Outcome(check.says, each.verdict, each.figures) for check in checks for each in check.verdicts(made)],
         statistic=experiment.statistic,
         split=experiment.split,
         baseline=experiment.baseline,
@@ -163,11 +163,11 @@ def show(
 def _write_claims(experiment: Experiment, rows: Sequence[Row], folder: Path) -> None:
     """Writes `claims.txt` and, if the rows have snapshots, the figure of the claims in the course of the training."""
     from relpos.claims.claim import compared, load
-    from relpos.commands.claims import chosen, of_table
+    from relpos.commands.claims import chosen, table_page
     from relpos.files import write_text
     from relpos.tables import over_training
 
     measure = experiment.primary
     assert measure is not None
-    write_text(folder / "claims.txt", of_table(experiment.claims, measure))
+    write_text(folder / "claims.txt", table_page(experiment.claims, measure))
     over_training.draw(folder, rows, compared(chosen(load("all"), experiment.claims), measure), measure)

@@ -112,7 +112,7 @@ def read(root: Path | None = None, measured: Collection[str] = ("shuffle",)) -> 
         measured: names of the measures whose kept results are read, too.
     """
     pretrainings, tunings = (list(_whole(stage, root or runs_root())) for stage in NEEDED)
-    values = [each for run in pretrainings for each in of_pretraining(*run, measured)]
+    values = [each for run in pretrainings for each in pretraining_values(*run, measured)]
     # By the folders' names: after `relpos merge` the paths in records are those of another machine.
     sources = {each.origin: each for each in values}
     records = {folder.name: record for folder, record in tunings}
@@ -121,13 +121,13 @@ def read(root: Path | None = None, measured: Collection[str] = ("shuffle",)) -> 
         chain = [folder.name]
         while (start := Path(records[chain[-1]]["inputs"]["start"])).name in records and len(chain) < LONGEST:
             chain.append(start.name)
-        values += of_tuning(
+        values += tuning_values(
             folder, [records[name] for name in chain], sources.get(start.name), all(current[name] for name in chain)
         )
     return values
 
 
-def of_pretraining(folder: Path, record: Plain, measured: Collection[str] = ()) -> Iterator[Value]:
+def pretraining_values(folder: Path, record: Plain, measured: Collection[str] = ()) -> Iterator[Value]:
     """The numbers of one pre-training: of its record, and what was measured of its networks and kept."""
     meaning = record["meaning"]
     known = Value(
@@ -142,7 +142,7 @@ def of_pretraining(folder: Path, record: Plain, measured: Collection[str] = ()) 
         meaning["seed"],
         is_current=is_current(record),
     )
-    yield from _of_record(known, record)
+    yield from _record_values(known, record)
     for measure in chosen(measured):
         for entry in kept(folder, measure.name):
             examples = entry.meaning.get("examples")
@@ -154,7 +154,7 @@ def of_pretraining(folder: Path, record: Plain, measured: Collection[str] = ()) 
                     )
 
 
-def of_tuning(folder: Path, chain: Iterable[Plain], source: Value | None, is_made_today: bool = True) -> Iterator[Value]:
+def tuning_values(folder: Path, chain: Iterable[Plain], source: Value | None, is_made_today: bool = True) -> Iterator[Value]:
     """The numbers of one fine-tuning.
 
     Args:
@@ -179,7 +179,7 @@ def of_tuning(folder: Path, chain: Iterable[Plain], source: Value | None, is_mad
         known = replace(known, scale=json.dumps({"checkpoint": str(start)}), scheme=change)
     without = ("seed",) if source else ("seed", "change")
     scored = replace(known, way=protocol(*(each["meaning"] for each in records), without=without), metric=meaning["task"]["metric"])
-    yield from (each for each in _of_record(known, record) if each.column not in metrics["columns"])
+    yield from (each for each in _record_values(known, record) if each.column not in metrics["columns"])
     for name, value in metrics["columns"].items():
         # Runs of older code kept no answers.
         answers = path if (path := folder / "dev" / f"{name}.tsv").is_file() else None
@@ -187,7 +187,7 @@ def of_tuning(folder: Path, chain: Iterable[Plain], source: Value | None, is_mad
         yield replace(scored, column=name, value=value, examples=examples, majority=majority, answers=answers)
 
 
-def _of_record(known: Value, record: Plain) -> Iterator[Value]:
+def _record_values(known: Value, record: Plain) -> Iterator[Value]:
     for name, value in final(record).items():
         yield replace(known, column=name, value=float(value), metric=NATS if name == LOSS else "")
 

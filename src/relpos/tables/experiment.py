@@ -45,7 +45,7 @@ class Experiment:
         pretrain_seeds: of pre-training; null: the one that the overrides give.
         workers: processes at a time; null: one per core.
         threads: CPU threads of each; null: the cores divided among the workers.
-        checks: what the numbers should show: claims about the rows of this table, see `relpos.claims.claim.of_checks`.
+        checks: what the numbers should show: claims about the rows of this table, see `relpos.claims.claim.load_checks`.
         printed: file of the paper's numbers, a path from the folder of the experiment file.
         printed_runs: how many runs of the paper a printed number sums up.
         statistic: how it sums them up: mean, best or median.

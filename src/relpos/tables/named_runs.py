@@ -14,7 +14,7 @@ from relpos.config.conf import conf_dir
 from relpos.errors import RelposError
 from relpos.measures.measure import measures
 from relpos.readers import read_yaml
-from relpos.results.values import Value, of_pretraining, read
+from relpos.results.values import Value, pretraining_values, read
 from relpos.runs.networks import labels, networks_of
 from relpos.runs.run import Run, recorded
 from relpos.runs.shelf import END, most_shared, protocol
@@ -108,7 +108,9 @@ def _tuning(of_run: Value) -> Tuning:
 def _shared_figures(runs: Sequence[Run]) -> list[Value]:
     """What was measured of some pre-trainings in the same way for all of them."""
     asked = [measure.name for measure in measures() if measure.at_end]
-    known = [each for run in runs for each in of_pretraining(run.path, run.record, asked) if each.figure and each.percent == END]
+    known = [
+        each for run in runs for each in pretraining_values(run.path, run.record, asked) if each.figure and each.percent == END
+    ]
     # The way with most examples first: `most_shared` keeps the order where several are shared alike.
     known.sort(key=lambda each: (-(each.examples or 0), each.way))
     shared = most_shared(((each.column, each.way, each.run) for each in known), {run.path for run in runs})

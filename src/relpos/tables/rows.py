@@ -17,7 +17,7 @@ from relpos.measures.measure import Results, measured_columns
 from relpos.results.contrast import Units
 from relpos.results.plateau import NONE, Curve, is_on_plateau, order_found, order_known
 from relpos.results.scale import by_pretraining, scheme, slowest, travel
-from relpos.results.values import GAP, LOSS, Value, by, of_pretraining, of_tuning, rates_of, select
+from relpos.results.values import GAP, LOSS, Value, by, pretraining_values, rates_of, select, tuning_values
 from relpos.runs.log import LOG, last_lines
 from relpos.runs.run import Run, runs_root
 from relpos.runs.shelf import final, logged, scores
@@ -54,11 +54,13 @@ def values_of(planned: PlannedRow) -> Iterator[Value]:
     """The numbers of a row's finished runs."""
     for run in planned.pretrainings:
         if (record := run.record).get("state") == "finished":
-            yield from of_pretraining(run.path, record)
+            yield from pretraining_values(run.path, record)
     for tuning in planned.tunings:
         if (record := tuning.run.record).get("state") == "finished":
             # Its pre-training is the plan's, wherever the folders lie.
-            yield from (replace(value, pretrain_seed=tuning.pretrain_seed) for value in of_tuning(tuning.run.path, [record], None))
+            yield from (
+                replace(value, pretrain_seed=tuning.pretrain_seed) for value in tuning_values(tuning.run.path, [record], None)
+            )
 
 
 def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
