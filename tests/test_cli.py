@@ -1,5 +1,6 @@
 """The front door, as a person meets it."""
 
+import errno
 import json
 import os
 import re
@@ -179,6 +180,16 @@ def test_too_little_memory_is_one_line(relpos: Relpos, monkeypatch: pytest.Monke
     monkeypatch.setattr("relpos.commands.params.params", exhausted)
     done = relpos("params", "size=tiny")
     assert (done.returncode, done.stderr) == (1, "relpos: there is not enough memory\n")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
+def test_a_stream_that_takes_no_more_is_one_line(number: int, relpos: Relpos, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**config: object) -> str:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("relpos.commands.params.params", full)
+    done = relpos("params", "size=tiny")
+    assert (done.returncode, done.stderr) == (1, f"relpos: cannot write standard output or a file: {os.strerror(number)}\n")
 
 
 @pytest.mark.full  # real processes, which take their memory from the start

@@ -47,15 +47,16 @@ def command() -> str:
     return os.environ.get(COMMAND) or shlex.join(sys.argv)
 
 
-def number_in(name: str, default: int, environment: Mapping[str, str] = os.environ) -> int:
+def number_in(name: str, default: int, environment: Mapping[str, str] = os.environ, most: int = 10**18) -> int:
     """The whole number in an environment variable; `default` where it is not set, or empty.
 
     Raises:
-        RelposError: it holds something else.
+        RelposError: it holds something else, or more than `most`.
     """
     value = environment.get(name, "").strip()
-    if value and not re.fullmatch(r"\d{1,18}", value):
-        raise RelposError(f"{name}={value}: a whole number is expected in this environment variable, or none")
+    if value and not (re.fullmatch(r"\d{1,18}", value) and int(value) <= most):
+        up_to = f" up to {most:,}" if most < 10**18 else ""
+        raise RelposError(f"{name}={value}: a whole number{up_to} is expected in this environment variable, or none")
     return int(value or default)
 
 

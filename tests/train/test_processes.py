@@ -260,10 +260,17 @@ def test_variables_that_are_empty_are_not_set(variables: dict[str, str], found: 
 @pytest.mark.parametrize("variables", [
     {"WORLD_SIZE": "abc", "RANK": "0"}, {"WORLD_SIZE": "2", "RANK": "-1"}, {"WORLD_SIZE": "2", "RANK": "2"}, {"WORLD_SIZE": "2.5"},
     {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "x"}, {"SLURM_STEP_NUM_TASKS": "4(x2)", "SLURM_PROCID": "0"},
+    {"WORLD_SIZE": "4000000000", "RANK": "0"},
 ])  # fmt: skip
 def test_variables_that_make_no_sense_are_one_line(variables: dict[str, str]) -> None:
-    with pytest.raises(RelposError, match="whole number is expected|counted from 0"):
+    with pytest.raises(RelposError, match="whole number (up to 100,000 )?is expected|counted from 0"):
         place(variables)
+
+
+def test_a_port_that_there_cannot_be_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER_PORT", "99999")
+    with pytest.raises(RelposError, match="^MASTER_PORT=99999: a whole number up to 65,535 is expected"):
+        group.join(1, 2, 1, "cpu")
 
 
 def test_several_nodes_need_a_meeting_place(toy_runs: Path) -> None:

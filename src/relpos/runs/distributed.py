@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 SHARED = ("pretrain",)
 """Stages whose steps are divided among processes. Fine-tuning is not: one of its steps is one micro-batch."""
+MOST = 100_000
+"""Processes that a launcher may say to have started; each of them keeps a list of all."""
 ALONE = (1, 1)
 """Shape of a run of one process."""
 PAUSE = 0.05
@@ -69,7 +71,7 @@ def place(environment: Mapping[str, str] = os.environ) -> Place | None:
         RelposError: a variable holds no number, or one that does not fit the others.
     """
     for size, number, local in (("WORLD_SIZE", "RANK", "LOCAL_RANK"), ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID")):
-        world, rank = number_in(size, 1, environment), number_in(number, -1, environment)
+        world, rank = number_in(size, 1, environment, MOST), number_in(number, -1, environment)
         if world > 1 and rank >= world:
             raise RelposError(f"{number}={rank}: processes are counted from 0, and {size}={world}")
         if world > 1 and rank >= 0:

@@ -175,7 +175,7 @@ def _met(rank: int, world: int) -> dist.Store:
     Raises:
         RelposError: names those that did not come, and how long this one has waited.
     """
-    address, port = os.environ["MASTER_ADDR"], number_in("MASTER_PORT", 0)
+    address, port = os.environ["MASTER_ADDR"], number_in("MASTER_PORT", 0, most=65_535)
     what = f"process {rank} of {world} waits at {address}:{port} for"
     names = [str(other) for other in range(world)]
     # Whoever waits for the place itself is in torch's hands, and can say nothing.
