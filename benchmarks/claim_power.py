@@ -37,10 +37,10 @@ tested as real runs are; nothing is trained. What is drawn, and what is assumed 
 are the same; there a claim that rows do not differ (C05, C09, C15, W11) is right, and every other is wrong. Claims without
 printed figures (C10, C20, W15), and those that are not about scores, cannot be simulated. Nothing is printed for variants.
 
-C09 and W11 fail more often than 7 % on `dev` because the papers' dev figures contradict their sentences: fixed is ahead of
-composite at base size, and the gain grows by 0.59 from S = 1 to S = 5. The error is pooled over rows: where the spread of one
-row is much larger, which three seeds do not show, that row is told apart too often (C21 `alike`: ConvBERT's spread is twice
-that of the others)."""
+C09 seldom holds on `dev` and W11 fails more often than 7 %, because the papers' dev figures contradict their sentences: fixed is
+ahead of composite at base size, and the gain grows by 0.59 from S = 1 to S = 5. The errors of all differences are drawn toward
+each other: where the spread of one row is much larger, which three seeds do not show, that row is told apart too often (C21
+`alike`: ConvBERT's spread is twice that of the others)."""
 ABOUT_CELLS = """Every cell of the papers' dev tables and the mean of the columns. `between`: standard deviation between
 pre-trainings over that between fine-tunings, which nobody has printed. `different`: called above or below although ours were
 trained as the paper's were. `missed`: called reproduced although the truth is off by the bound. `found`: called above where

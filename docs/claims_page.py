@@ -33,6 +33,8 @@ not run here and stand in [findings](findings.md). A verdict is that of one *sca
 measure that the paper uses (GLUE, weights, counts) unless another is named. *On the plateau* is a row that has not left
 the [bag-of-words plateau](tables.md#the-plateau). Intervals are 95 %, over pre-training seeds.
 In nats, a difference below 0.02 of loss or 0.05 of shuffle gap counts as none. *Both* are held-out loss and shuffle gap.
+`±` is by how much other held-out text would change the difference of these networks: half of the 95 % interval over
+held-out documents, or over examples where their documents were not kept.
 """
 
 
@@ -127,7 +129,7 @@ def _findings(claim: dict[str, Any]) -> list[str]:
         lines.append(f"- **{_capital(finding['word'])}** in {where}:")
         takes = [f"to decide it: {finding['takes']}"] if finding["takes"] else []
         # One figure a line, with what goes on about it behind a semicolon.
-        figures = re.split("; (?!these pairs alone|below |p )", finding["figures"])
+        figures = re.split("; (?!these pairs alone|±|below |p )", finding["figures"])
         lines += [f"  - {figure}" for figure in [*figures, *takes]]
     return lines
 

@@ -58,3 +58,5 @@ def test_relpos_order_measures_it_and_tables_have_its_column(prepared: Path, tmp
     assert figure.parts is not None
     assert figure.value == seeing["mirror_gap"] == pytest.approx(figure.parts[0].sum() / figure.parts[1].sum(), abs=1e-4)
     assert figure.interval[0] < figure.value < figure.interval[1]
+    assert figure.documents is not None
+    assert len(figure.documents) == len(entry.results["mirror_gap_by_example"]["nats"])

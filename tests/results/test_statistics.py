@@ -8,6 +8,7 @@ from scipy import stats
 
 from relpos.results.statistics import (
     benjamini_hochberg,
+    clustered,
     detectable_by_examples,
     detectable_by_seeds,
     holm,
@@ -107,3 +108,27 @@ def test_a_detectable_difference_is_detected_with_power_0_8() -> None:
 def test_detectable_by_examples_is_2_8_standard_errors_of_a_difference() -> None:
     expected = (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * sqrt(2) * 1.5
     assert detectable_by_examples(1.5, 1043) == pytest.approx(expected, rel=1e-3)
+
+
+def test_examples_of_one_document_are_no_witnesses_of_their_own() -> None:
+    chance = np.random.default_rng(0)
+    sizes = chance.integers(5, 25, 40).astype(float)
+    nats = chance.normal(0.1, 1.0, 40) * sizes
+    alone = clustered(nats, sizes)
+    twice = np.repeat(nats, 2), np.repeat(sizes, 2)
+    told = clustered(*twice, clusters=list(np.repeat(np.arange(40.0), 2)))
+    assert (told.value, told.error, told.n) == (pytest.approx(alone.value), pytest.approx(alone.error), 40)
+    assert clustered(*twice).error == pytest.approx(alone.error / sqrt(2), rel=0.02)
+
+
+def test_the_error_over_documents_is_that_of_drawing_documents() -> None:
+    chance = np.random.default_rng(1)
+    documents = np.repeat(np.arange(60.0), chance.integers(1, 9, 60))
+    sizes = chance.integers(5, 25, len(documents)).astype(float)
+    nats = (0.2 + 0.5 * chance.normal(size=60)[documents.astype(int)] + chance.normal(size=len(documents))) * sizes
+    y, m = (np.bincount(documents.astype(int), each) for each in (nats, sizes))
+    drawn = [(y[some].sum() / m[some].sum()) for some in chance.integers(60, size=(4000, 60))]
+    found = clustered(nats, sizes, list(documents))
+    assert found.value == pytest.approx(nats.sum() / sizes.sum())
+    assert found.error == pytest.approx(np.std(drawn), rel=0.08)
+    assert found.error > 1.3 * clustered(nats, sizes).error

@@ -1,6 +1,7 @@
 """Differences along the training, from snapshots that a table has measured; covers over_training, `primary` and claims.txt."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ def test_the_order_of_rows_is_compared_with_the_last_one() -> None:
     assert (found.rho, found.rows) == (pytest.approx(-1.0), 5)
     assert found.low <= found.rho <= found.high
     assert agreements(same[:3], "loss") == {}  # too few rows
+    twin = replace(same[0], name="a_10", overrides=["position=fixed", "recipe.position_lr=10"], position_lr=10.0)
+    assert agreements([replace(same[0], overrides=["position=fixed"]), *same[1:], twin], "loss")[10].rows == 5
 
 
 def test_the_figure_and_its_numbers(tmp_path: Path) -> None:

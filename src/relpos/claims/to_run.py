@@ -16,7 +16,7 @@ from relpos.claims.verdict import plural
 from relpos.config.compose import values
 from relpos.config.conf import key_of
 from relpos.results.checkpoints import row_of
-from relpos.results.scale import precedence, scheme
+from relpos.results.scale import RATES, precedence, scheme
 from relpos.results.values import Plain, rates_of
 from relpos.runs.tasks import node_of
 from relpos.tables.experiment import Experiment
@@ -24,8 +24,6 @@ from relpos.tables.plan import overrides_of
 
 CHANGE: Plain = {"positions": "keep", "tisa": 0, "start": "regression", "reused": False}
 """The default of `change` in conf/finetune.yaml."""
-RATES = ("recipe.position_lr", "recipe.conv_lr")
-"""Keys in which rows of one scale may differ besides scheme, convolution and seed."""
 TRAINING = ("size", "steps", "batch", "length")
 """Keys of a configuration that say how much a pre-training is."""
 

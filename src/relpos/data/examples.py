@@ -71,6 +71,10 @@ class Examples(ABC):
         document = np.searchsorted(self.before, indices, side="right") - 1
         return document, indices - self.before[document]
 
+    def documents(self) -> Ints:
+        """(examples,) a number for the document of each example: what stands in one text is not independent."""
+        return self._document(np.arange(len(self)))[0]
+
     def lengths(self, indices: Tensor) -> Tensor:
         """Tokens of each example, special ones included, before it is padded: (b,) -> (b,)."""
         start, middle, end = self._spans(indices.numpy())

@@ -24,6 +24,7 @@ from relpos.measures import kinds
 from relpos.ranges import Count
 
 if TYPE_CHECKING:
+    from relpos.data.examples import Examples
     from relpos.measures.sample import Sample
     from relpos.runs.networks import Network
 
@@ -74,6 +75,7 @@ class Figure:
         n: number of pairs.
         parts: (2, examples or pairs): the value is the sum of the first line over the sum of the second; None: no bootstrap.
         groups: the paradigm of each pair.
+        documents: the number of each example's document; None where it was not kept.
         guess: what guessing gives; None where that means nothing.
     """
 
@@ -82,19 +84,30 @@ class Figure:
     n: int | None = None
     parts: Floats | None = None
     groups: tuple[str, ...] | None = None
+    documents: Sequence[float] | None = None
     guess: float | None = None
+
+    @property
+    def examples(self) -> int:
+        """How many the parts are of; 0 where they were not kept."""
+        return 0 if self.parts is None else self.parts.shape[1]
 
     @staticmethod
     def of_examples(value: float, interval: Sequence[float] | None, by_example: Mapping[str, Sequence[float]], key: str) -> Figure:
         """A mean over predicted tokens; `by_example` as `by_example` below makes it, `key` its quantity."""
         ends = (interval[0], interval[1]) if interval else None
-        return Figure(value, ends, parts=np.array([by_example[key], by_example["predicted"]], np.float64))
+        parts = np.array([by_example[key], by_example["predicted"]], np.float64)
+        return Figure(value, ends, parts=parts, documents=by_example.get("document"))
 
 
-def by_example(predicted: Floats, **nats: Floats) -> dict[str, list[float]]:
-    """Of each example its predicted tokens and sums over them in nats: an interval over several networks draws examples anew."""
+def by_example(examples: Examples, predicted: Floats, **nats: Floats) -> dict[str, list[float]]:
+    """Of each example its document, its predicted tokens, and sums over them in nats: an interval over several networks draws
+    examples anew, and an error over documents needs to know which examples stand in one."""
+    counts = {"document": examples.documents(), "predicted": predicted}
     # Four digits keep it small.
-    return {"predicted": predicted.astype(int).tolist()} | {name: values.round(4).tolist() for name, values in nats.items()}
+    return {name: values.astype(int).tolist() for name, values in counts.items()} | {
+        name: values.round(4).tolist() for name, values in nats.items()
+    }
 
 
 def plain(values: Any) -> Any:

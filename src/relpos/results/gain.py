@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
+import numpy as np
+
+from relpos.measures.measure import Figure
 from relpos.results.contrast import contrast
 from relpos.results.scale import MEAN, Scale, Seed, named
-from relpos.results.statistics import Difference, paired
+from relpos.results.statistics import Difference, clustered, paired
 from relpos.results.values import GLUE
 
 MEASURES = {"loss": "held-out loss", "order": "shuffle gap over all words"}
@@ -71,6 +74,7 @@ def gain(
     digits = 3 if columns[0] in WHERE else 1
     if tested:
         beside = f"; these pairs alone {tested.alone.interval(digits)}" if tested.alone else ""
+        beside += _of_texts(scale, rows, columns)
         spread = f"{tested.interval(digits)} over {tested.n} {scale.units}, {tested.freedom:.3g} degrees of freedom{beside}"
     else:
         spread = _of_models(scale.singles(first, columns), scale.singles(second, columns), digits)
@@ -135,6 +139,22 @@ def _of_models(ours: Mapping[Seed, float], theirs: Mapping[Seed, float], digits:
     if tested is None:
         return "(one run each)" if len(ours) == len(theirs) == 1 else "(no pre-training seeds to compare)"
     return f"(these two models: {tested.interval(digits)} over {tested.n} fine-tunings; says nothing about other pre-trainings)"
+
+
+def _of_texts(scale: Scale, rows: Sequence[str], columns: Sequence[str]) -> str:
+    """By how much other held-out text would change the difference of these networks: half of its 95 % interval. Empty where losses
+    were not kept by example, or not of the same examples."""
+    if len(columns) > 1 or columns[0] not in WHERE:
+        return ""
+    figures = [[each.figure or Figure(each.value) for each in scale.values[row][columns[0]]] for row in rows]
+    parts = [[figure.parts for figure in of_row if figure.parts is not None] for of_row in figures]
+    sizes = {tuple(sizes) for of_row in parts for _, sizes in of_row}
+    if len(sizes) != 1 or [*map(len, parts)] != [*map(len, figures)]:
+        return ""
+    first, second = (np.mean([nats for nats, _ in of_row], 0) for of_row in parts)
+    documents = figures[0][0].documents
+    over = clustered(first - second, np.array(sizes.pop()), documents)
+    return f"; ±{over.high - over.value:.3f} over {over.n:,} held-out {'documents' if documents else 'examples'}"
 
 
 def _where(columns: Sequence[str]) -> str:

@@ -41,6 +41,8 @@ CLEAR = 2.0
 SHORT_TRAVEL = 5.0
 """A position parameter that cannot move as far as this may not reach the value that it would learn: kernels of `fixed` reach about
 4 when they can. A verdict about such rows says so."""
+RATES = ("recipe.position_lr", "recipe.conv_lr")
+"""Keys in which rows of one scale may differ besides scheme, convolution and seed."""
 SCHEME_KEYS = ("position", "conv", "k", "outside", "kernels")
 """Keys of a configuration that make the scheme."""
 Seed = tuple[int, int]

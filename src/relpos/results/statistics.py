@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import ceil, copysign, inf, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 ALPHA = 0.05
 POWER = 0.8
@@ -93,6 +94,31 @@ class Difference:
         from scipy.special import stdtrit
 
         return 0.0 if self.error < POINT else float(stdtrit(self.freedom, 1 - alpha / 2)) * self.error
+
+
+def clustered(differences: NDArray[np.float64], sizes: NDArray[np.float64], clusters: Sequence[float] | None = None) -> Difference:
+    """Σ differences / Σ sizes with its standard error over clusters: the ratio-to-size estimate of Cochran (1977), *Sampling
+    techniques*, Chapter 9A. With y and m a cluster's sums and R the ratio:
+
+        error² = C/(C − 1) · Σ_c (y_c − R·m_c)² / (Σ_c m_c)²          C clusters, t-distribution with C − 1 degrees of freedom
+
+    Where texts of one document are alike, its examples are no witnesses of their own: as clusters the error is larger.
+
+    >>> of_examples = np.array([1.0, 1.0, 3.0, 3.0]), np.ones(4)
+    >>> clustered(*of_examples).n, clustered(*of_examples, clusters=[0, 0, 1, 1]).error
+    (4, 1.0)
+
+    Args:
+        differences: (examples,) summed over the predicted tokens of each example.
+        sizes: (examples,) how many these are.
+        clusters: (examples,) a number for the cluster of each; None: each is one by itself.
+    """
+    _, of_example = np.unique(np.arange(len(sizes)) if clusters is None else clusters, return_inverse=True)
+    y, m = np.bincount(of_example, differences), np.bincount(of_example, sizes)
+    count, tokens, ratio = len(m), float(m.sum()), float(y.sum() / m.sum())
+    # A single cluster has no spread: its residual is zero, and `max` keeps the factor finite.
+    factor = count / max(count - 1, 1)
+    return Difference(ratio, sqrt(factor * float(((y - ratio * m) ** 2).sum())) / tokens, max(count - 1, 1), count)
 
 
 def standard_error(score: float, examples: int, metric: str) -> float:

@@ -142,9 +142,19 @@ def pretraining_values(folder: Path, record: Plain, measured: Collection[str] = 
         meaning["seed"],
         is_current=is_current(record),
     )
-    yield from _record_values(known, record)
-    for measure in chosen(measured):
-        for entry in kept(folder, measure.name):
+    entries = [(measure, kept(folder, measure.name)) for measure in chosen(measured)]
+    by_example = [
+        figure
+        for measure, found in entries
+        for entry in found
+        if entry.share == END and (figure := measure.figure(LOSS, entry.results)) and figure.examples
+    ]
+    for each in _record_values(known, record):
+        # A record has the loss alone; of which examples it is the mean is kept with the gap.
+        most = max(by_example, key=lambda figure: figure.examples, default=None) if each.column == LOSS else None
+        yield replace(each, figure=most)
+    for measure, found in entries:
+        for entry in found:
             examples = entry.meaning.get("examples")
             at_time = replace(known, percent=entry.share, way=protocol(entry.meaning, without=()), metric=NATS, examples=examples)
             for column in measure.at_end if entry.share == END else measure.columns:

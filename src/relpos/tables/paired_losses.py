@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import sqrt
 
 import numpy as np
 import numpy.typing as npt
 
 from relpos.errors import RelposError
 from relpos.measures.sample import fills_answers
-from relpos.results.statistics import Difference, paired
+from relpos.results.statistics import Difference, clustered, paired
 from relpos.runs.run import Run
 from relpos.tables.named_runs import by_seed, text_of
 from relpos.tables.plan import PlannedRow
@@ -101,13 +100,7 @@ def over_examples(second: Losses, first: Losses) -> Difference:
     >>> over_examples(Losses(first.summed + first.predicted, first.predicted), first).value
     1.0
     """
-    n, tokens = len(first.predicted), float(first.predicted.sum())
-    differences = second.summed - first.summed
-    ratio = float(differences.sum() / tokens)
-    # The delta method: examples with more predicted tokens weigh more in numerator and denominator alike.
-    residuals = differences - ratio * first.predicted
-    # A single example has no spread: its residual is zero, and `max` keeps the factor finite.
-    return Difference(ratio, sqrt(n / max(n - 1, 1) * float((residuals**2).sum())) / tokens, max(n - 1, 1), n)
+    return clustered(second.summed - first.summed, first.predicted)
 
 
 def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda _: None) -> Losses:

@@ -29,7 +29,8 @@ class Masking(Measure):
     )
     note = (
         "With 5 to 80 % of the tokens masked: held-out loss in nats per predicted token, and by how much it rises when the words"
-        " of each sentence are put in random order (shuffle gap) and when each row is read from right to left (mirror gap)."
+        " of each sentence are put in random order (shuffle gap) and when each row is read from right to left, the pieces"
+        " inside words too (mirror gap)."
     )
     details = (BY_EXAMPLE,)
     by_name = True  # fifteen passes over the examples, and the shuffle gap is six
@@ -54,7 +55,9 @@ class Masking(Measure):
                 for rate, at in found.items()
             },
             BY_EXAMPLE: {
-                str(rate): by_example(at.predicted, loss=at.losses, **{name: at.differences[key] for name, key in keys.items()})
+                str(rate): by_example(
+                    examples, at.predicted, loss=at.losses, **{name: at.differences[key] for name, key in keys.items()}
+                )
                 for rate, at in found.items()
             },
         }

@@ -20,8 +20,8 @@ class Mirror(Measure):
     place = 2
     columns = (MeasuredColumn(GAP, "mirror gap"),)
     note = (
-        "Mirror gap: nats that the held-out loss rises when each row is read from right to left, its special tokens too "
-        "(0 = direction is not noticed)."
+        "Mirror gap: nats that the held-out loss rises when each row is read from right to left, its special tokens and the pieces "
+        "inside its words too, which a shuffle leaves as they are (0 = direction is not noticed)."
     )
     details = ("mirror_gap_by_example",)
 
@@ -33,7 +33,7 @@ class Mirror(Measure):
         examples = sample.heldout(self.examples)
         with sample.bar("reversed text", 2 * len(examples)) as advance:
             found = mirror_gap(sample.model, examples, advance)
-        of_each = by_example(found.predicted, nats=found.differences[MIRROR])
+        of_each = by_example(examples, found.predicted, nats=found.differences[MIRROR])
         return {GAP: found.gaps[MIRROR], f"{GAP}_interval": found.intervals[MIRROR], f"{GAP}_by_example": of_each}
 
     def figure(self, column: str, results: Results) -> Figure | None:

@@ -48,12 +48,14 @@ class Shuffle(Measure):
             "shuffle_gap_intervals": gap.intervals,
             LOSS: gap.loss,
             "examples": len(examples),
-            "by_example": by_example(gap.predicted, loss=gap.losses, all=gap.differences["all"]),
+            "by_example": by_example(examples, gap.predicted, loss=gap.losses, all=gap.differences["all"]),
         }
 
     def figure(self, column: str, results: Results) -> Figure | None:
-        if column == LOSS:
-            return Figure(results[LOSS]) if LOSS in results else None
+        if column == LOSS and LOSS in results:
+            kept = results.get("by_example", {})
+            # Results of older code have no losses by example.
+            return Figure.of_examples(results[LOSS], None, kept, "loss") if "loss" in kept else Figure(results[LOSS])
         if "shuffle_gap" not in results:
             return None
         return Figure.of_examples(

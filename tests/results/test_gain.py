@@ -1,0 +1,45 @@
+"""What is said of a difference between two rows beside its error over pre-trainings."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from relpos.measures.measure import Figure
+from relpos.results.gain import gain
+from relpos.results.scale import Scale, made
+from relpos.results.values import Value
+
+MEANING = {"size": {"layers": 2, "hidden": 8, "ffn": 16}, "steps": 9, "batch": 2, "length": 128}
+PREDICTED = [3.0, 5.0, 4.0, 4.0]
+
+
+def scale(documents: list[float] | None = None) -> Scale:
+    """Two rows of two pre-trainings; `fixed` is better by 1 nat a token in the first two examples, and by 2 in the others."""
+    found = made(MEANING, "files-0")
+    for row, nats in {"fixed": [1.0, 1.0, 1.0, 1.0], "none": [2.0, 2.0, 3.0, 3.0]}.items():
+        parts = np.array([np.multiply(nats, PREDICTED), PREDICTED])
+        figure = Figure(float(parts[0].sum() / parts[1].sum()), parts=parts, documents=documents)
+        values = [
+            Value(Path(), "pretrain", "loss", -figure.value - 0.01 * seed, pretrain_seed=seed, figure=figure) for seed in (0, 1)
+        ]
+        found.values[row] = {"loss": values}
+    return found
+
+
+@pytest.mark.parametrize(("documents", "over"), [(None, "4 held-out examples"), ([0.0, 0.0, 1.0, 1.0], "2 held-out documents")])
+def test_a_difference_says_how_much_other_held_out_text_would_change_it(documents: list[float] | None, over: str) -> None:
+    found = gain(scale(documents), ("fixed", "none"), "loss")
+    assert found is not None
+    half = {None: 3.182 * np.sqrt(4 / 3 * (9 + 25 + 16 + 16) * 0.25) / 16, 0.0: 12.706 * np.sqrt(2 * 2 * 16) / 16}
+    assert f"; ±{half[documents[0] if documents else None]:.3f} over {over} nats of held-out loss less" in found.said
+
+
+def test_losses_of_other_examples_say_nothing_of_it() -> None:
+    one = scale()
+    others = replace(one.values["none"]["loss"][0], figure=Figure(1.0, parts=np.ones((2, 4))))
+    one.values["none"]["loss"] = [others, one.values["none"]["loss"][1]]
+    found = gain(one, ("fixed", "none"), "loss")
+    assert found is not None
+    assert "held-out examples" not in found.said
