@@ -22,10 +22,12 @@ SHARED = ("packing", "length")
 
 @dataclass(frozen=True)
 class Losses:
-    """One network's losses: `summed` (examples,), in nats, over the `predicted` (examples,) masked tokens of each example."""
+    """One network's losses: `summed` (examples,), in nats, over the `predicted` (examples,) masked tokens of each example, each of
+    the `documents` (examples,) with its number."""
 
     summed: Floats
     predicted: Floats
+    documents: Floats
 
     @property
     def mean(self) -> float:
@@ -41,13 +43,13 @@ class PairedLoss:
         name: of the subject.
         loss: nats per predicted token, the mean over its pre-trainings.
         difference: to the first subject's; None for the first one itself.
-        over: what the interval is over: `examples` or `seeds`.
+        over: what the interval is over: `documents` or `seeds`.
     """
 
     name: str
     loss: float
     difference: Difference | None = None
-    over: str = "examples"
+    over: str = "documents"
 
 
 def why_not(subjects: Sequence[PlannedRow]) -> str | None:
@@ -70,7 +72,7 @@ def paired_losses(
     """The losses of the subjects on at most `examples` held-out examples, each with its difference to the first subject's.
 
     If two subjects have two or more pre-training seeds in common, their difference is tested over seeds (Student's paired test),
-    else over examples: then it says how these two networks differ, and nothing about other seeds.
+    else over held-out documents: then it says how these two networks differ, and nothing about other seeds.
 
     Args:
         subjects: two or more, for which `why_not` returns None.
@@ -83,24 +85,24 @@ def paired_losses(
     for subject, of_subject in zip(subjects, losses, strict=True):
         mean = float(np.mean([of_seed.mean for of_seed in of_subject.values()]))
         seeds = sorted(of_subject.keys() & first.keys())
-        difference, over = None, "examples"
+        difference, over = None, "documents"
         # Seeds before examples: what differs from seed to seed is part of the question, if there is a way to know it.
         if of_subject is not first and len(seeds) > 1:
             difference, over = paired([of_subject[seed].mean for seed in seeds], [first[seed].mean for seed in seeds]), "seeds"
         elif of_subject is not first:
-            difference = over_examples(next(iter(of_subject.values())), next(iter(first.values())))
+            difference = over_documents(next(iter(of_subject.values())), next(iter(first.values())))
         result.append(PairedLoss(subject.name, mean, difference, over))
     return result
 
 
-def over_examples(second: Losses, first: Losses) -> Difference:
-    """`second − first` in nats per predicted token, with the standard error of a ratio of sums over examples.
+def over_documents(second: Losses, first: Losses) -> Difference:
+    """`second − first` in nats per predicted token, with its standard error over held-out documents, see `clustered`.
 
-    >>> first = Losses(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]))
-    >>> over_examples(Losses(first.summed + first.predicted, first.predicted), first).value
+    >>> first = Losses(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]), np.arange(3.0))
+    >>> over_documents(Losses(first.summed + first.predicted, first.predicted, first.documents), first).value
     1.0
     """
-    return clustered(second.summed - first.summed, first.predicted)
+    return clustered(second.summed - first.summed, first.predicted, first.documents.tolist())
 
 
 def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda _: None) -> Losses:
@@ -124,4 +126,5 @@ def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda
     store = Store(folder)
     heldout = store.examples("heldout", run.meaning["packing"], run.meaning["length"], examples)
     objective = answered if fills_answers(run.meaning) else masked
-    return Losses(*heldout_losses(resolve(run.path).masked_lm(), heldout, advance, objective))
+    losses = heldout_losses(resolve(run.path).masked_lm(), heldout, advance, objective)
+    return Losses(*losses, heldout.documents().astype(np.float64))
