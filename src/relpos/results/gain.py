@@ -71,14 +71,13 @@ def gain(
     if not (found := _estimate(scale, {first: 1.0, second: -1.0}, columns)):
         return None
     value, tested = found
-    digits = 3 if columns[0] in WHERE else 1
+    digits, over = 3 if columns[0] in WHERE else 1, _of_texts(scale, rows, columns)
     if tested:
         beside = f"; these pairs alone {tested.alone.interval(digits)}" if tested.alone else ""
-        beside += _of_texts(scale, rows, columns)
         spread = f"{tested.interval(digits)} over {tested.n} {scale.units}, {tested.freedom:.3g} degrees of freedom{beside}"
     else:
         spread = _of_models(scale.singles(first, columns), scale.singles(second, columns), digits)
-    return Gain(value, tested, tuple(columns), f"{first} − {second} {value:+.{digits}f} {spread}{_where(columns)}")
+    return Gain(value, tested, tuple(columns), f"{first} − {second} {value:+.{digits}f} {spread}{_where(columns)}{over}")
 
 
 def mean_gain(scale: Scale, pairs: Sequence[Contrast], column: str, only: Sequence[str] | None) -> Gain | None:
