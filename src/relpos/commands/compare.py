@@ -17,7 +17,7 @@ from relpos.tables.experiment import Experiment
 from relpos.tables.named_runs import compared_rows, differences, in_words, subjects_of, titled
 from relpos.tables.paired_losses import PairedLoss, paired_losses, why_not
 from relpos.tables.plan import PlannedRow
-from relpos.tables.render import pictures, text, write
+from relpos.tables.render import pictures, text
 from relpos.tables.render.cell import MISSING, signed
 from relpos.tables.render.side_tables import SideTable
 from relpos.tables.render.view import view_of
@@ -49,7 +49,7 @@ def compare(network: Names, examples: Count) -> str:
             side_tables.append(_of_losses(paired_losses(subjects, examples, advance)))
     view = view_of(Table(name, question, rows, baseline=experiment.baseline), side_tables)
     folder = runs_root() / "compare" / _folder_name(subjects, examples)
-    write.write(folder, view)
+    text.write(folder, view)
     pictures.draw_losses(folder / "curves.png", rows)
     text.terminal(view)
     say(f"one page: {folder / 'table.html'}")

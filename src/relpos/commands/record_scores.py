@@ -13,7 +13,7 @@ from relpos.tables.choice import by_choice
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load, printed_numbers
 from relpos.tables.glue_server import COLUMNS, SIGNED, Recorded, file_name, read_scores, with_scores, write_scores
-from relpos.tables.render import text, write
+from relpos.tables.render import text
 from relpos.tables.render.side_tables import SideTable
 from relpos.tables.render.view import view_of
 from relpos.tables.row import Row
@@ -44,7 +44,7 @@ def record_scores(table: str, row: str, **scores: str | float | Sequence[float] 
     write_scores(folder, recorded | {of_row.name: Recorded(earlier | new, _submission(folder, of_row.name), now)})
     rows, side_tables = _compared_anew(table, content, folder)
     view = view_of(replace(content, rows=rows), side_tables)
-    write.write(folder, view)
+    text.write(folder, view)
     text.terminal(view)
     return str(folder)
 

@@ -127,13 +127,13 @@ def show(
         checks: claims about its rows.
     """
     from relpos.results.scale import Scales
-    from relpos.tables import choice, comparison, glue_server, provenance
+    from relpos.tables import choice, comparison, glue_server
     from relpos.tables.experiment import printed_numbers
-    from relpos.tables.render import pictures, text, write
+    from relpos.tables.render import pictures, text
     from relpos.tables.render.view import view_of
     from relpos.tables.row import scale_of
     from relpos.tables.rows import rows_of, with_heldout_lengths
-    from relpos.tables.table import Outcome, Table
+    from relpos.tables.table import Outcome, Table, made_with
 
     rows = glue_server.with_scores(rows_of(plan, instrument, each), folder)
     rows = comparison.with_comparisons(rows, experiment, printed_numbers(experiment))
@@ -149,11 +149,11 @@ def show(
         baseline=experiment.baseline,
         claims=experiment.claims,
         tuned=experiment.tuned,
-        made=provenance.made_with(plan),
+        made=made_with(plan),
     )
     # One view for all formats, so that page, terminal and files say the same.
     view = view_of(table, choice.by_choice(rows, experiment))
-    write.write(folder, view)
+    text.write(folder, view)
     pictures.draw(folder, rows)
     if experiment.primary is not None:
         _write_claims(experiment, rows, folder)

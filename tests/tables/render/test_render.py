@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from relpos.tables.columns import summary
-from relpos.tables.render import text, write
+from relpos.tables.render import text
 from relpos.tables.render.cell import signed
 from relpos.tables.render.latex import escape, latex
 from relpos.tables.render.view import view_of
@@ -94,7 +94,7 @@ def test_the_terminal_shows_every_number_whole(width: int) -> None:
 
 
 def test_all_five_files_are_written(tmp_path: Path) -> None:
-    write.write(tmp_path, view_of(table()))
+    text.write(tmp_path, view_of(table()))
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"table.{kind}" for kind in ("csv", "html", "json", "md", "tex")]
 
 

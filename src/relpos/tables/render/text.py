@@ -1,4 +1,4 @@
-"""A table for the terminal, as Markdown and CSV."""
+"""A table for the terminal, as Markdown and CSV; and its files in all five forms."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import csv
 import io
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from relpos.files import write_text
 from relpos.progress import plain_console
 from relpos.tables.render.cell import MISSING
+from relpos.tables.render.html import write_html
+from relpos.tables.render.latex import latex
 from relpos.tables.render.view import View
 from relpos.tables.row import Column
 
@@ -23,6 +27,16 @@ NOTE = (
 )
 VERDICTS = {"reproduced": "green", "holds": "green", "above": "blue", "below": "red", "fails": "red"}
 """Colours of verdicts; yellow for the others."""
+
+
+def write(folder: Path, view: View) -> None:
+    """Writes `table.json`, `.md`, `.csv`, `.tex` and `.html` into the folder of the table."""
+    # First: commands read this one, and the others only show what it holds.
+    view.table.write(folder)
+    write_text(folder / "table.md", markdown(view))
+    write_text(folder / "table.csv", comma_separated(view))
+    write_text(folder / "table.tex", latex(view))
+    write_html(folder / "table.html", view)
 
 
 def terminal(view: View, console: Console | None = None) -> None:
