@@ -109,16 +109,23 @@ def test_a_damaged_table_is_named(folder: Path) -> None:
         resolve("mine:fixed")
 
 
+def trained(name: str, position: str, conv: str = "NoConv", share: int = 100) -> Network:
+    nodes = {"position": {"_target_": f"relpos.model.position.{position}"}, "conv": {"_target_": f"relpos.model.conv.{conv}"}}
+    network = Network(name, Path(name), Path(name), Path(name), {"meaning": nodes})
+    return network if share == 100 else network.at(share)
+
+
 @pytest.mark.parametrize(
-    ("names", "short"),
+    ("networks", "short"),
     [
-        (["tisa-2x64-toy-seed0-1a", "rope-depthwise-2x64-toy-seed0-3c"], ["tisa", "rope-depthwise"]),
-        (["tisa-2x64-toy-seed0-1a", "tisa-2x64-toy-seed0-1a at 50 %"], ["tisa", "tisa at 50 %"]),
-        (["tisa-2x64-toy-seed0-1a", "tisa-2x64-toy-seed1-2b"], ["tisa-2x64-toy-seed0-1a", "tisa-2x64-toy-seed1-2b"]),
+        ([trained("one", "Tisa"), trained("two", "Rope", "DepthwiseConv")], ["tisa", "rope-depthwise_conv"]),
+        ([trained("one", "Tisa"), trained("one", "Tisa", share=50)], ["tisa", "tisa at 50 %"]),
+        ([trained("one", "Tisa"), trained("two", "Tisa")], ["one", "two"]),
+        ([trained("one", "Tisa"), Network("bert", Path("bert"), Path("bert"))], ["tisa", "bert"]),
     ],
 )
-def test_labels_are_short_where_they_can_be(names: list[str], short: list[str]) -> None:
-    assert labels([Network(name, Path(name), Path(name)) for name in names]) == short
+def test_labels_are_short_where_they_can_be(networks: list[Network], short: list[str]) -> None:
+    assert labels(networks) == short
 
 
 def test_the_labels_of_a_row_with_several_seeds_name_them(folder: Path) -> None:

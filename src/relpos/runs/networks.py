@@ -6,7 +6,6 @@ Hugging Face hub), or `TABLE:ROW`: the finished pre-trainings of a row of a tabl
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 
 WEIGHTS = "model.safetensors"
 LENGTH = 128  # of examples, for a network about whose training nothing is known
-SIZE = re.compile(r"-\d+x\d+-.*?(?= at |$)")
-"""What the name of a run says behind position and convolution."""
 
 
 @dataclass(frozen=True)
@@ -250,17 +247,27 @@ def tokenizer_of(start: Run, vocabulary: int) -> Run:
 
 
 def labels(networks: Sequence[Network]) -> list[str]:
-    """Names that tell some networks apart: a row's, or position and convolution, with which the name of a run begins.
-
-    If these are not different, they are the whole names.
+    """Names that tell some networks apart: a row's, or position and convolution of the run. If these are not different, they are
+    the whole names.
     """
     in_row = Counter(network.row for network in networks)
     # Seeds are added only where a row is there several times: labels are read in legends.
     short = [
-        network.row + f" seed {network.seed}" * (in_row[network.row] > 1) if network.row else SIZE.sub("", network.name)
+        network.row + f" seed {network.seed}" * (in_row[network.row] > 1) if network.row else _scheme(network)
         for network in networks
     ]
     return short if len(set(short)) == len(short) else [network.name for network in networks]
+
+
+def _scheme(network: Network) -> str:
+    """Position and convolution, as the run's meaning has them; the name of a network whose training is not known."""
+    # Loads torch, which those who name no network do without.
+    from relpos.train.described import scheme_name
+
+    meaning = network.record.get("meaning") or {}
+    if not (meaning.get("position") and meaning.get("conv")):
+        return network.name
+    return scheme_name(meaning) + f" at {network.share} %" * network.is_snapshot
 
 
 def _from_path(name: str, path: Path, store: Path | None) -> Network:

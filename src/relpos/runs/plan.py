@@ -20,7 +20,7 @@ from relpos.readers import sha256
 from relpos.runs.networks import described_by, given_run, tokenizer_of
 from relpos.runs.run import Run
 from relpos.runs.tasks import node_of, own_files, task_and_meaning
-from relpos.train.described import class_of
+from relpos.train.described import scheme_name
 from relpos.trust import find, instantiate
 
 Content = Mapping[str, Any]
@@ -267,9 +267,8 @@ def _machine(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shape_name(plain: dict[str, Any]) -> str:
-    names = [name for key in ("position", "conv") if (name := class_of(plain[key])) != "no_conv"]
     causal = ["causal"] if plain["size"].get("attention") == "causal" else []
-    return "-".join([*names, f"{plain['size']['layers']}x{plain['size']['hidden']}", *causal])
+    return "-".join([scheme_name(plain), f"{plain['size']['layers']}x{plain['size']['hidden']}", *causal])
 
 
 def source_of(run: Run) -> Any:

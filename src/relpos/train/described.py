@@ -43,6 +43,11 @@ def network(config: dict[str, Any], filled: bool = True) -> Any:
         return build(config["size"], with_values, config["vocabulary"], conv, kernel, head)
 
 
+def scheme_name(meaning: Mapping[str, Any]) -> str:
+    """Position scheme and convolution of a configuration, as the name of its run begins: `rope-depthwise`."""
+    return "-".join(name for key in ("position", "conv") if (name := class_of(meaning[key])) != "no_conv")
+
+
 def class_of(node: Mapping[str, Any]) -> str:
     """The class that a node names, in snake case; of a merge, the names of its parts: `absolute+tisa`; of a list by layers, those
     of its schemes: `rope_or_rope+window`."""
