@@ -170,5 +170,5 @@ def test_without_text_one_is_asked_for() -> None:
 
 
 def test_properties_are_those_that_are_tried_out() -> None:
-    rows, _ = Properties(["tisa"]).of_schemes(lambda name: model_of(name), {"tisa": 12, "absolute": 96}.__getitem__, ["rope"])
+    rows, _ = Properties(["tisa"]).of_schemes(lambda name: model_of(name), {"tisa": 12, "absolute": 96}.__getitem__, {})
     assert rows == [{"position": "tisa"} | dict.fromkeys(list(rows[0])[1:], "yes")]

@@ -75,3 +75,23 @@ def test_snapshots_are_lines_of_their_own(row: PlannedRow) -> None:
     assert {each.percent: each.value for each in select(values, column=GAP)} == {50: 0.25, 100: 0.75}
     # At the end the loss is that of the record, on all of the held-out text.
     assert {(each.percent, each.value) for each in select(values, column=LOSS)} == {(50, 3.25), (100, 3.0)}
+
+
+def test_the_loss_has_the_examples_that_were_kept_with_the_gap_and_of_no_other_measure(row: PlannedRow) -> None:
+    from relpos.measures.kept import VERSION
+
+    of_each = {"loss": [6.0, 4.0], "all": [1.0, 2.0], "predicted": [2, 2], "document": [0, 0]}
+    shuffled = {
+        "shuffle_gap": {"all": 0.75},
+        "shuffle_gap_intervals": {"all": [0.0, 1.0]},
+        "heldout_loss": 2.5,
+        "by_example": of_each,
+    }
+    of_each = {"nats": [9.0] * 3, "predicted": [2] * 3}
+    mirrored = {"mirror_gap": 4.5, "mirror_gap_interval": [0.0, 9.0], "mirror_gap_by_example": of_each}
+    for measure, results in {"shuffle": shuffled, "mirror": mirrored}.items():
+        content = {"meaning": {"measure": measure, "version": VERSION, "examples": 2}, "share": 100, "results": results}
+        write_json(row.pretrainings[0].path / "order" / f"{measure}-0.json", content)
+    [loss] = select(read(measured=("shuffle", "mirror")), column=LOSS)
+    assert loss.figure is not None
+    assert (loss.value, loss.figure.examples, loss.figure.documents) == (3.0, 2, [0, 0])

@@ -14,7 +14,8 @@ small ones in float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,8 @@ from relpos.model.shape import Ids
 
 NAMES = ("inductive", "data-driven", "parameter-efficient", "translation-invariant", "parallelisable", "interpretable")
 EQUAL = 1e-9
+Mechanism = Callable[[MaskedLM], list[nn.Parameter]]
+"""Model → the parameters of the scheme or convolution in question."""
 FAR = (520, 560)
 """Two distances; the largest that a preset tells apart by a number of its own is 512."""
 FACTORS = (1.0, 1e-2, 1e-4)
@@ -49,25 +52,28 @@ class Properties:
     schemes: Sequence[str] | None = None
 
     def of_schemes(
-        self, small: Callable[[str], Any], parameters: Callable[[str], int], paper: Sequence[str]
+        self, small: Callable[[str], Any], parameters: Callable[[str], int], paper: Mapping[str, Mapping[str, str]]
     ) -> tuple[list[dict[str, str]], Any]:
         """Tests each scheme; returns the rows of the table, and a figure.
 
         Args:
             small: name → a small network in float64.
             parameters: name → how many parameters the scheme has in a network of the usual size.
-            paper: the schemes of the paper's table.
+            paper: the schemes of the paper's table → what is printed of them.
         """
         rows = []
         for name in self.schemes or paper:
             has = properties(
                 small(name), lambda model: list(model.encoder.position.parameters()), parameters(name), parameters("absolute")
             )
-            rows.append({"position": name} | {key: "yes" if has[key] else "no" for key in NAMES})
+            ours = {key: "yes" if has[key] else "no" for key in NAMES}
+            theirs = paper.get(name, ours)
+            said = {key: ours[key] if ours[key] == theirs[key] else f"{ours[key]}, printed {theirs[key]}" for key in NAMES}
+            rows.append({"position": name} | said)
         figure, (axes,) = style.grid(1, 1, 6.4, 0.3 * len(rows))
         for row, values in enumerate(rows):
             for column, key in enumerate(NAMES):
-                yes = values[key] == "yes"
+                yes = values[key].startswith("yes")
                 axes.plot(column, row, "o", color=style.COLOURS[0] if yes else "0.75", fillstyle="full" if yes else "none")
         axes.set_xticks(range(len(NAMES)), NAMES, rotation=20, ha="right")
         axes.set_yticks(range(len(rows)), [row["position"] for row in rows])
@@ -76,21 +82,19 @@ class Properties:
         return rows, figure
 
 
-def properties(
-    model: MaskedLM, mechanism: Callable[[MaskedLM], list[nn.Parameter]], parameters: int, table: int
-) -> dict[str, bool]:
+def properties(model: MaskedLM, mechanism: Mechanism, parameters: int, table: int) -> dict[str, bool]:
     """{name: whether the scheme has this property}.
 
     Args:
         model: a small masked language model in float64 with `max_positions` ≥ 16; its weights are replaced by random ones.
-        mechanism: model → the parameters of the scheme or convolution in question.
+        mechanism: whose properties they are.
         parameters: how many parameters it has in a model of the usual size.
         table: how many the table of absolute positions has in that model.
     """
     _randomise(model)
     model.eval()
     return {
-        "inductive": tells_far_apart(model, mechanism(model)),
+        "inductive": tells_far_apart(model, mechanism),
         "data-driven": learns(model, mechanism(model)),
         "parameter-efficient": parameters < table,
         "translation-invariant": shifts(model.encoder),
@@ -101,29 +105,21 @@ def properties(
 
 
 @torch.no_grad()
-def tells_far_apart(model: MaskedLM, parameters: list[nn.Parameter]) -> bool:
+def tells_far_apart(model: MaskedLM, mechanism: Mechanism) -> bool:
     """Whether, with some parameters, the score of the same token is another at the second distance of `FAR` than at the first."""
-    before = [parameter.clone() for parameter in parameters]
     try:
-        for factor in FACTORS:
-            for parameter, value in zip(parameters, before, strict=True):
-                parameter.copy_(factor * value)
-            if _tells_far_apart(model.encoder):
-                return True
+        return any(_tells_far_apart(deepcopy(model), mechanism, factor) for factor in FACTORS)
     except RelposError:  # the scheme refuses sequences of this length
         return False
-    finally:
-        for parameter, value in zip(parameters, before, strict=True):
-            parameter.copy_(value)
-    return False
 
 
-def _tells_far_apart(encoder: Encoder) -> bool:
-    n = max(FAR) + 1
+def _tells_far_apart(model: MaskedLM, mechanism: Mechanism, factor: float) -> bool:
+    for parameter in mechanism(model):
+        parameter.mul_(factor)
+    n = max(FAR) + 16  # farther from the end than any window reaches
     # One token again and again: in the first layer tokens differ by nothing but their places.
-    calls = record(encoder, torch.full((1, n), 5))[:1]
-    for call in calls:
-        q, k = call.turned(encoder.position, call.q, call.k) or (call.q, call.k)
+    for call in record(model.encoder, torch.full((1, n), 5))[:1]:
+        q, k = call.turned(model.encoder.position, call.q, call.k) or (call.q, call.k)
         tables = [added(call.terms, n), None if q is None or k is None else q @ k.transpose(-1, -2)]
         rows = [table[:, :, 0, list(FAR)] for table in tables if table is not None]
         is_within = call.terms.reach is None or call.terms.reach >= max(FAR)

@@ -81,31 +81,9 @@ def _properties(kind: Properties) -> Drawing:
     rows, figure = kind.of_schemes(
         lambda name: network(f"position={name}"),
         lambda name: position_parameters(f"position={name}", "size=base"),
-        list(methods_of_table_1()),
+        methods_of_table_1(),
     )
     return Drawing("properties", rows, figure)
-
-
-def show_properties() -> str:
-    """The properties of the schemes of Wennberg & Henter's Table 1, tried out, as JSON; on stderr as a table, which says what is
-    printed where that differs."""
-    import json
-
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    from relpos.claims.exact import methods_of_table_1
-    from relpos.progress import plain_console
-
-    rows, printed = _properties(Properties()).rows, methods_of_table_1()
-    table = Table(box=SIMPLE_HEAD, title="Properties")
-    for name in rows[0]:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        theirs = printed[row["position"]]
-        table.add_row(*(value if theirs[key] == value else f"{value}, printed {theirs[key]}" for key, value in row.items()))
-    plain_console(stderr=True).print(table)
-    return json.dumps(rows)
 
 
 def _folder(content: dict[str, Any], names: Sequence[str]) -> str:

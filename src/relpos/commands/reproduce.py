@@ -54,9 +54,9 @@ def reproduce(
 
         return show_parameters(file.parameters)
     if file.properties:
-        from relpos.commands.analyze import show_properties
+        from relpos.commands.analyze import analyze
 
-        return show_properties()
+        return analyze({"_target_": "relpos.analysis.properties.Properties"}, None, None, None)
     checks = load_checks(file)
     planned = plan.plan_table(file, rows, overrides)
     runs = plan.of_stages(plan.runs_of(planned), stages)

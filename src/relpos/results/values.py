@@ -142,26 +142,20 @@ def pretraining_values(folder: Path, record: Plain, measured: Collection[str] = 
         meaning["seed"],
         is_current=is_current(record),
     )
-    entries = [(measure, kept(folder, measure.name)) for measure in chosen(measured)]
-    by_example = [
-        figure
-        for measure, found in entries
-        for entry in found
-        if entry.share == END and (figure := measure.figure(LOSS, entry.results)) and figure.examples
-    ]
-    for each in _record_values(known, record):
-        # A record has the loss alone; of which examples it is the mean is kept with the gap.
-        most = max(by_example, key=lambda figure: figure.examples, default=None) if each.column == LOSS else None
-        yield replace(each, figure=most)
-    for measure, found in entries:
-        for entry in found:
-            examples = entry.meaning.get("examples")
-            at_time = replace(known, percent=entry.share, way=protocol(entry.meaning, without=()), metric=NATS, examples=examples)
-            for column in measure.at_end if entry.share == END else measure.columns:
-                if figure := measure.figure(column.name, entry.results):
-                    yield replace(
-                        at_time, column=column.name, value=figure.value, metric=column.metric, majority=figure.guess, figure=figure
-                    )
+    entries = [(measure, entry) for measure in chosen(measured) for entry in kept(folder, measure.name)]
+    at_end = [(measure, entry.results) for measure, entry in entries if entry.share == END]
+    losses = [measure.figure(LOSS, results) for measure, results in at_end if any(each.name == LOSS for each in measure.columns)]
+    # A record has the loss alone; by example it is kept with the gap.
+    most = max(filter(None, losses), key=lambda figure: figure.examples, default=None)
+    yield from (replace(each, figure=most) if each.column == LOSS else each for each in _record_values(known, record))
+    for measure, entry in entries:
+        examples = entry.meaning.get("examples")
+        at_time = replace(known, percent=entry.share, way=protocol(entry.meaning, without=()), metric=NATS, examples=examples)
+        for column in measure.at_end if entry.share == END else measure.columns:
+            if figure := measure.figure(column.name, entry.results):
+                yield replace(
+                    at_time, column=column.name, value=figure.value, metric=column.metric, majority=figure.guess, figure=figure
+                )
 
 
 def tuning_values(folder: Path, chain: Iterable[Plain], source: Value | None, is_made_today: bool = True) -> Iterator[Value]:
