@@ -48,7 +48,7 @@ def test_each_run_is_a_line_and_what_no_table_uses_stands_first(
     assert [line[0] for line in lines] == [f"pretend/{three[name].path.name}" for name in ("first", "second", "used")]
     assert [line[1] for line in lines] == ["finished"] * 3
     assert [line[-1] for line in lines] == ["–", "–", "table mine"]
-    assert lines[0][-2].endswith("3 MB")
+    assert lines[0][-2].endswith("2.5 MB")
     assert last == [str(tmp_path / "runs")]
 
 
@@ -74,7 +74,7 @@ def test_what_is_named_is_removed_after_a_question(
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     assert main(["runs", "remove", three["first"].path.name, "pretend/used-*"]) == 0
     shown = capsys.readouterr()
-    assert "remove 2 runs, 3 MB" in shown.err
+    assert "remove 2 runs, 2.5 MB" in shown.err
     assert shown.out.index("first-") < shown.out.index("used-")  # what no table uses first
     assert [three[name].path.exists() for name in three] == [not goes, not goes, True]
 

@@ -11,6 +11,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from rich.filesize import decimal
+
 from relpos.errors import RelposError, nearest, printable, say
 from relpos.launch.jobs import Job
 from relpos.ranges import Names
@@ -69,7 +71,7 @@ def runs(removed: Names | None, ask: bool) -> str:
     if busy := next((run for run in chosen if is_locked(run.folder)), None):
         raise RelposError(f"{busy.name}: a process is at work on it; stop that one first")
     _show(chosen)
-    what = f"{len(chosen)} run{'s' if len(chosen) > 1 else ''}, {_bytes(sum(run.size for run in chosen))}"
+    what = f"{len(chosen)} run{'s' if len(chosen) > 1 else ''}, {decimal(sum(run.size for run in chosen))}"
     if ask and not _agreed(f"remove {what}, from {runs_root()}?"):
         say("relpos: nothing is removed")
         return str(runs_root())
@@ -138,15 +140,7 @@ def _agreed(question: str) -> bool:
 
 def _show(seen: Iterable[Seen]) -> None:
     lines = [("run", "state", "figure", "on disk", "used by")]
-    lines += [(run.name, run.state, run.figure, _bytes(run.size), run.used_by or "–") for run in seen]
+    lines += [(run.name, run.state, run.figure, decimal(run.size), run.used_by or "–") for run in seen]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:  # not cut to the width of a terminal: names are copied
         print(printable("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()))
-
-
-def _bytes(size: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:,.0f} {unit}"
-        size /= 1000
-    return f"{size:,.1f} GB"

@@ -100,12 +100,9 @@ class Engine(Protocol):
     def each(
         self, function: Callable[[Item], Result], items: Sequence[Item], title: str, accelerator: str = "auto"
     ) -> list[Result]:
-        """Applies a function to each item: one after another in this process, unless the engine does better.
+        """Applies a function to each item, see `relpos.pool`: one after another in this process, unless the engine does better.
 
         Args:
-            function: of some module, so that it can be pickled.
-            items: picklable; `str` names one in messages.
-            title: what is done, for a progress bar.
             accelerator: that the function uses: auto, cpu or gpu.
         """
         return [function(item) for item in items]
