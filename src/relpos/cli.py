@@ -200,19 +200,19 @@ def _run(command: str, arguments: list[str]) -> int:
         try:
             typed = _typed(HydraConfig.get())
             if any("hydra.searchpath=" in override for override in typed):  # the user's own option files
-                plain = OmegaConf.to_container(cfg, resolve=False)
-                trust(*outside(node["_target_"] for _, node in targets(plain)))
+                content = OmegaConf.to_container(cfg, resolve=False)
+                trust(*outside(node["_target_"] for _, node in targets(content)))
             with one_line(command, typed):
-                values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
-            check(values, command, typed)
+                config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+            check(config, command, typed)
             function = function_of(command)
             # A command that plans runs takes `**config` alone; a fine-tuning on an intermediate task resolves it anew.
             if all(each.kind is each.VAR_KEYWORD for each in signature(function).parameters.values()):
-                values = with_scheme(OmegaConf.to_container(cfg, resolve=False), command, typed)  # type: ignore[arg-type]
-            paths.append(str(function(**with_words(values, rules(function)))))
+                config = with_scheme(OmegaConf.to_container(cfg, resolve=False), command, typed)  # type: ignore[arg-type]
+            paths.append(str(function(**with_words(config, rules(function)))))
             if os.getpid() != main_process:  # a sweep's launcher runs it elsewhere; the main process will not see this list
                 print(printable(paths[-1]))
-            metric = values.get("metric")
+            metric = config.get("metric")
             return figure(Path(paths[-1]), metric) if metric else None
         except Exception as error:  # not passed on to Hydra, which would print a line of its own
             is_plain = _line(error) is not None or (isinstance(error, BrokenPipeError) and _is_unread(sys.stdout))

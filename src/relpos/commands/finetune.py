@@ -40,22 +40,22 @@ def before(tuning: Run) -> str | None:
     return f"first {' and '.join(parts)}; {'; '.join(ways)}" if parts else None
 
 
-def uncounted(config: Mapping[str, Any]) -> list[str]:
+def uncounted(content: Mapping[str, Any]) -> list[str]:
     """What a task of the user's own says and the recipe overrules: all of it at `size=tiny`, the learning rate at `size=base`.
 
     Args:
-        config: of the fine-tuning, with its interpolations.
+        content: of the fine-tuning, with its interpolations.
     """
-    plain, values = unresolved(config), resolved(config)
-    task, recipe, said = values["task"], values["recipe"], []
+    content, config = unresolved(content), resolved(content)
+    task, recipe, said = config["task"], config["recipe"], []
     named = {field.name: field.default for field in fields(OwnTask)}
     if "rows" in task:  # one of ours
         return []
     # What was typed is no surprise: an interpolation still stands where nothing was.
-    if task["epochs"] != named["epochs"] and values["steps"] is not None and isinstance(plain["steps"], str):
-        said.append(("epochs", "steps", values["steps"], "steps=null counts epochs"))
-    if task["batch"] != values["batch"] and task["batch"] != named["batch"] and isinstance(plain["batch"], str):
-        said.append(("batch", "batch", values["batch"], f"batch={task['batch']} sets it"))
+    if task["epochs"] != named["epochs"] and config["steps"] is not None and isinstance(content["steps"], str):
+        said.append(("epochs", "steps", config["steps"], "steps=null counts epochs"))
+    if task["batch"] != config["batch"] and task["batch"] != named["batch"] and isinstance(content["batch"], str):
+        said.append(("batch", "batch", config["batch"], f"batch={task['batch']} sets it"))
     if task["lr"] not in (recipe["lr"], named["lr"]):
         said.append(("lr", "recipe.lr", recipe["lr"], f"recipe.lr={task['lr']} sets it"))
     return [

@@ -38,7 +38,7 @@ NETWORK_KEYS = {
 """Command → first parts of the keys that say which network is made and how it is pre-trained."""
 
 
-def check(values: Mapping[str, Any], command: str, overrides: Sequence[str]) -> None:
+def check(config: Mapping[str, Any], command: str, overrides: Sequence[str]) -> None:
     """Refuses unknown keys, impossible values, and overrides about a network that comes from a folder.
 
     Raises:
@@ -48,16 +48,16 @@ def check(values: Mapping[str, Any], command: str, overrides: Sequence[str]) -> 
     # Only for overrides with a plus is it worth listing all keys; Hydra refuses unknown ones without it.
     known = _known(command, [override for override in overrides if override[0] not in "+~"]) if added else set()
     for key in added:
-        is_argument = any(key.startswith(f"{path}.") for path, _ in targets(values))  # which its constructor checks
+        is_argument = any(key.startswith(f"{path}.") for path, _ in targets(config))  # which its constructor checks
         if key.replace("/", ".") not in known and not is_argument:
             raise _unknown_key(key, known)
     errors: dict[str, RelposError] = {}
-    for key, error in mistakes(values, function_of(command)):
+    for key, error in mistakes(config, function_of(command)):
         errors.setdefault(key, error)
     if errors:  # a key that the user typed comes before one that takes its value from it by interpolation
         typed = [key_of(override).replace("/", ".") for override in overrides]
         raise errors[next((key for key in typed if key in errors), next(iter(errors)))]
-    refuse_overrides(command, overrides, values)
+    refuse_overrides(command, overrides, config)
 
 
 def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -69,19 +69,19 @@ def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]
         yield from targets(value, f"{path}.{key}".lstrip("."))
 
 
-def refuse_overrides(command: str, overrides: Iterable[str], plain: Mapping[str, Any]) -> None:
+def refuse_overrides(command: str, overrides: Iterable[str], config: Mapping[str, Any]) -> None:
     """Refuses overrides that a network, or a tokenizer, from a file makes meaningless.
 
     Raises:
         RelposError: there is such an override beside `network=`, or one for a tokenizer that is trained beside `tokenizer=FILE`.
     """
-    for override in overrides if (plain.get("tokenizer") or {}).get("file") else ():
+    for override in overrides if (config.get("tokenizer") or {}).get("file") else ():
         key = key_of(override)
         if key in ("vocabulary", "data.sample") or (key.startswith("tokenizer.") and key != "tokenizer.file"):
             raise RelposError(
-                f"{override}: the pieces come from tokenizer={plain['tokenizer']['file']}, where this changes nothing"
+                f"{override}: the pieces come from tokenizer={config['tokenizer']['file']}, where this changes nothing"
             )
-    if not plain.get("network"):
+    if not config.get("network"):
         return
     for override in overrides:
         key = key_of(override).replace("/", ".")
@@ -90,7 +90,7 @@ def refuse_overrides(command: str, overrides: Iterable[str], plain: Mapping[str,
         if key.split(".")[0] in NETWORK_KEYS.get(command, ()):
             recipe = "; recipe=… names the recipe by itself" if key == "size" and command in ("pretrain", "finetune") else ""
             raise RelposError(
-                f"{override}: the network comes from network={plain['network']}, where this override changes nothing{recipe}"
+                f"{override}: the network comes from network={config['network']}, where this override changes nothing{recipe}"
             )
 
 

@@ -44,13 +44,13 @@ def composed(command: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     with one_line(command, overrides):
         try:
             content = quick.merged(command, overrides)
-            values = quick.resolved(content)
+            config = quick.resolved(content)
         except quick.LeftToHydra:
             # Whatever only Hydra understands, and what it refuses in its own words.
             cfg = _by_hydra(command, overrides)
-            content, values = _plain(cfg, resolve=False), _plain(cfg)
+            content, config = _plain(cfg, resolve=False), _plain(cfg)
     # Checked with their values, returned without: a table changes the seed, and interpolations must follow.
-    check(values, command, overrides)
+    check(config, command, overrides)
     return with_scheme(content, command, overrides)
 
 

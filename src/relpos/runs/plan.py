@@ -24,7 +24,7 @@ from relpos.train.described import scheme_name
 from relpos.trust import find, instantiate
 
 Content = Mapping[str, Any]
-"""A configuration as plain values."""
+"""A configuration as plain values: `config` where it is resolved, `content` with its interpolations."""
 DIALS = ("steps", "batch", "seed", "precision", "length")
 """Keys that are part of the identity of every training run."""
 TOKENIZER_THREADS = 2
@@ -201,14 +201,14 @@ def with_task(cfg: DictConfig | Content, name: str, **dials: Any) -> Content:
     return content | ({} if name == content["task"]["name"] else {"task": node_of(name)} | task_meaning) | dials
 
 
-def _architecture(plain: dict[str, Any]) -> dict[str, Any]:
+def _architecture(config: dict[str, Any]) -> dict[str, Any]:
     """Size, position, convolution, and an objective of the user's own. A class from outside the package is identified by the hash
     of its source file. Keys of the size that came later are left out where the layers are the papers': runs keep the identity from
     before."""
-    size = {key: value for key, value in plain["size"].items() if key not in PAPERS_LAYERS} | other_layers(plain["size"])
-    nodes = {"size": size, "position": plain["position"], "conv": plain["conv"]}
-    if not plain["objective"]["_target_"].startswith("relpos."):  # others are named by `masking`
-        nodes["objective"] = plain["objective"]
+    size = {key: value for key, value in config["size"].items() if key not in PAPERS_LAYERS} | other_layers(config["size"])
+    nodes = {"size": size, "position": config["position"], "conv": config["conv"]}
+    if not config["objective"]["_target_"].startswith("relpos."):  # others are named by `masking`
+        nodes["objective"] = config["objective"]
     sources = {}
     # A class of the user's own has no version that is bumped when it changes: its source stands for it.
     for path, node in targets(nodes):
@@ -262,13 +262,13 @@ def _change_name(meaning: dict[str, Any]) -> str:
     return removed + (f"+tisa{change['tisa']}" if change.get("tisa") else "")
 
 
-def _machine(plain: dict[str, Any]) -> dict[str, Any]:
-    return {key: plain[key] for key in (*MACHINE, "scheme") if key in plain}
+def _machine(config: dict[str, Any]) -> dict[str, Any]:
+    return {key: config[key] for key in (*MACHINE, "scheme") if key in config}
 
 
-def _shape_name(plain: dict[str, Any]) -> str:
-    causal = ["causal"] if plain["size"].get("attention") == "causal" else []
-    return "-".join([scheme_name(plain), f"{plain['size']['layers']}x{plain['size']['hidden']}", *causal])
+def _shape_name(config: dict[str, Any]) -> str:
+    causal = ["causal"] if config["size"].get("attention") == "causal" else []
+    return "-".join([scheme_name(config), f"{config['size']['layers']}x{config['size']['hidden']}", *causal])
 
 
 def source_of(run: Run) -> Any:
