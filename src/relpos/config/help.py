@@ -38,8 +38,8 @@ def help_of(command: str, overrides: Sequence[str] = ()) -> str:
     for name, option in chosen.items():
         # Behind the command's own comments: what the option says of its key is more exact.
         phrases |= dict(_group_phrases(name, option))
-    says, example = text.split("\n")[:2]
-    lines = [says.lstrip("# "), f"for example: {example.lstrip('# ')}", ""]
+    says, example = commands()[command]
+    lines = [f"relpos {command}: {says}", f"for example: relpos {command} {example}", ""]
     if groups := [name for name in groups_of(command) if name in options()]:
         table = [line for name in groups for line in _group(name, chosen[name])]
         lines += ["Groups with the option chosen, and all options:", "", *table, ""]
