@@ -1,5 +1,5 @@
-"""The classes with which `AutoModel…` opens folders whose `model_type` is relpos; `import relpos` registers
-them. A folder's own code does not register itself, because another folder may have other code.
+"""The classes with which `AutoModel…` opens folders whose `model_type` is relpos, which registers them. A folder's own code does
+not register itself, because another folder may have other code.
 
 The parameters have our own names, so that the folder opens with `relpos.load` too. The classes contain no code of the network: they
 build ours and return its outputs, with the losses of transformers' BERT. Where relpos is not installed, they come with the folder
