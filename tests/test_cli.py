@@ -56,6 +56,9 @@ def test_params_prints_json_and_the_exact_total(relpos: Relpos) -> None:
     [
         (["pretran"], "relpos: unknown command 'pretran'. Did you mean 'pretrain'?"),
         (["params", "--multirn", "k=2,3"], "relpos: unknown flag '--multirn'. Did you mean '--multirun'?"),
+        (["pretrain", "--lr=3"], "Keys have no dashes before them: steps=20"),
+        (["pretrain", "gpus=2"], "relpos: unknown key 'gpus'. Did you mean 'speed.devices'?"),
+        (["pretrain", "model=mini"], "relpos: unknown key 'model'. Did you mean 'size'?"),
         (["params", "--cfg"], "relpos: argument --cfg/-c: expected one argument"),
         (["pretrain", "--steps", "20"], "relpos: --steps: keys have no dashes before them; write steps=20"),
         (["pretrain", "--position=composite"], "relpos: --position: keys have no dashes before them; write position=composite"),

@@ -17,8 +17,9 @@ from relpos.runs import execute
 from relpos.runs.lock import is_locked
 
 SOURCE = Path(relpos.__file__).parent
-OWN = {"files.py", "cli.py", "model/kernels/kept.py", "model/kernels/library.py"}
-"""`files`; and those that write into what they have just made: /dev/null, a folder that is this user's alone, a file in memory."""
+OWN = {"files.py", "cli.py", "data/hub.py", "model/kernels/kept.py", "model/kernels/library.py"}
+"""`files`; and those that write into what they have just made: /dev/null, a temporary folder, one that is this user's alone, a
+file in memory."""
 SECRET = "the content of another file"
 
 
@@ -58,6 +59,13 @@ def test_the_runs_folder_itself_may_be_a_link(secret: Path, tmp_path: Path) -> N
     (tmp_path / "disk").mkdir()
     (tmp_path / "runs").symlink_to(tmp_path / "disk")
     assert execute(pretend()).state == "finished"
+
+
+def test_a_sweep_does_not_land_elsewhere(secret: Path, refused: Any) -> None:
+    (secret.parent.parent / "runs").mkdir()
+    (secret.parent.parent / "runs" / "sweeps").symlink_to(secret.parent)
+    assert "sweeps is a link to" in refused("params", "-m", "size=tiny", "position=none,absolute")
+    assert [*secret.parent.iterdir()] == [secret]
 
 
 @pytest.mark.parametrize("below", ["runs/pretrain/run", "received/run"])

@@ -171,7 +171,8 @@ def _run(command: str, arguments: list[str]) -> int:
     from relpos.config.compose import with_scheme
     from relpos.config.conf import conf_dir, function_of
     from relpos.errors import RelposError
-    from relpos.places import make_runs_root
+    from relpos.files import refuse_links
+    from relpos.places import make_runs_root, runs_root
     from relpos.ranges import rules, with_words
     from relpos.runs.shelf import figure
     from relpos.trust import asked, outside, trust
@@ -222,7 +223,8 @@ def _run(command: str, arguments: list[str]) -> int:
             return math.inf
 
     if {"-m", "--multirun"} & set(flags):
-        make_runs_root()  # Hydra keeps a sweep there, and would answer with a traceback
+        make_runs_root()  # Hydra keeps a sweep there, and would answer with a traceback; or follow a link
+        refuse_links([runs_root() / "sweeps"])
     with one_line(command, overrides):
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=command)(task)()
     # Each once: combinations of a sweep may describe the same run.

@@ -26,7 +26,7 @@ HYDRA_GROUP = re.compile(r"hydra(/\w+)?")
 DIGITS = re.compile(r"\d{1000}")
 LONGEST = 250
 """Characters of an option's name at most: file systems allow no longer ones."""
-ELSEWHERE = {"learning_rate": "lr"}
+ELSEWHERE = {"learning_rate": "lr", "gpus": "devices", "model": "size"}
 """What other libraries call a key → its name here."""
 SCHEME_KEYS = {"size", "block", "position", "conv", "k", "outside", "kernels"}
 NETWORK_KEYS = {
@@ -148,7 +148,7 @@ def _unknown_key(key: str, known: set[str]) -> RelposError:
         return RelposError(f"{key}: the network comes from network=, where this override changes nothing")
     last = key.rpartition(".")[2]
     last = ELSEWHERE.get(last, last)
-    elsewhere = sorted(path for path in known if "." in path and path.rpartition(".")[2] == last)
+    elsewhere = sorted(path for path in known if path.rpartition(".")[2] == last)
     if elsewhere:
         return RelposError(f"unknown key {key!r}. Did you mean {' or '.join(map(repr, elsewhere[:3]))}?")
     tail = nearest(key, known)
