@@ -29,6 +29,7 @@ def drawn(folder: Path, settings: str) -> str:
     return hashlib.sha256((folder / "figure.png").read_bytes()).hexdigest()
 
 
+@pytest.mark.full
 def test_settings_of_the_working_directory_change_no_figure(tmp_path: Path) -> None:
     settings = "font.size: 30\naxes.facecolor: red\nlines.linewidth: 9\nlegend.framealpha: 0\nsavefig.facecolor: blue\n"
     assert drawn(tmp_path / "with", settings) == drawn(tmp_path / "without", "")

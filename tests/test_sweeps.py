@@ -14,7 +14,6 @@ from hydra.core.plugins import Plugins
 from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.runs.shelf import figure
-from schemes import FULL
 from wandb_file import read
 
 SHORT = ["position=none", "batch=8", "evaluations=1", "steps=2"]
@@ -86,7 +85,7 @@ def test_optuna_finds_the_best_of_four_learning_rates(toy_runs: Path) -> None:
     assert best["best_value"] == losses[3e-3]
 
 
-@pytest.mark.skipif(not FULL, reason="an agent's pauses of seconds and processes of its own: RELPOS_FULL=1")
+@pytest.mark.full
 @pytest.mark.slow
 def test_an_agent_of_weights_and_biases_starts_runs_and_finds_their_figures(
     toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: str

@@ -255,6 +255,7 @@ def test_untrained_positions_are_alike_on_both_sides(tmp_path: Path, length: int
     assert f" of positions {length + 1} to {length + 8}, " in said.figures
 
 
+@pytest.mark.full
 def test_a_fit_that_is_quick(tmp_path: Path) -> None:
     made = with_models("absolute", saved(tmp_path / "one", toeplitz, *ABSOLUTE), length=16)
     said = found(fits_fast(row="absolute", heads=4, seconds=1e6), made)

@@ -75,6 +75,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_interrupted_killed_and_failing_a_table_is_finished(tmp_path: Path) -> None:
     """One table through everything, because each launch pays for the imports of its workers."""

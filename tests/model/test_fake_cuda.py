@@ -107,6 +107,7 @@ def check(run: Any) -> None:
 MODERN_SMALL = [f"size.{name}={str(value).lower()}" for name, value in MODERN.items()]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("overrides", "most_launches", "most_gigabytes"),
     [(["position=composite"], 529, 21.0), (["position=none", *MODERN_SMALL], 1623, 91.4)],

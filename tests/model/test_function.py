@@ -11,7 +11,6 @@ from torch import Tensor
 
 import relpos
 from relpos.errors import RelposError
-from schemes import FULL
 
 BATCH, HEADS, N, WIDTH, K = 2, 2, 5, 4, 1
 NAMES = ("offset", "from_query", "from_key", "dense", "value")
@@ -233,7 +232,7 @@ for how in ({}, {"causal": True}, {"mask": mask, "outside": "zero"}, {"dropout":
 """
 
 
-@pytest.mark.skipif(not FULL, reason="a compiler's half minute: RELPOS_FULL=1")
+@pytest.mark.full
 def test_a_compiler_sees_one_graph() -> None:
     """In a process of its own: here annotations are checked, which a compiler would have to understand."""
     done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False)

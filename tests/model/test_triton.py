@@ -89,16 +89,17 @@ TILED = [(*case, torch.float32) for case in CASES if (case[0] == "zero") == (cas
 """Of the eight cases the four that hold each combination of two."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("outside", "padded", "dropout", "stored"),
-    [*TILED, (*CASES[0], torch.bfloat16)] if FULL else [(*CASES[0], torch.float32)],
+    [*TILED, (*CASES[0], torch.bfloat16)],
     ids=str,
 )
 def test_several_tiles_make_one_matrix(
     outside: str, padded: bool, dropout: tuple[float, int], stored: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fused_triton, "_tiles", lambda *_, **__: fused_triton.Tiles(16, 16, 4))
-    assert_as_close_as_eager(EVERY, (outside, padded, dropout), 40 if FULL else 24, stored, heads=2)
+    assert_as_close_as_eager(EVERY, (outside, padded, dropout), 40, stored, heads=2)
 
 
 def test_diagonals_of_tiles_join_to_those_of_the_matrix() -> None:
@@ -195,10 +196,11 @@ def test_blocks_of_fewer_queries_than_keys(monkeypatch: pytest.MonkeyPatch, dtyp
     assert_as_close_as_eager(EVERY, CASES[0], 28, dtype, heads=2)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("narrow", [True, False])
 def test_kernels_that_are_products_with_a_table(monkeypatch: pytest.MonkeyPatch, narrow: bool) -> None:
     kind = proof.Kind(torch.device(DEVICE), torch.float32, D, True, True, D, D, False, None, "clamp", query_table=7, key_table=7)
-    for n in (21, 40) if FULL else (21 if narrow else 40,):  # one tile of keys, and two
+    for n in (21, 40):  # one tile of keys, and two
         assert proof.compare(fused_triton, kind._replace(narrow=narrow, query_bias=narrow), n, True, 0.1) is None
 
 

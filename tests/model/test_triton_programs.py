@@ -13,7 +13,6 @@ import pytest
 
 import fake_cuda
 from relpos.model.kernels import proof
-from schemes import FULL
 
 pytest.importorskip("triton", reason="Triton is not installed: it is there for Linux alone")
 PROGRAMS = sorted(Path(proof.__file__).parent.glob("*triton*.py"))
@@ -80,7 +79,7 @@ def test_such_products_are_found(line: str, is_wrong: bool) -> None:
     assert bool(list(turned_products(body))) == is_wrong
 
 
-@pytest.mark.skipif(not FULL, reason="a compiler's minute: RELPOS_FULL=1")
+@pytest.mark.full
 @pytest.mark.skipif(fake_cuda.missing() is not None, reason=f"no fake CUDA: {fake_cuda.missing()}")
 def test_the_programs_compile_for_a_gpu_without_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], record_property: Any

@@ -8,7 +8,6 @@ from relpos.model.dropout import Draw, Examples, drop
 from relpos.model.kernels import sweeps
 from relpos.model.recorded_keys import RecordedKeys
 from relpos.model.tokens import Tokens
-from schemes import FULL
 
 pytest.importorskip("triton", reason="Triton is not installed: it is there for Linux alone")
 from relpos.model.kernels import triton_sweeps
@@ -21,7 +20,8 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeps, "_passes", lambda _: triton_sweeps)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16] if FULL else [torch.bfloat16])
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_they_equal_plain_torch(dtype: torch.dtype) -> None:
     assert sweeps.hold.__wrapped__("cpu", dtype)
 

@@ -16,6 +16,7 @@ def some(paper: str, *ids: str) -> list:  # type: ignore[type-arg]
     return [claim for claim in CLAIMS[paper] if claim.id in ids]
 
 
+@pytest.mark.full
 def test_rows_are_drawn_around_the_printed_means_with_the_printed_errors() -> None:
     small, base = simulation.drawn(worlds("chang2021")[0], 2_000, np.random.default_rng(0))
     values = [each.value for each in small.values["composite"]["cola"]]

@@ -69,5 +69,6 @@ def test_completion_knows_the_subcommands(tmp_path: Path) -> None:
     assert complete("relpos pre", tmp_path) == ["pretrain"]
 
 
+@pytest.mark.full
 def test_completion_knows_options_of_a_group(tmp_path: Path) -> None:
     assert {"position=composite", "position=composite_key"} <= set(complete("relpos params position=comp", tmp_path))

@@ -15,7 +15,8 @@ from relpos.results.contrast import difference, spread
 from relpos.results.statistics import benjamini_hochberg
 
 TIMES = 500 if os.environ.get("RELPOS_FULL") else 60
-SEVERAL = 500 if os.environ.get("RELPOS_FULL") else 200
+SEVERAL = 200
+SEEDS = pytest.mark.parametrize("seeds", [3, *(pytest.param(seeds, marks=pytest.mark.full) for seeds in (5, 10))])
 Rows = dict[str, dict[int, float]]
 
 
@@ -146,7 +147,7 @@ SPREADS = np.array([21, 26, 43, 41, 27, 47, 16, 42, 30, 23, 16, 15, 56, 42, 12, 
 POOL = float(np.sqrt((SPREADS**2).mean()))
 
 
-@pytest.mark.parametrize("seeds", [3, 5, 10])
+@SEEDS
 def test_with_spreads_as_unequal_as_the_committed_tables_the_size_is_kept(seeds: int) -> None:
     chance = np.random.default_rng(0)
     effects = chance.normal(0, 0.05, (SEVERAL // 2, seeds))
@@ -168,7 +169,7 @@ def test_a_difference_of_two_quiet_rows_is_found_with_three_seeds() -> None:
     assert np.mean(found) >= 0.8
 
 
-@pytest.mark.parametrize("seeds", [3, 5, 10])
+@SEEDS
 def test_the_test_of_equal_spreads_has_its_size_and_power_at_few_seeds(seeds: int) -> None:
     chance = np.random.default_rng(seeds)
 

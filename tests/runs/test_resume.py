@@ -31,7 +31,12 @@ OVERRIDES = [
     "log_every=1",
     "evaluations=2",
 ]
-WHOLE = [["size.attention=causal"], ["recipe.masking=diffusion"], ["block=modern", "training=modern"]]
+WHOLE = [
+    ["recipe.masking=[0.3,0.15]"],
+    ["position=randomized"],
+    ["recipe.masking=diffusion"],
+    ["size.attention=causal", "block=modern", "training=modern"],
+]
 PAUSING = """
 import sys, time
 from relpos.cli import main
@@ -54,15 +59,7 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
     return load_file(run.path / "model" / "model.safetensors")
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        [],
-        ["recipe.masking=[0.3,0.15]"],
-        ["position=randomized"],
-        *(pytest.param(more, marks=pytest.mark.full) for more in WHOLE),
-    ],
-)
+@pytest.mark.parametrize("more", [[], *(pytest.param(more, marks=pytest.mark.full) for more in WHOLE)])
 def test_killed_and_continued_equals_uninterrupted(
     toy_runs: Path, tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch, more: list[str]
 ) -> None:

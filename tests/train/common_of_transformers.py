@@ -125,7 +125,7 @@ class Results(unittest.TestResult):
         self.passed.append(test._testMethodName)
 
 
-def main(source: str, folder: str) -> None:
+def main(source: str, folder: str, *names: str) -> None:
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
@@ -146,7 +146,7 @@ def main(source: str, folder: str) -> None:
             )
             config_tester(self, config_class=type(config), **given).run_common_tests()
 
-    found, results = unittest.defaultTestLoader.getTestCaseNames(Case), Results()
+    found, results = names or unittest.defaultTestLoader.getTestCaseNames(Case), Results()
     unittest.TestSuite(Case(name) for name in found).run(results)
     failed = [(str(test).split()[0], text) for test, text in results.failures + results.errors]
     skipped = [(str(test).split()[0], reason) for test, reason in results.skipped]

@@ -319,25 +319,24 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForSequenceC
 size = relpos.compose("params", ["size=tiny"]).size
 ids, mask = torch.randint(5, 99, (2, 9)), torch.ones(2, 9, dtype=torch.long)
 mask[1, 6:] = 0
-for scheme in sys.argv[2:]:
+for scheme, auto in (("composite", AutoModelForMaskedLM), ("rope", AutoModelForSequenceClassification)):
     cfg = relpos.compose("params", ["size=tiny", f"position={scheme}"])
     config = AutoConfig.for_model("relpos", size=dict(cfg.size), position=dict(cfg.position), conv=dict(cfg.conv), vocabulary=99)
-    for auto in (AutoModelForMaskedLM, AutoModelForSequenceClassification):
-        model = auto.from_config(config).eval()
-        if sys.argv[1] == "compile":
-            compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-            with torch.no_grad():
-                torch.testing.assert_close(compiled(ids, mask).logits, model(ids, mask).logits)
-            model.train()
-            compiled(ids, mask, labels=ids if auto is AutoModelForMaskedLM else ids[:, 0] % 2).loss.backward()
-            assert all(part.grad is not None for part in model.parameters())
-            continue
-        axes = {0: torch.export.Dim("batch", min=1, max=64), 1: torch.export.Dim("n", min=2, max=128)}
-        given = {"input_ids": ids, "attention_mask": mask}
-        program = torch.export.export(model, (), given, dynamic_shapes={name: axes for name in given}).module()
-        more = torch.randint(5, 99, (3, 12))
-        answer = program(input_ids=more, attention_mask=torch.ones_like(more)).logits
-        torch.testing.assert_close(answer, model(more).logits)
+    model = auto.from_config(config).eval()
+    if sys.argv[1] == "compile":
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(ids, mask).logits, model(ids, mask).logits)
+        model.train()
+        compiled(ids, mask, labels=ids if auto is AutoModelForMaskedLM else ids[:, 0] % 2).loss.backward()
+        assert all(part.grad is not None for part in model.parameters())
+        continue
+    axes = {0: torch.export.Dim("batch", min=1, max=64), 1: torch.export.Dim("n", min=2, max=128)}
+    given = {"input_ids": ids, "attention_mask": mask}
+    program = torch.export.export(model, (), given, dynamic_shapes={name: axes for name in given}).module()
+    more = torch.randint(5, 99, (3, 12))
+    answer = program(input_ids=more, attention_mask=torch.ones_like(more)).logits
+    torch.testing.assert_close(answer, model(more).logits)
 """
 
 
@@ -345,15 +344,26 @@ for scheme in sys.argv[2:]:
 @pytest.mark.parametrize("what", ["compile", "export"])
 def test_networks_compile_as_one_graph_and_as_a_program_for_texts_of_any_size(what: str) -> None:
     """In a process of its own: here annotations are checked, which a compiler would have to understand."""
-    done = subprocess.run([sys.executable, "-c", COMPILED, what, "composite", "rope"], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", COMPILED, what], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+FIRST = """
+import os, sys
+import torch, relpos, transformers
+for name in sys.argv[1:]:
+    if not (process := os.fork()):
+        getattr(transformers, name)
+        from transformers import AutoModelForMaskedLM, BertModel
+        os._exit(0)
+    assert os.waitpid(process, 0)[1] == 0, name
+"""
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["RobertaModel", "AutoModel", "Trainer", "modeling_layers", "PreTrainedModel"])
-def test_whatever_of_transformers_comes_first_is_imported(name: str) -> None:
-    line = f"import relpos, transformers; transformers.{name}; from transformers import AutoModelForMaskedLM, BertModel"
-    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=False)
+def test_whatever_of_transformers_comes_first_is_imported() -> None:
+    names = ["RobertaModel", "AutoModel", "Trainer", "modeling_layers", "PreTrainedModel"]
+    done = subprocess.run([sys.executable, "-c", FIRST, *names], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
 
 

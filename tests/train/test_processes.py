@@ -1,4 +1,4 @@
-"""Real processes compute the same steps as one, to rounding (four of them with RELPOS_FULL); a run goes on with another number."""
+"""Real processes compute the same steps as one, to rounding; a run goes on with another number."""
 
 import json
 import os
@@ -22,7 +22,6 @@ from relpos.runs.distributed import Place, launch, place, reserved_port
 from relpos.runs.lock import locked
 from relpos.train import group
 from relpos.train.group import Broken, Group
-from schemes import FULL
 
 pytestmark = pytest.mark.usefixtures("python")
 OVERRIDES = ["batch=8", "speed.microbatch=1", "position=composite", "recipe.warmup=5", "log_every=10", "evaluations=1"]
@@ -93,10 +92,11 @@ def start(overrides: list[str], *how: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_several_processes_compute_the_same_steps_as_one(toy_runs: Path) -> None:
     dials: dict[str, tuple[list[str], tuple[int, ...]]] = {
-        "dropout": ([], (1, 2, 4) if FULL else (1, 2)),
+        "dropout": ([], (1, 2, 4)),
         "drawn": (["position=randomized"], (1, 2)),
     }
     groups = [
@@ -136,6 +136,7 @@ def two_processes(overrides: list[str]) -> tuple[Run, Any, list[int]]:
     return run, launcher, [int(rank) for rank in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()]
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_lost_process_fails_the_run_and_one_process_goes_on(toy_runs: Path) -> None:
     overrides = [*OVERRIDES, "steps=100", "batch=2", "checkpoint_every=2"]

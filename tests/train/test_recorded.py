@@ -181,6 +181,7 @@ def test_a_run_with_recorded_passes_goes_on_bit_for_bit(toy_runs: Path, recordin
     assert run.record["metrics"]["heldout_loss"] == whole["heldout_loss"]
 
 
+@pytest.mark.full
 def test_the_special_tokens_and_the_vocabulary_are_those_of_the_checkpoint(
     toy_runs: Path, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,7 @@ def elsewhere(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
     return answers
 
 
+@pytest.mark.full
 def test_they_compute_the_same(elsewhere: dict[str, Any]) -> None:
     assert elsewhere["modules"] == []
     for name in NETWORKS:
@@ -123,6 +124,7 @@ def test_they_compute_the_same(elsewhere: dict[str, Any]) -> None:
     assert elsewhere["classifier"]["class"] == "RelposForSequenceClassification"
 
 
+@pytest.mark.full
 def test_without_relpos_the_pipeline_fills_masks_as_we_do(elsewhere: dict[str, Any], exported: Path) -> None:
     for name in NETWORKS:
         if name not in ("causal", "classifier"):
@@ -130,6 +132,7 @@ def test_without_relpos_the_pipeline_fills_masks_as_we_do(elsewhere: dict[str, A
             assert elsewhere[name]["filled"] == [guess.id for guess in guesses], name
 
 
+@pytest.mark.full
 def test_they_are_trained_and_saved_with_their_code(elsewhere: dict[str, Any], exported: Path) -> None:
     for name in NETWORKS:
         if name != "classifier":

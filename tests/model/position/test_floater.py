@@ -34,6 +34,7 @@ def move(scheme: Floater) -> None:
             parameter += 0.1
 
 
+@pytest.mark.full
 def test_the_trajectories_are_those_of_a_much_finer_solver() -> None:
     scheme, n = floater(), 12
     found = vectors(scheme, n)

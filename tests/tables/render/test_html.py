@@ -130,7 +130,10 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
-@pytest.fixture(params=[(1280, "light"), (390, "light"), (390, "dark")], ids=lambda given: f"{given[0]}-{given[1]}")
+@pytest.fixture(
+    params=[(1280, "light"), pytest.param((390, "light"), marks=pytest.mark.full), (390, "dark")],
+    ids=lambda given: f"{given[0]}-{given[1]}",
+)
 def shown(browser: Any, page: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
     """The page, opened; what it complains of or asks for fails the test."""
     width, scheme = request.param
