@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,6 +23,7 @@ from relpos.when_imported import when_imported
 from rooms import pytest_terminal_summary  # noqa: F401  a hook of pytest
 from shapes import install
 
+NUMBERS = count()
 HELDOUT = 100
 """Held-out examples along a training: two thirds of a training of a few steps would go into all of them."""
 
@@ -74,9 +76,14 @@ def _as_before(_process: ProcessState) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _own_runs(_as_before: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_runs(
+    _as_before: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No test writes into the runs of the person who starts it, or finds theirs."""
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
+    # A folder takes as long as many a test: only those that ask for one have it.
+    asks = "tmp_path" in request.fixturenames
+    own = request.getfixturevalue("tmp_path") if asks else tmp_path_factory.getbasetemp() / f"without_a_folder{next(NUMBERS)}"
+    monkeypatch.setenv("RELPOS_RUNS", str(own / "runs"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 

@@ -140,7 +140,9 @@ def test_flags_may_stand_behind_the_arguments(relpos: Relpos) -> None:
 MORE_THAN_A_BUFFER = ["reproduce", "table=chang2021_toy", "dry_run=true"]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["params", "size=tiny"], MORE_THAN_A_BUFFER])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], pytest.param(["params", "size=tiny"], marks=pytest.mark.full), MORE_THAN_A_BUFFER]
+)
 def test_a_reader_that_goes_away_ends_the_command_quietly(arguments: list[str], python: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)

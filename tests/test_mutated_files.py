@@ -20,7 +20,7 @@ from relpos.errors import RelposError
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table
 
-EXAMPLES = 100 if os.environ.get("RELPOS_FULL") else 12
+EXAMPLES = 100 if os.environ.get("RELPOS_FULL") else 8
 VALUES = st.one_of(
     st.none(),
     st.booleans(),

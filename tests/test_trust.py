@@ -254,6 +254,7 @@ def test_a_class_of_the_current_folder_is_found(more: list[str], tmp_path: Path,
     assert (done.returncode, (tmp_path / "marker").exists()) == (0, True), done.stderr
 
 
+@pytest.mark.full
 def test_a_file_of_the_current_folder_takes_no_package_place(tmp_path: Path) -> None:
     """The order in which Python looks: the working directory comes last, and only if a module of it is asked for."""
     (tmp_path / "yaml.py").write_text("raise SystemExit('shadowed')\n")

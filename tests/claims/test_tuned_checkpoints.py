@@ -69,6 +69,7 @@ def test_each_way_of_starting_is_a_scale_of_its_own_beside_the_same_host() -> No
     assert all("absolute" in scale.values for scale in scales)
 
 
+@pytest.mark.full
 def test_claims_about_such_networks_are_decided_over_fine_tuning_seeds() -> None:
     runs = Scales([], tuned=tuned_checkpoints(tunings(absolute=90.0, none=80.0, absolute_tisa=92.0, tisa=84.0)))
     for name in ("W08", "W13", "W14"):

@@ -82,6 +82,7 @@ def test_damaged_results_are_named_and_measured_anew(none: Path, capsys: pytest.
     json.loads(file.read_text())
 
 
+@pytest.mark.full
 def test_several_folders_are_rows_beside_each_other_with_their_snapshots(none: Path, absolute: Path) -> None:
     content = relpos.order(none, absolute, overrides=["measure=[shuffle,pairs]", "curves=true", *FEW])
     assert [row["name"] for row in content["rows"]] == ["none", "absolute"]
@@ -95,6 +96,7 @@ def test_several_folders_are_rows_beside_each_other_with_their_snapshots(none: P
     assert list((runs_root() / "order").glob("2-networks-*/snapshots.png"))
 
 
+@pytest.mark.full
 def test_a_model_folder_that_stands_alone_is_measured_on_the_pairs_that_are_named(
     none: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

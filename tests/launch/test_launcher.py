@@ -97,6 +97,7 @@ def test_a_failing_run_is_tried_again_and_then_its_log_is_shown(tmp_path: Path, 
     assert {record["state"] for record in records(root)} == {"finished"}
 
 
+@pytest.mark.full
 def test_killed_at_random_moments_no_finished_run_is_done_twice(tmp_path: Path, root: Path, pretending: Patched) -> None:
     pretending(seconds=0.1)
     table = experiment(tmp_path, pretrain_seeds=30)

@@ -52,6 +52,7 @@ def on_two_nodes(name: str = "two") -> Run:
     return Run("pretrain", name, {"name": name}, {"speed": {"devices": 1, "nodes": 2, "threads": 1}})
 
 
+@pytest.mark.full
 def test_what_a_run_leaves_in_circles_is_freed_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[weakref.ref[Any]] = []
 
@@ -103,7 +104,7 @@ def test_a_run_that_cannot_be_written_is_told_at_the_end(tmp_path: Path) -> None
         run_all([blocked, behind, other], tmp_path / "table", Local(workers=1))
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.full)])
 def test_after_an_error_in_a_run_of_several_processes_none_is_shared_again(
     rank: int, stop: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,7 +47,9 @@ def slow_count(model: MaskedLM, tokenizer: Tokenizer, task: LengthTask, lengths:
     return 100 * whole / count, 100 * right / tokens
 
 
-@pytest.mark.parametrize("task", [Parity(longest=5, examples=300), Reverse(longest=5, examples=300)])
+@pytest.mark.parametrize(
+    "task", [Parity(longest=5, examples=300), pytest.param(Reverse(longest=5, examples=300), marks=pytest.mark.full)]
+)
 def test_the_measure_is_a_slow_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: LengthTask) -> None:
     run = trained(tmp_path, monkeypatch, f"data={task.name}", "position=rope", "steps=40", "batch=32")
     found = relpos.order(run, overrides=["measure=exact", "examples=60"])["length_task"]

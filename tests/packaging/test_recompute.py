@@ -34,6 +34,7 @@ def computed_again(folder: Path) -> set[tuple[float, ...]]:
     return intervals("".join(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout for command in commands))
 
 
+@pytest.mark.full
 def test_every_interval_of_claims_txt_is_computed_again(tmp_path: Path) -> None:
     subprocess.run(["tar", "-x", "-f", RESULT / "records.tar.xz", "-C", tmp_path], check=True)
     printed = intervals((RESULT / "claims.txt").read_text(encoding="utf-8"))

@@ -122,6 +122,7 @@ def test_so_are_rates_that_do_not_fit_its_parts(toy_runs: Path, more: list[str])
     assert not (toy_runs / "pretrain").exists()
 
 
+@pytest.mark.full
 def test_an_interrupted_run_goes_on_with_the_positions_that_it_had(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     overrides = [
         *OVERRIDES,

@@ -49,7 +49,7 @@ def planned(*overrides: str) -> Run:
     return plan(compose("pretrain", [*OVERRIDES, *overrides]))
 
 
-@pytest.mark.parametrize("make", [bytes_of_bpe, sentencepiece_model])
+@pytest.mark.parametrize("make", [bytes_of_bpe, pytest.param(sentencepiece_model, marks=pytest.mark.full)])
 def test_a_strangers_tokenizer_trains_goes_on_and_is_exported_with_equal_ids(
     make: Callable[[Path], Path], toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

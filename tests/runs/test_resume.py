@@ -155,7 +155,7 @@ def test_a_stop_before_the_first_step_is_no_failure(toy_runs: Path, monkeypatch:
     assert execute(run).state == "finished"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.full)])
 def test_a_stop_signal_leaves_a_checkpoint(toy_runs: Path, python: str, number: signal.Signals) -> None:
     overrides = [*OVERRIDES, "steps=100000", "checkpoint_every=100000"]  # it does not end by itself
     run = plan(compose("pretrain", overrides))

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif("SLURM_CONF" not in os.environ, reason="make tes
 RELPOS = str(Path(sys.executable).with_name("relpos"))
 PATIENCE = 900.0  # a busy machine takes a minute over the imports of each job
 STAGES = {
-    "pretrain": ["steps=400", "batch=8", "speed.microbatch=1", "checkpoint_every=10", "log_every=10", "evaluations=1"],
+    "pretrain": ["steps=200", "batch=8", "speed.microbatch=1", "checkpoint_every=10", "log_every=10", "evaluations=1"],
     "finetune": ["steps=20", "intermediate=none"],
 }
 

@@ -157,6 +157,7 @@ def figures(root: Path) -> dict[str, bytes]:
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.glob("pretrain/*/order/*")}
 
 
+@pytest.mark.full
 def test_order_is_a_stage_that_can_be_left_for_later(unmeasured: Path, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(unmeasured))
     command = ["reproduce", f"table={made / 'ordered.yaml'}", "rows=[none]", "order.examples=2", "engine=debug"]
@@ -167,6 +168,7 @@ def test_order_is_a_stage_that_can_be_left_for_later(unmeasured: Path, made: Pat
     assert measured.rows[0].columns["shuffle_gap"].mean == pytest.approx(0, abs=1e-5)
 
 
+@pytest.mark.full
 def test_networks_measured_side_by_side_have_the_same_figures_to_the_last_bit(
     made: Path, unmeasured: Path, python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,7 @@ def test_verdicts_follow(tmp_path: Path) -> None:
     assert after.difference == pytest.approx(0.1)
 
 
+@pytest.mark.full
 def test_later_scores_join_the_earlier_ones(folder: Path) -> None:
     assert record("row=composite", "cola=38.5") == 0
     assert record("row=none", "cola=-1.5") == 0

@@ -266,6 +266,7 @@ def test_what_a_folder_lacks_is_drawn_as_in_a_new_network(head: str, position: s
         assert torch.equal(value, kept.get(name, new[name])), name
 
 
+@pytest.mark.full
 def test_every_scheme_and_convolution_is_drawn_whole() -> None:
     from relpos.train.huggingface import RelposModel
 

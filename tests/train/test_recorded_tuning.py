@@ -70,7 +70,7 @@ def test_a_recorded_fine_tuning_has_the_gradients_of_a_plain_one(kind: Classifie
 
 
 @pytest.mark.parametrize(("position", "conv"), [("absolute", "canon"), ("rope", "qkv"), ("none", "convbert")])
-@pytest.mark.parametrize("microbatch", [3, 32])
+@pytest.mark.parametrize("microbatch", [3, pytest.param(32, marks=pytest.mark.full)])
 def test_so_it_has_with_neighbours_and_in_several_passes(position: str, conv: str, microbatch: int) -> None:
     check_steps(classifier(3, "plain", position, conv), encoded(CLASSES), microbatch, 6)
 
