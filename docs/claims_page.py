@@ -45,12 +45,13 @@ def verdicts(folder: Path) -> list[dict[str, Any]]:
         folder: empty; gets the runs.
     """
     environment = os.environ | {"RELPOS_RUNS": str(folder / "runs"), "PYTHONPATH": str(DOCS.parent / "src")}
+    folders = []
     for archive in sorted(RESULTS.glob("*/records.tar.xz")):
-        (records := folder / archive.parent.name).mkdir()
-        subprocess.run(["tar", "-x", "-f", archive, "-C", records], check=True)
-        subprocess.run(
-            [sys.executable, "-m", "relpos.cli", "merge", records], env=environment, check=True, stdout=subprocess.DEVNULL
-        )
+        folders.append(folder / archive.parent.name)
+        folders[-1].mkdir()
+        subprocess.run(["tar", "-x", "-f", archive, "-C", folders[-1]], check=True)
+    command = [sys.executable, "-m", "relpos.cli", "merge", *folders]
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
     command = [sys.executable, "-m", "relpos.cli", "claims"]
     said = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
     claims: list[dict[str, Any]] = json.loads(Path(said.splitlines()[-1]).read_text(encoding="utf-8"))["claims"]
