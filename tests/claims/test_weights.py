@@ -291,7 +291,9 @@ def test_step_time(tmp_path: Path, rate: float, gpus: list[str], expected: str) 
 def test_dev_above_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
     assert dev_above_test().verdicts(NO_RUNS) == []
-    rows = [{"name": f"row{place}", "mean": {"mean": 70.0 + place, "test": 68.5}, "columns": {}} for place in range(3)]
+    columns = {"rte": {"mean": 71.0, "examples": 300_000, "metric": "accuracy"}}
+    means = [{"mean": 70.0 + place, "test": 68.5, "of": ["rte"]} for place in range(3)]
+    rows = [{"name": f"row{place}", "mean": mean, "columns": columns} for place, mean in enumerate(means)]
     write_json(tmp_path / "tables" / "t" / "table.json", {"name": "t", "question": "?", "rows": rows})
     assert dev_above_test().verdicts(NO_RUNS)[0].verdict == "holds"
 
@@ -313,6 +315,8 @@ def test_rows_share_their_test_sets(
     """However many rows: the examples of the sets are the same."""
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
     columns = {"rte": {"mean": 66.0, "examples": examples, "metric": "accuracy"}}
-    made = [{"name": f"row{place}", "mean": {"mean": 66.0, "test": 65.0}, "columns": columns} for place in range(rows)]
+    made = [
+        {"name": f"row{place}", "mean": {"mean": 66.0, "test": 65.0, "of": ["rte"]}, "columns": columns} for place in range(rows)
+    ]
     write_json(tmp_path / "tables" / "t" / "table.json", {"name": "t", "question": "?", "rows": made})
     assert dev_above_test().verdicts(NO_RUNS)[0].verdict == expected

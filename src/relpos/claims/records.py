@@ -141,10 +141,10 @@ def dev_above_test(test: Test) -> Verdict | None:
     errors: list[float] = []
     for path in sorted((runs_root() / "tables").glob(f"*/{FILE}")):
         for row in _rows(path.parent):
-            if row.mean.test is not None and row.mean.mean is not None:
+            error = examples_error(row, MEAN)
+            if row.mean.test is not None and row.mean.mean is not None and error is not None:
                 differences[f"{path.parent.name} {row.name}"] = row.mean.mean - row.mean.test
-                # A test set is taken to be as large as its dev set.
-                errors.append(2**0.5 * (examples_error(row, MEAN) or 0.0))
+                errors.append(2**0.5 * error)  # a test set is taken to be as large as its dev set
     if not differences:
         return None
     values = list(differences.values())
