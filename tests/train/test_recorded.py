@@ -20,9 +20,8 @@ from relpos.data.steps import Steps
 from relpos.data.store import Store
 from relpos.model.heads import MaskedLM
 from relpos.runs import Run, execute, fit, plan
-from relpos.train.move import move
 from relpos.train.optim import Recipe
-from relpos.train.prefetch import Prefetched
+from relpos.train.prefetch import Prefetched, move
 from relpos.train.pretrain import Pretraining
 from relpos.train.recorded import CudaGraphs, Inputs, PlainCalls, Replay
 from schemes import FULL, sampled

@@ -21,8 +21,8 @@ from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast, casting_once
 from relpos.model.tokens import Tokens
 from relpos.train.group import ALONE, Group
-from relpos.train.move import move
 from relpos.train.optim import Recipe
+from relpos.train.prefetch import move
 from relpos.train.recorded import Inputs, RecordedPasses, Recorder
 
 

@@ -102,7 +102,7 @@ def loss_by_length(model: MaskedLM, texts: list[MaskedText], lengths: Sequence[i
 def _scores(model: MaskedLM, texts: list[MaskedText], length: int, precision: str) -> dict[str, Any]:
     from relpos.data.heldout_windows import heldout_windows
     from relpos.model.precision import autocast
-    from relpos.train.move import move
+    from relpos.train.prefetch import move
 
     try:
         # A table of positions has no rows for longer inputs, which is a result and no error.
