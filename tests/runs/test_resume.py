@@ -35,7 +35,7 @@ WHOLE = [
     ["recipe.masking=[0.3,0.15]"],
     ["position=randomized"],
     ["recipe.masking=diffusion"],
-    ["size.attention=causal", "block=modern", "training=modern"],
+    ["size.attention=causal", "block=modern", "training=modern_causal"],
 ]
 PAUSING = """
 import sys, time

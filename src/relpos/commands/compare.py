@@ -63,7 +63,9 @@ def _with_overrides(row: Row, place: int, differing: Mapping[str, Sequence[str]]
 
 def _of_losses(losses: Sequence[PairedLoss]) -> SideTable:
     heads = ["nats per token", f"− {losses[0].name}", "95 % from", "to", "p", "over"]
-    return SideTable("paired held-out loss", heads, [(paired.name, _texts(paired)) for paired in losses])
+    return SideTable(
+        f"paired held-out loss, {losses[0].examples} examples", heads, [(paired.name, _texts(paired)) for paired in losses]
+    )
 
 
 def _texts(paired: PairedLoss) -> list[str]:

@@ -107,10 +107,10 @@ def _tuning(of_run: Value) -> Tuning:
 
 def _shared_figures(runs: Sequence[Run]) -> list[Value]:
     """What was measured of some pre-trainings in the same way for all of them."""
-    asked = [measure.name for measure in measures() if measure.at_end]
-    known = [
-        each for run in runs for each in pretraining_values(run.path, run.record, asked) if each.figure and each.percent == END
-    ]
+    asked = {measure.name: [column.name for column in measure.at_end] for measure in measures() if measure.at_end}
+    columns = {name for names in asked.values() for name in names}
+    values = [each for run in runs for each in pretraining_values(run.path, run.record, list(asked)) if each.column in columns]
+    known = [each for each in values if each.figure and each.percent == END]
     # The way with most examples first: `most_shared` keeps the order where several are shared alike.
     known.sort(key=lambda each: (-(each.examples or 0), each.way))
     shared = most_shared(((each.column, each.way, each.run) for each in known), {run.path for run in runs})

@@ -42,12 +42,14 @@ class PairedLoss:
     Args:
         name: of the subject.
         loss: nats per predicted token, the mean over its pre-trainings.
+        examples: held-out examples that the loss is over.
         difference: to the first subject's; None for the first one itself.
         over: what the interval is over: `documents` or `seeds`.
     """
 
     name: str
     loss: float
+    examples: int
     difference: Difference | None = None
     over: str = "documents"
 
@@ -91,7 +93,7 @@ def paired_losses(
             difference, over = paired([of_subject[seed].mean for seed in seeds], [first[seed].mean for seed in seeds]), "seeds"
         elif of_subject is not first:
             difference = over_documents(next(iter(of_subject.values())), next(iter(first.values())))
-        result.append(PairedLoss(subject.name, mean, difference, over))
+        result.append(PairedLoss(subject.name, mean, len(next(iter(of_subject.values())).predicted), difference, over))
     return result
 
 
