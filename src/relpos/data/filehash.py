@@ -16,9 +16,8 @@ Described = list[str | int]  # [name, size, sha256]
 
 def described(files: Iterable[Path], below: Path) -> list[Described]:
     """[name relative to `below`, size, SHA-256] of every file; the cache is written where a file was not in it."""
-    place = runs_root() / "cache" / "hashes.json"
     try:
-        cache: dict[str, str] = read_json(place, dict[str, str], {})
+        cache: dict[str, str] = read_json(_location(), dict[str, str], {})
     except RelposError:  # damaged: the hashes are computed again
         cache = {}
     known = len(cache)
@@ -31,8 +30,12 @@ def described(files: Iterable[Path], below: Path) -> list[Described]:
         rows.append([path.relative_to(below).as_posix(), stat.st_size, cache[key]])
     if len(cache) != known:
         with suppress(OSError, RelposError):  # without a cache the hashes are computed each time, which only costs time
-            write_json(place, cache)
+            write_json(_location(), cache)
     return rows
+
+
+def _location() -> Path:
+    return runs_root() / "cache" / "hashes.json"
 
 
 def described_folder(folder: Path, below: Path) -> list[Described]:
