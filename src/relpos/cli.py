@@ -89,12 +89,8 @@ def _line(error: Exception) -> str | None:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, FileNotFoundError):  # of os.getcwd, which names no file
         return "the working directory is gone"
-    if isinstance(error, OSError) and error.errno in (
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EFBIG,
-        errno.EIO,
-    ):  # a stream has no file name
+    # A stream has no file name.
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
         return f"cannot write standard output or a file: {error.strerror}"
     return None
 

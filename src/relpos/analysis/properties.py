@@ -118,13 +118,16 @@ def _tells_far_apart(model: MaskedLM, mechanism: Mechanism, factor: float) -> bo
         parameter.mul_(factor)
     n = max(FAR) + 16  # farther from the end than any window reaches
     # One token again and again: in the first layer tokens differ by nothing but their places.
-    for call in record(model.encoder, torch.full((1, n), 5))[:1]:
-        q, k = call.turned(model.encoder.position, call.q, call.k) or (call.q, call.k)
-        tables = [added(call.terms, n), None if q is None or k is None else q @ k.transpose(-1, -2)]
-        rows = [table[:, :, 0, list(FAR)] for table in tables if table is not None]
-        is_within = call.terms.reach is None or call.terms.reach >= max(FAR)
-        return is_within and any(bool((row[..., 0] - row[..., 1]).abs().max() > EQUAL) for row in rows)
-    return False
+    calls = record(model.encoder, torch.full((1, n), 5))
+    if not calls:
+        return False
+    call = calls[0]
+    if call.terms.reach is not None and call.terms.reach < max(FAR):
+        return False
+    q, k = call.turned(model.encoder.position, call.q, call.k) or (call.q, call.k)
+    tables = [added(call.terms, n), None if q is None or k is None else q @ k.transpose(-1, -2)]
+    rows = [table[:, :, 0, list(FAR)] for table in tables if table is not None]
+    return any(bool((row[..., 0] - row[..., 1]).abs().max() > EQUAL) for row in rows)
 
 
 def learns(model: MaskedLM, parameters: list[nn.Parameter]) -> bool:

@@ -16,7 +16,7 @@ from relpos.claims.verdict import plural
 from relpos.config.compose import values
 from relpos.config.conf import key_of
 from relpos.results.checkpoints import row_of
-from relpos.results.scale import RATES, precedence, scheme
+from relpos.results.scale import RATES, read_at, scheme
 from relpos.results.values import Plain, rates_of
 from relpos.runs.tasks import node_of
 from relpos.tables.experiment import Experiment
@@ -149,7 +149,9 @@ class ToRun:
         if len(columns.intersection(requires.columns)) < requires.least:
             return None
         named = {name: row for name, row in self.rows_of[experiment.name].items() if not wanted or row in wanted}
-        return Plan(experiment, _at_rates_read(experiment, named), requires) if set(wanted) <= set(named.values()) else None
+        if not set(wanted) <= set(named.values()):
+            return None
+        return Plan(experiment, read_at(named, experiment.rows.__getitem__, lambda name: _rates(experiment.rows[name])), requires)
 
     def _row(self, experiment: Experiment, overrides: Sequence[str]) -> str:
         """The row of the claims that these overrides make, if TISA starts from regression; empty if there is none."""
@@ -158,15 +160,6 @@ class ToRun:
         given = [each for each in overrides_of("finetune", experiment, overrides) if each.startswith("change.")]
         change = dict(override.removeprefix("change.").partition("=")[::2] for override in given)
         return row_of(CHANGE | change | {"tisa": int(change.get("tisa", 0))}, ("regression", False)) or ""
-
-
-def _at_rates_read(experiment: Experiment, named: Mapping[str, str]) -> list[str]:
-    """Of the rows that differ in nothing but the rates of positions and convolution, the one that claims are read from."""
-    variants: dict[tuple[str, ...], list[str]] = {}
-    for name, row in named.items():
-        others = [override for override in experiment.rows[name] if key_of(override) not in RATES]
-        variants.setdefault((row, *others), []).append(name)
-    return [max(names, key=lambda name: precedence(*_rates(experiment.rows[name]))) for names in variants.values()]
 
 
 def _rates(overrides: Iterable[str]) -> tuple[Any, Any]:

@@ -29,15 +29,10 @@ RESULTS = ("config.yaml", "metrics.jsonl", "log.txt", "lengths-*.json", "order/*
 """Files of a run that tables and claims read, beside its record."""
 TOKENIZERS = tuple(f"{folder}{pattern}" for folder in ("", "model/") for pattern in TOKENIZER)
 WEIGHTS = (
-    *(
-        "model/config.yaml",
-        "model/*.safetensors",
-        "snapshots/*.safetensors",
-        "checkpoint/*.ckpt",
-        "trunk/*.ckpt",
-        "predictions/*.tsv",
-    ),
-    *("manifest.json", "*.bin", "sources.txt", "corpus/*.txt", "glue/*/*.tsv", *TOKENIZERS),
+    "model/config.yaml",
+    *("model/*.safetensors", "snapshots/*.safetensors", "checkpoint/*.ckpt", "trunk/*.ckpt", "predictions/*.tsv"),
+    *("manifest.json", "*.bin", "sources.txt", "corpus/*.txt", "glue/*/*.tsv"),
+    *TOKENIZERS,
 )
 """The other files that a run has written."""
 DATA_STAGES = ("toy", "tokenizer", "store")

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 
 from relpos import style
-from relpos.config.conf import key_of
 from relpos.files import write_json
 from relpos.results.contrast import Units, difference
 from relpos.results.gain import MEASURES, Contrast
-from relpos.results.scale import NAMED, RATES, by_pretraining, precedence
+from relpos.results.scale import NAMED, by_pretraining, read_at
 from relpos.results.statistics import ALPHA, SEED, Difference
 from relpos.tables.row import Row
 
@@ -90,10 +89,7 @@ def agreements(rows: Sequence[Row], measure: str) -> dict[int, Agreement]:
     """Per cent of the steps → how far the order of the rows agrees with the last one; empty for too few rows.
 
     Of rows that differ in nothing but their rates one counts, that which claims are read from: twins are alike at any time."""
-    variants: dict[object, list[Row]] = {}
-    for row in rows:
-        variants.setdefault(tuple(each for each in row.overrides if key_of(each) not in RATES) or row.name, []).append(row)
-    rows = [max(some, key=lambda row: precedence(row.position_lr, row.conv_lr)) for some in variants.values()]
+    rows = read_at(rows, lambda row: row.overrides, lambda row: (row.position_lr, row.conv_lr))
     means = {at: {row: fmean(units.values()) for row, units in by_row.items()} for at, by_row in _units(rows, measure).items()}
     # The end is what the others are compared with.
     last = means.pop(max(means)) if means else {}
