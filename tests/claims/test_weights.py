@@ -24,7 +24,6 @@ from relpos.measures.kinds.toeplitz import reached
 from relpos.results.scale import Scale, Scales
 from relpos.runs.networks import resolve
 
-NO_RUNS = Scales([])
 GROUPS = [["previous"], ["next"], ["uniform", "avoiding"]]
 
 
@@ -32,8 +31,8 @@ def with_models(row: str, *folders: Path, **meaning: Any) -> Scale:
     return trained(scale({row: {"order": [1.0, 1.1]}}, **meaning), row, *folders)
 
 
-def found(test: Any, made: Scale) -> Verdict:
-    (finding,) = test.verdicts(scales(made))
+def found(test: Any, made: Scale | None) -> Verdict:
+    (finding,) = test.verdicts(scales(made) if made else Scales([]))
     assert isinstance(finding, Verdict)
     return finding
 
@@ -288,23 +287,13 @@ def test_step_time(tmp_path: Path, rate: float, gpus: list[str], expected: str) 
     assert step_time(row="dynamic", others=["absolute"]).verdicts(scales(made)) == []  # another machine
 
 
-def test_dev_above_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
-    assert dev_above_test().verdicts(NO_RUNS) == []
-    columns = {"rte": {"mean": 71.0, "examples": 300_000, "metric": "accuracy"}}
-    means = [{"mean": 70.0 + place, "test": 68.5, "of": ["rte"]} for place in range(3)]
-    rows = [{"name": f"row{place}", "mean": mean, "columns": columns} for place, mean in enumerate(means)]
-    write_json(tmp_path / "tables" / "t" / "table.json", {"name": "t", "question": "?", "rows": rows})
-    assert dev_above_test().verdicts(NO_RUNS)[0].verdict == "holds"
-
-
 @pytest.mark.parametrize("content", ["{", '{"rows": [{"name": "row"}]}', "[]"])
 def test_a_damaged_table_is_named_and_left_out(
     content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
     write_text(tmp_path / "tables" / "damaged" / "table.json", content)
-    assert dev_above_test().verdicts(NO_RUNS) == []
+    assert found(dev_above_test(), None).verdict == "not run"
     assert "damaged/table.json" in capsys.readouterr().err
 
 
@@ -319,4 +308,4 @@ def test_rows_share_their_test_sets(
         {"name": f"row{place}", "mean": {"mean": 66.0, "test": 65.0, "of": ["rte"]}, "columns": columns} for place in range(rows)
     ]
     write_json(tmp_path / "tables" / "t" / "table.json", {"name": "t", "question": "?", "rows": made})
-    assert dev_above_test().verdicts(NO_RUNS)[0].verdict == expected
+    assert found(dev_above_test(), None).verdict == expected

@@ -8,14 +8,13 @@ from statistics import fmean
 import numpy as np
 
 from relpos.claims.comparisons import SEVERAL_SEEDS, decided, in_nats, mean_without_loss
-from relpos.claims.rule import SEVERAL, Requirements, Test, needs_column, rule, with_scores
+from relpos.claims.rule import Test, rule, with_scores
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, joined, sided
 from relpos.results.answers import Halves, best_on_halves
 from relpos.results.contrast import difference
 from relpos.results.gain import gain
 from relpos.results.scale import MEAN, Scale, Seed, by_pretraining, named, seeds
 from relpos.results.statistics import ALPHA, SEED, Difference, combined, paired
-from relpos.results.values import GLUE
 
 DRAWS = 20_000
 Errors = tuple[float, float]
@@ -51,12 +50,7 @@ def signs_above(columns: Sequence[Difference], needed: int) -> Evidence:
     return Evidence(1 - share, share)
 
 
-@rule(
-    "{contrasts} truly above zero in {at_least} of {of} columns, in 95 % of what the errors allow",
-    needs_column,
-    with_scores,
-    in_nats,
-)
+@rule("{contrasts} truly above zero in {at_least} of {of} columns, in 95 % of what the errors allow", with_scores, in_nats, 1)
 def signs(test: Test, scale: Scale, *, at_least: int = 1, of: int = 9) -> Verdict:
     """The first row is above the second in `at_least` of `of` columns.
 
@@ -75,7 +69,7 @@ def signs(test: Test, scale: Scale, *, at_least: int = 1, of: int = 9) -> Verdic
     return _over_columns(test, scale, judge)
 
 
-@rule("{contrasts} above zero in the mean of the columns, and clearly below in none", needs_column, with_scores, in_nats)
+@rule("{contrasts} above zero in the mean of the columns, and clearly below in none", with_scores, in_nats, 1)
 def gain_without_loss(test: Test, scale: Scale) -> Verdict:
     """The first row is above the second in the mean of the columns, and clearly below in none.
 
@@ -85,11 +79,7 @@ def gain_without_loss(test: Test, scale: Scale) -> Verdict:
     return _over_columns(test, scale, lambda mean, columns: (mean_without_loss(mean, columns), ""))
 
 
-def _two_columns(test: Test) -> Requirements:
-    return Requirements(SEVERAL, test.columns or GLUE, least=2)
-
-
-@rule("{column} loses most of all columns from {first} to {second}", _two_columns, with_scores)
+@rule("{column} loses most of all columns from {first} to {second}", with_scores, least=2)
 def suffers_most(test: Test, scale: Scale) -> Verdict:
     """From the first row to the second, `column` loses most, in points.
 
@@ -136,7 +126,7 @@ def _drawn_losses(chance: np.random.Generator, tested: Difference) -> tuple[np.n
     return losses, losses / deviations
 
 
-@rule("{column} loses less than the mean of the other columns from {first} to {second}", _two_columns, with_scores)
+@rule("{column} loses less than the mean of the other columns from {first} to {second}", with_scores, least=2)
 def loses_less_than_others(test: Test, scale: Scale) -> Verdict:
     """From the first row to the second, `column` loses less than the mean of the other columns, in points.
 
@@ -164,7 +154,7 @@ def _advantages(scale: Scale, column: str, others: Sequence[str]) -> dict[str, d
     }
 
 
-@rule("the best of {first} on half of the dev set makes fewer errors than {second} on the other half", needs_column, with_scores)
+@rule("the best of {first} on half of the dev set makes fewer errors than {second} on the other half", with_scores, least=1)
 def error_reduction(test: Test, scale: Scale) -> Verdict:
     """100·(score − base)/(100 − base) of the row that is best on half of the examples, scored on the other half.
 
@@ -228,7 +218,7 @@ def _published_says(test: Test) -> str:
     return f"dev scores of {test.row} in {test.options['checkpoint']}: {published}"
 
 
-@rule(_published_says, lambda test: Requirements(SEVERAL, tuple(test.options["scores"]), len(test.options["scores"])))
+@rule(_published_says, least=1)
 def above_published(test: Test, scale: Scale, *, checkpoint: str, scores: Mapping[str, float]) -> Verdict | None:
     """Dev scores of fine-tunings of one published `checkpoint` lie above its published `scores` (column → score × 100).
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from relpos.claims.rule import Place, Rule, Says, Test, each_scale, needs_column, options_of, rule
+from relpos.claims.rule import Place, Rule, Says, Test, each_scale, options_of, rule
 from relpos.claims.verdict import FAILS, NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, below, joined, sided, to_decide
 from relpos.results.gain import Gain, gain, mean_gain, sizes
 from relpos.results.scale import MEAN, Scale, Scales
@@ -41,8 +40,9 @@ def comparison(
                 return Verdict(NOT_RUN, joined(figures))
             return decided(scale, figures, [each.tested for each in gains if each], lambda _: all_of(parts))
 
-        requires = partial(needs_column, every=bounded)
-        return Rule(look, options_of(judge), says, requires, _places, variant or in_nats, by_contrast=True)
+        # A bound in points is for the mean of all columns, see `few_columns`.
+        least = len(GLUE) if bounded else 1
+        return Rule(look, options_of(judge), says, _places, least, variant or in_nats, by_contrast=True)
 
     return made
 
@@ -163,7 +163,7 @@ def about(tested: Difference, *, value: float = 0.0, bound: float = 0.5) -> Evid
     return Evidence(max(tested.p_against(low) / 2, tested.p_against(high) / 2), 1.0)
 
 
-@rule("the mean of these differences above zero, none clearly below: {contrasts}", needs_column, _places, lambda test: test)
+@rule("the mean of these differences above zero, none clearly below: {contrasts}", _places, lambda test: test, 1)
 def higher_on_average(test: Test, scale: Scale, *, bound: float = 0.0) -> Verdict | None:
     """The first rows are above their second ones on average, and none is clearly below.
 

@@ -68,7 +68,7 @@ def level(says: str) -> Callable[[Callable[..., Said | None]], Rule]:
             worst = next((word for word in (FAILS, NOT_RUN, UNDECIDED, HOLDS) if word in verdicts), NOT_RUN)
             return Verdict(worst, ", ".join(figures))
 
-        return Rule(look, {"rows": Parameter.empty, **options_of(judge)}, says, lambda test: None, each_scale)
+        return Rule(look, {"rows": Parameter.empty, **options_of(judge)}, says, each_scale)
 
     return made
 

@@ -10,13 +10,12 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 from relpos.claims.comparisons import decided
-from relpos.claims.rule import SEVERAL, Requirements, Test, once, rule
+from relpos.claims.rule import SEVERAL, Test, once, rule
 from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, below, joined, models, sided
 from relpos.errors import RelposError, say
 from relpos.measures.kinds.lengths import ByLength, kept_losses
 from relpos.results.scale import MEAN, Scale
 from relpos.results.statistics import Difference, paired
-from relpos.results.values import GLUE
 from relpos.runs.run import read_record, runs_root
 from relpos.runs.shelf import logged
 from relpos.runs.table_file import FILE, read_table
@@ -30,13 +29,9 @@ Machine = tuple[str, bool]
 """Hardware and threads of a run, as text, and whether there is a GPU among them."""
 MANY = 1e9
 """Degrees of freedom of an error that is known, and not estimated from the scores."""
-AFTERWARDS = "the answers to the GLUE server, and its scores to `relpos record-scores`"
 
 
-@rule(
-    "held-out loss of {row} at 2 and 4 times the trained length is less than {bound} nats higher than at it",
-    lambda test: Requirements(SEVERAL),
-)
+@rule("held-out loss of {row} at 2 and 4 times the trained length is less than {bound} nats higher than at it")
 def serves_longer(test: Test, scale: Scale, *, bound: float = 0.02) -> Verdict | None:
     """Held-out loss at two and four times the trained length is not higher than at that length by `bound` nats or more.
 
@@ -79,7 +74,7 @@ def _longer(row: str, measured: Sequence[ByLength], lengths: Sequence[int]) -> s
     return f"{row} {', '.join(parts)}"
 
 
-@rule("a step of {row} takes at most {times} times as long as one of {others}", lambda test: Requirements())
+@rule("a step of {row} takes at most {times} times as long as one of {others}")
 def step_time(test: Test, scale: Scale, *, times: float = 1.5) -> Verdict | None:
     """A step of `row` takes at most `times` as long as one of each of the `others`, on the same hardware with the same threads.
 
@@ -125,12 +120,8 @@ def _machine(hardware: dict[str, Any] | None, threads: int | None) -> Machine:
     return ", ".join([*filter(None, parts), f"{threads or '?'} threads"]), bool(gpus)
 
 
-@rule(
-    "dev means lie above the scores that `relpos record-scores` knows",
-    lambda test: Requirements(1, GLUE, len(GLUE), afterwards=AFTERWARDS),
-    once,
-)
-def dev_above_test(test: Test) -> Verdict | None:
+@rule("dev means lie above the scores that `relpos record-scores` knows", once)
+def dev_above_test(test: Test) -> Verdict:
     """GLUE on the dev sets (mean over runs) lies above the server's score, over the rows whose server scores were recorded.
 
     All rows are scored on the same test sets and so are not independent: the error is that of the examples of the dev and test
@@ -146,7 +137,9 @@ def dev_above_test(test: Test) -> Verdict | None:
                 differences[f"{path.parent.name} {row.name}"] = row.mean.mean - row.mean.test
                 errors.append(2**0.5 * error)  # a test set is taken to be as large as its dev set
     if not differences:
-        return None
+        return Verdict(
+            NOT_RUN, "needs a table of all nine tasks, and the GLUE server's scores of its rows in `relpos record-scores`"
+        )
     values = list(differences.values())
     of_rows = stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
     # The largest error, not their root mean square over rows: all rows share the examples, so nothing averages out.

@@ -12,34 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from relpos.claims.verdict import EXACT, FAILS, NOT_HERE, NOT_RUN, UNDECIDED, Verdict, joined
-from relpos.results.gain import Contrast
+from relpos.results.gain import MEASURES, Contrast
 from relpos.results.plateau import NONE
 from relpos.results.scale import MEAN, Scale, Scales, short_travel
 from relpos.results.values import GLUE
 
 SEVERAL = 2
 """The fewest pre-trainings of a row that show their spread."""
-
-
-@dataclass(frozen=True)
-class Requirements:
-    """What a scale must have before a test can decide there.
-
-    Args:
-        seeds: pre-trainings of each row; for rows that fine-tune a network from a folder, fine-tunings.
-        columns: of dev scores; empty: the test reads none.
-        least: how many of these columns are needed.
-        order: whether the shuffle gap must be measured.
-        overrides: the rows must be trained with them.
-        afterwards: what else must be done after the training.
-    """
-
-    seeds: int = 1
-    columns: Sequence[str] = ()
-    least: int = 0
-    order: bool = False
-    overrides: Sequence[str] = ()
-    afterwards: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,8 +44,8 @@ class Rule:
         options: keys of a claim that the judge alone reads, with their defaults.
         says: what must be true for the claim to hold, in one line: of the test, or as text with its arguments in braces, and with
             `first` and `second`: the rows of the contrasts.
-        requires: what the runs must have; None: the test needs no runs.
         places: where to look.
+        least: the fewest columns of dev scores that decide; a larger number than the claim has columns stands for all.
         variant: the same claim in a measure in nats, apart from measure and bound; None: it does not compare rows.
         by_contrast: whether each contrast is judged by itself, so that one of them is enough for the claim to fail.
     """
@@ -74,8 +53,8 @@ class Rule:
     judge: Judge
     options: Mapping[str, Any]
     says: Says
-    requires: Callable[[Test], Requirements | None]
     places: Places
+    least: int = 0
     variant: Callable[[Test], Test] | None = None
     by_contrast: bool = False
 
@@ -138,9 +117,11 @@ class Test:
         return self.rule.says.format(contrasts=self.said, **words, **self.options)
 
     @property
-    def requires(self) -> Requirements | None:
-        """What the runs must have; None: the test needs no runs."""
-        return self.rule.requires(self)
+    def scores(self) -> Sequence[str]:
+        """The columns of dev scores that it reads; none where it reads losses, gaps or networks."""
+        if not self.rule.least or self.column in MEASURES:
+            return ()
+        return (self.column,) if self.column in GLUE else self.columns or GLUE
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -191,19 +172,6 @@ class Test:
         return Verdict(NOT_HERE, joined([found.figures, why]), takes="longer training, until one of them has left the plateau")
 
 
-def needs_column(test: Test, every: bool = False) -> Requirements:
-    """The requirements of a test that compares rows in its column, or in the mean of its columns, of which some need `every` one.
-
-    >>> from relpos.claims.comparisons import higher
-    >>> needs_column(higher(column="loss")), needs_column(higher(columns=["cola", "rte"])).least
-    (Requirements(seeds=2, columns=(), least=0, order=False, overrides=(), afterwards=''), 1)
-    """
-    if test.column in ("loss", "order"):
-        return Requirements(SEVERAL, order=test.column == "order")
-    names = (test.column,) if test.column in GLUE else tuple(test.columns or GLUE)
-    return Requirements(SEVERAL, names, len(names) if every else 1)
-
-
 def each_scale(test: Test, runs: Iterable[Scale]) -> list[Place]:
     """A place for every scale, by itself."""
     return [Place((scale,), scale.label) for scale in runs]
@@ -228,13 +196,10 @@ def _slow(test: Test, place: Place) -> str:
 
 
 def rule(
-    says: Says,
-    requires: Callable[[Test], Requirements | None] = lambda test: None,
-    places: Places = each_scale,
-    variant: Callable[[Test], Test] | None = None,
+    says: Says, places: Places = each_scale, variant: Callable[[Test], Test] | None = None, least: int = 0
 ) -> Callable[[Judge], Rule]:
     """Makes a rule of a judge; see `Rule`. The keyword-only arguments of the judge are the rule's options."""
-    return lambda judge: Rule(judge, options_of(judge), says, requires, places, variant)
+    return lambda judge: Rule(judge, options_of(judge), says, places, least, variant)
 
 
 def options_of(judge: Callable[..., Any]) -> dict[str, Any]:

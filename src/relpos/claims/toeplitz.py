@@ -98,7 +98,7 @@ def _above_zero(scale: Scale, row: str, figures: str, tested: Difference | None,
     return decided(scale, [figures], [tested], lambda known: sided(known[0]), needs, of_row=row)
 
 
-@about_weights(MEASURE, "R² of P of {row} rises along the training", seeds=SEVERAL, course=True)
+@about_weights(MEASURE, "R² of P of {row} rises along the training", course=True)
 def rises_with_training(scale: Scale, row: str, found: Networks) -> Verdict:
     """R² of P rises along the snapshots of a run: its slope over log2 of the steps.
 
@@ -120,7 +120,7 @@ def rises_with_training(scale: Scale, row: str, found: Networks) -> Verdict:
     return _above_zero(scale, row, f"{'; '.join(said)}; {slope}", tested, "with three snapshots=[…] or more")
 
 
-@about_weights(MEASURE, "R² of P and held-out loss of {row} are negatively correlated among runs of equal steps", FOR_CORRELATION)
+@about_weights(MEASURE, "R² of P and held-out loss of {row} are negatively correlated among runs of equal steps")
 def goes_with_score(scale: Scale, row: str, found: Networks) -> Verdict:
     """Among runs of equal steps, those with a higher R² of P have a lower held-out loss: Spearman's ρ over five runs or more."""
     from scipy.stats import spearmanr
@@ -145,7 +145,6 @@ def _runs_for(rho: float) -> int:
 @about_weights(
     MEASURE,
     "R² of P of {row}: higher among the last positions that half of the examples reach than among as many after",
-    seeds=SEVERAL,
     is_about_order=True,
 )
 def seldom_trained_is_less(scale: Scale, row: str, found: Networks) -> Verdict:

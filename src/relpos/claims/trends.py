@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
 from itertools import permutations
 from math import log2
 from statistics import fmean
@@ -12,7 +10,7 @@ from statistics import fmean
 import numpy as np
 
 from relpos.claims.comparisons import decided, few_columns
-from relpos.claims.rule import SEVERAL, Judge, Place, Requirements, Test, needs_column, rule
+from relpos.claims.rule import Judge, Place, Test, rule
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, below, joined, sided, to_decide
 from relpos.results.gain import gains_alike, shared, sizes
 from relpos.results.scale import MEAN, Scale, Scales
@@ -75,11 +73,6 @@ def _two_sizes(test: Test, runs: Scales) -> Iterator[Place]:
         yield Place((group[0], group[-1]), label if group in equal else f"{label}, which differ in training, too")
 
 
-def _equal_training(test: Test) -> Requirements:
-    """All sizes trained as long as Chang et al. (2021) trained their smaller models; the sizes' own recipes differ in this."""
-    return replace(needs_column(test), overrides=("pretrain.steps=125000", "pretrain.batch=128"))
-
-
 def _amounts_of_text(test: Test, runs: Scales) -> Iterator[Place]:
     """Scales that differ in `pairs` alone."""
     for group in runs.alike("pairs"):
@@ -88,11 +81,11 @@ def _amounts_of_text(test: Test, runs: Scales) -> Iterator[Place]:
             yield Place(tuple(limited), f"{limited[0].label} to {limited[-1].meaning['pairs']:,}")
 
 
-shrinks = rule("{contrasts} is smaller at the larger size, after equal training", _equal_training, _two_sizes, lambda test: test)(
+shrinks = rule("{contrasts} is smaller at the larger size, after equal training", _two_sizes, lambda test: test, 1)(
     _falls("shrinks", lambda scale: scale.magnitude, lambda scale: scale.label)
 )
 
-falls = rule("{contrasts} falls with the number of training pairs", needs_column, _amounts_of_text, lambda test: test)(
+falls = rule("{contrasts} falls with the number of training pairs", _amounts_of_text, lambda test: test, 1)(
     _falls("falls", lambda scale: int(scale.meaning["pairs"]), lambda scale: f"{scale.meaning['pairs']:,} pairs")
 )
 
@@ -102,7 +95,7 @@ def _steady_says(test: Test) -> str:
     return f"the gain over {base} changes by less than {test.options['bound']} from S = {min(at_s)} to S = {max(at_s)}"
 
 
-@rule(_steady_says, partial(needs_column, every=True), variant=lambda test: test)
+@rule(_steady_says, variant=lambda test: test, least=len(GLUE))
 def steady(test: Test, scale: Scale, *, at_s: Sequence[int] = (1, 3, 5), bound: float = 0.5) -> Verdict | None:
     """The gains of the contrasts do not depend on S: a line through them changes by less than `bound` from the first to the last.
 
@@ -150,11 +143,7 @@ def _one_and_two_stages(test: Test, runs: Scales) -> Iterator[Place]:
                 yield Place((one, two), label)
 
 
-@rule(
-    "with {row}, two stages lose less than {bound} in held-out loss at full length",
-    lambda test: Requirements(SEVERAL),
-    _one_and_two_stages,
-)
+@rule("with {row}, two stages lose less than {bound} in held-out loss at full length", _one_and_two_stages)
 def two_stages(test: Test, one: Scale, two: Scale, *, bound: float = 0.02) -> Verdict:
     """Two stages lose less than `bound` in held-out loss at full length, compared with equally many steps at full length alone.
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from relpos.analysis.fit import fit_heads
 from relpos.analysis.kernel_types import kind, tally
-from relpos.claims.rule import Place, Requirements, Rule, Says, Test, each_scale, options_of
+from relpos.claims.rule import Place, Rule, Says, Test, each_scale, options_of
 from relpos.claims.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED, Verdict, joined, longer, models, plural
 from relpos.measures.kept import is_here, seen
 from relpos.measures.kinds.kernels import Kernels, near
@@ -39,7 +39,7 @@ Networks = Mapping[int, Measured]
 
 
 def about_weights(
-    measure: Measure, says: Says, seeds: int = 1, is_about_order: bool = False, course: bool = False
+    measure: Measure, says: Says, is_about_order: bool = False, course: bool = False
 ) -> Callable[[Callable[..., Verdict]], Rule]:
     """Makes a rule of a judge that looks at the networks of one row at one scale.
 
@@ -47,7 +47,6 @@ def about_weights(
 
     Args:
         measure: of which the judge reads the results.
-        seeds: the pre-trainings that it takes.
         is_about_order: whether it says nothing of a row on the bag-of-words plateau, whose positions are still random.
         course: whether it reads the results of snapshots, too.
     """
@@ -64,7 +63,7 @@ def about_weights(
                 return None if verdict.verdict == NOT_RUN else verdict
             return _unless_random(verdict, scale, test.row) if is_about_order else verdict
 
-        return Rule(look, options_of(judge), says, lambda test: Requirements(seeds), _having)
+        return Rule(look, options_of(judge), says, _having)
 
     return made
 
