@@ -9,8 +9,6 @@ from scipy import stats
 from relpos.results.statistics import (
     benjamini_hochberg,
     clustered,
-    detectable_by_examples,
-    detectable_by_seeds,
     holm,
     interval,
     paired,
@@ -92,22 +90,6 @@ def test_a_correlation_has_the_error_of_a_correlation() -> None:
     found = [100 * np.corrcoef(first, second)[0, 1] for first, second in zip(x, y, strict=True)]
     assert standard_error(80.0, 1500, "pearson_and_spearman") == pytest.approx(np.std(found), rel=0.1)
     assert standard_error(0.0, 400, "pearson_and_spearman") == 5.0
-
-
-def test_a_detectable_difference_is_detected_with_power_0_8() -> None:
-    difference = detectable_by_seeds(2.0, 10)
-    shift, freedom = difference / (2.0 * sqrt(2 / 10)), 18
-    limit = stats.t.ppf(0.975, freedom)
-    power = stats.nct.sf(limit, freedom, shift) + stats.nct.cdf(-limit, freedom, shift)
-    assert power == pytest.approx(0.8, abs=1e-4)
-    assert detectable_by_seeds(2.0, 1) is None
-    fewer = detectable_by_seeds(2.0, 5)
-    assert fewer > difference
-
-
-def test_detectable_by_examples_is_2_8_standard_errors_of_a_difference() -> None:
-    expected = (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * sqrt(2) * 1.5
-    assert detectable_by_examples(1.5, 1043) == pytest.approx(expected, rel=1e-3)
 
 
 def test_examples_of_one_document_are_no_witnesses_of_their_own() -> None:

@@ -1,6 +1,6 @@
-"""What the numbers of a table show and what they cannot: intervals, tests, and the smallest difference that would be found.
+"""What the numbers of a table show and what they cannot: intervals, tests, and how many seeds would find a difference.
 
-scipy and statsmodels do the statistics; this file says which. α = 0.05 and power 0.8 throughout.
+scipy does the statistics; this file says which. α = 0.05 and power 0.8 throughout.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 ALPHA = 0.05
-POWER = 0.8
 SEED = 0
 UNDECIDED, NOT_RUN = "undecided", "not run"
 """Verdicts on a difference that was not shown, and on one without runs."""
@@ -268,41 +267,6 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     adjusted = np.empty(len(order))
     adjusted[order] = np.minimum(np.minimum.accumulate(scaled), 1.0)
     return [float(p) for p in adjusted]
-
-
-def detectable_by_seeds(spread: float, n: int, other: int | None = None) -> float | None:
-    """The smallest true difference between two rows' means that a two-sided t-test finds with a probability of 0.8.
-
-    Args:
-        spread: standard deviation over seeds.
-        n: seeds of the row; the result is None below two.
-        other: seeds of the row that it is compared with; None: as many.
-
-    >>> round(detectable_by_seeds(1.0, 10), 2), detectable_by_seeds(1.0, 1)
-    (1.32, None)
-    """
-    if n < 2:
-        return None
-    from statsmodels.stats.power import TTestIndPower
-
-    effect = TTestIndPower().solve_power(nobs1=n, alpha=ALPHA, power=POWER, ratio=(other or n) / n)
-    return float(np.squeeze(effect)) * spread
-
-
-def detectable_by_examples(error: float, n: int) -> float:
-    """The same for two single models on n dev examples, whose answers are taken as independent. More seeds do not make it smaller.
-
-    Args:
-        error: standard error of one model's score on that dev set.
-        n: its examples.
-
-    >>> round(detectable_by_examples(standard_error(70.0, 277, "accuracy"), 277), 1)  # RTE
-    10.9
-    """
-    from statsmodels.stats.power import NormalIndPower
-
-    effect = NormalIndPower().solve_power(nobs1=n, alpha=ALPHA, power=POWER, ratio=1.0)
-    return float(np.squeeze(effect)) * error * n**0.5
 
 
 def seeds_needed(tested: Difference, against: float = 0.0) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from relpos.analysis.resampling import crossed_interval, multi_bootstrap
 from relpos.measures.measure import NATS, Figure, measured_columns
 from relpos.results.answers import answers
-from relpos.results.scale import seeds
+from relpos.results.scale import MEAN, named, seeds
 from relpos.results.statistics import Difference, Interval, interval
-from relpos.results.values import GLUE, Value, by, means_by
+from relpos.results.values import Value, by, means_by
 from relpos.tables.row import Column
 from relpos.trust import find
 
@@ -140,21 +140,12 @@ def mean_if_all(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
-def mean_of(columns: Iterable[str]) -> list[str]:
-    """The columns whose mean is taken: GLUE's nine, or those of them that the table has.
-
-    >>> mean_of(["wnli", "rte", "cola"])
-    ['cola', 'rte']
-    """
-    return [column for column in GLUE if column in set(columns)]
-
-
 def mean_column(columns: Mapping[str, Column], several: bool) -> Column:
     """The mean of GLUE's columns, seed by seed; a seed that lacks a column counts as missing.
 
     `best` is the mean of the columns' bests, because a submission is made of the best run of each task; `median` likewise.
     """
-    names = mean_of(columns)
+    names = named(MEAN, columns)
     if not names:
         return Column()
     parts = [columns[name] for name in names]

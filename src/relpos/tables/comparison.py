@@ -1,6 +1,6 @@
-"""Compares the numbers of a table with the paper's and with the baseline row's, and says how small a difference would show.
+"""Compares the numbers of a table with the paper's and with the baseline row's.
 
-The results are the fields of `relpos.tables.row.Column` from `statistic` on. Rows that share a baseline are of one scale: how much
+The results are the fields of `relpos.tables.row.Column` from `printed` on. Rows that share a baseline are of one scale: how much
 pre-trainings differ is estimated from all of them, see `relpos.results.contrast`.
 """
 
@@ -12,20 +12,17 @@ from math import hypot
 
 from relpos.results import contrast
 from relpos.results.contrast import Spread
-from relpos.results.scale import MEAN
+from relpos.results.scale import MEAN, named
 from relpos.results.statistics import (
     Difference,
-    detectable_by_examples,
-    detectable_by_seeds,
     holm,
     paired,
     standard_error,
 )
 from relpos.results.values import GLUE
-from relpos.tables.columns import mean_of
 from relpos.tables.experiment import Experiment
 from relpos.tables.printed import Printed, difference, unit, verdict
-from relpos.tables.row import Column, Detectable, Row, scale_of
+from relpos.tables.row import Column, Row, scale_of
 
 PrintedRow = Mapping[str, float]
 """Column → the paper's number; `COLUMN_sem` is its standard error."""
@@ -59,7 +56,7 @@ def _with_planned(row: Row, experiment: Experiment, printed: PrintedRow) -> Row:
 
     Without the checkpoint at hand there is no plan, and so no column; the printed numbers are shown all the same.
     """
-    missing = [name for name in mean_of(printed) if name not in row.columns] if experiment.network else []
+    missing = [name for name in named(MEAN, printed) if name not in row.columns] if experiment.network else []
     return replace(row, columns=row.columns | {name: Column() for name in missing})
 
 
@@ -72,11 +69,14 @@ def _with_printed(row: Row, group: Sequence[Row], experiment: Experiment, printe
 
 def _compared(row: Row, name: str, group: Sequence[Row], experiment: Experiment, printed: PrintedRow) -> Column:
     """A column of a row, or the mean of its columns, compared with the printed number."""
-    column = _column(row, name)
-    # Where nothing is printed the 0.0 is compared with nothing: statistic and number of runs are needed all the same.
+    # Of an earlier comparison nothing stays: a column that is not judged has no verdict.
+    column = replace(_column(row, name), difference=None, difference_interval=None, verdict=None)
+    column = replace(column, printed=printed.get(name), printed_sem=printed.get(f"{name}_sem"))
+    if column.printed is None:
+        return column
     paper = Printed(
-        printed.get(name, 0.0),
-        printed.get(f"{name}_sem"),
+        column.printed,
+        column.printed_sem,
         experiment.printed_runs,
         experiment.statistic,
         experiment.split == "test",
@@ -84,24 +84,6 @@ def _compared(row: Row, name: str, group: Sequence[Row], experiment: Experiment,
     units = {of_group.name: _units(of_group, name, paper) for of_group in group if _has(of_group, name)}
     # Seeds make no difference to a constant answer: such rows would make the pooled spread too small.
     spread = contrast.spread(units, row.name, scale_of(group).at_constant(_names(row, name)))
-    count = len(units[row.name])
-    by_seeds = detectable_by_seeds(spread.variance**0.5, count) if spread else None
-    error = examples_error(row, name)
-    # The number of examples cancels but for the error; a mean of columns has none of its own.
-    by_examples = detectable_by_examples(error, column.examples or 1) if error is not None else None
-    column = replace(
-        column,
-        statistic=experiment.statistic,
-        printed=printed.get(name),
-        printed_sem=paper.sem,
-        difference=None,
-        difference_interval=None,
-        bound=None,
-        verdict=None,
-        detectable=Detectable(by_seeds, by_examples),
-    )
-    if column.printed is None:
-        return column
     return _judged(column, units[row.name], paper, spread)
 
 
@@ -111,13 +93,11 @@ def _judged(column: Column, units: contrast.Units, paper: Printed, spread: Sprea
     server = column.test if paper.test else None
     tested = difference(units, paper, spread, server)
     ours: float | None = server if server is not None else getattr(column, paper.statistic)
-    bound = paper.bound(spread)
     return replace(
         column,
         difference=ours - paper.value if ours is not None else None,
         difference_interval=(tested.low, tested.high) if tested else None,
-        bound=bound,
-        verdict=verdict(len(column.values), tested, bound),
+        verdict=verdict(len(column.values), tested, paper.bound(spread)),
     )
 
 
@@ -213,8 +193,7 @@ def _with_delta(column: Column, base: Column | None, test: Difference | None, ad
     means = (column.mean, base.mean) if base is not None else (None, None)
     printed = (column.printed, base.printed) if base is not None else (None, None)
     # Only where pre-trainings cannot be compared: two models differ more surely than two rows do.
-    of_models = between_models(column, base) if base is not None and test is None else None
-    known = test or of_models
+    known = test or (between_models(column, base) if base is not None else None)
     delta = known.value if known is not None else minus(*means)
     # Per cent of the errors: 90 → 95 halves them, as 50 → 75 does, though the points differ.
     rest = 100 - base.mean if base is not None and base.mean is not None else 0.0
@@ -225,8 +204,6 @@ def _with_delta(column: Column, base: Column | None, test: Difference | None, ad
         delta_interval=(known.low, known.high) if known is not None else None,
         delta_p=test.p if test is not None else None,
         delta_p_holm=adjusted,
-        delta_p_models=of_models.p if of_models is not None else None,
-        delta_n=known.n if known is not None else None,
         delta_printed=minus(*printed),
     )
 

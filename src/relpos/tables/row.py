@@ -19,19 +19,6 @@ from relpos.runs.table_file import RowRun
 
 
 @dataclass(frozen=True)
-class Detectable:
-    """The smallest difference between two rows that would be found with probability 0.8; None: unknown.
-
-    Args:
-        seeds: by the number of seeds.
-        examples: by the number of dev examples.
-    """
-
-    seeds: float | None = None
-    examples: float | None = None
-
-
-@dataclass(frozen=True)
 class Column:
     """The scores of one row in one column, × 100, or nats. What is unknown is None, never zero.
 
@@ -52,22 +39,18 @@ class Column:
         examples: size of the dev set, or the number of pairs.
         metric: accuracy, matthews, …, or nats.
         test: the GLUE server's score.
-        statistic: which of mean, best and median is compared with the printed number.
         printed: the paper's number; `printed_sem` its standard error.
-        difference: ours − printed. Ours is the statistic; if the paper measured on the test set it is `test`, and None until the
-            server has scored ours.
+        difference: ours − printed. Ours is the table's statistic; if the paper measured on the test set it is `test`, and None
+            until the server has scored ours.
         difference_interval: its 95 % interval; for a best, corrected for the number of runs. None if the rows do not show how much
             pre-trainings differ.
-        bound: see `relpos.tables.printed`, as for `verdict`; None where nothing is printed.
-        detectable: the smallest difference that would have been found.
+        verdict: see `relpos.tables.printed`; None where nothing is printed.
         delta: mean − the baseline row's mean; None for the baseline itself.
         delta_percent: 100·delta/(100 − baseline's mean), the per cent of the baseline's errors that are gone.
-        delta_interval: 95 % interval of delta, over pre-trainings if their spread is known, else over fine-tunings.
+        delta_interval: 95 % interval of delta, over pre-trainings if their spread is known, else over fine-tunings: then it says
+            how these two models differ, and nothing about other pre-trainings of the two rows.
         delta_p: two-sided p-value of no difference between the two rows, over pre-trainings; `delta_p_holm` is adjusted for the
             rows of the column. None if the rows do not show how much pre-trainings differ.
-        delta_p_models: where `delta_p` is None, the p-value of no difference between these two models, over fine-tunings: it says
-            nothing about other pre-trainings of the two rows.
-        delta_n: the number of pre-trainings, or fine-tunings, that delta rests on.
         delta_printed: the same difference between the printed numbers.
     """
 
@@ -86,21 +69,16 @@ class Column:
     examples: int | None = None
     metric: str | None = None
     test: float | None = None
-    statistic: str = "mean"
     printed: float | None = None
     printed_sem: float | None = None
     difference: float | None = None
     difference_interval: Interval | None = None
-    bound: float | None = None
     verdict: str | None = None
-    detectable: Detectable = Detectable()
     delta: float | None = None
     delta_percent: float | None = None
     delta_interval: Interval | None = None
     delta_p: float | None = None
     delta_p_holm: float | None = None
-    delta_p_models: float | None = None
-    delta_n: int | None = None
     delta_printed: float | None = None
 
     @property

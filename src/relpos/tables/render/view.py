@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from relpos.measures.measure import measured_columns
 from relpos.results.plateau import NONE, PLATEAU
-from relpos.results.scale import SHORT_TRAVEL, short_travel
+from relpos.results.scale import MEAN, SHORT_TRAVEL, named, short_travel
 from relpos.results.values import GLUE
-from relpos.tables.columns import mean_of
 from relpos.tables.render.cell import MISSING, Cell
 from relpos.tables.render.side_tables import (
     SideTable,
@@ -203,7 +202,7 @@ class View:
 def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
     """Builds the view: columns, cells, the best of them, side tables; `more` are additional side tables, which come first."""
     rows, columns = table.rows, columns_of(table.rows)
-    mean = mean_name(columns) if mean_of(columns) else None
+    mean = mean_name(columns)
     heads = [*(title(name) for name in columns), *([mean] if mean else [])]
     cells = [[*(row.columns.get(name, Column()) for name in columns), *([row.mean] if mean else [])] for row in rows]
     # A shuffle gap has no best: to use more order is not to be better.
@@ -213,15 +212,15 @@ def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
         Line(row, [Cell(column, place in of_column) for column, of_column in zip(line, best, strict=True)], place in least)
         for place, (row, line) in enumerate(zip(rows, cells, strict=True))
     ]
-    named = [(line.row.name, line.cells) for line in lines]
-    side_tables = [*more, deltas(heads, named), losses_by_length(rows), *by_snapshot(rows), by_multiplier(rows)]
+    by_row = [(line.row.name, line.cells) for line in lines]
+    side_tables = [*more, deltas(heads, by_row), losses_by_length(rows), *by_snapshot(rows), by_multiplier(rows)]
     return View(
         table=table,
         columns=columns,
         mean=mean,
         heads=heads,
         lines=lines,
-        in_cells=[table for table in (printed(heads, named), server(rows)) if table is not None],
+        in_cells=[table for table in (printed(heads, by_row), server(rows)) if table is not None],
         side_tables=[table for table in side_tables if table is not None],
         by_step=losses_by_step(rows),
     )
@@ -238,14 +237,14 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
     return sorted(names, key=lambda name: in_order.index(name) if name in in_order else len(in_order))
 
 
-def mean_name(columns: Iterable[str]) -> str:
-    """`GLUE` for the mean of all nine columns, else `mean of N`.
+def mean_name(columns: Iterable[str]) -> str | None:
+    """`GLUE` for the mean of all nine columns, else `mean of N`; None where a table has none of them.
 
     >>> mean_name(["cola", "rte", "wnli"])  # WNLI is in no mean
     'mean of 2'
     """
-    count = len(mean_of(columns))
-    return "GLUE" if count == len(GLUE) else f"mean of {count}"
+    count = len(named(MEAN, set(columns)))
+    return "GLUE" if count == len(GLUE) else f"mean of {count}" if count else None
 
 
 def _leaders(values: Sequence[float | None]) -> set[int]:
