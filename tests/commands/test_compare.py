@@ -16,11 +16,10 @@ from relpos.files import write_json, write_text
 from relpos.runs import plan, runs_root
 from relpos.runs.run import recorded
 from relpos.runs.table_file import read_table
-from relpos.tables.named_runs import differences, in_words, option_of, titled
+from relpos.tables.named_runs import differences, in_words, titled
 from relpos.tables.paired_losses import Losses, losses_of, over_documents, paired_losses
 from relpos.tables.plan import PlannedRow
 from relpos.tables.table import Table
-from schemes import POSITIONS, node
 
 TINY = ["steps=4", "batch=4", "evaluations=2", "data.pairs=64", "length=32", "size.layers=1", "size.max_positions=32"]
 RUNS = {"none": [], "composite": [], "narrow": ["k=2"], "seed": ["seed=1"]}
@@ -177,11 +176,6 @@ def test_what_cannot_be_compared_is_refused_by_name(root: Path, tmp_path: Path, 
         ([none, "gone:row"], "no table 'gone'"),
     ):
         assert said in refused("compare", *arguments)
-
-
-@pytest.mark.parametrize("name", POSITIONS)
-def test_the_option_of_a_node_is_found_again(name: str) -> None:
-    assert option_of("position", node("position", name)) == name
 
 
 def test_the_text_for_runs_that_do_not_differ_says_so(root: Path) -> None:

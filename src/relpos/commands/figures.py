@@ -18,7 +18,7 @@ from relpos.results.plateau import NONE
 from relpos.results.scale import scale_of
 from relpos.results.values import Value, read
 from relpos.runs.run import runs_root
-from relpos.tables.named_runs import GROUPS, option_of
+from relpos.train.described import class_of
 from relpos.trust import instantiate
 
 
@@ -29,7 +29,7 @@ class Figure:
     Args:
         number: as printed.
         kind: the kind of `relpos analyze` that draws it.
-        scheme: options of `position` and `conv` of the networks that it shows, whatever their dials.
+        scheme: classes of `position` and `conv` of the networks that it shows, whatever their dials.
     """
 
     number: str
@@ -46,7 +46,7 @@ class Figure:
     def is_about(self, run: Value) -> bool:
         """Whether it shows the network of this pre-training, of which this is any value."""
         nodes = json.loads(run.scheme)
-        return self.scheme == tuple(option_of(group, nodes[group]) if nodes[group] else NONE for group in GROUPS)
+        return self.scheme == (class_of(nodes["position"]), class_of(nodes["conv"]))
 
 
 FIGURES = {

@@ -6,14 +6,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from relpos.config.conf import conf_dir
 from relpos.errors import RelposError
 from relpos.measures.measure import measures
-from relpos.readers import read_yaml
 from relpos.results.values import Value, pretraining_values, read
 from relpos.runs.networks import labels, networks_of
 from relpos.runs.run import Run, recorded
@@ -22,6 +19,7 @@ from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.render.cell import MISSING
 from relpos.tables.row import Row
 from relpos.tables.rows import order_columns, rows_of
+from relpos.train.described import class_of
 
 GROUPS = ("position", "conv")
 Settings = dict[str, str]
@@ -156,29 +154,6 @@ def titled(subjects: Sequence[PlannedRow]) -> list[PlannedRow]:
     return result
 
 
-def option_of(group: str, node: Mapping[str, Any]) -> str:
-    """The option of `conf` that a node comes from, whatever its dials; the name of the node's class if no option fits."""
-    counts = {name: _values_fixed(preset, node) for name, preset in _presets(group)}
-    fitting = {name: count for name, count in counts.items() if count is not None}
-    # The most special: an option with one fixed value fits wherever one with that value and another does.
-    return max(fitting, key=lambda name: fitting[name]) if fitting else str(node["_target_"]).rpartition(".")[2]
-
-
-def _values_fixed(preset: Any, node: Any) -> int | None:
-    """How many values of a node a preset fixes; None where it fixes another value. An interpolation is a dial: it fixes none."""
-    if isinstance(preset, str) and "${" in preset:
-        return 0
-    if isinstance(preset, Mapping):
-        parts = [_values_fixed(value, node.get(key)) for key, value in preset.items()] if isinstance(node, Mapping) else [None]
-    elif isinstance(preset, list):
-        fits = isinstance(node, list) and len(node) == len(preset)
-        parts = [_values_fixed(*pair) for pair in zip(preset, node, strict=True)] if fits else [None]
-    else:
-        parts = [1 if preset == node else None]
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
-
-
 def _differing(described: Sequence[Settings]) -> dict[str, list[str]]:
     keys = dict.fromkeys(key for settings in described for key in settings)
     values = {key: [settings.get(key, MISSING) for settings in described] for key in keys}
@@ -197,18 +172,9 @@ def _described(subject: PlannedRow) -> Settings:
 
 
 def _node(group: str, node: Mapping[str, Any] | None) -> Settings:
-    """`position` → the name of the option, and `position.k`, … → its dials."""
-    if not node:
-        return {group: "none"}
-    dials = {path: value for path, value in _leaves(group, node) if not path.endswith(("._target_", "._partial_"))}
-    return {group: option_of(group, node)} | dials
-
-
-@cache
-def _presets(group: str) -> list[tuple[str, dict[str, Any]]]:
-    files = sorted((conf_dir() / group).glob("*.yaml"))
-    # `custom` is a form for the user to fill in, from which no node comes as it stands.
-    return [(file.stem, read_yaml(file)) for file in files if file.stem != "custom"]
+    """`position` → the name of its class, and `position.k`, … → its dials."""
+    dials = {path: value for path, value in _leaves(group, node or {}) if not path.endswith(("._target_", "._partial_"))}
+    return {group: class_of(node)} | dials
 
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, str]]:

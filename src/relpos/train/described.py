@@ -45,15 +45,18 @@ def network(config: dict[str, Any], filled: bool = True) -> Any:
 
 def scheme_name(meaning: Mapping[str, Any]) -> str:
     """Position scheme and convolution of a configuration, as the name of its run begins: `rope-depthwise`."""
-    return "-".join(name for key in ("position", "conv") if (name := class_of(meaning[key])) != "no_conv")
+    position, conv = (class_of(meaning[key]) for key in ("position", "conv"))
+    return position if conv == "none" else f"{position}-{conv}"
 
 
-def class_of(node: Mapping[str, Any]) -> str:
-    """The class that a node names, in snake case; of a merge, the names of its parts: `absolute+tisa`; of a list by layers, those
-    of its schemes: `rope_or_rope+window`."""
+def class_of(node: Mapping[str, Any] | None) -> str:
+    """The class that a node names, in snake case, or `none`; of a merge, the names of its parts: `absolute+tisa`; of a list by
+    layers, those of its schemes: `rope_or_rope+window`."""
+    if not node:
+        return "none"
     if parts := node.get("parts"):
         return "+".join(map(class_of, parts))
     if layers := node.get("layers"):
         return "_or_".join(dict.fromkeys(map(class_of, layers)))
     name = str(node["_target_"]).rpartition(".")[2]
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("no_position", "none")
+    return "none" if name in ("NoPosition", "NoConv") else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
