@@ -132,6 +132,7 @@ def toy_runs(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     root = tmp_path / "runs"
     root.mkdir(exist_ok=True)
     link_runs(prepared, root)
+    monkeypatch.setenv("RELPOS_RUNS", str(root))  # for a test that asks for this fixture when it has begun
     return root
 
 

@@ -2,31 +2,39 @@
 
 import inspect
 from collections.abc import Callable
+from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
+from types import FunctionType
 from typing import Any, get_args
 
 import jaxtyping
-from beartype import beartype
-from jaxtyping import AbstractArray, install_import_hook
+from beartype import BeartypeConf, beartype
+from jaxtyping import AbstractArray, TypeCheckError, install_import_hook
 
 ROOT = Path(str(find_spec("relpos").origin)).parent  # type: ignore[union-attr]
 FILES = [path.relative_to(ROOT.parent) for room in ("model", "analysis") for path in sorted((ROOT / room).rglob("*.py"))]
 # The programs in triton_*.py are compiled from their source: nothing may stand around them.
 CHECKED = [".".join(path.with_suffix("").parts) for path in FILES if path.stem != "__init__" and "triton_" not in path.stem]
+JAXTYPED = jaxtyping.jaxtyped
 
 
 def install() -> None:
-    """Checks what is imported from now on. Functions whose annotations name no array stay as they are: jaxtyping would bind
-    the arguments of each of their calls."""
-    jaxtyped = jaxtyping.jaxtyped
+    """Checks what is imported from now on.
 
-    def where_arrays_are_named(function: Any = None, *, typechecker: Any) -> Any:
+    `jaxtyping` itself binds the arguments of each call and looks at each of them twice, which takes as long as a small network's
+    step: it is left what needs that, annotations with the value of an argument in braces.
+    """
+
+    def once(function: Any = None, *, typechecker: Any) -> Any:
         if function is None:
-            return lambda function: where_arrays_are_named(function, typechecker=typechecker)
-        return function if _is_without_arrays(function) else jaxtyped(function, typechecker=typechecker)
+            return lambda function: once(function, typechecker=typechecker)
+        hints = _hints_of_arrays(function)
+        if hints is None or any("{" in str(hint) for hint in hints.values()):
+            return JAXTYPED(function, typechecker=typechecker)
+        return _checked_once(function, hints) if hints else function
 
-    jaxtyping.jaxtyped = where_arrays_are_named
+    jaxtyping.jaxtyped = once
     install_import_hook(CHECKED, "shapes.checked")
 
 
@@ -39,13 +47,26 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     return beartype(function) if function.__annotations__ else function
 
 
-def _is_without_arrays(function: Any) -> bool:
+def _checked_once(function: FunctionType, hints: dict[str, Any]) -> Callable[..., Any]:
+    bare = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    bare.__kwdefaults__, bare.__qualname__, bare.__annotations__ = function.__kwdefaults__, function.__qualname__, hints
+    checking = beartype(conf=BeartypeConf(violation_type=TypeCheckError))(bare)
+
+    @wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with JAXTYPED("context"):  # in which n is the same number everywhere
+            return checking(*args, **kwargs)
+
+    return wrapped
+
+
+def _hints_of_arrays(function: Any) -> dict[str, Any] | None:
+    """Parameter → annotation, where an array is named; None for what is no function, or has a name that is defined below it."""
     try:
-        return inspect.isfunction(function) and not any(
-            map(_holds_array, inspect.get_annotations(function, eval_str=True).values())
-        )
-    except (NameError, TypeError):  # a name that is defined below, or for type checkers only
-        return False
+        hints = inspect.get_annotations(function, eval_str=True) if inspect.isfunction(function) else None
+    except (NameError, TypeError):
+        return None
+    return hints if hints is None else {name: hint for name, hint in hints.items() if _holds_array(hint)}
 
 
 def _holds_array(hint: Any) -> bool:

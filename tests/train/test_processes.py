@@ -45,10 +45,12 @@ here.sums([1.0])
 if rank == 1:
     time.sleep(300)
 try:
-    here.sums([1.0], 12)
+    here.sums([1.0], 6)
 except group.Broken as error:
     print(f"Broken: {error}", file=sys.stderr, flush=True)
-    os._exit(0 if rank else time.sleep(5) or 0)  # the first one keeps the store
+    if rank == 0:
+        sys.stdin.read()  # it keeps the store until the other one has ended
+    os._exit(0)
 """
 
 
@@ -166,11 +168,12 @@ def test_who_waits_for_a_message_names_the_process_that_is_busy_and_gives_it_up(
     with reserved_port() as port:
         environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         command = [str(Path(sys.prefix, "bin", "python")), "-c", HANGING]
-        ranks = [subprocess.Popen([*command, rank], stderr=subprocess.PIPE, text=True, env=environment) for rank in "012"]
-        said = [ranks[rank].communicate(timeout=400)[1] for rank in (0, 2)]
+        streams = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+        ranks = [subprocess.Popen([*command, rank], text=True, env=environment, **streams) for rank in "012"]  # type: ignore[call-overload]
+        said = [ranks[rank].communicate(timeout=400)[1] for rank in (2, 0)]
         ranks[1].kill()
         ranks[1].communicate()
-    for rank, text in zip((0, 2), said, strict=True):
+    for rank, text in zip((2, 0), said, strict=True):
         assert f"relpos: process {rank} of 3 waits for process 1, 0 minutes at most" in text
         assert "Broken: process 1 of this run has been silent for 0 minutes" in text
 

@@ -80,6 +80,7 @@ tisa_is_fixed = computed("a fixed kernel that holds f(j − i) gives the scores 
 
 
 @computed("of the methods of Table 1 tisa alone shows all six properties when they are tried out (parameters: at size=base)")
+@cache
 def tisa_has_all_properties() -> tuple[bool, str]:
     """Each of the six properties of Table 1 is tested on a network, see `relpos.analysis.properties`; counts are at size=base."""
     table = position_parameters("position=absolute", "size=base")
