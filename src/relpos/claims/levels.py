@@ -7,7 +7,7 @@ score of the best constant answer, 0 for correlations, 50 for minimal pairs. A f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from inspect import Parameter
 from math import hypot
 from statistics import fmean
@@ -27,26 +27,9 @@ Said = tuple[str, str]
 """A verdict, and the figures that decide."""
 
 
-@dataclass(frozen=True)
-class Level:
-    """The mean of a row in a column, the score of the constant answer, and the number of examples."""
-
-    value: float
-    chance: float | None
-    examples: int | None
-    metric: str
-
-    def error(self, score: float) -> float:
-        """The standard error of such a score."""
-        return standard_error(score, self.examples, self.metric) if self.metric != NATS and self.examples else 0.0
-
-    def beside(self, sign: str, bound: float) -> str:
-        """`57.4 ≤ 57.5`"""
-        return f"{self.value:z.3f} {sign} {bound}" if self.metric == NATS else f"{self.value:.1f} {sign} {bound:.1f}"
-
-
 def level(says: str) -> Callable[[Callable[..., Said | None]], Rule]:
-    """Makes a rule of a judge that looks at one level, and at the highest of all rows in its column; None: it was not run.
+    """Makes a rule of a judge that looks at one level, the mean of a row in a column, and at the highest of all rows there; None: it
+    was not run.
 
     Each of the `columns` of each of the `rows` must pass: the worst of them decides.
     """
@@ -57,7 +40,8 @@ def level(says: str) -> Callable[[Callable[..., Said | None]], Rule]:
             for row in (row for row in scale.values if row in rows):
                 for column in test.columns or ():
                     # A table may be made without a column that its file checks, or without a row.
-                    levels = {name: _level(found[column]) for name, found in scale.values.items() if column in found}
+                    having = {name: found[column] for name, found in scale.values.items() if column in found}
+                    levels = {name: replace(some[0], value=fmean(each.value for each in some)) for name, some in having.items()}
                     best = max(levels.values(), key=lambda each: each.value, default=None)
                     of_row = levels.get(row)
                     is_run = of_row is not None and (of_row.metric == NATS or of_row.examples)
@@ -73,35 +57,40 @@ def level(says: str) -> Callable[[Callable[..., Said | None]], Rule]:
     return made
 
 
-def _level(values: Sequence[Value]) -> Level:
-    first = values[0]
-    return Level(fmean(each.value for each in values), first.majority, first.examples, first.metric)
+def _error(found: Value, score: float) -> float:
+    """The standard error of such a score on the examples of a column."""
+    return standard_error(score, found.examples, found.metric) if found.metric != NATS and found.examples else 0.0
+
+
+def _beside(found: Value, sign: str, bound: float) -> str:
+    """`57.4 ≤ 57.5`"""
+    return f"{found.value:z.3f} {sign} {bound}" if found.metric == NATS else f"{found.value:.1f} {sign} {bound:.1f}"
 
 
 @level("at most {bound}: {rows}")
-def at_most(found: Level, best: Level, *, bound: float | str) -> Said | None:
+def at_most(found: Value, best: Value, *, bound: float | str) -> Said | None:
     """At most the bound, a number; or with `chance` at most three standard errors above it."""
-    if bound == CHANCE and found.chance is None:
+    if bound == CHANCE and found.majority is None:
         return None
     # Half of all guessers score above chance on a given set of examples.
-    chance = found.chance or 0.0
-    most = chance + WIDTH * found.error(chance) if bound == CHANCE else float(bound)
-    return (HOLDS, found.beside("≤", most)) if found.value <= most else (FAILS, found.beside(">", most))
+    chance = found.majority or 0.0
+    most = chance + WIDTH * _error(found, chance) if bound == CHANCE else float(bound)
+    return (HOLDS, _beside(found, "≤", most)) if found.value <= most else (FAILS, _beside(found, ">", most))
 
 
 @level("at least {bound}: {rows}")
-def at_least(found: Level, best: Level, *, bound: float) -> Said:
+def at_least(found: Value, best: Value, *, bound: float) -> Said:
     """At least the bound; undecided while it is less by no more than three standard errors of the score."""
     if found.value >= bound:
-        return HOLDS, found.beside("≥", bound)
-    is_close = found.value + WIDTH * found.error(found.value) >= bound
-    return UNDECIDED if is_close else FAILS, found.beside("<", bound)
+        return HOLDS, _beside(found, "≥", bound)
+    is_close = found.value + WIDTH * _error(found, found.value) >= bound
+    return UNDECIDED if is_close else FAILS, _beside(found, "<", bound)
 
 
 @level("near the best row: {rows}")
-def near_best(found: Level, best: Level) -> Said:
+def near_best(found: Value, best: Value) -> Said:
     """No more than three standard errors of the difference below the best row."""
     # Of a difference of independent scores: rows answer the same examples, so that it is rather too wide.
-    margin = WIDTH * hypot(found.error(found.value), found.error(best.value))
+    margin = WIDTH * hypot(_error(found, found.value), _error(found, best.value))
     verdict = HOLDS if best.value - found.value <= margin else FAILS
     return verdict, f"{found.value:.1f}, best {best.value:.1f} (margin {margin:.1f})"

@@ -10,12 +10,12 @@ and a row *finds order* at the number of tokens at which it first knows half.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
 
-from relpos.results.contrast import Units, difference, spread
+from relpos.results.contrast import Spread, Units, difference, spread
 from relpos.results.statistics import Difference
 
 NONE = "none"
@@ -61,8 +61,13 @@ def order_known(losses: Mapping[str, Units], row: str) -> float | None:
     if not (losses.get(NONE) and losses.get(row)):
         return None
     means = {name: fmean(units.values()) for name, units in losses.items() if units}
-    most = means[NONE] - min(means.values())
+    most = _all_order(means)
     return (means[NONE] - means[row]) / most if most > 0 else 0.0
+
+
+def _all_order(means: Mapping[str, float]) -> float:
+    """Nats that the row with the lowest loss gains over `none`: the order that a row may know."""
+    return means[NONE] - min(means.values())
 
 
 def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Units], row: str) -> bool | None:
@@ -104,7 +109,12 @@ def _least(gaps: Mapping[str, Units], row: str) -> float:
     found = spread(using, row) if row in using else None
     if found is None:
         return fmean(values)
-    return Difference(fmean(values), (found.variance / len(values)) ** 0.5, found.freedom, len(values)).low
+    return _mean(values, found).low
+
+
+def _mean(values: Collection[float], found: Spread) -> Difference:
+    """The mean of a row's units, with its error by the spread between pre-trainings."""
+    return Difference(fmean(values), (found.variance / len(values)) ** 0.5, found.freedom, len(values))
 
 
 def order_found(curves: Mapping[str, Mapping[int, Curve]]) -> dict[str, Found]:
@@ -125,7 +135,7 @@ def order_found(curves: Mapping[str, Mapping[int, Curve]]) -> dict[str, Found]:
     # The record of an older training may lack its last evaluation.
     whole = {row: {seed: curve for seed, curve in units.items() if end in curve} for row, units in curves.items()}
     at_end = {row: fmean(curve[end] for curve in units.values()) for row, units in whole.items() if units}
-    if NONE not in at_end or (most := at_end[NONE] - min(at_end.values())) <= 0:
+    if NONE not in at_end or (most := _all_order(at_end)) <= 0:
         return {}
     of_none = list(whole[NONE].values())
     half = {at: fmean(curve[at] for curve in of_none if at in curve) - HALF * most for at in set().union(*of_none)}
@@ -154,8 +164,7 @@ def _crossing(curve: Curve, half: Curve) -> Found:
 def _over_seeds(found: list[Found], logs: Mapping[str, Units], row: str) -> Found:
     if row not in logs:
         return Found(None, min(each.low for each in found if each.tokens is None), None)
-    mean, spread_of_row = fmean(logs[row].values()), spread(logs, row)
-    if spread_of_row is None:
+    if (spread_of_row := spread(logs, row)) is None:
         return found[0]
-    around = Difference(mean, (spread_of_row.variance / len(found)) ** 0.5, spread_of_row.freedom, len(found))
-    return Found(*map(math.exp, (mean, around.low, around.high)))
+    around = _mean(logs[row].values(), spread_of_row)
+    return Found(*map(math.exp, (around.value, around.low, around.high)))
