@@ -28,8 +28,8 @@ Said = tuple[str, str]
 
 
 def level(says: str) -> Callable[[Callable[..., Said | None]], Rule]:
-    """Makes a rule of a judge that looks at one level, the mean of a row in a column, and at the highest of all rows there; None: it
-    was not run.
+    """Makes a rule of a judge that looks at one level, the mean of a row in a column, and at the highest of all rows there; it
+    returns None for what was not run.
 
     Each of the `columns` of each of the `rows` must pass: the worst of them decides.
     """

@@ -140,20 +140,30 @@ def _of_models(ours: Mapping[Seed, float], theirs: Mapping[Seed, float], digits:
     return f"(these two models: {tested.interval(digits)} over {tested.n} fine-tunings; says nothing about other pre-trainings)"
 
 
+def over_texts(first: Sequence[Figure], second: Sequence[Figure]) -> Difference | None:
+    """The difference of two rows' losses on the same held-out text, with its error over documents, or over examples where their
+    documents were not kept: by how much other text would change the difference of these networks. None where losses were not kept
+    by example, or not of the same examples.
+
+    Args:
+        first: a figure for each network of the row.
+        second: likewise.
+    """
+    parts = [[figure.parts for figure in figures if figure.parts is not None] for figures in (first, second)]
+    sizes = {tuple(sizes) for of_row in parts for _, sizes in of_row}
+    if len(sizes) != 1 or [*map(len, parts)] != [len(first), len(second)]:
+        return None
+    ours, theirs = (np.mean([nats for nats, _ in of_row], 0) for of_row in parts)
+    return clustered(ours - theirs, np.array(sizes.pop()), first[0].documents)
+
+
 def _of_texts(scale: Scale, rows: Sequence[str], columns: Sequence[str]) -> str:
-    """By how much other held-out text would change the difference of these networks: half of its 95 % interval. Empty where losses
-    were not kept by example, or not of the same examples."""
     if len(columns) > 1 or columns[0] not in WHERE:
         return ""
-    figures = [[each.figure or Figure(each.value) for each in scale.values[row][columns[0]]] for row in rows]
-    parts = [[figure.parts for figure in of_row if figure.parts is not None] for of_row in figures]
-    sizes = {tuple(sizes) for of_row in parts for _, sizes in of_row}
-    if len(sizes) != 1 or [*map(len, parts)] != [*map(len, figures)]:
+    first, second = ([each.figure or Figure(each.value) for each in scale.values[row][columns[0]]] for row in rows)
+    if not (over := over_texts(first, second)):
         return ""
-    first, second = (np.mean([nats for nats, _ in of_row], 0) for of_row in parts)
-    documents = figures[0][0].documents
-    over = clustered(first - second, np.array(sizes.pop()), documents)
-    return f"; ±{over.high - over.value:.3f} over {over.n:,} held-out {'documents' if documents else 'examples'}"
+    return f"; ±{over.high - over.value:.3f} over {over.n:,} held-out {'documents' if first[0].documents else 'examples'}"
 
 
 def _where(columns: Sequence[str]) -> str:

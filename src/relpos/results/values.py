@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from relpos.errors import say
 from relpos.measures.kept import kept
-from relpos.measures.measure import NATS, Figure, chosen
+from relpos.measures.measure import NATS, Figure, Measure, Results, chosen
 from relpos.results.answers import Halves, halves
 from relpos.runs.run import runs_root
 from relpos.runs.shelf import END, common, final, finished, is_current, protocol
@@ -150,12 +150,17 @@ def pretraining_values(folder: Path, record: Plain, measured: Collection[str] = 
     yield from (replace(each, figure=most) if each.column == LOSS else each for each in _record_values(known, record))
     for measure, entry in entries:
         examples = entry.meaning.get("examples")
-        at_time = replace(known, percent=entry.share, way=protocol(entry.meaning, without=()), metric=NATS, examples=examples)
-        for column in measure.at_end if entry.share == END else measure.columns:
-            if figure := measure.figure(column.name, entry.results):
-                yield replace(
-                    at_time, column=column.name, value=figure.value, metric=column.metric, majority=figure.guess, figure=figure
-                )
+        at_time = replace(known, percent=entry.share, way=protocol(entry.meaning, without=()), examples=examples)
+        # The loss at the end is that of the record.
+        figures = figure_values(at_time, [measure], entry.results)
+        yield from (each for each in figures if entry.share != END or each.column != LOSS)
+
+
+def figure_values(known: Value, measures: Iterable[Measure], results: Results) -> Iterator[Value]:
+    """What some measures read off a network's results; `known` says whose they are."""
+    for column, figure in ((each, measure.figure(each.name, results)) for measure in measures for each in measure.columns):
+        if figure is not None:
+            yield replace(known, column=column.name, value=figure.value, metric=column.metric, majority=figure.guess, figure=figure)
 
 
 def tuning_values(folder: Path, chain: Iterable[Plain], source: Value | None, is_made_today: bool = True) -> Iterator[Value]:

@@ -35,7 +35,8 @@ def column(values: Sequence[Value], states: Sequence[str], several: bool, metric
     figures = [each.figure for each in values if each.figure is not None]
     n_failed = states.count("failed")
     # Of the first run: all runs of a column have the same task or pairs, and so the same examples.
-    majority, examples = (values[0].majority, values[0].examples) if values else (None, None)
+    majority = values[0].majority if values else None
+    examples = figures[0].n if figures else values[0].examples if values else None
     constant = majority if majority is not None and not figures else -np.inf
     return replace(
         made,

@@ -112,8 +112,7 @@ def _shared_figures(runs: Sequence[Run]) -> list[Value]:
     # The way with most examples first: `most_shared` keeps the order where several are shared alike.
     known.sort(key=lambda each: (-(each.examples or 0), each.way))
     shared = most_shared(((each.column, each.way, each.run) for each in known), {run.path for run in runs})
-    # A column says how many examples or pairs its figures are of.
-    return [replace(each, examples=each.figure.n) for each in known if each.figure and shared.get(each.column) == each.way]
+    return [each for each in known if shared.get(each.column) == each.way]
 
 
 def differences(subjects: Sequence[PlannedRow]) -> dict[str, list[str]]:

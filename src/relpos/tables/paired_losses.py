@@ -6,33 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from relpos.errors import RelposError
+from relpos.measures.measure import Figure
 from relpos.measures.sample import fills_answers
-from relpos.results.statistics import Difference, clustered, paired
+from relpos.results.gain import over_texts
+from relpos.results.statistics import Difference, paired
 from relpos.runs.run import Run
 from relpos.tables.named_runs import by_seed, text_of
 from relpos.tables.plan import PlannedRow
 
-Floats = npt.NDArray[np.float64]
 SHARED = ("packing", "length")
 """Dials of a pre-training that decide, together with its text, what a held-out example is."""
-
-
-@dataclass(frozen=True)
-class Losses:
-    """One network's losses: `summed` (examples,), in nats, over the `predicted` (examples,) masked tokens of each example, each of
-    the `documents` (examples,) with its number."""
-
-    summed: Floats
-    predicted: Floats
-    documents: Floats
-
-    @property
-    def mean(self) -> float:
-        """Nats per predicted token."""
-        return float(self.summed.sum() / self.predicted.sum())
 
 
 @dataclass(frozen=True)
@@ -85,31 +70,21 @@ def paired_losses(
     first = losses[0]
     result = []
     for subject, of_subject in zip(subjects, losses, strict=True):
-        mean = float(np.mean([of_seed.mean for of_seed in of_subject.values()]))
+        some, mean = next(iter(of_subject.values())), float(np.mean([of_seed.value for of_seed in of_subject.values()]))
         seeds = sorted(of_subject.keys() & first.keys())
         difference, over = None, "documents"
         # Seeds before examples: what differs from seed to seed is part of the question, if there is a way to know it.
         if of_subject is not first and len(seeds) > 1:
-            difference, over = paired([of_subject[seed].mean for seed in seeds], [first[seed].mean for seed in seeds]), "seeds"
+            difference, over = paired([of_subject[seed].value for seed in seeds], [first[seed].value for seed in seeds]), "seeds"
         elif of_subject is not first:
-            difference = over_documents(next(iter(of_subject.values())), next(iter(first.values())))
-        result.append(PairedLoss(subject.name, mean, len(next(iter(of_subject.values())).predicted), difference, over))
+            difference = over_texts([some], [next(iter(first.values()))])
+        result.append(PairedLoss(subject.name, mean, some.examples, difference, over))
     return result
 
 
-def over_documents(second: Losses, first: Losses) -> Difference:
-    """`second − first` in nats per predicted token, with its standard error over held-out documents, see `clustered`.
-
-    >>> first = Losses(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]), np.arange(3.0))
-    >>> over_documents(Losses(first.summed + first.predicted, first.predicted, first.documents), first).value
-    1.0
-    """
-    return clustered(second.summed - first.summed, first.predicted, first.documents.tolist())
-
-
-def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda _: None) -> Losses:
-    """The losses of a network on its held-out text, in float32, under the masks that every run is scored with: BERT's, or the
-    answers where it was trained to fill in these.
+def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda _: None) -> Figure:
+    """The loss of a network on its held-out text, by example, in float32, under the masks that every run is scored with: BERT's, or
+    the answers where it was trained to fill in these.
 
     Raises:
         RelposError: its token store is no longer there.
@@ -128,5 +103,6 @@ def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda
     store = Store(folder)
     heldout = store.examples("heldout", run.meaning["packing"], run.meaning["length"], examples)
     objective = answered if fills_answers(run.meaning) else masked
-    losses = heldout_losses(resolve(run.path).masked_lm(), heldout, advance, objective)
-    return Losses(*losses, heldout.documents().astype(np.float64))
+    summed, predicted = heldout_losses(resolve(run.path).masked_lm(), heldout, advance, objective)
+    parts = np.stack([summed, predicted])
+    return Figure(float(summed.sum() / predicted.sum()), parts=parts, documents=heldout.documents().tolist())

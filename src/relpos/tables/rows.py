@@ -13,11 +13,11 @@ from dataclasses import replace
 import numpy as np
 
 from relpos.measures.kinds.lengths import losses
-from relpos.measures.measure import Results, measured_columns
+from relpos.measures.measure import Results, measured_columns, measures
 from relpos.results.contrast import Units
 from relpos.results.plateau import NONE, Curve, is_on_plateau, order_found, order_known
 from relpos.results.scale import by_pretraining, scheme, slowest, travel
-from relpos.results.values import GAP, LOSS, Value, by, pretraining_values, rates_of, select, tuning_values
+from relpos.results.values import GAP, LOSS, Value, by, figure_values, pretraining_values, rates_of, select, tuning_values
 from relpos.runs.log import LOG, last_lines
 from relpos.runs.run import Run, runs_root
 from relpos.runs.shelf import final, logged, scores
@@ -142,20 +142,8 @@ def _with_order(row: Row, planned: PlannedRow, instrument: Instrument, results: 
 
 def measured_values(asked: ToMeasure, results: Results) -> Iterator[Value]:
     """The numbers of one network's figures."""
-    for name, (measure, kind) in measured_columns().items():
-        if (figure := measure.figure(name, results)) is not None:
-            yield Value(
-                asked.run.path,
-                "pretrain",
-                name,
-                figure.value,
-                pretrain_seed=asked.run.config["seed"],
-                percent=asked.percent,
-                metric=kind.metric,
-                examples=figure.n,
-                majority=figure.guess,
-                figure=figure,
-            )
+    known = Value(asked.run.path, "pretrain", "", 0.0, pretrain_seed=asked.run.config["seed"], percent=asked.percent)
+    return figure_values(known, measures(), results)
 
 
 def order_columns(names: Iterable[str], values: Sequence[Value], states: Sequence[str]) -> dict[str, Column]:
