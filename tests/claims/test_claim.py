@@ -15,7 +15,6 @@ from relpos.config.compose import called
 from relpos.errors import RelposError
 from relpos.results.scale import Scale, scheme
 from relpos.results.statistics import Difference
-from relpos.results.values import GLUE
 from relpos.runs import compose
 from relpos.tables.experiment import experiments, tables_of
 
@@ -48,18 +47,6 @@ def of_id(name: str) -> files.Claim:
     return next(one for one in files.load("all") if one.id == name)
 
 
-@pytest.mark.parametrize(("name", "without"), [*[(f"W{n:02}", {"mnli_mm"}) for n in (8, 9, 10, 11)], ("W13", None), ("W16", None)])
-def test_claims_about_wennbergs_tasks_ask_these_alone(name: str, without: set[str] | None) -> None:
-    test = of_id(name).tester
-    assert set(GLUE) - set(test.columns or ()) == (without or {"mnli_mm", "cola"})
-
-
-@pytest.mark.parametrize(("name", "row", "expected"), [("C05", "composite_key", "holds"), ("C15", "composite_depthwise", "fails")])
-def test_a_small_clear_gain(name: str, row: str, expected: str) -> None:
-    (found,) = of_id(name).tester.verdicts(scales(scale({row: glue(60.25), "composite": glue(60.0)})))
-    assert found.verdict == expected
-
-
 def verdicts(name: str, *made: Scale) -> tuple[list[str], str]:
     """Of a claim on a page of its own: that of each scale, and the headline."""
     (claim,) = page([of_id(name)], scales(*made), files.rows(), {})["claims"]
@@ -76,11 +63,6 @@ def test_the_headline_is_the_verdict_of_the_largest_scale_that_was_run() -> None
     clear = {"dynamic": glue(64.0), "fixed": glue(60.0, -1)}
     unclear = {"dynamic": glue(60.1), "fixed": glue(60.0, -1)}
     assert verdicts("C03", scale(clear), scale(unclear, size=4)) == (["holds", "undecided"], "undecided")
-
-
-def test_a_scale_at_which_nothing_can_be_said_is_not_run_there() -> None:
-    at_constant = at_chance(scale({"dynamic": glue(64.0), "fixed": glue(60.0, -1)}), *GLUE)
-    assert verdicts("C03", at_constant) == (["not run"], "not run")
 
 
 def test_a_bound_in_nine_columns_is_not_applied_to_fewer() -> None:
@@ -126,18 +108,6 @@ def test_a_variant_compares_the_rows_in_nats(name: str, gain: float, expected: s
     assert verdicts("C03", made) == ([], "not run")
 
 
-def test_a_variant_without_results_is_not_run() -> None:
-    assert verdicts("C04/order", scale({"composite": glue(64.0), "fixed": glue(60.0), "dynamic": glue(60.0)})) == ([], "not run")
-
-
-def test_an_undecided_claim_says_what_it_would_take() -> None:
-    made = scale({"dynamic": glue(60.2), "fixed": glue(60.0, -1)})
-    (claim,) = page([of_id("C03")], scales(made), files.rows(), {})["claims"]
-    (finding,) = claim["findings"]
-    (seeds,) = (int(word) for word in finding["takes"].split() if word.isdigit())
-    assert 10 < seeds < 100
-
-
 def test_the_page_says_how_many_tests_it_made() -> None:
     made = scale({"dynamic": glue(64.0), "fixed": glue(60.0, -1)})
     assert page([of_id(name) for name in ("C03", "C11")], scales(made), files.rows(), {})["tests"] == 1
@@ -181,11 +151,6 @@ def test_a_mistake_in_a_claim_is_one_line(overrides: list[str], message: str) ->
     with pytest.raises(RelposError) as caught:
         called("claims", overrides)
     assert message in str(caught.value)
-
-
-def test_every_restated_rule_says_how_it_differs() -> None:
-    restated = {claim.id for claim in files.load("all") if claim.restated}
-    assert restated == {"C06", "C09", "C18", "C19", "W01", "W06", "W08", "W09", "W10", "W11", "W12", "W13", "W22"}
 
 
 @pytest.mark.parametrize(

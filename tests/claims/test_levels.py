@@ -9,7 +9,6 @@ from relpos.claims.claim import load_checks
 from relpos.claims.verdict import Verdict
 from relpos.errors import RelposError
 from relpos.results.scale import Scales
-from relpos.results.statistics import standard_error
 from relpos.tables.experiment import Experiment
 from relpos.tables.row import Column, Row, scale_of
 
@@ -33,12 +32,6 @@ def judged(test: dict[str, Any], rows: list[Row]) -> Verdict:
 def verdict(rule: str, bound: Any = None, **means: float | None) -> str:
     rows = [Row(name, columns={"rte": column(mean, **RTE)}) for name, mean in means.items()]
     return judged({"rule": f"levels.{rule}", "rows": ["none"]} | ({} if bound is None else {"bound": bound}), rows).verdict
-
-
-def test_standard_errors() -> None:
-    assert standard_error(50.0, 400, "accuracy") == pytest.approx(2.5, abs=0.01)
-    assert standard_error(0.0, 400, "matthews") == 5.0
-    assert standard_error(100.0, 400, "accuracy") > 0  # all of 400 right is not certainty
 
 
 def test_at_most_chance_allows_three_standard_errors() -> None:

@@ -21,12 +21,6 @@ def test_an_unknown_kind_is_one_line_with_the_nearest(capsys: pytest.CaptureFixt
     assert "Did you mean 'toeplitz'?" in capsys.readouterr().err
 
 
-def test_a_folder_without_a_network_is_refused_and_nothing_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["analyze", "toeplitz", f"network={tmp_path}"]) == 1
-    assert "no finished run and no model folder" in capsys.readouterr().err
-    assert not (tmp_path / "runs" / "analysis").exists()
-
-
 def test_a_run_is_analysed_from_its_own_folder(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import relpos
 

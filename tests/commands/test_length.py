@@ -82,8 +82,3 @@ def test_the_command_writes_a_table_and_a_figure(toy_runs: Path, capsys: pytest.
     assert "absolute, 64 tokens: Absolute has 32 positions" in capsys.readouterr().err
     with pytest.raises(RelposError, match="the longest held-out document has"):
         called("length", [f"network={runs[0]}", "lengths=[100000]"])
-
-
-def test_what_is_no_finished_pre_training_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RelposError, match="no finished run and no model folder"):
-        called("length", [f"network={tmp_path}"])

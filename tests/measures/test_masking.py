@@ -1,13 +1,8 @@
 """Loss and gaps by the share of tokens that are masked."""
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
 
-import relpos
-from linked import pretrained
 from relpos.analysis.shuffle_gap import MIRROR, SHUFFLE, masking_rates, mirror_gap, shuffle_gap
 from relpos.data.masking import IGNORED
 from relpos.data.objective import Masked
@@ -15,10 +10,7 @@ from relpos.data.shuffle import masked_batches
 from relpos.data.store import Store
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
-from relpos.measures.kept import kept
 from relpos.measures.kinds.masking import RATES
-from relpos.measures.measure import measured_columns
-from relpos.runs.networks import resolve
 from schemes import model_of
 
 
@@ -45,21 +37,3 @@ def test_what_is_masked_at_one_rate_is_masked_at_a_higher_one(tokenizer: Tokeniz
     assert torch.equal(more.input_ids[chosen], fewer.input_ids[chosen])
     text = examples.lengths(torch.arange(40)).sum().item() - 3 * 40
     assert (more.labels != IGNORED).sum().item() / text == pytest.approx(0.8, abs=0.05)
-
-
-def test_relpos_order_measures_it_and_tables_have_its_columns(prepared: Path, tmp_path: Path) -> None:
-    [run] = pretrained(prepared, tmp_path, {"absolute": ["position=absolute"]}).values()
-    assert not measured_columns()["loss_masked_5"][0].suits(resolve(run))
-    shown = relpos.order(run, overrides=["measure=masking", "examples=20"])
-    assert set(shown) == {"name", "folder", "masking"}
-    assert list(shown["masking"]) == ["5", "15", "30", "50", "80"]
-    measure, known = measured_columns()["loss_masked_80"][0], measured_columns()
-    assert len([name for name in known if "_masked_" in name]) == 3 * len(RATES)
-    (entry,) = kept(run, "masking")
-    for quantity in ("loss", "shuffle_gap", "mirror_gap"):
-        figure = measure.figure(f"{quantity}_masked_80", entry.results)
-        assert figure is not None
-        assert figure.parts is not None
-        assert figure.value == shown["masking"]["80"][quantity] == pytest.approx(np.divide(*figure.parts.sum(1)), abs=1e-4)
-        assert (figure.interval is None) == (quantity == "loss")
-    assert measure.figure("loss_masked_5", {}) is None

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -14,7 +15,7 @@ from linked import TINY, pretrained
 from relpos.cli import main
 from relpos.measures import kinds
 from relpos.measures.kept import kept
-from relpos.measures.measure import measures
+from relpos.measures.measure import chosen, measures
 from relpos.measures.sample import Sample
 from relpos.runs.table_file import read_table
 from relpos.tables.table import Table
@@ -70,6 +71,27 @@ def test_the_measures_are_the_files_of_the_folder_in_their_order() -> None:
     names = [measure.name for measure in measures()]
     assert names[:5] == ["shuffle", "mirror", "pairs", "probes", "attention"]
     assert sorted(names) == sorted(path.stem for path in Path(kinds.__path__[0]).glob("[!_]*.py"))
+
+
+@pytest.mark.parametrize("name", ["shuffle", "mirror", "masking"])
+def test_a_column_is_the_mean_of_its_parts_which_are_kept_and_not_shown(
+    name: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
+    run, [measure] = shutil.copytree(pretraining(trained), tmp_path / "run"), chosen([name])
+    shown = relpos.order(run, overrides=[f"measure={name}", "examples=20", "threads=1"])
+    [entry] = kept(run, name)
+    assert set(measure.details) <= set(entry.results)
+    assert not set(measure.details) & set(shown)
+    for column in measure.columns:
+        figure = measure.figure(column.name, entry.results)
+        assert figure is not None
+        assert figure.parts is not None
+        assert figure.value == pytest.approx(np.divide(*figure.parts.sum(1)), abs=1e-4)
+        assert (figure.interval is None) == ("loss" in column.name)
+        assert figure.documents is not None
+        assert len(figure.documents) == figure.examples
+        assert measure.figure(column.name, {}) is None
 
 
 @pytest.mark.parametrize(("share", "digest"), [(100, "51a98799"), (50, "9e57d874")])

@@ -2,7 +2,6 @@
 
 import csv
 import hashlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,16 +21,6 @@ CHECKSUMS = {
     "wennberg2021_table3a": "46132f50ac6401eb",
     "wennberg2021_table3b": "92a9175571b1bdb6",
 }
-TASKS = {
-    "SST-2": "sst2",
-    "MNLI": "mnli_m",
-    "QQP": "qqp",
-    "STS-B": "stsb",
-    "CoLA": "cola",
-    "MRPC": "mrpc",
-    "QNLI": "qnli",
-    "RTE": "rte",
-}
 TABLES = sorted(CHECKSUMS)
 
 
@@ -43,26 +32,6 @@ def lines(path: Path) -> list[dict[str, str]]:
 @pytest.mark.parametrize("table", TABLES)
 def test_nobody_has_changed_a_number(table: str) -> None:
     assert hashlib.sha256((PRINTED / f"{table}.csv").read_bytes()).hexdigest()[:16] == CHECKSUMS[table]
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_equal_to_the_transcription(table: str) -> None:
-    folder = os.environ.get("RELPOS_PAPERS")
-    if not folder:
-        pytest.skip("RELPOS_PAPERS names no folder with the transcribed tables")
-    theirs = lines(Path(folder) / f"{table}.csv")
-    ours = lines(PRINTED / f"{table}.csv")
-    if table.startswith("chang"):
-        assert len(theirs) == len(ours)
-        for one, other in zip(ours, theirs, strict=True):
-            numbers = {key for key in one if key not in ("row", "label")}
-            assert {key: one[key] for key in numbers} == {key: other[key] for key in numbers}
-            assert numbers >= {
-                key for key in other if key.split("_")[0] in ("params", "glue", *(name.split("_")[0] for name in GLUE))
-            }
-        return
-    turned = {(one["row"], key): value for one in ours for key, value in one.items() if key not in ("row", "label")}
-    assert turned == {(name, TASKS[one["task"]]): value for one in theirs for name, value in one.items() if name != "task"}
 
 
 @pytest.mark.parametrize("table", TABLES)
