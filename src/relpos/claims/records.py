@@ -14,12 +14,11 @@ from relpos.claims.rule import SEVERAL, Test, once, rule
 from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, below, joined, models, sided
 from relpos.errors import RelposError, say
 from relpos.measures.kinds.lengths import ByLength, kept_losses
-from relpos.results.scale import MEAN, Scale
-from relpos.results.statistics import Difference, paired
+from relpos.results.scale import Scale
+from relpos.results.statistics import Difference, paired, standard_error
 from relpos.runs.run import read_record, runs_root
 from relpos.runs.shelf import logged
 from relpos.runs.table_file import FILE, read_table
-from relpos.tables.comparison import examples_error
 from relpos.tables.row import Row
 from relpos.tables.table import Table
 
@@ -132,7 +131,7 @@ def dev_above_test(test: Test) -> Verdict:
     errors: list[float] = []
     for path in sorted((runs_root() / "tables").glob(f"*/{FILE}")):
         for row in _rows(path.parent):
-            error = examples_error(row, MEAN)
+            error = _examples_error(row)
             if row.mean.test is not None and row.mean.mean is not None and error is not None:
                 differences[f"{path.parent.name} {row.name}"] = row.mean.mean - row.mean.test
                 errors.append(2**0.5 * error)  # a test set is taken to be as large as its dev set
@@ -149,6 +148,13 @@ def dev_above_test(test: Test) -> Verdict:
     figures = f"dev − test: {said}; mean {tested.value:+.1f} {tested.interval(1)} by the examples of both sets"
     takes = "nothing that is trained: the examples of the dev and test sets are too few"
     return Verdict(evidence.verdict, figures, "rows with recorded scores", evidence.p, takes)
+
+
+def _examples_error(row: Row) -> float | None:
+    """Standard error of the mean of a row's columns due to the dev examples alone; None if a column was not run."""
+    columns = [row.columns[name] for name in row.mean.of]
+    known = [(each.mean, each.examples, each.metric or "") for each in columns if each.mean is not None and each.examples]
+    return hypot(*(standard_error(*each) for each in known)) / len(known) if known and len(known) == len(columns) else None
 
 
 def _rows(folder: Path) -> list[Row]:

@@ -131,13 +131,18 @@ class Scale:
 
     def losses(self, row: str) -> dict[int, float]:
         """Pre-training seed → held-out loss."""
-        return {seed: -value for (seed, _), value in self.singles(row, ["loss"]).items()}
+        return self._losses()[row]
+
+    def _losses(self) -> dict[str, dict[int, float]]:
+        return {row: {seed: -value for seed, value in units.items()} for row, units in self.by_seed(["loss"]).items()}
 
     def is_on_plateau(self, row: str) -> bool | None:
         """Whether a row has not left the bag-of-words plateau; None where its shuffle gap was not measured."""
-        losses = {name: self.losses(name) for name, found in self.values.items() if "loss" in found}
-        gaps = {name: by_pretraining(self.singles(name, ["order"])) for name, found in self.values.items() if "order" in found}
-        return plateau.is_on_plateau(losses, gaps, row)
+        return plateau.is_on_plateau(self._losses(), self.by_seed(["order"]), row)
+
+    def order_known(self, row: str) -> float | None:
+        """How much a row knows of the order that the best row knows; None without a row `none`."""
+        return plateau.order_known(self._losses(), row)
 
 
 @dataclass

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import hypot
 
 from relpos.results import contrast
 from relpos.results.contrast import Spread
@@ -17,7 +16,6 @@ from relpos.results.statistics import (
     Difference,
     holm,
     paired,
-    standard_error,
 )
 from relpos.results.values import GLUE
 from relpos.tables.experiment import Experiment
@@ -136,17 +134,6 @@ def _by_pretraining(column: Column) -> dict[int, list[float]]:
     for (seed, _), value in column.by_seed.items():
         scores.setdefault(seed, []).append(value)
     return scores
-
-
-def examples_error(row: Row, name: str) -> float | None:
-    """Standard error of a column, or of the mean of several, due to the dev examples alone; None if a column was not run."""
-    columns = _parts(row, name)
-    errors = [
-        standard_error(column.mean, column.examples, column.metric or "")
-        for column in columns
-        if column.mean is not None and column.examples
-    ]
-    return hypot(*errors) / len(errors) if errors and len(errors) == len(columns) else None
 
 
 def _with_baselines(rows: Sequence[Row], baselines: Sequence[str | None], groups: Mapping[str, Sequence[Row]]) -> list[Row]:

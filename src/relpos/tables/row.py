@@ -149,10 +149,13 @@ class Row:
 
 def scale_of(rows: Sequence[Row]) -> Scale:
     """Rows that are compared with each other, as those of a scale of their own."""
-    values = {row.name: {name: _values(name, column) for name, column in row.columns.items() if column.values} for row in rows}
+    values = {
+        row.name: {name: column_values(name, column) for name, column in row.columns.items() if column.values} for row in rows
+    }
     return Scale({}, "", "this table", values=values)
 
 
-def _values(name: str, column: Column) -> list[Value]:
+def column_values(name: str, column: Column) -> list[Value]:
+    """The values of a column, as those of runs."""
     known = Value(Path(), "", name, 0.0, metric=column.metric or "", examples=column.examples, majority=column.majority)
     return [replace(known, value=value, pretrain_seed=own[0], seed=own[1]) for own, value in column.by_seed.items()]

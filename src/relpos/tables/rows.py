@@ -14,9 +14,8 @@ import numpy as np
 
 from relpos.measures.kinds.lengths import losses
 from relpos.measures.measure import Results, measured_columns, measures
-from relpos.results.contrast import Units
-from relpos.results.plateau import NONE, Curve, is_on_plateau, order_found, order_known
-from relpos.results.scale import by_pretraining, scheme, slowest, travel
+from relpos.results.plateau import NONE, Curve, order_found
+from relpos.results.scale import Scale, scheme, slowest, travel
 from relpos.results.values import GAP, LOSS, Value, by, figure_values, pretraining_values, rates_of, select, tuning_values
 from relpos.runs.log import LOG, last_lines
 from relpos.runs.run import Run, runs_root
@@ -26,7 +25,7 @@ from relpos.runs.trunk import last_constant_step
 from relpos.tables.columns import column, mean_column, mean_if_all
 from relpos.tables.order_instrument import Each, Instrument, ToMeasure, in_turn, results_of
 from relpos.tables.plan import PlannedRow
-from relpos.tables.row import Column, Row
+from relpos.tables.row import Column, Row, column_values
 
 WHOLE = 0.99
 """Of the rows of a task: some official files have broken rows, which are left out."""
@@ -164,29 +163,28 @@ def with_plateau(
         curves: row → seed → what its training went through, see `constant_phase`.
     """
     without = scheme([f"position={NONE}"])
-    losses: dict[str, dict[str, Units]] = {}
-    gaps: dict[str, dict[str, Units]] = {}
+    scales: dict[str, Scale] = {}
     places: dict[str, tuple[str, str]] = {}  # row → its scale, and its name there
+    in_scale: dict[str, dict[str, Mapping[int, Curve]]] = {}
     for row in rows:
         if found := select(values[row.name], column=LOSS):
-            place = places[row.name] = found[0].scale, NONE if found[0].scheme == without else row.name
-            losses.setdefault(place[0], {})[place[1]] = {each.pretrain_seed or 0: each.value for each in found}
+            key, name = places[row.name] = found[0].scale, NONE if found[0].scheme == without else row.name
+            of_row = {"loss": [replace(each, value=-each.value) for each in found]}
             # Whether `none` itself knows order, as it does under causal attention, decides for the other rows of the scale.
-            if GAP in row.columns:
-                gaps.setdefault(place[0], {})[place[1]] = by_pretraining(row.columns[GAP].by_seed)
-
-    in_scale: dict[str, dict[str, Mapping[int, Curve]]] = {}
-    for row_name, (of_scale, name) in places.items():
-        in_scale.setdefault(of_scale, {})[name] = curves.get(row_name, {})
-    orders = {of_scale: order_found(each) for of_scale, each in in_scale.items()}
+            if GAP in row.columns and row.columns[GAP].values:
+                of_row["order"] = column_values(GAP, row.columns[GAP])
+            scales.setdefault(key, Scale({}, "", "")).values[name] = of_row
+            in_scale.setdefault(key, {})[name] = curves.get(row.name, {})
+    orders = {key: order_found(each) for key, each in in_scale.items()}
 
     def told(row: Row) -> Row:
         # Not even `none` is known where no gap was measured: losses of answers, for instance, have no such plateau.
         if row.name not in places or GAP not in row.columns:
             return row
-        of_scale, name = places[row.name]
-        known, is_on_it = order_known(losses[of_scale], name), is_on_plateau(losses[of_scale], gaps[of_scale], name)
-        return replace(row, order_found=orders[of_scale].get(name), order_known=known, on_plateau=is_on_it)
+        key, name = places[row.name]
+        scale = scales[key]
+        known, is_on_it = scale.order_known(name), scale.is_on_plateau(name)
+        return replace(row, order_found=orders[key].get(name), order_known=known, on_plateau=is_on_it)
 
     return [told(row) for row in rows]
 
