@@ -10,7 +10,7 @@ from relpos import style
 from relpos.analysis.patterns import Pattern, draw_overview, draw_pattern, pattern, reveal
 from relpos.config.compose import composed, resolved
 from relpos.config.conf import conf_dir
-from relpos.config.schema import Network
+from relpos.config.schema import NetworkKeys
 from relpos.errors import RelposError
 from relpos.files import digest
 from relpos.model.encoder import encoder_of
@@ -20,7 +20,7 @@ from relpos.runs.run import runs_root
 from relpos.train.network import build_model
 
 
-def draw(all: bool, network: str | None, layer: Count, heads: Count, length: Count, **described: Unpack[Network]) -> str:
+def draw(all: bool, network: str | None, layer: Count, heads: Count, length: Count, **described: Unpack[NetworkKeys]) -> str:
     """Draws a figure into `$RELPOS_RUNS/figures`; returns its path.
 
     Raises:
@@ -44,7 +44,7 @@ def draw(all: bool, network: str | None, layer: Count, heads: Count, length: Cou
     return str(path)
 
 
-def overview(described: Network, layer: int, length: int) -> dict[str, Pattern]:
+def overview(described: NetworkKeys, layer: int, length: int) -> dict[str, Pattern]:
     """The pattern of every option of `position` that adds something to the scores, by its name."""
     patterns = {}
     for file in sorted((conf_dir() / "position").glob("*.yaml")):
@@ -60,7 +60,7 @@ def overview(described: Network, layer: int, length: int) -> dict[str, Pattern]:
     return patterns
 
 
-def _fresh(described: Network) -> tuple[str, str, Any]:
+def _fresh(described: NetworkKeys) -> tuple[str, str, Any]:
     # Two choices of dials of one scheme must not overwrite each other's figure.
     dials = digest(described["position"], 6)
     model, filled = _model(described)
@@ -68,7 +68,7 @@ def _fresh(described: Network) -> tuple[str, str, Any]:
     return f"{type(model.encoder.position).__name__.lower()}-{dials}", state, model
 
 
-def _model(described: Network) -> tuple[Any, bool]:
+def _model(described: NetworkKeys) -> tuple[Any, bool]:
     """The network with the weights of seed 0, and whether tables that are zero at the start were filled."""
     # The same figure each time, whatever was drawn before.
     torch.manual_seed(0)

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from relpos.config.compose import compose
 from relpos.config.conf import shipped
-from relpos.config.schema import Network
+from relpos.config.schema import NetworkKeys
 from relpos.errors import RelposError, nearest
 from relpos.progress import plain_console
 from relpos.runs.model import counted, counted_without_memory
@@ -24,7 +24,7 @@ from relpos.train.weights import read_model_config
 _SUFFIX = "_parameters.csv"
 
 
-def params(table: str | None, network: str | None, **described: Unpack[Network]) -> str:
+def params(table: str | None, network: str | None, **described: Unpack[NetworkKeys]) -> str:
     """The counts as JSON."""
     if table is not None:
         return show(table)

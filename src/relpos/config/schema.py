@@ -46,7 +46,7 @@ class Speed(TypedDict):
     deterministic: bool
 
 
-class Network(TypedDict):
+class NetworkKeys(TypedDict):
     size: Size
     position: dict[str, Any]
     conv: dict[str, Any]
@@ -56,7 +56,7 @@ class Network(TypedDict):
     kernels: Natural
 
 
-class Cost(Network):
+class Cost(NetworkKeys):
     recipe: RecipeKeys
     speed: Speed
     steps: Count
@@ -89,7 +89,7 @@ class Phase(TypedDict):
     precision: Precision
 
 
-class Pretraining(Phase):
+class PretrainKeys(Phase):
     """The keys `pretrain.…` of a fine-tuning; they are also keys of a pre-training."""
 
     objective: dict[str, Any]
@@ -98,7 +98,7 @@ class Pretraining(Phase):
     first: First
 
 
-class Training(Network):
+class TrainingKeys(NetworkKeys):
     data: dict[str, Any]
     tokenizer: Pieces
     speed: Speed
@@ -112,7 +112,7 @@ class Training(Network):
     scheme: str  # of no file: the word for `position`, see `with_scheme`
 
 
-class Pretrain(Training, Pretraining):
+class Pretrain(TrainingKeys, PretrainKeys):
     stage: Literal["pretrain"]
     network: str | None
 
@@ -129,11 +129,11 @@ class Intermediate(TypedDict):
     steps: Count | None
 
 
-class Finetune(Training, Phase):
+class Finetune(TrainingKeys, Phase):
     stage: Literal["finetune"]
     task: dict[str, Any]
     network: str | None
-    pretrain: Pretraining
+    pretrain: PretrainKeys
     intermediate: Intermediate
     change: Change
     head: Annotated[str, As("relpos.model.heads.ClassifierKind")]
