@@ -1,13 +1,15 @@
 """How fast is it on a GPU? Steps and attention alone beside Hugging Face, FlexAttention and SDPA, in turns in one run.
 
-    python benchmarks/gpu.py [--seconds 150] [--repeats 7] [--sizes small base] [--only NAME …] [--out FOLDER] [--resume]
-                             [--rehearse]
+    python benchmarks/gpu.py [--seconds 150] [--repeats 7] [--sizes small base] [--only NAME …] [--parts NAME …]
+                             [--out FOLDER] [--resume] [--rehearse]
 
 A step is 256 × 128 random tokens, 15 % predicted: forward, backward, clipping and fused AdamW in bf16. Ours takes the path of
-a training run (`relpos.train.recorded`, CUDA graphs). Hugging Face's BERT runs eager, with SDPA and compiled. Attention alone
+a training run (`relpos.train.recorded`, CUDA graphs). Hugging Face's BERT of the first size runs eager, with SDPA and
+compiled. Attention alone
 has the terms of `composite` (β and a, k = 8), forward and backward, beside compiled FlexAttention with the same terms and SDPA
 with the terms as one tensor, all without dropout, and ours with dropout besides; and, where flashdeberta is installed,
-DeBERTa's two terms, of every offset, beside it. A large matrix product runs in every rotation as the ceiling; times are
+DeBERTa's two terms, of every offset, beside it. Each of these is timed as a recorded CUDA graph, and by plain calls, of which
+most are waited for longer than they run. A large matrix product runs in every rotation as the ceiling; times are
 medians. `profile` says which kernels an update of composite launches, and how long they take.
 
 The parts come in the order of their weight, and none begins after `--seconds`: steps, profile and attention first, then every
@@ -65,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sizes", nargs="+", default=["small", "base"])
     parser.add_argument("--rows", type=int, default=256, help="sequences of a step")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these presets, such as position=tisa")
+    parser.add_argument("--parts", nargs="+", metavar="NAME", help="these parts alone, such as step_small")
     parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--resume", action="store_true", help="measure only what FOLDER/gpu.json does not have")
     parser.add_argument("--rehearse", action="store_true", help="everything once at toy sizes, on a CPU")
@@ -76,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     length = 16 if asked.rehearse else 128
     names = asked.only or [*FIRST, *(name for name in presets() if name not in [*FIRST, "position=composite"])]
     work = parts(asked.sizes, asked.rows, length, names, asked.repeats, asked.rehearse)
+    work = {name: part for name, part in work.items() if name in (asked.parts or work)}
     if not asked.rehearse:
         need_gpu("gpu.py")
         compile_all(asked.sizes, asked.rows, length, 75)
@@ -117,7 +121,7 @@ def parts(sizes: Sequence[str], rows: int, n: int, names: Sequence[str], repeats
     long, others = (16, []) if rehearse else (2048, [256, 512, 1024])
     found: dict[str, Part] = {}
     for size in sizes:
-        peers = PEERS if size == sizes[0] else PEERS[-1:]
+        peers = PEERS if size == sizes[0] else ()
         found[f"step_{size}"] = partial(steps, size, rows, n, ["none", "position=composite"], peers, repeats)
         if size == sizes[0]:
             found[f"profile_{size}"] = partial(profile, f"position=composite size={size}", rows, n)
@@ -138,9 +142,7 @@ def compile_all(sizes: Sequence[str], rows: int, n: int, seconds: float) -> None
         work()
         return {}
 
-    tasks: dict[str, Task] = {
-        f"Hugging Face, {size}": partial(twice, partial(hugging_face, size, "compiled", rows, n)) for size in sizes
-    }
+    tasks: dict[str, Task] = {f"Hugging Face, {sizes[0]}": partial(twice, partial(hugging_face, sizes[0], "compiled", rows, n))}
     for m in (n, 2048):
         tasks[f"FlexAttention, {m}"] = partial(twice, lambda m=m: attention_work(_flex(), max(1, rows * n // m), m))
         for rate in (0.0, 0.1):
@@ -234,7 +236,8 @@ def graphs(size: str, rows: int, n: int, repeats: int) -> dict[str, Any]:
 
 
 def attention(n: int, rows: int, repeats: int) -> dict[str, Any]:
-    """{kind: milliseconds, megabytes above the inputs} of 4 heads of 64, forward and backward to q, k, v, β and a."""
+    """{kind: milliseconds recorded and by plain calls, megabytes above the inputs} of 4 heads of 64, forward and backward to q, k,
+    v, β and a."""
     ways: dict[str, Callable[..., Tensor]] = {
         "triton": _triton, "triton, dropout": partial(_triton, rate=0.1), "eager": _eager, "SDPA, terms as a tensor": _sdpa,
         "SDPA by cuDNN, terms as a tensor": _sdpa_cudnn, "FlexAttention, compiled": _flex(),
@@ -247,15 +250,37 @@ def attention(n: int, rows: int, repeats: int) -> dict[str, Any]:
         runs["DeBERTa's terms, triton"] = attention_work(_deberta, rows, n, tables)
         if (flash := _flash_deberta()) is not None:
             runs["DeBERTa's terms, FlashDeBERTa"] = attention_work(flash, rows, n, tables)
-    memory = {}
+    memory, recorded = {}, {}
     for name in list(runs):
         try:
             memory[name] = _peak(runs[name])
+            recorded[name] = _recorded(runs[name])
         except Exception as error:  # of others' code, or too little memory: the rest goes on
             print(f"{name}, {n} tokens: {type(error).__name__}: {str(error).strip()[:200]}", file=sys.stderr)
             del runs[name]
-    times = race(runs, repeats)
-    return {name: {"milliseconds": 1e3 * statistics.median(times[name]), "megabytes": memory[name]} for name in runs}
+    times = [race(contestants, repeats) for contestants in (recorded, runs)]
+    return {
+        name: {
+            "milliseconds": 1e3 * statistics.median(times[0][name]), "plain_calls": 1e3 * statistics.median(times[1][name]),
+            "megabytes": memory[name],
+        }
+        for name in runs
+    }  # fmt: skip
+
+
+def _recorded(work: Work) -> Work:
+    """The same as a CUDA graph; without a GPU, as it is."""
+    if device().type != "cuda":
+        return work
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph.replay
 
 
 def attention_work(way: Callable[..., Tensor], rows: int, n: int, more: Sequence[tuple[int, ...]] | None = None) -> Work:

@@ -105,12 +105,6 @@ def all_tasks(rehearse: bool) -> dict[str, Task]:
     tasks: dict[str, Task] = {
         "the same bits, composite": partial(bits, f"position=composite {sized}", rows, n, 3 if rehearse else REPEATS)
     }
-    lengths = (16,) if rehearse else LENGTHS
-    for kind, keys in KINDS.items():
-        tasks |= {
-            f"terms {kind}, {str(dtype)[6:]}, n={length}": partial(terms, keys, dtype, length, True)
-            for length in lengths for dtype in FORMATS
-        }  # fmt: skip
     for name in names:
         tasks[f"train {name}"] = partial(train, Ours, f"{name} {sized}", rows, n)
     for said, more in {"modern": "block=modern", "causal": "size.attention=causal"}.items():
@@ -118,6 +112,12 @@ def all_tasks(rehearse: bool) -> dict[str, Task]:
     for head in ("classifier", "discriminator"):
         for name in ("position=composite", "position=window", "conv=qkv"):
             tasks[f"{head} {name}"] = partial(train, partial(Tuning, head=head), f"{name} {sized}", rows, n)
+    lengths = (16,) if rehearse else LENGTHS
+    for kind, keys in KINDS.items():
+        tasks |= {
+            f"terms {kind}, {str(dtype)[6:]}, n={length}": partial(terms, keys, dtype, length, True)
+            for length in lengths for dtype in FORMATS
+        }  # fmt: skip
     for kind, keys in KINDS.items():  # without padding and dropout the programs are others
         tasks |= {
             f"terms {kind}, {str(dtype)[6:]}, n={length}, all real, no dropout": partial(terms, keys, dtype, length, False)

@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def in_rounds(session: Session, table: str) -> int:
     """The table with one pre-training of every row, with two, and so on, as long as there is time."""
     experiment = load(table)
-    engine = ["engine=local", "workers=2"] if torch.cuda.is_available() else []
+    engine = ["engine=local", "workers=4"] if torch.cuda.is_available() else []
     try:
         for seeds in range(1, len(experiment.pretrain_seeds) + 1):
             asked = f"pretrain_seeds=[{','.join(map(str, experiment.pretrain_seeds[:seeds]))}]"

@@ -40,6 +40,12 @@ def test_a_bias_that_is_added_with_the_sum_has_the_gradient_of_one_added_before(
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
+def test_a_program_that_walks_over_several_tiles_adds_all_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"TILE": 128, "MOST_PARTS": 3}.items():  # tiles of two rows, three or four for a program
+        monkeypatch.setattr(triton_sweeps, name, value)
+    test_a_bias_that_is_added_with_the_sum_has_the_gradient_of_one_added_before(Draw(0.25, 7))
+
+
 def test_masks_are_those_of_the_tokens_that_are_held_and_of_a_recorded_key() -> None:
     keys = RecordedKeys(CPU)
     held = Tokens(3, 4, torch.tensor([0, 5, 6, 11]))

@@ -130,11 +130,21 @@ def test_a_replay_draws_new_dropout_each_step(prepared: Path) -> None:
 
 @pytest.fixture
 def recording(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs take the path of a GPU."""
+    """Runs take the path of a GPU, where a recording writes to the gradients where they lay when it was made."""
     monkeypatch.setattr(fit, "recorder_for", lambda accelerator: PlainCalls)
+    call = Replay.__call__
+
+    def in_place(self: Replay, inputs: Inputs) -> tuple[Tensor, ...]:
+        before = [p.grad for p in self.parameters.values()] if self.recordings else None
+        outputs = call(self, inputs)
+        after = [p.grad for p in self.parameters.values()]
+        assert before is None or all(a is b for a, b in zip(before, after, strict=True))
+        return outputs
+
+    monkeypatch.setattr(Replay, "__call__", in_place)
 
 
-OVERRIDES = ["steps=3", "batch=8", "log_every=1", "evaluations=1", "data.pairs=64", "checkpoint_every=1"]
+OVERRIDES = ["steps=3", "batch=8", "log_every=1", "evaluations=3", "data.pairs=64", "checkpoint_every=1"]
 
 
 def anew(run: Run) -> dict[str, Any]:

@@ -132,6 +132,11 @@ class Training(pl.LightningModule):
         else:
             self.recorded.zero_gradients()
 
+    def on_validation_model_zero_grad(self) -> None:
+        """Before an evaluation Lightning gives the gradients' memory back, which recordings write to."""
+        if self.recorded is None:
+            super().on_validation_model_zero_grad()
+
     def check_finite(self) -> None:
         """Checks the gradients since the last log line; called before anything is logged or a checkpoint is written.
 

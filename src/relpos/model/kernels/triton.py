@@ -72,7 +72,7 @@ def _tiles(n: int, size: int, backward: bool) -> Tiles:
     if size == 4:
         return Tiles(min(32, power), min(32, power))
     if backward and 64 < n <= 128:
-        return Tiles(32, 128, 8, 1)
+        return Tiles(32, 128, 8)
     return Tiles(min(64, power), min(64, power))
 
 

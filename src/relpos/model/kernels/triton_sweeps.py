@@ -19,7 +19,9 @@ TILE = 4096
 """Numbers that a program holds of each tensor. It holds one tile: a second one would begin to be loaded when the first is done."""
 MOST_ROWS = 1024
 """Rows that are summed in one go: a program of more would be waited for."""
-COLUMNS = 4096
+MOST_PARTS = 1024
+"""Programs that walk over rows and add up what they sum: some eight for each processor of a GPU, whichever it is."""
+COLUMNS = 8192
 """Logits that a program holds at a time."""
 
 
@@ -94,28 +96,36 @@ def _norm_backward(
     WIDTH: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr,
     KEYED: tl.constexpr, HAS_BESIDE: tl.constexpr,
 ):  # fmt: skip
+    """Every `parts`-th tile from its own on, so that there are few sums over rows, each of them added up in registers."""
     part, column = tl.program_id(0), tl.arange(0, PADDED)
-    row = part.to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    inside = (row[:, None] < rows) & (column[None, :] < WIDTH)
-    at = row[:, None] * WIDTH + column[None, :]
-    grad = tl.load(GRAD + at, mask=inside, other=0.0).to(tl.float32)
-    total = tl.load(TOTAL + at, mask=inside, other=0.0).to(tl.float32)
-    mean, rstd = tl.load(MEAN + row, mask=row < rows, other=0.0), tl.load(RSTD + row, mask=row < rows, other=0.0)
-    normal = tl.where(inside, (total - mean[:, None]) * rstd[:, None], 0.0)
-    tl.store(SUMS + part * WIDTH + column, tl.sum(grad * normal, 0), mask=column < WIDTH)
-    tl.store(SUMS + (parts + part) * WIDTH + column, tl.sum(grad, 0), mask=column < WIDTH)
-    grad = grad * tl.load(WEIGHT + column, mask=column < WIDTH, other=0.0)[None, :]
-    dot, sum = tl.sum(grad * normal, 1) / WIDTH, tl.sum(grad, 1) / WIDTH
-    grad_x = rstd[:, None] * (grad - sum[:, None] - normal * dot[:, None])
-    tl.store(GRAD_X + at, grad_x.to(GRAD_X.dtype.element_ty), mask=inside)
-    if THRESHOLD > 0:
-        word = stirred(tl.load(WORDS + row, mask=row < rows, other=0), KEY, KEYED)
-        grad_y = _dropped(grad_x, word, tl.minimum(column, WIDTH - 1), COLUMN_WORDS, THRESHOLD, RESCALE)
-        tl.store(GRAD_Y + at, grad_y.to(GRAD_Y.dtype.element_ty), mask=inside)
-    else:
-        grad_y = grad_x
+    in_width = column < WIDTH
+    weight = tl.load(WEIGHT + column, mask=in_width, other=0.0)[None, :]
+    of_weight, of_bias = tl.zeros([ROWS, PADDED], tl.float32), tl.zeros([ROWS, PADDED], tl.float32)
+    of_beside = tl.zeros([ROWS, PADDED], tl.float32)
+    for start in range(part * ROWS, rows, parts * ROWS):
+        row = tl.arange(0, ROWS).to(tl.int64) + start
+        inside = (row[:, None] < rows) & in_width[None, :]
+        at = row[:, None] * WIDTH + column[None, :]
+        grad = tl.load(GRAD + at, mask=inside, other=0.0).to(tl.float32)
+        total = tl.load(TOTAL + at, mask=inside, other=0.0).to(tl.float32)
+        mean, rstd = tl.load(MEAN + row, mask=row < rows, other=0.0), tl.load(RSTD + row, mask=row < rows, other=0.0)
+        normal = tl.where(inside, (total - mean[:, None]) * rstd[:, None], 0.0)
+        of_weight += grad * normal
+        of_bias += grad
+        grad = grad * weight
+        dot, sum = tl.sum(grad * normal, 1) / WIDTH, tl.sum(grad, 1) / WIDTH
+        grad_x = rstd[:, None] * (grad - sum[:, None] - normal * dot[:, None])
+        tl.store(GRAD_X + at, grad_x.to(GRAD_X.dtype.element_ty), mask=inside)
+        if THRESHOLD > 0:
+            word = stirred(tl.load(WORDS + row, mask=row < rows, other=0), KEY, KEYED)
+            grad_x = _dropped(grad_x, word, tl.minimum(column, WIDTH - 1), COLUMN_WORDS, THRESHOLD, RESCALE)
+            tl.store(GRAD_Y + at, grad_x.to(GRAD_Y.dtype.element_ty), mask=inside)
+        if HAS_BESIDE:
+            of_beside += tl.where(inside, grad_x, 0.0)
+    tl.store(SUMS + part * WIDTH + column, tl.sum(of_weight, 0), mask=in_width)
+    tl.store(SUMS + (parts + part) * WIDTH + column, tl.sum(of_bias, 0), mask=in_width)
     if HAS_BESIDE:
-        tl.store(SUMS + (2 * parts + part) * WIDTH + column, tl.sum(tl.where(inside, grad_y, 0.0), 0), mask=column < WIDTH)
+        tl.store(SUMS + (2 * parts + part) * WIDTH + column, tl.sum(of_beside, 0), mask=in_width)
 
 
 def _norm_shape(width: int, tile: int, warps: int) -> dict[str, int]:
@@ -142,11 +152,8 @@ def norm_backward(
     """Gradients of x and y; those of weight, bias and, if there was one, `beside`, (2 or 3, parts, width), still to be summed."""
     grad_x = torch.empty_like(total)
     grad_y = torch.empty_like(total) if draw.rate > 0 else grad_x  # without dropout both gradients are the same numbers
-    rows, shape = (
-        mean.numel(),
-        _norm_shape(total.shape[-1], 2 * TILE, 8),
-    )  # larger tiles leave fewer sums; 16 warps take twice as long
-    parts = triton.cdiv(rows, shape["ROWS"])
+    rows, shape = mean.numel(), _norm_shape(total.shape[-1], TILE // 4, 2)
+    parts = min(MOST_PARTS, triton.cdiv(rows, shape["ROWS"]))
     sums = weight.new_empty(3 if beside else 2, parts, len(weight))
     dropout, constants = dropout_of(total.shape, draw, total)
     constants["HAS_BESIDE"] = beside

@@ -19,7 +19,7 @@ from relpos.model.kernels.triton_sweeps import sum_rows
 
 ALIGNED = 8
 """Kernels made here have a multiple of so many columns: products of bfloat16 want rows that begin at 16 bytes."""
-TILE = 8192
+TILE = 2048
 """Scores that a program holds."""
 
 
