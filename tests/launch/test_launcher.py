@@ -95,6 +95,7 @@ def test_a_failing_run_is_tried_again_and_then_its_log_is_shown(tmp_path: Path, 
     code, _, err = finish(start(table))  # a new launch forgives, and the third try goes well
     assert code == 0, err
     assert {record["state"] for record in records(root)} == {"finished"}
+    assert sum("after 2 that failed: see " in line for line in err.splitlines()) == 2  # or nobody would look why
 
 
 @pytest.mark.full

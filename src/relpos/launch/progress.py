@@ -13,6 +13,7 @@ from rich.text import Text
 from relpos.launch.jobs import Standing
 from relpos.progress import plain_console
 from relpos.runs.estimate import Estimate
+from relpos.runs.retries import failures
 from relpos.runs.run import Run
 from relpos.runs.shelf import final, newest, scores
 
@@ -84,7 +85,9 @@ def ending(run: Run) -> str:
         return f"{run.stage} {run.name} failed: {record['error']}"
     shown = scores(record) or {key: value for key, value in final(record).items() if key == "perplexity"}
     figures = ", ".join(f"{key} {value:.4g}" for key, value in shown.items())
-    return f"{run.stage} {run.name}  {figures}  ({record.get('seconds', 0):.0f} s)"
+    tries = failures(record)
+    before = f", after {tries} that failed: see {run.path / 'log.txt'}" if tries else ""
+    return f"{run.stage} {run.name}  {figures}  ({record.get('seconds', 0):.0f} s){before}"
 
 
 def under_way(run: Run) -> str:
