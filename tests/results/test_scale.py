@@ -201,16 +201,6 @@ def test_of_equally_many_seeds_those_with_a_rate_of_the_convolution_s_own_count(
     assert [(recipe["position_lr"], recipe["conv_lr"]) for recipe in recipes] == [(30, 3), (30, 3)]
 
 
-def test_a_merge_trained_with_a_rate_for_each_part_is_the_same_row(rows: list[PlannedRow], tmp_path: Path) -> None:
-    finish_row(rows[0])
-    for rates, seeds in (("30", (0,)), ("[10,30]", (0, 1)), ("[3,30]", (0, 1))):
-        for seed in seeds:
-            train(tmp_path, "position=absolute_tisa", f"recipe.position_lr={rates}", f"pretrain.seed={seed}")
-    (scale,) = read(ROWS | {"absolute_tisa": ["position=absolute_tisa"]})
-    assert sorted(scale.folders["absolute_tisa"]) == [0, 1]
-    assert scale.slowest["absolute_tisa"] == 3.0  # of equally many seeds, the lowest
-
-
 def test_a_scale_says_where_positions_could_not_move_far(rows: list[PlannedRow]) -> None:
     for row in rows:
         finish_row(row)

@@ -58,14 +58,6 @@ def row(name: str, scores: dict[str, list[list[float] | None]], perplexity: floa
     return PlannedRow(name, [f"position={name}"], [pretraining(name, perplexity)], tunings)
 
 
-def test_mean_and_standard_error_by_hand() -> None:
-    column = summary([30.0, 32.0, 37.0])
-    assert column.mean == pytest.approx(33.0)
-    assert column.sem == pytest.approx((26 / 2) ** 0.5 / 3**0.5)  # s² = (9 + 1 + 16) / 2
-    assert column.best == 37.0
-    assert summary([5.0]).sem is None
-
-
 def test_fine_tunings_of_one_pre_training_are_no_witnesses_of_their_own() -> None:
     column = summary([69.0, 71.0, 73.0, 75.0], pretrainings=[0, 0, 1, 1])
     assert (column.mean, column.best, column.median) == (72.0, 75.0, 72.0)

@@ -14,7 +14,6 @@ from linked import TINY, link_runs
 from relpos.claims.claim import load_checks
 from relpos.cli import main
 from relpos.errors import RelposError
-from relpos.measures.kept import kept
 from relpos.measures.sample import Sample
 from relpos.runs.run import Run, runs_root
 from relpos.runs.table_file import read_table
@@ -263,19 +262,6 @@ def test_a_gap_is_shown_with_three_decimals_and_has_no_best(table: Table, tmp_pa
     assert "0.600" in latex(view)
 
 
-def test_the_figures_are_those_of_the_order_command(
-    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("RELPOS_RUNS", str(made))
-    run = next(path for path in (made / "pretrain").iterdir() if path.name.startswith("none"))
-    before = {path.name for path in (run / "order").iterdir()}
-    assert main(["order", f"network={run}", "measure=[shuffle,pairs]", "examples=20", "pairs.limit=4"]) == 0
-    assert {path.name for path in (run / "order").iterdir()} == before
-    written = Path(capsys.readouterr().out.splitlines()[-1]) / "order.json"
-    assert written.is_relative_to(made / "order")
-    assert set(json.loads(written.read_text(encoding="utf-8"))["shuffle_gap"]) == {"2", "3", "4", "8", "all"}
-
-
 def test_snapshots_are_measured_beside_the_end_with_dials_of_their_own(table: Table) -> None:
     row = table.row("absolute")
     assert (row.columns["same_word_pairs"].examples, row.columns["other_pairs"].examples) == (28, 24)
@@ -285,13 +271,6 @@ def test_snapshots_are_measured_beside_the_end_with_dials_of_their_own(table: Ta
         assert (then["same_word_pairs"].examples, then["same_word_pairs"].seeds) == (21, [(0, 0), (1, 0)])
         assert then["other_pairs"].mean is None
     assert row.snapshots[100]["shuffle_gap"].values == row.columns["shuffle_gap"].values
-
-
-def test_the_figures_of_snapshots_say_at_which_share_they_were_taken(made: Path) -> None:
-    run = next(path for path in (made / "pretrain").iterdir() if path.name.startswith("none"))
-    assert [entry.share for entry in kept(run, "shuffle")] == [50, 100]
-    first = kept(run, "pairs")[0]
-    assert (first.share, first.results["pairs"]["others"]["n"]) == (50, 0)
 
 
 def test_merged_figures_of_snapshots_are_found_without_their_weights(

@@ -91,7 +91,7 @@ def properties(model: MaskedLM, mechanism: Mechanism, parameters: int, table: in
         parameters: how many parameters it has in a model of the usual size.
         table: how many the table of absolute positions has in that model.
     """
-    _randomise(model)
+    randomise(model)
     model.eval()
     return {
         "inductive": tells_far_apart(model, mechanism),
@@ -195,9 +195,9 @@ def _ids(model: MaskedLM | Encoder, sequences: int, n: int) -> Ids:
     return torch.randint(5, vocabulary - 1, (sequences, n), generator=torch.Generator().manual_seed(1))
 
 
-def _randomise(model: nn.Module) -> None:
+def randomise(model: nn.Module, seed: int = 2) -> None:
     """Adds noise to every parameter: at an initial value such as 0 some would have no effect that could be seen."""
-    generator = torch.Generator().manual_seed(2)
+    generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))

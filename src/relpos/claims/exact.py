@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from relpos.analysis import identities
-from relpos.analysis.properties import properties
+from relpos.analysis.properties import properties, randomise
 from relpos.claims.rule import Rule, Test, once, rule
 from relpos.claims.verdict import FAILS, HOLDS, Verdict
 from relpos.config.compose import composed, resolved
@@ -34,13 +34,10 @@ TINY = (
 
 
 def network(*overrides: str) -> Any:
-    """A tiny masked language model in float64. Weights that begin as zeros are made random, so that no term vanishes."""
+    """A tiny masked language model in float64 with random weights, so that no term vanishes."""
     torch.manual_seed(0)
     model = build_model(resolved(composed("params", [*TINY, *overrides]))).double().eval()
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
+    randomise(model, seed=1)
     return model
 
 

@@ -47,7 +47,7 @@ def compare(network: Names, examples: Count) -> str:
     else:
         with bar("held-out text", examples * sum(len(subject.pretrainings) for subject in subjects)) as advance:
             side_tables.append(_of_losses(paired_losses(subjects, examples, advance)))
-    view = view_of(Table(name, question, rows, baseline=experiment.baseline), side_tables)
+    view = view_of(Table(name, question, rows), side_tables)
     folder = runs_root() / "compare" / _folder_name(subjects, examples)
     text.write(folder, view)
     pictures.draw_losses(folder / "curves.png", rows)

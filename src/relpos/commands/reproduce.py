@@ -145,9 +145,6 @@ def show(
         rows=rows,
         checks=[Outcome(check.says, each.verdict, each.figures) for check in checks for each in check.verdicts(made)],
         statistic=experiment.statistic,
-        split=experiment.split,
-        baseline=experiment.baseline,
-        claims=experiment.claims,
         tuned=experiment.tuned,
         made=made_with(plan),
     )

@@ -39,9 +39,6 @@ class Table:
         rows: in the order of the experiment file.
         checks: what the numbers should show, and whether they do.
         statistic: which of mean, best and median is compared with the printed numbers.
-        split: the set on which the printed numbers were measured: dev or test.
-        baseline: the rows that the others are compared with.
-        claims: ids of the claims that the table is about.
         made: what its runs were made with, see `made_with`.
         tuned: the table in which the rows' `position_lr` was chosen.
     """
@@ -51,9 +48,6 @@ class Table:
     rows: list[Row]
     checks: list[Outcome] = field(default_factory=list)
     statistic: str = "mean"
-    split: str = "dev"
-    baseline: list[str] = field(default_factory=list)
-    claims: list[str] = field(default_factory=list)
     tuned: str | None = None
     made: str = ""
 

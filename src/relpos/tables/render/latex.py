@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from relpos.tables.render.cell import MINUS, MISSING, Cell, number, signed
 from relpos.tables.render.view import Line, View
@@ -16,36 +16,43 @@ SPECIAL |= {letter: f"$\\{name.replace('lamda', 'lambda')}$" for letter, name in
 SPECIAL |= {"–": "--", "…": r"\ldots{}", "→": r"$\to$", "<": "$<$", ">": "$>$"}
 
 
+COLUMNS = r"Columns $\times$ 100 on the dev sets; mean $\pm$ standard error over seeds, the best in bold"
+MISSES = "; --- = not run; $^{nf}$: $n$ runs failed; $^{nc}$: $n$ are no better than the constant answer."
+
+
 def latex(view: View) -> str:
     """The text of a `table` environment, to be read in with `\\input`."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("relpos.tables.render"),
-        # Jinja's own braces are LaTeX's, and per cent signs begin comments there.
-        block_start_string="<%",
-        block_end_string="%>",
-        variable_start_string="<<",
-        variable_end_string=">>",
-        comment_start_string="<#",
-        comment_end_string="#>",
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-        autoescape=False,  # LaTeX has its own escapes, see `escape`
-    )
-    environment.filters["tex"] = escape
-    head = [escape(text) for text in view.all_heads]
-    lines = [_latex_line(line) for line in view.lines]
-    return environment.get_template("table.tex.j2").render(view=view, head=head, lines=lines) + "\n"
+    name, lines, printed = view.table.name, [_line(line) for line in view.lines], [_printed_line(line) for line in view.lines]
+    of_printed = r"; \emph{printed}: the paper's number, in brackets ours minus it" if any(printed) else ""
+    caption = f"{escape(view.table.question)} {COLUMNS}{of_printed}{MISSES} {escape(view.notes)}".rstrip()
+    rows = [row for both in zip(lines, printed, strict=True) for row in both if row]
+    side_tables = [[list(map(escape, texts)) for texts in side_table.texts] for side_table in view.side_tables]
+    parts = [
+        rf"% relpos reproduce table={name}      \usepackage{{booktabs}}; wide tables: \usepackage{{graphicx}} and \resizebox",
+        r"\begin{table}",
+        r"  \centering",
+        rf"  \caption{{{caption}}}",
+        rf"  \label{{tab:{name}}}",
+        *_tabular([list(map(escape, view.all_heads)), *rows]),
+        *(part for texts in side_tables for part in ("", r"  \medskip", *_tabular(texts))),
+        r"\end{table}",
+    ]
+    return "\n".join(parts) + "\n"
 
 
-@dataclass(frozen=True)
-class LatexLine:
-    """The cells of a row, and of the line of printed numbers below it, if there are any."""
-
-    cells: list[str]
-    printed: list[str] | None
+def _tabular(texts: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a `tabular` environment; the first of the texts are its heads."""
+    head, *rows = (rf"    {' & '.join(row)} \\" for row in texts)
+    columns = "l" + "r" * (len(texts[0]) - 1)
+    return [
+        rf"  \begin{{tabular}}{{{columns}}}",
+        r"    \toprule",
+        head,
+        r"    \midrule",
+        *rows,
+        r"    \bottomrule",
+        r"  \end{tabular}",
+    ]
 
 
 def escape(text: str) -> str:
@@ -57,17 +64,19 @@ def escape(text: str) -> str:
     return "".join(SPECIAL.get(letter, letter) for letter in text)
 
 
-def _latex_line(line: Line) -> LatexLine:
+def _line(line: Line) -> list[str]:
     row = line.row
     parameters = MISSING if row.parameters is None else f"{row.parameters:,}"
     if row.parameters is not None and row.parameters >= 1e6:
         parameters = f"{row.parameters / 1e6:.2f}M"
     texts = [escape(row.name), escape(parameters), escape(line.perplexity), *(_cell(cell) for cell in line.cells)]
+    return [f"\\textbf{{{text}}}" if is_best else text for text, is_best in zip(texts, line.is_best, strict=True)]
+
+
+def _printed_line(line: Line) -> list[str]:
+    """The paper's numbers, which stand below ours; empty where there are none."""
     printed = [_printed(cell) for cell in line.cells]
-    return LatexLine(
-        cells=[f"\\textbf{{{text}}}" if is_best else text for text, is_best in zip(texts, line.is_best, strict=True)],
-        printed=["\\quad\\emph{printed}", "", "", *printed] if any(printed) else None,
-    )
+    return ["\\quad\\emph{printed}", "", "", *printed] if any(printed) else []
 
 
 def _cell(cell: Cell) -> str:
