@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 
 from claims.made_up import JITTER, at_chance, glue, scale, scales
 from relpos.claims import claim as files
+from relpos.claims.to_run import ToRun
 from relpos.claims.verdict import Evidence, sided
 from relpos.commands.claims import page
 from relpos.config.compose import called
@@ -16,7 +17,7 @@ from relpos.errors import RelposError
 from relpos.results.scale import Scale, scheme
 from relpos.results.statistics import Difference
 from relpos.runs import compose
-from relpos.tables.experiment import experiments, tables_of
+from relpos.tables.experiment import experiments
 
 OF_PAPERS = [*(f"C{n:02}" for n in range(1, 26)), *(f"W{n:02}" for n in range(1, 23))]
 IDS = [claim.id for claim in files.load("all") if not claim.measure]
@@ -49,7 +50,7 @@ def of_id(name: str) -> files.Claim:
 
 def verdicts(name: str, *made: Scale) -> tuple[list[str], str]:
     """Of a claim on a page of its own: that of each scale, and the headline."""
-    (claim,) = page([of_id(name)], scales(*made), files.rows(), {})["claims"]
+    (claim,) = page([of_id(name)], scales(*made))["claims"]
     return [finding["verdict"] for finding in claim["findings"]], claim["verdict"]
 
 
@@ -110,7 +111,7 @@ def test_a_variant_compares_the_rows_in_nats(name: str, gain: float, expected: s
 
 def test_the_page_says_how_many_tests_it_made() -> None:
     made = scale({"dynamic": glue(64.0), "fixed": glue(60.0, -1)})
-    assert page([of_id(name) for name in ("C03", "C11")], scales(made), files.rows(), {})["tests"] == 1
+    assert page([of_id(name) for name in ("C03", "C11")], scales(made))["tests"] == 1
 
 
 def test_rows_are_overrides_that_compose() -> None:
@@ -122,8 +123,9 @@ def test_rows_are_overrides_that_compose() -> None:
 
 
 def test_tables_name_claims_that_exist() -> None:
-    assert set(tables_of(experiments())) <= set(IDS)
-    assert tables_of(experiments())["C20"][:2] == ["conv_heads", "order_real"]
+    tables = ToRun({}, experiments()).tables
+    assert set(tables) <= set(IDS)
+    assert tables["C20"][:2] == ["conv_heads", "order_real"]
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,7 +68,7 @@ def test_the_command_makes_the_rows_and_as_many_seeds_as_a_verdict_needs(
 
 
 def test_the_page_says_it_of_claims_that_are_not_run_and_of_no_others(claims: dict[str, Claim], to_run: ToRun) -> None:
-    said = page([claims["C03"], claims["C11"]], Scales([]), files.rows(), {}, to_run)["claims"]
+    said = page([claims["C03"], claims["C11"]], Scales([]), to_run)["claims"]
     assert [bool(claim["takes"]) for claim in said] == [True, False]
 
 

@@ -44,7 +44,7 @@ def tunings(**scores: float) -> list[Value]:
 
 def verdict(name: str, runs: Scales) -> tuple[str, list[str]]:
     [claim] = [claim for claim in files.load("wennberg2021") if claim.id == name]
-    [said] = page([claim], runs, files.rows(), {})["claims"]
+    [said] = page([claim], runs)["claims"]
     return said["verdict"], [finding["scale"] + ": " + finding["figures"] for finding in said["findings"]]
 
 

@@ -24,9 +24,16 @@ TRAINING = ("size", "steps", "batch", "length")
 
 
 class ToRun:
-    """Says how to run a claim whose rows are made by these overrides, with one of these experiment files."""
+    """Says how to run a claim whose rows are made by these overrides, with one of these experiment files.
 
-    def __init__(self, rows: Mapping[str, Sequence[str]], experiments: Iterable[Experiment]) -> None:
+    `tables` has the names of the files that are about a claim.
+    """
+
+    def __init__(self, rows: Mapping[str, Sequence[str]], experiments: Sequence[Experiment]) -> None:
+        self.tables: dict[str, list[str]] = {}
+        for file in experiments:
+            for claim in file.claims:
+                self.tables.setdefault(claim, []).append(file.name)
         self.row_of = {scheme(overrides): row for row, overrides in rows.items()}
         self.experiments = [file for file in experiments if not (file.parameters or file.properties) and file.name[0] != "_"]
 

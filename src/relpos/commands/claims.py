@@ -65,10 +65,9 @@ def _tested_page(wanted: list[Claim], networks: Iterable[str] = ()) -> dict[str,
     """The `page` of these claims, tested with all finished runs."""
     from relpos.claims.claim import rows, scales
     from relpos.claims.to_run import ToRun
-    from relpos.tables.experiment import experiments, tables_of
+    from relpos.tables.experiment import experiments
 
-    files = experiments()
-    return page(wanted, scales(networks), rows(), tables_of(files), ToRun(rows(), files))
+    return page(wanted, scales(networks), ToRun(rows(), experiments()))
 
 
 def chosen(known: list[Claim], ids: list[str] | None) -> list[Claim]:
@@ -83,9 +82,7 @@ def chosen(known: list[Claim], ids: list[str] | None) -> list[Claim]:
     return [claim for claim in known if ids is None or claim.id in ids or claim.id.partition("/")[0] in ids]
 
 
-def page(
-    claims: list[Claim], runs: Scales, rows: dict[str, list[str]], tables: dict[str, list[str]], to_run: ToRun | None = None
-) -> dict[str, Any]:
+def page(claims: list[Claim], runs: Scales, to_run: ToRun | None = None) -> dict[str, Any]:
     """Plain values: `claims`, `tests` (how many were made), `older` and `pilots` (runs of older code, and of tables in
     which rates were chosen, that were left out).
 
@@ -96,17 +93,17 @@ def page(
     Args:
         claims: those of the page. All claims of their papers in their measures are tested, because these are the families.
         runs: the finished runs.
-        rows: row → the overrides that make it.
-        tables: claim → the experiment files that are about it.
-        to_run: says what it would take to run a claim; None: `takes` stays empty.
+        to_run: says how to run a claim, and which tables are about it; None: `takes` and `tables` stay empty.
 
     Raises:
         RelposError: a test names a row that `rows.yaml` does not have.
     """
     from relpos.claims.claim import families
+    from relpos.claims.claim import rows as known_rows
     from relpos.claims.verdict import adjusted, headline
     from relpos.progress import tracked
 
+    rows = known_rows()
     found: dict[str, list[Verdict]] = {}
     tests = 0
     for family in families(claims):
@@ -128,7 +125,7 @@ def page(
                 "restated": claim.restated,
                 "test": claim.tester.says,
                 "rows": {row: rows[row] for row in claim.tester.rows},
-                "tables": tables.get(claim.id, []),
+                "tables": to_run.tables.get(claim.id, []) if to_run else [],
                 "findings": [asdict(verdict) | {"word": verdict.word} for verdict in found[claim.id]],
                 "verdict": (head := heads[claim.id]).verdict,
                 "word": head.word,

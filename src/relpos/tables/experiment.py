@@ -250,15 +250,6 @@ def experiments() -> list[Experiment]:
     return [load(path.stem) for path in sorted(shipped("experiments").glob("[!_]*.yaml"))]
 
 
-def tables_of(files: Iterable[Experiment]) -> dict[str, list[str]]:
-    """Claim → names of the experiment files that are about it."""
-    tables: dict[str, list[str]] = {}
-    for experiment in files:
-        for claim in experiment.claims:
-            tables.setdefault(claim, []).append(experiment.name)
-    return tables
-
-
 def pilot_seeds(files: Iterable[Experiment]) -> set[int]:
     """The pre-training seeds of the tables in which rates were chosen, which other tables name by `tuned`.
 
