@@ -17,6 +17,7 @@ from relpos.pretrained.files import located, name_of
 from relpos.results import values as results
 from relpos.results.scale import Scale, Scales, scales
 from relpos.results.values import Plain, Value, by
+from relpos.train.described import class_of
 
 LENGTH = 128
 """Positions of the profiles of heads."""
@@ -90,8 +91,7 @@ def published_checkpoints(checkpoints: Iterable[str]) -> list[Scale]:
     for checkpoint in checkpoints:
         folder = located(checkpoint)
         read = Checkpoint(folder)
-        scheme = str(read.settings["position"]["_target_"]).rpartition(".")[2]
-        if scheme != "Absolute":
+        if (scheme := class_of(read.settings["position"])) != "absolute":
             raise RelposError(f"network={checkpoint}: it has no table of position embeddings but {scheme}")
         size = read.settings["size"]
         meaning = {"family": read.family.model_type, "size": size, "length": LENGTH}

@@ -29,9 +29,9 @@ from relpos.config.conf import key_of
 from relpos.ranges import shown
 from relpos.results import plateau
 from relpos.results.statistics import above_constant
-from relpos.results.values import GAP, GLUE, LOSS, PartRates, Plain, Rates, Value, by, means_by
+from relpos.results.values import GAP, GLUE, LOSS, PartRates, Plain, Rates, Value, by, means_by, shared_ways
 from relpos.runs.plan import other_layers
-from relpos.runs.shelf import END, most_shared
+from relpos.runs.shelf import END
 
 MEAN = "glue"
 """Stands for the mean of GLUE's columns."""
@@ -86,12 +86,9 @@ class Scale:
         return int(size["layers"] * size["hidden"] * (4 * size["hidden"] + (3 if size.get("glu") else 2) * size["ffn"]))
 
     def add(self, rows: Mapping[str, Sequence[Value]]) -> None:
-        """Takes up the values of rows, of each column those that were measured in the way that most share; of two such ways of a
-        measure, the one with more examples."""
+        """Takes up the values of rows, of each column those that were measured in the way that most share."""
         at_end = {row: [each for each in values if each.percent == END] for row, values in rows.items()}
-        every = [each for values in at_end.values() for each in values]
-        every.sort(key=lambda each: (0, each.run.name) if each.stage == "finetune" else (-(each.examples or 0), ""))
-        used = most_shared(((each.column, each.way, "") for each in every), [""])
+        used = shared_ways(each for values in at_end.values() for each in values)
         for row, values in at_end.items():
             columns = self.values.setdefault(row, {})
             for each in values:

@@ -7,7 +7,7 @@ again. Records that lack what is needed are named on stderr and left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from relpos.measures.kept import kept
 from relpos.measures.measure import NATS, Figure, Measure, Results, chosen
 from relpos.results.answers import Halves, halves
 from relpos.runs.run import runs_root
-from relpos.runs.shelf import END, common, final, finished, is_current, protocol
+from relpos.runs.shelf import END, common, final, finished, is_current, most_shared, protocol
 
 Plain = dict[str, Any]
 """Values as JSON has them: a record, or the meaning of a run."""
@@ -235,6 +235,20 @@ def by(values: Iterable[Value], *keys: str) -> dict[Any, list[Value]]:
         found = tuple(getattr(each, key) for key in keys)
         groups.setdefault(found if len(keys) > 1 else found[0], []).append(each)
     return groups
+
+
+def shared_ways(
+    values: Iterable[Value], group: Callable[[Value], Hashable] = lambda _: "", groups: Collection[Hashable] = ("",)
+) -> dict[str, str]:
+    """Column → the way of measuring in which it is compared, see `most_shared`; of two such ways, that with more examples.
+
+    Args:
+        values: of what is compared.
+        group: of a value.
+        groups: those that are compared; by default all values are one.
+    """
+    ordered = sorted(values, key=lambda each: (0, each.run.name) if each.stage == "finetune" else (-(each.examples or 0), each.way))
+    return most_shared(((each.column, each.way, group(each)) for each in ordered), groups)
 
 
 def means_by(groups: Iterable[Group], values: Iterable[float]) -> dict[Group, float]:

@@ -17,6 +17,7 @@ from relpos.model.encoder import Encoder
 from relpos.model.initial import redraw
 from relpos.model.position import Tisa
 from relpos.model.surgery import add_tisa, fold_positions, set_tisa
+from relpos.train.described import class_of
 
 Values = list[tuple[Any, Any, Any]]
 """Amplitudes, sharpnesses and centres of a layer, head by head."""
@@ -92,13 +93,13 @@ def changed_position(position: dict[str, Any], change: dict[str, Any] | None) ->
     is_bare = position["_target_"].endswith(".NoPosition")
     if change["positions"] == "remove":
         if not is_table(position):
-            raise RelposError(f"change.positions=remove: {_name(position)} is no table of position embeddings alone")
+            raise RelposError(f"change.positions=remove: {class_of(position)} is no table of position embeddings alone")
         position, is_bare = {"_target_": f"{PACKAGE}.NoPosition", "_partial_": True}, True
     if not change.get("tisa"):
         return position
     has_table = any(is_table(part) for part in position.get("parts") or [position])
     if change["start"] == "regression" and not has_table and change["positions"] == "keep":
-        raise RelposError(f"change.start=regression: {_name(position)} has no position embeddings to fit TISA to; start=random")
+        raise RelposError(f"change.start=regression: {class_of(position)} has no position embeddings to fit TISA to; start=random")
     tisa = {"_target_": f"{PACKAGE}.{Tisa.__name__}", "_partial_": True, "kernels": change["tisa"], "reused": change["reused"]}
     if is_bare:
         return tisa
@@ -108,7 +109,3 @@ def changed_position(position: dict[str, Any], change: dict[str, Any] | None) ->
 def is_table(position: dict[str, Any]) -> bool:
     """Whether a node `position` is a table of position embeddings and nothing else."""
     return bool(position["_target_"] == ABSOLUTE)
-
-
-def _name(position: dict[str, Any]) -> str:
-    return str(position["_target_"]).rpartition(".")[2]

@@ -11,10 +11,10 @@ from typing import Any
 
 from relpos.errors import RelposError
 from relpos.measures.measure import measures
-from relpos.results.values import Value, pretraining_values, read
+from relpos.results.values import Value, pretraining_values, read, shared_ways
 from relpos.runs.networks import labels, networks_of
 from relpos.runs.run import Run, recorded
-from relpos.runs.shelf import END, most_shared, protocol
+from relpos.runs.shelf import END, protocol
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.render.cell import MISSING
 from relpos.tables.row import Row
@@ -74,7 +74,7 @@ def compared_rows(subjects: Sequence[PlannedRow]) -> list[Row]:
     names = {run.path.name: subject.name for subject in subjects for run in subject.pretrainings}
     seeds = {run.path.name: int(run.meaning["seed"]) for subject in subjects for run in subject.pretrainings}
     tuned = [found for each in read(measured=()) if each.way and (found := _of_run(each, seeds))]
-    used = most_shared(((each.column, each.way, names[each.origin]) for each in tuned), set(names.values()))
+    used = shared_ways(tuned, lambda each: names[each.origin], set(names.values()))
     tunings = {each.run: each for each in tuned if used.get(each.column) == each.way}
     measured = _shared_figures([run for subject in subjects for run in subject.pretrainings])
     rows = []
@@ -109,9 +109,7 @@ def _shared_figures(runs: Sequence[Run]) -> list[Value]:
     columns = {name for names in asked.values() for name in names}
     values = [each for run in runs for each in pretraining_values(run.path, run.record, list(asked)) if each.column in columns]
     known = [each for each in values if each.figure and each.percent == END]
-    # The way with most examples first: `most_shared` keeps the order where several are shared alike.
-    known.sort(key=lambda each: (-(each.examples or 0), each.way))
-    shared = most_shared(((each.column, each.way, each.run) for each in known), {run.path for run in runs})
+    shared = shared_ways(known, lambda each: each.run, {run.path for run in runs})
     return [each for each in known if shared.get(each.column) == each.way]
 
 
