@@ -14,7 +14,6 @@ from rich.console import Console
 
 from relpos.tables.columns import summary
 from relpos.tables.render import text
-from relpos.tables.render.cell import signed
 from relpos.tables.render.latex import escape, latex
 from relpos.tables.render.view import view_of
 from relpos.tables.row import Row
@@ -22,10 +21,6 @@ from relpos.tables.table import Outcome, Table
 from tables.written_table import table
 
 WITHOUT_TASKS = Table("no_tasks", "are λ and β alike?", [Row("tupe_a", parameters=5, perplexity=3.0), Row("a|b <i>*c*")])
-
-
-def test_signs_of_differences() -> None:
-    assert [signed(value) for value in (1.04, -0.26, 0.04, -0.04, None)] == ["+1.0", "−0.3", "0.0", "0.0", "—"]
 
 
 def test_the_papers_numbers_stand_beside_ours() -> None:
