@@ -62,7 +62,7 @@ def _with_printed(row: Row, group: Sequence[Row], experiment: Experiment, printe
     columns = {name: _compared(row, name, group, experiment, printed) for name in row.columns}
     is_comparable = len(row.mean.of) in (0, len(GLUE))  # a mean of fewer columns is not what the paper prints
     mean = _compared(row, MEAN, group, experiment, printed if is_comparable else {})
-    return replace(row, columns=columns, mean=mean, printed_parameters=printed.get("params_millions"))
+    return replace(row, columns=columns, mean=mean)
 
 
 def _compared(row: Row, name: str, group: Sequence[Row], experiment: Experiment, printed: PrintedRow) -> Column:

@@ -120,7 +120,6 @@ class Row:
         snapshots: per cent of the pre-training's steps → columns about order at that time, and `heldout_loss` of the text in order;
             100 is the end. One value per pre-training.
         runs: pre-trainings, then fine-tunings.
-        printed_parameters: the paper's number, in millions.
         parts: task → training examples that were there, of how many of the official release, where they are fewer.
         test: the GLUE server's scores, with `glue`, the mean of the nine.
     """
@@ -142,7 +141,6 @@ class Row:
     heldout_by_length: dict[str, float | None] = field(default_factory=dict)
     snapshots: dict[int, dict[str, Column]] = field(default_factory=dict)
     runs: list[RowRun] = field(default_factory=list)
-    printed_parameters: float | None = None
     parts: dict[str, tuple[int, int]] = field(default_factory=dict)
     test: dict[str, float | None] = field(default_factory=dict)
 
