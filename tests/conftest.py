@@ -1,5 +1,6 @@
 """Fixtures every test may use: a folder for runs of its own, and one small toy language for the whole session."""
 
+import gc
 import logging
 import os
 import shutil
@@ -42,6 +43,10 @@ os.fsync = lambda _: None
 # A figure of the kernels takes twice as long as all else of a training of a few steps; the fixture `drawing` brings it back.
 when_imported("relpos.runs.training", lambda: setattr(sys.modules["relpos.runs.training"], "draw_kernels", lambda *_: False))
 when_imported("relpos.train.pretrain", lambda: setattr(sys.modules["relpos.train.pretrain"], "HELDOUT_EXAMPLES", HELDOUT))
+# Hydra composes each command's configuration once more before that, to learn from it whether it is a sweep: here -m alone says so.
+when_imported(
+    "hydra._internal.hydra", lambda: setattr(sys.modules["hydra._internal.hydra"].Hydra, "get_mode", lambda *_, **__: None)
+)
 logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # it tells of a slow first start on stderr
 # The same examples each time, however long a busy machine takes over them, and no folder that processes share.
 settings.register_profile("same", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
@@ -56,6 +61,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("full"):
             item.add_marker(pytest.mark.skip(reason="RELPOS_FULL=1 runs it, as continuous integration does"))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what is imported by now lives as long as the process: no collection need look at it
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # else libraries complain at the end of Python about what is left
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -28,6 +28,8 @@ HERE = list(enumerate(PRESETS if FULL else SAMPLE))
 KERNELS = ("auto", "fused", "eager")
 KINDS = get_args(ClassifierKind)
 of_presets = pytest.mark.parametrize(("position", "conv"), PRESETS if FULL else SAMPLE[:1])
+IN_TURN = pytest.mark.parametrize(("position", "conv", "turn"), [(*names, at) for at, names in HERE])
+"""For what comes after the network, or stands around it: the presets take it in turn."""
 
 
 @pytest.fixture(autouse=True)
@@ -43,11 +45,17 @@ def made(position: str, conv: str, **keys: Any) -> MaskedLM:
 
 
 @pytest.mark.parametrize(
-    ("position", "conv", "kernel"),
-    [(*names, kernel) for at, names in HERE for kernel in (KERNELS if FULL else KERNELS[at % 3 :][:1])],
+    ("position", "conv", "kernel", "precision"),
+    [
+        (*names, kernel, "fp32" if kernel == KERNELS[1 + at % 2] else "bf16")
+        for at, names in HERE
+        for kernel in (KERNELS if FULL else KERNELS[at % 3 :][:1])
+    ],
 )
-def test_a_pre_training(position: str, conv: str, kernel: str) -> None:
-    check(lambda: fake_cuda.recorded(made(position, conv, kernel=kernel, layers=2 if kernel == "auto" else 1)))
+def test_a_pre_training(position: str, conv: str, kernel: str, precision: str) -> None:
+    """In float32 with one of the kernels: each has it with every other preset."""
+    model = made(position, conv, kernel=kernel, layers=2 if kernel == "auto" else 1)
+    check(lambda: fake_cuda.recorded(model, precision=precision))
 
 
 @of_presets
@@ -61,34 +69,21 @@ def test_one_of_a_modern_block(position: str, conv: str) -> None:
     check(lambda: fake_cuda.recorded(model))
 
 
-@of_presets
-def test_one_in_float32(position: str, conv: str) -> None:
-    check(lambda: fake_cuda.recorded(made(position, conv), precision="fp32"))
+@IN_TURN
+def test_a_plain_pass_of_a_fine_tuning_or_of_electras_discriminator(position: str, conv: str, turn: int) -> None:
+    encoder = made(position, conv).encoder
+    check(lambda: fake_cuda.plain(ReplacedTokens(encoder) if turn % 2 else Classifier(encoder, 2)))
 
 
-@of_presets
-def test_a_fine_tuning(position: str, conv: str) -> None:
-    check(lambda: fake_cuda.plain(Classifier(made(position, conv).encoder, 2)))
+@IN_TURN
+def test_a_pass_without_most_of_its_padding(position: str, conv: str, turn: int) -> None:
+    check(lambda: fake_cuda.recorded(made(position, conv), held=40, weighted=bool(turn % 2)))
 
 
-@pytest.mark.parametrize(("position", "conv", "weighted"), [(*names, bool(at % 2)) for at, names in HERE])
-def test_a_pass_without_most_of_its_padding(position: str, conv: str, weighted: bool) -> None:
-    """The rows' weights come after the network: every other preset has them."""
-    check(lambda: fake_cuda.recorded(made(position, conv), held=40, weighted=weighted))
-
-
-@pytest.mark.parametrize(
-    ("position", "conv", "kind", "held"),
-    [(*names, KINDS[at % len(KINDS)], held) for at, names in HERE for held in ((None, 40) if FULL else (None, 40)[at % 2 :][:1])],
-)
-def test_a_recorded_fine_tuning(position: str, conv: str, kind: ClassifierKind, held: int | None) -> None:
-    """A classifier reads the hidden states whatever made them: the presets take its kinds in turn."""
-    check(lambda: fake_cuda.recorded(Classifier(made(position, conv).encoder, 2, kind=kind), held=held))
-
-
-@of_presets
-def test_electras_discriminator(position: str, conv: str) -> None:
-    check(lambda: fake_cuda.plain(ReplacedTokens(made(position, conv).encoder)))
+@IN_TURN
+def test_a_recorded_fine_tuning(position: str, conv: str, turn: int) -> None:
+    kind = KINDS[turn // 2 % len(KINDS)]
+    check(lambda: fake_cuda.recorded(Classifier(made(position, conv).encoder, 2, kind=kind), held=(None, 40)[turn % 2]))
 
 
 def check(run: Any) -> None:

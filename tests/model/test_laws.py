@@ -135,14 +135,14 @@ def test_definition_of_pairs(name: str, conv: str) -> None:
     """A pair that means nothing is refused in one line that names both. RELPOS_FULL=1 makes all pairs; the loops are those of each
     convolution with every way into the attention, and of each scheme with one convolution."""
     try:
-        model_of(name, conv)
+        model = model_of(name, conv, layers=1)
     except RelposError as error:
         message = str(error)
         assert "\n" not in message
         assert all(class_of(group, option) in message for group, option in (("position", name), ("conv", conv)))
         return
     if conv == "depthwise" or name in SAMPLE | {"composite"}:
-        equal_the_loops(model_of(name, conv, layers=1), gradients=conv == "depthwise" or name == "composite")
+        equal_the_loops(model, gradients=conv == "depthwise" or name == "composite")
 
 
 def class_of(group: str, name: str) -> str:

@@ -99,7 +99,7 @@ def test_several_tiles_make_one_matrix(
     outside: str, padded: bool, dropout: tuple[float, int], stored: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fused_triton, "_tiles", lambda *_, **__: fused_triton.Tiles(16, 16, 4))
-    assert_as_close_as_eager(EVERY, (outside, padded, dropout), 40, stored, heads=2)
+    assert_as_close_as_eager(EVERY, (outside, padded, dropout), 40, stored, heads=1 if stored == torch.float32 else 2)
 
 
 def test_diagonals_of_tiles_join_to_those_of_the_matrix() -> None:
@@ -165,13 +165,14 @@ PROVEN: dict[Any, bool] = {}
 @pytest.mark.parametrize("position", POSITIONS)
 def test_every_preset_trains_as_with_eager(position: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused_triton, "supports", lambda terms, *_: terms.columns is None and terms.reach is None)  # on a CPU, too
-    # Each kind of terms proves itself over two tiles; over its own lengths that takes the interpreter twelve seconds.
+    # Each kind of terms proves itself over two tiles of one head; as it is, that takes the interpreter twelve seconds.
     monkeypatch.setattr(proof, "_passed", PROVEN)
     monkeypatch.setattr(proof, "LENGTHS", (21,))
+    monkeypatch.setattr(proof, "HEADS", 1)
     monkeypatch.setattr(fused_triton, "_tiles", lambda *_, **__: fused_triton.Tiles(16, 16, 4))
     losses, grads = [], []
     for kernel in ("auto", "eager"):
-        model = model_of(position, kernel=kernel).float().to(DEVICE).train()
+        model = model_of(position, kernel=kernel, layers=1).float().to(DEVICE).train()
         ids, mask = (x.to(DEVICE) for x in batch())
         loss = model.loss(ids, torch.where(mask.bool(), ids, -100), mask)
         loss.backward()
