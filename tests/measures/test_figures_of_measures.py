@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from relpos.analysis.frozen_head import train_head
-from relpos.analysis.properties import Properties
+from relpos.analysis.properties import NAMES, Properties
 from relpos.analysis.recovery import HELDOUT_SEED, text_losses
 from relpos.analysis.replacement import train_tisa
 from relpos.analysis.texts import Texts
+from relpos.claims.exact import has_properties
 from relpos.commands.analyze import drawn
 from relpos.data.marks import OURS
 from relpos.errors import RelposError
@@ -170,5 +171,5 @@ def test_without_text_one_is_asked_for() -> None:
 
 
 def test_properties_are_those_that_are_tried_out() -> None:
-    rows, _ = Properties(["tisa"]).of_schemes(lambda name: model_of(name), {"tisa": 12, "absolute": 96}.__getitem__, {})
-    assert rows == [{"position": "tisa"} | dict.fromkeys(list(rows[0])[1:], "yes")]
+    [row], _ = Properties(["tisa"]).of_schemes(has_properties, {"tisa": dict.fromkeys(NAMES, "no")})
+    assert row == {"position": "tisa"} | dict.fromkeys(NAMES, "yes, printed no")

@@ -52,20 +52,17 @@ class Properties:
     schemes: Sequence[str] | None = None
 
     def of_schemes(
-        self, small: Callable[[str], Any], parameters: Callable[[str], int], paper: Mapping[str, Mapping[str, str]]
+        self, tried: Callable[[str], Mapping[str, bool]], paper: Mapping[str, Mapping[str, str]]
     ) -> tuple[list[dict[str, str]], Any]:
-        """Tests each scheme; returns the rows of the table, and a figure.
+        """The rows of the table, and a figure.
 
         Args:
-            small: name → a small network in float64.
-            parameters: name → how many parameters the scheme has in a network of the usual size.
+            tried: scheme → its `properties`.
             paper: the schemes of the paper's table → what is printed of them.
         """
         rows = []
         for name in self.schemes or paper:
-            has = properties(
-                small(name), lambda model: list(model.encoder.position.parameters()), parameters(name), parameters("absolute")
-            )
+            has = tried(name)
             ours = {key: "yes" if has[key] else "no" for key in NAMES}
             theirs = paper.get(name, ours)
             said = {key: ours[key] if ours[key] == theirs[key] else f"{ours[key]}, printed {theirs[key]}" for key in NAMES}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
@@ -52,43 +52,46 @@ def position_parameters(*overrides: str) -> int:
     return sum(parameter.numel() for parameter in built.parameters())
 
 
-def computed(says: str) -> Callable[[Callable[[], tuple[bool, str]]], Rule]:
-    """Makes a rule of a computation that returns whether the claim holds, and the figures that show it."""
-
-    def made(compute: Callable[[], tuple[bool, str]]) -> Rule:
-        def judge(test: Test) -> Verdict:
-            with one_thread():
-                holds, figures = compute()
-            return Verdict(HOLDS if holds else FAILS, figures)
-
-        return rule(says, places=once)(judge)
-
-    return made
-
-
-shaw_is_dynamic = computed("both forms give the same scores")(partial(identities.shaw_is_dynamic, network))
-depthwise_is_convolution = computed("attention with the kernel inside equals attention plus a depthwise convolution of the values")(
-    partial(identities.depthwise_is_convolution, network)
-)
-order_is_ignored = computed("permuting the tokens permutes the outputs without positions, and not with lightweight convolutions")(
-    partial(identities.order_is_ignored, network)
-)
-tisa_is_fixed = computed("a fixed kernel that holds f(j − i) gives the scores of TISA")(partial(identities.tisa_is_fixed, network))
-
-
-@computed("of the methods of Table 1 tisa alone shows all six properties when they are tried out (parameters: at size=base)")
 @cache
-def tisa_has_all_properties() -> tuple[bool, str]:
-    """Each of the six properties of Table 1 is tested on a network, see `relpos.analysis.properties`; counts are at size=base."""
-    table = position_parameters("position=absolute", "size=base")
-    has: dict[str, dict[str, bool]] = {}
-    for name in methods_of_table_1():
-        count = position_parameters(f"position={name}", "size=base")
-        has[name] = properties(network(f"position={name}"), lambda model: list(model.encoder.position.parameters()), count, table)
+def has_properties(name: str) -> dict[str, bool]:
+    """Property of Table 1 → whether a scheme has it, see `relpos.analysis.properties`; parameters are counted at size=base."""
+    count, table = (position_parameters(f"position={each}", "size=base") for each in (name, "absolute"))
+    return properties(network(f"position={name}"), lambda model: list(model.encoder.position.parameters()), count, table)
+
+
+def _tisa_alone_has_all(_: object) -> tuple[bool, str]:
+    has = {name: has_properties(name) for name in methods_of_table_1()}
     complete = [name for name, of_method in has.items() if all(of_method.values())]
     lacking = {name: ", ".join(key for key, yes in of_method.items() if not yes) for name, of_method in has.items()}
     said = [f"{name} lacks {what}" for name, what in lacking.items() if what]
     return complete == ["tisa"], f"all six: {', '.join(complete) or 'none'}; {'; '.join(said)}"
+
+
+def _computed(says: str, compute: Callable[[Callable[..., Any]], tuple[bool, str]]) -> Rule:
+    """The rule of a computation on tiny networks that returns whether the claim holds, and the figures that show it."""
+
+    def judge(test: Test) -> Verdict:
+        with one_thread():
+            holds, figures = compute(network)
+        return Verdict(HOLDS if holds else FAILS, figures)
+
+    return rule(says, places=once)(judge)
+
+
+shaw_is_dynamic = _computed("both forms give the same scores", identities.shaw_is_dynamic)
+depthwise_is_convolution = _computed(
+    "attention with the kernel inside equals attention plus a depthwise convolution of the values",
+    identities.depthwise_is_convolution,
+)
+order_is_ignored = _computed(
+    "permuting the tokens permutes the outputs without positions, and not with lightweight convolutions",
+    identities.order_is_ignored,
+)
+tisa_is_fixed = _computed("a fixed kernel that holds f(j − i) gives the scores of TISA", identities.tisa_is_fixed)
+tisa_has_all_properties = _computed(
+    "of the methods of Table 1 tisa alone shows all six properties when they are tried out (parameters: at size=base)",
+    _tisa_alone_has_all,
+)
 
 
 def methods_of_table_1() -> dict[str, dict[str, str]]:

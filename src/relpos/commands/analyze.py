@@ -72,18 +72,13 @@ def samples_of(named: list[str] | None, file: str | None) -> list[Sample]:
 
 def _properties(kind: Properties) -> Drawing:
     """The analysis of small networks of the schemes, as in the claim W22; parameters are counted at size=base."""
-    from relpos.claims.exact import methods_of_table_1, network, position_parameters
+    from relpos.claims.exact import has_properties, methods_of_table_1
 
     known = sorted(file.stem for file in (conf_dir() / "position").glob("*.yaml"))
     for name in kind.schemes or ():
         if name not in known:
             raise RelposError(f"kind.schemes: unknown position {name!r}. Known: {', '.join(known)}.")
-    rows, figure = kind.of_schemes(
-        lambda name: network(f"position={name}"),
-        lambda name: position_parameters(f"position={name}", "size=base"),
-        methods_of_table_1(),
-    )
-    return Drawing("properties", rows, figure)
+    return Drawing("properties", *kind.of_schemes(has_properties, methods_of_table_1()))
 
 
 def _folder(content: dict[str, Any], names: Sequence[str]) -> str:
