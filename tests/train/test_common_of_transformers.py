@@ -140,8 +140,10 @@ def test_the_common_tests_of_transformers_hold(ours: dict[str, Any]) -> None:
 
 
 @pytest.mark.full
-def test_they_hold_without_relpos(source: Path, folders: Path, tmp_path: Path) -> None:
-    assert len(common(source, str(folders / "without relpos"), tmp_path, HIDDEN)["passed"]) == OURS
+def test_they_hold_without_relpos(source: Path, folders: Path, ours: dict[str, Any], tmp_path: Path) -> None:
+    """Every third: the folder's code is that of relpos, and computes the same (test_standalone.py)."""
+    names = sorted(ours["passed"])[::3]
+    assert sorted(common(source, str(folders / "without relpos"), tmp_path, HIDDEN, *names)["passed"]) == names
 
 
 @pytest.mark.full

@@ -139,7 +139,6 @@ def two_processes(overrides: list[str]) -> tuple[Run, Any, list[int]]:
 
 
 @pytest.mark.full
-@pytest.mark.slow
 def test_a_lost_process_fails_the_run_and_one_process_goes_on(toy_runs: Path) -> None:
     overrides = [*OVERRIDES, "steps=100", "batch=2", "checkpoint_every=2"]
     run, launcher, ranks = two_processes(overrides)
@@ -193,7 +192,6 @@ def test_a_process_that_somebody_has_stopped_does_not_keep_the_command_from_endi
     assert run.state == "interrupted"
 
 
-@pytest.mark.slow
 def test_under_torchrun(toy_runs: Path) -> None:
     overrides = [*OVERRIDES, "steps=2"]
     done = start(overrides, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "relpos.cli")
