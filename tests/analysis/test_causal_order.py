@@ -9,7 +9,7 @@ from relpos.analysis.attention_mass import attention_mass
 from relpos.analysis.fill import FillMask
 from relpos.analysis.likelihood import pseudo_log_likelihoods
 from relpos.analysis.score import Score
-from relpos.analysis.shuffle_gap import MIRROR, heldout_losses, mirror_gap, shuffle_gap
+from relpos.analysis.shuffle_gap import MIRROR, MIRRORED, gaps, heldout_losses, shuffled
 from relpos.data.heldout_windows import heldout_texts
 from relpos.data.objective import next_tokens
 from relpos.data.store import Store
@@ -50,10 +50,10 @@ def test_both_gaps_count_the_same_tokens_and_a_causal_network_sees_direction_wit
     tokenizer: Tokenizer, store: Store
 ) -> None:
     model, examples = network(tokenizer), store.examples("heldout", "pair", 64, 20)
-    shuffled, reversed_rows = shuffle_gap(model, examples, Words(tokenizer)), mirror_gap(model, examples)
-    assert shuffled.loss == reversed_rows.loss
-    assert np.array_equal(shuffled.predicted, reversed_rows.predicted)
-    assert abs(shuffled.differences["all"]).max() > 0.05
+    in_random_order, reversed_rows = gaps(model, examples, shuffled(Words(tokenizer))), gaps(model, examples, MIRRORED)
+    assert in_random_order.loss == reversed_rows.loss
+    assert np.array_equal(in_random_order.predicted, reversed_rows.predicted)
+    assert abs(in_random_order.differences["all"]).max() > 0.05
     assert abs(reversed_rows.differences[MIRROR]).max() > 0.05
     ids, lengths = examples.batch(torch.tensor([0]))
     row = ids[0, : int(lengths)].tolist()[::-1]

@@ -12,7 +12,7 @@ import torch
 from relpos.analysis.attention_mass import attention_mass
 from relpos.analysis.minimal_pairs import PairScores, minimal_pairs
 from relpos.analysis.order_probes import held_out_r2, order_probes
-from relpos.analysis.shuffle_gap import mirror_gap, shuffle_gap
+from relpos.analysis.shuffle_gap import MIRRORED, gaps, shuffled
 from relpos.data.pairs import Item, PairFiles, ToyPairs
 from relpos.data.steps import Steps
 from relpos.data.store import Store
@@ -30,7 +30,7 @@ def network(tokenizer: Tokenizer, position: str = "none", seed: int = 0, conv: s
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_without_positions_the_gap_is_zero(tokenizer: Tokenizer, store: Store, seed: int) -> None:
-    gap = shuffle_gap(network(tokenizer, seed=seed), store.examples("heldout", "pair", 64, 40), Words(tokenizer))
+    gap = gaps(network(tokenizer, seed=seed), store.examples("heldout", "pair", 64, 40), shuffled(Words(tokenizer)))
     assert list(gap.gaps) == ["2", "3", "4", "8", "all"]
     assert max(map(abs, gap.gaps.values())) <= 1e-5
     assert gap.loss > 1
@@ -62,14 +62,14 @@ def forward(tokenizer: Tokenizer, store: Store) -> MaskedLM:
 
 def test_a_kernel_of_one_direction_has_learned_an_order(forward: MaskedLM, tokenizer: Tokenizer, store: Store) -> None:
     for packing in ("pair", "document"):
-        gap = shuffle_gap(forward, store.examples("heldout", packing, 64, 60), Words(tokenizer))
+        gap = gaps(forward, store.examples("heldout", packing, 64, 60), shuffled(Words(tokenizer)))
         assert all(low > 0 for low, _ in gap.intervals.values())
         assert gap.gaps["2"] < gap.gaps["all"]
 
 
 def test_a_kernel_of_one_direction_has_learned_the_direction(forward: MaskedLM, store: Store) -> None:
     for packing in ("pair", "document"):
-        [(low, _)] = mirror_gap(forward, store.examples("heldout", packing, 64, 60)).intervals.values()
+        [(low, _)] = gaps(forward, store.examples("heldout", packing, 64, 60), MIRRORED).intervals.values()
         assert low > 0
 
 

@@ -40,10 +40,10 @@ def test_the_interval_of_a_ratio_covers_what_theory_says() -> None:
 def test_the_multi_bootstrap_knows_both_sources_of_spread() -> None:
     chance = np.random.default_rng(1)
     seeds, examples = chance.normal(0, 1.0, (20, 1)), chance.normal(0, 2.0, (1, 400))
-    low, high = multi_bootstrap(10 + seeds + examples)
+    low, high = multi_bootstrap(10 + seeds + examples, 1_000, np.mean)
     expected = 1.96 * np.sqrt(seeds.var() / 20 + examples.var() / 400)
     assert (high - low) / 2 == pytest.approx(expected, rel=0.1)
-    narrow = multi_bootstrap(10 + np.zeros((20, 1)) + examples)
+    narrow = multi_bootstrap(10 + np.zeros((20, 1)) + examples, 1_000, np.mean)
     assert narrow[1] - narrow[0] < 0.8 * (high - low)
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from relpos.analysis.shuffle_gap import MIRROR, SHUFFLE, masking_rates, mirror_gap, shuffle_gap
+from relpos.analysis.shuffle_gap import ALL, MIRRORED, gaps, shuffled
 from relpos.data.masking import IGNORED
 from relpos.data.objective import Masked
 from relpos.data.shuffle import masked_batches
@@ -16,16 +16,16 @@ from schemes import model_of
 
 def test_fifteen_per_cent_are_the_shuffle_gap_and_the_mirror_gap(tokenizer: Tokenizer, store: Store) -> None:
     model = model_of("absolute", vocabulary=tokenizer.size, max_positions=64).float()
-    examples, words = store.examples("heldout", "pair", 64, 12), Words(tokenizer)
-    found, shuffled = masking_rates(model, examples, words, [15])[15], shuffle_gap(model, examples, words)
-    assert found.loss == shuffled.loss
-    assert found.gaps[SHUFFLE] == shuffled.gaps["all"]
-    assert found.gaps[MIRROR] == mirror_gap(model, examples).gaps[MIRROR]
+    examples, changes = store.examples("heldout", "pair", 64, 12), shuffled(Words(tokenizer)) | MIRRORED
+    found, expected = gaps(model, examples, changes, objective=Masked(0.15, 0.15)), gaps(model, examples, changes)
+    assert (found.loss, found.gaps) == (expected.loss, expected.gaps)
 
 
 def test_without_positions_there_is_no_gap_at_any_rate(tokenizer: Tokenizer, store: Store) -> None:
     model = model_of("none", vocabulary=tokenizer.size, max_positions=64).float()
-    for found in masking_rates(model, store.examples("heldout", "pair", 64, 12), Words(tokenizer), RATES).values():
+    examples, changes = store.examples("heldout", "pair", 64, 12), {ALL: shuffled(Words(tokenizer))[ALL]} | MIRRORED
+    for rate in RATES:
+        found = gaps(model, examples, changes, objective=Masked(rate / 100, rate / 100))
         assert max(abs(gap) for gap in found.gaps.values()) <= 1e-5
 
 

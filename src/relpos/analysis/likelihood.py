@@ -63,6 +63,14 @@ def log_probabilities(model: MaskedLM, hidden: Tensor, targets: Tensor) -> Tenso
     return torch.cat(parts) if parts else hidden.new_zeros(0, dtype=torch.float64)
 
 
+def hidden_at(model: MaskedLM, rows: npt.NDArray[np.int64], places: npt.NDArray[np.integer]) -> Tensor:
+    """rows (m, n) of ids, places (m,) → (m, hidden): the output at one token of each row."""
+    device, step = next(model.parameters()).device, max(1, BATCH_TOKENS // rows.shape[1])
+    parts = zip(torch.from_numpy(rows).split(step), torch.from_numpy(places).split(step), strict=True)
+    # At these tokens alone, so that the last layer computes nothing else.
+    return torch.cat([model.encoder(part.to(device), at=in_batch(at, part.shape[1]).to(device)) for part, at in parts])
+
+
 def pseudo_log_likelihoods(
     model: MaskedLM,
     sentences: Sequence[Ids],
@@ -131,16 +139,10 @@ def _masked(
     """(tokens that count,) log-probabilities."""
     # Two sentences that differ in one word share the row in which that word is masked.
     rows, inverse = np.unique(masked_rows(ids, words, marks)[scored], axis=0, return_inverse=True)
-    device = next(model.parameters()).device
-    batch = torch.from_numpy(rows)
-    place = (batch == marks.mask).to(torch.int8).argmax(1)
-    step = max(1, BATCH_TOKENS // batch.shape[1])
-    pairs = zip(batch.split(step), place.split(step), strict=True)
-    # At the masked token of each row alone, so that the last layer computes nothing else.
-    hidden = torch.cat([model.encoder(part.to(device), at=in_batch(at, part.shape[1]).to(device)) for part, at in pairs])
-    targets = torch.from_numpy(ids[scored]).to(device)
+    hidden = hidden_at(model, rows, (rows == marks.mask).argmax(1))
     # `reshape`: in numpy 2.0 alone the inverse along an axis has a second dimension.
-    return log_probabilities(model, hidden[torch.from_numpy(inverse.reshape(-1)).to(device)], targets)
+    hidden = hidden[torch.from_numpy(inverse.reshape(-1)).to(hidden.device)]
+    return log_probabilities(model, hidden, torch.from_numpy(ids[scored]).to(hidden.device))
 
 
 def _likelihoods(model: MaskedLM, ids: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], marks: Marks) -> Tensor:

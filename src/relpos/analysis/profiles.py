@@ -5,13 +5,12 @@ the product of the words, which no position enters, and the rest:
 
     F̂_P[i, j] = (x_i W_Q · x_j W_K − w̄ W_Q · w̄ W_K) / √d_h
 
-The equations leave out what lies between embeddings and queries in the models that the paper studies. `Choices` names each part.
+The equations leave out what lies between embeddings and queries in the models that the paper studies. Each part is an argument.
 """
 
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -26,11 +25,25 @@ from relpos.model.encoder import Encoder
 from relpos.model.shape import Ids
 
 
-@dataclass(frozen=True)
-class Choices:
-    """What the paper does not say.
+@torch.no_grad()
+def profiles(
+    encoder: Encoder,
+    layer: int = 0,
+    length: int = 128,
+    texts: Ids | None = None,
+    *,
+    source: Literal["embeddings", "stream"] = "embeddings",
+    norm: bool = True,
+    types: bool = True,
+    bias: bool = True,
+    words: bool = True,
+) -> Float[Tensor, "heads n n"]:
+    """F̂_P of a layer, divided by √d_h, in float64; (i, j) is what position i adds to its score of position j.
 
     Args:
+        layer: from 0.
+        length: n, at most as many positions as the network has.
+        texts: (texts, n) ids, for `source=stream`.
         source: `embeddings`: x_i as above, whatever the layer. `stream`: the actual input of the layer, averaged over texts at each
             position, which differs from x_i after the first layer; w̄ is then the mean over all positions.
         norm: the layer norm of the embeddings is applied to w̄ + P_i and to w̄. Without it the rows of Eq. 12 enter as they are.
@@ -38,38 +51,17 @@ class Choices:
         bias: queries and keys have their biases. The linear map from narrow embeddings to the layers' width is always applied; its
             bias is switched by this, too.
         words: the products of position with word are part of F̂_P, as in Eq. 12; false: only those of position with position.
-    """
-
-    source: Literal["embeddings", "stream"] = "embeddings"
-    norm: bool = True
-    types: bool = True
-    bias: bool = True
-    words: bool = True
-
-
-@torch.no_grad()
-def profiles(
-    encoder: Encoder, layer: int = 0, length: int = 128, choices: Choices | None = None, texts: Ids | None = None
-) -> Float[Tensor, "heads n n"]:
-    """F̂_P of a layer, divided by √d_h, in float64; (i, j) is what position i adds to its score of position j.
-
-    Args:
-        layer: from 0.
-        length: n, at most as many positions as the network has.
-        choices: what Eq. 12 leaves open.
-        texts: (texts, n) ids, for `source=stream`.
 
     Raises:
         RelposError: no such layer, a network without position embeddings (for `source=embeddings`), one whose queries and keys are
             not linear maps, or no texts.
     """
-    choices = choices or Choices()
     if not 0 <= layer < encoder.shape.layers:
         raise RelposError(f"layer={layer + 1}: there are {encoder.shape.layers}")
     longest = encoder.position.max_length
     # A network may have fewer positions than the paper's figures show.
     n = length if longest is None else min(length, longest)
-    if choices.source == "stream":
+    if source == "stream":
         if texts is None:
             raise RelposError("source=stream averages over texts: there are none")
         states = _stream(encoder, texts[:, :n], layer)
@@ -81,13 +73,13 @@ def profiles(
         embedding = encoder.embedding
         # In float64: the difference of two large products is what is left of both.
         word = embedding.words.weight.double().mean(0, keepdim=True)
-        if choices.types and embedding.types is not None:
+        if types and embedding.types is not None:
             word = word + embedding.types.weight[0].double()
-        states = _entering(encoder, word + rows.double(), choices)
-        word = _entering(encoder, word, choices)
-    q, k = _queries_and_keys(encoder, layer, states, choices.bias)
-    word_q, word_k = _queries_and_keys(encoder, layer, word, choices.bias)
-    scores = q @ k.mT - word_q @ word_k.mT if choices.words else (q - word_q) @ (k - word_k).mT
+        states = _entering(encoder, word + rows.double(), norm, bias)
+        word = _entering(encoder, word, norm, bias)
+    q, k = _queries_and_keys(encoder, layer, states, bias)
+    word_q, word_k = _queries_and_keys(encoder, layer, word, bias)
+    scores = q @ k.mT - word_q @ word_k.mT if words else (q - word_q) @ (k - word_k).mT
     return (scores * float(encoder.shape.head_dim) ** -0.5).cpu()
 
 
@@ -99,15 +91,15 @@ def fit_profiles(matrices: Float[Tensor, "heads n n"], functions: int) -> list[F
     return fit_heads(np.stack([diagonal_means(head) for head in matrices]), functions, weights)
 
 
-def _entering(encoder: Encoder, rows: Float[Tensor, "n embedding"], choices: Choices) -> Float[Tensor, "n hidden"]:
+def _entering(encoder: Encoder, rows: Float[Tensor, "n embedding"], norm: bool, bias: bool) -> Float[Tensor, "n hidden"]:
     """The input of the first layer, from rows of the embedding's width."""
     embedding, x = encoder.embedding, rows
-    if choices.norm:
+    if norm:
         # A copy, because `.double()` changes a module in place.
         x = copy.deepcopy(embedding.norm).double()(x)
     if isinstance(embedding.widen, torch.nn.Linear):
-        bias = embedding.widen.bias if choices.bias else None
-        x = torch.nn.functional.linear(x, embedding.widen.weight.double(), None if bias is None else bias.double())
+        widen = copy.deepcopy(embedding.widen).double()
+        x = torch.nn.functional.linear(x, widen.weight, widen.bias if bias else None)
     return x
 
 

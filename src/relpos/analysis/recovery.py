@@ -58,16 +58,6 @@ class Variant:
     output_recovered: float | None = None
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """`losses` and `shuffled` (texts,): the summed loss of each text with its words in order, and in random order."""
-
-    losses: Floats
-    shuffled: Floats
-    distance: float
-    cls_distance: float
-
-
 class Recovery:
     """Measures variants of one network on the same texts under the same masks. The first two `variants` are the network itself and
     the network without positions.
@@ -88,39 +78,35 @@ class Recovery:
         if not self._tokens:
             raise RelposError("no token of the held-out texts is masked: more texts, or longer ones, are needed")
         self._outputs: list[Tensor] = []  # of the intact network, which is measured first
-        self._intact = self._measured(model)
-        self._add(self._costs("intact", self._intact))
+        self._losses: list[Floats] = []  # of each variant, by text
+        self.measure("intact", model)
         # Averaged rather than zero: the mean of the rows is part of what the layers expect.
-        self._removed = self._measured(averaged(model))
-        self._add(self._costs("removed", self._removed))
+        self.measure("removed", averaged(model))
 
     def measure(self, name: str, model: MaskedLM) -> Variant:
         """Adds a variant."""
-        measured = self._measured(model)
-        costs, (intact, removed) = self._costs(name, measured), self.variants[:2]
-        ends = share_interval(self._removed.losses - measured.losses, self._removed.losses - self._intact.losses)
-        return self._add(
-            replace(
-                costs,
-                loss_recovered=_share(removed.loss - costs.loss, removed.loss - intact.loss),
-                loss_recovered_low=ends[0] if ends else None,
-                loss_recovered_high=ends[1] if ends else None,
-                gap_recovered=_share(costs.order_gap - removed.order_gap, intact.order_gap - removed.order_gap),
-                output_recovered=_share(removed.output_distance - costs.output_distance, removed.output_distance),
+        losses, distance, cls_distance = self._passed(model)
+        loss = float(losses.sum()) / self._tokens
+        gap = float(text_losses(model, self.texts, shuffled=True).sum()) / self._tokens - loss
+        found = Variant(name, loss, gap, distance, cls_distance)
+        if len(self.variants) > 1:
+            (intact, removed), (of_intact, of_removed) = self.variants[:2], self._losses[:2]
+            low, high = share_interval(of_removed - losses, of_removed - of_intact) or (None, None)
+            found = replace(
+                found,
+                loss_recovered=_share(removed.loss - loss, removed.loss - intact.loss),
+                loss_recovered_low=low,
+                loss_recovered_high=high,
+                gap_recovered=_share(gap - removed.order_gap, intact.order_gap - removed.order_gap),
+                output_recovered=_share(removed.output_distance - distance, removed.output_distance),
             )
-        )
+        self._losses.append(losses)
+        self.variants.append(found)
+        self.advance(found)
+        return found
 
-    def _add(self, variant: Variant) -> Variant:
-        self.variants.append(variant)
-        self.advance(variant)
-        return variant
-
-    def _costs(self, name: str, measured: _Measured) -> Variant:
-        loss = float(measured.losses.sum()) / self._tokens
-        gap = float(measured.shuffled.sum()) / self._tokens - loss
-        return Variant(name, loss, gap, measured.distance, measured.cls_distance)
-
-    def _measured(self, model: MaskedLM) -> _Measured:
+    def _passed(self, model: MaskedLM) -> tuple[Floats, float, float]:
+        """(texts,) the loss of each text, and the distances of the outputs, over all tokens and at [CLS]."""
         apart = at_cls = total = 0.0
         length = self.texts.ids.shape[1] + 2
 
@@ -137,7 +123,7 @@ class Recovery:
             total += float((intact - intact.mean((0, 1))).double().square().sum())
 
         losses = text_losses(model, self.texts, advance=compare)
-        return _Measured(losses, text_losses(model, self.texts, shuffled=True), apart / total, length * at_cls / total)
+        return losses, apart / total, length * at_cls / total
 
 
 def text_losses(

@@ -92,19 +92,18 @@ def crossed_interval(numerators: Floats, denominators: Floats, groups: Sequence[
     return [float(bound) for bound in np.quantile(means, _BOUNDS)]
 
 
-def multi_bootstrap(scores: npt.ArrayLike, resamples: int = 1_000, metric: Callable[[Floats], float] | None = None) -> Ends:
+def multi_bootstrap(scores: npt.ArrayLike, resamples: int, metric: Callable[[Floats], float]) -> Ends:
     """95 % interval over pre-training seeds and test examples at once (Sellam et al. 2022, the Multi-Bootstrap).
 
     Seeds and examples are drawn with replacement, independently of each other; the statistic is the mean over the drawn seeds of
     the metric on the drawn examples.
 
     Args:
-        scores: (seeds, examples), or (seeds, examples, 2) with predictions and targets for a `metric`. To compare two models on the
-            same examples and seeds, pass the difference of their scores: the comparison is then paired.
+        scores: (seeds, examples, …), such as predictions and targets.
         resamples: draws.
-        metric: (examples, …) → number; None: the mean.
+        metric: (examples, …) → number.
 
-    >>> multi_bootstrap([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]], resamples=10)
+    >>> multi_bootstrap([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]], 10, np.mean)
     (1.0, 1.0)
     """
     table = np.asarray(scores, dtype=np.float64)
@@ -115,7 +114,7 @@ def multi_bootstrap(scores: npt.ArrayLike, resamples: int = 1_000, metric: Calla
         # Seeds and examples are crossed, every model answers every example: each is drawn once for the whole table.
         rows, columns = generator.integers(seeds, size=seeds), generator.integers(examples, size=examples)
         drawn = table[rows][:, columns]
-        means.append(drawn.mean() if metric is None else np.mean([metric(of_seed) for of_seed in drawn]))
+        means.append(np.mean([metric(of_seed) for of_seed in drawn]))
     low, high = np.quantile(means, _BOUNDS)
     return float(low), float(high)
 

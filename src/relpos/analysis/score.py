@@ -10,13 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from relpos.analysis.likelihood import BATCH_TOKENS, Floats, exact, log_probabilities
+from relpos.analysis.likelihood import exact, hidden_at, log_probabilities
 from relpos.data.marked import Ids, is_special, marked_ids
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
-from relpos.model.tokens import in_batch
 
 FORMS = ("within_word", "plain")
 
@@ -65,7 +64,10 @@ class Score:
         places = (~is_special(self.tokenizer, ids)).nonzero()[0]
         if not len(places):
             raise RelposError(f"text={text!r}: there is nothing to score but special tokens")
-        scores = self._scores(self._rows(ids, places), ids, places)
+        with exact(self.model) as model:
+            # A causal network predicts a token at the one before it.
+            hidden = hidden_at(model, self._rows(ids, places), places - model.encoder.causal)
+            scores = log_probabilities(model, hidden, torch.from_numpy(ids[places]).to(hidden.device))
         return Scored([self.tokenizer.piece(ids[place]) for place in places], scores.tolist())
 
     def _rows(self, ids: Ids, places: Ids) -> Ids:
@@ -89,13 +91,3 @@ class Score:
                 begins[text] = self.words.begins(ids[text])
         numbers: Ids = begins.cumsum(dtype=np.int64)
         return numbers
-
-    def _scores(self, rows: Ids, ids: Ids, places: Ids) -> Floats:
-        with exact(self.model) as model:
-            device = next(model.parameters()).device
-            step = max(1, BATCH_TOKENS // rows.shape[1])
-            read = torch.from_numpy(places - model.encoder.causal)  # a causal network predicts a token at the one before it
-            parts = zip(torch.from_numpy(rows).split(step), read.split(step), strict=True)
-            hidden = torch.cat([model.encoder(part.to(device), at=in_batch(at, part.shape[1]).to(device)) for part, at in parts])
-            scores: Floats = log_probabilities(model, hidden, torch.from_numpy(ids[places]).to(device)).cpu().numpy()
-        return scores

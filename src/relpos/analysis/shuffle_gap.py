@@ -7,7 +7,7 @@ gap is 0 whatever its weights, and so is that of no positions. A causal network 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from relpos.analysis.likelihood import exact, log_probabilities
 from relpos.analysis.resampling import Interval, ratio_interval
 from relpos.data.examples import Examples
 from relpos.data.masking import IGNORED
-from relpos.data.objective import Masked, Objective, masked, next_tokens
+from relpos.data.objective import Objective, masked, next_tokens
 from relpos.data.shuffle import WINDOWS, masked_batches, mirrored, permuted
 from relpos.data.steps import MicroBatch
 from relpos.data.words import Words
@@ -27,8 +27,10 @@ from relpos.model.heads import MaskedLM, at_outputs
 BATCH_TOKENS = 2_048
 Floats = npt.NDArray[np.float64]
 Change = Callable[[MicroBatch, torch.Tensor], MicroBatch]
-SHUFFLE, MIRROR = "shuffle", "mirror"
-"""Keys of the gaps over all words of a sentence, and of reversed rows."""
+"""Masked examples and their numbers (b,) → the same examples with tokens moved, none lost."""
+ALL, MIRROR = "all", "mirror"
+"""Changes: the words of a sentence in random order; rows from right to left, [CLS] and [SEP] too, or distances would change."""
+MIRRORED: dict[str, Change] = {MIRROR: lambda batch, _: mirrored(batch)}
 
 
 @dataclass(frozen=True)
@@ -48,52 +50,17 @@ class Gaps:
     losses: Floats
 
 
-def shuffle_gap(model: MaskedLM, examples: Examples, words: Words, advance: Callable[[int], object] = lambda _: None) -> Gaps:
-    """The gap for windows of 2, 3, 4, 8 and all words of a sentence: `"2"`, …, `"all"`.
+def shuffled(words: Words) -> dict[str, Change]:
+    """Words in random order within windows of 2, 3, 4, 8 and all words of a sentence: `"2"`, …, `"all"`.
 
     Args:
-        model, examples, advance: as of `gaps`, with six passes.
-        words: the word boundaries under the tokenizer of the examples.
+        words: the boundaries, under the tokenizer of the examples.
     """
 
-    return gaps(model, examples, {name(window): _within(words, window) for window in WINDOWS}, advance)
+    def within(window: int | None) -> Change:
+        return lambda batch, numbers: permuted(batch, numbers, words, window)
 
-
-def mirror_gap(model: MaskedLM, examples: Examples, advance: Callable[[int], object] = lambda _: None) -> Gaps:
-    """The gap under the key `MIRROR`; rows are reversed with their [CLS] and [SEP], without which distances would change.
-
-    Args:
-        model, examples, advance: as of `gaps`, with two passes.
-    """
-    return gaps(model, examples, {MIRROR: _reversed}, advance)
-
-
-def masking_rates(
-    model: MaskedLM,
-    examples: Examples,
-    words: Words,
-    rates: Iterable[int],
-    advance: Callable[[int], object] = lambda _: None,
-) -> dict[int, Gaps]:
-    """Per cent of the tokens that are chosen → loss, shuffle gap (all words of a sentence) and mirror gap.
-
-    What order is worth depends on how much of the text is left to read. A token that is chosen at one rate is chosen at every
-    higher one, and what stands in its place is the same.
-
-    Args:
-        model, examples, words, advance: as of `shuffle_gap`, with three passes for each rate.
-        rates: per cents of the tokens.
-    """
-    changes = {SHUFFLE: _within(words, None), MIRROR: _reversed}
-    return {rate: gaps(model, examples, changes, advance, Masked(rate / 100, rate / 100)) for rate in rates}
-
-
-def _within(words: Words, window: int | None) -> Change:
-    return lambda batch, numbers: permuted(batch, numbers, words, window)
-
-
-def _reversed(batch: MicroBatch, _: torch.Tensor) -> MicroBatch:
-    return mirrored(batch)
+    return {str(window or ALL): within(window) for window in WINDOWS}
 
 
 def gaps(
@@ -108,7 +75,7 @@ def gaps(
     Args:
         model: on whatever device it is; computed in float32.
         examples: held-out examples, cut to the length of the training.
-        changes: masked examples and their numbers (b,) → the same examples with tokens moved, none lost.
+        changes: by name.
         advance: called with the number of examples that are done, in each pass over them: one, and one more per change.
         objective: what is predicted; a causal network predicts all tokens.
     """
@@ -140,11 +107,6 @@ def heldout_losses(
     """(examples,) the summed loss of each example in nats, and how many tokens were predicted; arguments as of `gaps`."""
     found = gaps(model, examples, {}, advance, objective)
     return found.losses, found.predicted
-
-
-def name(window: int | None) -> str:
-    """The window as a key of the results."""
-    return "all" if window is None else str(window)
 
 
 def _losses(model: MaskedLM, batch: MicroBatch) -> Floats:

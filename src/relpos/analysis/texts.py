@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from relpos.counter import counter_hash, uniform
+from relpos.counter import counter_hash
 from relpos.data.marks import Marks
+from relpos.data.masking import mask
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.model.heads import IGNORED
 from relpos.model.shape import Ids
 
-RATE = 0.15
 BATCH = 16  # texts in a forward pass
 _SHUFFLE = 0x6F72646572
 
@@ -49,21 +49,16 @@ class Texts:
         return torch.cat([(labels != IGNORED).sum(1) for _, labels in self.batches(seed)])
 
     def batches(self, seed: int, shuffled: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
-        """(input ids, labels), both (b, n + 2): 15 % of the tokens are predicted; [MASK], a random id or the token itself takes
-        their place, as in BERT. `shuffled` puts the words of each text into random order; the same tokens are predicted."""
+        """(input ids, labels), both (b, n + 2), under BERT's masks. `shuffled` puts the words of each text into random order; the
+        same tokens are predicted."""
         for start in range(0, len(self.ids), BATCH):
             ids = self.ids[start : start + BATCH]
-            row = torch.arange(start, start + len(ids))[:, None]
-            place = torch.arange(ids.shape[1])[None]
-            # By place and not by position after shuffling: the same tokens are masked in either order.
-            chosen, how = uniform(seed, row, place, 0) < RATE, uniform(seed, row, place, 1)
-            # Masked to 62 bits, because the hash is a signed number and a remainder must not be negative.
-            drawn = (counter_hash(seed, row, place, 2) >> 1 & (1 << 62) - 1) % self.tokenizer.size
-            shown = torch.where(how < 0.8, torch.full_like(ids, self.tokenizer.mask), torch.where(how < 0.9, drawn, ids))
-            shown = torch.where(chosen, shown, ids)
-            labels = torch.where(chosen, ids, torch.full_like(ids, IGNORED))
+            row = torch.arange(start, start + len(ids))
+            # Before the words are moved: the same tokens are masked in either order.
+            lengths = torch.full_like(row, ids.shape[1])
+            shown, labels = mask(ids, lengths, row, seed, self.tokenizer.size, marks=self.tokenizer.marks)
             if shuffled:
-                order = self._order(ids, row)
+                order = self._order(ids, row[:, None])
                 shown, labels = shown.gather(1, order), labels.gather(1, order)
             yield with_edges(shown, self.tokenizer.marks), nn.functional.pad(labels, (1, 1), value=IGNORED)
 

@@ -14,7 +14,7 @@ Matrix = Float[np.ndarray, "n n"]
 
 def products(table: Any, length: int | None = None) -> tuple[Matrix, Matrix]:
     """P = E·E^T (n, n) and the cosines (n, n) of a position table (n, embedding); of its first `length` rows, all by default."""
-    rows = np.asarray(table.detach().double().cpu() if hasattr(table, "detach") else table, np.float64)[:length]
+    rows = _numbers(table)[:length]
     sizes = np.linalg.norm(rows, axis=1, keepdims=True)
     # A row of zeros has no direction; its cosines are then 0.
     unit = rows / np.where(sizes > 0, sizes, 1.0)
@@ -61,8 +61,13 @@ def block_r2(matrix: Any, width: int) -> list[tuple[int, int, float]]:
     return [(start, end, toeplitz_r2(values[start:end, start:end])) for start, end in zip(starts, ends, strict=True)]
 
 
+def _numbers(table: Any) -> Float[np.ndarray, "..."]:
+    """Of numpy or torch."""
+    return np.asarray(table.detach().double().cpu() if hasattr(table, "detach") else table, np.float64)
+
+
 def _square(matrix: Any) -> Matrix:
-    values = np.asarray(matrix.detach().cpu() if hasattr(matrix, "detach") else matrix, dtype=np.float64)
+    values = _numbers(matrix)
     if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size:
         raise RelposError(f"a Toeplitz fit needs a square matrix, not one of shape {values.shape}")
     if not np.isfinite(values).all():

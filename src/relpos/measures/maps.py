@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 COLUMNS = 4
 PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Of the tokens whose responses are drawn, as fractions of the length."""
+SWITCHES = ("norm", "types", "bias", "words")
+"""What the paper leaves open of F̂_P, besides its source."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Profiles(Measure):
         layer: from 1.
         length: positions.
         functions: basis functions of the TISA fitted to each head; 0: none.
-        source, norm, types, bias, words: see `relpos.analysis.profiles.Choices`.
+        source, norm, types, bias, words: see `relpos.analysis.profiles.profiles`.
     """
 
     layer: Count = 1
@@ -88,16 +90,16 @@ class Profiles(Measure):
 
     def measure(self, sample: Sample) -> Results:
         """`heads`: F̂_P (heads, n, n), and `fits`: TISA's functions fitted to it; None where `functions` is 0."""
-        from relpos.analysis.profiles import Choices, fit_profiles, profiles
+        from relpos.analysis.profiles import fit_profiles, profiles
 
-        choices = Choices(self.source, self.norm, self.types, self.bias, self.words)
         ids = sample.texts(64, self.length).ids if self.source == "stream" else None
-        heads = profiles(sample.encoder, self.layer - 1, self.length, choices, ids)
+        choices: dict[str, Any] = {name: getattr(self, name) for name in ("source", *SWITCHES)}
+        heads = profiles(sample.encoder, self.layer - 1, self.length, ids, **choices)
         return {"heads": heads.numpy(), "fits": fit_profiles(heads, self.functions) if self.functions else None}
 
     def title(self, name: str) -> str:
         """The network and the choices, in a line."""
-        chosen = [each for each in ("norm", "types", "bias", "words") if getattr(self, each)]
+        chosen = [each for each in SWITCHES if getattr(self, each)]
         return f"{name}, layer {self.layer}: F̂_P from {self.source} with {', '.join(chosen) or 'nothing else'}"
 
     def drawn(self, name: str, results: Results) -> Iterator[Drawing]:

@@ -16,7 +16,11 @@ BY_EXAMPLE = "masking_by_example"
 
 @dataclass(frozen=True)
 class Masking(Measure):
-    """Nats per predicted token at each per cent of masked tokens, see `relpos.analysis.shuffle_gap.masking_rates`."""
+    """Nats per predicted token at each per cent of masked tokens, see `relpos.analysis.shuffle_gap`.
+
+    What order is worth depends on how much of the text is left to read. A token that is chosen at one rate is chosen at every
+    higher one, and what stands in its place is the same.
+    """
 
     examples: Count = 1_000
     rates: tuple[int, ...] = RATES
@@ -39,27 +43,22 @@ class Masking(Measure):
         """`masking` {"5": {"loss", "shuffle_gap", "shuffle_gap_interval", "mirror_gap", "mirror_gap_interval"}, …, "80": …}; and
         `masking_by_example`, at each rate of each held-out example its predicted tokens, their loss, and how much both changes
         raise it."""
-        from relpos.analysis import shuffle_gap as gaps
+        from relpos.analysis.shuffle_gap import ALL, MIRRORED, gaps, shuffled
+        from relpos.data.objective import Masked
 
         if sample.model.encoder.causal:
             raise NothingToMeasure(f"{sample.network.name}: a causal network has no masks")
         examples = sample.heldout(self.examples)
+        changes = dict(zip((SHUFFLE, MIRROR), (shuffled(sample.words)[ALL], *MIRRORED.values()), strict=True))
         with sample.bar("masked text", 3 * len(self.rates) * len(examples)) as advance:
-            found = gaps.masking_rates(sample.model, examples, sample.words, self.rates, advance)
-        keys = {SHUFFLE: gaps.SHUFFLE, MIRROR: gaps.MIRROR}
+            objectives = {str(rate): Masked(rate / 100, rate / 100) for rate in self.rates}
+            found = {rate: gaps(sample.model, examples, changes, advance, masks) for rate, masks in objectives.items()}
         return {
             "masking": {
-                str(rate): {LOSS: at.loss}
-                | {name: at.gaps[key] for name, key in keys.items()}
-                | {f"{name}_interval": at.intervals[key] for name, key in keys.items()}
+                rate: {LOSS: at.loss} | at.gaps | {f"{name}_interval": ends for name, ends in at.intervals.items()}
                 for rate, at in found.items()
             },
-            BY_EXAMPLE: {
-                str(rate): by_example(
-                    examples, at.predicted, loss=at.losses, **{name: at.differences[key] for name, key in keys.items()}
-                )
-                for rate, at in found.items()
-            },
+            BY_EXAMPLE: {rate: by_example(examples, at.predicted, loss=at.losses, **at.differences) for rate, at in found.items()},
         }
 
     def figure(self, column: str, results: Results) -> Figure | None:

@@ -13,7 +13,7 @@ GAP = "mirror_gap"
 
 @dataclass(frozen=True)
 class Mirror(Measure):
-    """Loss of reversed minus loss of ordered text, in nats per predicted token, see `relpos.analysis.shuffle_gap.mirror_gap`."""
+    """Loss of reversed minus loss of ordered text, in nats per predicted token, see `relpos.analysis.shuffle_gap`."""
 
     examples: Count = 1_000
 
@@ -28,11 +28,11 @@ class Mirror(Measure):
     def measure(self, sample: Sample) -> Results:
         """`mirror_gap`, `mirror_gap_interval`; and `mirror_gap_by_example`, of each held-out example its predicted tokens and the
         nats by which reading it from right to left raises their loss."""
-        from relpos.analysis.shuffle_gap import MIRROR, mirror_gap
+        from relpos.analysis.shuffle_gap import MIRROR, MIRRORED, gaps
 
         examples = sample.heldout(self.examples)
         with sample.bar("reversed text", 2 * len(examples)) as advance:
-            found = mirror_gap(sample.model, examples, advance)
+            found = gaps(sample.model, examples, MIRRORED, advance)
         of_each = by_example(examples, found.predicted, nats=found.differences[MIRROR])
         return {GAP: found.gaps[MIRROR], f"{GAP}_interval": found.intervals[MIRROR], f"{GAP}_by_example": of_each}
 

@@ -31,7 +31,7 @@ class Removal(Measure):
 
     Args:
         functions: values of S.
-        source: of F̂_P, see `relpos.analysis.profiles.Choices`.
+        source: of F̂_P, see `relpos.analysis.profiles.profiles`.
         seeds: random starts.
         texts: held-out texts, of `length` tokens besides [CLS] and [SEP].
         head_texts: of the same length, on which a head is trained where the network has none.
@@ -52,16 +52,15 @@ class Removal(Measure):
 
     def measure(self, sample: Sample) -> Results:
         """`removal`: of each network a row with its loss, order gap and distances, and what it regains of each."""
-        from relpos.analysis.profiles import Choices, profiles
+        from relpos.analysis.profiles import profiles
         from relpos.analysis.recovery import Recovery
         from relpos.analysis.replacement import toeplitz_parts, train_tisa, with_fitted_tisa, with_matrices, with_random_tisa
 
         model = self._with_head(sample)
         texts = sample.texts(self.texts, self.length)
         recovery = Recovery(model, texts, lambda variant: say(_said(sample.network.name, variant)))
-        choices = Choices(source=self.source)
         matrices = [
-            profiles(model.encoder, layer, texts.ids.shape[1] + 2, choices, texts.with_edges[:64])
+            profiles(model.encoder, layer, texts.ids.shape[1] + 2, texts.with_edges[:64], source=self.source)
             for layer in range(model.encoder.shape.layers)
         ]
         for functions in self.functions:

@@ -19,7 +19,7 @@ Curve = dict[int, tuple[float | None, float | None]]
 
 @dataclass(frozen=True)
 class Shuffle(Measure):
-    """Loss of shuffled minus loss of ordered text, in nats per predicted token, see `relpos.analysis.shuffle_gap.shuffle_gap`."""
+    """Loss of shuffled minus loss of ordered text, in nats per predicted token, see `relpos.analysis.shuffle_gap`."""
 
     examples: Count = 1_000
 
@@ -37,18 +37,17 @@ class Shuffle(Measure):
     def measure(self, sample: Sample) -> Results:
         """`shuffle_gap` {"2": nats, …, "all": nats}, `shuffle_gap_intervals`, `heldout_loss`, `examples`; and `by_example`, of each
         held-out example its predicted tokens, their loss in nats, and by how much shuffling all words raises it."""
-        from relpos.analysis.shuffle_gap import shuffle_gap
-        from relpos.data.shuffle import WINDOWS
+        from relpos.analysis.shuffle_gap import ALL, gaps, shuffled
 
-        examples = sample.heldout(self.examples)
-        with sample.bar("shuffled text", len(examples) * (1 + len(WINDOWS))) as advance:
-            gap = shuffle_gap(sample.model, examples, sample.words, advance)
+        examples, changes = sample.heldout(self.examples), shuffled(sample.words)
+        with sample.bar("shuffled text", len(examples) * (1 + len(changes))) as advance:
+            gap = gaps(sample.model, examples, changes, advance)
         return {
             "shuffle_gap": gap.gaps,
             "shuffle_gap_intervals": gap.intervals,
             LOSS: gap.loss,
             "examples": len(examples),
-            "by_example": by_example(examples, gap.predicted, loss=gap.losses, all=gap.differences["all"]),
+            "by_example": by_example(examples, gap.predicted, loss=gap.losses, all=gap.differences[ALL]),
         }
 
     def figure(self, column: str, results: Results) -> Figure | None:
