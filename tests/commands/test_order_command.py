@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,9 +10,7 @@ import relpos
 from linked import pretrained
 from relpos.cli import main
 from relpos.config.arguments import rewritten
-from relpos.errors import RelposError
 from relpos.runs import runs_root
-from relpos.runs.networks import resolve
 
 FEW = ["examples=20", "pairs.limit=4", "threads=1"]
 
@@ -134,19 +131,6 @@ def test_a_file_of_ones_own_is_named_like_an_option(none: Path, tmp_path: Path) 
 )
 def test_wrong_overrides_are_one_line(none: Path, capsys: pytest.CaptureFixture[str], overrides: list[str], said: str) -> None:
     assert said in failing(capsys, f"network={none}", *overrides)
-
-
-def test_folders_that_hold_no_language_model_are_refused(none: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "no finished run and no model folder" in failing(capsys, f"network={tmp_path}")
-    assert "no such snapshot" in failing(capsys, f"network={none}/snapshots/7.safetensors")
-    store = json.loads((none / "record.json").read_text())["inputs"]["store"]
-    assert "a run of stage store holds no network" in failing(capsys, f"network={store}")
-    record: dict[str, Any] = json.loads((none / "record.json").read_text())
-    (none / "record.json").write_text(json.dumps(record | {"state": "interrupted"}))
-    assert "this pre-training is not finished (its record says interrupted)" in failing(capsys, f"network={none}")
-    (none / "record.json").write_text(json.dumps(record | {"stage": "finetune", "inputs": {"start": "there"}}))
-    with pytest.raises(RelposError, match="a fine-tuned classifier predicts no words; name its pre-training, there"):
-        resolve(none).refuse_classifier()
 
 
 def test_a_sentence_that_is_too_long_is_one_line_with_file_and_line(
