@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from urllib.parse import quote
@@ -40,34 +40,20 @@ def _shows(view: View) -> dict[str, bool]:
     return parts | {"runs": any(cell.counts for cell in cells)}
 
 
-@dataclass(frozen=True)
-class RunLine:
-    """A run as the page lists it.
-
-    Args:
-        title: `rte seed 0/1`.
-        link: to its record, from the folder of the table; None where there is no record.
-        notes: state, error, scores and identity.
-    """
-
-    title: str
-    link: str | None
-    state: str
-    notes: str
-
-    @classmethod
-    def of(cls, run: RowRun) -> RunLine:
-        seeds = f"{run.pretrain_seed}/{run.seed}" if run.task else f"{run.seed}"
-        # The page lies in tables/NAME, two folders below the runs.
-        path = run.path if run.path.startswith("/") else f"../../{run.path}"
-        scores = ", ".join(f"{title(name)} {number(value)}" for name, value in run.columns.items())
-        state = f"{run.state}: {run.error}" if run.error else run.state
-        return cls(
-            title=f"{run.task or run.stage} seed {seeds}",
-            link=None if run.state == "missing" else quote(f"{path}/record.json"),
-            state=run.state,
-            notes=" · ".join(filter(None, (state, scores, run.identity))),
-        )
+def _listed(run: RowRun) -> dict[str, str | None]:
+    """A run as the page lists it: `title`, as in `rte seed 0/1`; `link` to its record, from the folder of the table, None where
+    there is no record; `state`; and `notes`: state, error, scores and identity."""
+    seeds = f"{run.pretrain_seed}/{run.seed}" if run.task else f"{run.seed}"
+    # The page lies in tables/NAME, two folders below the runs.
+    path = run.path if run.path.startswith("/") else f"../../{run.path}"
+    scores = ", ".join(f"{title(name)} {number(value)}" for name, value in run.columns.items())
+    state = f"{run.state}: {run.error}" if run.error else run.state
+    return {
+        "title": f"{run.task or run.stage} seed {seeds}",
+        "link": None if run.state == "missing" else quote(f"{path}/record.json"),
+        "state": run.state,
+        "notes": " · ".join(filter(None, (state, scores, run.identity))),
+    }
 
 
 def _page(view: View, templates: dict[str, str], stamp: str) -> str:
@@ -79,7 +65,7 @@ def _page(view: View, templates: dict[str, str], stamp: str) -> str:
         view=view,
         table=view.table,
         shows=_shows(view),
-        runs=[[RunLine.of(run) for run in line.row.runs] for line in view.lines],
+        runs=[[_listed(run) for run in line.row.runs] for line in view.lines],
         states=_states([run for line in view.lines for run in line.row.runs]),
         panels=_panels(view),
         curves=_curves(view),
