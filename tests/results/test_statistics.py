@@ -25,12 +25,6 @@ def test_interval_of_the_mean_is_near_the_normal_one() -> None:
     assert found == (pytest.approx(np.mean(VALUES) - half, abs=0.25), pytest.approx(np.mean(VALUES) + half, abs=0.25))
 
 
-def test_interval_of_the_best_ends_at_the_best() -> None:
-    found = interval(VALUES, np.max)
-    assert found[1] == 37.0
-    assert found[0] < 37.0
-
-
 @pytest.mark.parametrize(("n", "share"), [(3, 0.8), (10, 0.9)])
 def test_few_seeds_give_intervals_that_are_too_narrow_by_as_much_as_the_guide_says(n: int, share: float) -> None:
     chance = np.random.default_rng(0)

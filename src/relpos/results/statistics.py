@@ -5,7 +5,7 @@ scipy does the statistics; this file says which. α = 0.05 and power 0.8 through
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, copysign, inf, sqrt
 
@@ -26,8 +26,6 @@ MOST = 1_000
 """A difference that needs so many pre-training seeds is called too small to be found."""
 Interval = tuple[float, float]
 """(low, high)"""
-Statistic = Callable[..., object]
-"""numpy's mean, max or median: a function of values, and for scipy of an axis."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +151,8 @@ def above_constant(score: float | None, majority: float | None, examples: int | 
     return above / error if error else copysign(inf, above) if above else 0.0
 
 
-def interval(values: Sequence[float], statistic: Statistic = np.mean) -> Interval | None:
-    """95 % bootstrap interval of a statistic over seeds (bias-corrected and accelerated; percentile where that is undefined).
+def interval(values: Sequence[float]) -> Interval | None:
+    """95 % bootstrap interval of the mean over seeds (bias-corrected and accelerated; percentile where that is undefined).
 
     None for fewer than two values; a point if all are equal. Intervals of few seeds, such as ten, are too narrow.
 
@@ -171,7 +169,7 @@ def interval(values: Sequence[float], statistic: Statistic = np.mean) -> Interva
         return float(values[0]), float(values[0])
     from relpos.analysis.resampling import bootstrapped
 
-    return bootstrapped((values,), statistic) or bootstrapped((values,), statistic, method="percentile")
+    return bootstrapped((values,), np.mean) or bootstrapped((values,), np.mean, method="percentile")
 
 
 def paired(first: Sequence[float], second: Sequence[float]) -> Difference | None:

@@ -27,7 +27,7 @@ If the server has scored ours, its score takes the place of ours: one submission
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import exp, lgamma, sqrt
@@ -35,10 +35,10 @@ from math import exp, lgamma, sqrt
 import numpy as np
 
 from relpos.results.contrast import Spread
-from relpos.results.statistics import FOUND, NOT_RUN, SEED, UNDECIDED, Difference, Statistic
+from relpos.results.statistics import FOUND, NOT_RUN, SEED, UNDECIDED, Difference
 
 REPRODUCED, ABOVE, BELOW = "reproduced", "above", "below"
-STATISTICS: dict[str, Statistic] = {"mean": np.mean, "best": np.max, "median": np.median}
+STATISTICS: dict[str, Callable[..., object]] = {"mean": np.mean, "best": np.max, "median": np.median}
 """How a table sums up the runs of a cell; the names are those of the numbers in `table.json`."""
 LEAST_SEM = 0.05
 LEAST_BOUND = 0.5
