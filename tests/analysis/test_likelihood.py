@@ -58,13 +58,9 @@ def test_given_tokens_are_read_and_not_scored(words: Words | None) -> None:
 
 
 def test_the_later_pieces_of_a_word_are_masked_too_and_the_earlier_ones_are_not() -> None:
-    rows = masked_rows(np.array([[6, 7, 9, 8]]), Fives())[0]
-    assert rows.tolist() == [
-        [CLS, MASK, MASK, MASK, 8, SEP],
-        [CLS, 6, MASK, MASK, 8, SEP],
-        [CLS, 6, 7, MASK, 8, SEP],
-        [CLS, 6, 7, 9, MASK, SEP],
-    ]
+    ids = np.array([[6, 7, 9, 8]])
+    rows = masked_rows(ids, Fives().numbers(ids), MASK)[0]
+    assert rows.tolist() == [[MASK, MASK, MASK, 8], [6, MASK, MASK, 8], [6, 7, MASK, 8], [6, 7, 9, MASK]]
 
 
 def test_it_is_computed_in_float32_under_bfloat16_and_training(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from relpos.analysis.likelihood import exact
-from relpos.analysis.recording import record
 from relpos.analysis.texts import with_edges
 from relpos.data.marks import OURS, Marks
-from relpos.model.encoder import Encoder, encoder_of
-from relpos.model.kernels.eager import probabilities, scores
-from relpos.model.shape import Heads, Ids
+from relpos.model.encoder import encoder_of
 
 REACH = 8
 _AT_ONCE = 32
@@ -38,7 +34,9 @@ def attention_mass(model: Any, texts: Tensor, marks: Marks = OURS) -> dict[str, 
     sums: list[Tensor | int] = [0] * encoder.shape.layers
     with exact(model):
         for part in ids.split(_AT_ONCE):
-            for layer, p in _attention(encoder, part.to(device)):
+            maps: list[Tensor] = []
+            encoder(part.to(device), maps=maps)
+            for layer, p in enumerate(maps):
                 sums[layer] = sums[layer] + _by_offset(p)
     reach = min(REACH, n - 1)
     # Every token is a query once, so that the shares of all offsets add up to 1.
@@ -60,17 +58,3 @@ def _by_offset(p: Tensor) -> Tensor:
     token = torch.arange(n, device=p.device)
     column = (token[None, :] - token[:, None] + n - 1).expand_as(total)
     return total.new_zeros(len(total), 2 * n - 1).scatter_add_(1, column.flatten(1), total.flatten(1))
-
-
-def _attention(encoder: Encoder, ids: Ids) -> Iterator[tuple[int, Heads]]:
-    """Layer and attention (B, H, n, n) of each pass through a layer, computed from the terms: no attention kernel returns it."""
-    position = encoder.position
-    for call in record(encoder, ids):
-        # Without channels: its shape says for what there are scores, and no number of it is read.
-        empty = torch.zeros(len(ids), position.shape.heads, ids.shape[1], 0, device=ids.device)
-        terms = call.terms.causal(empty) if encoder.causal else call.terms
-        if call.q is None or call.k is None or position.scale is None:  # no q·k: the scores are the terms alone
-            yield call.layer, probabilities(scores(None, None, terms, empty), None, terms.reach)
-        else:
-            q, k, _ = position.split(call.layer, *position.turn(call.layer, call.q, call.k, call.q, call.state))
-            yield call.layer, probabilities(scores(q * position.scale, k, terms, q), None, terms.reach)

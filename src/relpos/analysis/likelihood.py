@@ -110,18 +110,16 @@ def pseudo_log_likelihoods(
     return totals
 
 
-def masked_rows(ids: npt.NDArray[np.int64], words: Words | None, marks: Marks = OURS) -> npt.NDArray[np.int64]:
-    """ids (m, n) → (m, n, n + 2): row t has [CLS] and [SEP] around it, and token t masked; with `words` the later pieces of its
-    word too. The first [MASK] of a row is the token that is predicted."""
-    m, n = ids.shape
-    hidden = np.broadcast_to(np.eye(n, dtype=bool), (m, n, n))
-    if words is not None:
-        word = words.numbers(ids)
-        hidden = (word[:, None, :] == word[:, :, None]) & np.triu(np.ones((n, n), bool))
-    rows = np.full((m, n, n + 2), marks.cls)
-    rows[:, :, 1:-1] = np.where(hidden, marks.mask, ids[:, None, :])
-    rows[:, :, -1] = marks.sep
-    return rows
+def masked_rows(ids: npt.NDArray[np.int64], word: npt.NDArray[np.int64], mask: int) -> npt.NDArray[np.int64]:
+    """ids (m, n), word (m, n), the number of each token's word → (m, n, n): row t has token t and the later pieces of its word
+    masked."""
+    hidden = (word[:, None, :] == word[:, :, None]) & np.triu(np.ones((ids.shape[1],) * 2, bool))
+    return np.where(hidden, mask, ids[:, None, :])
+
+
+def _with_edges(rows: npt.NDArray[np.int64], marks: Marks) -> npt.NDArray[np.int64]:
+    """rows (m, n) → (m, n + 2), with [CLS] and [SEP]."""
+    return np.pad(rows, ((0, 0), (1, 1)), constant_values=((0, 0), (marks.cls, marks.sep)))
 
 
 def _score(model: MaskedLM, ids: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], words: Words | None, marks: Marks) -> Floats:
@@ -138,7 +136,10 @@ def _masked(
 ) -> Tensor:
     """(tokens that count,) log-probabilities."""
     # Two sentences that differ in one word share the row in which that word is masked.
-    rows, inverse = np.unique(masked_rows(ids, words, marks)[scored], axis=0, return_inverse=True)
+    word = np.broadcast_to(np.arange(ids.shape[1]), ids.shape) if words is None else words.numbers(ids)
+    rows = _with_edges(masked_rows(ids, word, marks.mask)[scored], marks)
+    rows, inverse = np.unique(rows, axis=0, return_inverse=True)
+    # The first [MASK] of a row is the token that is predicted.
     hidden = hidden_at(model, rows, (rows == marks.mask).argmax(1))
     # `reshape`: in numpy 2.0 alone the inverse along an axis has a second dimension.
     hidden = hidden[torch.from_numpy(inverse.reshape(-1)).to(hidden.device)]
@@ -147,15 +148,12 @@ def _masked(
 
 def _likelihoods(model: MaskedLM, ids: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], marks: Marks) -> Tensor:
     """As `_masked`, of a causal network."""
-    m, n = ids.shape
-    rows = np.full((m, n + 2), marks.cls)
-    rows[:, 1:-1], rows[:, -1] = ids, marks.sep
-    device = next(model.parameters()).device
-    step = max(1, BATCH_TOKENS // (n + 2))
+    rows, device = _with_edges(ids, marks), next(model.parameters()).device
+    step = max(1, BATCH_TOKENS // rows.shape[1])
     scores = []
     for part, counts in zip(
         torch.from_numpy(rows).to(device).split(step), torch.from_numpy(scored).to(device).split(step), strict=True
     ):
-        hidden = model.encoder(part)[:, :n]  # the output at a token predicts the next one
+        hidden = model.encoder(part)[:, :-2]  # the output at a token predicts the next one
         scores.append(log_probabilities(model, hidden[counts], part[:, 1:-1][counts]))
     return torch.cat(scores)

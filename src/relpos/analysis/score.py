@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from relpos.analysis.likelihood import exact, hidden_at, log_probabilities
+from relpos.analysis.likelihood import exact, hidden_at, log_probabilities, masked_rows
 from relpos.data.marked import Ids, is_special, marked_ids
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
@@ -66,18 +66,10 @@ class Score:
             raise RelposError(f"text={text!r}: there is nothing to score but special tokens")
         with exact(self.model) as model:
             # A causal network predicts a token at the one before it.
-            hidden = hidden_at(model, self._rows(ids, places), places - model.encoder.causal)
+            rows = masked_rows(ids[None], self._word_numbers(ids)[None], self.tokenizer.mask)[0][places]
+            hidden = hidden_at(model, rows, places - model.encoder.causal)
             scores = log_probabilities(model, hidden, torch.from_numpy(ids[places]).to(hidden.device))
         return Scored([self.tokenizer.piece(ids[place]) for place in places], scores.tolist())
-
-    def _rows(self, ids: Ids, places: Ids) -> Ids:
-        """ids (n,), places (m,) → (m, n): row t has the token at places[t] masked, and the rest of its word."""
-        rows = np.tile(ids, (len(places), 1))
-        words = self._word_numbers(ids)
-        for row, place in zip(rows, places, strict=True):
-            from_place = np.arange(len(ids)) >= place
-            row[from_place & (words == words[place])] = self.tokenizer.mask
-        return rows
 
     def _word_numbers(self, ids: Ids) -> Ids:
         """(n,) a number for each word; special tokens end words, and each token is a word where the form is plain."""

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, Unpack
+from typing import Literal, Unpack
 
 from relpos.errors import RelposError, say
 from relpos.files import digest, write_json
 from relpos.measures.kept import is_here, measured, snapshots
 from relpos.measures.kinds.shuffle import Shuffle
-from relpos.measures.measure import Dials, Measure, Measured, NothingToMeasure, Results, chosen, measures
-from relpos.measures.sample import Sample, is_of_toy
+from relpos.measures.measure import Dials, Measure, Measured, Results, chosen, measures
+from relpos.measures.sample import Sample
 from relpos.places import expanded
 from relpos.ranges import Names, Threads
-from relpos.runs.networks import Network, labels, networks_of, networks_of_table
+from relpos.results.values import Value, by, figure_values
+from relpos.runs.networks import labels, networks_of, networks_of_table
 from relpos.runs.run import runs_root
+from relpos.tables.render.pictures import draw_snapshots
+from relpos.tables.row import Column, Row
+from relpos.tables.rows import order_columns
 from relpos.trust import instantiate
 
 FILE = "order.json"
@@ -47,45 +51,45 @@ def order(
     for each in networks:
         each.refuse_classifier()
     rows, drawn = [], []
+    values: dict[str, list[Value]] = {}
     for name, each in zip(labels(networks), networks, strict=True):
         sample, named = Sample(each, accelerator, threads), measure is not None
-        results = _shown(sample, asked, named)
-        course = {}
+        results, course = measured(sample, asked, named), {}
         for share, then in snapshots(each).items() if curves else ():
             # None: nothing is kept of this snapshot, and its weights are not here.
             if here := [one for one in asked if is_here(then, one)]:
-                course[share] = _shown(replace(sample, network=then), here, named)
-        row = {"name": name, "folder": each.name} | ({"row": each.row} if each.row else {}) | results
-        rows.append(row | ({"snapshots": {str(share): known for share, known in course.items()}} if curves else {}))
+                course[share] = measured(replace(sample, network=then), here, named)
+        row = {"name": name, "folder": each.name} | ({"row": each.row} if each.row else {}) | _shown(results, asked)
+        rows.append(row | ({"snapshots": {str(share): _shown(known, asked) for share, known in course.items()}} if curves else {}))
         # Networks that a user names by folders have no row, and a line each; those of a row are drawn as their mean.
-        drawn.append(Measured(each.row or name, results, course))
+        drawn.append(Measured(each.row or name, results))
+        for share, known in {**course, each.share: results}.items() if course else ():
+            at_time = Value(each.folder, "pretrain", "", 0.0, pretrain_seed=each.seed, percent=share)
+            values.setdefault(drawn[-1].name, []).extend(figure_values(at_time, asked, known))
         said = [part for known in measures() for part in known.said(results)]
         say(f"{name}: {', '.join(said) or 'measured'}")
-    folder = runs_root() / "order" / _folder_name(networks, asked, named=measure, curves=curves)
+    name = networks[0].file_name if len(networks) == 1 else f"{len(networks)}-networks"
+    # All that the results depend on: another choice goes into another folder.
+    content = [[str(network.weights.resolve()) for network in networks], list(map(repr, asked)), measure, curves]
+    folder = runs_root() / "order" / f"{name}-{digest(content)}"
     # One network's results stand by themselves, as `relpos.order(run)` returns them.
     write_json(folder / FILE, rows[0] if len(rows) == 1 else {"rows": rows})
     for drawing in Shuffle().draw(drawn):
         drawing.save(folder, ["png"])
+    draw_snapshots(folder / "snapshots.png", [Row(line, snapshots=_course(found)) for line, found in values.items()])
     return str(folder)
 
 
-def _shown(sample: Sample, asked: list[Measure], named: bool) -> Results:
+def _shown(results: Results, asked: Sequence[Measure]) -> Results:
     """The results of a network without their details."""
     details = {key for measure in asked for key in measure.details}
-    return {key: value for key, value in measured(sample, asked, named).items() if key not in details}
+    return {key: value for key, value in results.items() if key not in details}
 
 
-def _folder_name(networks: Sequence[Network], asked: Sequence[Measure], named: Names | None, curves: bool) -> str:
-    content = [[str(network.weights.resolve()) for network in networks], [_meanings(network, asked) for network in networks]]
-    name = networks[0].file_name if len(networks) == 1 else f"{len(networks)}-networks"
-    return f"{name}-{digest([content, named, curves])}"
-
-
-def _meanings(network: Network, asked: Sequence[Measure]) -> list[dict[str, Any] | None]:
-    def meaning(measure: Measure) -> dict[str, Any] | None:
-        try:
-            return measure.meaning(is_of_toy(network.store))
-        except NothingToMeasure:
-            return None
-
-    return [meaning(measure) for measure in asked]
+def _course(values: Sequence[Value]) -> dict[int, dict[str, Column]]:
+    """Per cent of the steps → columns, as in a table; one value for each network."""
+    names = {each.column: None for each in values}
+    return {
+        percent: order_columns(names, found, ["finished"] * len({each.run for each in found}))
+        for percent, found in by(values, "percent").items()
+    }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -18,9 +18,6 @@ GROUPS = {"same_word_pairs": "same_words", "other_pairs": "others"}
 """Column → its key among the results."""
 RIGHT = {"1": 1.0, "0": 0.0, "t": 0.5} | {str(tied): 1 / tied for tied in range(3, 10)}
 """Mark of a pair among the kept answers → its part of a right answer: right, wrong, tied with one text, one of so many tied."""
-
-_TOKENS: dict[str, float] = {}
-"""Identity of a source of pairs → its tokens: the networks of a table share their pairs, which are read once."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +86,9 @@ class Pairs(Measure):
 
     def tokens(self, toy: bool, length: int) -> float:
         try:
-            source = self.source(toy)
+            return _tokens(self.source(toy))
         except NothingToMeasure:
             return 0.0
-        key = json.dumps(source.identity())
-        if key not in _TOKENS:
-            _TOKENS[key] = _tokens(source)
-        return _TOKENS[key]
 
     def said(self, results: Results) -> list[str]:
         pooled = [(column.title, results.get("pairs", {}).get(GROUPS[column.name], {})) for column in self.columns]
@@ -108,6 +101,7 @@ def _ties(found: Mapping[str, Any]) -> str:
     return f" ({as_right:.1f} with ties as right)" if as_right - found["accuracy"] >= 0.05 else ""
 
 
+@cache  # the networks of a table share their pairs, which are read once
 def _tokens(source: PairSource) -> float:
     """A text of n tokens is read once for each that is scored, with that one masked and with a special token at either end."""
     texts = [both for pair in source.pairs() for both in zip(pair.texts, pair.given or [""] * len(pair.texts), strict=True)]

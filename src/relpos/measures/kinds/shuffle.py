@@ -10,11 +10,8 @@ from relpos import style
 from relpos.measures.measure import Drawing, Figure, Measure, Measured, MeasuredColumn, Results, by_example
 from relpos.measures.sample import Sample
 from relpos.ranges import Count
-from relpos.runs.shelf import END
 
 LOSS = "heldout_loss"
-Curve = dict[int, tuple[float | None, float | None]]
-"""Per cent of the steps → shuffle gap over all words in nats, per cent of same-word pairs right; None where not measured."""
 
 
 @dataclass(frozen=True)
@@ -62,15 +59,12 @@ class Shuffle(Measure):
         )
 
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
-        """The gap by window, with intervals where a line is a single network's; and where there are snapshots the course of the gap
-        and of the same-word pairs over the training."""
+        """The gap by window, with intervals where a line is a single network's."""
         lines: dict[str, list[Measured]] = {}
         for network in networks:
             lines.setdefault(network.name, []).append(network)
         if gaps := {name: seeds for name, seeds in lines.items() if all("shuffle_gap" in seed.results for seed in seeds)}:
             yield Drawing("shuffle_gap", figure=_gaps(gaps))
-        if any(network.course for network in networks):
-            yield Drawing("snapshots", figure=_courses({name: curve(seeds) for name, seeds in lines.items()}))
 
     def tokens(self, toy: bool, length: int) -> float:
         from relpos.data.shuffle import WINDOWS
@@ -94,35 +88,5 @@ def _gaps(lines: dict[str, list[Measured]]) -> Any:
     # By place and not to scale: `all` has no number.
     axes.set_xticks(range(len(windows)), windows)
     axes.set(xlabel="words permuted within windows of", ylabel="shuffle gap, nats per token")
-    style.legend(figure)
-    return figure
-
-
-def curve(seeds: Sequence[Measured]) -> Curve:
-    """Means over the pre-trainings that have a snapshot: another one of the row may have kept other snapshots."""
-    networks = [{**seed.course, END: seed.results} for seed in seeds]
-    means: Curve = {}
-    for percent in sorted({percent for of_seed in networks for percent in of_seed}):
-        points = [of_seed[percent] for of_seed in networks if percent in of_seed]
-        gaps = [point["shuffle_gap"]["all"] for point in points if "shuffle_gap" in point]
-        right = [point["pairs"]["same_words"]["accuracy"] for point in points if "pairs" in point]
-        right = [accuracy for accuracy in right if accuracy is not None]
-        means[percent] = (sum(gaps) / len(gaps) if gaps else None, sum(right) / len(right) if right else None)
-    return means
-
-
-def _courses(lines: dict[str, Curve]) -> Any:
-    figure, axes = style.panel()
-    pairs = axes.twinx()
-    for number, (name, course) in enumerate(lines.items()):
-        gaps = [(percent, gap) for percent, (gap, _) in course.items() if gap is not None]
-        right = [(percent, accuracy) for percent, (_, accuracy) in course.items() if accuracy is not None]
-        look = style.look(number)
-        if gaps:
-            axes.plot(*zip(*gaps, strict=True), marker=".", label=name, **look)
-        if right:
-            pairs.plot(*zip(*right, strict=True), marker=".", label=None if gaps else name, **look | {"linestyle": ":"})
-    axes.set(xlabel="per cent of the steps", ylabel="shuffle gap, all words, nats per token (line)")
-    pairs.set(ylabel="same-word pairs right, per cent (dots)", ylim=(0, 100))
     style.legend(figure)
     return figure
