@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from relpos.errors import say
+from relpos.files import digest
 from relpos.progress import bar
 from relpos.ranges import Count, Names
 from relpos.runs.run import runs_root
@@ -76,7 +76,7 @@ def _texts(paired: PairedLoss) -> list[str]:
 
 
 def _folder_name(subjects: Sequence[PlannedRow], examples: int) -> str:
-    content = repr([[run.identity for run in subject.pretrainings] for subject in subjects] + [examples])
+    content = [[run.identity for run in subject.pretrainings] for subject in subjects], examples
     name = re.sub(r"[^\w.=-]+", "-", "-".join(subject.name for subject in subjects))
     # Cut, because file systems allow names of 255 bytes; the hash tells the folders apart.
-    return f"{name[:80]}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+    return f"{name[:80]}-{digest(content)}"
