@@ -35,12 +35,13 @@ class Distribution:
         if parameter.is_meta:
             return
         draw = normal if self.gaussian else uniform
-        with torch.device("cpu"), torch.no_grad():
-            values = torch.empty(parameter.numel(), dtype=torch.float32)
+        with torch.no_grad():
+            # On the processor by name: a default device, as a context, would pass each operation through Python.
+            values = torch.empty(parameter.numel(), dtype=torch.float32, device="cpu")
             for start in range(0, len(values), _BLOCK):
                 block = values[start : start + _BLOCK]
                 # Two operations, each rounded the same on every processor; one that multiplies and adds at once might not be.
-                block.copy_(draw(key, torch.arange(start, start + len(block))).mul_(self.factor).add_(self.shift))
+                block.copy_(draw(key, torch.arange(start, start + len(block), device="cpu")).mul_(self.factor).add_(self.shift))
             parameter.copy_(values.view(parameter.shape))
 
 
