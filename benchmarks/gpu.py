@@ -386,10 +386,10 @@ def flops(size: dict[str, Any], rows: int, n: int) -> float:
 
 
 def race(runs: dict[str, Work], repeats: int) -> dict[str, list[float]]:
-    """Seconds of each, one of each a repeat, every repeat starting elsewhere; three rounds before do not count."""
+    """Seconds of each, one of each a repeat, every repeat starting elsewhere; on a GPU three rounds before do not count."""
     names = list(runs)
     times: dict[str, list[float]] = {name: [] for name in names}
-    for repeat in range(-3, repeats):
+    for repeat in range(-3 if device().type == "cuda" else 0, repeats):
         start = repeat % len(names)
         for name in names[start:] + names[:start]:
             seconds = _seconds(runs[name])

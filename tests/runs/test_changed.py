@@ -97,8 +97,8 @@ def test_a_changed_network_is_fine_tuned_and_opened_again(toy_runs: Path) -> Non
 @pytest.mark.parametrize(
     ("position", "change", "message"),
     [
-        ("fixed", {"positions": "remove"}, "change.positions=remove: Fixed is no table"),
-        ("none", TISA3, "change.start=regression: NoPosition has no position embeddings"),
+        ("fixed", {"positions": "remove"}, "change.positions=remove: fixed is no table"),
+        ("none", TISA3, "change.start=regression: none has no position embeddings"),
     ],
 )
 def test_what_cannot_be_changed_is_refused(position: str, change: dict[str, object], message: str) -> None:
@@ -107,7 +107,7 @@ def test_what_cannot_be_changed_is_refused(position: str, change: dict[str, obje
 
 
 def test_such_a_run_is_refused_before_anything_is_trained(toy_runs: Path) -> None:
-    with pytest.raises(RelposError, match=r"change\.positions=remove: Fixed"):
+    with pytest.raises(RelposError, match=r"change\.positions=remove: fixed"):
         relpos.run(compose("finetune", [*OVERRIDES, *PRETRAINING, "position=fixed", "change.positions=remove"]))
     assert not (toy_runs / "pretrain").exists()
 
