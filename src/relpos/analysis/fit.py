@@ -63,7 +63,7 @@ class Fit:
         return values
 
 
-def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None = None, seed: int = 0) -> list[Fit]:
+def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None = None) -> list[Fit]:
     """Least squares from several starts; a fit for each curve.
 
     First the basis functions are added one after another, each where the residual is largest, in four widths of which the best is
@@ -74,7 +74,6 @@ def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None =
         curves: (heads, 2n−1), at offsets 1−n … n−1.
         functions: S.
         weights: (2n−1) of the squared errors, and of R²; None: all equal. With n − |o| a fit to a curve is one to an n × n matrix.
-        seed: of the random starts.
 
     Raises:
         RelposError: fewer offsets than parameters, 3S + 1, or a number that is not finite.
@@ -95,7 +94,7 @@ def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None =
         state = _one_more(problem, state)
     if functions:
         state = _search(problem, state.log_b, state.c, LATE)
-        state = _started_again(problem, state, total, seed)
+        state = _started_again(problem, state, total)
         unmet = (state.cost > (1 - MET) * total).nonzero().squeeze(1)
         for _ in range(SWAPS):
             swapped = _swapped(problem, state, unmet)
@@ -210,12 +209,12 @@ def _one_more(problem: _Problem, state: _State) -> _State:
     return _best(_search(repeated, log_b, c, EARLY), heads)
 
 
-def _started_again(problem: _Problem, state: _State, total: Problems, seed: int) -> _State:
+def _started_again(problem: _Problem, state: _State, total: Problems) -> _State:
     """The best of random starts of each unmet curve, where that is better than its state."""
     unmet = (state.cost > (1 - MET) * total).nonzero().squeeze(1)
     if not len(unmet):
         return state
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     some = problem.rows(unmet)
     bends = torch.nn.functional.pad((some.y[:, 2:] - 2 * some.y[:, 1:-1] + some.y[:, :-2]).abs(), (1, 1)) + 1e-12
     functions = state.c.shape[1]

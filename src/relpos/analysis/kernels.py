@@ -13,25 +13,23 @@ from relpos import style
 from relpos.analysis.recording import random_ids, record
 from relpos.model.encoder import encoder_of
 from relpos.model.position import Terms
-from relpos.model.shape import Ids
 
 _TERMS = ("offset", "query", "key")
 _TOKENS = (8, 64)  # sequences × length over which the kernels made from tokens are averaged
 
 
 @torch.no_grad()
-def learned_kernels(model: Any, input_ids: Ids | None = None, k: int | None = None) -> list[Float[Tensor, "heads width"]]:
+def learned_kernels(model: Any, k: int | None = None) -> list[Float[Tensor, "heads width"]]:
     """A kernel of 2k+1 numbers for each head and layer: what the scheme adds to the score at each offset, summed over its terms.
 
-    A key's kernel is reversed, so that the offset is always that of the attended token. The list is empty where the scheme has no
-    kernels.
+    A key's kernel is reversed, so that the offset is always that of the attended token. Terms made from tokens are averaged over
+    random ones. The list is empty where the scheme has no kernels.
 
     Args:
-        input_ids: over which terms made from tokens are averaged; None: random ones.
         k: None: that of the scheme, or 8 where it has none.
     """
     encoder = encoder_of(model)
-    ids = random_ids(encoder, _TOKENS[0], min(_TOKENS[1], encoder.shape.max_positions)) if input_ids is None else input_ids
+    ids = random_ids(encoder, _TOKENS[0], min(_TOKENS[1], encoder.shape.max_positions))
     # By running it: kernels that are made from tokens exist only then.
     layers = [call.terms for call in record(encoder, ids)]
     kernelled = [terms for terms in layers if any(getattr(terms, name) is not None for name in _TERMS)]

@@ -1,0 +1,68 @@
+"""Gaps of text in another order: 0 for networks that see distances alone, at every share of tokens that are masked."""
+
+import pytest
+import torch
+
+from relpos.analysis.shuffle_gap import ALL, MIRROR, MIRRORED, gaps, shuffled
+from relpos.data.masking import IGNORED
+from relpos.data.objective import Masked
+from relpos.data.shuffle import masked_batches
+from relpos.data.store import Store
+from relpos.data.tokenizer import Tokenizer
+from relpos.data.words import Words
+from relpos.measures.kinds.masking import RATES
+from relpos.model.heads import MaskedLM
+from relpos.results.contrast import SAME
+from schemes import model_of
+
+
+def network(tokenizer: Tokenizer, position: str) -> MaskedLM:
+    """Random weights, away from zero, in float32, over the tokenizer's vocabulary."""
+    return model_of(position, vocabulary=tokenizer.size, max_positions=64).float()
+
+
+@pytest.mark.parametrize("packing", ["pair", "document"])
+@pytest.mark.parametrize("position", ["none", "alibi", "fire", "kerple", "kerple_power"])
+def test_the_gap_of_distances_alone_is_zero(tokenizer: Tokenizer, store: Store, position: str, packing: str) -> None:
+    found = gaps(network(tokenizer, position), store.examples("heldout", packing, 64, 40), MIRRORED)
+    assert abs(found.gaps[MIRROR]) < SAME  # tables take such rows for constant
+    assert abs(found.differences[MIRROR]).max() <= 1e-4
+    assert found.loss > 1
+
+
+@pytest.mark.parametrize("position", ["absolute", "fixed", "rope", "t5"])
+def test_that_of_directions_is_not(tokenizer: Tokenizer, store: Store, position: str) -> None:
+    found = gaps(network(tokenizer, position), store.examples("heldout", "pair", 64, 40), MIRRORED)
+    assert abs(found.differences[MIRROR]).max() > 0.05
+
+
+def test_distance_is_order_but_no_direction(tokenizer: Tokenizer, store: Store) -> None:
+    changes = {ALL: shuffled(Words(tokenizer))[ALL]} | MIRRORED
+    found = gaps(network(tokenizer, "alibi"), store.examples("heldout", "pair", 64, 40), changes)
+    assert abs(found.differences[ALL]).max() > 0.02
+    assert abs(found.differences[MIRROR]).max() < 1e-4
+
+
+def test_fifteen_per_cent_are_the_shuffle_gap_and_the_mirror_gap(tokenizer: Tokenizer, store: Store) -> None:
+    model = network(tokenizer, "absolute")
+    examples, changes = store.examples("heldout", "pair", 64, 12), shuffled(Words(tokenizer)) | MIRRORED
+    found, expected = gaps(model, examples, changes, objective=Masked(0.15, 0.15)), gaps(model, examples, changes)
+    assert (found.loss, found.gaps) == (expected.loss, expected.gaps)
+
+
+def test_without_positions_there_is_no_gap_at_any_rate(tokenizer: Tokenizer, store: Store) -> None:
+    model = network(tokenizer, "none")
+    examples, changes = store.examples("heldout", "pair", 64, 12), {ALL: shuffled(Words(tokenizer))[ALL]} | MIRRORED
+    for rate in RATES:
+        found = gaps(model, examples, changes, objective=Masked(rate / 100, rate / 100))
+        assert max(abs(gap) for gap in found.gaps.values()) <= 1e-5
+
+
+def test_what_is_masked_at_one_rate_is_masked_at_a_higher_one(tokenizer: Tokenizer, store: Store) -> None:
+    examples = store.examples("heldout", "pair", 64, 40)
+    fewer, more = (next(masked_batches(examples, tokenizer.size, 2048, Masked(rate, rate)))[0] for rate in (0.3, 0.8))
+    chosen = fewer.labels != IGNORED
+    assert torch.equal(more.labels[chosen], fewer.labels[chosen])
+    assert torch.equal(more.input_ids[chosen], fewer.input_ids[chosen])
+    text = examples.lengths(torch.arange(40)).sum().item() - 3 * 40
+    assert (more.labels != IGNORED).sum().item() / text == pytest.approx(0.8, abs=0.05)
