@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
     from torch import nn
 
-    from relpos.analysis import fill, score
+    from relpos.analysis import fill, likelihood
     from relpos.data.tokenizer import Tokenizer
     from relpos.model.function import attention
     from relpos.model.heads import Classifier, MaskedLM
@@ -162,7 +162,7 @@ def FillMask(network: str | Path) -> fill.FillMask:
     return Filler(named.masked_lm(), named.tokenizer())
 
 
-def Score(network: str | Path, form: str = "within_word") -> score.Score:
+def Score(network: str | Path, form: str = "within_word") -> likelihood.Score:
     """A function: text → its pseudo-log-likelihood by token, as `relpos score` shows it.
 
     Args:
@@ -175,7 +175,7 @@ def Score(network: str | Path, form: str = "within_word") -> score.Score:
         >>> round(scored.total - sum(scored.log_probabilities), 6)
         0.0
     """
-    from relpos.analysis.score import Score as Scorer
+    from relpos.analysis.likelihood import Score as Scorer
     from relpos.runs.networks import resolve
 
     named = resolve(network)

@@ -7,8 +7,7 @@ from torch.nn import functional
 
 from relpos.analysis.attention_mass import attention_mass
 from relpos.analysis.fill import FillMask
-from relpos.analysis.likelihood import pseudo_log_likelihoods
-from relpos.analysis.score import Score
+from relpos.analysis.likelihood import Score, pseudo_log_likelihoods
 from relpos.analysis.shuffle_gap import MIRROR, MIRRORED, gaps, heldout_losses, shuffled
 from relpos.data.heldout_windows import heldout_texts
 from relpos.data.objective import next_tokens

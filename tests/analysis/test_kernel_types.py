@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from relpos.analysis.kernel_types import kind, tally
+from relpos.analysis.kernels import kind, tally
 
 OFFSETS = np.arange(-8, 9)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from relpos.analysis.score import Score
+from relpos.analysis.likelihood import Score
 from relpos.data.pairs import Item, ToyPairs
 from relpos.data.tokenizer import Tokenizer
 from relpos.model.heads import MaskedLM

@@ -1,13 +1,19 @@
-"""What a masked language model puts in place of `[MASK]`."""
+"""What a masked language model puts in place of `[MASK]`, and which tokens of an answer it fills in rightly."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
-from relpos.analysis.likelihood import exact
+from relpos.analysis.likelihood import BATCH_TOKENS, Floats, exact
+from relpos.data.examples import Examples
 from relpos.data.marked import Ids, marked_ids, shown
+from relpos.data.masking import IGNORED
+from relpos.data.objective import answered
+from relpos.data.shuffle import masked_batches
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
@@ -63,3 +69,23 @@ class FillMask:
         filled = ids.copy()
         filled[place] = number
         return Guess(self.tokenizer.piece(number), number, probability, shown(self.tokenizer, filled))
+
+
+def right_tokens(model: MaskedLM, examples: Examples, advance: Callable[[int], object] = lambda _: None) -> tuple[Floats, Floats]:
+    """(examples,) how many tokens of each answer have the highest score at their place where all of them are masked, and how many
+    tokens it has.
+
+    Args:
+        model: on whatever device it is; computed in float32.
+        examples: pairs of question and answer.
+        advance: called with the number of examples whenever some are done.
+    """
+    right, tokens = np.zeros(len(examples)), np.zeros(len(examples))
+    device, vocabulary = next(model.parameters()).device, model.encoder.embedding.words.num_embeddings
+    with exact(model):
+        for batch, numbers in masked_batches(examples, vocabulary, BATCH_TOKENS, answered):
+            filled = model(batch.input_ids.to(device), batch.attention_mask.to(device)).argmax(2).cpu()
+            right[numbers] = (filled == batch.labels).sum(1).numpy()
+            tokens[numbers] = (batch.labels != IGNORED).sum(1).numpy()
+            advance(len(numbers))
+    return right, tokens

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from relpos.analysis.fit import fit_heads
-from relpos.analysis.kernel_types import kind, tally
+from relpos.analysis.kernels import kind, tally
 from relpos.claims.rule import Place, Rule, Says, Test, each_scale, options_of
 from relpos.claims.verdict import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED, Verdict, joined, longer, models, plural
 from relpos.measures.kept import is_here, seen
@@ -104,7 +104,7 @@ def _says_kinds(test: Test) -> str:
 
 @about_weights(Kernels(), _says_kinds)
 def kernel_kinds(scale: Scale, row: str, found: Networks, *, groups: Sequence[Sequence[str]] = ()) -> Verdict:
-    """The kernels of a row are of the kinds of `relpos.analysis.kernel_types`, each group of kinds at least once.
+    """The kernels of a row are of the kinds of `relpos.analysis.kernels`, each group of kinds at least once.
 
     Holds: every group occurs, and more kernels have a kind than if their weights were shuffled (one-sided binomial test at 0.05;
     uniform kernels are not counted). Fails: a group is missing among 24 kernels or more, or fewer kernels have a kind than if their

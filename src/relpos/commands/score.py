@@ -7,7 +7,7 @@ import json as json_format
 from dataclasses import asdict
 from typing import Literal
 
-from relpos.analysis.score import Score, Scored
+from relpos.analysis.likelihood import Score, Scored
 from relpos.progress import aligned
 from relpos.ranges import Names
 from relpos.runs.networks import resolve

@@ -27,7 +27,7 @@ RANGES = ("trained", "longer")
 
 @dataclass(frozen=True)
 class Exact(Measure):
-    """Per cent of answers and of their tokens, see `relpos.analysis.answers`. No question stands in the text of the training."""
+    """Per cent of answers and of their tokens, see `relpos.analysis.fill`. No question stands in the text of the training."""
 
     examples: Count = 1_000
 
@@ -51,7 +51,7 @@ class Exact(Measure):
         """`length_task` {"trained": {"exact", "exact_interval", "tokens", "tokens_interval", "by_length" {length: exact}},
         "longer" likewise, where the position scheme serves such lengths}; and `length_task_by_example`, of each the length of its
         question, its tokens, and how many of them are right."""
-        from relpos.analysis.answers import right_tokens
+        from relpos.analysis.fill import right_tokens
 
         task = _task_of(sample.network)
         if task is None:

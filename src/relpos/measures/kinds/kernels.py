@@ -48,7 +48,7 @@ class Kernels(Measure):
         }
 
     def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
-        """A panel for each layer; each kernel is named by the fixed rules of `relpos.analysis.kernel_types`."""
+        """A panel for each layer; each kernel is named by the fixed rules of `relpos.analysis.kernels`."""
         found = results["kernels"]
         if not found["head"] and not found["channel"]:
             raise RelposError(f"{name}: {found['scheme']} has no kernels over the offset")
@@ -69,7 +69,7 @@ def near(results: Results) -> np.ndarray:
 
 
 def _drawing(name: str, title: str, kept: Sequence[Any], unit: str) -> Drawing:
-    from relpos.analysis.kernel_types import kind
+    from relpos.analysis.kernels import kind
 
     layers = [np.array(layer, np.float64) for layer in kept]
     half = layers[0].shape[1] // 2
