@@ -184,6 +184,20 @@ def model_folder(_model_folder: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(_model_folder, tmp_path / "model_of_a_stranger"))
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, as playwright drives it."""
+    sync_api: Any = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"))), None)
+    if path is None:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    with sync_api.sync_playwright() as driver:
+        flags = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium has no sandbox for root
+        started = driver.chromium.launch(executable_path=path, args=flags, timeout=400_000.0)  # ms: a busy machine takes its time
+        yield started
+        started.close()
+
+
 @contextmanager
 def _forked() -> Iterator[str]:
     """A Python that begins as this process is now."""

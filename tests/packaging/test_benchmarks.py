@@ -1,27 +1,14 @@
 """What the benchmarks over all presets do with times; the times themselves are no test."""
 
-import importlib
 import json
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import _contestants as contestants
+import _presets as presets
 import pytest
 
 from schemes import CONVS, POSITIONS
-from tests.packaging.links import ROOT
-
-
-def module(name: str) -> ModuleType:
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.pop(0)
-
-
-presets, contestants = module("_presets"), module("_contestants")
 
 
 def test_all_presets_are_raced() -> None:

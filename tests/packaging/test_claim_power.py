@@ -1,13 +1,13 @@
 """Rules find what the papers print where it is true, and little where rows are alike; covers benchmarks/_claim_simulation.py."""
 
+import _claim_simulation as simulation
 import numpy as np
 import pytest
+from _claim_simulation import power, worlds
+from _verdict_simulation import cells
 
 from relpos.claims.claim import load
-from tests.packaging.test_benchmarks import module
 
-simulation = module("_claim_simulation")
-power, worlds, cells = simulation.power, simulation.worlds, module("_verdict_simulation").cells
 DRAWS = 12
 CLAIMS = {paper: load(paper) for paper in ("chang2021", "wennberg2021")}
 

@@ -1,15 +1,10 @@
 """docs/claims.md says what the committed records say."""
 
 import re
-import sys
 from pathlib import Path
 
-import pytest
-
-from tests.packaging.links import ROOT
-
-sys.path.insert(0, str(ROOT / "docs"))
 import claims_page
+import pytest
 
 from relpos.claims.claim import load
 

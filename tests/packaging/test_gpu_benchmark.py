@@ -21,12 +21,11 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def gpu() -> ModuleType:
     if torch.cuda.is_available():
         pytest.skip("here it would measure")
     pytest.importorskip("transformers")
     pytest.importorskip("triton")
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
     import gpu as module
 
     return module

@@ -1,13 +1,12 @@
 """docs/mechanisms.md says what the code does."""
 
-import importlib
 import json
 import re
 import shlex
-import sys
 from pathlib import Path
-from types import ModuleType
 
+import _preset as described
+import generate
 import pytest
 
 import relpos
@@ -20,16 +19,6 @@ PAGE = ROOT / "docs" / "mechanisms.md"
 SMALL = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "size.layers=1"]
 
 
-def module(name: str) -> ModuleType:
-    """A file of docs/, which is no package."""
-    sys.path.insert(0, str(ROOT / "docs"))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.pop(0)
-
-
-generate, described = module("generate"), module("_preset")
 PRESETS = [*described.presets("position"), *described.presets("conv")]
 EVERY = pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: f"{preset.group}={preset.name}")
 
@@ -57,7 +46,7 @@ def test_every_preset_is_on_the_page() -> None:
 
 @EVERY
 @pytest.mark.parametrize("size", ["tiny", "base"] if FULL else ["tiny"])
-def test_the_formula_in_the_docstring_gives_the_parameters(preset: described.Preset, size: str) -> None:  # type: ignore[name-defined]
+def test_the_formula_in_the_docstring_gives_the_parameters(preset: described.Preset, size: str) -> None:
     with without_memory():
         model = described.model(preset.group, preset.name, f"size={size}", "vocabulary=30", "k=3", "kernels=2", "size.layers=2")
     shape = model.encoder.shape
@@ -72,13 +61,13 @@ def test_the_formula_in_the_docstring_gives_the_parameters(preset: described.Pre
 
 
 @EVERY
-def test_the_command_on_the_page_composes(preset: described.Preset) -> None:  # type: ignore[name-defined]
+def test_the_command_on_the_page_composes(preset: described.Preset) -> None:
     _, command, *overrides = shlex.split(preset.command)
     relpos.compose(command, overrides)
 
 
 @EVERY
-def test_a_docstring_gives_an_equation_and_a_source(preset: described.Preset) -> None:  # type: ignore[name-defined]
+def test_a_docstring_gives_an_equation_and_a_source(preset: described.Preset) -> None:
     if preset.name != "none":
         assert all(re.search(r"[=↦+]", equation) and len(equation) < 150 for equation in preset.equations)
         assert re.search(r"\d{4}", preset.source)

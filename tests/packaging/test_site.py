@@ -2,10 +2,8 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ import pytest
 from tests.packaging.links import ROOT
 
 pytestmark = [pytest.mark.full, pytest.mark.slow]
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 class Page(HTMLParser):
@@ -78,19 +75,6 @@ def test_every_scheme_has_its_page_with_formula_picture_and_code(site: Path) -> 
             assert (site / "gallery" / picture).is_file(), picture
     assert len(list((site / "gallery").glob("*-small.png"))) > len(names) - 4  # some add nothing to a score
     assert (site / "search" / "search_index.json").stat().st_size > 100_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    sync_api: Any = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if path is None:
-        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
-    with sync_api.sync_playwright() as driver:
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = driver.chromium.launch(executable_path=path, args=arguments, timeout=400_000.0)
-        yield browser
-        browser.close()
 
 
 def test_no_page_scrolls_sideways_on_a_telephone(site: Path, pages: dict[Path, Page], browser: Any) -> None:

@@ -3,10 +3,10 @@
 import json
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
+from notebook import notebook
 
 from relpos.cli import main
 from tests.packaging.links import ROOT
@@ -55,9 +55,6 @@ def test_a_tutorial_runs(
 
 
 def test_the_notebook_is_the_page() -> None:
-    sys.path.insert(0, str(ROOT / "docs"))
-    from notebook import notebook
-
     page = ROOT / "docs" / "tutorials" / "what_a_checkpoint_knows.md"
     kept = json.loads(page.with_suffix(".ipynb").read_text(encoding="utf-8"))
     assert kept == notebook(page.read_text(encoding="utf-8")), f"python docs/notebook.py {page.relative_to(ROOT)}"

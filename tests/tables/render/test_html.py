@@ -1,6 +1,5 @@
 """The page of a table: its text, and how it looks and behaves in a real browser."""
 
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -20,9 +19,8 @@ from relpos.tables.row import NATS, Column
 from relpos.tables.table import Table
 from tables.written_table import table
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PATIENCE = 400_000.0
-"""Milliseconds that a busy machine may take to start the browser, to open the page, or to find what a test looks at."""
+"""Milliseconds that a busy machine may take to open the page, or to find what a test looks at."""
 SMALLEST = 9.5
 """Pixels: letters below this are not read on a telephone."""
 SIZES = """() => [...document.querySelectorAll("th, td, p, li, .line, .chip, figcaption, summary, svg text")].map(node => {
@@ -115,19 +113,6 @@ def test_a_figure_keeps_the_digits_of_its_numbers_and_the_letters_of_its_title()
     ticks = [text for text in texts if re.fullmatch(r"[\d.]+", text)]
     assert len(set(ticks)) == len(ticks) > 2
     assert r'aria-label="a &quot;b&quot; &amp; &lt;c&gt; \g: rows' in figure
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if path is None:
-        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
-    with sync_api.sync_playwright() as driver:
-        flags = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium has no sandbox for root
-        started = driver.chromium.launch(executable_path=path, args=flags, timeout=PATIENCE)
-        yield started
-        started.close()
 
 
 @pytest.fixture(
