@@ -88,7 +88,8 @@ def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None =
     root = torch.ones(width, dtype=torch.float64) if weights is None else torch.as_tensor(np.array(weights, np.float64)).sqrt()
     offsets = torch.arange(width, dtype=torch.float64) - width // 2
     problem = _Problem(y, offsets, root)
-    state = _begin(problem)
+    none = y.new_zeros(heads, 0)
+    state = _solve(problem, none, none)  # no basis function yet: the best constant
     total = state.cost
     for _ in range(functions):
         state = _one_more(problem, state)
@@ -117,28 +118,20 @@ class _Problem(NamedTuple):
 
 
 class _State(NamedTuple):
-    log_b: Parameters
-    c: Parameters
-    linear: Float[Tensor, "problems functions+1"]  # all a, the constant last
-    residual: Curves
-    cost: Problems
-
-    def rows(self, index: Tensor) -> _State:
-        return _State(*(part[index] for part in self))
-
-
-class _Solved(NamedTuple):
     """The linear part solved at some (log b, c)."""
 
+    log_b: Parameters
+    c: Parameters
     away: Float[Tensor, "problems offsets functions"]
     bumps: Float[Tensor, "problems offsets functions"]
     design: Float[Tensor, "problems offsets functions+1"]
     factor: Float[Tensor, "problems functions+1 functions+1"]
-    linear: Float[Tensor, "problems functions+1"]
+    linear: Float[Tensor, "problems functions+1"]  # all a, the constant last
     residual: Curves
+    cost: Problems
 
 
-def _solve(problem: _Problem, log_b: Parameters, c: Parameters) -> _Solved:
+def _solve(problem: _Problem, log_b: Parameters, c: Parameters) -> _State:
     away = problem.offsets[:, None] - c[:, None, :]
     bumps = torch.exp(-log_b.exp()[:, None] * away * away)
     design = torch.cat(
@@ -151,50 +144,36 @@ def _solve(problem: _Problem, log_b: Parameters, c: Parameters) -> _Solved:
     factor = torch.linalg.cholesky_ex(gram)[0]
     target = (problem.y * problem.root)[..., None]
     linear = torch.cholesky_solve(design.mT @ target, factor)
-    return _Solved(away, bumps, design, factor, linear[..., 0], (design @ linear - target)[..., 0])
-
-
-def _begin(problem: _Problem) -> _State:
-    """No basis function yet: the best constant."""
-    none = problem.y.new_zeros(len(problem.y), 0)
-    solved = _solve(problem, none, none)
-    return _State(none, none, solved.linear, solved.residual, solved.residual.square().sum(1))
+    residual = (design @ linear - target)[..., 0]
+    return _State(log_b, c, away, bumps, design, factor, linear[..., 0], residual, residual.square().sum(1))
 
 
 def _search(problem: _Problem, log_b: Parameters, c: Parameters, steps: int) -> _State:
     """Levenberg–Marquardt over (log b, c); each problem takes only the steps that lower its own cost."""
     functions = log_b.shape[1]
     damping = problem.y.new_full((len(log_b),), 1e-2)
-    solved = _solve(problem, log_b, c)
-    cost = solved.residual.square().sum(1)
+    state = _solve(problem, log_b, c)
     for _ in range(steps):
-        a, b = solved.linear[:, None, :-1], log_b.exp()[:, None]
-        slopes = a * solved.bumps * solved.away * b
-        jacobian = torch.cat([-slopes * solved.away, 2 * slopes], 2) * problem.root[:, None]
+        a, b = state.linear[:, None, :-1], state.log_b.exp()[:, None]
+        slopes = a * state.bumps * state.away * b
+        jacobian = torch.cat([-slopes * state.away, 2 * slopes], 2) * problem.root[:, None]
         # Kaufman: what the linear part can make good again is no reason to move b or c.
-        jacobian = jacobian - solved.design @ torch.cholesky_solve(solved.design.mT @ jacobian, solved.factor)
+        jacobian = jacobian - state.design @ torch.cholesky_solve(state.design.mT @ jacobian, state.factor)
         normal = jacobian.mT @ jacobian
         diagonal = normal.diagonal(dim1=1, dim2=2)
         # The last two terms: a basis function of amplitude 0 has no slope, which would make the matrix singular.
         damped = normal + torch.diag_embed(damping[:, None] * diagonal + 1e-12 * diagonal.amax(1, keepdim=True) + 1e-30)
         # `nan_to_num`: a problem that is singular all the same stays where it is.
-        step = torch.linalg.solve_ex(damped, jacobian.mT @ solved.residual[..., None])[0][..., 0].nan_to_num(0)
+        step = torch.linalg.solve_ex(damped, jacobian.mT @ state.residual[..., None])[0][..., 0].nan_to_num(0)
         # Bounded steps, because the linearisation holds nearby only; bounded b, beyond which curves look alike.
-        new_b = (log_b - step[:, :functions].clamp(-1.5, 1.5)).clamp(-14, 4)
-        new_c = c - step[:, functions:].clamp(-20, 20)
-        tried = _solve(problem, new_b, new_c)
-        tried_cost = tried.residual.square().sum(1)
-        better = tried_cost < cost
+        new_b = (state.log_b - step[:, :functions].clamp(-1.5, 1.5)).clamp(-14, 4)
+        tried = _solve(problem, new_b, state.c - step[:, functions:].clamp(-20, 20))
+        better = tried.cost < state.cost
         # Each problem has a damping of its own: one that has gone astray must not slow down the others.
         damping = torch.where(better, damping / 3, damping * 4).clamp(1e-9, 1e9)
-        cost = torch.where(better, tried_cost, cost)
-        log_b, c = _choose(better, new_b, log_b), _choose(better, new_c, c)
-        solved = _Solved(*(_choose(better, new, old) for new, old in zip(tried, solved, strict=True)))
-    return _State(log_b, c, solved.linear, solved.residual, cost)
-
-
-def _choose(better: Tensor, new: Tensor, old: Tensor) -> Tensor:
-    return torch.where(better.view(-1, *[1] * (new.dim() - 1)), new, old)
+        chosen = (better.view(-1, *[1] * (new.dim() - 1)) for new in tried)
+        state = _State(*(torch.where(one, new, old) for one, new, old in zip(chosen, tried, state, strict=True)))
+    return state
 
 
 def _one_more(problem: _Problem, state: _State) -> _State:
@@ -239,9 +218,7 @@ def _swapped(problem: _Problem, state: _State, unmet: Tensor) -> _State:
     kept = torch.tensor([[s for s in range(functions) if s != left_out] for left_out in range(functions)], dtype=torch.int64)
     log_b, c = (part[unmet][:, kept].flatten(0, 1) for part in (state.log_b, state.c))
     repeated = problem._replace(y=problem.y[unmet].repeat_interleave(functions, 0))
-    solved = _solve(repeated, log_b, c)
-    without = _State(log_b, c, solved.linear, solved.residual, solved.residual.square().sum(1))
-    anew = _best(_one_more(repeated, without), len(unmet))
+    anew = _best(_one_more(repeated, _solve(repeated, log_b, c)), len(unmet))
     return _merged(state, _search(problem.rows(unmet), anew.log_b, anew.c, LATE), unmet)
 
 
@@ -257,4 +234,5 @@ def _merged(state: _State, anew: _State, rows: Tensor) -> _State:
 def _best(state: _State, heads: int) -> _State:
     """The best start of each head; the starts of a head are neighbours."""
     starts = len(state.cost) // heads
-    return state.rows(state.cost.view(heads, starts).argmin(1) + starts * torch.arange(heads))
+    best = state.cost.view(heads, starts).argmin(1) + starts * torch.arange(heads)
+    return _State(*(part[best] for part in state))

@@ -38,20 +38,19 @@ def dashboard(table: str | None, spec: str | None, project: str, entity: str | N
     Raises:
         RelposError: no such table or file; or the upload failed.
     """
-    path = _specify(table, project, entity) if spec is None else expanded(spec)
+    if spec is not None:
+        path = expanded(spec)
+    elif table is None:
+        raise RelposError("table=NAME or spec=FILE must be given")
+    else:
+        folder, rows = written(table)
+        path = folder / FILE
+        write_json(path, specification(rows, project, entity))
     content = read(path)
     if wandb_mode(mode) == "online":
         return upload(content)
     say(f"relpos: nothing was uploaded. With a key: {SYNC}; relpos dashboard spec={path} mode=online")
     return str(path)
-
-
-def _specify(name: str | None, project: str, entity: str | None) -> Path:
-    if name is None:
-        raise RelposError("table=NAME or spec=FILE must be given")
-    folder, table = written(name)
-    write_json(folder / FILE, specification(table, project, entity))
-    return folder / FILE
 
 
 def read(path: Path) -> dict[str, Any]:

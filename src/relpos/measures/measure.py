@@ -276,11 +276,9 @@ def chosen(names: Iterable[str] | None, dials: Mapping[str, Any] | None = None) 
     for name in names or ():
         if name not in known:
             raise RelposError(f"measure={name}: no such measure.{nearest(name, known)}")
-    return [_with(known[name], dials or {}) for name in (known if names is None else names)]
-
-
-def _with(measure: Measure, dials: Mapping[str, Any]) -> Measure:
-    return replace(measure, **{each.name: dials[each.name] for each in fields(measure) if each.name in dials})
+    given = dials or {}
+    asked = [known[name] for name in (known if names is None else names)]
+    return [replace(each, **{dial.name: given[dial.name] for dial in fields(each) if dial.name in given}) for each in asked]
 
 
 def measured_columns() -> dict[str, tuple[Measure, MeasuredColumn]]:

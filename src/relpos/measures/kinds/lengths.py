@@ -126,7 +126,8 @@ def losses(run: Path, lengths: Sequence[int]) -> ByLength:
     """The losses of a finished pre-training, measured once."""
     # What tables kept before `Lengths` was a measure: tokens → loss.
     with suppress(RelposError):
-        return _of_table(run / f"lengths-{digest([sorted(lengths), TOKENS])}.json")
+        known: ByLength = read_json(run / f"lengths-{digest([sorted(lengths), TOKENS])}.json", ByLength)
+        return known
     return _losses(measured(Sample(resolve(run)), [Lengths(lengths)]))
 
 
@@ -135,7 +136,7 @@ def kept_losses(run: Path) -> ByLength:
     known: ByLength = {}
     for path in sorted(run.glob("lengths-*.json")):
         try:
-            known |= _of_table(path)
+            known |= read_json(path, ByLength)
         except RelposError:
             say(f"relpos: damaged results {path}: delete the file to measure anew")
     for entry in kept(run, "lengths"):
@@ -145,8 +146,3 @@ def kept_losses(run: Path) -> ByLength:
 
 def _losses(results: Results) -> ByLength:
     return {int(length): scores.get("loss") for length, scores in results["lengths"].items()}
-
-
-def _of_table(path: Path) -> ByLength:
-    known: ByLength = read_json(path, ByLength)
-    return known
