@@ -13,6 +13,8 @@ from relpos.analysis.attention_mass import attention_mass
 from relpos.analysis.minimal_pairs import PairScores, minimal_pairs
 from relpos.analysis.order_probes import held_out_r2, order_probes
 from relpos.analysis.shuffle_gap import MIRRORED, gaps, shuffled
+from relpos.analysis.texts import with_edges
+from relpos.data.marks import OURS
 from relpos.data.pairs import Item, PairFiles, ToyPairs
 from relpos.data.steps import Steps
 from relpos.data.store import Store
@@ -129,7 +131,7 @@ def texts(count: int = 40, n: int = 12) -> torch.Tensor:
 
 def test_the_place_is_read_off_absolute_positions_and_not_off_none() -> None:
     wide = {"hidden": 32, "embedding": 32}
-    known, unknown = (order_probes(model_of(name, **wide), texts()) for name in ("absolute", "none"))
+    known, unknown = (order_probes(model_of(name, **wide), with_edges(texts(), OURS)) for name in ("absolute", "none"))
     assert min(known["place"][0], known["offset"][0]) > 0.9
     assert known["place"][1] > 0.1
     assert max(map(abs, unknown["place"] + unknown["offset"])) < 0.05
@@ -137,7 +139,7 @@ def test_the_place_is_read_off_absolute_positions_and_not_off_none() -> None:
 
 
 def test_relative_positions_are_nowhere_before_the_first_layer() -> None:
-    assert abs(order_probes(model_of("tisa"), texts())["place"][0]) < 0.1
+    assert abs(order_probes(model_of("tisa"), with_edges(texts(), OURS))["place"][0]) < 0.1
 
 
 def test_the_regression_is_scored_on_texts_that_it_has_not_seen() -> None:

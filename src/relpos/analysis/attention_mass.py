@@ -8,15 +8,13 @@ import torch
 from torch import Tensor
 
 from relpos.analysis.likelihood import exact
-from relpos.analysis.texts import with_edges
-from relpos.data.marks import OURS, Marks
 from relpos.model.encoder import encoder_of
 
 REACH = 8
 _AT_ONCE = 32
 
 
-def attention_mass(model: Any, texts: Tensor, marks: Marks = OURS) -> dict[str, Any]:
+def attention_mass(model: Any, ids: Tensor) -> dict[str, Any]:
     """{"offsets": [−8, …, 8], "mass": (layers, heads, 17), "before": (layers, heads), "after": …}: the mean share of a token's
     attention that goes to each offset (+1 = the next token), and to all tokens further away on either side. They add up to 1.
 
@@ -24,11 +22,9 @@ def attention_mass(model: Any, texts: Tensor, marks: Marks = OURS) -> dict[str, 
 
     Args:
         model: a network with an `encoder`, or an encoder itself.
-        texts: (texts, n) ids without special ones.
-        marks: the special tokens of the tokenizer.
+        ids: (texts, n), with [CLS] and [SEP].
     """
     encoder = encoder_of(model)
-    ids = with_edges(texts, marks)
     n = ids.shape[1]
     device = next(model.parameters()).device
     sums: list[Tensor | int] = [0] * encoder.shape.layers

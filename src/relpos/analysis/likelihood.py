@@ -24,6 +24,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from relpos.analysis.texts import with_edges
 from relpos.data.marked import is_special, marked_ids
 from relpos.data.marks import OURS, Marks
 from relpos.data.tokenizer import Tokenizer
@@ -122,11 +123,6 @@ def masked_rows(ids: npt.NDArray[np.int64], word: npt.NDArray[np.int64], mask: i
     return np.where(hidden, mask, ids[:, None, :])
 
 
-def _with_edges(rows: npt.NDArray[np.int64], marks: Marks) -> npt.NDArray[np.int64]:
-    """rows (m, n) → (m, n + 2), with [CLS] and [SEP]."""
-    return np.pad(rows, ((0, 0), (1, 1)), constant_values=((0, 0), (marks.cls, marks.sep)))
-
-
 def _score(model: MaskedLM, ids: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], words: Words | None, marks: Marks) -> Floats:
     """ids (m, n), sentences of one length, scored (m, n), which tokens count → (m,)."""
     scores = _likelihoods(model, ids, scored, marks) if model.encoder.causal else _masked(model, ids, scored, words, marks)
@@ -142,8 +138,8 @@ def _masked(
     """(tokens that count,) log-probabilities."""
     # Two sentences that differ in one word share the row in which that word is masked.
     word = np.broadcast_to(np.arange(ids.shape[1]), ids.shape) if words is None else words.numbers(ids)
-    rows = _with_edges(masked_rows(ids, word, marks.mask)[scored], marks)
-    rows, inverse = np.unique(rows, axis=0, return_inverse=True)
+    rows, inverse = np.unique(masked_rows(ids, word, marks.mask)[scored], axis=0, return_inverse=True)
+    rows = with_edges(torch.from_numpy(rows), marks).numpy()
     # The first [MASK] of a row is the token that is predicted.
     hidden = hidden_at(model, rows, (rows == marks.mask).argmax(1))
     # `reshape`: in numpy 2.0 alone the inverse along an axis has a second dimension.
@@ -153,12 +149,11 @@ def _masked(
 
 def _likelihoods(model: MaskedLM, ids: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], marks: Marks) -> Tensor:
     """As `_masked`, of a causal network."""
-    rows, device = _with_edges(ids, marks), next(model.parameters()).device
+    device = next(model.parameters()).device
+    rows, counted = with_edges(torch.from_numpy(ids), marks).to(device), torch.from_numpy(scored).to(device)
     step = max(1, BATCH_TOKENS // rows.shape[1])
     scores = []
-    for part, counts in zip(
-        torch.from_numpy(rows).to(device).split(step), torch.from_numpy(scored).to(device).split(step), strict=True
-    ):
+    for part, counts in zip(rows.split(step), counted.split(step), strict=True):
         hidden = model.encoder(part)[:, :-2]  # the output at a token predicts the next one
         scores.append(log_probabilities(model, hidden[counts], part[:, 1:-1][counts]))
     return torch.cat(scores)

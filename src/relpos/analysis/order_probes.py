@@ -16,8 +16,6 @@ import numpy.typing as npt
 from torch import Tensor
 
 from relpos.analysis.likelihood import exact
-from relpos.analysis.texts import with_edges
-from relpos.data.marks import OURS, Marks
 
 Floats = npt.NDArray[np.float64]
 REACH = 8
@@ -27,31 +25,28 @@ _TRAIN, _TUNE = 0.5, 1 / 3
 _AT_ONCE = 64
 
 
-def order_probes(model: Any, texts: Tensor, marks: Marks = OURS) -> dict[str, list[float]]:
+def order_probes(model: Any, ids: Tensor) -> dict[str, list[float]]:
     """{"place": R², "offset": R²} on held-out texts, each a list: the embedding's output first, then every layer's.
 
     Args:
         model: a network with an `encoder`.
-        texts: (texts, n) ids without special ones, words in random order; at least six texts.
-        marks: the special tokens of the tokenizer.
+        ids: (texts, n + 2), words in random order between [CLS] and [SEP]; at least six texts.
     """
-    n = texts.shape[1]
-    place = np.broadcast_to(np.arange(n, dtype=np.float64), texts.shape)
-    first, second = _token_pairs(texts.shape[0], n)
+    texts, n = len(ids), ids.shape[1] - 2
+    place = np.broadcast_to(np.arange(n, dtype=np.float64), (texts, n))
+    first, second = _token_pairs(texts, n)
     offset = (second - first).astype(np.float64)
     r2: dict[str, list[float]] = {"place": [], "offset": []}
-    for states in hidden_states(model, texts, marks):
+    for states in _hidden_states(model, ids):
         r2["place"].append(held_out_r2(states, place))
         rows = np.arange(len(states))[:, None]
         r2["offset"].append(held_out_r2(np.concatenate((states[rows, first], states[rows, second]), -1), offset))
     return r2
 
 
-def hidden_states(model: Any, texts: Tensor, marks: Marks = OURS) -> list[npt.NDArray[np.float32]]:
+def _hidden_states(model: Any, ids: Tensor) -> list[npt.NDArray[np.float32]]:
     """(texts, n, hidden) of the embedding and of every layer, [CLS] and [SEP] left out."""
     device = next(model.parameters()).device
-    # As in training: without [CLS] and [SEP] the first layers would see what they never saw.
-    ids = with_edges(texts, marks)
     batches = []
     with exact(model), _recorded_outputs(model.encoder) as outputs:
         for part in ids.split(_AT_ONCE):

@@ -30,8 +30,8 @@ class Attention(Measure):
         from relpos.analysis.attention_mass import attention_mass
 
         # On windows that are full: an offset is then as often there in each text.
-        texts = sample.texts(self.texts, self.length)
-        return {"attention": attention_mass(sample.any_model, texts.ids, texts.tokenizer.marks)}
+        ids = sample.texts(self.texts, self.length).with_edges
+        return {"attention": attention_mass(sample.any_model, ids)}
 
     def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
         """A panel for each layer and a line for each head."""

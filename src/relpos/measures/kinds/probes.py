@@ -28,13 +28,14 @@ class Probes(Measure):
     def measure(self, sample: Sample) -> Results:
         """`probes`."""
         from relpos.analysis.order_probes import order_probes
+        from relpos.analysis.texts import with_edges
         from relpos.data.shuffle import shuffled
 
         texts = sample.texts(self.texts, self.length).ids
         if len(texts) < FEWEST:
             raise NothingToMeasure(f"{sample.network.name}: {len(texts)} held-out windows of text are too few for probes")
         # Of shuffled text: in ordinary text a word's place can be guessed from the word.
-        return {"probes": order_probes(sample.model, shuffled(texts, sample.words), sample.tokenizer.marks)}
+        return {"probes": order_probes(sample.model, with_edges(shuffled(texts, sample.words), sample.tokenizer.marks))}
 
     def said(self, results: Results) -> list[str]:
         # The best layer: order may be used up, and no longer be kept, towards the last.
