@@ -1,5 +1,10 @@
 """The encoder with what it is made of: embedding, `attention`, the sums of `residual`, number formats (`precision`)."""
 
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +20,7 @@ from relpos.model.position import Composite, NoPosition
 from relpos.model.precision import autocast
 from relpos.model.residual import add_norm
 from relpos.model.tokens import Tokens
-from schemes import SHAPE, SIZE, VOCABULARY, batch, model_of, preset
+from schemes import CONVS, POSITIONS, SHAPE, SIZE, VOCABULARY, batch, model_of, preset
 
 
 def test_no_mask_and_no_types_mean_all_real_and_all_type_zero() -> None:
@@ -166,3 +171,30 @@ def test_second_derivatives_of_norm_and_loss_are_refused() -> None:
         (first,) = torch.autograd.grad(value.square(), x, create_graph=True)
         with pytest.raises(RuntimeError, match="once_differentiable"):
             first.sum().backward()
+
+
+@pytest.mark.full
+def test_the_order_of_a_set_changes_no_bit_of_a_gradient() -> None:
+    """Strings have another hash in each process, and sets of them another order."""
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", f"import {__name__.rpartition('.')[2]} as here; print(here.gradients())"],
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), path])},
+            stdout=subprocess.PIPE, text=True, check=True,
+        ).stdout
+        for seed in ("0", "2")  # of which {"k", "v"} has two orders
+    ]  # fmt: skip
+    assert found[0] == found[1] != ""
+
+
+def gradients() -> dict[str, str]:
+    """Preset → a digest of all gradients of one pass."""
+    found = {}
+    ids, mask = batch()
+    for position, conv in [*((name, "none") for name in POSITIONS), *(("none", name) for name in CONVS)]:
+        model = model_of(position, conv).float()
+        model.encoder(ids, mask).square().sum().backward()
+        grads = [p.grad.numpy().tobytes() for p in model.parameters() if p.grad is not None]
+        found[f"{position} {conv}"] = hashlib.sha256(b"".join(grads)).hexdigest()[:8]
+    return found

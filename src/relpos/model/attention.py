@@ -134,7 +134,8 @@ class Attention(nn.Module):
             made.update(
                 zip(self.widths, side_by_side(held.spread(self.linear(self.project, x)), list(self.widths.values())), strict=True)
             )
-        for name in self.conv.places & made.keys():
+        # In the order of the maps: a set's order is another in each process, and with it the last bits of the gradient of x.
+        for name in [name for name in made if name in self.conv.places]:
             made[name] = self.conv.act(name, made[name], held.spread(x), call.mask)
         by_head = {name: x.unflatten(2, (-1, self.shape.head_dim)) for name, x in made.items()}
         by_head |= {name: normed(by_head[name], norm) for name, norm in self.norms.items()}
