@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     one = [*command, "rows=[composite]"]
     try:
         session.do("whole", [*one, "stages=[pretrain]"])
-        session.say("starts of the whole", len(session.starts("pretrain/")))  # a second one follows a failure
+        session.say("starts of the whole", len(session.starts("pretrain/composite")))  # a second one follows a failure
         killed = root / "killed"
         link(root, killed)
         session.do("killed", [*one, "stages=[pretrain]"], killed, until=lambda: reached(killed, steps * 2 // 5))
