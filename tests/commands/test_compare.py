@@ -16,7 +16,8 @@ from relpos.files import write_json, write_text
 from relpos.runs import plan, runs_root
 from relpos.runs.run import recorded
 from relpos.runs.table_file import read_table
-from relpos.tables.named_runs import differences, in_words, losses_of, paired_losses, titled
+from relpos.tables.named_runs import differences, in_words, titled
+from relpos.tables.paired_losses import losses_of, paired_losses
 from relpos.tables.plan import PlannedRow
 from relpos.tables.table import Table
 

@@ -17,7 +17,7 @@ from relpos.measures.measure import measured_columns
 from relpos.model.heads import MaskedLM
 from relpos.runs import compose, plan
 from relpos.runs.networks import resolve
-from relpos.tables.named_runs import losses_of, why_not
+from relpos.tables.paired_losses import losses_of, why_not
 from relpos.tables.plan import PlannedRow
 
 OWN = [override for override in TINY if not override.startswith(("steps", "data"))]

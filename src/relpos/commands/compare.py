@@ -14,7 +14,8 @@ from relpos.ranges import Count, Names
 from relpos.runs.run import runs_root
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import Experiment
-from relpos.tables.named_runs import PairedLoss, compared_rows, differences, in_words, paired_losses, subjects_of, titled, why_not
+from relpos.tables.named_runs import compared_rows, differences, in_words, subjects_of, titled
+from relpos.tables.paired_losses import PairedLoss, paired_losses, why_not
 from relpos.tables.plan import PlannedRow
 from relpos.tables.render import pictures, text
 from relpos.tables.render.cell import MISSING, signed

@@ -83,7 +83,7 @@ class Removal(Measure):
         return {"removal": [asdict(variant) for variant in recovery.variants]}
 
     def _with_head(self, sample: Sample) -> MaskedLM:
-        from relpos.analysis.replacement import train_head
+        from relpos.analysis.frozen_head import train_head
         from relpos.model.encoder import encoder_of
         from relpos.model.heads import MaskedLM
         from relpos.model.surgery import first_layers
