@@ -69,9 +69,8 @@ def order(
         said = [part for known in measures() for part in known.said(results)]
         say(f"{name}: {', '.join(said) or 'measured'}")
     name = networks[0].file_name if len(networks) == 1 else f"{len(networks)}-networks"
-    # All that the results depend on: another choice goes into another folder.
-    content = [[str(network.weights.resolve()) for network in networks], list(map(repr, asked)), measure, curves]
-    folder = runs_root() / "order" / f"{name}-{digest(content)}"
+    # Other results go into another folder, and so do those of other weights.
+    folder = runs_root() / "order" / f"{name}-{digest([[str(network.weights.resolve()) for network in networks], rows])}"
     # One network's results stand by themselves, as `relpos.order(run)` returns them.
     write_json(folder / FILE, rows[0] if len(rows) == 1 else {"rows": rows})
     for drawing in Shuffle().draw(drawn):
