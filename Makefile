@@ -85,7 +85,7 @@ format: .venv/.dev ## Let ruff reformat the tree and fix what it can
 	$(BIN)/ruff format .
 
 bench: .venv/.bench ## Run benchmarks/*.py, one after another; leave the machine alone meanwhile
-	@set -e; for script in $(filter-out benchmarks/_% benchmarks/gpu.py,$(sort $(wildcard benchmarks/*.py))); do \
+	@set -e; for script in $(filter-out benchmarks/_% benchmarks/gpu%,$(sort $(wildcard benchmarks/*.py))); do \
 	  echo "$$script" >&2; $(BIN)/python $$script; done
 	$(BIN)/python benchmarks/step.py --size base
 	$(BIN)/python benchmarks/step_presets.py --size base --repeats 2

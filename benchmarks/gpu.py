@@ -5,11 +5,10 @@
 
 A step is 256 × 128 random tokens, 15 % predicted: forward, backward, clipping and fused AdamW in bf16. Ours takes the path of
 a training run (`relpos.train.recorded`, CUDA graphs). Hugging Face's BERT of the first size runs eager, with SDPA and
-compiled. Attention alone
-has the terms of `composite` (β and a, k = 8), forward and backward, beside compiled FlexAttention with the same terms and SDPA
-with the terms as one tensor, all without dropout, and ours with dropout besides; and, where flashdeberta is installed,
-DeBERTa's two terms, of every offset, beside it. Each of these is timed as a recorded CUDA graph, and by plain calls, of which
-most are waited for longer than they run. A large matrix product runs in every rotation as the ceiling; times are
+compiled. Attention alone has the terms of `composite` (β and a, k = 8), forward and backward, beside compiled FlexAttention with
+the same terms and SDPA with the terms as one tensor, all without dropout, and ours with dropout besides; and, where flashdeberta
+is installed, DeBERTa's two terms, of every offset, beside it. Each of these is timed as a recorded CUDA graph, and by plain
+calls, of which most are waited for longer than they run. A large matrix product runs in every rotation as the ceiling; times are
 medians. `profile` says which kernels an update of composite launches, and how long they take.
 
 The parts come in the order of their weight, and none begins after `--seconds`: steps, profile and attention first, then every
@@ -250,15 +249,15 @@ def attention(n: int, rows: int, repeats: int) -> dict[str, Any]:
         runs["DeBERTa's terms, triton"] = attention_work(_deberta, rows, n, tables)
         if (flash := _flash_deberta()) is not None:
             runs["DeBERTa's terms, FlashDeBERTa"] = attention_work(flash, rows, n, tables)
-    memory, recorded = {}, {}
+    memory, captured = {}, {}
     for name in list(runs):
         try:
             memory[name] = _peak(runs[name])
-            recorded[name] = _recorded(runs[name])
+            captured[name] = as_graph(runs[name])
         except Exception as error:  # of others' code, or too little memory: the rest goes on
             print(f"{name}, {n} tokens: {type(error).__name__}: {str(error).strip()[:200]}", file=sys.stderr)
             del runs[name]
-    times = [race(contestants, repeats) for contestants in (recorded, runs)]
+    times = [race(contestants, repeats) for contestants in (captured, runs)]
     return {
         name: {
             "milliseconds": 1e3 * statistics.median(times[0][name]), "plain_calls": 1e3 * statistics.median(times[1][name]),
@@ -268,7 +267,7 @@ def attention(n: int, rows: int, repeats: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _recorded(work: Work) -> Work:
+def as_graph(work: Work) -> Work:
     """The same as a CUDA graph; without a GPU, as it is."""
     if device().type != "cuda":
         return work

@@ -114,6 +114,13 @@ def test_real_pairs_are_rehearsed_with_the_toy_language_and_carried_on(
 
 
 @pytest.mark.full
+def test_variants_of_tiles_are_rehearsed(gpu: ModuleType, python: str, tmp_path: Path) -> None:
+    subprocess.run([python, BENCHMARKS / "gpu_tiles.py", "--rehearse", "--out", tmp_path], env=environment(), check=True)
+    found = json.loads((tmp_path / "gpu_tiles.json").read_text(encoding="utf-8"))
+    assert found.keys() == {"attention, now", "norms, now", "GELU, now", "cross-entropy, now"}
+
+
+@pytest.mark.full
 def test_a_table_goes_on_round_by_round_and_carries_no_weights(python: str, tmp_path: Path) -> None:
     write_data(tmp_path / "data")
     table, out = write_experiment(tmp_path, pretrain_seeds=[0, 1], tasks=[]), tmp_path / "out"
