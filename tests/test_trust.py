@@ -86,7 +86,7 @@ def test_a_pretraining_record_runs_nothing(marker: Path, toy_runs: Path, refused
         file.write_text(file.read_text(encoding="utf-8").replace("relpos.model.position.NoPosition", "evil.X"))
     for name in (run, run / "snapshots" / "50.safetensors"):
         assert "trust=evil" in refused("score", "a b", f"network={name}")
-    for command in (["order", f"network={run}"], ["length", f"network={run}"], ["compare", str(run), str(run)]):
+    for command in (["order", f"network={run}"], ["analyze", "lengths", f"network={run}"], ["compare", str(run), str(run)]):
         main(command)
     main(["finetune", "size=tiny", "task=cola", f"network={run}", "steps=1"])
     assert not marker.exists()

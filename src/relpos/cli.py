@@ -151,6 +151,8 @@ def _main(arguments: list[str]) -> int:
     if arguments[0] == "--completion":
         print(files("relpos").joinpath("completion.bash").read_text(encoding="utf-8"), end="")
         return 0
+    if arguments[0] == "length":
+        raise RelposError("length is `relpos analyze lengths` now, with kind.lengths=[…] and kind.amount=TOKENS")
     if arguments[0] not in commands():
         raise RelposError(f"unknown command {arguments[0]!r}.{nearest(arguments[0], commands())}")
     os.environ[COMMAND] = shlex.join(["relpos", *arguments])

@@ -13,7 +13,7 @@ from relpos import style
 from relpos.errors import RelposError, say
 from relpos.files import digest
 from relpos.measures.kept import kept, measured
-from relpos.measures.measure import Drawing, Measure, Measured, NothingToMeasure, Results
+from relpos.measures.measure import Drawing, Measure, Measured, Results
 from relpos.measures.sample import Sample
 from relpos.ranges import Count, Length
 from relpos.readers import read_json
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from relpos.model.heads import MaskedLM
 
 TOKENS = 100_000
+SHOWN = ("loss", "perplexity", "accuracy", "predicted", "refused")
 ByLength = dict[int, float | None]
 """Tokens → loss; None where the position scheme refuses such inputs."""
 
@@ -58,10 +59,8 @@ class Lengths(Measure):
         from relpos.data.heldout_windows import heldout_texts
         from relpos.data.objective import masked, next_tokens
 
-        if sample.network.store is None:
-            raise NothingToMeasure(
-                f"network={sample.network.folder}: its held-out text is not known: a finished pre-training is expected"
-            )
+        if not self.lengths:
+            raise RelposError("lengths=[]: at least one is needed")
         sample.refuse_answers()
         # From documents that fill the longest input, so that all lengths are measured on the same tokens.
         objective = next_tokens if sample.model.encoder.causal else masked
@@ -88,7 +87,12 @@ class Lengths(Measure):
         label = "length in tokens (vertical line: trained at; cross: no longer sequences)"
         axes.set(xlabel=label, ylabel="held-out loss, nats per token")
         style.legend(figure)
-        yield Drawing("length", figure=figure)
+        rows = [
+            {"network": name, "length": int(n)} | {key: at.get(key, "") for key in SHOWN}
+            for name, line in lines.items()
+            for n, at in line.items()
+        ]
+        yield Drawing("lengths", rows, figure)
 
 
 def loss_by_length(model: MaskedLM, texts: list[MaskedText], lengths: Sequence[int], precision: str) -> dict[int, dict[str, Any]]:
