@@ -72,6 +72,11 @@ def test_rows_that_do_not_count_leave_nothing_and_others_by_how_much_they_count(
     torch.testing.assert_close(found, (logits.softmax(1) - one_hot) * counts[:, None])
 
 
+def test_the_gradients_of_table_and_bias_from_one_product() -> None:
+    grad, x = torch.randn(9, 64), torch.randn(9, 6)
+    torch.testing.assert_close(sweeps.grad_logits(grad, x), (grad.t() @ x, grad.sum(0)))
+
+
 def test_dropout_is_that_of_plain_torch_with_and_without_a_sum() -> None:
     torch.manual_seed(2)
     x, y, upstream = (torch.randn(3, 5, 21, requires_grad=True) for _ in range(3))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 from typing import Annotated, Literal
 
 import torch
@@ -15,7 +16,7 @@ from relpos.model import kernels, residual
 from relpos.model.attention import Attention, LayerCall, convolved
 from relpos.model.block import Activation, Block, NormKind
 from relpos.model.conv import Conv, NoConv
-from relpos.model.dropout import Dropout
+from relpos.model.dropout import Draw, Dropout
 from relpos.model.kernels import sweeps
 from relpos.model.position.base import Position
 from relpos.model.position.merge import name_of
@@ -47,12 +48,18 @@ class Embedding(nn.Module):
         self, words: Words, token_types: Ids | None, positions: Float[Tensor, "n embedding"] | None, held: Tokens
     ) -> Float[Tensor, "*tokens hidden"]:
         x = words if words.is_floating_point() else self.words(words)
+        beside: list[Tensor] = []
         if self.types is not None:
             # A network with one type, such as RoBERTa, does not see which sentence a token belongs to.
-            x = x + (self.types.weight[0] if token_types is None or len(self.types.weight) == 1 else self.types(token_types))
+            beside.append(self.types.weight[0] if token_types is None or len(self.types.weight) == 1 else self.types(token_types))
         if positions is not None:
-            x = x + positions.to(x.dtype)
-        x = self.norm(x)
+            beside.append(positions.to(x.dtype))
+        plain = x.device.type == "cpu" or not sweeps.serve(self.kernel, x, self.training)
+        if beside and isinstance(self.norm, nn.LayerNorm) and self.norm.bias is not None and not plain:
+            dtype = compute_dtype(x)
+            x = sweeps.add_norm(x.to(dtype), reduce(torch.add, beside).to(dtype).expand_as(x), self.norm, Draw(0.0, 0))
+        else:
+            x = self.norm(reduce(torch.add, beside, x))
         # Under autocast the norm gives float32; what follows is in the number format of matrix products.
         return self.widen(held.take(sweeps.dropped(self.kernel, x.to(compute_dtype(x)), self.dropout.draw())))
 

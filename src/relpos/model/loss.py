@@ -53,10 +53,12 @@ class _TiedCrossEntropy(torch.autograd.Function):
         x, table, grad = ctx.saved_tensors
         words_type, bias_type = ctx.types
         scale = scale.to(x.dtype)
+        scaled = x * scale
+        of_words, of_bias = (grad.t() @ scaled, grad.sum(0)) if x.device.type == "cpu" else sweeps.grad_logits(grad, scaled)
         return (
             (grad @ table).mul_(scale),
-            (grad.t() @ (x * scale))[: ctx.vocabulary].to(words_type),
-            grad.sum(0)[: ctx.vocabulary].to(bias_type).mul_(scale),
+            of_words[: ctx.vocabulary].to(words_type),
+            of_bias[: ctx.vocabulary].to(bias_type).mul_(scale),
             None,
             None,
             None,

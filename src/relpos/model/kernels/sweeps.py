@@ -265,6 +265,17 @@ def logits(
     return torch.addmm(nn.functional.pad(bias, (0, spare), value=-torch.inf).to(x.dtype), x, table.t()), table, None
 
 
+def grad_logits(
+    grad: Float[Tensor, "tokens columns"], x: Float[Tensor, "tokens embedding"]
+) -> tuple[Float[Tensor, "columns embedding"], Float[Tensor, "columns"]]:
+    """gradᵀ x and the sums of grad's columns, for CUDA: one product reads `grad` for both.
+
+    Beside x stand columns of ones; there are eight because products of bfloat16 are fast at multiples of that.
+    """
+    both = grad.t() @ nn.functional.pad(x, (0, 8), value=1.0)
+    return both[:, :-8], both[:, -8]
+
+
 def cross_entropy_(
     logits: Tensor, bias: Tensor | None, target: Tensor, counts: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
