@@ -82,7 +82,7 @@ def test_a_network_that_fills_in_answers_is_not_asked_for_other_masks(measure: s
 
 def test_nor_at_other_lengths(answering: Path) -> None:
     with pytest.raises(RelposError, match="trained to fill in answers"):
-        called("length", [f"network={answering}", "lengths=[16]"])
+        called("analyze", ["kind=lengths", f"network={answering}", "kind.lengths=[16]"])
 
 
 def test_compared_losses_are_those_of_the_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
