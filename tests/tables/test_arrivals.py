@@ -52,6 +52,6 @@ def test_a_row_is_shown_once_its_last_pre_training_is_finished(
 def test_what_takes_longer_is_left_for_later(
     plan: list[PlannedRow], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrivals, "QUICK", 1.0)
+    monkeypatch.setattr(arrivals, "is_toy", lambda data: False)
     heads, line = shown(plan, tmp_path, capsys)
     assert (heads, line[0], len(line)) == (["row", "perplexity"], "none", 2)

@@ -230,15 +230,6 @@ class Measure:
         """Figures of one network."""
         yield from ()
 
-    def tokens(self, toy: bool, length: int) -> float:
-        """About how many tokens go through the network, for an estimate of time.
-
-        Args:
-            toy: as of `meaning`.
-            length: of the network's examples, in tokens.
-        """
-        return 0.0
-
     def said(self, results: Results) -> list[str]:
         """The main results in a few words each, for one line on the terminal."""
         return []

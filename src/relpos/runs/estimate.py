@@ -74,15 +74,9 @@ class Estimate:
         records = [record for stage in ("pretrain", "finetune") for _, record in finished(stage)]
         return {record["identity"]: speed for record in records if (speed := _speed(record)) is not None}
 
-    def seconds(self, run: Run, operations: float | None = None) -> float | None:
-        """Device-seconds of a training; 0 for a stage that does not train; None: unknown.
-
-        Args:
-            run: the run.
-            operations: those of other work with its network; None: of the training.
-        """
-        operations = self._of(run) if operations is None else operations
-        if not operations:
+    def seconds(self, run: Run) -> float | None:
+        """Device-seconds of a training; 0 for a stage that does not train; None: unknown."""
+        if not (operations := self._of(run)):
             return 0.0
         kind = self._kind(run)
         if kind not in self._rates:

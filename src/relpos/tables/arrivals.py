@@ -8,17 +8,14 @@ from dataclasses import replace
 from rich.console import Console
 from rich.text import Text
 
+from relpos.measures.sample import is_toy
 from relpos.runs.run import Run
-from relpos.tables.order_instrument import Instrument, to_measure
+from relpos.tables.order_instrument import Instrument
 from relpos.tables.plan import PlannedRow
 from relpos.tables.render.view import view_of
 from relpos.tables.row import Row
 from relpos.tables.rows import rows_of
 from relpos.tables.table import Table
-
-QUICK = 3e12
-"""Operations that a processor does in some seconds. More are left until all runs are finished, and to as many processes as there
-are workers."""
 
 WIDTH = 18
 """Characters of a column."""
@@ -50,7 +47,9 @@ class Arrivals:
                 self._show(row)
 
     def _show(self, planned: PlannedRow) -> None:
-        is_quick = self.instrument is not None and self._is_quick(planned, self.instrument)
+        # Networks of the embedded language take seconds. Others are left until all runs are finished, and to as many processes as
+        # there are workers.
+        is_quick = is_toy(planned.pretrainings[0].inputs["store"].config["data"])
         self.rows += rows_of([planned], self.instrument if is_quick else None)
         view = view_of(Table("", "", self.rows))
         if len(self.rows) == 1:
@@ -62,7 +61,3 @@ class Arrivals:
         first, *others = texts
         cells = "".join(f"{text:>{WIDTH}}" for text in others)
         self.console.print(Text(f"  {first:<{self.width}}{cells}", style="bold"), soft_wrap=True)
-
-    def _is_quick(self, planned: PlannedRow, instrument: Instrument) -> bool:
-        asked = [each for run in planned.pretrainings for each in to_measure(run, instrument)]
-        return sum(each.operations() for each in asked) <= QUICK

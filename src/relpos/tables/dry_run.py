@@ -38,7 +38,7 @@ def describe(
         said += f"; {len(rows)} rows × {len(file.tasks)} tasks × {len(file.seeds)} fine-tuning seeds" if file else ""
     lines = [f"{name}: {len(runs):,} runs: {_counts(Counter(states.values()))}", said]
     if instrument is not None:
-        lines.append(_of_order(rows, instrument, estimate))
+        lines.append(_of_order(rows, instrument))
     lines += [f"  {_line(run, states)}" for run in runs if run.identity not in of_rows]
     for row in rows:
         wanted = [run for run in row.runs if run.identity in states]
@@ -62,16 +62,12 @@ def _left(missing: list[Run], estimate: Estimate) -> str:
     return f"{duration(seconds)} left" + (f", unknown for {unknown:,} of {len(missing):,} runs" if unknown else "")
 
 
-def _of_order(rows: list[PlannedRow], instrument: Instrument, estimate: Estimate) -> str:
-    """How many networks are to be measured, and about how long that takes."""
+def _of_order(rows: list[PlannedRow], instrument: Instrument) -> str:
+    """How many networks are to be measured."""
     runs = {run.identity: run for row in rows for run in row.pretrainings}.values()
     # Once per pre-training, though several rows may show it.
     left = [asked for run in runs for asked in to_measure(run, instrument) if asked.instrument.missing(asked.network)]
-    if not left:
-        return "order: all is measured"
-    seconds = [estimate.seconds(asked.run, asked.operations()) for asked in left]
-    about = "an unknown time" if None in seconds else f"about {duration(sum(filter(None, seconds)))}"
-    return f"order: {about} to measure {len(left):,} networks, snapshots counted"
+    return f"order: {len(left):,} networks to measure, snapshots counted" if left else "order: all is measured"
 
 
 def _tunings(row: PlannedRow, states: Mapping[str, str]) -> list[str]:

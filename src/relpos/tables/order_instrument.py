@@ -14,8 +14,7 @@ from relpos.data.pairs import AutoPairs, PairSource
 from relpos.errors import RelposError, nearest, say
 from relpos.measures.kept import is_measured, measured, snapshots
 from relpos.measures.measure import Dials, Measure, Results, chosen
-from relpos.measures.sample import Sample, is_toy
-from relpos.runs.cost import flops_per_token
+from relpos.measures.sample import Sample
 from relpos.runs.networks import Network, resolve
 from relpos.runs.run import Run
 from relpos.runs.shelf import END
@@ -134,12 +133,6 @@ class ToMeasure:
     def results(self) -> Results:
         """The figures; none for a network that is not trained yet."""
         return self.instrument.results(self.network) if self.network else {}
-
-    def operations(self) -> float:
-        """About how many operations the measures take that are still to come."""
-        toy, length = is_toy(self.run.inputs["store"].config["data"]), self.run.config["length"]
-        tokens = sum(each.tokens(toy, length) for each in self.instrument.missing(self.network))
-        return flops_per_token(self.run) / 3 * tokens  # a training step counts three forward passes; measuring is one
 
     def is_measured(self) -> bool:
         """Whether no result is left to measure."""

@@ -78,9 +78,6 @@ class Exact(Measure):
         low, high = found[f"{quantity}_interval"]
         return Figure(found[quantity], (low, high), parts.shape[1], parts)
 
-    def tokens(self, toy: bool, length: int) -> float:
-        return 2.0 * self.examples * length
-
     def said(self, results: Results) -> list[str]:
         return [f"exact answers at {name} lengths {found[EXACT]:.1f} %" for name, found in results.get(FOUND, {}).items()]
 

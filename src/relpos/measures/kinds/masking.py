@@ -68,9 +68,6 @@ class Masking(Measure):
         at = results["masking"][rate]
         return Figure.of_examples(at[quantity], at.get(f"{quantity}_interval"), results[BY_EXAMPLE][rate], quantity)
 
-    def tokens(self, toy: bool, length: int) -> float:
-        return 3.0 * len(self.rates) * self.examples * length
-
     def said(self, results: Results) -> list[str]:
         rates = results.get("masking", {})
         return [f"shuffle gap at {rate} % masked {at[SHUFFLE]:.3f}" for rate, at in rates.items() if rate in ("5", "80")]

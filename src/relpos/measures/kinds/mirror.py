@@ -41,8 +41,5 @@ class Mirror(Measure):
             return None
         return Figure.of_examples(results[GAP], results[f"{GAP}_interval"], results[f"{GAP}_by_example"], "nats")
 
-    def tokens(self, toy: bool, length: int) -> float:
-        return 2.0 * self.examples * length
-
     def said(self, results: Results) -> list[str]:
         return [f"mirror gap {results[GAP]:.3f} nats"] if GAP in results else []

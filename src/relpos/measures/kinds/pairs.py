@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -84,12 +82,6 @@ class Pairs(Measure):
         paradigms = tuple(paradigm for paradigm, _ in answers)
         return Figure(pooled["accuracy"], (low, high), pooled["n"], parts, paradigms, guess)
 
-    def tokens(self, toy: bool, length: int) -> float:
-        try:
-            return _tokens(self.source(toy))
-        except NothingToMeasure:
-            return 0.0
-
     def said(self, results: Results) -> list[str]:
         pooled = [(column.title, results.get("pairs", {}).get(GROUPS[column.name], {})) for column in self.columns]
         return [f"{title} {found['accuracy']:.1f}{_ties(found)}" for title, found in pooled if found.get("accuracy") is not None]
@@ -99,15 +91,3 @@ def _ties(found: Mapping[str, Any]) -> str:
     """What public scripts would say, where it is something else; figures that were kept before do not have it."""
     as_right = found.get("ties_right", found["accuracy"])
     return f" ({as_right:.1f} with ties as right)" if as_right - found["accuracy"] >= 0.05 else ""
-
-
-@cache  # the networks of a table share their pairs, which are read once
-def _tokens(source: PairSource) -> float:
-    """A text of n tokens is read once for each that is scored, with that one masked and with a special token at either end."""
-    texts = [both for pair in source.pairs() for both in zip(pair.texts, pair.given or [""] * len(pair.texts), strict=True)]
-    return float(sum((_words(text) - _words(given)) * (_words(text) + 2) for text, given in texts))
-
-
-def _words(text: str) -> int:
-    """Words and punctuation marks, which stand for tokens where there is no tokenizer yet."""
-    return len(re.findall(r"\w+|[^\w\s]", text))
