@@ -39,13 +39,15 @@ def test_no_interval_for_one_value_and_a_point_for_equal_ones() -> None:
 
 def test_welch_by_hand() -> None:
     other = [31.0, 30.0, 33.0]
-    found = welch(VALUES, other)
+    found = welch([(1.0, VALUES), (-1.0, other)])
     own, theirs = np.var(VALUES, ddof=1) / 10, np.var(other, ddof=1) / 3
     freedom = (own + theirs) ** 2 / (own**2 / 9 + theirs**2 / 2)
     assert found.value == pytest.approx(np.mean(VALUES) - np.mean(other))
     assert found.p == pytest.approx(stats.ttest_ind(VALUES, other, equal_var=False).pvalue)
     assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, freedom) * sqrt(own + theirs))
-    assert found.high90 - found.value == pytest.approx(stats.t.ppf(0.95, freedom) * sqrt(own + theirs))
+    width = stats.t.ppf(0.95, freedom) * sqrt(own + theirs)
+    assert found.p_inside(found.value - width, found.value + 2 * width) == pytest.approx(0.05)
+    assert found.p_inside(found.value, found.value + 1) == 1.0
 
 
 def test_paired_by_hand() -> None:
@@ -56,7 +58,7 @@ def test_paired_by_hand() -> None:
     assert found.value == pytest.approx(1.45)
     assert found.low == pytest.approx(1.45 - stats.t.ppf(0.975, 9) * error)
     assert found.p == pytest.approx(2 * stats.t.sf(1.45 / error, 9))
-    unpaired = welch(VALUES, other)
+    unpaired = welch([(1.0, VALUES), (-1.0, other)])
     assert unpaired.p > found.p  # what the seeds share is gone
 
 

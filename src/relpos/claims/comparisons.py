@@ -159,8 +159,7 @@ def about(tested: Difference, *, value: float = 0.0, bound: float = 0.5) -> Evid
     low, high = max(value - bound, 0.0), value + bound
     if not low < tested.value < high:
         return Evidence(1.0, tested.p_against(low if tested.value <= low else high))
-    # Halved: equivalence is two one-sided tests at 0.05, and `p_against` is two-sided.
-    return Evidence(max(tested.p_against(low) / 2, tested.p_against(high) / 2), 1.0)
+    return Evidence(tested.p_inside(low, high), 1.0)
 
 
 @rule("the mean of these differences above zero, none clearly below: {contrasts}", _places, lambda test: test, 1)

@@ -122,15 +122,9 @@ def steady(test: Test, scale: Scale, *, at_s: Sequence[int] = (1, 3, 5), bound: 
     if (change := paired(changes, [0.0] * len(changes))) is None:
         return Verdict(UNDECIDED, joined(said), takes="two pre-training seeds or more of every S")
     said.append(f"changes by {change.value:+.2f} {change.interval(2)} over {change.n} {scale.units}")
-    return decided(scale, said, [change], lambda _: flat(change, bound), against=bound if change.value > 0 else -bound)
-
-
-def flat(tested: Difference, bound: float) -> Evidence:
-    """The evidence that a change lies inside ±bound."""
-    # Halved: two one-sided tests at 0.05, see `comparisons.about`.
-    against = max(tested.p_against(bound), tested.p_against(-bound)) / 2
-    inside = against if abs(tested.value) < bound else 1.0
-    return Evidence(inside, tested.p if inside >= ALPHA else 1.0)
+    outside = change.p_inside(-bound, bound)
+    evidence = Evidence(outside, change.p if outside >= ALPHA else 1.0)
+    return decided(scale, said, [change], lambda _: evidence, against=bound if change.value > 0 else -bound)
 
 
 def _one_and_two_stages(test: Test, runs: Scales) -> Iterator[Place]:
@@ -168,4 +162,4 @@ def _lost(in_one: dict[int, float], in_two: dict[int, float]) -> Difference | No
     both = [seed for seed in in_two if seed in in_one]
     if len(both) >= 2:
         return paired([in_two[seed] for seed in both], [in_one[seed] for seed in both])
-    return welch(list(in_two.values()), list(in_one.values()))
+    return welch([(1.0, list(in_two.values())), (-1.0, list(in_one.values()))])

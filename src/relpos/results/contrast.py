@@ -34,7 +34,7 @@ from math import exp, inf, log
 import numpy as np
 from numpy.typing import NDArray
 
-from relpos.results.statistics import ALPHA, POINT, SEED, Difference, combined, paired, satterthwaite, welch_contrast
+from relpos.results.statistics import ALPHA, POINT, SEED, Difference, combined, paired, satterthwaite, welch
 
 Units = Mapping[int, float]
 """Pre-training seed → score × 100, or nats."""
@@ -122,7 +122,7 @@ def contrast(rows: Mapping[str, Units], weights: Mapping[str, float], constant: 
         return _moderated(alone, prior, sum(weight**2 for weight in weights.values())) if prior else alone
     # A constant row has no spread to borrow or to lend.
     if not is_inside:
-        return welch_contrast([(weight, list(rows[row].values())) for row, weight in weights.items()])
+        return welch([(weight, list(rows[row].values())) for row, weight in weights.items()])
     return _of_one_seed(rows, weights, shared[0], pool) if max(map(len, named)) == len(shared) else _unpaired(rows, weights, pool)
 
 

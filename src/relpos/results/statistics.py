@@ -53,20 +53,11 @@ class Difference:
     @property
     def low(self) -> float:
         """Lower end of the 95 % interval; `high` is the upper end."""
-        return self.value - self._half_width(ALPHA)
+        return self.value - self._half_width
 
     @property
     def high(self) -> float:
-        return self.value + self._half_width(ALPHA)
-
-    @property
-    def low90(self) -> float:
-        """Lower end of the 90 % interval: where it lies inside ±δ, equivalence within ±δ is shown (two one-sided tests at 0.05)."""
-        return self.value - self._half_width(2 * ALPHA)
-
-    @property
-    def high90(self) -> float:
-        return self.value + self._half_width(2 * ALPHA)
+        return self.value + self._half_width
 
     @property
     def p(self) -> float:
@@ -83,14 +74,19 @@ class Difference:
             return float(distance < POINT)
         return float(2 * stdtr(self.freedom, -distance / self.error))
 
+    def p_inside(self, low: float, high: float) -> float:
+        """p-value of a true difference that is not between these: two one-sided tests, each half of a two-sided one."""
+        return max(self.p_against(low), self.p_against(high)) / 2 if low < self.value < high else 1.0
+
     def interval(self, digits: int) -> str:
         """`[+0.02, +1.98]`: the 95 % interval."""
         return f"[{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
 
-    def _half_width(self, alpha: float) -> float:
+    @property
+    def _half_width(self) -> float:
         from scipy.special import stdtrit
 
-        return 0.0 if self.error < POINT else float(stdtrit(self.freedom, 1 - alpha / 2)) * self.error
+        return 0.0 if self.error < POINT else float(stdtrit(self.freedom, 1 - ALPHA / 2)) * self.error
 
 
 def clustered(differences: NDArray[np.float64], sizes: NDArray[np.float64], clusters: Sequence[float] | None = None) -> Difference:
@@ -186,23 +182,16 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Difference | None
     return Difference(float(differences.mean()), float(differences.std(ddof=1) / n**0.5), n - 1, n)
 
 
-def welch(first: Sequence[float], second: Sequence[float]) -> Difference | None:
-    """Two rows over different seeds: Welch's test of `first − second`.
-
-    None where a row has fewer than two values, and where neither has any spread.
-
-    >>> welch([71.0, 73.0], [70.0]) is None
-    True
-    >>> welch([71.0, 73.0], [70.0, 72.0]).value
-    1.0
-    """
-    return welch_contrast([(1.0, first), (-1.0, second)])
-
-
-def welch_contrast(terms: Sequence[tuple[float, Sequence[float]]]) -> Difference | None:
-    """Σ weight · mean of several rows, each with a spread of its own; degrees of freedom by Welch and Satterthwaite.
+def welch(terms: Sequence[tuple[float, Sequence[float]]]) -> Difference | None:
+    """Σ weight · mean of several rows over different seeds, each with a spread of its own; degrees of freedom by Welch and
+    Satterthwaite.
 
     None where a row has fewer than two values, and where none has any spread.
+
+    >>> welch([(1.0, [71.0, 73.0]), (-1.0, [70.0])]) is None
+    True
+    >>> welch([(1.0, [71.0, 73.0]), (-1.0, [70.0, 72.0])]).value
+    1.0
 
     Args:
         terms: weight and values of each row; `n` is the number of values of the first.

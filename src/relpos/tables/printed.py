@@ -35,7 +35,7 @@ from math import exp, lgamma, sqrt
 import numpy as np
 
 from relpos.results.contrast import Spread
-from relpos.results.statistics import FOUND, NOT_RUN, SEED, UNDECIDED, Difference
+from relpos.results.statistics import ALPHA, FOUND, NOT_RUN, SEED, UNDECIDED, Difference
 
 REPRODUCED, ABOVE, BELOW = "reproduced", "above", "below"
 STATISTICS: dict[str, Callable[..., object]] = {"mean": np.mean, "best": np.max, "median": np.median}
@@ -157,6 +157,6 @@ def verdict(count: int, tested: Difference | None, bound: float) -> str:
     if tested is None:
         return UNDECIDED
     # Before above and below: a difference may be sure and still too small to matter.
-    if -bound < tested.low90 and tested.high90 < bound:
+    if tested.p_inside(-bound, bound) < ALPHA:
         return REPRODUCED
     return ABOVE if tested.low > 0 else BELOW if tested.high < 0 else UNDECIDED
