@@ -12,11 +12,7 @@ from dataclasses import replace
 from relpos.results import contrast
 from relpos.results.contrast import Spread
 from relpos.results.scale import MEAN, named
-from relpos.results.statistics import (
-    Difference,
-    holm,
-    paired,
-)
+from relpos.results.statistics import Difference, holm, paired
 from relpos.results.values import GLUE
 from relpos.tables.experiment import Experiment
 from relpos.tables.printed import Printed, difference, unit, verdict
@@ -59,27 +55,21 @@ def _with_planned(row: Row, experiment: Experiment, printed: PrintedRow) -> Row:
 
 
 def _with_printed(row: Row, group: Sequence[Row], experiment: Experiment, printed: PrintedRow) -> Row:
-    columns = {name: _compared(row, name, group, experiment, printed) for name in row.columns}
     is_comparable = len(row.mean.of) in (0, len(GLUE))  # a mean of fewer columns is not what the paper prints
-    mean = _compared(row, MEAN, group, experiment, printed if is_comparable else {})
-    return replace(row, columns=columns, mean=mean)
+    known = {MEAN: printed if is_comparable else {}}
+    return row.with_numbers({name: _compared(row, name, group, experiment, known.get(name, printed)) for name in row.numbers})
 
 
 def _compared(row: Row, name: str, group: Sequence[Row], experiment: Experiment, printed: PrintedRow) -> Column:
     """A column of a row, or the mean of its columns, compared with the printed number."""
     # Of an earlier comparison nothing stays: a column that is not judged has no verdict.
-    column = replace(_column(row, name), difference=None, difference_interval=None, verdict=None)
+    column = replace(row.numbers[name], difference=None, difference_interval=None, verdict=None)
     column = replace(column, printed=printed.get(name), printed_sem=printed.get(f"{name}_sem"))
     if column.printed is None:
         return column
-    paper = Printed(
-        column.printed,
-        column.printed_sem,
-        experiment.printed_runs,
-        experiment.statistic,
-        experiment.split == "test",
-    )
-    units = {of_group.name: _units(of_group, name, paper) for of_group in group if _has(of_group, name)}
+    is_test = experiment.split == "test"
+    paper = Printed(column.printed, column.printed_sem, experiment.printed_runs, experiment.statistic, is_test)
+    units = {of_group.name: _units(of_group, name, paper) for of_group in group if name in of_group.numbers}
     # Seeds make no difference to a constant answer: such rows would make the pooled spread too small.
     spread = contrast.spread(units, row.name, scale_of(group).at_constant(_names(row, name)))
     return _judged(column, units[row.name], paper, spread)
@@ -99,29 +89,16 @@ def _judged(column: Column, units: contrast.Units, paper: Printed, spread: Sprea
     )
 
 
-def _column(row: Row, name: str) -> Column:
-    return row.mean if name == MEAN else row.columns[name]
-
-
-def _has(row: Row, name: str) -> bool:
-    return name == MEAN or name in row.columns
-
-
 def _names(row: Row, name: str) -> list[str]:
     """The columns that a mean is of; of another column the column itself."""
     return row.mean.of if name == MEAN else [name]
 
 
-def _parts(row: Row, name: str) -> list[Column]:
-    return [row.columns[part] for part in _names(row, name)]
-
-
 def _units(row: Row, name: str, paper: Printed) -> dict[int, float]:
     """Pre-training seed → its number to compare with a printed one."""
     # A best or a median is taken in each column and then averaged, as `columns` does; for a mean the order makes no difference.
-    parts = _parts(row, name) if paper.statistic != "mean" else []
-    parts = parts or [_column(row, name)]
-    by_part = [_by_pretraining(part) for part in parts]
+    parts = [row.columns[part] for part in _names(row, name)] if paper.statistic != "mean" else []
+    by_part = [_by_pretraining(part) for part in parts or [row.numbers[name]]]
     shared = [seed for seed in by_part[0] if all(seed in scores for scores in by_part)]
     # Each seed has its own statistic, so that the spread over seeds is that of the statistic.
     units = {seed: unit([scores[seed] for scores in by_part], paper.statistic, paper.runs) for seed in shared}
@@ -140,16 +117,16 @@ def _with_baselines(rows: Sequence[Row], baselines: Sequence[str | None], groups
     """The rows with differences to their baselines; Holm's correction is over the rows of a column."""
     by_name = {row.name: row for row in rows}
     compared: dict[str, dict[str, Column]] = {row.name: {} for row in rows}
-    for name in dict.fromkeys([MEAN, *(name for row in rows for name in row.columns)]):
-        places = [(row, by_name.get(baseline or "")) for row, baseline in zip(rows, baselines, strict=True)]
-        places = [(row, base) for row, base in places if _has(row, name)]
+    pairs = [(row, by_name.get(baseline or "")) for row, baseline in zip(rows, baselines, strict=True)]
+    for name in dict.fromkeys(name for row in rows for name in row.numbers):
+        places = [(row, base) for row, base in pairs if name in row.numbers]
         tests = [_between(row, base, name, groups) if base is not None else None for row, base in places]
         # Over the rows of one column, the family that a reader looks through for the best.
         adjusted = iter(holm([test.p for test in tests if test is not None]))
         for (row, base), test in zip(places, tests, strict=True):
-            column = _column(base, name) if base is not None and _has(base, name) else None
-            compared[row.name][name] = _with_delta(_column(row, name), column, test, next(adjusted) if test else None)
-    return [replace(row, mean=compared[row.name].pop(MEAN), columns=compared[row.name]) for row in rows]
+            column = base.numbers.get(name) if base is not None else None
+            compared[row.name][name] = _with_delta(row.numbers[name], column, test, next(adjusted) if test else None)
+    return [row.with_numbers(compared[row.name]) for row in rows]
 
 
 def _between(row: Row, base: Row, name: str, groups: Mapping[str, Sequence[Row]]) -> Difference | None:

@@ -6,13 +6,13 @@ of the networks, `scores` the scores of the GLUE server, `comparison` the printe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relpos.measures.measure import NATS
 from relpos.results.plateau import Found
-from relpos.results.scale import Scale, Seed
+from relpos.results.scale import MEAN, Scale, Seed
 from relpos.results.statistics import Interval
 from relpos.results.values import PartRates, Value
 from relpos.runs.table_file import RowRun
@@ -143,6 +143,15 @@ class Row:
     runs: list[RowRun] = field(default_factory=list)
     parts: dict[str, tuple[int, int]] = field(default_factory=dict)
     test: dict[str, float | None] = field(default_factory=dict)
+
+    @property
+    def numbers(self) -> dict[str, Column]:
+        """The mean of GLUE's columns under its name, and the columns."""
+        return {MEAN: self.mean} | self.columns
+
+    def with_numbers(self, numbers: Mapping[str, Column]) -> Row:
+        """The row with these in place of its `numbers`."""
+        return replace(self, mean=numbers[MEAN], columns={name: column for name, column in numbers.items() if name != MEAN})
 
 
 def scale_of(rows: Sequence[Row]) -> Scale:

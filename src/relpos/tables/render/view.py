@@ -88,21 +88,8 @@ class View:
     @property
     def notes(self) -> str:
         """What stands below the table in every format; empty if there is nothing to say."""
-        return " ".join(
-            filter(
-                None,
-                (
-                    self.note,
-                    self.parts,
-                    self.plateau,
-                    self.order_known,
-                    self.order_found,
-                    self.position_lr,
-                    self.travel_note,
-                    self.table.made,
-                ),
-            )
-        )
+        of_order = (self.note, self.parts, self.plateau, self.order_known, self.order_found)
+        return " ".join(filter(None, (*of_order, self.position_lr, self.travel_note, self.table.made)))
 
     @property
     def note(self) -> str | None:
