@@ -77,7 +77,7 @@ def networks(folders: Mapping[int, Path], measure: Measure, course: bool = False
         if (folder / "config.yaml").exists() or not (folder / "record.json").exists()
     }
     named = {seed: resolve(folder) for seed, folder in whole.items()}
-    return {seed: seen(Sample(network), measure, course) for seed, network in named.items() if is_here(network, measure)}
+    return {seed: seen(Sample(network), [measure], course) for seed, network in named.items() if is_here(network, measure)}
 
 
 def _having(test: Test, runs: Scales) -> list[Place]:

@@ -46,7 +46,7 @@ def analyze(kind: dict[str, Any], network: Names | None, text: str | None, threa
 
 def drawn(measure: Measure, samples: Sequence[Sample]) -> list[Drawing]:
     """The figures of some networks, of which each is measured, or its kept results are read."""
-    return list(measure.draw([seen(sample, measure, measure.has_course) for sample in samples]))
+    return list(measure.draw([seen(sample, [measure], measure.has_course) for sample in samples]))
 
 
 def samples_of(named: list[str] | None, file: str | None) -> list[Sample]:

@@ -8,9 +8,9 @@ from typing import Literal, Unpack
 
 from relpos.errors import RelposError, say
 from relpos.files import digest, write_json
-from relpos.measures.kept import is_here, measured, snapshots
+from relpos.measures.kept import seen
 from relpos.measures.kinds.shuffle import Shuffle
-from relpos.measures.measure import Dials, Measure, Measured, Results, chosen, measures
+from relpos.measures.measure import Dials, Measure, Results, chosen, measures
 from relpos.measures.sample import Sample
 from relpos.places import expanded
 from relpos.ranges import Names, Threads
@@ -53,16 +53,12 @@ def order(
     rows, drawn = [], []
     values: dict[str, list[Value]] = {}
     for name, each in zip(labels(networks), networks, strict=True):
-        sample, named = Sample(each, accelerator, threads), measure is not None
-        results, course = measured(sample, asked, named), {}
-        for share, then in snapshots(each).items() if curves else ():
-            # None: nothing is kept of this snapshot, and its weights are not here.
-            if here := [one for one in asked if is_here(then, one)]:
-                course[share] = measured(replace(sample, network=then), here, named)
+        found = seen(Sample(each, accelerator, threads), asked, curves, measure is not None)
+        results, course = found.results, found.course
         row = {"name": name, "folder": each.name} | ({"row": each.row} if each.row else {}) | _shown(results, asked)
         rows.append(row | ({"snapshots": {str(share): _shown(known, asked) for share, known in course.items()}} if curves else {}))
         # Networks that a user names by folders have no row, and a line each; those of a row are drawn as their mean.
-        drawn.append(Measured(each.row or name, results))
+        drawn.append(replace(found, name=each.row or name))
         for share, known in {**course, each.share: results}.items() if course else ():
             at_time = Value(each.folder, "pretrain", "", 0.0, pretrain_seed=each.seed, percent=share)
             values.setdefault(drawn[-1].name, []).extend(figure_values(at_time, asked, known))

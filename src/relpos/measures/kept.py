@@ -93,19 +93,18 @@ def _measured(sample: Sample, measure: Measure) -> Results:
     return results
 
 
-def seen(sample: Sample, measure: Measure, course: bool = False) -> Measured:
+def seen(sample: Sample, asked: Sequence[Measure], course: bool = False, named: bool = True) -> Measured:
     """What a figure or a claim looks at: a network's results, and on demand those of its snapshots.
 
     Raises:
         RelposError: as `measured`.
     """
-    network, at = sample.network, snapshots(sample.network) if course else {}
-    return Measured(
-        network.name,
-        measured(sample, [measure]),
-        {percent: measured(replace(sample, network=then), [measure]) for percent, then in at.items() if is_here(then, measure)},
-        final(network.record),
-    )
+    results, along = measured(sample, asked, named), {}
+    for percent, then in snapshots(sample.network).items() if course else ():
+        # None: nothing is kept of this snapshot, and its weights are not here.
+        if here := [measure for measure in asked if is_here(then, measure)]:
+            along[percent] = measured(replace(sample, network=then), here, named)
+    return Measured(sample.network.name, results, along, final(sample.network.record))
 
 
 def is_here(network: Network, measure: Measure) -> bool:
