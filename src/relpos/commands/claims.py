@@ -42,12 +42,7 @@ def claims(paper: str, ids: Names | None, network: Names | None) -> str:
 
 
 def table_page(ids: list[str], primary: str) -> str:
-    """The page of a table's claims as text: the variants in the primary measure, the other variants, then the claims themselves.
-
-    Args:
-        ids: ids of the claims.
-        primary: `loss` or `order`.
-    """
+    """The page of a table's claims as text: the variants in the primary measure, the other variants, then the claims themselves."""
     import io
 
     from relpos.claims.claim import load

@@ -116,16 +116,7 @@ def tell(run: Run) -> None:
 def show(
     experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None, each: Each, checks: Sequence[Claim]
 ) -> None:
-    """Makes the table from the runs' folders, writes it and prints it.
-
-    Args:
-        experiment: the experiment file.
-        plan: its rows.
-        folder: of the table.
-        instrument: measures the columns about order; None if there are none.
-        each: measures the networks that are not measured yet.
-        checks: claims about its rows.
-    """
+    """Makes the table from the runs' folders, writes it and prints it."""
     from relpos.results.scale import Scales
     from relpos.tables import choice, comparison, glue_server
     from relpos.tables.experiment import printed_numbers

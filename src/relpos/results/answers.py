@@ -21,12 +21,7 @@ def best_on_halves(rows: Mapping[str, Halves]) -> list[str]:
 
 
 def halves(path: Path, metric: str) -> Halves:
-    """The score × 100 on the even and on the odd examples of a dev set.
-
-    Args:
-        path: of the answers.
-        metric: dotted name of the function that scores them.
-    """
+    """The scores of a file of answers; `metric` is the dotted name of the function that scores them."""
     from relpos.train.metrics import applied
 
     columns = answers(path).T

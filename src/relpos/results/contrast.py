@@ -84,31 +84,25 @@ class Prior:
 
 
 def difference(rows: Mapping[str, Units], first: str, second: str, constant: Collection[str] = ()) -> Difference | None:
-    """`first − second`; None if the rows do not show how much pre-trainings differ.
+    """`first − second`: the `contrast` of two rows.
 
     >>> tested = difference({"a": {0: 71.0, 1: 72.5}, "b": {0: 70.0, 1: 71.0}, "c": {0: 65.0, 1: 66.1}}, "a", "b")
     >>> round(tested.value, 6), tested.freedom, tested.alone.freedom
     (1.25, 2.0, 1)
-
-    Args:
-        rows: of one scale, all in the same columns.
-        first: a row.
-        second: a row.
-        constant: rows that sit at the constant answer.
     """
     return contrast(rows, {first: 1.0, second: -1.0}, constant)
 
 
 def contrast(rows: Mapping[str, Units], weights: Mapping[str, float], constant: Collection[str] = ()) -> Difference | None:
-    """Σ weight · row, the weights adding up to zero: `difference` for more than two rows.
+    """Σ weight · row, the weights adding up to zero; None if the rows do not show how much pre-trainings differ.
 
     >>> rows = {"a": {0: 4.0, 1: 5.0}, "b": {0: 1.0, 1: 2.5}, "c": {0: 2.0, 1: 2.5}}
     >>> round(contrast(rows, {"a": 1.0, "b": -0.5, "c": -0.5}).value, 6)
     2.5
 
     Args:
-        rows: of one scale, all in the same columns.
-        weights: row → its weight.
+        rows: all of one scale, in the same columns.
+        weights: of the rows that are compared.
         constant: rows that sit at the constant answer.
     """
     named = [rows[row] for row in weights]
@@ -128,11 +122,8 @@ def contrast(rows: Mapping[str, Units], weights: Mapping[str, float], constant: 
 
 def _pool(rows: Mapping[str, Units], constant: Collection[str]) -> dict[str, Units]:
     """The rows whose spread says something of that of others."""
-    return {row: units for row, units in rows.items() if units and row not in constant and not _is_constant(units)}
-
-
-def _is_constant(units: Units) -> bool:
-    return len(units) > 1 and max(units.values()) - min(units.values()) < SAME
+    known = {row: units for row, units in rows.items() if units and row not in constant}
+    return {row: units for row, units in known.items() if len(units) == 1 or max(units.values()) - min(units.values()) >= SAME}
 
 
 def _sum(rows: Mapping[str, Units], weights: Mapping[str, float], seed: int) -> float:

@@ -142,12 +142,8 @@ def _of_models(ours: Mapping[Seed, float], theirs: Mapping[Seed, float], digits:
 
 def over_texts(first: Sequence[Figure], second: Sequence[Figure]) -> Difference | None:
     """The difference of two rows' losses on the same held-out text, with its error over documents, or over examples where their
-    documents were not kept: by how much other text would change the difference of these networks. None where losses were not kept
-    by example, or not of the same examples.
-
-    Args:
-        first: a figure for each network of the row.
-        second: likewise.
+    documents were not kept: by how much other text would change the difference of these networks, of each of which a figure is
+    given. None where losses were not kept by example, or not of the same examples.
     """
     parts = [[figure.parts for figure in figures if figure.parts is not None] for figures in (first, second)]
     sizes = {tuple(sizes) for of_row in parts for _, sizes in of_row}

@@ -53,10 +53,6 @@ def order_known(losses: Mapping[str, Units], row: str) -> float | None:
 
     >>> order_known({"none": {0: 6.0}, "absolute": {0: 5.5}, "fixed": {0: 4.0}}, "absolute")
     0.25
-
-    Args:
-        losses: row → pre-training seed → held-out loss, of the rows of one scale.
-        row: the row.
     """
     if not (losses.get(NONE) and losses.get(row)):
         return None
@@ -85,9 +81,8 @@ def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Units], row: s
     False
 
     Args:
-        losses: row → pre-training seed → held-out loss, of the rows of one scale.
-        gaps: row → pre-training seed → shuffle gap.
-        row: the row.
+        losses: held-out losses of the rows of one scale.
+        gaps: their shuffle gaps.
     """
     if not gaps.get(row):
         return True if row == NONE else None

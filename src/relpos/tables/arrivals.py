@@ -22,12 +22,7 @@ WIDTH = 18
 
 
 class Arrivals:
-    """Prints rows on stderr, below each other.
-
-    Args:
-        plan: its rows.
-        instrument: measures the columns about order; None if there are none.
-    """
+    """Prints the rows of a plan on stderr, below each other; the instrument measures their columns about order."""
 
     def __init__(self, plan: Sequence[PlannedRow], instrument: Instrument | None) -> None:
         self.waiting = [replace(row, tunings=[]) for row in plan if row.pretrainings]

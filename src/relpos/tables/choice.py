@@ -59,14 +59,7 @@ def by_choice(rows: Sequence[Row], experiment: Experiment) -> list[SideTable]:
 
 
 def choose(rows: Sequence[Row], base: str, choices: Sequence[str], statistic: str) -> dict[str, Choice]:
-    """Column → choice, for the columns in which all of these rows have scores.
-
-    Args:
-        rows: of a table.
-        base: the row without TISA.
-        choices: the rows among which the best is taken.
-        statistic: mean, best or median of a row's fine-tunings.
-    """
+    """Column → choice among the rows of these names, for the columns in which all of them and `base` have scores."""
     by_name = {row.name: row for row in rows}
     if any(name not in by_name for name in (base, *choices)):
         return {}

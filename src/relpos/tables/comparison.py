@@ -23,13 +23,7 @@ PrintedRow = Mapping[str, float]
 
 
 def with_comparisons(rows: Sequence[Row], experiment: Experiment, printed: Mapping[str, PrintedRow]) -> list[Row]:
-    """The rows of a table, each column with its comparisons.
-
-    Args:
-        rows: of `rows.rows_of`, with the server's scores if there are any.
-        experiment: has the statistic, the printed split and the baseline rows.
-        printed: row → the paper's numbers.
-    """
+    """The rows of a table, each column with its comparisons, as the experiment's statistic, printed split and baselines say."""
     planned = [_with_planned(row, experiment, printed.get(row.name, {})) for row in rows]
     overrides: dict[str, Sequence[str]] = {name: experiment.rows.get(name, ()) for name in experiment.baseline}
     # As the rows have them: under `relpos record-scores` the file may have changed since the table was made.

@@ -168,13 +168,7 @@ def to_measure(run: Run, instrument: Instrument) -> list[ToMeasure]:
 
 
 def results_of(runs: Iterable[Run], instrument: Instrument, each: Each) -> list[tuple[ToMeasure, Results]]:
-    """The figures of all networks of the finished pre-trainings.
-
-    Args:
-        runs: the pre-trainings.
-        instrument: of the columns.
-        each: measures the networks that are not measured yet.
-    """
+    """The figures of all networks of the finished pre-trainings; `each` measures those that are not measured yet."""
     once = {run.path: run for run in runs if run.state == "finished"}.values()  # rows may share a pre-training
     networks = [asked for run in once for asked in to_measure(run, instrument)]
     # Asked once: the answer would change while others are measured.

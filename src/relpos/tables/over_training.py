@@ -56,13 +56,8 @@ class Course:
 
 
 def draw(folder: Path, rows: Sequence[Row], claims: Mapping[str, tuple[float, Sequence[Contrast]]], measure: str) -> None:
-    """Writes the figure and its numbers, `claims_over_training.png` and `.json`; nothing where no snapshot was measured.
-
-    Args:
-        folder: of the table.
-        rows: of the table, named as in `experiments/claims/rows.yaml`.
-        claims: id → bound, and the pairs of rows that are compared.
-        measure: `loss` or `order`.
+    """Writes the figure and its numbers, `claims_over_training.png` and `.json`, into the folder of a table whose rows are named as
+    in `experiments/claims/rows.yaml`; nothing where no snapshot was measured. `claims` as of `relpos.claims.claim.compared`.
     """
     courses, ranks = courses_of(rows, claims, measure), agreements(rows, measure)
     if courses:

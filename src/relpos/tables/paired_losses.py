@@ -63,10 +63,7 @@ def paired_losses(
     If two subjects have two or more pre-training seeds in common, their difference is tested over seeds (Student's paired test),
     else over held-out documents: then it says how these two networks differ, and nothing about other seeds.
 
-    Args:
-        subjects: two or more, for which `why_not` returns None.
-        examples: held-out examples, at most.
-        advance: called with the number of examples in each portion done.
+    `advance` is called with the number of examples in each portion done.
     """
     losses = [{seed: losses_of(run, examples, advance) for seed, run in by_seed(subject).items()} for subject in subjects]
     first = losses[0]

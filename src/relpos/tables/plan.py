@@ -104,14 +104,8 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 def _row(experiment: Experiment, network: Run | None, name: str, overrides: list[str], typed: Collection[str] | None) -> PlannedRow:
-    """The row of this name.
-
-    Args:
-        experiment: what the file says.
-        network: that all rows are fine-tuned from, if there is one.
-        name: of the row.
-        overrides: of the row in the file, and those of the command line.
-        typed: keys of the latter; None: the file may use the network.
+    """The row of this name, with its overrides in the file and those of the command line, whose keys are `typed`; None: the file
+    may use the network.
     """
     row = PlannedRow(name, experiment.rows[name], [], [])
     # A row without runs still shows its printed numbers, and says what it needs.
@@ -131,11 +125,7 @@ def _row(experiment: Experiment, network: Run | None, name: str, overrides: list
 
 
 def _refuse_network(content: Mapping[str, Any], typed: Collection[str]) -> None:
-    """Refuses what would use the network, and the user's key, because a file says so.
-
-    Args:
-        content: of a training, with its interpolations.
-        typed: keys for which the user has typed a value.
+    """Refuses what would use the network, and the user's key, because a file says so and not what the user has typed.
 
     Raises:
         RelposError: says what to type.

@@ -32,12 +32,8 @@ WHOLE = 0.99
 
 
 def rows_of(plan: Iterable[PlannedRow], instrument: Instrument | None = None, each: Each = in_turn) -> list[Row]:
-    """The rows of a table; `comparison` adds the numbers that they are compared with.
-
-    Args:
-        plan: has their runs.
-        instrument: what is measured of the pre-trainings' networks; None: nothing.
-        each: measures the networks that are not measured yet.
+    """The rows of a table; `comparison` adds the numbers that they are compared with. `each` measures the networks that are not
+    measured yet.
     """
     plan = list(plan)
     values = {planned.name: list(values_of(planned)) for planned in plan}
