@@ -1,4 +1,4 @@
-"""The figures of a table: losses by step, what its snapshots know, sweeps of a multiplier, and its rows at the end."""
+"""The figures of a table: losses by step, what its snapshots know, and sweeps of a multiplier."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from relpos import style
-from relpos.measures.measure import measured_columns
-from relpos.results.values import LOSS
-from relpos.runs.shelf import END
 from relpos.tables.render.side_tables import sweeps, title
 from relpos.tables.row import NATS, Column, Row
 
@@ -26,7 +23,6 @@ def draw(folder: Path, rows: Sequence[Row]) -> None:
     """Draws each figure that the rows have numbers for; one that shows these numbers already is left as it is."""
     draw_losses(folder / "curves.png", rows)
     draw_snapshots(folder / "snapshots.png", rows)
-    draw_ends(folder / "rows.png", rows)
     draw_multipliers(folder / "position_lr.png", rows)
 
 
@@ -54,22 +50,6 @@ def draw_snapshots(path: Path, rows: Sequence[Row]) -> None:
         for name, lines in panels.items()
     }
     style.update(path, panels and [points, has_bands], lambda: _snapshots(panels, [row.name for row in rows], has_bands))
-
-
-def draw_ends(path: Path, rows: Sequence[Row]) -> None:
-    """A panel per column, rows from top to bottom, the best of the first column first: a dot per pre-training, and their mean.
-
-    The columns are the measured ones and the loss of the last snapshot.
-    """
-    panels: dict[str, dict[str, Column]] = {}
-    for row in rows:
-        loss = {name: column for name, column in row.snapshots.get(END, {}).items() if name == LOSS}
-        measured = {name: row.columns[name] for name in measured_columns() if name in row.columns}
-        for name, column in (loss | measured).items():
-            if column.values:
-                panels.setdefault(name, {})[row.name] = column
-    values = {name: {row: column.values for row, column in columns.items()} for name, columns in panels.items()}
-    style.update(path, values, lambda: _ends(panels))
 
 
 def draw_multipliers(path: Path, rows: Sequence[Row]) -> None:
@@ -107,9 +87,13 @@ def _doublings(first: int, last: int) -> list[int]:
 
 def _snapshots(panels: Mapping[str, Mapping[str, Mapping[int, Column]]], rows: Sequence[str], has_bands: bool) -> Any:
     columns_of_names = -(-len(rows) // LINES)
-    figure, all_axes = _panels(len(panels), 3.6, 3.6 if len(rows) < 12 else 5.6, columns_of_names)
+    across, down = min(len(panels), ACROSS), -(-len(panels) // ACROSS)
+    # In inches, with room for the names of the rows.
+    figure, grid = style.canvas(3.6 * across + 1.6 * columns_of_names, (3.6 if len(rows) < 12 else 5.6) * down, down, across)
+    for empty in grid.flat[len(panels) :]:
+        empty.axis("off")
     handles: dict[str, Any] = {}  # a row may be missing in the first panel
-    for axes, (name, lines) in zip(all_axes, panels.items(), strict=True):
+    for axes, (name, lines) in zip(grid.flat, panels.items(), strict=False):
         for row, line in lines.items():
             look = style.look(rows.index(row))
             handles[row] = axes.plot(list(line), [column.mean for column in line.values()], marker=".", **look)[0]
@@ -124,26 +108,6 @@ def _snapshots(panels: Mapping[str, Mapping[str, Mapping[int, Column]]], rows: S
     return figure
 
 
-def _ends(panels: Mapping[str, Mapping[str, Column]]) -> Any:
-    # All panels have the order of the first one: a row is followed straight across.
-    (best, first), *_ = panels.items()
-    names = sorted(first, key=lambda row: float(first[row].mean or 0.0), reverse=best != LOSS)
-    names += dict.fromkeys(row for columns in panels.values() for row in columns if row not in first)
-    figure, all_axes = _panels(len(panels), 2.4, 1.0 + 0.24 * len(names), sharey=True)
-    for axes, (name, columns) in zip(all_axes, panels.items(), strict=True):
-        for place, row in enumerate(names):
-            if row in columns:
-                values = columns[row].values
-                axes.plot(values, [place] * len(values), "o", color=style.COLOURS[0], alpha=0.6, markersize=4, linewidth=0)
-                axes.plot([columns[row].mean], [place], "|", color="black", markersize=11, markeredgewidth=1.6)
-        axes.set_xlabel(_with_unit(name, next(iter(columns.values()))))
-        axes.set_yticks(range(len(names)), names)
-        axes.set_ylim(len(names) - 0.5, -0.5)
-        axes.grid(alpha=0.3)
-        axes.tick_params(axis="y", length=0)
-    return figure
-
-
 def _multipliers(kinds: Mapping[str, Mapping[float, float]]) -> Any:
     figure, axes = style.panel()
     for number, (kind, losses) in enumerate(kinds.items()):
@@ -155,15 +119,6 @@ def _multipliers(kinds: Mapping[str, Mapping[float, float]]) -> Any:
     axes.set(xlabel="multiplier of the learning rate", ylabel=f"last {NATS_PER_TOKEN}")
     style.legend(figure)
     return figure
-
-
-def _panels(count: int, width: float, height: float, names: int = 1, **more: Any) -> tuple[Any, Sequence[Any]]:
-    """A figure with `count` panels of width × height inches, and room for `names` columns of names of the rows."""
-    across, down = min(count, ACROSS), -(-count // ACROSS)
-    figure, axes = style.canvas(width * across + 1.6 * names, height * down, down, across, **more)
-    for empty in axes.flat[count:]:
-        empty.axis("off")
-    return figure, axes.flat[:count]
 
 
 def _with_unit(name: str, column: Column) -> str:
