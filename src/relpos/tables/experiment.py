@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -156,16 +156,16 @@ def _checked(path: Path, content: object) -> Experiment:
 
 def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
     """Key → value, checked and converted to the types of the fields of `Experiment`."""
-    known = {key.name: key for key in fields(Experiment) if key.name not in ("name", "folder")}
+    annotations = rules(Experiment)
+    known = [key for key in annotations if key not in ("name", "folder")]
     for key in content:
         refuse_unknown("unknown key", key, known)
     # `tasks:` without a value is null in YAML, and means what a file without the key means.
     values = {key: value for key, value in content.items() if value is not None}
     for key in {"parameters", "properties"} & values.keys():  # nothing is trained
         values |= {"rows": {str(values[key]): []}, "tasks": []}
-    for key, of_experiment in known.items():
-        is_needed = of_experiment.default is MISSING and of_experiment.default_factory is MISSING
-        if is_needed and (key not in values or (key != "tasks" and not values[key])):
+    for key in ("question", "rows", "tasks"):
+        if key not in values or (key != "tasks" and not values[key]):
             raise RelposError(f"{key} is missing")
     for key in ("rows", "stages"):
         if isinstance(values.get(key), dict):
@@ -185,7 +185,7 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
     if isinstance(values.get("baseline"), str):
         values["baseline"] = [values["baseline"]]
     for key, value in values.items():
-        check(key, value, rules(Experiment)[key])
+        check(key, value, annotations[key])
     values["base"] = _overrides("base", values.get("base"))
     _check_seeds(values)
     for name in values.get("stages", ()):
