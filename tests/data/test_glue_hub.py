@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from glue_tasks import task, write
-from relpos.data.glue import has_split, read
-from relpos.data.glue_hub import HubGlue
+from relpos.data.glue import HubGlue, has_split, read
 from relpos.errors import RelposError
 
 Columns = dict[str, list[str] | list[int] | list[float]]

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from glue_tasks import task, write
+from relpos.data.glue import TsvGlue
 from relpos.data.table import read_table
-from relpos.data.task_folders import TsvGlue
 from relpos.errors import RelposError
 
 HEADER = "index\tsentence1\tsentence2\tlabel\n"

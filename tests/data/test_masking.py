@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from relpos.data.masking import mask
+from relpos.data.objective import mask
 from relpos.data.tokenizer import CLS, MASK, PAD, SEP
 
 VOCABULARY = 500

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from relpos.data.masking import IGNORED
-from relpos.data.objective import LEAST, ByRecipe, Masking, Objective, answered, diffused, masked
+from relpos.data.objective import IGNORED, LEAST, ByRecipe, Masking, Objective, answered, diffused, masked
 from relpos.data.tokenizer import CLS, MASK, PAD, SEP
 
 IDS = torch.randint(5, 500, (3000, 66), generator=torch.Generator().manual_seed(0))

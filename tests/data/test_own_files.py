@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from glue_tasks import write
-from relpos.data.glue import read
-from relpos.data.task_folders import OwnFiles
+from relpos.data.glue import OwnFiles, read
 from relpos.data.tasks import Task
 from relpos.errors import RelposError
 

@@ -10,8 +10,7 @@ import sentencepiece
 
 from relpos.data.documents import Document
 from relpos.data.fast_tokenizer import fast_tokenizer
-from relpos.data.own_tokenizer import adopt
-from relpos.data.published_tokenizer import load_tokenizer
+from relpos.data.published_tokenizer import adopt, load_tokenizer
 from relpos.data.tokenizer import Tokenizer, train_tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError

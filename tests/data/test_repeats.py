@@ -2,7 +2,7 @@
 
 import random
 
-from relpos.data.repeats import BLOCK, without_repeats
+from relpos.data.hub import BLOCK, without_repeats
 
 
 def book(seed: int, rows: int) -> list[str]:

@@ -9,7 +9,7 @@ import torch
 
 from relpos.counter import fold
 from relpos.data import shuffle
-from relpos.data.masking import IGNORED
+from relpos.data.objective import IGNORED
 from relpos.data.shuffle import WINDOWS, masked_batches, mirrored, ngrams_permuted, permutation, permuted, shuffled, windows_of_text
 from relpos.data.steps import MicroBatch
 from relpos.data.store import Store

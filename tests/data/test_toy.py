@@ -15,26 +15,26 @@ import pytest
 from relpos.data.documents import documents_of
 from relpos.data.table import read_table
 from relpos.data.textfile import blocks
-from relpos.data.toy import VERSION, bag_tasks, corpus, lexicon, order_tasks, write
+from relpos.data.toy import VERSION, corpus, lexicon, tasks, write
 from relpos.data.toy.chance import ATTEMPTS, Chance
 from relpos.data.toy.events import key, part_of
 from relpos.data.toy.grammar import grammatical, spelled
-from relpos.data.toy.order_tasks import Item, Versions, fair
+from relpos.data.toy.tasks import Item, Versions, fair
 from relpos.errors import RelposError
 
 ORDER: dict[str, Versions] = {
-    "cola": order_tasks.cola,
-    "rte": order_tasks.rte,
-    "mrpc": order_tasks.mrpc,
-    "qnli": order_tasks.qnli,
-    "wnli": order_tasks.wnli,
+    "cola": tasks.cola,
+    "rte": tasks.rte,
+    "mrpc": tasks.mrpc,
+    "qnli": tasks.qnli,
+    "wnli": tasks.wnli,
 }
 BAG: dict[str, Callable[[Chance, str], Item]] = {
-    "sst2": bag_tasks.sst2,
-    "qqp": bag_tasks.qqp,
-    "stsb": bag_tasks.stsb,
-    "mnli": bag_tasks.mnli,
-    "mnli_mm": bag_tasks.mnli_mismatched,
+    "sst2": tasks.sst2,
+    "qqp": tasks.qqp,
+    "stsb": tasks.stsb,
+    "mnli": tasks.mnli,
+    "mnli_mm": tasks.mnli_mismatched,
 }
 # What the best single word can get right. SST-2: a word of praise is in all good reviews and in half as many bad ones.
 BEST_WORD = {"sst2": 2 / 3, "qqp": 1 / 2, "stsb": 1 / 4, "mnli": 1 / 3, "mnli_mm": 1 / 3}
@@ -131,7 +131,7 @@ def test_cola_knows_good_from_bad() -> None:
     chance = Chance(0, "test")
     kinds = Counter()
     for _ in range(1000):
-        good, bad = order_tasks.cola(chance, "train")
+        good, bad = tasks.cola(chance, "train")
         assert grammatical(words(good.sentences[0]))
         assert not grammatical(words(bad.sentences[0]))
         kinds[good.kind] += 1

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from relpos.analysis.shuffle_gap import ALL, MIRROR, MIRRORED, gaps, shuffled
-from relpos.data.masking import IGNORED
-from relpos.data.objective import Masked
+from relpos.data.objective import IGNORED, Masked
 from relpos.data.shuffle import masked_batches
 from relpos.data.store import Store
 from relpos.data.tokenizer import Tokenizer

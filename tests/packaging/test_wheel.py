@@ -150,7 +150,7 @@ def test_attention_needs_torch_numpy_and_jaxtyping_alone(wheel: Path, tmp_path: 
 
 EXTRAS = {
     "pretrained": (
-        ["-c", "import transformers, relpos.data.own_tokenizer"],
+        ["-c", "import transformers, relpos.data.published_tokenizer"],
         ["export", "network=RUN", "to=EXPORTED"],
         "transformers",
     ),

@@ -10,11 +10,9 @@ import torch
 
 from relpos.analysis.likelihood import BATCH_TOKENS, Floats, exact
 from relpos.data.examples import Examples
-from relpos.data.marked import Ids, marked_ids, shown
-from relpos.data.masking import IGNORED
-from relpos.data.objective import answered
+from relpos.data.objective import IGNORED, answered
 from relpos.data.shuffle import masked_batches
-from relpos.data.tokenizer import Tokenizer
+from relpos.data.tokenizer import Ids, Tokenizer
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
 
@@ -48,7 +46,7 @@ class FillMask:
         Raises:
             RelposError: no token of the text is masked, or it is longer than the position scheme serves.
         """
-        ids = marked_ids(self.tokenizer, text)
+        ids = self.tokenizer.marked_ids(text)
         places = (ids == self.tokenizer.mask).nonzero()[0].tolist()
         if not places:
             raise RelposError(f"text={text!r}: no [MASK] in it, as in 'the cat [MASK] on the mat'")
@@ -66,9 +64,11 @@ class FillMask:
         ]
 
     def _guess(self, ids: Ids, place: int, number: int, probability: float) -> Guess:
-        filled = ids.copy()
+        filled, tokenizer = ids.tolist(), self.tokenizer
         filled[place] = number
-        return Guess(self.tokenizer.piece(number), number, probability, shown(self.tokenizer, filled))
+        # For a person: without the [CLS] in front and the [SEP] at the end.
+        first, last = int(filled[0] == tokenizer.cls), len(filled) - (filled[-1] == tokenizer.sep)
+        return Guess(tokenizer.piece(number), number, probability, tokenizer.decode_marked(filled[first:last]))
 
 
 def right_tokens(model: MaskedLM, examples: Examples, advance: Callable[[int], object] = lambda _: None) -> tuple[Floats, Floats]:

@@ -25,7 +25,6 @@ import torch
 from torch import Tensor
 
 from relpos.analysis.texts import with_edges
-from relpos.data.marked import is_special, marked_ids
 from relpos.data.marks import OURS, Marks
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
@@ -199,8 +198,8 @@ class Score:
         Raises:
             RelposError: there is nothing to score, or the text is longer than the position scheme serves.
         """
-        ids = marked_ids(self.tokenizer, text)
-        places = (~is_special(self.tokenizer, ids)).nonzero()[0]
+        ids = self.tokenizer.marked_ids(text)
+        places = (~self.tokenizer.is_special(ids)).nonzero()[0]
         if not len(places):
             raise RelposError(f"text={text!r}: there is nothing to score but special tokens")
         with exact(self.model) as model:
@@ -214,7 +213,7 @@ class Score:
         """(n,) a number for each word; special tokens end words, and each token is a word where the form is plain."""
         if self.words is None:
             return np.arange(len(ids))
-        special = is_special(self.tokenizer, ids)
+        special = self.tokenizer.is_special(ids)
         begins = special.copy()
         for segment in np.split(np.arange(len(ids)), np.flatnonzero(special)):
             text = segment[~special[segment]]

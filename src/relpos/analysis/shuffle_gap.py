@@ -17,8 +17,7 @@ import torch
 from relpos.analysis.likelihood import exact, log_probabilities
 from relpos.analysis.resampling import Interval, ratio_interval
 from relpos.data.examples import Examples
-from relpos.data.masking import IGNORED
-from relpos.data.objective import Objective, masked, next_tokens
+from relpos.data.objective import IGNORED, Objective, masked, next_tokens
 from relpos.data.shuffle import WINDOWS, masked_batches, mirrored, permuted
 from relpos.data.steps import MicroBatch
 from relpos.data.words import Words

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from relpos.counter import counter_hash
 from relpos.data.marks import Marks
-from relpos.data.masking import mask
+from relpos.data.objective import mask
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.model.heads import IGNORED

@@ -2,16 +2,174 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
-from relpos.data.glue_hub import HubGlue
-from relpos.data.table import Table
-from relpos.data.task_folders import OwnFiles, TsvGlue
+from relpos.data.filehash import Described, described
+from relpos.data.table import Table, csv_table, json_table, only, read_table
 from relpos.data.tasks import Task
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError, nearest, one_line
+
+SPLITS = ("train", "dev", "test")
+# The diagnostic set belongs to no task's folder, and on the hub it is a configuration of its own.
+IN_FOLDER = {"ax": ("AX/test.tsv", "diagnostic/diagnostic.tsv")}  # the original download script has its own name for it
+ON_HUB = {"ax": ("ax", "test")}
+
+
+@dataclass(frozen=True)
+class TsvGlue:
+    """A folder in GLUE's own layout: `CoLA/train.tsv`, `MNLI/dev_matched.tsv`, `AX/test.tsv`, `BoolQ/train.jsonl`, …"""
+
+    folder: Path
+
+    def files(self, task: Task, split: str) -> list[Path]:
+        """The names under which the file of this split may lie; the first is the usual one."""
+        names = IN_FOLDER.get(split, (f"{task.folder}/{split}{task.suffix}",))
+        return [self.folder / name for name in names]
+
+    def has(self, task: Task, split: str) -> bool:
+        return any(path.is_file() for path in self.files(task, split))
+
+    def table(self, task: Task, split: str) -> Table:
+        """Raises: RelposError naming what is missing, or the file and line at fault."""
+        paths = self.files(task, split)
+        for path in paths:
+            if path.is_file():
+                if path.suffix == ".jsonl":
+                    return json_table(path, task.needed(split), task.rows_of)
+                return read_table(path, task.headers.get(split), task.broken)
+        if not self.folder.is_dir():
+            raise RelposError(f"no GLUE folder {self.folder}")
+        folders = [entry.name for entry in self.folder.iterdir() if entry.is_dir()]
+        hint = "" if paths[0].parent.is_dir() else nearest(task.folder, folders)
+        raise RelposError(f"no GLUE file {paths[0]}.{hint}")
+
+
+@dataclass(frozen=True)
+class OwnFiles:
+    """A folder with a task of the user's own: `train.*`, `dev.*` and perhaps `test.*`.
+
+    .tsv     a header line, fields between tabs, quotes are ordinary characters (as in GLUE's files)
+    .csv     a header line, fields between commas, quotes enclose fields, so that a text may hold commas, quotes and line ends
+    .jsonl   an object on each line: {"premise": "…", "hypothesis": "…", "label": "…"}
+    """
+
+    folder: Path
+
+    def file(self, split: str) -> Path | None:
+        """The file of a split; None where there is none.
+
+        Raises:
+            RelposError: there are several, of different formats.
+        """
+        files = [path for suffix in READERS if (path := self.folder / f"{split}{suffix}").is_file()]
+        if len(files) > 1:
+            raise RelposError(f"{self.folder}: both {files[0].name} and {files[1].name}; which of them is the {split} file?")
+        return files[0] if files else None
+
+    def identity(self) -> list[Described]:
+        """Name, size and SHA-256 of the files that are read."""
+        return described([path for split in SPLITS if (path := self.file(split))], self.folder)
+
+    def has(self, task: Task, split: str) -> bool:
+        """Whether there is a file of this split."""
+        return self.file(split) is not None
+
+    def table(self, task: Task, split: str) -> Table:
+        """The columns of a split that the task reads: its texts and, but for the test file, its label.
+
+        Raises:
+            RelposError: names the file, and the line at fault.
+        """
+        path = self.file(split)
+        if path is None:
+            if not self.folder.is_dir():
+                raise RelposError(f"task.folder: there is no folder {self.folder}")
+            raise RelposError(f"task.folder: no {split}.tsv, {split}.csv or {split}.jsonl in {self.folder}")
+        return READERS[path.suffix](path, task.needed(split))
+
+
+READERS: dict[str, Callable[[Path, Sequence[str]], Table]] = {
+    ".tsv": lambda path, columns: only(read_table(path), columns),
+    ".csv": csv_table,
+    ".jsonl": json_table,
+}
+
+
+@dataclass(frozen=True)
+class HubGlue:
+    """GLUE as `nyu-mll/glue` lays it out, and tasks with data sets of their own, from the hub or a local folder of the same layout
+    (write it with a slash). Labels and scores are turned back into the words of the TSV files.
+
+    `datasets` is imported on use (1 s).
+    """
+
+    id: str = "nyu-mll/glue"
+    revision: str | None = None
+
+    def has(self, task: Task, split: str) -> bool:
+        """Whether the data set lists this split.
+
+        Raises: RelposError where the data set cannot be reached.
+        """
+        import datasets
+
+        config, name = _address(task, split)
+        names = self._ask(datasets.get_dataset_split_names, task, config)
+        return name in names
+
+    def table(self, task: Task, split: str) -> Table:
+        """Raises: RelposError where the data set cannot be loaded or lacks a column."""
+        import datasets
+
+        config, name = _address(task, split)
+        rows = self._ask(datasets.load_dataset, task, config, split=name)
+        source = f"{self._data_set(task)[0]} {config} {name}"
+        columns = dict(zip(task.sentences, task.hub_sentences or (), strict=True))
+        missing = [hub for hub in columns.values() if hub not in rows.column_names]
+        if missing:
+            raise RelposError(f"{source}: no column {missing[0]!r}. Known: {', '.join(rows.column_names)}.")
+        fields = {ours: [str(text) for text in rows[hub]] for ours, hub in columns.items()}
+        labels = rows["label"] if "label" in rows.column_names else []
+        if any(label != -1 for label in labels):  # hidden test labels read -1
+            fields[task.label] = [_word(task, label) for label in labels]
+        if number := next((name for name in ("idx", "id") if name in rows.column_names), None):
+            fields["index"] = [str(index) for index in rows[number]]
+        table = [list(row) for row in zip(*fields.values(), strict=True)]
+        if not table:
+            raise RelposError(f"{source}: no rows")
+        return Table(source, tuple(fields), table, range(1, len(table) + 1), place="row")
+
+    def _data_set(self, task: Task) -> tuple[str, str | None]:
+        """Id and revision: the task's own data set where it has one, else GLUE's."""
+        return (str(task.hub["id"]), task.hub.get("revision")) if task.hub else (self.id, self.revision)
+
+    def _ask(self, function: Any, task: Task, config: str, **more: Any) -> Any:
+        """Calls `datasets`; its errors, which are of many types and often long, become one line."""
+        data_set, revision = self._data_set(task)
+        try:
+            return function(data_set, config, revision=revision, **more)
+        except Exception as error:  # the hub, the network and broken files raise errors of many unrelated types
+            raise RelposError(f"data set {data_set!r} ({config}): {one_line(error)}") from error
+
+
+def _address(task: Task, split: str) -> tuple[str, str]:
+    config = str(task.hub["config"]) if task.hub else task.name
+    return ON_HUB.get(split, (config, split.replace("dev", "validation")))
+
+
+def _word(task: Task, label: Any) -> str:
+    """The word that GLUE's own files have for this label; a class outside the set keeps its number."""
+    if task.labels is None:
+        import numpy
+
+        return str(numpy.float32(label))  # stored as float32: 3.8 reads 3.799999952316284 otherwise
+    known = isinstance(label, int) and 0 <= label < len(task.labels)
+    return task.labels[label] if known else str(label)
+
 
 Location = str | Path | TsvGlue | HubGlue | OwnFiles
 

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from relpos.data.marks import OURS, Marks
-from relpos.data.masking import IGNORED
-from relpos.data.objective import Objective, masked
+from relpos.data.objective import IGNORED, Objective, masked
 from relpos.data.steps import HELDOUT_SEED, MicroBatch
 from relpos.data.store import Store
 from relpos.errors import RelposError

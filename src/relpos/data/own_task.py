@@ -12,8 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from relpos.data.glue import read
-from relpos.data.task_folders import OwnFiles
+from relpos.data.glue import OwnFiles, read
 from relpos.data.tasks import Task, epoch_steps
 from relpos.errors import RelposError
 from relpos.places import expanded

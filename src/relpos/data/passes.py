@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor, arange, argsort, cat, from_numpy
 
-from relpos.data.masking import IGNORED
+from relpos.data.objective import IGNORED
 
 MULTIPLE = 8
 """The tokens of a forward pass are padded to a multiple of this."""

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from relpos.counter import counter_hash
 from relpos.data.examples import Examples
-from relpos.data.masking import IGNORED
-from relpos.data.objective import Objective, masked
+from relpos.data.objective import IGNORED, Objective, masked
 from relpos.data.steps import HELDOUT_SEED, MicroBatch
 from relpos.data.words import Words
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from relpos.data import hub
 from relpos.data.documents import Document, documents_of
 from relpos.data.filehash import described, described_folder
-from relpos.data.glue_hub import HubGlue
+from relpos.data.glue import HubGlue
 from relpos.data.hub import identified
 from relpos.data.textfile import MARKDOWN, SUFFIXES, blocks, suffix
 from relpos.errors import RelposError
@@ -133,7 +133,7 @@ class Hub:
     """Data sets of the Hugging Face hub, or local folders in its layout, one after the other; GLUE by its id.
 
     `texts`: mappings with `id` and, where needed, `config`, `revision`, `split`, `text` (the name of the column), and
-    `unique: true`, which leaves out repeated books (`relpos.data.repeats`). Rows without WikiText's
+    `unique: true`, which leaves out repeated books (`relpos.data.hub.without_repeats`). Rows without WikiText's
     headings make documents of `lines` rows. `streaming` reads over the network and stores nothing.
     """
 

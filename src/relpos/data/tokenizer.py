@@ -212,6 +212,24 @@ class Tokenizer:
                 )
         return np.array(ids, np.int64)
 
+    def marked_ids(self, text: str) -> Ids:
+        """(n,) `encode_marked` of a text, with [CLS] before and [SEP] after it unless it has them already.
+
+        Raises:
+            RelposError: the text is empty but for [CLS], [SEP] and [PAD].
+        """
+        ids = self.encode_marked(text).tolist()
+        if not set(ids) - {self.cls, self.sep, self.pad}:
+            raise RelposError(f"text={text!r}: there is no token in it")
+        before = [] if ids[0] == self.cls else [self.cls]
+        after = [] if ids[-1] == self.sep else [self.sep]
+        return np.array([*before, *ids, *after], np.int64)
+
+    def is_special(self, ids: Ids) -> npt.NDArray[np.bool_]:
+        """(n,) → (n,): which tokens are special. The unknown token is not: it stands for some text."""
+        special: npt.NDArray[np.bool_] = np.isin(ids, list(self.specials.values()))
+        return special
+
     def decode_marked(self, ids: Iterable[int]) -> str:
         """The text of some ids, with special tokens by name and without padding."""
         text = b""

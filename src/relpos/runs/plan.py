@@ -11,8 +11,7 @@ from omegaconf import DictConfig
 
 from relpos.config.check import targets
 from relpos.config.compose import resolved, unresolved
-from relpos.data.masking import RATE
-from relpos.data.objective import Objective
+from relpos.data.objective import RATE, Objective
 from relpos.data.source import READING, Toy
 from relpos.errors import RelposError, refuse_unknown
 from relpos.places import expanded

@@ -27,8 +27,7 @@ def toy(run: Run) -> Metrics:
 
 def tokenizer(run: Run) -> Metrics:
     """Text, or a file of the user's own → `tokenizer.model` or, of another kind, `tokenizer.json`."""
-    from relpos.data.own_tokenizer import adopt
-    from relpos.data.published_tokenizer import load_tokenizer
+    from relpos.data.published_tokenizer import adopt, load_tokenizer
     from relpos.data.tokenizer import train_tokenizer
 
     if "file" in run.config:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from relpos.config.conf import conf_file, options
+from relpos.data.glue import OwnFiles
 from relpos.data.own_task import METRICS, OwnTask, is_task_file, read_task_file
-from relpos.data.task_folders import OwnFiles
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.readers import sha256
 from relpos.runs.run import Run

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relpos.data.toy import grammar, lexicon
-from relpos.data.toy.bag_tasks import opinion, weakened
 from relpos.data.toy.chance import Chance
 from relpos.data.toy.events import alike, bare, opposed_events, synonym, triple, varied
 from relpos.data.toy.grammar import Event, Phrase, Words
+from relpos.data.toy.tasks import opinion, weakened
 
 Pair = tuple[Words, Words]
 

@@ -6,12 +6,13 @@ So neither a permutation of a dev sentence, nor its passive, nor its synonyms oc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from hashlib import sha256
 
 from relpos.data.toy import lexicon
 from relpos.data.toy.chance import Chance
-from relpos.data.toy.grammar import Event, Phrase, Words
+from relpos.data.toy.grammar import Event, Phrase, Words, grammatical
 
 PARTS = ("dev", "test", "train", "train", "train", "train", "train", "train")
 
@@ -111,6 +112,17 @@ def exchanged(words: Words, event: Event) -> Words:
     if start > other_start:
         start, other_start, first, second = other_start, start, second, first
     return [*words[:start], *second, *words[start + len(first) : other_start], *first, *words[other_start + len(second) :]]
+
+
+def swapped(chance: Chance, draw: Callable[[], Words]) -> tuple[Words, Words]:
+    """A drawn sentence, and the same with two neighbours at each other's place, which is none."""
+
+    def both() -> tuple[Words, Words]:
+        good = draw()
+        at = chance.below(len(good) - 2)  # the full stop stays where it is
+        return good, [*good[:at], good[at + 1], good[at], *good[at + 2 :]]
+
+    return chance.until(both, lambda drawn: not grammatical(drawn[1]))
 
 
 def _find(words: Words, part: Words) -> int:

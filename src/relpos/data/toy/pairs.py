@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from relpos.data.toy import grammar, lexicon
 from relpos.data.toy.chance import Chance
-from relpos.data.toy.events import exchanged, triple, unequal, varied
+from relpos.data.toy.events import exchanged, swapped, triple, unequal, varied
 from relpos.data.toy.grammar import Event, Words, spelled
 
 VERSION = 1  # raise it when the sentences change: it is kept with the results
@@ -42,17 +42,15 @@ def _act(chance: Chance) -> str:
 
 
 def _neighbours(chance: Chance) -> Pair:
-    """the dog chases the cat / dog the chases the cat: two neighbours change places, and that is no sentence."""
+    """the dog chases the cat / dog the chases the cat"""
 
-    def made() -> Pair:
+    def draw() -> Words:
         agent, verb, patient = triple(chance, PART)
         event = Event(varied(chance, agent), verb, varied(chance, patient))
         form = chance.pick((grammar.active, grammar.passive))
-        good = form(event, negated=chance.coin()) if chance.coin() else grammar.subject_relative(event, _act(chance))
-        at = chance.below(len(good) - 2)  # the full stop stays where it is
-        return good, [*good[:at], good[at + 1], good[at], *good[at + 2 :]]
+        return form(event, negated=chance.coin()) if chance.coin() else grammar.subject_relative(event, _act(chance))
 
-    return chance.until(made, lambda pair: not grammar.grammatical(pair[1]))
+    return swapped(chance, draw)
 
 
 def _negation_order(chance: Chance) -> Pair:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from relpos.data.toy import bag_tasks, corpus, order_tasks
+from relpos.data.toy import corpus, tasks
 from relpos.data.toy.chance import Chance
 from relpos.data.toy.grammar import spelled
-from relpos.data.toy.order_tasks import Item, fair
+from relpos.data.toy.tasks import Item, fair
 from relpos.files import opened, replacing_folder
 
 VERSION = 1  # raise it when the written bytes change: it stands in the identity of every run on this data
@@ -128,7 +128,7 @@ def _mnli(genre: str, labels: int, items: list[Item]) -> list[Row]:
 
 
 def _write_mnli(folder: Path, seed: int, items: int) -> None:
-    matched, mismatched = bag_tasks.mnli, bag_tasks.mnli_mismatched
+    matched, mismatched = tasks.mnli, tasks.mnli_mismatched
     _write_rows(folder / "train.tsv", _mnli("animals", 1, _items(matched, seed, "MNLI", "train", items)))
     for name, genre, task in (("matched", "animals", matched), ("mismatched", "workers", mismatched)):
         for part, labels in (("dev", 5), ("test", 0)):
@@ -137,13 +137,13 @@ def _write_mnli(folder: Path, seed: int, items: int) -> None:
 
 
 TASKS: dict[str, tuple[Task, Callable[[str, list[Item]], list[Row]]]] = {
-    "CoLA": (fair(order_tasks.cola), _cola),
-    "SST-2": (bag_tasks.sst2, _sst2),
-    "MRPC": (fair(order_tasks.mrpc), _mrpc),
-    "STS-B": (bag_tasks.stsb, _stsb),
-    "QQP": (bag_tasks.qqp, _qqp),
-    "QNLI": (fair(order_tasks.qnli), _qnli),
-    "RTE": (fair(order_tasks.rte), _two_sentences),
-    "WNLI": (fair(order_tasks.wnli), _two_sentences),
+    "CoLA": (fair(tasks.cola), _cola),
+    "SST-2": (tasks.sst2, _sst2),
+    "MRPC": (fair(tasks.mrpc), _mrpc),
+    "STS-B": (tasks.stsb, _stsb),
+    "QQP": (tasks.qqp, _qqp),
+    "QNLI": (fair(tasks.qnli), _qnli),
+    "RTE": (fair(tasks.rte), _two_sentences),
+    "WNLI": (fair(tasks.wnli), _two_sentences),
 }
 FOLDERS = (*TASKS, "MNLI")

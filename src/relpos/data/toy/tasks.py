@@ -1,19 +1,37 @@
-"""The tasks that only word order decides: CoLA, RTE, MRPC, QNLI and WNLI.
+"""The tasks of the toy language, in GLUE's names.
 
-Their rule: the label is independent of the multiset of words of each segment. Every item is built in two versions that
-have the same words in each segment and opposite labels, and a fair coin chooses between them. An encoder that sees a
-bag of words can then do no better than chance, whatever it learns.
+A bag of words decides SST-2, QQP, STS-B and MNLI, and no single word gives the label away: SST-2 is a majority of three words, the
+others compare two sentences whose words are drawn from the same distribution, so that a word is as frequent under one label as
+under another.
+
+Only word order decides CoLA, RTE, MRPC, QNLI and WNLI: the label is independent of the multiset of words of each segment. Every
+item is built in two versions that have the same words in each segment and opposite labels, and a fair coin chooses between them. An
+encoder that sees a bag of words can then do no better than chance, whatever it learns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relpos.data.toy import grammar, lexicon
 from relpos.data.toy.chance import Chance
-from relpos.data.toy.events import alike, bare, exchanged, triple, unequal, varied
+from relpos.data.toy.events import (
+    alike,
+    bare,
+    exchanged,
+    opposed_events,
+    part_of,
+    swapped,
+    synonym,
+    triple,
+    two_events,
+    unequal,
+    varied,
+)
 from relpos.data.toy.grammar import Event, Words
+
+ROLES = ("agent", "verb", "patient")
 
 
 @dataclass(frozen=True)
@@ -29,6 +47,78 @@ def item(label: str, *sentences: Words, kind: str = "") -> Item:
     return Item(tuple(grammar.spelled(words) for words in sentences), label, kind)
 
 
+def opinion(chance: Chance, part: str, positive: bool) -> Words:
+    """Three words of praise and blame; two of them are praise where the opinion is positive, else blame."""
+    majority, minority = (lexicon.POSITIVE, lexicon.NEGATIVE) if positive else (lexicon.NEGATIVE, lexicon.POSITIVE)
+
+    def draw() -> list[str]:
+        return chance.distinct([*chance.distinct(majority, 2), chance.pick(minority)], 3)
+
+    a, b, c = chance.until(draw, lambda words: part_of(" ".join(sorted(words))) == part)
+    thing = chance.pick(lexicon.THINGS)
+    frames = (
+        ["the", thing, "is", a, ",", b, "and", c, "."],
+        ["the", a, thing, "is", b, "and", c, "."],
+        [a, "and", b, ",", "the", thing, "is", c, "."],
+        [a, "but", b, ",", "the", thing, "is", c, "."],
+    )
+    return chance.pick(frames)
+
+
+def sst2(chance: Chance, part: str) -> Item:
+    positive = chance.coin()
+    return item("1" if positive else "0", opinion(chance, part, positive))
+
+
+def qqp(chance: Chance, part: str) -> Item:
+    """The same question in synonyms, or a question about another noun and another verb."""
+    same = chance.coin()
+    kept = set(ROLES) if same else {chance.pick(("agent", "patient"))}
+    first, (agent, verb, patient) = two_events(chance, part, kept, lexicon.PEOPLE, lexicon.VERBS)
+    ask = grammar.whether if chance.coin() else grammar.whether_passive
+    return item("1" if same else "0", ask(bare(*first)), ask(bare(agent, synonym(chance, verb), patient)))
+
+
+def stsb(chance: Chance, part: str) -> Item:
+    """0 to 3 of agent, verb and patient are kept; each is worth 5/3."""
+    kept = chance.below(4)
+    first, second = two_events(chance, part, set(chance.distinct(ROLES, kept)), lexicon.PEOPLE, lexicon.VERBS)
+    return item(f"{5 * kept / 3:.3f}", grammar.active(bare(*first)), grammar.active(bare(*second)))
+
+
+def mnli(chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.ANIMALS) -> Item:
+    """Entailment: synonyms. Neutral: another noun and verb. Contradiction: the opposite, or `not` on one side.
+
+    `not` is as frequent in either sentence under every label.
+    """
+    label = chance.pick(("entailment", "neutral", "contradiction"))
+    # As in contradictions: half of them have one `not`, in either sentence equally often, which is a quarter for each sentence.
+    negated = other_negated = chance.coin(0.25)
+    if label == "contradiction" and chance.coin():
+        premise, hypothesis = opposed_events(chance, part, nouns)
+        negated = other_negated = False
+    elif label == "neutral":
+        premise, hypothesis = two_events(chance, part, {chance.pick(("agent", "patient"))}, nouns, lexicon.OPPOSABLE)
+    else:
+        premise, hypothesis = two_events(chance, part, set(ROLES), nouns, lexicon.OPPOSABLE)
+        negated = chance.coin() if label == "contradiction" else negated
+        other_negated = negated != (label == "contradiction")
+    agent, verb, patient = hypothesis
+    first, second = bare(*premise), bare(agent, synonym(chance, verb), patient)
+    return item(label, grammar.active(first, negated=negated), grammar.active(second, negated=other_negated))
+
+
+def mnli_mismatched(chance: Chance, part: str) -> Item:
+    """The same with nouns of the other domain, never seen in this task's train file."""
+    return mnli(chance, part, lexicon.WORKERS)
+
+
+def weakened(event: Event) -> Event:
+    """The same event with less detail: no adjectives, and the agent by its hypernym."""
+    agent = replace(event.agent, noun=lexicon.HYPERNYM[event.agent.noun], adjective="")
+    return Event(agent, event.verb, replace(event.patient, adjective=""))
+
+
 Versions = Callable[[Chance, str], tuple[Item, Item]]
 
 
@@ -41,7 +131,9 @@ def cola(chance: Chance, part: str) -> tuple[Item, Item]:
     """A sentence, and the same words in an order that is not grammatical."""
     draw = chance.below(100)
     kind = "exchange" if draw < 35 else "relative" if draw < 60 else "swap"
-    good, bad = _swapped(chance, part) if kind == "swap" else _disagreeing(chance, part, kind == "relative")
+    good, bad = (
+        swapped(chance, lambda: _any_sentence(chance, part)) if kind == "swap" else _disagreeing(chance, part, kind == "relative")
+    )
     return item("1", good, kind=kind), item("0", bad, kind=kind)
 
 
@@ -54,17 +146,6 @@ def _disagreeing(chance: Chance, part: str, relative: bool) -> tuple[Words, Word
     else:
         good = grammar.active(event)
     return good, exchanged(good, event)
-
-
-def _swapped(chance: Chance, part: str) -> tuple[Words, Words]:
-    """Two neighbours change places."""
-
-    def draw() -> tuple[Words, Words]:
-        good = _any_sentence(chance, part)
-        index = chance.below(len(good) - 2)  # the full stop stays where it is
-        return good, [*good[:index], good[index + 1], good[index], *good[index + 2 :]]
-
-    return chance.until(draw, lambda pair: not grammar.grammatical(pair[1]))
 
 
 def _any_sentence(chance: Chance, part: str) -> Words:
