@@ -13,11 +13,13 @@ import relpos
 from linked import pretrained
 from relpos.claims import claim
 from relpos.cli import main
+from relpos.commands.export import card
 from relpos.data.tokenizer import Tokenizer
 from relpos.files import write_text
 from relpos.model.heads import Classifier
 from relpos.results import checkpoints
 from relpos.runs import plan
+from relpos.runs.networks import Network
 from relpos.tables import experiment
 from relpos.train.weights import load_model, read_model_config, save_model
 
@@ -107,6 +109,12 @@ def test_the_card_has_the_command_without_folders(
     card = (tmp_path / "out" / "README.md").read_text()
     assert "```sh\nrelpos pretrain data=files 'data.root=my texts' k=2\n```" in card
     assert "/somewhere" not in card
+
+
+def test_a_card_says_of_a_path_its_last_part() -> None:
+    given = Network("run", Path("run"), Path("weights"), record={"meaning": {"text": "/data/my-text/", "root": "/"}})
+    settings = {"size": {}, "position": {"_target_": "Composite"}, "conv": {"_target_": "NoConv"}}
+    assert "  text: my-text\n  root: ''\n" in card(given, settings, {"model_type": "relpos"})
 
 
 def test_the_card_has_what_was_measured_of_this_network(

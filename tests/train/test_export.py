@@ -14,7 +14,6 @@ from relpos.analysis.fill import FillMask
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier
-from relpos.train.card import card
 from relpos.train.described import network
 from relpos.train.export import export
 from schemes import CONVS, POSITIONS, SIZE, node, sampled
@@ -241,13 +240,6 @@ def test_a_folder_that_has_files_is_refused_and_a_failure_leaves_none(tokenizer:
     with pytest.raises(RuntimeError):
         export(tmp_path / "new", model, settings, tokenizer, fails)
     assert [path.name for path in tmp_path.rglob("*")] == ["full", "file"]
-
-
-def test_a_card_says_of_a_path_its_last_part(tokenizer: Tokenizer) -> None:
-    _, settings = made(tokenizer, {}, "composite", node("conv", "none"))
-    record = {"meaning": {"text": "/data/my-text/", "root": "/"}}
-    said = card("run", {"model_type": "relpos"}, record, settings)
-    assert "  text: my-text\n  root: ''\n" in said
 
 
 def test_config_json_holds_no_path(tokenizer: Tokenizer, tmp_path: Path) -> None:

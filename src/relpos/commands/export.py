@@ -1,11 +1,15 @@
-"""`relpos export`: a run as a folder that Hugging Face's `transformers` opens."""
+"""`relpos export`: a network as a folder that Hugging Face's `transformers` opens, with a model card as the hub reads it."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from omegaconf import OmegaConf
 
 from relpos.claims import claim as claim_files
 from relpos.errors import RelposError, say
@@ -17,11 +21,32 @@ from relpos.ranges import Positive
 from relpos.readers import read_json, read_yaml
 from relpos.runs.networks import Network, resolve
 from relpos.runs.run import runs_root
-from relpos.runs.shelf import END
+from relpos.runs.shelf import END, final
 from relpos.tables import experiment
-from relpos.train.card import Origin, card
+from relpos.train.described import class_of
 from relpos.train.export import export as write
 from relpos.train.weights import read_model_config
+
+LOAD = """from transformers import pipeline
+
+pipeline("fill-mask", model="FOLDER")("the cat [MASK] on the mat")"""
+CAUSAL = """from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("FOLDER")
+model = AutoModelForCausalLM.from_pretrained("FOLDER")
+model(**tokenizer("the cat sat on", return_tensors="pt")).logits[0, -1].argmax()"""
+CLASSIFIER = """from transformers import pipeline
+
+pipeline("text-classification", model="FOLDER")({"text": "first text", "text_pair": "second text"})"""
+OPENS_OWN = (
+    "`transformers` has no such network. With relpos, which registers a class of its own, no code of this folder is run; without "
+    "it, `trust_remote_code=True` runs `modeling_relpos.py`, which needs torch and transformers alone and computes the same."
+)
+LICENCE = (
+    "Whoever trained the weights says under which licence they are, and in which language; both depend on the text that they were "
+    "trained on, so that above stand `unknown` and `und` (undetermined): put the right words there. relpos itself is under the MIT "
+    "licence."
+)
 
 
 def export(network: str, to: str, words: Positive | None) -> str:
@@ -59,37 +84,73 @@ def _revisions(network: Network, words: float) -> dict[str, Network]:
 
 def _write(given: Network, target: Path) -> dict[str, Any]:
     """Writes one network; returns the content of `config.json`."""
-    folder, record = given.folder, given.record
-    if is_published(folder):
-        raise RelposError(f"network={folder}: this is a folder of Hugging Face already")
-    settings: dict[str, Any] = read_model_config(folder)
-    model = given.load()
-    name, origin = (given.run or folder).resolve().name, _origin(given)
-
-    def readme(config: dict[str, Any]) -> str:
-        return card(name, config, record, settings, origin)
-
+    if is_published(given.folder):
+        raise RelposError(f"network={given.folder}: this is a folder of Hugging Face already")
+    settings: dict[str, Any] = read_model_config(given.folder)
     # Only a fine-tuning has a task, and a regression no labels.
-    labels = (record.get("meaning", {}).get("task") or {}).get("labels")
-    return write(target, model, settings, given.tokenizer(), readme, list(labels) if labels else None)
+    labels = (given.record.get("meaning", {}).get("task") or {}).get("labels")
+    text = partial(card, given, settings)
+    return write(target, given.load(), settings, given.tokenizer(), text, list(labels) if labels else None)
 
 
-def _origin(network: Network) -> Origin:
-    if network.run is None:
-        return Origin()
+def card(given: Network, settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """The text of the card. Paths and host names are left out.
+
+    Args:
+        settings: the description of the network in its model folder: size, position, conv, …
+        config: content of the exported `config.json`.
+    """
     # The run's folder may be a stranger's, so that nothing in the file is resolved.
-    config: Any = read_yaml(network.run / "config.yaml")
-    told = [config.get(key) for key in ("table", "row")] if isinstance(config, dict) else [None, None]
-    table, row = (name if isinstance(name, str) and name.isprintable() and "${" not in name else None for name in told)
-    command = None
-    if table and row:
-        command = f"relpos reproduce table={table} 'rows=[{row}]'"
-    elif (typed := str(network.record.get("command", ""))).startswith(("relpos pretrain", "relpos finetune")):
-        command = _without_folders(typed)
+    made_with: Any = read_yaml(given.run / "config.yaml") if given.run else {}
+    made_with = made_with if isinstance(made_with, dict) else {}
+    classifies, is_own = "outputs" in settings, config["model_type"] == OWN
+    is_causal = settings["size"].get("attention") == "causal"
+    uses = {"text-classification": CLASSIFIER, "text-generation": CAUSAL, "fill-mask": LOAD}
+    task = "text-classification" if classifies else "text-generation" if is_causal else "fill-mask"
+    # A set of names in order: an exported network of ours has `model_type` relpos, too.
+    tags = list(dict.fromkeys(["relpos", str(config["model_type"])]))
+    front = {"library_name": "transformers", "pipeline_tag": task, "tags": tags, "license": "unknown", "language": "und"}
     # The text of a fine-tuning's configuration need not be what its network was trained on.
-    data = config.get("data") if isinstance(config, dict) and network.record.get("stage") == "pretrain" else None
-    claims, datasets = _claims(network), _datasets(data)
-    return Origin(table, row, _question(table), command, _measured(network), network.share, claims, datasets)
+    datasets = _datasets(made_with.get("data")) if given.record.get("stage") == "pretrain" else []
+    front |= {"datasets": datasets} if datasets else {}
+    example = uses[task]
+    elsewhere = example.replace('"FOLDER")', '"FOLDER", trust_remote_code=True)')
+    opened = [f"import relpos  # lets transformers open it; no remote code\n{example}", elsewhere] if is_own else [example]
+    question, made = _made(given, made_with)
+    parts = [
+        f"---\n{OmegaConf.to_yaml(OmegaConf.create(front))}---",
+        f"# {(given.run or given.folder).resolve().name}",
+        *question,
+        f"{'A decoder' if is_causal else 'An encoder'} with the position scheme {class_of(settings['position'])} and the "
+        f"convolution {class_of(settings['conv'])}, "
+        f"trained with relpos{f', after {given.share} % of its steps' if given.share < END else ''}. "
+        + (OPENS_OWN if is_own else f"It opens as `{config['architectures'][0]}`."),
+        *(f"```python\n{code}\n```" for code in opened),
+        *made,
+        *_tested(given),
+        *_record(given),
+        f"## Network\n\n```yaml\n{OmegaConf.to_yaml(OmegaConf.create(dict(settings))).strip()}\n```",
+        f"## Licence\n\n{LICENCE}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _made(given: Network, made_with: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The question of the table that it was trained for; of which row it is, and the command that makes it again."""
+    told = [made_with.get(key) for key in ("table", "row")]
+    table, row = (name if isinstance(name, str) and name.isprintable() and "${" not in name else None for name in told)
+    made, command = [], None
+    if table and row:
+        made = [f"Row `{row}` of the table `{table}`."]
+        command = f"relpos reproduce table={table} 'rows=[{row}]'"
+    elif (typed := str(given.record.get("command", ""))).startswith(("relpos pretrain", "relpos finetune")):
+        command = _without_folders(typed)
+    made += [f"```sh\n{command}\n```"] if command else []
+    try:  # the experiment file may be gone
+        question = [f"Trained for the question: {experiment.load(table).question}"] if table else []
+    except RelposError:
+        question = []
+    return question, ["## Made by", *made] if made else []
 
 
 def _datasets(data: Any) -> list[str]:
@@ -108,7 +169,7 @@ def _without_folders(command: str) -> str | None:
         return None
 
 
-def _claims(network: Network) -> list[str]:
+def _tested(network: Network) -> list[str]:
     """What `relpos claims` found last, after this pre-training, about its row at its scale: a line for each claim."""
     run = network.run
     if run is None or network.is_snapshot:
@@ -118,15 +179,14 @@ def _claims(network: Network) -> list[str]:
     times = {page: page.stat().st_mtime for page in (runs_root() / "claims").glob("*.json")}
     pages = [page for page in sorted(times, key=times.__getitem__) if times[page] >= since]
     here = _rows_at_scales(run) if pages else []
-    return list(
-        {
-            claim["id"]: f"{claim['id']}, {finding['word']}: {claim['says']} ({claim['source']}; {finding['scale']})"
-            for page in pages
-            for claim in read_json(page)["claims"]
-            for finding in claim["findings"]
-            if any(finding["scale"] == label and row in claim["rows"] for label, row in here)
-        }.values()
-    )
+    lines = {
+        claim["id"]: f"- {claim['id']}, {finding['word']}: {claim['says']} ({claim['source']}; {finding['scale']})"
+        for page in pages
+        for claim in read_json(page)["claims"]
+        for finding in claim["findings"]
+        if any(finding["scale"] == label and row in claim["rows"] for label, row in here)
+    }
+    return ["## Claims\n\nTested with this network and others:\n\n" + "\n".join(lines.values())] if lines else []
 
 
 def _rows_at_scales(run: Path) -> list[tuple[str, str]]:
@@ -136,6 +196,24 @@ def _rows_at_scales(run: Path) -> list[tuple[str, str]]:
         for scale in claim_files.scales()
         for row, folders in scale.folders.items()
         if run.resolve() in {folder.resolve() for folder in folders.values()}
+    ]
+
+
+def _record(given: Network) -> list[str]:
+    """What the record says of the training, metrics, versions, hardware; and what was measured later."""
+    record = given.record
+    if not record:
+        return ["No record of the training came with this network."]
+    figures = final(record) if given.share == END else {}  # they are of the last step
+    rows = {name: f"{value:,}" if isinstance(value, int) else f"{value:.6g}" for name, value in figures.items()} | _measured(given)
+    # The network's own description follows in full, as `Network`.
+    meaning = {name: value for name, value in record["meaning"].items() if name not in ("size", "position", "conv")}
+    facts = {key: record.get(key) for key in ("stage", "identity", "commit", "versions", "hardware", "seconds")}
+    facts |= {"commit": facts["commit"] or "not recorded", "meaning": _without_paths(meaning)}
+    lines = [f"| {name} | {value} |" for name, value in rows.items()]
+    return [
+        *(["## Results\n\n| | |\n|---|---:|\n" + "\n".join(lines)] if lines else []),
+        f"## Training\n\n```yaml\n{OmegaConf.to_yaml(OmegaConf.create(facts)).strip()}\n```",
     ]
 
 
@@ -156,11 +234,10 @@ def _measured(network: Network) -> dict[str, str]:
     return found
 
 
-def _question(table: str | None) -> str | None:
-    """The question of the experiment file that a run was made for, if that file still exists."""
-    if not table:
-        return None
-    try:
-        return experiment.load(table).question
-    except RelposError:
-        return None
+def _without_paths(value: Any) -> Any:
+    """The value with every absolute path cut to its last part: a card is published, and says nothing about a machine."""
+    if isinstance(value, Mapping):
+        return {str(key): _without_paths(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_paths(part) for part in value]
+    return value.rstrip("/").rsplit("/", 1)[-1] if isinstance(value, str) and value.startswith("/") else value
