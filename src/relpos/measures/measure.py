@@ -231,8 +231,9 @@ class Measure:
         yield from ()
 
     def said(self, results: Results) -> list[str]:
-        """The main results in a few words each, for one line on the terminal."""
-        return []
+        """The main results in a few words each, for one line on the terminal: by default the values of its columns."""
+        found = [(column, self.figure(column.name, results)) for column in self.at_end]
+        return [f"{column.title} {each.value:.{3 if column.metric == NATS else 1}f}" for column, each in found if each]
 
 
 def measures() -> list[Measure]:

@@ -79,7 +79,8 @@ def compared_rows(subjects: Sequence[PlannedRow]) -> list[Row]:
     measured = _shared_figures([run for subject in subjects for run in subject.pretrainings])
     rows = []
     for subject in subjects:
-        own = [_tuning(each) for each in tunings.values() if names[each.origin] == subject.name]
+        runs = [(each, recorded(each.run)) for each in tunings.values() if names[each.origin] == subject.name]
+        own = [Tuning(run.meaning["task"]["name"], each.pretrain_seed or 0, each.seed, run) for each, run in runs]
         folders = {run.path for run in subject.pretrainings}
         figures = [each for each in measured if each.run in folders]
         columns = order_columns(dict.fromkeys(each.column for each in figures), figures, ["finished"] * len(subject.pretrainings))
@@ -96,11 +97,6 @@ def _of_run(each: Value, seeds: Mapping[str, int]) -> Value | None:
     # Where the pre-training is named by its model, the way says nothing of what was changed in it.
     way = protocol({"of": each.way, "change": each.scheme if each.pretrain_seed is None else ""})
     return replace(each, origin=origin, pretrain_seed=seeds[origin], way=way)
-
-
-def _tuning(of_run: Value) -> Tuning:
-    run = recorded(of_run.run)
-    return Tuning(str(run.meaning["task"]["name"]), of_run.pretrain_seed or 0, of_run.seed, run)
 
 
 def _shared_figures(runs: Sequence[Run]) -> list[Value]:
@@ -162,16 +158,13 @@ def _described(subject: PlannedRow) -> Settings:
     run = subject.pretrainings[0]
     settings: Settings = {}
     for group in GROUPS:
-        settings |= _node(group, run.meaning.get(group))
+        # The name of its class, and `position.k`, … its dials.
+        dials = dict(_leaves(group, run.meaning.get(group) or {}))
+        settings |= {group: class_of(run.meaning.get(group))}
+        settings |= {path: value for path, value in dials.items() if not path.endswith(("._target_", "._partial_"))}
     for key in (key for key in run.meaning if key not in GROUPS):
         settings |= dict(_leaves(key, run.meaning[key]))
     return settings | {"seed": ",".join(str(seed) for seed in sorted(by_seed(subject))), "text": text_of(run)}
-
-
-def _node(group: str, node: Mapping[str, Any] | None) -> Settings:
-    """`position` → the name of its class, and `position.k`, … → its dials."""
-    dials = {path: value for path, value in _leaves(group, node or {}) if not path.endswith(("._target_", "._partial_"))}
-    return {group: class_of(node)} | dials
 
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, str]]:

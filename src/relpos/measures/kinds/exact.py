@@ -78,9 +78,6 @@ class Exact(Measure):
         low, high = found[f"{quantity}_interval"]
         return Figure(found[quantity], (low, high), parts.shape[1], parts)
 
-    def said(self, results: Results) -> list[str]:
-        return [f"exact answers at {name} lengths {found[EXACT]:.1f} %" for name, found in results.get(FOUND, {}).items()]
-
 
 def _task_of(network: Network) -> LengthTask | None:
     """The task that a network was trained on."""

@@ -40,6 +40,3 @@ class Mirror(Measure):
         if GAP not in results:
             return None
         return Figure.of_examples(results[GAP], results[f"{GAP}_interval"], results[f"{GAP}_by_example"], "nats")
-
-    def said(self, results: Results) -> list[str]:
-        return [f"mirror gap {results[GAP]:.3f} nats"] if GAP in results else []

@@ -66,9 +66,6 @@ class Shuffle(Measure):
         if gaps := {name: seeds for name, seeds in lines.items() if all("shuffle_gap" in seed.results for seed in seeds)}:
             yield Drawing("shuffle_gap", figure=_gaps(gaps))
 
-    def said(self, results: Results) -> list[str]:
-        return [f"shuffle gap {results['shuffle_gap']['all']:.3f} nats"] if "shuffle_gap" in results else []
-
 
 def _gaps(lines: dict[str, list[Measured]]) -> Any:
     figure, axes = style.panel()

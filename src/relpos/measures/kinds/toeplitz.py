@@ -92,9 +92,6 @@ class Toeplitz(Measure):
     def figure(self, column: str, results: Results) -> Figure | None:
         return Figure(100 * results["toeplitz"]["r2"]) if "toeplitz" in results else None
 
-    def said(self, results: Results) -> list[str]:
-        return [f"R² of P {results['toeplitz']['r2']:.2f}"] if "toeplitz" in results else []
-
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
         """R² by head and of blocks of each network; of P along the snapshots; and against the score."""
         for network in networks:

@@ -61,6 +61,7 @@ def _page(view: View, templates: dict[str, str], stamp: str) -> str:
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     environment.filters |= {"number": number, "signed": signed, "sortable": _sortable, "states": _states}
+    curves = {line.row.name: line.row.heldout_loss for line in view.lines if line.row.heldout_loss}
     page = environment.from_string(templates["page.html.j2"]).render(
         view=view,
         table=view.table,
@@ -68,7 +69,7 @@ def _page(view: View, templates: dict[str, str], stamp: str) -> str:
         runs=[[_listed(run) for run in line.row.runs] for line in view.lines],
         states=_states([run for line in view.lines for run in line.row.runs]),
         panels=_panels(view),
-        curves=_curves(view),
+        curves=svg.curves("held-out loss (nats per predicted token)", curves) if curves else None,
         style=templates["page.css"],
         script=templates["page.js"],
         stamp=stamp,
@@ -92,11 +93,6 @@ def _panels(view: View) -> list[tuple[str, str]]:
             panels.append((head, svg.intervals(head, names, columns)))
     # Stable: behind the mean the columns keep their order.
     return sorted(panels, key=lambda panel: panel[0] != view.mean)
-
-
-def _curves(view: View) -> str | None:
-    points = {line.row.name: line.row.heldout_loss for line in view.lines if line.row.heldout_loss}
-    return svg.curves("held-out loss (nats per predicted token)", points) if points else None
 
 
 def _sortable(text: str) -> float:
