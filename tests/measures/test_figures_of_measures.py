@@ -12,7 +12,6 @@ import torch
 from relpos.analysis.frozen_head import train_head
 from relpos.analysis.properties import NAMES, Properties
 from relpos.analysis.recovery import HELDOUT_SEED, text_losses
-from relpos.analysis.replacement import train_tisa
 from relpos.analysis.texts import Texts
 from relpos.claims.exact import has_properties
 from relpos.commands.analyze import drawn
@@ -25,7 +24,6 @@ from relpos.measures.kinds.toeplitz import Toeplitz
 from relpos.measures.maps import Profiles, Responses, Similarity
 from relpos.measures.measure import Drawing, Measure, Measured
 from relpos.measures.sample import Sample
-from relpos.model.surgery import add_tisa, average_positions
 from relpos.runs.networks import Network
 from schemes import VOCABULARY, model_of
 
@@ -135,10 +133,10 @@ def test_attention_of_a_head_adds_up_to_one() -> None:
 
 
 def test_removal_takes_the_order_away_and_every_variant_is_measured() -> None:
-    drawing = only(Removal(functions=(1,), seeds=1, texts=6, length=10, steps=2, head_texts=6), sample("absolute"))
+    drawing = only(Removal(functions=(1,), seeds=1, texts=6, length=10, head_texts=6), sample("absolute"))
     names = [row["network"] for row in drawing.rows]
     assert names[:3] == ["intact", "removed", "TISA from regression, S = 1"]
-    assert len(names) == 8
+    assert len(names) == 6
     intact, removed = drawing.rows[:2]
     assert removed["order_gap"] == pytest.approx(0, abs=1e-9)
     assert abs(intact["order_gap"]) > 1e-6
@@ -153,16 +151,6 @@ def test_a_head_is_trained_while_the_encoder_stays_as_it_is() -> None:
     assert text_losses(trained, some).sum() / some.predicted(HELDOUT_SEED).sum() < np.log(VOCABULARY)
     assert all(torch.equal(before[name], value) for name, value in trained.encoder.state_dict().items())
     assert not any(parameter.requires_grad for parameter in trained.parameters())
-
-
-def test_training_tisa_moves_nothing_else() -> None:
-    model = model_of("absolute").float()
-    average_positions(model.encoder)
-    tisa = add_tisa(model.encoder, 2)
-    before = {name: value.detach().clone() for name, value in model.named_parameters()}
-    train_tisa(model, texts(8, 10), steps=2)
-    moved = {name for name, value in model.named_parameters() if not torch.equal(before[name], value)}
-    assert moved == {f"encoder.position.parts.1.{name}" for name, _ in tisa.named_parameters()}
 
 
 def test_without_text_one_is_asked_for() -> None:

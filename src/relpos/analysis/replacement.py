@@ -1,7 +1,7 @@
 """Networks without their position embeddings, with TISA or with the embeddings' own effect on the scores in their place
 (Wennberg & Henter 2021, Appendix C).
 
-Functions that take a network return a changed copy of it; `train_tisa` alone changes the network itself.
+Functions that take a network return a changed copy of it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from relpos.analysis.profiles import fit_profiles
-from relpos.analysis.texts import Texts
 from relpos.analysis.toeplitz import diagonal_means
 from relpos.model.heads import MaskedLM
-from relpos.model.position import Merge, Scheme, Terms, Tisa
+from relpos.model.position import Merge, Scheme, Terms
 from relpos.model.shape import Shape
 from relpos.model.surgery import add_tisa, average_positions, fold_positions, set_tisa
 
@@ -62,31 +61,6 @@ def with_matrices(model: MaskedLM, matrices: Matrices) -> MaskedLM:
 def toeplitz_parts(matrices: Matrices) -> list[Float[Tensor, "heads n n"]]:
     """The nearest Toeplitz matrix to each: no choice of TISA's parameters is nearer."""
     return [torch.stack([_toeplitz_part(head) for head in heads]) for heads in matrices]
-
-
-def train_tisa(model: MaskedLM, texts: Texts, steps: int, lr: float = 0.02) -> None:
-    """Trains TISA's parameters alone, in place: one batch of texts in each step, with a linear decay of the learning rate."""
-    modules = [module for module in model.encoder.position.modules() if isinstance(module, Tisa)]
-    parameters = [parameter for module in modules for parameter in module.parameters()]
-    model.requires_grad_(False)
-    for parameter in parameters:
-        parameter.requires_grad_(True)
-    optimizer = torch.optim.Adam(parameters, lr=lr)
-    done, epoch = 0, 0
-    model.eval()
-    while done < steps:
-        # Seeds 1 and 2 are the masks of the head's training and of the measurement.
-        for ids, labels in texts.batches(seed=3 + epoch):
-            for group in optimizer.param_groups:
-                group["lr"] = lr * (1 - done / steps)
-            optimizer.zero_grad()
-            model.loss(ids, labels).backward()
-            optimizer.step()
-            done += 1
-            if done == steps:
-                break
-        epoch += 1
-    model.requires_grad_(False)
 
 
 def _without_positions(model: MaskedLM) -> MaskedLM:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -76,20 +75,6 @@ def set_tisa(tisa: Tisa, values: Sequence[Sequence[tuple[ArrayLike, ArrayLike, A
     for name, place in (("amplitude", 0), ("sharpness", 1), ("centre", 2)):
         table: Float[Tensor, "modules heads functions"] = getattr(tisa, name)
         table.copy_(torch.as_tensor(np.array([[head[place] for head in heads] for heads in values]), dtype=table.dtype))
-
-
-def first_layers(encoder: Encoder, layers: int) -> Encoder:
-    """A copy that ends after so many passes.
-
-    Raises:
-        RelposError: there are fewer.
-    """
-    if not 1 <= layers <= encoder.shape.layers:
-        raise RelposError(f"layers={layers}: there are {encoder.shape.layers}")
-    cut = copy.deepcopy(encoder)
-    cut.layers = cut.layers[:layers]
-    cut.shape = replace(cut.shape, layers=layers)
-    return cut
 
 
 def position_table(encoder: Encoder) -> nn.Parameter:

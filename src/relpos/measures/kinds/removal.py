@@ -10,10 +10,9 @@ from relpos import style
 from relpos.errors import RelposError, say
 from relpos.measures.measure import Drawing, Measure, NothingToMeasure, Results
 from relpos.measures.sample import Sample
-from relpos.ranges import Count, Natural
+from relpos.ranges import Count
 
 if TYPE_CHECKING:
-    from relpos.analysis.recovery import Variant
     from relpos.model.heads import MaskedLM
 
 PANELS = {
@@ -27,7 +26,7 @@ PANELS = {
 @dataclass(frozen=True)
 class Removal(Measure):
     """Loss at masked tokens, order gap and distance of the outputs of several networks: intact, without positions, with TISA from
-    regression and from random values, with F̂_P itself; and with only TISA's parameters trained for some steps.
+    regression and from random values, and with F̂_P itself.
 
     Args:
         functions: values of S.
@@ -35,8 +34,6 @@ class Removal(Measure):
         seeds: random starts.
         texts: held-out texts, of `length` tokens besides [CLS] and [SEP].
         head_texts: of the same length, on which a head is trained where the network has none.
-        layers: the network ends after this many layers; null: it keeps all.
-        steps: for which TISA alone is trained, from regression and from random values, with the largest S; 0: not at all.
     """
 
     functions: Sequence[Count] = (1, 3, 5)
@@ -45,8 +42,6 @@ class Removal(Measure):
     texts: Count = 64
     length: Count = 126
     head_texts: Count = 1024
-    layers: Count | None = None
-    steps: Natural = 0
 
     by_name = True
 
@@ -54,44 +49,31 @@ class Removal(Measure):
         """`removal`: of each network a row with its loss, order gap and distances, and what it regains of each."""
         from relpos.analysis.profiles import profiles
         from relpos.analysis.recovery import Recovery
-        from relpos.analysis.replacement import toeplitz_parts, train_tisa, with_fitted_tisa, with_matrices, with_random_tisa
+        from relpos.analysis.replacement import toeplitz_parts, with_fitted_tisa, with_matrices, with_random_tisa
 
         model = self._with_head(sample)
         texts = sample.texts(self.texts, self.length)
-        recovery = Recovery(model, texts, lambda variant: say(_said(sample.network.name, variant)))
+        recovery = Recovery(model, texts, lambda found: say(f"{sample.network.name}: {found.network}: loss {found.loss:.4f}"))
         matrices = [
             profiles(model.encoder, layer, texts.ids.shape[1] + 2, texts.with_edges[:64], source=self.source)
             for layer in range(model.encoder.shape.layers)
         ]
         for functions in self.functions:
             recovery.measure(f"TISA from regression, S = {functions}", with_fitted_tisa(model, matrices, functions))
-        # What random parameters and training can do is asked once, where they have most freedom.
+        # What random parameters can do is asked once, where they have most freedom.
         largest = max(self.functions)
         for seed in range(self.seeds):
             recovery.measure(f"TISA at random, S = {largest}, seed {seed}", with_random_tisa(model, largest, seed))
         recovery.measure("Toeplitz part of F_P", with_matrices(model, toeplitz_parts(matrices)))
         recovery.measure("F_P", with_matrices(model, matrices))
-        if self.steps:
-            training = sample.texts(self.head_texts, self.length, "train")
-            starts = {
-                "regression": with_fitted_tisa(model, matrices, largest),
-                "random values": with_random_tisa(model, largest, 0),
-            }
-            for name, started in starts.items():
-                train_tisa(started, training, self.steps)
-                recovery.measure(f"TISA from {name}, S = {largest}, {self.steps} steps", started)
         return {"removal": [asdict(variant) for variant in recovery.variants]}
 
     def _with_head(self, sample: Sample) -> MaskedLM:
         from relpos.analysis.frozen_head import train_head
         from relpos.model.encoder import encoder_of
         from relpos.model.heads import MaskedLM
-        from relpos.model.surgery import first_layers
 
         model = sample.any_model
-        if self.layers is not None:
-            # A head was trained on the outputs of all layers: one for these is trained below.
-            model = first_layers(sample.encoder, self.layers)
         if not isinstance(model, MaskedLM):
             try:
                 model = train_head(encoder_of(model), sample.texts(self.head_texts, self.length, "train"))
@@ -104,16 +86,6 @@ class Removal(Measure):
     def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
         rows = results["removal"]
         yield Drawing(f"removal-{name}", rows, _figure(name, rows))
-
-
-def _said(network: str, variant: Variant) -> str:
-    text = f"{network}: {variant.network}: loss {variant.loss:.4f}, order gap {variant.order_gap:.4f}"
-    text += f", output distance {variant.output_distance:.4f} ({variant.cls_distance:.4f} at [CLS])"
-    if variant.loss_recovered is not None:
-        text += f"; {variant.loss_recovered:.1%} of the loss regained"
-    if variant.loss_recovered_low is not None:
-        text += f" (95 % interval over texts {variant.loss_recovered_low:.1%} to {variant.loss_recovered_high:.1%})"
-    return text
 
 
 def _figure(name: str, rows: Sequence[Results]) -> Any:
