@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from relpos.analysis.fit import Fit
 
 COLUMNS = 4
+ROWS = 3
+"""Of P and of the cosines, which are drawn as curves."""
 PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Of the tokens whose responses are drawn, as fractions of the length."""
 SWITCHES = ("norm", "types", "bias", "words")
@@ -27,15 +29,9 @@ SWITCHES = ("norm", "types", "bias", "words")
 
 @dataclass(frozen=True)
 class Similarity(Measure):
-    """Maps of P and of the cosines, some of their rows, and the mean of each diagonal.
-
-    Args:
-        length: positions; None: all that the network has.
-        rows: how many rows are drawn as curves.
-    """
+    """Maps of P and of the cosines of the first `length` positions (None: all), some of their rows, the mean of each diagonal."""
 
     length: Count | None = None
-    rows: Count = 3
 
     is_kept = False
 
@@ -52,7 +48,7 @@ class Similarity(Measure):
             figure.colorbar(image, ax=axes[column], shrink=0.8)
             axes[column].set_title(f"{product}, R² {toeplitz_r2(values):.3f}", fontsize=9)
             n = len(values)
-            for line, row in enumerate(np.linspace(0, n - 1, min(self.rows + 2, n)).astype(int)[1:-1]):
+            for line, row in enumerate(np.linspace(0, n - 1, min(ROWS + 2, n)).astype(int)[1:-1]):
                 axes[2 + column].plot(range(n), values[row], label=f"i = {row}", **style.look(line, 0.5))
             axes[2 + column].set_xlabel("position j", fontsize=8)
             axes[2 + column].legend(fontsize=6, frameon=False)

@@ -18,6 +18,7 @@ from relpos.measures.sample import Sample
 from relpos.ranges import Count, Natural
 from relpos.runs.networks import Network
 
+LOSS = "heldout_loss"
 SEEN = 10_000
 """Training examples whose lengths are read."""
 NARROWEST = 8
@@ -34,13 +35,11 @@ class Toeplitz(Measure):
         length: positions of F̂_P.
         block: positions of a block of P.
         random: how many random tables; 0: none.
-        score: a result in the training's record against which R² of P is drawn, where there are several networks.
     """
 
     length: Count = 128
     block: Count = 128
     random: Natural = 20
-    score: str = "heldout_loss"
 
     columns = (MeasuredColumn("toeplitz_r2", "R² of P, per cent", "accuracy", bounds=(0.0, 100.0)),)
     note = (
@@ -48,9 +47,6 @@ class Toeplitz(Measure):
         " alone; of the positions that at least half of the training's examples reach."
     )
     by_name, has_course = True, True
-
-    def meaning(self, toy: bool) -> dict[str, Any]:
-        return {"length": self.length, "block": self.block, "random": self.random}
 
     def measure(self, sample: Sample) -> Results:
         """`toeplitz`: R² of `P`, `P_off` (without its main diagonal) and `cosine`; of the `blocks` of P [first position, the one
@@ -93,17 +89,15 @@ class Toeplitz(Measure):
         return Figure(100 * results["toeplitz"]["r2"]) if "toeplitz" in results else None
 
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
-        """R² by head and of blocks of each network; of P along the snapshots; and against the score."""
+        """R² by head and of blocks of each network; of P along the snapshots; and, of several networks, against their losses."""
         for network in networks:
             yield self._of(network.name, network.results["toeplitz"])
         if course := [row for network in networks if network.course for row in _course(network)]:
             yield Drawing("toeplitz-along-training", course, _course_figure(course))
-        known = [network for network in networks if self.score in network.scores]
+        known = [network for network in networks if LOSS in network.scores]
         if len(known) > 1:
-            points = [
-                {"network": each.name, self.score: each.scores[self.score], "r2": each.results["toeplitz"]["P"]} for each in known
-            ]
-            yield Drawing(f"toeplitz-against-{self.score}", points, _against(points, self.score))
+            points = [{"network": each.name, LOSS: each.scores[LOSS], "r2": each.results["toeplitz"]["P"]} for each in known]
+            yield Drawing(f"toeplitz-against-{LOSS}", points, _against(points))
 
     def _of(self, name: str, found: Results) -> Drawing:
         blocks = {f"{start + 1}–{end}": value for start, end, value in found["blocks"]}
@@ -214,11 +208,11 @@ def _course_figure(rows: Sequence[dict[str, Any]]) -> Any:
     return figure
 
 
-def _against(points: Sequence[dict[str, Any]], score: str) -> Any:
+def _against(points: Sequence[dict[str, Any]]) -> Any:
     figure, (axes,) = style.grid(1, 1, 5.6, 3.2)
     for point in points:
-        axes.plot(point["r2"], point[score], "o", color=style.COLOURS[0], markersize=4)
-        axes.annotate(point["network"], (point["r2"], point[score]), fontsize=5, xytext=(3, 3), textcoords="offset points")
+        axes.plot(point["r2"], point[LOSS], "o", color=style.COLOURS[0], markersize=4)
+        axes.annotate(point["network"], (point["r2"], point[LOSS]), fontsize=5, xytext=(3, 3), textcoords="offset points")
     axes.set_xlabel("R² of P")
-    axes.set_ylabel(score)
+    axes.set_ylabel(LOSS)
     return figure
