@@ -36,7 +36,7 @@ def test_a_table_is_found_by_name_and_by_path(tmp_path: Path) -> None:
         ({"base": ["tiny"]}, "base: 'tiny' is not an override"),
         ({"seeds": [0, 0]}, "seeds: a seed is given twice"),
         ({"seeds": ["a"]}, "seeds=['a']: a whole number from 1 to 1,000 or a list [a whole number of 0 or more, …] is expected"),
-        ({"workers": 0}, "workers=0: a whole number of 1 or more"),
+        ({"threads": 0}, "threads=0: a whole number from 1 to"),
         ({"seeds": []}, "seeds: a seed is expected"),
         ({"seeds": -1}, "seeds=-1: a whole number from 1 to 1,000 or a list"),
         ({"rows": {f"r{number}": [] for number in range(1_001)}}, "rows: 1,001 are too many: a table has 1,000 at most"),

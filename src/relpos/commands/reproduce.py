@@ -95,11 +95,12 @@ def _changes(seeds: Seeds | None, pretrain_seeds: Seeds | None, tasks: list[str]
 
 
 def engine_of(node: dict[str, Any], experiment: Experiment) -> Engine:
-    """The engine that `engine=…` names; workers and threads that it does not set are those of the experiment file."""
+    """The engine that `engine=…` names; threads that it does not set are those of the experiment file."""
     from relpos.trust import instantiate
 
-    from_file = {key: getattr(experiment, key) for key in ("workers", "threads") if key in node and node[key] is None}
-    engine: Engine = instantiate(node | from_file, "engine")
+    if node.get("threads", ...) is None:
+        node = node | {"threads": experiment.threads}
+    engine: Engine = instantiate(node, "engine")
     return engine
 
 

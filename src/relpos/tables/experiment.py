@@ -43,8 +43,7 @@ class Experiment:
         stages: `pretrain`, `finetune` and `order` → overrides of that stage alone.
         seeds: of fine-tuning; in the file, a number n is short for 0, …, n − 1.
         pretrain_seeds: of pre-training; null: the one that the overrides give.
-        workers: processes at a time; null: one per core.
-        threads: CPU threads of each; null: the cores divided among the workers.
+        threads: CPU threads of each worker; null: the cores divided among the workers.
         checks: what the numbers should show: claims about the rows of this table, see `relpos.claims.claim.load_checks`.
         printed: file of the paper's numbers, a path from the folder of the experiment file.
         printed_runs: how many runs of the paper a printed number sums up.
@@ -74,7 +73,6 @@ class Experiment:
     stages: dict[str, list[str]] = field(default_factory=dict)
     seeds: list[Natural] = field(default_factory=lambda: [0])
     pretrain_seeds: list[Natural] | None = None
-    workers: Count | None = None
     threads: Threads | None = None
     checks: list[Any] = field(default_factory=list)
     printed: str | None = None
