@@ -48,15 +48,13 @@ class Shuffle(Measure):
         }
 
     def figure(self, column: str, results: Results) -> Figure | None:
-        if column == LOSS and LOSS in results:
-            kept = results.get("by_example", {})
-            # Results of older code have no losses by example.
-            return Figure.of_examples(results[LOSS], None, kept, "loss") if "loss" in kept else Figure(results[LOSS])
-        if "shuffle_gap" not in results:
+        gaps, kept = results.get("shuffle_gap", {}), results.get("by_example", {})
+        value, key = (results.get(LOSS), "loss") if column == LOSS else (gaps.get("all"), "all")
+        if value is None:
             return None
-        return Figure.of_examples(
-            results["shuffle_gap"]["all"], results["shuffle_gap_intervals"]["all"], results["by_example"], "all"
-        )
+        # Results of older code have less by example, or nothing.
+        ends = None if column == LOSS else results["shuffle_gap_intervals"]["all"]
+        return Figure.of_examples(value, ends, kept, key) if key in kept else Figure(value, ends)
 
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
         """The gap by window, with intervals where a line is a single network's."""
