@@ -1,30 +1,22 @@
 """What a kill of a launcher leaves is removed by the next launch, and nothing that somebody still reads."""
 
-import fcntl
-import os
 from pathlib import Path
 
 from relpos.files import remove_left, write_json
-from relpos.launch.engine import BOOK, FRESH, _is_left
-
-
-def old(folder: Path) -> Path:
-    folder.mkdir()
-    os.utime(folder, (0, 0))
-    return folder
+from relpos.launch.engine import BOOK, _is_left
+from relpos.runs.lock import locked
 
 
 def test_a_launch_that_is_over_is_told_from_one_that_is_not(tmp_path: Path) -> None:
-    over, held, of_cluster = (old(tmp_path / name) for name in ("launch-a", "launch-b", "launch-c"))
+    over, held, of_cluster = (tmp_path / name for name in ("launch-a", "launch-b", "launch-c"))
+    for folder in (over, of_cluster):
+        with locked(folder):
+            pass
     (of_cluster / "slurm").mkdir()
-    os.utime(of_cluster, (0, 0))
     write_json(tmp_path / BOOK, {"1_0": "identity"})
-    (tmp_path / "launch-d").mkdir()  # of this minute: its launcher may not have locked it yet
-    descriptor = os.open(held, os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    assert FRESH > 0
-    assert [folder.name for folder in sorted(tmp_path.iterdir()) if folder.is_dir() and _is_left(folder)] == [over.name]
-    os.close(descriptor)
+    (tmp_path / "launch-d").mkdir()  # its launcher has not locked it yet
+    with locked(held):
+        assert [folder.name for folder in sorted(tmp_path.iterdir()) if folder.is_dir() and _is_left(folder)] == [over.name]
     assert _is_left(held)
     write_json(tmp_path / BOOK, {})  # nothing is in the queue any more
     assert _is_left(of_cluster)

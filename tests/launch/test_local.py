@@ -96,7 +96,10 @@ def test_a_run_that_cannot_be_written_is_told_at_the_end(tmp_path: Path) -> None
     file = tmp_path / "launch" / "job.json"
     Job([blocked, behind, other]).write(file)
     command = [sys.executable, "-m", "relpos.launch.worker", str(file)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    tether, launcher = os.pipe()
+    ended = subprocess.run(command, stdin=tether, capture_output=True, text=True, timeout=400, check=False)
+    os.close(tether)
+    os.close(launcher)
     expected = f"relpos: these runs can be neither executed nor marked as failed: {blocked.path}"
     assert (ended.returncode, ended.stderr.splitlines()[-1]) == (1, expected)
     assert other.state == "finished"

@@ -6,8 +6,6 @@ one table. An engine starts workers for a job with all the runs; the launcher po
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import tempfile
 import time
@@ -26,6 +24,7 @@ from relpos.process import interruptible
 from relpos.readers import read_json
 from relpos.runs.distributed import place
 from relpos.runs.execute import execute
+from relpos.runs.lock import HOLDER, LOCK, is_locked, locked
 from relpos.runs.run import Run
 
 PAUSE = 0.3
@@ -34,8 +33,8 @@ FRUITLESS = 3
 """The launch ends after this many workers in a row that ended without having started a run."""
 BOOK = "slurm.json"
 """In a table's folder: the tasks of all its launches that are in a cluster's queue, each with the identity of its run."""
-FRESH, HOUR = 60, 3600
-"""Seconds in which a launch has locked its folder, and in which a small file is written, however slow the disk."""
+HOUR = 3600
+"""Seconds in which a small file is written, however slow the disk."""
 
 
 class Workers(Protocol):
@@ -156,45 +155,37 @@ def run_all(
         if _is_left(left):
             shutil.rmtree(left, ignore_errors=True)
     launch = Path(tempfile.mkdtemp(prefix="launch-", dir=folder))  # of this launcher alone: several may work on one table
-    # The system lets go of it with this process, however that ends; see `_is_left`.
-    held = os.open(launch, os.O_RDONLY)
-    with suppress(OSError):
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    failed: list[Run] = []
     try:
-        with interruptible():
+        with locked(launch), interruptible():
             workers = engine.start(standing, launch)
-            if workers is None:
-                return []
-            try:
-                _watch(standing, workers, settled)
-            finally:
-                workers.shutdown()
+            if workers is not None:
+                try:
+                    _watch(standing, workers, settled)
+                finally:
+                    workers.shutdown()
+                failed = [run for run in runs if run.identity in standing.failed]
+                if not failed:
+                    shutil.rmtree(launch, ignore_errors=True)
     finally:
-        os.close(held)
         with suppress(OSError):
-            launch.rmdir()  # succeeds only if the folder is empty: the engine refused, or needed no files
-    failed = [run for run in runs if run.identity in standing.failed]
-    if not failed:
-        shutil.rmtree(launch, ignore_errors=True)
+            if {file.name for file in launch.iterdir()} <= {LOCK, HOLDER}:  # the engine refused, or needed no files
+                shutil.rmtree(launch)
     return failed
+
+
+def tasks_of(table: Path) -> dict[str, str]:
+    """What the `BOOK` of a table says: number of a task → identity of its run; nothing where it is missing or damaged."""
+    with suppress(RelposError):
+        content: dict[str, str] = read_json(table / BOOK, dict[str, str], {})
+        return content
+    return {}
 
 
 def _is_left(launch: Path) -> bool:
     """Whether the folder is of a launch that is over. Tasks in a cluster's queue still read theirs."""
-    try:
-        queued = (launch / "slurm").exists() and read_json(launch.parent / BOOK, dict, {})
-        if queued or time.time() - launch.stat().st_mtime < FRESH:
-            return False
-        descriptor = os.open(launch, os.O_RDONLY)
-    except (OSError, RelposError):
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # somebody holds it; or the file system has no such locks, and there is no knowing
-        return False
-    finally:
-        os.close(descriptor)
-    return True
+    queued = (launch / "slurm").exists() and tasks_of(launch.parent)
+    return not queued and (launch / LOCK).exists() and not is_locked(launch)
 
 
 def _watch(standing: Standing, workers: Workers, settled: Callable[[Run], None]) -> None:

@@ -102,7 +102,8 @@ class LocalWorkers:
     def _start(self, place: int) -> subprocess.Popen[bytes]:
         self.guard.begin(str(place))
         return started(
-            *("relpos.launch.worker", str(self.folder / "job.json"), "--tethered"),
+            "relpos.launch.worker",
+            str(self.folder / "job.json"),
             environment=self.environments[place],
             stdout=self.logs[place],
             stderr=self.logs[place],

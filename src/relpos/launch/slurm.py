@@ -23,11 +23,10 @@ from typing import Any
 
 from relpos.errors import RelposError, say
 from relpos.files import write_json, write_text
-from relpos.launch.engine import BOOK, Engine, Guard
+from relpos.launch.engine import BOOK, Engine, Guard, tasks_of
 from relpos.launch.jobs import Standing
 from relpos.process import SAFE_PATH, thread_variables
 from relpos.ranges import Count, Natural, Threads
-from relpos.readers import read_json
 from relpos.runs.distributed import ALONE, shape
 from relpos.runs.lock import is_locked
 from relpos.runs.run import Run
@@ -149,7 +148,7 @@ class SlurmTasks:
             RelposError: tasks end without having started a run.
             Unanswered: Slurm refuses; what it has taken before is in the book.
         """
-        book = _read(self.book)  # before the queue: what it has and the queue has not is over
+        book = tasks_of(self.book.parent)  # before the queue: what it has and the queue has not is over
         queue = in_queue()
         left = self.standing.open()  # after the queue, so that the records have what the tasks did last
         held = {run.identity for run in self.standing.running if is_locked(run.path)}
@@ -165,7 +164,7 @@ class SlurmTasks:
             for form in sorted({shape(run) for run in without}):
                 tasks |= self._submit(form, [run for run in without if shape(run) == form], left)
         finally:  # other launches may have added tasks meanwhile
-            write_json(self.book, {number: run for number, run in _read(self.book).items() if number not in book} | tasks)
+            write_json(self.book, {number: run for number, run in tasks_of(self.book.parent).items() if number not in book} | tasks)
 
     def _submit(self, form: tuple[int, int], runs: list[Run], left: list[Run]) -> dict[str, str]:
         """Submits an array with a task for each of some runs; returns their numbers and runs."""
@@ -199,7 +198,7 @@ class SlurmTasks:
             with suppress(Unanswered):
                 left &= in_queue()
         over = self.submitted.keys() - left
-        write_json(self.book, {number: run for number, run in _read(self.book).items() if number not in over})
+        write_json(self.book, {number: run for number, run in tasks_of(self.book.parent).items() if number not in over})
         if left:
             say(f"relpos: engine=slurm: cancelled, and still in the queue: {' '.join(sorted(left))}")
 
@@ -223,11 +222,3 @@ def _said(*command: str) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         said = str(getattr(error, "stderr", None) or "").strip() or str(error)
         raise Unanswered(f"engine=slurm: {command[0]}: {said.splitlines()[0]}") from error
-
-
-def _read(path: Path) -> dict[str, str]:
-    try:
-        content: dict[str, str] = read_json(path, dict[str, str])
-    except RelposError:
-        return {}
-    return content

@@ -1,8 +1,8 @@
 """`python -m relpos.launch.worker JOB.json`: executes the runs of a job, one after another, until none is left to do.
 
 Any number of workers may share a job, on any number of machines that see the folders: the locks keep them apart.
-With `--tethered`, standard input is a pipe from the launcher; when it closes, the worker writes a checkpoint and ends.
-With `--slurm` it is a task of a Slurm array, or one of its processes.
+Standard input is a pipe from the launcher; when it closes, the worker writes a checkpoint and ends. With `--slurm` the worker is a
+task of a Slurm array, or one of its processes.
 """
 
 from __future__ import annotations
@@ -139,13 +139,13 @@ def slurm_task(job: Job) -> None:
         time.sleep(PATIENCE)
 
 
-def interrupted(job: Job) -> int | None:
+def interrupted(job: Job, stop: threading.Event | None = None) -> int | None:
     """Works on a job; returns the signal that stopped it, or None. If the work cannot go on, ends the process with status 1."""
     _reset()
     try:
-        work(job, threading.Event())
-    except KeyboardInterrupt as stop:
-        return int(stop.args[0]) if stop.args else int(signal.SIGTERM)
+        work(job, stop or threading.Event())
+    except KeyboardInterrupt as asked:
+        return int(asked.args[0]) if asked.args else int(signal.SIGTERM)
     except RelposError as error:
         say(f"relpos: {error}")
         sys.stdout.flush()
@@ -153,27 +153,15 @@ def interrupted(job: Job) -> int | None:
     return None
 
 
-def main(argv: list[str]) -> int:
-    """Works on the job; returns the exit status: 130 if it was asked to stop, 1 if it cannot go on."""
+def tethered(job: Job) -> int:
+    """Works on a job until it is done or standard input closes; returns the exit status: 130 if it was asked to stop."""
     stop = threading.Event()
-    status = 0
-    _reset()
-    if "--tethered" in argv:
-        threading.Thread(target=tether, args=(stop.set,), daemon=True).start()
-    try:
-        work(Job.read(Path(argv[0])), stop)
-    except KeyboardInterrupt:
-        stop.set()
-    except RelposError as error:
-        say(f"relpos: {error}")
-        status = 1
+    threading.Thread(target=tether, args=(stop.set,), daemon=True).start()
+    was_stopped = interrupted(job, stop) is not None
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # there is nothing left to stop
-    return 130 if stop.is_set() else status
+    return 130 if was_stopped or stop.is_set() else 0
 
 
 if __name__ == "__main__":
     keep_transformers_out()
-    if "--slurm" in sys.argv:
-        slurm_task(Job.read(Path(sys.argv[1])))
-    else:
-        sys.exit(main(sys.argv[1:]))
+    sys.exit((slurm_task if "--slurm" in sys.argv else tethered)(Job.read(Path(sys.argv[1]))))
