@@ -170,6 +170,7 @@ class FakeCuda:
             (torch.autograd, "backward", self.backward),
             (torch.autograd, "grad", self.grad),
             (torch.Tensor, "pin_memory", lambda x, *_: x),
+            (torch.autograd.function.FunctionCtx, "set_materialize_grads", _materialize),
             (proof, "holds", lambda *_: True),
             (sweeps, "hold", lambda *_: True),
             *((kind, "__getitem__", lambda program, _: self.launcher(program)) for kind in (JITFunction, InterpretedFunction)),
@@ -281,13 +282,19 @@ def _downwards(root: Any) -> list[Any]:
     return finished[::-1]
 
 
+def _materialize(ctx: Any, value: bool) -> None:
+    """What torch's method does, which leaves nothing that could be read."""
+    ctx.materialize_grads = ctx.fills = value
+
+
 def _of_node(node: Any, grads: list[Tensor | None]) -> list[Tensor | None]:
     """What a node makes of the gradients of its outputs: one for each of its followers."""
     if not isinstance(node, torch.autograd.function.BackwardCFunction):
         made = node(*grads)
         return list(made) if isinstance(made, tuple) else [made]
+    fills = getattr(node, "fills", True)
     filled = [
-        torch.zeros(tuple(known.shape), dtype=known.dtype, device=CUDA) if grad is None else grad
+        torch.zeros(tuple(known.shape), dtype=known.dtype, device=CUDA) if grad is None and fills else grad
         for grad, known in zip(grads, node._input_metadata, strict=True)
     ]
     returned = node.apply(*filled)

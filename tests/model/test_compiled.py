@@ -122,7 +122,7 @@ def gradients(threads: int) -> list[Tensor]:
         norm, widen, narrow = torch.nn.LayerNorm(16), torch.nn.Linear(16, 24), torch.nn.Linear(24, 16)
         for part in (*widen.parameters(), *narrow.parameters()):
             part.data.copy_(torch.randn(part.shape, generator=generator))
-        sweeps.feed_forward(sweeps.add_norm(x, x, norm, Draw(0.1, 4)), widen, narrow).square().sum().backward()
+        sweeps.feed_forward(sweeps.add_norm(x, x, norm, Draw(0.1, 4))[0], widen, narrow).square().sum().backward()
         trained = (*inputs, *norm.parameters(), *widen.parameters(), *narrow.parameters())
         return [y.detach(), *(part.grad for part in trained if part.grad is not None)]
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -57,7 +57,7 @@ class Embedding(nn.Module):
         plain = x.device.type == "cpu" or not sweeps.serve(self.kernel, x, self.training)
         if beside and isinstance(self.norm, nn.LayerNorm) and self.norm.bias is not None and not plain:
             dtype = compute_dtype(x)
-            x = sweeps.add_norm(x.to(dtype), reduce(torch.add, beside).to(dtype).expand_as(x), self.norm, Draw(0.0, 0))
+            x, _ = sweeps.add_norm(x.to(dtype), reduce(torch.add, beside).to(dtype).expand_as(x), self.norm, Draw(0.0, 0))
         else:
             x = self.norm(reduce(torch.add, beside, x))
         # Under autocast the norm gives float32; what follows is in the number format of matrix products.
@@ -93,20 +93,23 @@ class Layer(nn.Module):
 
         swept = self.block.sweepable and sweeps.serve(self.attention.kernel, x, self.training)
         apart = swept and x.device.type != "cpu"  # the sums with the residual stream add the biases of the maps before them
+
+        def add(y: Tensor, norm: Any, draw: Draw, *beside: Tensor) -> tuple[Tensor, Tensor]:
+            """The residual stream behind a sum, for the next sum and for what is computed beside it."""
+            if swept and not first:
+                return sweeps.add_norm(x, y, norm, draw, *beside)
+            total = sweeps.dropped(self.attention.kernel, y, draw, x) if first else residual.add_norm(x, y, norm, draw)
+            return total, total
+
         y = self.attention(normed(x, self.attention_norm) if first else x, call, not apart)
         # The residual stream is cut to the same tokens as the attention's output; only in the last layer are there fewer.
         if kept is not call.held:
             x = kept.take(call.held.spread(x))
-        add_norm: Callable[..., Tensor] = sweeps.add_norm if swept else residual.add_norm
         # A mask depends on the place in the batch, so that it is the same whichever tokens are computed.
         draw = self.attention_dropout.draw(layer)._replace(tokens=kept)
-        x = (
-            sweeps.dropped(self.attention.kernel, y, draw, x)
-            if first
-            else add_norm(x, y, self.attention_norm, draw, *((self.attention.output.bias,) if apart else ()))
-        )
+        x, read = add(y, self.attention_norm, draw, *((self.attention.output.bias,) if apart else ()))
         # With norms behind the sums x is normed already.
-        read = normed(x, self.ffn_norm) if first else x
+        read = normed(read, self.ffn_norm) if first else read
         y = convolved(conv, "ffn", read, read, call)
         beside: tuple[Tensor, ...] = ()
         if "inner" in conv.places:
@@ -117,7 +120,7 @@ class Layer(nn.Module):
             y = self.narrow(self.block.activate(self.widen(cut(y))))
         x = cut(x)
         draw = self.ffn_dropout.draw(layer)._replace(tokens=wanted)
-        return sweeps.dropped(self.attention.kernel, y, draw, x) if first else add_norm(x, y, self.ffn_norm, draw, *beside)
+        return add(y, self.ffn_norm, draw, *beside)[0]
 
 
 class Encoder(nn.Module):

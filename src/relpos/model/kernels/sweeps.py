@@ -81,19 +81,21 @@ class _AddNorm(torch.autograd.Function):
     @as_given
     def forward(
         ctx: Any, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, draw: Draw, *beside: Tensor
-    ) -> Tensor:  # fmt: skip
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         weight = weight.float()
         out, *kept = _passes(x).norm_forward(x.contiguous(), y.contiguous(), weight, bias.float(), eps, draw, *beside)
         ctx.save_for_backward(*kept, weight)
         ctx.draw, ctx.beside = draw, bool(beside)
-        return out
+        ctx.set_materialize_grads(False)
+        return out, out.view_as(out)
 
     @staticmethod
     @once_differentiable
     @as_given
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        grad, *more = [grad.contiguous() for grad in grads if grad is not None]
         beside = [True] if ctx.beside else []
-        grad_x, grad_y, sums = _passes(grad).norm_backward(grad.contiguous(), *ctx.saved_tensors, ctx.draw, *beside)
+        grad_x, grad_y, sums = _passes(grad).norm_backward(grad, more, *ctx.saved_tensors, ctx.draw, *beside)
         grad_weight, grad_bias, *grad_beside = _passes(grad).sum_rows(sums)
         return grad_x, grad_y, grad_weight, grad_bias, None, None, *grad_beside
 
@@ -130,7 +132,8 @@ def _example(name: str, width: int, dtype: torch.dtype, compiled: bool) -> list[
     norm, draw = nn.LayerNorm(width).to(dtype), Draw(0.25, 1234567)
     inputs = [x.requires_grad_(), y.requires_grad_(), *norm.parameters()]
     if name == "add_norm":
-        result = (add_norm if compiled else residual.add_norm)(x, y, norm, draw)
+        one, other = add_norm(x, y, norm, draw) if compiled else (residual.add_norm(x, y, norm, draw),) * 2
+        result = one + 0.5 * other
     elif name == "added":
         result = _Drop.apply(y, draw, x) if compiled and _passes(x) is not sweeps_cpu else residual.added(x, y, draw)
     elif name == "feed_forward":
@@ -181,9 +184,12 @@ def _example_loss(logits: Tensor, bias: Tensor, compiled: bool) -> list[Tensor]:
 
 def add_norm(
     x: Float[Tensor, "*batch hidden"], y: Float[Tensor, "*batch hidden"], norm: nn.LayerNorm, draw: Draw, *beside: Tensor
-) -> Float[Tensor, "*batch hidden"]:
+) -> tuple[Float[Tensor, "*batch hidden"], Float[Tensor, "*batch hidden"]]:
     """LN(x + drop(y)); on CUDA LN(x + drop(y + b)), where b (hidden,), the bias of the linear map before, is given besides: its
-    gradient is summed on the way."""
+    gradient is summed on the way.
+
+    It is returned twice, for the next sum and for what is computed beside it: on CUDA the backward pass adds both gradients.
+    """
     return _AddNorm.apply(x.to(y.dtype), y, norm.weight, norm.bias, norm.eps, draw, *beside)
 
 

@@ -78,9 +78,12 @@ def norm_forward(
 
 
 def norm_backward(
-    grad: Tensor, total: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor, draw: Draw
+    grad: Tensor, more: list[Tensor], total: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor, draw: Draw
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of x and y; those of weight and bias, (2, parts, width), are still to be summed."""
+    """From the gradient of the result, the sum of `grad` and one that `more` may hold.
+
+    Gradients of x and y; those of weight and bias, (2, parts, width), are still to be summed."""
+    grad = sum(more, grad)
     grad_x = torch.empty_like(total)
     grad_y = torch.empty_like(total) if draw.rate > 0 else grad_x  # without dropout both gradients are the same numbers
     rows, width = mean.numel(), total.shape[-1]

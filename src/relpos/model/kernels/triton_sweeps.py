@@ -92,9 +92,9 @@ def _norm_forward(
 
 @triton.jit
 def _norm_backward(
-    GRAD, TOTAL, MEAN, RSTD, WEIGHT, WORDS, COLUMN_WORDS, KEY, GRAD_X, GRAD_Y, SUMS, rows, parts,
+    GRAD, MORE, TOTAL, MEAN, RSTD, WEIGHT, WORDS, COLUMN_WORDS, KEY, GRAD_X, GRAD_Y, SUMS, rows, parts,
     WIDTH: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr,
-    KEYED: tl.constexpr, HAS_BESIDE: tl.constexpr,
+    KEYED: tl.constexpr, HAS_BESIDE: tl.constexpr, HAS_MORE: tl.constexpr,
 ):  # fmt: skip
     """Every `parts`-th tile from its own on, so that there are few sums over rows, each of them added up in registers."""
     part, column = tl.program_id(0), tl.arange(0, PADDED)
@@ -107,6 +107,8 @@ def _norm_backward(
         inside = (row[:, None] < rows) & in_width[None, :]
         at = row[:, None] * WIDTH + column[None, :]
         grad = tl.load(GRAD + at, mask=inside, other=0.0).to(tl.float32)
+        if HAS_MORE:
+            grad += tl.load(MORE + at, mask=inside, other=0.0).to(tl.float32)
         total = tl.load(TOTAL + at, mask=inside, other=0.0).to(tl.float32)
         mean, rstd = tl.load(MEAN + row, mask=row < rows, other=0.0), tl.load(RSTD + row, mask=row < rows, other=0.0)
         normal = tl.where(inside, (total - mean[:, None]) * rstd[:, None], 0.0)
@@ -147,17 +149,21 @@ def norm_forward(
 
 
 def norm_backward(
-    grad: Tensor, total: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor, draw: Draw, beside: bool = False
+    grad: Tensor, more: list[Tensor], total: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor, draw: Draw, beside: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of x and y; those of weight, bias and, if there was one, `beside`, (2 or 3, parts, width), still to be summed."""
+    """From the gradient of the result, the sum of `grad` and one that `more` may hold.
+
+    Gradients of x and y; those of weight, bias and, if there was one, `beside`, (2 or 3, parts, width), still to be summed."""
     grad_x = torch.empty_like(total)
     grad_y = torch.empty_like(total) if draw.rate > 0 else grad_x  # without dropout both gradients are the same numbers
     rows, shape = mean.numel(), _norm_shape(total.shape[-1], TILE // 4, 2)
     parts = min(MOST_PARTS, triton.cdiv(rows, shape["ROWS"]))
     sums = weight.new_empty(3 if beside else 2, parts, len(weight))
     dropout, constants = dropout_of(total.shape, draw, total)
-    constants["HAS_BESIDE"] = beside
-    _norm_backward[(parts,)](grad, total, mean, rstd, weight, *dropout, grad_x, grad_y, sums, rows, parts, **shape, **constants)
+    constants |= {"HAS_BESIDE": beside, "HAS_MORE": bool(more)}
+    _norm_backward[(parts,)](
+        grad, *(more or [grad]), total, mean, rstd, weight, *dropout, grad_x, grad_y, sums, rows, parts, **shape, **constants
+    )
     return grad_x, grad_y, sums
 
 
