@@ -24,6 +24,7 @@ from relpos.when_imported import when_imported
 from rooms import pytest_terminal_summary  # noqa: F401  a hook of pytest
 from shapes import install
 
+gc.disable()  # imports make a million objects that stay: looking for circles among them takes a seventh of the time
 NUMBERS = count()
 HELDOUT = 100
 """Held-out examples along a training: two thirds of a training of a few steps would go into all of them."""
@@ -65,6 +66,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # what is imported by now lives as long as the process: no collection need look at it
+    gc.enable()
 
 
 def pytest_unconfigure() -> None:

@@ -49,10 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if argv is None:  # this process is ours
             from relpos.process import SAFE_PATH, interrupt, on_stops
-            from relpos.when_imported import keep_transformers_out
+            from relpos.when_imported import import_quickly
 
             on_stops(interrupt)
-            keep_transformers_out()
+            import_quickly()
             os.environ[SAFE_PATH] = "1"  # for what others start, as launchers of sweeps
         status = _main(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()

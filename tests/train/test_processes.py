@@ -166,7 +166,7 @@ def test_who_waits_for_a_message_names_the_process_that_is_busy_and_gives_it_up(
     """Process 1 hangs, and 2 waits for it, too."""
     with reserved_port() as port:
         environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        command = [str(Path(sys.prefix, "bin", "python")), "-c", HANGING]
+        command = [sys.executable, "-c", HANGING]
         streams = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
         ranks = [subprocess.Popen([*command, rank], text=True, env=environment, **streams) for rank in "012"]  # type: ignore[call-overload]
         said = [ranks[rank].communicate(timeout=400)[1] for rank in (2, 0)]

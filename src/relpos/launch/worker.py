@@ -26,7 +26,7 @@ from relpos.runs.execute import execute
 from relpos.runs.lock import locked
 from relpos.runs.retries import failures
 from relpos.runs.run import Run
-from relpos.when_imported import keep_transformers_out
+from relpos.when_imported import import_quickly
 
 PAUSE = 0.2
 """Seconds between two looks at runs that other processes hold; longer where looking takes long."""
@@ -163,5 +163,5 @@ def tethered(job: Job) -> int:
 
 
 if __name__ == "__main__":
-    keep_transformers_out()
+    import_quickly()
     sys.exit((slurm_task if "--slurm" in sys.argv else tethered)(Job.read(Path(sys.argv[1]))))

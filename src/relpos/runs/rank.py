@@ -14,7 +14,7 @@ from relpos.errors import RelposError
 from relpos.process import interrupt, tether
 from relpos.runs.execute import execute
 from relpos.runs.run import Run
-from relpos.when_imported import keep_transformers_out
+from relpos.when_imported import import_quickly
 
 
 def main() -> int:
@@ -36,7 +36,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    keep_transformers_out()
+    import_quickly()
     status = main()
     if status:  # threads of a broken group may keep the interpreter from ending
         sys.stderr.flush()
