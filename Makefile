@@ -50,7 +50,7 @@ ifneq ($(shell cat .venv/.installed 2>/dev/null),$(CURDIR))
 endif
 
 .venv/.bench: .venv/.dev
-	$(PIP) --editable ".[bench]"
+	$(PIP) --no-build-isolation --editable ".[bench]"
 	@touch $@
 
 demo: install ## Pre-train, fine-tune and print a table on the embedded language, offline
@@ -113,7 +113,7 @@ site: .venv/.site ## Make the site in build/site: guide, findings, claims, mecha
 	@OMP_NUM_THREADS=1 $(BIN)/python docs/site/build.py
 
 .venv/.site: .venv/.dev
-	$(PIP) --editable ".[site]"
+	$(PIP) --no-build-isolation --editable ".[site]"
 	@touch $@
 
 clean: ## Remove .venv and caches; runs stay
