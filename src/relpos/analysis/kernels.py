@@ -44,10 +44,7 @@ def learned_kernels(model: Any, k: int | None = None) -> list[Float[Tensor, "hea
     """A kernel of 2k+1 numbers for each head and layer: what the scheme adds to the score at each offset, summed over its terms.
 
     A key's kernel is reversed, so that the offset is always that of the attended token. Terms made from tokens are averaged over
-    random ones. The list is empty where the scheme has no kernels.
-
-    Args:
-        k: None: that of the scheme, or 8 where it has none.
+    random ones. The list is empty where the scheme has no kernels. By default k is that of the scheme, or 8 where it has none.
     """
     encoder = encoder_of(model)
     ids = random_ids(encoder, _TOKENS[0], min(_TOKENS[1], encoder.shape.max_positions))

@@ -54,12 +54,7 @@ class Properties:
     def of_schemes(
         self, tried: Callable[[str], Mapping[str, bool]], paper: Mapping[str, Mapping[str, str]]
     ) -> tuple[list[dict[str, str]], Any]:
-        """The rows of the table, and a figure.
-
-        Args:
-            tried: scheme → its `properties`.
-            paper: the schemes of the paper's table → what is printed of them.
-        """
+        """The rows of the table, and a figure; `tried` gives a scheme's `properties`, `paper` has what is printed of them."""
         rows = []
         for name in self.schemes or paper:
             has = tried(name)

@@ -129,10 +129,8 @@ class Recovery:
 def text_losses(
     model: MaskedLM, texts: Texts, shuffled: bool = False, advance: Callable[[int, Tensor], object] = lambda *_: None
 ) -> Floats:
-    """(texts,) the summed loss of each text's masked tokens, in nats.
-
-    Args:
-        advance: called with the number of each batch and the encoder's outputs (b, n + 2, hidden).
+    """(texts,) the summed loss of each text's masked tokens, in nats; `advance` is called with the number of each batch and the
+    encoder's outputs (b, n + 2, hidden).
     """
     losses = []
     with exact(model):

@@ -50,11 +50,7 @@ class Gaps:
 
 
 def shuffled(words: Words) -> dict[str, Change]:
-    """Words in random order within windows of 2, 3, 4, 8 and all words of a sentence: `"2"`, …, `"all"`.
-
-    Args:
-        words: the boundaries, under the tokenizer of the examples.
-    """
+    """Words in random order within windows of 2, 3, 4, 8 and all words of a sentence: `"2"`, …, `"all"`."""
 
     def within(window: int | None) -> Change:
         return lambda batch, numbers: permuted(batch, numbers, words, window)

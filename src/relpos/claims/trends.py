@@ -25,15 +25,10 @@ def _slope_weights(places: Sequence[float]) -> np.ndarray:
 
 
 def _falls(word: str, amount: Callable[[Scale], int], name: Callable[[Scale], str]) -> Judge:
-    """A judge of whether the gain gets smaller with an amount, all else being equal.
+    """A judge of whether the gain gets smaller with an amount, which the word says, all else being equal.
 
     Tested is by how much a straight line through the gains over log2 of the amount falls from the least to the most, in the same
     columns. Holds: the 95 % interval lies above zero, and the fall is no less than the bound. Fails: it lies below.
-
-    Args:
-        word: says that it does.
-        amount: of a scale.
-        name: of the scale, before its gain.
     """
 
     def judge(test: Test, *scales: Scale, bound: float = 0.0) -> Verdict | None:

@@ -148,13 +148,8 @@ def joined(parts: Iterable[str]) -> str:
 
 
 def to_decide(scale: Scale, tested: Sequence[Difference], against: float = 0.0, of_row: str | None = None) -> str:
-    """How many seeds would find differences as large as these with probability 0.8.
-
-    Args:
-        scale: where they were found.
-        tested: the differences that a claim needs.
-        against: the value that they must differ from.
-        of_row: the row, if they concern one row alone.
+    """How many seeds, of all rows of the scale or of one, would find differences from a value as large as these with probability
+    0.8.
     """
     # Of the difference that needs most: the claim is decided when the last of them is.
     seeds = max((seeds_needed(each, against) for each in tested), default=MOST)

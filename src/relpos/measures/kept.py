@@ -42,12 +42,7 @@ class Kept:
 
 
 def kept(run: Path, measure: str) -> list[Kept]:
-    """A measure's results in a pre-training's folder, sorted by share; a damaged file is left out.
-
-    Args:
-        run: its folder.
-        measure: the name of a file in `measures/kinds/`.
-    """
+    """A measure's results in a pre-training's folder, sorted by share; a damaged file is left out."""
     entries = [_read(path) for path in sorted((run / FOLDER).glob(f"{measure}-*.json"))]
     # Results of another version were computed in another way; they may not stand beside these.
     return sorted((entry for entry in entries if entry and entry.meaning.get("version") == VERSION), key=lambda entry: entry.share)
@@ -113,12 +108,7 @@ def is_here(network: Network, measure: Measure) -> bool:
 
 
 def is_measured(network: Network, measure: Measure, nothing: bool = True) -> bool:
-    """Whether the results are in the run's folder.
-
-    Args:
-        network, measure: whose results.
-        nothing: the answer where there is nothing to measure such a network on, and so nothing left to measure.
-    """
+    """Whether the results are in the run's folder; `nothing` where there is nothing to measure such a network on."""
     try:
         file = _file(network, _meaning(measure, is_of_toy(network.store)))
     except NothingToMeasure:

@@ -208,9 +208,6 @@ def combined(terms: Sequence[tuple[float, Difference]]) -> Difference:
 
     >>> combined([(1.0, Difference(3.0, 0.3, 10.0, 5)), (-1.0, Difference(1.0, 0.4, 10.0, 5))]).error
     0.5
-
-    Args:
-        terms: weight and difference.
     """
     variances = [(weight * term.error) ** 2 for weight, term in terms]
     freedom = satterthwaite(variances, [term.freedom for _, term in terms])

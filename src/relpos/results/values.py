@@ -105,12 +105,7 @@ class Value:
 
 
 def read(root: Path | None = None, measured: Collection[str] = ("shuffle",)) -> list[Value]:
-    """The numbers of all finished pre-trainings and fine-tunings.
-
-    Args:
-        root: the runs folder; `$RELPOS_RUNS` if it is None.
-        measured: names of the measures whose kept results are read, too.
-    """
+    """The numbers of all finished pre-trainings and fine-tunings, and the kept results of measures of these names."""
     pretrainings, tunings = (list(_whole(stage, root or runs_root())) for stage in NEEDED)
     values = [each for run in pretrainings for each in pretraining_values(*run, measured)]
     # By the folders' names: after `relpos merge` the paths in records are those of another machine.
@@ -164,13 +159,9 @@ def figure_values(known: Value, measures: Iterable[Measure], results: Results) -
 
 
 def tuning_values(folder: Path, chain: Iterable[Plain], source: Value | None, is_made_today: bool = True) -> Iterator[Value]:
-    """The numbers of one fine-tuning.
+    """The numbers of one fine-tuning; its chain is its record, and those of the fine-tunings that it started from.
 
-    Args:
-        folder: of the run.
-        chain: its record, and those of the fine-tunings that it started from.
-        source: any value of the pre-training; None if it is not here.
-        is_made_today: whether today's code would make these fine-tunings.
+    `source` is any value of the pre-training, None if that is not here.
     """
     records = list(chain)
     record, start = records[0], Path(records[-1]["inputs"]["start"])
@@ -240,12 +231,8 @@ def by(values: Iterable[Value], *keys: str) -> dict[Any, list[Value]]:
 def shared_ways(
     values: Iterable[Value], group: Callable[[Value], Hashable] = lambda _: "", groups: Collection[Hashable] = ("",)
 ) -> dict[str, str]:
-    """Column → the way of measuring in which it is compared, see `most_shared`; of two such ways, that with more examples.
-
-    Args:
-        values: of what is compared.
-        group: of a value.
-        groups: those that are compared; by default all values are one.
+    """Column → the way of measuring in which these groups of values are compared, see `most_shared`; of two such ways, that with
+    more examples. By default all values are one group.
     """
     ordered = sorted(values, key=lambda each: (0, each.run.name) if each.stage == "finetune" else (-(each.examples or 0), each.way))
     return most_shared(((each.column, each.way, group(each)) for each in ordered), groups)

@@ -23,13 +23,8 @@ RESAMPLES = 500
 
 
 def column(values: Sequence[Value], states: Sequence[str], several: bool, metric: str) -> Column:
-    """A column of a row.
-
-    Args:
-        values: of its finished runs: of a task one for each fine-tuning, of a measure one for each pre-training.
-        states: of all of these runs.
-        several: whether the row has several pre-trainings, which then are the units.
-        metric: of the values.
+    """A column of a row, of runs in these states and the values of those that are finished: of a task one for each fine-tuning, of
+    a measure one for each pre-training. Several pre-trainings of a row are the units.
     """
     made = summary([each.value for each in values], [each.pretrain_seed for each in values] if several else None)
     figures = [each.figure for each in values if each.figure is not None]

@@ -16,14 +16,8 @@ from relpos.tables.plan import PlannedRow
 def describe(
     name: str, rows: list[PlannedRow], runs: list[Run], instrument: Instrument | None = None, file: Experiment | None = None
 ) -> str:
-    """The counts and the estimate, the shared inputs, then each row with its pre-trainings and its fine-tunings.
-
-    Args:
-        name: of the table.
-        rows: of the plan.
-        runs: the runs of these rows that are wanted, and what they need.
-        instrument: of the columns about order; None if there are none.
-        file: says how many fine-tunings there will be of a checkpoint that is not at hand.
+    """The counts and the estimate, the shared inputs, then each row with those of its runs that are wanted. The file says how many
+    fine-tunings there will be of a checkpoint that is not at hand.
     """
     states = {run.identity: run.state for run in runs}
     estimate = Estimate()

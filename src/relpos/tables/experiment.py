@@ -179,13 +179,17 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
         if key in values:
             # Before the annotations below are checked, which know lists alone.
             check(key, values[key], Seeds)
-            values[key] = list(range(values[key])) if isinstance(values[key], int) else values[key]
+            seeds = values[key] = list(range(values[key])) if isinstance(values[key], int) else values[key]
+            if not seeds:
+                raise RelposError(f"{key}: a seed is expected, as in [0, 1, 2]")
+            # Two runs of one identity would count as two seeds with the same result.
+            if len(set(seeds)) < len(seeds):
+                raise RelposError(f"{key}: a seed is given twice")
     if isinstance(values.get("baseline"), str):
         values["baseline"] = [values["baseline"]]
     for key, value in values.items():
         check(key, value, annotations[key])
     values["base"] = _overrides("base", values.get("base"))
-    _check_seeds(values)
     for name in values.get("stages", ()):
         refuse_unknown("stages: unknown stage", name, STAGES)
     _check_order(values)
@@ -231,16 +235,6 @@ def _overrides(key: str, overrides: list[str] | None) -> list[str]:
     except RelposError as error:
         raise RelposError(f"{key}: {error}") from None
     return overrides or []
-
-
-def _check_seeds(values: dict[str, Any]) -> None:
-    for key in ("seeds", "pretrain_seeds"):
-        seeds = values.get(key, [0])
-        if not seeds:
-            raise RelposError(f"{key}: a seed is expected, as in [0, 1, 2]")
-        # Two runs of one identity would count as two seeds with the same result.
-        if len(set(seeds)) < len(seeds):
-            raise RelposError(f"{key}: a seed is given twice")
 
 
 def experiments() -> list[Experiment]:

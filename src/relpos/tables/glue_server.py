@@ -136,11 +136,7 @@ def write_scores(folder: Path, recorded: Mapping[str, Recorded]) -> None:
 
 
 def merged_scores(folders: Iterable[Path], root: Path) -> dict[Path, dict[str, Recorded]]:
-    """Folder of a table below `root` → the scores of its rows there and elsewhere, for tables that get new ones.
-
-    Args:
-        folders: `$RELPOS_RUNS` of other machines.
-        root: `$RELPOS_RUNS` of this one.
+    """Folder of a table below `root` → the scores of its rows there and in other runs folders, for tables that get new ones.
 
     Raises:
         RelposError: two places have different scores of the same row, or a file is damaged.

@@ -64,12 +64,8 @@ class Instrument:
 
 
 def instrument(experiment: Experiment, overrides: Iterable[str] = (), plan: Iterable[PlannedRow] = ()) -> Instrument | None:
-    """What the stages `order` and `order_snapshots` of a table ask for; None if the table has no columns about order.
-
-    Args:
-        experiment: what the file says.
-        overrides: of the command line; those that begin with `order.` or `order_snapshots.` count.
-        plan: the rows; they must keep snapshots if snapshots are to be measured.
+    """What the stages `order` and `order_snapshots` of a table ask for, and overrides that begin with their names; None where there
+    are no columns about order. The rows of the plan must keep snapshots if these are to be measured.
 
     Raises:
         RelposError: an override is wrong, named pairs cannot be read, or a row keeps no snapshots.

@@ -61,12 +61,7 @@ class PlannedRow:
 
 
 def plan_table(experiment: Experiment, rows: list[str] | None = None, overrides: Iterable[str] = ()) -> list[PlannedRow]:
-    """The rows with their runs.
-
-    Args:
-        experiment: what the file says.
-        rows: names of the rows that are wanted; None: all.
-        overrides: more overrides, for every row.
+    """The rows of these names, or all, with their runs; `overrides` are more of them, for every row.
 
     Raises:
         RelposError: an override is wrong; the row is named.
@@ -267,11 +262,7 @@ def runs_of(rows: Sequence[PlannedRow]) -> list[Run]:
 
 
 def needed(runs: list[Run]) -> list[Run]:
-    """The runs without inputs that only finished runs read: a missing store is not made again if its pre-trainings are finished.
-
-    Args:
-        runs: inputs before the runs that need them.
-    """
+    """The runs, inputs first, without inputs that only finished ones read: a missing store is not made again for these."""
     kept: list[Run] = []
     wanted: set[str] = set()
     inputs = {other.identity for run in runs for other in run.inputs.values()}

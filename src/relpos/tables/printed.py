@@ -85,17 +85,13 @@ def sum_up(scores: Sequence[float], statistic: str) -> float:
 
 
 def unit(columns: Sequence[Sequence[float]], statistic: str, printed_runs: int) -> float | None:
-    """A pre-training's number to compare with a printed one: a statistic over its fine-tunings, averaged over the columns.
+    """A pre-training's number to compare with one that sums up so many printed runs: a statistic over its fine-tunings in each of
+    the columns, averaged over these.
 
     None for a best of fewer than two runs, which cannot be corrected for their number.
 
     >>> unit([[70.0, 72.0]], "mean", printed_runs=10), unit([[70.0]], "best", printed_runs=10)
     (71.0, None)
-
-    Args:
-        columns: for each column, the scores of the fine-tunings.
-        statistic: mean, best or median.
-        printed_runs: how many runs the printed number sums up.
     """
     # In each column first: the paper's mean over columns is one of numbers that were summed up like this.
     values = [sum_up(scores, statistic) for scores in columns]
@@ -119,8 +115,6 @@ def difference(
 
     Args:
         units: pre-training seed → its number, see `unit`.
-        printed: the paper's number.
-        spread: between pre-trainings.
         server: the GLUE server's score, which is of one pre-training, to compare with a number measured on the test set.
     """
     if not units or spread is None:

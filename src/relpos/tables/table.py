@@ -67,10 +67,7 @@ class Table:
 
 
 def written(name: str) -> tuple[Path, Table]:
-    """The folder of a table that has been written, and the table.
-
-    Args:
-        name: of the table, or the experiment file that it was made from.
+    """The folder of a table that has been written, and the table; `name` may be the experiment file that it was made from.
 
     Raises:
         RelposError: see `read_table`.

@@ -24,12 +24,8 @@ WIDTH = 4.3
 
 
 def intervals(title: str, names: Sequence[str], columns: Sequence[Column]) -> str:
-    """Rows from top to bottom: each run, the mean with its 95 % interval, the printed number, the constant answer.
-
-    Args:
-        title: of the column; read aloud to those who do not see the figure.
-        names: of the rows.
-        columns: one per row; a missing one is marked as missing.
+    """Rows from top to bottom: each run, the mean with its 95 % interval, the printed number, the constant answer. The title is
+    read aloud to those who do not see the figure.
     """
 
     def draw(axes: Axes) -> None:
