@@ -14,7 +14,6 @@ from relpos.ranges import Count, Names, Natural, Seeds
 if TYPE_CHECKING:
     from relpos.claims.claim import Claim
     from relpos.launch.engine import Engine
-    from relpos.runs.run import Run
     from relpos.tables.experiment import Experiment
     from relpos.tables.order_instrument import Each, Instrument
     from relpos.tables.plan import PlannedRow
@@ -43,10 +42,12 @@ def reproduce(
     # Imported here and not above: this signature is read to check arguments, before there is anything to do.
     from relpos.claims.claim import load_checks
     from relpos.launch.engine import run_all
+    from relpos.runs.log import LOG, last_lines
     from relpos.runs.run import runs_root
     from relpos.tables import experiment, order_instrument, plan
     from relpos.tables.arrivals import Arrivals
     from relpos.tables.dry_run import describe
+    from relpos.trust import instantiate
 
     file = experiment.load(table, _changes(seeds, pretrain_seeds, tasks))
     if file.parameters:
@@ -67,7 +68,8 @@ def reproduce(
     if dry_run:
         print(printable(describe(file.name, planned, runs, instrument if is_measured else None, file)))
         return str(folder)
-    chosen = engine_of(engine, file)
+    from_file = {"threads": file.threads} if engine.get("threads", ...) is None else {}
+    chosen: Engine = instantiate(engine | from_file, "engine")
     # A table is made of what there is even where runs failed, and the failure is raised behind it.
     failed = run_all(plan.needed(runs), folder, chosen, retries, Arrivals(planned, instrument if is_measured else None).settled)
     accelerator = "auto" if instrument is None else instrument.accelerator
@@ -75,7 +77,10 @@ def reproduce(
     show(file, planned, folder, instrument, each, checks)
     if failed:
         for run in failed:
-            tell(run)
+            say(f"relpos: {run.stage} {run.name} failed: {run.record['error']} ({run.path})")
+            # The error alone often does not say where; the whole log may have thousands of lines.
+            for line in last_lines(run.path / LOG):
+                say(f"    {line}")
         print(printable(folder))
         waiting = sum(run.state not in ("finished", "failed") for run in runs)
         behind = f", {waiting} wait for them" if waiting else ""
@@ -92,26 +97,6 @@ def _changes(seeds: Seeds | None, pretrain_seeds: Seeds | None, tasks: list[str]
     if tasks is not None:  # a file of the command line lies here and not beside the experiment file
         changes["tasks"] = [str(expanded(task).absolute()) if is_task_file(task) else task for task in tasks]
     return {key: value for key, value in changes.items() if value is not None}
-
-
-def engine_of(node: dict[str, Any], experiment: Experiment) -> Engine:
-    """The engine that `engine=…` names; threads that it does not set are those of the experiment file."""
-    from relpos.trust import instantiate
-
-    if node.get("threads", ...) is None:
-        node = node | {"threads": experiment.threads}
-    engine: Engine = instantiate(node, "engine")
-    return engine
-
-
-def tell(run: Run) -> None:
-    """Prints why a run failed, with the last lines of its log."""
-    from relpos.runs.log import LOG, last_lines
-
-    say(f"relpos: {run.stage} {run.name} failed: {run.record['error']} ({run.path})")
-    # The error alone often does not say where; the whole log may have thousands of lines.
-    for line in last_lines(run.path / LOG):
-        say(f"    {line}")
 
 
 def show(
