@@ -60,7 +60,9 @@ def with_matrices(model: MaskedLM, matrices: Matrices) -> MaskedLM:
 
 def toeplitz_parts(matrices: Matrices) -> list[Float[Tensor, "heads n n"]]:
     """The nearest Toeplitz matrix to each: no choice of TISA's parameters is nearer."""
-    return [torch.stack([_toeplitz_part(head) for head in heads]) for heads in matrices]
+    token = torch.arange(matrices[0].shape[-1])
+    offset = token[None] - token[:, None] + len(token) - 1
+    return [torch.stack([torch.from_numpy(diagonal_means(head))[offset] for head in heads]) for heads in matrices]
 
 
 def _without_positions(model: MaskedLM) -> MaskedLM:
@@ -86,9 +88,3 @@ class _Matrices(Scheme):
     def terms(self, layer: int, q: Tensor, k: Tensor, state: None) -> Terms:
         n = q.shape[2]
         return Terms(dense=self.matrices[layer][None, :, :n, :n].to(q.dtype))
-
-
-def _toeplitz_part(matrix: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
-    n = len(matrix)
-    token = torch.arange(n)
-    return torch.from_numpy(diagonal_means(matrix))[token[None] - token[:, None] + n - 1]

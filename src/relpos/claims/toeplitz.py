@@ -133,13 +133,9 @@ def goes_with_score(scale: Scale, row: str, found: Networks) -> Verdict:
     rho, p = (0.0, 1.0) if isnan(correlated.statistic) else (float(correlated.statistic), float(correlated.pvalue))
     evidence = Evidence(p if rho < 0 else 1.0, p if rho > 0 else 1.0)
     figures = f"ρ {rho:+.2f}, p {p:.2g}, {len(found)} runs, {_rows(scale, found)}"
-    return Verdict(evidence.verdict, figures, p=evidence.p, takes=models(scale, row, _runs_for(rho)))
-
-
-def _runs_for(rho: float) -> int:
-    """How many runs find a correlation as large as this with probability 0.8 (Fisher's z, two-sided, 0.05)."""
-    # 2.8 = 1.96 + 0.84, normal quantiles; z has a variance of 1 / (n − 3).
-    return ceil(3 + (2.8 / atanh(min(max(abs(rho), 0.01), 0.99))) ** 2)
+    # So many runs find it with probability 0.8, by Fisher's z, whose variance is 1 / (n − 3); 2.8 = 1.96 + 0.84, normal quantiles.
+    needed = ceil(3 + (2.8 / atanh(min(max(abs(rho), 0.01), 0.99))) ** 2)
+    return Verdict(evidence.verdict, figures, p=evidence.p, takes=models(scale, row, needed))
 
 
 @about_weights(

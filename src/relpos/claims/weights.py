@@ -143,7 +143,9 @@ def _of_kinds(
     )
     typed = found.typed / max(1, n)
     verdict, takes = UNDECIDED, ""
-    if not missing and more < ALPHA and (not short or _peak_near(found.shaped)):
+    peaks = np.abs(found.shaped.argmax(axis=1) - found.shaped.shape[1] // 2) if n else np.zeros(0)
+    is_near = bool(n and np.mean(peaks <= SHORT) >= 0.5)
+    if not missing and more < ALPHA and (is_near or not short):
         verdict = HOLDS
     elif (missing and len(kernels) >= ENOUGH) or fewer < ALPHA:
         verdict = FAILS
@@ -155,11 +157,6 @@ def _of_kinds(
     compared = f"{typed:.0%} of {n} not uniform have a kind, {found.chance:.0%} in random order"
     figures = f"{len(kernels)} kernels of {plural(len(of_models), 'model')}: {said}; {compared}{absent}"
     return Verdict(verdict, figures, p=min(more, fewer, 1.0), takes=takes)
-
-
-def _peak_near(shaped: np.ndarray) -> bool:
-    peaks = np.abs(shaped.argmax(axis=1) - shaped.shape[1] // 2)
-    return bool(len(peaks) and np.mean(peaks <= SHORT) >= 0.5)
 
 
 _PLACES = {"largest": np.argmax, "smallest": np.argmin}

@@ -35,7 +35,10 @@ def draw(all: bool, network: str | None, layer: Count, heads: Count, length: Cou
         given = resolve(network)
         name, state, model = given.file_name, "trained", given.load()
     else:
-        name, state, model = _fresh(described)
+        model, filled = _model(described)
+        # Two choices of dials of one scheme must not overwrite each other's figure.
+        name = f"{type(model.encoder.position).__name__.lower()}-{digest(described['position'], 6)}"
+        state = "initial weights" + ", tables that begin at zero filled" * filled
     shown = pattern(encoder_of(model), layer - 1, length, trained=network is not None)
     if shown is None:
         raise RelposError(f"{type(model.encoder.position).__name__} adds nothing to the scores: there is no pattern to draw")
@@ -58,14 +61,6 @@ def overview(described: NetworkKeys, layer: int, length: int) -> dict[str, Patte
         if shown is not None:
             patterns[file.stem] = shown
     return patterns
-
-
-def _fresh(described: NetworkKeys) -> tuple[str, str, Any]:
-    # Two choices of dials of one scheme must not overwrite each other's figure.
-    dials = digest(described["position"], 6)
-    model, filled = _model(described)
-    state = "initial weights" + ", tables that begin at zero filled" * filled
-    return f"{type(model.encoder.position).__name__.lower()}-{dials}", state, model
 
 
 def _model(described: NetworkKeys) -> tuple[Any, bool]:

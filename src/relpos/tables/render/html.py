@@ -60,7 +60,8 @@ def _page(view: View, templates: dict[str, str], stamp: str) -> str:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    environment.filters |= {"number": number, "signed": signed, "sortable": _sortable, "states": _states}
+    environment.filters |= {"number": number, "signed": signed, "states": _states}
+    environment.filters["sortable"] = lambda text: float(text.split()[0].replace(MINUS, "-"))  # the number that it begins with
     curves = {line.row.name: line.row.heldout_loss for line in view.lines if line.row.heldout_loss}
     page = environment.from_string(templates["page.html.j2"]).render(
         view=view,
@@ -93,8 +94,3 @@ def _panels(view: View) -> list[tuple[str, str]]:
             panels.append((head, svg.intervals(head, names, columns)))
     # Stable: behind the mean the columns keep their order.
     return sorted(panels, key=lambda panel: panel[0] != view.mean)
-
-
-def _sortable(text: str) -> float:
-    """The number that a text begins with."""
-    return float(text.split()[0].replace(MINUS, "-"))
