@@ -21,11 +21,9 @@ from relpos.claims.rule import Rule, Test, once, rule
 from relpos.claims.verdict import FAILS, HOLDS, Verdict
 from relpos.config.compose import composed, resolved
 from relpos.config.conf import shipped
-from relpos.model.position import Scheme
-from relpos.model.shape import Shape
 from relpos.process import one_thread
+from relpos.runs.model import counted_without_memory
 from relpos.train.network import build_model
-from relpos.trust import constructor
 
 TINY = ["size=tiny", "size.hidden=16", "size.embedding=8", "size.heads=4", "size.ffn=16", "size.max_positions=16"]
 TINY += ["vocabulary=40", "k=2"]
@@ -46,13 +44,8 @@ def network(*overrides: str) -> Any:
 
 @cache
 def position_parameters(*overrides: str) -> int:
-    """How many parameters the position scheme of these overrides has. Only the scheme is built, not the network around it."""
-    config = resolved(composed("params", overrides))
-    size = config["size"]
-    width = size["hidden"] // size["heads"]
-    shape = Shape(size["heads"], width, size["hidden"], size["embedding"], size["layers"], size["max_positions"])
-    built: Scheme = constructor(config["position"], "position")(shape)
-    return sum(parameter.numel() for parameter in built.parameters())
+    """How many parameters the position scheme of these overrides has."""
+    return int(counted_without_memory(resolved(composed("params", overrides)))["position"])
 
 
 @cache
