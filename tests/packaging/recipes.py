@@ -126,9 +126,6 @@ class Width(Measure):
 
     def figure(self, column, results):
         return Figure(results["width"]) if "width" in results else None
-
-    def said(self, results):
-        return [f"{results['width']} wide"]
 ''',
         "tests/measures/test_width.py": """
 from hosts import host, saved
@@ -140,7 +137,7 @@ from relpos.measures.measure import measured_columns
 def test_it_is_measured(tmp_path, capsys):
     network = saved(host("RobertaForMaskedLM", vocab_size=300), published("roberta", tmp_path))
     assert main(["order", f"network={network}", "measure=[width]"]) == 0
-    assert "16 wide" in capsys.readouterr().err
+    assert "width of the network 16.0" in capsys.readouterr().err
 
 
 def test_tables_have_its_column():

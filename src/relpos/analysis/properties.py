@@ -176,13 +176,12 @@ def is_curve(encoder: Encoder) -> bool:
 
 
 def _loss(model: MaskedLM, n: int) -> Float[Tensor, ""]:
-    ids = _ids(model, 2, n)
+    ids = _ids(model.encoder, 2, n)
     model.zero_grad()
     return model.loss(ids, ids)
 
 
-def _ids(model: MaskedLM | Encoder, sequences: int, n: int) -> Ids:
-    encoder = model.encoder if isinstance(model, MaskedLM) else model
+def _ids(encoder: Encoder, sequences: int, n: int) -> Ids:
     vocabulary = encoder.embedding.words.num_embeddings
     return torch.randint(5, vocabulary - 1, (sequences, n), generator=torch.Generator().manual_seed(1))
 
