@@ -30,7 +30,8 @@ def describe(
     if needed := next((row.needs for row in rows if row.needs), None):
         said = f"nothing can be planned: the checkpoint to start from is not at hand, {needed}=FOLDER names one"
         said += f"; {len(rows)} rows × {len(file.tasks)} tasks × {len(file.seeds)} fine-tuning seeds" if file else ""
-    lines = [f"{name}: {len(runs):,} runs: {_counts(Counter(states.values()))}", said]
+    counts = ", ".join(f"{count:,} {state}" for state, count in Counter(states.values()).most_common())
+    lines = [f"{name}: {len(runs):,} runs: {counts}", said]
     if instrument is not None:
         lines.append(_of_order(rows, instrument))
     lines += [f"  {_line(run, states)}" for run in runs if run.identity not in of_rows]
@@ -117,7 +118,3 @@ def _standing(run: Run, states: Mapping[str, str]) -> str:
 def _name(run: Run) -> str:
     """Stage and name without the seed: the fine-tunings of a task wait each for the intermediate fine-tuning of its own seed."""
     return f"{run.stage} {run.name if run.stage != 'finetune' else run.name.rpartition('-seed')[0]}"
-
-
-def _counts(states: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {state}" for state, count in sorted(states.items(), key=lambda item: -item[1]))

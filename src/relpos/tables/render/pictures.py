@@ -102,7 +102,9 @@ def _snapshots(panels: Mapping[str, Mapping[str, Mapping[int, Column]]], rows: S
                 style.band(axes, known, known.values(), look["color"])
         style.logarithmic(axes, [percent for line in lines.values() for percent in line])
         first = next(iter(next(iter(lines.values())).values()))
-        axes.set(xlabel="per cent of the steps", ylabel=_with_unit(name, first))
+        # Below each other: on one line, titles of neighbouring panels would run into each other.
+        unit = "nats per token" if first.metric == NATS else "per cent"
+        axes.set(xlabel="per cent of the steps", ylabel=f"{title(name)}\n{unit}")
         axes.grid(alpha=0.3)
     style.legend(figure, list(handles.values()), list(handles), ncols=columns_of_names)
     return figure
@@ -119,8 +121,3 @@ def _multipliers(kinds: Mapping[str, Mapping[float, float]]) -> Any:
     axes.set(xlabel="multiplier of the learning rate", ylabel=f"last {NATS_PER_TOKEN}")
     style.legend(figure)
     return figure
-
-
-def _with_unit(name: str, column: Column) -> str:
-    """The title of a column, and its unit below: on one line, titles of neighbouring panels would run into each other."""
-    return f"{title(name)}\n{'nats per token' if column.metric == NATS else 'per cent'}"
