@@ -86,7 +86,6 @@ def test_optuna_finds_the_best_of_four_learning_rates(toy_runs: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.slow
 def test_an_agent_of_weights_and_biases_starts_runs_and_finds_their_figures(
     toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: str
 ) -> None:

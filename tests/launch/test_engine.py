@@ -76,7 +76,6 @@ def is_alive(pid: int) -> bool:
 
 
 @pytest.mark.full
-@pytest.mark.slow
 def test_interrupted_killed_and_failing_a_table_is_finished(tmp_path: Path) -> None:
     """One table through everything, because each launch pays for the imports of its workers."""
     write_data(tmp_path / "data")
