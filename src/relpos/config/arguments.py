@@ -61,10 +61,10 @@ def flags_and_overrides(command: str, arguments: Sequence[str]) -> tuple[list[st
     if unknown:
         flag, _, value = unknown[0].partition("=")
         key, behind = flag.lstrip("-"), arguments[arguments.index(unknown[0]) + 1 :][:1]
-        if key.split(".")[0].replace("-", "_") in keys_of(command):  # --steps 20, --steps=20
-            value = value or (behind[0] if behind and "=" not in behind[0] else "VALUE")
-            raise RelposError(f"{flag}: keys have no dashes before them; write {key.replace('-', '_')}={value}")
-        raise RelposError(f"unknown flag {flag!r}.{nearest(flag, known)} Keys have no dashes before them: steps=20")
+        value = value or (behind[0] if behind and "=" not in behind[0] and not behind[0].startswith("-") else "")
+        if value or key.split(".")[0].replace("-", "_") in keys_of(command):  # --steps 20, --steps=20, --lr 1e-3
+            raise RelposError(f"{flag}: keys have no dashes before them; write {key.replace('-', '_')}={value or 'VALUE'}")
+        raise RelposError(f"unknown flag {flag!r}.{nearest(flag, known)}")
     if known_flags.experimental_rerun:  # Hydra unpickles that file
         raise RelposError("--experimental-rerun runs what a file says: repeat the command instead, which record.json has")
     return flags, overrides
