@@ -198,16 +198,18 @@ def adopt(file: Path, folder: Path) -> None:
 def _adopt_sentencepiece(content: bytes, file: Path, folder: Path) -> None:
     from sentencepiece import sentencepiece_model_pb2 as form
 
+    kinds = form.ModelProto.SentencePiece  # type: ignore[attr-defined]
     try:
         model = form.ModelProto.FromString(content)  # type: ignore[attr-defined]
+        if all(piece.type != kinds.UNKNOWN for piece in model.pieces):  # as of an empty file
+            raise ValueError("no piece stands for unknown text")
     except Exception as error:  # protobuf's own class
         raise RelposError(f"tokenizer={file}: neither a SentencePiece model nor a tokenizer.json: {one_line(error)}") from None
     numbers = {piece.piece: number for number, piece in enumerate(model.pieces)}
-    control = form.ModelProto.SentencePiece.CONTROL  # type: ignore[attr-defined]
     for names in NAMES.values():
         name = next((name for name in names if name in numbers), names[0])
         piece = model.pieces[numbers[name]] if name in numbers else model.pieces.add(piece=name, score=0.0)
-        piece.type = control  # a text that spells it is not encoded as the special token
+        piece.type = kinds.CONTROL  # a text that spells it is not encoded as the special token
     with replacing(folder / FILE) as temporary:
         temporary.write_bytes(model.SerializeToString())
     Tokenizer.load(folder)
@@ -222,7 +224,7 @@ def _adopt_json(file: Path, folder: Path) -> None:
     try:
         host = PreTrainedTokenizerFast(tokenizer_file=str(file))
     except Exception as error:  # damaged files raise errors of many unrelated types
-        raise RelposError(f"tokenizer={file}: {one_line(error)}") from None
+        raise RelposError(f"tokenizer={file}: not a tokenizer.json that tokenizers reads: {one_line(error)}") from None
     known = host.get_vocab()
     names = NAMES | {"unk": ("[UNK]", "<unk>")}
     host.add_special_tokens({f"{role}_token": next((n for n in some if n in known), some[0]) for role, some in names.items()})
