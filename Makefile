@@ -102,8 +102,9 @@ same: .venv/.dev ## Train every preset a few steps here and at BASE=COMMIT, and 
 same-results: .venv/.dev ## Read the committed records here and at BASE=COMMIT, and say which figures and verdicts differ
 	@PYTHONPATH=tests $(BIN)/python tests/same_results.py $(BASE)
 
-mechanisms: .venv/.dev ## Write the tables and the figure of docs/mechanisms.md anew
+mechanisms: .venv/.dev ## Write the tables and the figure of docs/mechanisms.md anew; train new schemes for their pictures on the site
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/site/trained.py
 	cp "$$($(BIN)/relpos draw all=true | tail -n 1)" docs/figures/patterns.png
 
 claims: install ## Write docs/claims.md anew, from the committed records

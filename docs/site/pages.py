@@ -10,17 +10,17 @@ from functools import cache
 from math import log
 from pathlib import Path
 
-import numpy as np
 import torch
+import trained
 from _preset import Preset, parameters, presets
 from generate import table
 from matplotlib import colormaps
 from matplotlib.image import imsave
+from torch.nn import functional
+from trained import HEADS
 
 from relpos import style
 from relpos.analysis.patterns import Pattern, draw_pattern
-from relpos.commands.draw import overview
-from relpos.config.compose import composed, resolved
 from relpos.config.conf import conf_dir
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,20 +76,22 @@ def gallery_nav() -> list[dict[str, object]]:
 
 
 def patterns() -> dict[str, Pattern]:
-    """What each scheme adds to the scores before training."""
-    torch.set_num_threads(1)
-    return overview(resolved(composed("draw", ["size=small"])), 1, 64)
+    """What each trained scheme adds to the scores."""
+    return trained.load()
 
 
 def draw(patterns: Mapping[str, Pattern], folder: Path) -> None:
-    """Two pictures of each scheme: one for the overview, one for its page."""
+    """Two pictures of each scheme: one for the overview, four heads without numbers, and one for its page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    colours = colormaps["RdBu_r"].with_extremes(bad="0.8")  # of tokens that are not seen
     for name, drawn in patterns.items():
-        small = drawn.matrix[0].repeat_interleave(4, 0).repeat_interleave(4, 1).numpy()
-        most = float(np.nanmax(abs(small))) or 1.0
-        folder.mkdir(parents=True, exist_ok=True)
-        colours = colormaps["RdBu_r"].with_extremes(bad="0.8")  # of tokens that are not seen
-        imsave(folder / f"{name}-small.png", small, cmap=colours, vmin=-most, vmax=most)
-        style.save(draw_pattern(drawn, name, HEADS), folder / f"{name}.png", dpi=80)
+        heads = [head / (float(head.nan_to_num().abs().max()) or 1.0) for head in drawn.matrix]
+        heads += [torch.zeros_like(heads[0])] * (HEADS - len(heads))  # of a layer without positions
+        first, second, third, fourth = (functional.pad(head, (0, 1, 0, 1), value=torch.nan) for head in heads)
+        four = torch.cat([torch.cat([first, second], 1), torch.cat([third, fourth], 1)])[:-1, :-1]
+        small = four.repeat_interleave(2, 0).repeat_interleave(2, 1)
+        imsave(folder / f"{name}-small.png", small.numpy(), cmap=colours, vmin=-1, vmax=1)
+        style.save(draw_pattern(drawn, name, panel=_panel(name)), folder / f"{name}.png", dpi=80)
 
 
 def gallery(drawn: Collection[str]) -> dict[str, str]:
@@ -103,7 +105,11 @@ def gallery(drawn: Collection[str]) -> dict[str, str]:
 
 
 def _overview(drawn: Collection[str]) -> str:
-    parts = ["# Mechanisms", "What each scheme adds to the score of query i and key j before training; +1 is the next token."]
+    parts = [
+        "# Mechanisms",
+        "What each scheme adds to the score of query i and key j in a small trained network: four heads or, where layers differ, "
+        "four layers. Red adds, blue subtracts, grey is not seen.",
+    ]
     for group, word in WORDS.items():
         cards = [_card(preset, group == "position" and preset.name in drawn) for preset in _presets() if preset.group == group]
         parts += [f"## {word}", '<div class="gallery">\n' + "\n".join(cards) + "\n</div>"]
@@ -166,7 +172,11 @@ def _mechanism(preset: Preset, drawn: bool) -> str:
     parts = [
         f"# {preset.name}",
         *(f'<p class="formula">{formula(equation)}</p>' for equation in preset.equations),
-        *([f'<img src="{preset.name}.png" alt="what {preset.name} adds to the scores">', f"*{PICTURE}*"] if shown else []),
+        *(
+            [f'<img src="{preset.name}.png" alt="what {preset.name} adds to the scores">', f"*{_caption(preset.name)}*"]
+            if shown
+            else []
+        ),
         table(["", ""], facts),
         f"```sh\n{preset.command}\n```",
         f"```yaml\n{option}\n```",
@@ -177,11 +187,16 @@ def _mechanism(preset: Preset, drawn: bool) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-HEADS = 4
-PICTURE = (
-    "The heads of the first layer before training, 64 random tokens: the matrix, grey where a token is not seen, and below it mean "
-    "and 10th to 90th percentile by offset. Tables that begin at zero are filled with random numbers."
-)
+def _panel(name: str) -> str:
+    return "layer" if any(preset.node.get("layers") for preset in _presets() if preset.name == name) else "head"
+
+
+def _caption(name: str) -> str:
+    heads = "The heads of the first layer" if _panel(name) == "head" else "The first head of each layer"
+    return (
+        f"{heads} of a small network that [trained.py](../docs/site/trained.py) trained for 300 steps on the demo's language, for "
+        "random tokens: the matrix, grey where a token is not seen, and below it mean and 10th to 90th percentile by offset."
+    )
 
 
 def _code(kind: type) -> str:

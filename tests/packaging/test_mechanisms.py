@@ -7,6 +7,7 @@ from pathlib import Path
 
 import _preset as described
 import generate
+import numpy as np
 import pytest
 
 import relpos
@@ -21,6 +22,15 @@ SMALL = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "size.layers=1"
 
 PRESETS = [*described.presets("position"), *described.presets("conv")]
 EVERY = pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: f"{preset.group}={preset.name}")
+
+
+def test_each_scheme_has_a_picture_of_its_own_after_training() -> None:
+    with np.load(ROOT / "docs" / "site" / "trained.npz") as file:
+        pictures = {name.removesuffix(".matrix"): file[name].tobytes() for name in file.files if name.endswith(".matrix")}
+        trained = {name.removesuffix(".what") for name in file.files if name.endswith(".what")}
+    assert trained == {preset.name for preset in PRESETS if preset.group == "position"}, "make mechanisms"
+    assert trained - pictures.keys() == {"none", "window"}, "they add nothing to a score"
+    assert len(set(pictures.values())) == len(pictures)
 
 
 def test_the_page_of_mechanisms_is_not_stale() -> None:

@@ -84,14 +84,14 @@ def reveal(position: nn.Module) -> bool:
     return bool(zeros)
 
 
-def draw_pattern(drawn: Pattern, title: str, heads: int = 4) -> Any:
-    """A column for each head, `heads` of them at most: the matrix, and below it the pattern by offset."""
+def draw_pattern(drawn: Pattern, title: str, heads: int = 4, panel: str = "head") -> Any:
+    """A column for each head (or what `panel` says), `heads` of them at most: the matrix, and below it the pattern by offset."""
     shown = min(heads, len(drawn.matrix))
     figure, panels = style.canvas(max(5.4, 2.9 * shown), 5.2, 2, shown, height_ratios=(1.5, 1))
     for head in range(shown):
         image = style.matrix(panels[0][head], drawn.matrix[head].numpy(), covered=1)
         figure.colorbar(image, ax=panels[0][head], shrink=0.8)
-        panels[0][head].set_title(f"head {head + 1}", fontsize=10)
+        panels[0][head].set_title(f"{panel} {head + 1}", fontsize=10)
         panels[0][head].set_xlabel("attended token j")
         _curve(panels[1][head], drawn, head)
         panels[1][head].set_xlabel("offset j − i")
