@@ -30,7 +30,7 @@ ELSEWHERE = {
     "data/store.py": "arrays, once their checksums are compared",
     "data/writer.py": "the offsets that it has just written",
     "pretrained/stored.py": "the one reader of weights",
-    "runs/fit.py": "a checkpoint, once its checksum is compared",
+    "runs/training.py": "a checkpoint, once its checksum is compared",
 }
 """File → what it reads otherwise than by the readers."""
 

@@ -165,7 +165,7 @@ def _run(command: str, arguments: list[str]) -> int:
     from omegaconf import OmegaConf
 
     from relpos.config.arguments import flags_and_overrides, rewritten
-    from relpos.config.check import check, one_line, targets
+    from relpos.config.check import check, one_line
     from relpos.config.compose import with_scheme
     from relpos.config.conf import conf_dir, function_of
     from relpos.errors import RelposError
@@ -173,7 +173,7 @@ def _run(command: str, arguments: list[str]) -> int:
     from relpos.places import make_runs_root, runs_root
     from relpos.ranges import rules, with_words
     from relpos.runs.shelf import figure
-    from relpos.trust import asked, outside, trust
+    from relpos.trust import asked, outside, targets, trust
 
     flags, overrides = flags_and_overrides(command, arguments)
     overrides = asked(overrides)

@@ -221,6 +221,15 @@ def _wrong(key: str, value: Any, annotation: Any) -> Iterator[tuple[str, RelposE
         )
 
 
+def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every node with a `_target_`, under its path (`position.parts.0`)."""
+    if _is_node(node):
+        yield path, node
+    inside = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list | tuple) else ()
+    for key, value in inside:
+        yield from targets(value, f"{path}.{key}".lstrip("."))
+
+
 def _is_node(value: Any) -> bool:
     return isinstance(value, Mapping) and "_target_" in value
 

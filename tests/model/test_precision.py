@@ -9,7 +9,7 @@ import torch.utils._python_dispatch
 from torch import nn
 
 from relpos.model.precision import autocast, cast_once, casting_once
-from relpos.runs import fit
+from relpos.runs import training
 
 
 class Casts(torch.utils._python_dispatch.TorchDispatchMode):
@@ -82,13 +82,13 @@ def test_a_processor_without_bfloat16_multiplies_rounded_factors_in_float32(pyth
 
 
 def test_only_a_processor_without_bfloat16_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(fit, "has_bf16", lambda: True)
-    fit.tell_of_precision("bf16", torch.device("cpu"))
+    monkeypatch.setattr(training, "has_bf16", lambda: True)
+    training.tell_of_precision("bf16", torch.device("cpu"))
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(fit, "has_bf16", lambda: False)
-    fit.tell_of_precision("fp32", torch.device("cpu"))
+    monkeypatch.setattr(training, "has_bf16", lambda: False)
+    training.tell_of_precision("fp32", torch.device("cpu"))
     assert capsys.readouterr().err == ""
-    fit.tell_of_precision("bf16", torch.device("cpu"))
+    training.tell_of_precision("bf16", torch.device("cpu"))
     assert "no instructions for bfloat16" in capsys.readouterr().err
 
 
@@ -98,8 +98,8 @@ def test_only_a_processor_without_bfloat16_says_so(monkeypatch: pytest.MonkeyPat
 def test_a_gpu_says_what_fp32_costs(
     times: float, precision: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(fit, "fp32_over_bf16", lambda _: times)
+    monkeypatch.setattr(training, "fp32_over_bf16", lambda _: times)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H100")
-    fit.tell_of_precision(precision, torch.device("cuda"))
+    training.tell_of_precision(precision, torch.device("cuda"))
     line = f"relpos: NVIDIA H100 multiplies matrices {said} with precision=bf16 as with fp32\n" if said else ""
     assert capsys.readouterr().err == line

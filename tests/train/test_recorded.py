@@ -19,7 +19,7 @@ from relpos.data.passes import outputs
 from relpos.data.steps import Steps
 from relpos.data.store import Store
 from relpos.model.heads import MaskedLM
-from relpos.runs import Run, execute, fit, plan
+from relpos.runs import Run, execute, plan
 from relpos.train.optim import Recipe
 from relpos.train.prefetch import Prefetched, move
 from relpos.train.pretrain import Pretraining
@@ -131,7 +131,7 @@ def test_a_replay_draws_new_dropout_each_step(prepared: Path) -> None:
 @pytest.fixture
 def recording(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs take the path of a GPU, where a recording writes to the gradients where they lay when it was made."""
-    monkeypatch.setattr(fit, "recorder_for", lambda accelerator: PlainCalls)
+    monkeypatch.setattr("relpos.runs.training.recorder_for", lambda accelerator: PlainCalls)
     call = Replay.__call__
 
     def in_place(self: Replay, inputs: Inputs) -> tuple[Tensor, ...]:

@@ -13,7 +13,7 @@ import relpos
 from glue_tasks import task
 from relpos.data.task_batches import Encoded, TuningSteps
 from relpos.model.heads import Classifier, ClassifierKind
-from relpos.runs import execute, fit, plan
+from relpos.runs import execute, plan, training
 from relpos.runs.shelf import logged
 from relpos.train.finetune import Finetuning
 from relpos.train.optim import Recipe
@@ -114,7 +114,7 @@ def test_a_fine_tuning_with_recorded_passes_learns_what_a_plain_one_does(
     run = plan(relpos.compose("finetune", overrides))
     lines = []
     for recorder in (None, PlainCalls):
-        monkeypatch.setattr(fit, "recorder_for", lambda accelerator, recorder=recorder: recorder)
+        monkeypatch.setattr(training, "recorder_for", lambda accelerator, recorder=recorder: recorder)
         shutil.rmtree(run.path, ignore_errors=True)
         execute(run)
         assert run.record["starts"][-1]["recorded"] == (recorder is not None)

@@ -19,7 +19,7 @@ from relpos.model.heads import Classifier, MaskedLM
 from relpos.runs import Run, execute, plan
 from relpos.runs.cost import flops, forward
 from relpos.runs.shelf import logged
-from relpos.train import finetune, progress, room
+from relpos.train import finetune, loggers, room
 from relpos.train.checkpoint import newest
 from relpos.train.loggers import JsonLines
 from relpos.train.optim import Recipe
@@ -203,7 +203,7 @@ def test_the_logged_rate_is_that_of_the_step(toy_runs: Path) -> None:
 def test_a_training_that_fails_stops_its_bar(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[str] = []
     named = {name: lambda *_, name=name, **__: events.append(name) for name in ("start", "add_task", "update", "stop")}
-    monkeypatch.setattr(progress, "display", lambda *_: SimpleNamespace(disable=True, **named))
+    monkeypatch.setattr(loggers, "display", lambda *_: SimpleNamespace(disable=True, **named))
 
     def fails(self: Pretraining, *_: object) -> None:
         raise RelposError("on purpose")

@@ -17,7 +17,7 @@ from yaml import MarkedYAMLError
 from relpos.config import quick
 from relpos.config.conf import function_of, key_of, options
 from relpos.errors import RelposError, nearest
-from relpos.trust import mistakes
+from relpos.trust import mistakes, targets
 
 NO_NAME = re.compile(r"null|true|false|[-+]?(nan|inf)|[-+.\d_]*|[-+.\d_]+e[-+]?\d+|\[.*|\{.*", re.IGNORECASE)
 """Values that cannot be the name of an option; Hydra answers them with a traceback."""
@@ -58,15 +58,6 @@ def check(config: Mapping[str, Any], command: str, overrides: Sequence[str]) -> 
         typed = [key_of(override).replace("/", ".") for override in overrides]
         raise errors[next((key for key in typed if key in errors), next(iter(errors)))]
     refuse_overrides(command, overrides, config)
-
-
-def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every node with a `_target_`, under its path (`position.parts.0`)."""
-    if isinstance(node, Mapping) and "_target_" in node:
-        yield path, node
-    inside = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list) else ()
-    for key, value in inside:
-        yield from targets(value, f"{path}.{key}".lstrip("."))
 
 
 def refuse_overrides(command: str, overrides: Iterable[str], config: Mapping[str, Any]) -> None:

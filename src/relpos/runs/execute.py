@@ -7,10 +7,11 @@ import platform
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,16 +20,15 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from relpos.errors import RelposError, say
-from relpos.files import naming, remove_left, write_text
+from relpos.files import naming, opened, remove_left, write_text
 from relpos.process import command, uninterrupted
 from relpos.readers import sha256
 from relpos.runs.cost import costs
 from relpos.runs.distributed import SHARED, Place, launch, meet, place, processes
 from relpos.runs.lock import locked
-from relpos.runs.log import LOG, logged
 from relpos.runs.retries import CRASHES, Retries
 from relpos.runs.run import Run
-from relpos.runs.shelf import SNAPSHOTS, snapshots
+from relpos.runs.shelf import LOG, SNAPSHOTS, snapshots
 from relpos.runs.stages import STAGES
 
 CPUINFO = Path("/proc/cpuinfo")
@@ -112,7 +112,7 @@ def _execute_in_processes(run: Run, wait: bool, log: bool, retries: Retries | No
     with locked(run.path, wait) as held:
         if not held or not _is_to_start(run, retries):
             return
-    with logged(run.path / LOG) if log else nullcontext():
+    with _printing_to(run.path / LOG) if log else nullcontext():
         launch(run, wait)
 
 
@@ -169,7 +169,7 @@ def _execute_here(run: Run, log: bool = False) -> None:
     def seconds() -> float:  # with those of the starts that were interrupted, since a run goes on from there
         return round(float(run.record.get("seconds", 0.0)) + time.perf_counter() - started, 2)
 
-    with logged(run.path / LOG) if log else nullcontext():
+    with _printing_to(run.path / LOG) if log else nullcontext():
         try:
             # Before the work: afterwards the network that it began with may be gone, and all would be lost.
             cost = costs(run)
@@ -186,6 +186,29 @@ def _execute_here(run: Run, log: bool = False) -> None:
         run.end("finished", metrics=metrics, seconds=seconds(), files=sums, **cost)
         # Last of all: until the record says so, a kill must find the checkpoint to go on from.
         shutil.rmtree(run.path / "checkpoint", ignore_errors=True)
+
+
+@contextmanager
+def _printing_to(path: Path) -> Iterator[None]:
+    """Appends standard output and standard error to `path`.
+
+    The file descriptors are redirected, not `sys.stdout`, so that output of C libraries and child processes goes there too.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # What Python still held back was flushed above: it belongs to the terminal, not to this log.
+    originals = os.dup(1), os.dup(2)
+    with opened(path, "ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, descriptor in enumerate(originals, start=1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
 
 
 def _record_end(run: Run, error: BaseException, seconds: Callable[[], float], log: bool) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from relpos.config.check import targets
 from relpos.config.compose import resolved, unresolved
 from relpos.data.objective import RATE, Objective
 from relpos.data.source import READING, Toy
@@ -20,7 +19,7 @@ from relpos.runs.networks import described_by, given_run, tokenizer_of
 from relpos.runs.run import Run
 from relpos.runs.tasks import node_of, own_files, task_and_meaning
 from relpos.train.described import scheme_name
-from relpos.trust import find, instantiate
+from relpos.trust import find, instantiate, targets
 
 Content = Mapping[str, Any]
 """A configuration as plain values: `config` where it is resolved, `content` with its interpolations."""

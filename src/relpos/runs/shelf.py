@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from relpos.errors import RelposError, refuse_unknown, say
 from relpos.progress import tracked
-from relpos.readers import fitted, json_lines
+from relpos.readers import fitted, json_lines, read_bytes
 from relpos.runs.run import identity_of, read_record, runs_root
 
 What = TypeVar("What", bound=Hashable)
@@ -24,8 +24,10 @@ SNAPSHOTS = "snapshots"
 """In a run's folder: the weights at some steps."""
 END = 100
 """Per cent of the steps at the end of a pre-training."""
+LOG = "log.txt"
+"""In a run's folder: what it has printed."""
 TAIL = 4096
-"""Bytes at the end of that file that hold its last line."""
+"""Bytes at the end of `LOGGED` that hold its last line."""
 DISTINGUISHING = ("seed", "position", "conv", "sources")
 """Keys of a pre-training's meaning in which the runs of one scale may differ."""
 MANY = 200
@@ -105,6 +107,15 @@ def newest(run: Path) -> dict[str, Any]:
         return json_lines(run / LOGGED, TAIL)[-1]
     except (RelposError, IndexError):  # those who watch a run go on watching it, whatever a crash left in the file
         return {}
+
+
+def last_lines(path: Path) -> list[str]:
+    """The last five lines of a log that are not blank, from its last 8 KiB; none where there is no log."""
+    try:
+        text = read_bytes(path, end=8192).decode("utf-8", errors="replace")
+    except RelposError:
+        return []
+    return [line.rstrip() for line in text.splitlines() if line.strip()][-5:]
 
 
 def figures(metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -1,31 +1,58 @@
-"""The two stages that train: from a run to a trainer and back to final metrics."""
+"""The two stages that train: from a run to a trainer and back to final metrics; and of each start where it begins, with what it
+computes, and what it leaves behind."""
 
 from __future__ import annotations
 
 import json
+import logging
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.plugins.environments import LightningEnvironment
+from pytorch_lightning.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
 
 from relpos.analysis.kernels import draw_kernels
 from relpos.data.objective import trained_for
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store
 from relpos.data.tasks import Task, authors_steps, epoch_steps
+from relpos.errors import RelposError, say
+from relpos.model.attention import kernels_used
 from relpos.model.build import count
+from relpos.model.encoder import Encoder
+from relpos.model.position.merge import name_of
+from relpos.model.precision import has_bf16
+from relpos.process import ASKED
 from relpos.readers import sha256
-from relpos.runs.fit import fit, microbatch_of, recorder_of
+from relpos.runs import trunk
 from relpos.runs.model import finetuned_settings, finetuning_model, pretrained_settings, pretraining_model
 from relpos.runs.plan import task_files
-from relpos.runs.run import Run
-from relpos.runs.shelf import figures
-from relpos.train.checkpoint import stopping
+from relpos.runs.run import Run, closure
+from relpos.runs.shelf import LOGGED, SNAPSHOTS, figures, logged
+from relpos.train.checkpoint import Checkpointing, EvaluatedFirst, Kept, Snapshots, WholeCheckpoints, newest, stopping
 from relpos.train.finetune import Finetuning, FinetuningData, Splits, columns, read_before
-from relpos.train.group import ALONE, present
-from relpos.train.loggers import conclude, log_figure
+from relpos.train.group import ALONE, LONG, Group, present
+from relpos.train.loggers import Bar, JsonLines, conclude, identified, log_again, log_figure, made
+from relpos.train.module import Training, set_threads
 from relpos.train.optim import Recipe
 from relpos.train.pretrain import Pretraining, PretrainingData
+from relpos.train.recorded import Recorder, recorder_for
+from relpos.train.room import explained_memory, fitting_microbatch
 from relpos.train.weights import model_folder, save_model
 from relpos.trust import instantiate
+
+for noisy in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
+    logging.getLogger(noisy).setLevel(logging.ERROR)
+warnings.filterwarnings("ignore", module=r"pytorch_lightning|lightning_fabric")  # advice about workers and loggers
 
 
 def pretrain(run: Run) -> dict[str, Any]:
@@ -110,3 +137,224 @@ def tuning_steps(steps: int | None, epochs: float | None, task: Task, rows: int,
 
 def _of(config: dict[str, Any], *keys: str) -> dict[str, Any]:
     return {key: config[key] for key in keys}
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a start of a training begins.
+
+    Args:
+        checkpoint: that it goes on from; None: it begins with the initial weights.
+        step: of the checkpoint.
+        keeps: the step at which it keeps a trunk for other runs; None: none can begin there.
+    """
+
+    checkpoint: Path | None
+    step: int
+    keeps: int | None
+
+
+def fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: int, microbatch: int) -> pl.Trainer:
+    """Trains from the newest checkpoint, or from the beginning, to the last step. Of several processes the first one writes."""
+    group = module.group
+
+    def note_memory(microbatch: int) -> None:
+        if group.first:
+            run.note_start(out_of_memory=microbatch)
+
+    start = _start(run, module, microbatch)
+    trainer = _trainer(run, module, evaluations, start)
+    if isinstance(module, Pretraining) and start.step:
+        _restore_evaluation(run, module, trainer, evaluations, start.step)
+    if group.first:
+        tell_of_precision(run.config["precision"], trainer.strategy.root_device)  # which the trainer has chosen
+    started, worked = time.perf_counter(), time.process_time()
+    most = -(-run.config["batch"] // group.world)
+    try:
+        with stopping(), explained_memory(microbatch, most, note=note_memory):
+            trainer.fit(module, data, ckpt_path=start.checkpoint, weights_only=True)
+    finally:
+        # Also of a start that failed: an attention kernel may be why.
+        if group.first and (used := kernels_used(module.model)):
+            with suppress(RelposError) if sys.exc_info()[0] else nullcontext():  # the first error is the one to show
+                run.note_start(kernels=used)
+    if group.first:
+        # Of the last start alone, since one that is interrupted does not come here; an estimate reads runs of a single start only.
+        seconds = {"fit_seconds": time.perf_counter() - started, "fit_cpu_seconds": time.process_time() - worked}
+        run.update(**{key: round(value, 2) for key, value in seconds.items()})
+    return trainer
+
+
+def _start(run: Run, module: Training, microbatch: int) -> Start:
+    """Where a start begins, which the record is told. Sets the threads, and takes over the log of another run's steps.
+
+    Raises:
+        RelposError: the checkpoint is of another network, or the processes see different ones.
+    """
+    group = module.group
+    # The threads of its first start give the same bits as without the interruption; but what the user asks for comes first.
+    kept = None if ASKED in os.environ else next((start["threads"] for start in _starts_with(run, "threads", group.world)), None)
+    # Before anything is computed: sums over another number of threads differ in their last bits.
+    threads = set_threads(run.config["speed"]["threads"] or kept)
+    # Its own checkpoint first; another run's is only a way to begin.
+    checkpoint = newest(run.path / "checkpoint")
+    keeps = trunk.last_constant_step(run) if group.world == 1 else None
+    shared = trunk.find(run, keeps, threads, microbatch) if keeps and not checkpoint else None
+    checkpoint = shared.checkpoint if shared else checkpoint
+    # Read once more here, so that a wrong shape is named before Lightning's traceback.
+    step = _checked_step(checkpoint, module) if checkpoint else 0
+    if group.sums([step], LONG)[0] != step * group.world:
+        raise RelposError(f"the processes of {run.path} see different checkpoints: is the folder one for all nodes?")
+    if group.first:
+        recorded = module.recorder is not None
+        run.note_start(from_step=step, threads=threads, processes=group.world, microbatch=microbatch, recorded=recorded)
+        if shared:
+            trunk.copy_log(shared, run)
+            run.note_start(checkpoint=shared.checkpoint.name, trunk_of=shared.folder.name)
+    return Start(checkpoint, step, keeps)
+
+
+def _restore_evaluation(run: Run, module: Pretraining, trainer: pl.Trainer, evaluations: int, step: int) -> None:
+    """Takes the evaluation of the checkpoint's step from the log. Where it is due and not there, because a kill came between the
+    checkpoint and its evaluation, it is made before training goes on."""
+    lines = logged(run.path) if module.group.first else []
+    found = [line for line in lines if line.pop("step") == step and "heldout_loss" in line]
+    if module.group.said(float(bool(found))):
+        module.result, module.evaluated = found[0] if found else {}, step
+    elif step % interval(module.steps, evaluations) == 0:
+        trainer.callbacks.append(EvaluatedFirst())  # type: ignore[attr-defined]
+
+
+def _trainer(run: Run, module: Training, evaluations: int, start: Start) -> pl.Trainer:
+    """Lightning's trainer with our checkpoints, and in the first process with loggers, snapshots and a bar."""
+    config, speed, group = run.config, run.config["speed"], module.group
+    # What is to be kept of a step comes before checkpointing, which may stop at this step.
+    callbacks: list[pl.Callback] = [Kept(run.path / trunk.FOLDER, start.keeps)] if start.keeps else []
+    callbacks += [Snapshots(run.path / SNAPSHOTS, config["snapshots"])] if group.first else []
+    callbacks += [Checkpointing(run.path / "checkpoint", config["checkpoint_every"], group)]
+    loggers: list[Any] = []
+    if group.first:
+        callbacks += [Bar(run.name, module.steps)]
+        loggers = [JsonLines(run.path / LOGGED, start.step), *_more_loggers(run, module.model)]
+    return pl.Trainer(
+        accelerator=speed["accelerator"],
+        devices=_device(speed["accelerator"], group),
+        max_steps=module.steps,
+        logger=loggers,
+        callbacks=callbacks,
+        # Under srun Lightning would take ranks and requeueing into its own hands, if no environment were named.
+        plugins=[WholeCheckpoints(), LightningEnvironment()],
+        val_check_interval=interval(module.steps, evaluations) if evaluations else None,
+        check_val_every_n_epoch=None,
+        limit_val_batches=1.0 if evaluations else 0,
+        num_sanity_val_steps=0,
+        deterministic="warn" if speed["deterministic"] else None,
+        # The data modules give each process its share of a step; a sampler would deal the examples out again.
+        use_distributed_sampler=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        detect_anomaly=speed["detect_anomaly"],
+        profiler=_profiler(speed["profiler"], run.path / "profile"),
+        default_root_dir=run.path,
+    )
+
+
+def tell_of_precision(precision: str, device: torch.device) -> None:
+    """Prints a line where the other number format would be much faster on this device, or this one is no faster."""
+    if device.type == "cuda" and precision == "fp32" and (times := round(fp32_over_bf16(device))) > 1:
+        name = torch.cuda.get_device_name(device)
+        say(f"relpos: {name} multiplies matrices {times} times as fast with precision=bf16 as with fp32")
+    if device.type == "cpu" and precision == "bf16" and not has_bf16():
+        say("relpos: this processor has no instructions for bfloat16, so that precision=bf16 is no faster here than fp32")
+
+
+def fp32_over_bf16(device: torch.device) -> float:
+    """The time of a large matrix product in float32 over that in bfloat16, on a GPU; some milliseconds are enough to tell."""
+    times = []
+    for dtype in (torch.float32, torch.bfloat16):
+        x = torch.zeros(4096, 4096, dtype=dtype, device=device)
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
+        for mark in marks:  # the first product does not count
+            _ = x @ x
+            mark.record()
+        torch.cuda.synchronize(device)
+        times.append(marks[1].elapsed_time(marks[2]))
+    return times[0] / times[1]
+
+
+def _profiler(name: str | None, folder: Path) -> Profiler | None:
+    """Lightning's profiler of this name (simple, advanced, pytorch); its report goes to `folder`."""
+    kinds = {"simple": SimpleProfiler, "advanced": AdvancedProfiler, "pytorch": PyTorchProfiler}
+    return kinds[name](dirpath=folder, filename=name) if name else None
+
+
+def _starts_with(run: Run, what: str, processes: int) -> list[dict[str, Any]]:
+    """The starts of a run with as many processes whose training began."""
+    starts = run.record.get("starts", [])
+    return [start for start in starts if what in start and start.get("processes", 1) == processes]
+
+
+def microbatch_of(run: Run, encoder: Encoder, group: Group) -> int:
+    """Examples of full length in a forward pass: what the user says; else what the record says; else what suits the machine.
+
+    The record's is that of the first start that took less than has ever been too much; where there is none, half of that.
+    """
+    asked, accelerator = run.config["speed"]["microbatch"], run.config["speed"]["accelerator"]
+    if asked != "auto":
+        return int(asked)
+    recorded = [start["microbatch"] for start in _starts_with(run, "microbatch", group.world)]
+    failed = [start["out_of_memory"] for start in _starts_with(run, "out_of_memory", group.world)]
+    if not failed:
+        return recorded[0] if recorded else fitting_microbatch(encoder, run.config["length"], accelerator)
+    # A micro-batch that was recorded and has not failed gives the same bits as before; a new one does not.
+    fitting = next((microbatch for microbatch in recorded if microbatch < min(failed)), max(1, min(failed) // 2))
+    if group.first:
+        say(f"relpos: {run.name} ran out of memory with speed.microbatch={min(failed)}; now {fitting}")
+    return fitting
+
+
+def recorder_of(run: Run, encoder: Encoder, group: Group) -> Callable[[], Recorder] | None:
+    """What records the passes of a training as CUDA graphs; None unless `speed.graphs` is set, on one GPU with steps all alike."""
+    wanted = run.config["speed"]["graphs"] and group.world == 1 and encoder.position.same_each_step
+    return recorder_for(run.config["speed"]["accelerator"]) if wanted else None
+
+
+def _device(accelerator: str, group: Group) -> Any:
+    """One device a process: its own GPU, where there are GPUs."""
+    # Modulo, because srun may show each process its own GPU alone, as number 0.
+    several_gpus = group.world > 1 and accelerator != "cpu" and torch.cuda.is_available()
+    return [group.local % torch.cuda.device_count()] if several_gpus else 1
+
+
+def interval(steps: int, evaluations: int) -> int:
+    """Steps between two evaluations."""
+    return max(1, steps // max(1, evaluations))
+
+
+def _checked_step(path: Path, module: Training) -> int:
+    """The step of a checkpoint."""
+    # `weights_only`: a checkpoint may have come from elsewhere, and nothing in it is to be executed.
+    content = torch.load(path, map_location="cpu", weights_only=True)
+    needed = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    saved = {name: tuple(value.shape) for name, value in content["state_dict"].items()}
+    for name in sorted(needed.keys() | saved.keys()):
+        if needed.get(name) != saved.get(name):
+            raise RelposError(
+                f"checkpoint {path}: {name} is {saved.get(name)}, this model needs {needed.get(name)}; delete it to start anew"
+            )
+    return int(content["global_step"])
+
+
+def _more_loggers(run: Run, model: Any) -> list[Any]:
+    if not run.config["logger"]:
+        return []
+    names: dict[str, Any] = {key: run.config.get(key) for key in ("scheme", "table", "row")}
+    names["scheme"] = names["scheme"] or name_of(model.encoder.position)  # of a network that nobody has named by a word
+    # A pre-training's text is that of its inputs, whose meaning is not part of its own.
+    said = [each.config for each in closure([run])]
+    text = {key: values[-1] for key in ("data", "vocabulary") if (values := [each[key] for each in said if each.get(key)])}
+    fields = identified(run.identity, run.path.name, run.stage, text | run.meaning, **names)
+    logger = made(run.config["logger"], fields, run.path)
+    log_again(logger, logged(run.path))
+    return [logger]

@@ -17,9 +17,8 @@ from relpos.measures.measure import Results, measured_columns, measures
 from relpos.results.plateau import NONE, Curve, order_found
 from relpos.results.scale import Scale, scheme, slowest, travel
 from relpos.results.values import GAP, LOSS, Value, by, figure_values, pretraining_values, rates_of, select, tuning_values
-from relpos.runs.log import LOG, last_lines
 from relpos.runs.run import Run, runs_root
-from relpos.runs.shelf import final, logged, scores
+from relpos.runs.shelf import LOG, final, last_lines, logged, scores
 from relpos.runs.table_file import RowRun
 from relpos.runs.trunk import last_constant_step
 from relpos.tables.columns import column, mean_column, mean_if_all

@@ -1,4 +1,5 @@
-"""Where metrics go: always a JSON line for each logged step in the run's folder, on request to another logger, too."""
+"""Where metrics go: always a JSON line for each logged step in the run's folder, and a progress bar on stderr; on request to
+another logger, too."""
 
 from __future__ import annotations
 
@@ -7,20 +8,26 @@ import json
 import math
 import os
 import sys
+import time
 from collections.abc import Iterable
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger
+from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
 from relpos.errors import RelposError, one_line, say
 from relpos.files import digest, naming, opened, write_text
 from relpos.process import command
+from relpos.progress import display
 from relpos.readers import read_bytes
 from relpos.train.wandb_settings import Mode, set_up, wandb_mode
 from relpos.trust import find, instantiate
 
+SECONDS = 30.0
+"""Seconds between two lines of a `Bar` where stderr is not a terminal."""
 LONGEST_TAG = 64
 """Characters; Weights & Biases allows no more."""
 _begun: list[Any] = []
@@ -215,3 +222,36 @@ def log_figure(loggers: list[Logger], name: str, path: Path) -> None:
             import matplotlib.image
 
             logger.experiment.add_image(name, matplotlib.image.imread(path)[..., :3], dataformats="HWC")
+
+
+class Bar(pl.Callback):
+    """Step, speed, time left and the newest logged loss: on a terminal a line that moves, elsewhere a line now and then."""
+
+    def __init__(self, name: str, steps: int) -> None:
+        self.name, self.steps = name, steps
+        columns = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), "{task.fields[shown]}"
+        self.progress = display(*columns)
+        self.last_line = time.monotonic()
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Shows the bar, beginning at the step from which the run is continued."""
+        self.progress.start()
+        self.bar = self.progress.add_task(self.name, total=self.steps, completed=trainer.global_step, shown="")
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
+        """Moves the bar; where stderr is not a terminal, prints a line when one is due."""
+        shown = "  ".join(
+            f"{key} {value:.4g}" for key, value in module.shown.items() if key in ("loss", "accuracy", "real_tokens_per_second")
+        )
+        self.progress.update(self.bar, completed=trainer.global_step, shown=shown)
+        if self.progress.disable and time.monotonic() - self.last_line > SECONDS:
+            self.last_line = time.monotonic()
+            say(f"{self.name}: step {trainer.global_step}/{self.steps}  {shown}")
+
+    def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
+        """Leaves the terminal as it was, at the end of a training."""
+        self.progress.stop()
+
+    def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException) -> None:
+        """The same where a training stops or fails: Lightning does not call `teardown` then."""
+        self.progress.stop()

@@ -8,7 +8,7 @@ reads `config.json` and uses its own classes.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -17,7 +17,7 @@ from typing import Any
 
 from relpos.errors import RelposError
 from relpos.files import write_text
-from relpos.trust import find
+from relpos.trust import find, targets
 
 CLASSES = {
     "AutoConfig": "RelposConfig",
@@ -62,7 +62,8 @@ def code(settings: Mapping[str, Any]) -> dict[str, str]:
     Raises:
         RelposError: there is no source of a class that the settings name, or it uses what cannot be taken along.
     """
-    named = {target: find(target, kind, kind) for kind in ("position", "conv") for target in _targets(settings[kind])}
+    nodes = ((kind, node) for kind in ("position", "conv") for _, node in targets(settings[kind]))
+    named = {str(node["_target_"]): find(node["_target_"], kind, kind) for kind, node in nodes}
     own = frozenset(found.__module__ for found in named.values())
     files: dict[str, str] = {}
     waiting = [SERVING, *sorted(own)]
@@ -138,17 +139,6 @@ def _home(base: str, name: str) -> str:
         if isinstance(node, ast.ImportFrom) and name in (alias.asname or alias.name for alias in node.names):
             return node.module or base
     return base
-
-
-def _targets(node: Any) -> Iterator[str]:
-    """Every `_target_` in a node of the configuration."""
-    if isinstance(node, Mapping):
-        if "_target_" in node:
-            yield str(node["_target_"])
-        node = list(node.values())
-    if isinstance(node, list | tuple):
-        for item in node:
-            yield from _targets(item)
 
 
 @cache
