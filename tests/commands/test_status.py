@@ -9,7 +9,7 @@ from rich.console import Console
 from relpos.commands import status
 from relpos.commands.status import SETTLED, look, picture
 from relpos.runs import Run
-from relpos.runs.estimate import Estimate
+from relpos.runs.cost import Estimate
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
 from tables.small_data import write_experiment

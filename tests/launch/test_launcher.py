@@ -25,7 +25,7 @@ from relpos.launch.jobs import Job, Standing
 from relpos.launch.local import Local
 from relpos.launch.progress import ending
 from relpos.runs import compose, plan
-from relpos.runs.estimate import left_of
+from relpos.runs.cost import left_of
 from relpos.runs.lock import is_locked, locked
 from relpos.runs.stages import STAGES
 

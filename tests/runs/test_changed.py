@@ -11,7 +11,7 @@ from relpos.data.task_batches import TuningStep
 from relpos.errors import RelposError
 from relpos.model.position import Tisa
 from relpos.runs import Run, compose, execute, plan
-from relpos.runs.changed import change_positions, changed_position
+from relpos.runs.model import change_positions, changed_position
 from relpos.train.described import network
 from relpos.train.finetune import Finetuning
 from schemes import SIZE, VOCABULARY, model_of, node

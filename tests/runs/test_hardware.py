@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from relpos.runs.execute import hardware
+from relpos.runs.cost import hardware
 
 FLAGS = "processor\t: 0\nmodel name\t: a CPU\nflags\t\t: fpu sse2 {}\n\nprocessor\t: 1\nflags\t\t: amx_bf16\n"
 

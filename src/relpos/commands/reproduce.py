@@ -42,8 +42,8 @@ def reproduce(
     # Imported here and not above: this signature is read to check arguments, before there is anything to do.
     from relpos.claims.claim import load_checks
     from relpos.launch.engine import run_all
-    from relpos.runs.shelf import LOG, last_lines
     from relpos.runs.run import runs_root
+    from relpos.runs.shelf import LOG, last_lines
     from relpos.tables import experiment, order_instrument, plan
     from relpos.tables.arrivals import Arrivals
     from relpos.tables.dry_run import describe

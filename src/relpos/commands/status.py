@@ -18,7 +18,7 @@ from rich.text import Text
 from relpos.launch.jobs import Job
 from relpos.progress import plain_console
 from relpos.ranges import Names, Positive
-from relpos.runs.estimate import Estimate, clock, left_of
+from relpos.runs.cost import Estimate, clock, left_of
 from relpos.runs.lock import is_locked
 from relpos.runs.run import Run, runs_root
 from relpos.runs.shelf import newest

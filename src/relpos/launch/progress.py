@@ -12,7 +12,7 @@ from rich.text import Text
 
 from relpos.launch.jobs import Standing
 from relpos.progress import plain_console
-from relpos.runs.estimate import Estimate
+from relpos.runs.cost import Estimate
 from relpos.runs.retries import failures
 from relpos.runs.run import Run
 from relpos.runs.shelf import final, newest, scores

@@ -15,7 +15,6 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from omegaconf import OmegaConf
 
@@ -23,7 +22,7 @@ from relpos.errors import RelposError, say
 from relpos.files import naming, opened, remove_left, write_text
 from relpos.process import command, uninterrupted
 from relpos.readers import sha256
-from relpos.runs.cost import costs
+from relpos.runs.cost import costs, hardware
 from relpos.runs.distributed import SHARED, Place, launch, meet, place, processes
 from relpos.runs.lock import locked
 from relpos.runs.retries import CRASHES, Retries
@@ -31,11 +30,6 @@ from relpos.runs.run import Run
 from relpos.runs.shelf import LOG, SNAPSHOTS, snapshots
 from relpos.runs.stages import STAGES
 
-CPUINFO = Path("/proc/cpuinfo")
-WIDEST = ("amx_bf16", "avx512_bf16", "avx512f", "avx2")
-"""Sets of vector instructions, as Linux names them, the widest first."""
-GPUS = Path("/proc/driver/nvidia/gpus")
-"""Where NVIDIA's driver lists the GPUs."""
 WAITS = 2.0
 """What the first of several processes says while it waits for the run's lock; then whether the run is started."""
 KEPT = ("model/*", f"{SNAPSHOTS}/*", "predictions/*", "tokenizer.*")
@@ -266,26 +260,6 @@ def _record_failure(run: Run, error: BaseException) -> None:
     last = "".join(traceback.format_exception(error)[-3:]) if not isinstance(error, RelposError) else None
     why = str(error).split("\n")[0] or type(error).__name__
     run.fail(why, traceback=last)
-
-
-def hardware() -> dict[str, Any]:
-    """Processor, cores, the widest vector instructions, on which the last digits of sums depend, and GPUs, if there are any."""
-    about: dict[str, str] = {}
-    # Elsewhere than on Linux there is no such file, and `platform` has to do.
-    with suppress(OSError):
-        text = CPUINFO.read_text(encoding="utf-8").partition("\n\n")[0]  # of the first core
-        about = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
-    processor = about.get("model name") or platform.processor() or platform.machine()
-    result: dict[str, Any] = {"processor": processor, "cores": os.cpu_count()}
-    flags = about.get("flags", "").split()
-    result |= {"instructions": next(name for name in WIDEST if name in flags)} if set(WIDEST) & set(flags) else {}
-    gpus = [
-        line.partition(":")[2].strip()
-        for file in sorted(GPUS.glob("*/information"))
-        for line in file.read_text(encoding="utf-8").splitlines()
-        if line.startswith("Model:")
-    ]
-    return result | {"gpus": gpus} if gpus else result
 
 
 @cache

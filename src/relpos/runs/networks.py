@@ -219,7 +219,7 @@ def description(config: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
 def described_by(run: Run) -> dict[str, Any]:
     """The `description` of the network that a run trains or, of the stage `given`, of the one that the user named."""
     # Both load torch, which a plan without a given network does without.
-    from relpos.runs.changed import changed_position
+    from relpos.runs.model import changed_position
     from relpos.train.weights import read_model_config
 
     if run.stage == "given":

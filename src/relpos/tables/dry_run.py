@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from relpos.runs.cost import flops
-from relpos.runs.estimate import Estimate, duration
+from relpos.runs.cost import Estimate, duration, flops
 from relpos.runs.run import Run
 from relpos.tables.experiment import Experiment
 from relpos.tables.order_instrument import Instrument, to_measure
