@@ -40,10 +40,6 @@ def relpos(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
     return run
 
 
-def process(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "relpos.cli", *arguments], capture_output=True, text=True, check=False, cwd=cwd)
-
-
 def test_params_prints_json_and_the_exact_total(relpos: Relpos) -> None:
     done = relpos("params", "size=small", "position=composite")
     assert done.returncode == 0
@@ -241,17 +237,20 @@ def test_an_option_file_of_ones_own(relpos: Relpos, tmp_path: Path) -> None:
 
 @pytest.mark.full  # torch is imported in every process
 @pytest.mark.parametrize(("launcher", "schemes"), [("joblib", "none,tisa"), ("submitit_local", "tisa")])
-def test_a_sweep_goes_through_the_launchers_of_hydra(launcher: str, schemes: str, toy_runs: Path, tmp_path: Path) -> None:
+def test_a_sweep_goes_through_the_launchers_of_hydra(
+    launcher: str, schemes: str, relpos: Relpos, toy_runs: Path, tmp_path: Path
+) -> None:
     pytest.importorskip(
         f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher",
         reason="pip install hydra-joblib-launcher hydra-submitit-launcher",
     )
     arguments = [f"position={schemes}", "steps=2", "batch=4", "speed.threads=1", f"hydra/launcher={launcher}"]
-    done = process("pretrain", "-m", *arguments, cwd=tmp_path)
+    command = [sys.executable, "-m", "relpos.cli", "pretrain", "-m", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     records = [json.loads(path.read_text(encoding="utf-8")) for path in (toy_runs / "pretrain").glob("*/record.json")]
     assert [(record["state"], len(record["starts"])) for record in records] == [("finished", 1)] * len(schemes.split(","))
-    wrong = process("pretrain", "-m", "position=none,tsa", *arguments[1:], cwd=tmp_path)
+    wrong = relpos("pretrain", "-m", "position=none,tsa", *arguments[1:], cwd=tmp_path)
     assert (wrong.returncode, wrong.stderr.splitlines()[-1][:29]) == (1, "relpos: unknown position 'tsa")
 
 

@@ -27,8 +27,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The scripts folder of a fresh environment with the wheel and what it requires without extras."""
-    return environment(tmp_path_factory.mktemp("environment"), wheel, "relpos").parent
+    """The scripts folder of a fresh environment with the wheel, as pip installs it, and what it requires without extras."""
+    python = environment(tmp_path_factory.mktemp("environment"), None, "relpos")
+    pip(sys.executable, "--python", str(python), "install", "--no-deps", "--no-index", "--quiet", str(wheel))
+    return python.parent
 
 
 def needed(*requirements: str) -> dict[str, Distribution]:
@@ -48,8 +50,8 @@ def needed(*requirements: str) -> dict[str, Distribution]:
     return found
 
 
-def environment(folder: Path, wheel: Path, *requirements: str) -> Path:
-    """The interpreter of a fresh environment with the wheel, and with what these require and nothing else."""
+def environment(folder: Path, wheel: Path | None, *requirements: str) -> Path:
+    """The interpreter of a fresh environment with what the wheel holds, and with what these require and nothing else."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
     (site,) = folder.glob("lib/python*/site-packages")
@@ -64,7 +66,8 @@ def environment(folder: Path, wheel: Path, *requirements: str) -> Path:
             if not (site / name).exists():
                 (site / name).parent.mkdir(exist_ok=True)
                 (site / name).symlink_to(Path(str(package.locate_file(name))))
-    pip(sys.executable, "--python", str(python), "install", "--no-deps", "--no-index", "--quiet", str(wheel))
+    if wheel is not None:
+        zipfile.ZipFile(wheel).extractall(site)
     return python
 
 
