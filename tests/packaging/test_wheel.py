@@ -1,4 +1,4 @@
-"""The wheel carries all that the command needs, and works in other environments from any folder.
+"""What docs/commands.md says of installing: checkout, repository, wheel and extras, each in an environment of its own.
 
 These have no network: what an environment is to hold is linked from the one that runs the tests, package by package.
 """
@@ -124,6 +124,26 @@ def test_installed_package_is_not_the_tree(elsewhere: Path, tmp_path: Path) -> N
     assert not Path(shown.stdout.strip()).is_relative_to(ROOT)
 
 
+@pytest.mark.parametrize("door", ["checkout", "repository"])
+def test_a_checkout_and_a_repository_can_be_installed(door: str, tmp_path: Path) -> None:
+    if door == "repository":
+        if not (ROOT / ".git").exists():
+            pytest.skip("this tree is no checkout")
+        # With one whole commit: pip asks for a clone without files, which git cannot make of a shallow one without end.
+        script = 'git archive HEAD | tar -x -C "$1" && cd "$1" && git init -q && git add -A && git commit -qm all'
+        names = {f"GIT_{who}_{what}": "none" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        (tmp_path / "there").mkdir()
+        subprocess.run(["sh", "-c", script, "-", str(tmp_path / "there")], cwd=ROOT, env=os.environ | names, check=True)
+    what = {"checkout": str(ROOT), "repository": f"git+{(tmp_path / 'there').as_uri()}"}[door]
+    python = environment(tmp_path / "env", None, "relpos", "hatchling")
+    pip(sys.executable, "--python", str(python), "install", "--no-deps", "--no-index", "--no-build-isolation", "--quiet", what)
+    counted = done(python, tmp_path / "empty", "params", "size=small", "position=composite")
+    assert counted.returncode == 0, counted.stderr
+    assert json.loads(counted.stdout)["total"] == 13_428_196
+    inside = done(python, tmp_path / "empty", "-c", "import relpos; print(relpos.__file__)")
+    assert not Path(inside.stdout.strip()).is_relative_to(ROOT)
+
+
 def done(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A command of that environment, in an empty folder with runs of its own."""
     folder.mkdir(exist_ok=True)
@@ -151,33 +171,43 @@ def test_attention_needs_torch_numpy_and_jaxtyping_alone(wheel: Path, tmp_path: 
     assert ran.returncode == 0, ran.stderr
 
 
+SHORT = ["steps=2", "batch=4", "evaluations=1", "size=tiny"]
 EXTRAS = {
     "pretrained": (
         ["-c", "import transformers, relpos.data.published_tokenizer"],
         ["export", "network=RUN", "to=EXPORTED"],
-        "transformers",
+        "pip install transformers",
     ),
     "dashboard": (
         ["-c", "import wandb_workspaces"],
         ["-c", "from relpos.commands.dashboard import build; build({}, '')"],
-        "wandb-workspaces",
+        "pip install wandb-workspaces",
     ),
+    "loggers": (
+        ["pretrain", *SHORT, "logger=tensorboard"],
+        ["pretrain", *SHORT, "seed=1", "logger=wandb"],
+        "pip install wandb",
+    ),
+    "launchers": (
+        ["params", "-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=1", "k=2,3"],
+        ["params", "-m", "hydra/launcher=joblib", "k=2,3"],
+        "unknown hydra/launcher 'joblib'. Known: basic.",
+    ),
+    "gpu": (["-c", "import triton"], ["-c", "import triton"], "No module named 'triton'"),
 }
-"""Extra -> what works with it, and what is refused without it, naming which package."""
+"""Extra -> what works with it, and what is refused without it, in a line that ends so."""
 
 
 def test_without_extras_all_works_but_what_an_extra_is_for(elsewhere: Path, tmp_path: Path) -> None:
     python = elsewhere / "python"
-    for package in ("transformers", "wandb_workspaces", "triton", "pytest"):
-        assert done(python, tmp_path / "empty", "-c", f"import {package}").returncode
-    short = ["steps=2", "batch=4", "evaluations=1", "size=tiny"]
-    trained = done(python, tmp_path / "empty", "pretrain", *short)
+    assert done(python, tmp_path / "empty", "-c", "import pytest").returncode
+    trained = done(python, tmp_path / "empty", "pretrain", *SHORT)
     assert trained.returncode == 0, trained.stderr
     run = trained.stdout.splitlines()[-1]
-    for _, refused, package in EXTRAS.values():
+    for _, refused, end in EXTRAS.values():
         said = done(python, tmp_path / "empty", *(word.replace("RUN", run) for word in refused))
         assert said.returncode == 1, said.stdout
-        assert said.stderr.splitlines()[-1].endswith(f"pip install {package}")
+        assert said.stderr.splitlines()[-1].endswith(end)
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
