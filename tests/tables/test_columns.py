@@ -12,6 +12,7 @@ from relpos.tables.columns import summary
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.render import pictures, text
 from relpos.tables.render.cell import Cell
+from relpos.tables.render.side_tables import losses_by_step
 from relpos.tables.render.view import view_of
 from relpos.tables.row import Row
 from relpos.tables.rows import rows_of
@@ -175,3 +176,10 @@ def test_curves_are_drawn_once(tmp_path: Path) -> None:
     pictures.draw_losses(tmp_path / "curves.png", rows)
     assert (tmp_path / "curves.png").stat().st_mtime_ns == first
     assert "held-out loss at step | 1 | 2 |" in text.markdown(view_of(Table("t", "?", rows)))
+
+
+def test_of_many_evaluations_a_dozen_stand_in_a_table_the_first_and_the_last_among_them() -> None:
+    rows = [Row(str(last), [], heldout_loss=[(step, 5.0) for step in range(250, last + 1, 250)]) for last in (16000, 32000)]
+    table = losses_by_step(rows)
+    assert table is not None
+    assert table.heads == ["250", "500", "750", "1250", "1750", "2500", "3500", "5250", "7500", "11000", "16000"]

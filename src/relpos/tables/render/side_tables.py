@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from relpos.measures.measure import measured_columns
 from relpos.results.values import GLUE
 from relpos.tables.render.cell import MISSING, Cell, number
@@ -18,6 +20,8 @@ DELTA = "Δ to the baseline row (in per cent of its errors; * p < 0.05, Holm)"
 LENGTHS = "held-out loss at length"
 STEPS = "held-out loss at step"
 MULTIPLIERS = "held-out loss at position_lr"
+MOST_STEPS = 12
+"""Columns of a table along the training; the picture beside it, and table.json, have all evaluations."""
 
 
 def title(column: str, other: str | None = None) -> str:
@@ -76,10 +80,12 @@ def losses_by_length(rows: Sequence[Row]) -> SideTable | None:
 
 
 def losses_by_step(rows: Sequence[Row]) -> SideTable | None:
-    """Nats per predicted token along the way, at the steps that every row has; None where there are none."""
+    """Nats per predicted token along the way, at steps that every row has, evenly in their logarithm; None where there are none."""
     curves = [(row.name, dict(row.heldout_loss)) for row in rows]
     # Rows of different lengths are compared where all of them are.
     steps = [step for step in curves[0][1] if all(step in curve for _, curve in curves)] if curves else []
+    if len(steps) > MOST_STEPS:
+        steps = sorted({min(steps, key=lambda step: abs(step - even)) for even in np.geomspace(steps[0], steps[-1], MOST_STEPS)})
     lines = [(name, [_loss(curve[step]) for step in steps]) for name, curve in curves]
     return SideTable(STEPS, [str(step) for step in steps], lines) if steps else None
 
