@@ -182,7 +182,7 @@ def norms(tokens: int) -> Work:
 
     def work() -> Any:
         _, *kept = triton_sweeps.norm_forward(x, y, weight, weight, 1e-5, draw, weight)
-        return triton_sweeps.sum_rows(triton_sweeps.norm_backward(grad, *kept, weight, draw, True)[2])
+        return triton_sweeps.sum_rows(triton_sweeps.norm_backward(grad, [], *kept, weight, draw, True)[2])
 
     return work
 

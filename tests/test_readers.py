@@ -25,7 +25,7 @@ ELSEWHERE = {
     "commands/params.py": "our own printed numbers",
     "claims/exact.py": "our own printed numbers",
     "train/standalone.py": "our own source",
-    "runs/execute.py": "what the kernel says of the processor",
+    "runs/cost.py": "what the kernel says of the processor",
     "data/textfile.py": "text of any size, once it is known to be a regular file",
     "data/store.py": "arrays, once their checksums are compared",
     "data/writer.py": "the offsets that it has just written",

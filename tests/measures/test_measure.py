@@ -55,7 +55,7 @@ def test_a_new_file_is_a_measure_of_relpos_order_and_a_column_of_tables(
     monkeypatch.setenv("RELPOS_RUNS", str(trained))
     run = pretraining(trained)
     assert main(["order", f"network={run}", "measure=[width]"]) == 0
-    assert "none: 64 wide" in capsys.readouterr().err
+    assert "none: width of the network 64" in capsys.readouterr().err
     assert [entry.results for entry in kept(run, "width")] == [{"width": 64}]
     stages = {"pretrain": [*TINY, "snapshots=[50]"]}
     content = {"question": "how wide?", "rows": {"none": ["position=none"]}, "stages": stages, "tasks": [], "order": ["width"]}
