@@ -70,6 +70,7 @@ def test_the_figure_is_any_final_number_or_column_and_its_negative_where_more_is
         figure(tmp_path, "rtf")
 
 
+@pytest.mark.full
 def test_optuna_finds_the_best_of_four_learning_rates(toy_runs: Path) -> None:
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="pip install hydra-optuna-sweeper")
     sweep = ["hydra/sweeper=optuna", "hydra/sweeper/sampler=grid", "hydra.sweeper.n_trials=4"]

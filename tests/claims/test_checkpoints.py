@@ -63,6 +63,7 @@ def test_another_scheme_is_refused_by_name(tmp_path: Path) -> None:
         published_checkpoints([str(folder)])
 
 
+@pytest.mark.full
 def test_the_page_has_a_verdict_of_each_checkpoint(tmp_path: Path) -> None:
     published = published_checkpoints([checkpoint(tmp_path / "some", "RobertaForMaskedLM", True)])
     wanted = [claim for claim in files.load("wennberg2021") if claim.id in ("W01", "W06", "W07", "W18")]

@@ -126,7 +126,7 @@ def test_a_missing_file_is_named_by_the_name_that_superglue_gives_it(tmp_path: P
         read(tmp_path, task("wsc"), "val")
 
 
-@pytest.mark.parametrize("name", ["boolq", "multirc", "wsc"])
+@pytest.mark.parametrize("name", ["boolq", *(pytest.param(name, marks=pytest.mark.full) for name in ("multirc", "wsc"))])
 def test_superglue_is_fine_tuned(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     network = saved(host("RobertaModel", vocab_size=300), published("roberta", tmp_path / "network"))
     examples = {"boolq": [BOOLQ, BOOLQ | {"label": False}], "multirc": [MULTIRC], "wsc": [WSC, WSC | {"label": True}]}[name]

@@ -33,6 +33,7 @@ def test_each_scheme_has_a_picture_of_its_own_after_training() -> None:
     assert len(set(pictures.values())) == len(pictures)
 
 
+@pytest.mark.full
 def test_the_page_of_mechanisms_is_not_stale() -> None:
     """Of what is computed a few rows, which take seconds less; all of it with RELPOS_FULL=1."""
     page = PAGE.read_text(encoding="utf-8")

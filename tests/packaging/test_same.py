@@ -30,6 +30,7 @@ def test_every_preset_that_needs_nothing_more_is_compared() -> None:
     assert {f"position={name}" for name in POSITIONS} | {f"conv={name}" for name in CONVS} == set(names)
 
 
+@pytest.mark.full
 def test_losses_are_those_that_the_run_logs(toy_runs: Path) -> None:
     losses = same.losses(["position=fixed", "position=nonsense"])
     assert [len(losses["position=fixed"]), len(losses["finetune"])] == [5, 5]

@@ -162,6 +162,7 @@ def test_a_process_that_is_lost_without_a_word_is_told_by_the_class_of_the_error
         Group()._exchange(torch.zeros(1), None, 1)
 
 
+@pytest.mark.full
 def test_who_waits_for_a_message_names_the_process_that_is_busy_and_gives_it_up() -> None:
     """Process 1 hangs, and 2 waits for it, too."""
     with reserved_port() as port:
@@ -200,6 +201,7 @@ def test_under_torchrun(toy_runs: Path) -> None:
     assert [start["processes"] for start in plan(compose("pretrain", overrides)).record["starts"]] == [2]
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are listed on Linux")
 def test_no_thread_of_the_group_is_left_when_python_ends() -> None:
     with reserved_port() as port:

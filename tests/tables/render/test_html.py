@@ -116,7 +116,7 @@ def test_a_figure_keeps_the_digits_of_its_numbers_and_the_letters_of_its_title()
 
 
 @pytest.fixture(
-    params=[(1280, "light"), pytest.param((390, "light"), marks=pytest.mark.full), (390, "dark")],
+    params=[*(pytest.param((width, "light"), marks=pytest.mark.full) for width in (1280, 390)), (390, "dark")],
     ids=lambda given: f"{given[0]}-{given[1]}",
 )
 def shown(browser: Any, page: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
