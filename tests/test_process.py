@@ -41,7 +41,7 @@ PRETRAIN = ["pretrain", "steps=2", "batch=4"]
 @pytest.mark.parametrize(
     ("function", "number", "stage", "before"),
     [
-        ("relpos.data.tokenizer, 'reservoir'", signal.SIGHUP, "tokenizer", ("toy",)),
+        pytest.param("relpos.data.tokenizer, 'reservoir'", signal.SIGHUP, "tokenizer", ("toy",), marks=pytest.mark.full),
         ("relpos.data.writer._Writer, 'end'", signal.SIGTERM, "store", ("toy", "tokenizer")),
     ],
 )

@@ -172,6 +172,7 @@ def test_the_history_is_what_was_logged(made: list[Made]) -> None:
         assert history(one) == logged(one)  # to the last bit
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("beside")
 def test_a_run_that_goes_on_has_its_whole_history(monkeypatch: pytest.MonkeyPatch) -> None:
     run = plan(compose("pretrain", [*SMALL, "steps=5", "batch=8", "checkpoint_every=1", "position=none"]))

@@ -120,7 +120,7 @@ def told(run: Run) -> str | None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("stage", "share"), [("pretrain", 0.7), ("finetune", 0.3)])
+@pytest.mark.parametrize(("stage", "share"), [("pretrain", 0.7), pytest.param("finetune", 0.3, marks=pytest.mark.full)])
 def test_a_run_goes_on_after_any_operation_on_a_file_has_failed(
     stage: str, share: float, toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
