@@ -146,6 +146,8 @@ def _become(streams: list[int], python: str, arguments: list[str], folder: str, 
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
     sys.executable = python
     _redirect_logging()
+    if loggers := sys.modules.get("relpos.train.loggers"):
+        loggers._open.clear()  # runs of Weights & Biases that the test's process has open are not this one's to close
     status: Any = 1
     try:
         status = _run([argument for argument in arguments if argument not in ("-u", "-P")])

@@ -30,8 +30,8 @@ SECONDS = 30.0
 """Seconds between two lines of a `Bar` where stderr is not a terminal."""
 LONGEST_TAG = 64
 """Characters; Weights & Biases allows no more."""
-_begun: list[Any] = []
-"""Runs of Weights & Biases that this process has begun. One that broke off is closed before the next begins, which may be the same
+_open: list[Any] = []
+"""Runs of Weights & Biases that are open in this process. One that broke off is closed before the next begins, which may be the same
 run once more: W&B refuses to begin what is open."""
 
 
@@ -131,8 +131,8 @@ def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str,
     where = wandb_mode(mode)
     set_up(where)
     folder.mkdir(parents=True, exist_ok=True)
-    while _begun:
-        _begun.pop().finish(exit_code=1)  # does nothing where `conclude` has closed it
+    while _open:
+        _open.pop().finish(exit_code=1)
     arguments: dict[str, Any] = {"project": project, "entity": entity, "dir": folder, "mode": where, **run}
     # A worker makes one run after another; by default the second would be logged into a first that was interrupted.
     settings = wandb.Settings(console="off", reinit="create_new")
@@ -143,7 +143,7 @@ def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str,
         wandb.teardown()  # else its process has this run still, and refuses it
         set_up("offline")
         experiment = wandb.init(settings=settings, **arguments | {"mode": "offline"})
-    _begun.append(experiment)
+    _open.append(experiment)
     return WandbLogger(experiment=experiment, prefix="" if run["job_type"] == "pretrain" else run["job_type"])
 
 
@@ -198,6 +198,7 @@ def conclude(loggers: list[Logger], figures: dict[str, float]) -> None:
         if isinstance(logger, WandbLogger | Trackio):
             with redirect_stdout(sys.stderr):
                 logger.experiment.finish()  # Lightning leaves it open
+    _open.clear()
 
 
 def tensorboard_logger(*, run: dict[str, Any], folder: Path) -> Logger:
