@@ -45,7 +45,6 @@ def test_a_sweep_lies_in_the_home(home: Path, monkeypatch: pytest.MonkeyPatch) -
     ["reproduce", "table={}.yaml"],
     ["merge", "{}"],
     ["merge", "~nobody-of-this-name"],
-    ["dashboard", "spec={}"],
     ["export", "network={}", "to=x"],
     ["analyze", "toeplitz", "network={}"],
     ["analyze", "toeplitz", "network='{}'"],

@@ -17,6 +17,7 @@ from relpos.errors import RelposError
 from relpos.runs import Run, compose, execute, plan
 from relpos.tables import experiment
 from relpos.tables.plan import plan_table
+from relpos.tables.table import Table, written
 from relpos.train.loggers import conclude, identified, wandb_logger
 from relpos.train.pretrain import Pretraining
 from tables.small_data import write_data, write_experiment
@@ -92,15 +93,23 @@ def beside(made: list[Made], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def workspace(made: list[Made]) -> dict[str, Any]:
-    """What `relpos dashboard` makes of the table of these runs."""
+def sections(made: list[Made]) -> dict[str, list[Any]]:
+    """What `relpos dashboard` makes of the table of these runs: name of a section → kind and configuration of its panels."""
+    pytest.importorskip("wandb_workspaces", reason="wandb-workspaces is not installed")
     root = made[0].path.parents[1]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RELPOS_RUNS", str(root))
         patch.setenv("RELPOS_DATA", str(root.parent / "data"))
         assert main(["reproduce", f"table={root.parent / 'small.yaml'}"]) == 0
-        assert main(["dashboard", "table=small", "mode=offline"]) == 0
-        return dashboard.read(root / "tables" / "small" / "dashboard.json")
+        found = built(written("small")[1])["panelBankConfig"]["sections"]
+    return {section["name"]: [(panel["viewType"], panel["config"]) for panel in section["panels"]] for section in found}
+
+
+def built(shown: Table) -> dict[str, Any]:
+    """The workspace of a table, as it is sent."""
+    model = dashboard.build(shown, "relpos", "me")._to_model().model_dump_json(by_alias=True, exclude_none=True)
+    section: dict[str, Any] = json.loads(model)["spec"]["section"]
+    return section
 
 
 def test_the_runs_of_a_table_share_its_group(made: list[Made]) -> None:
@@ -122,48 +131,27 @@ def test_the_configuration_is_what_the_run_means(made: list[Made]) -> None:
         assert (told["data"]["_target_"], told["vocabulary"]) == ("relpos.data.source.Files", 30004)
 
 
-def test_every_panel_of_the_workspace_has_something_to_show(made: list[Made], workspace: dict[str, Any]) -> None:
-    panels = [panel for section in workspace["sections"] for panel in section["panels"]]
-    logged = {key.split("/")[0] for one in made for row in one.found["history"] for key in row}
-    final = {key for one in made for key in one.found["summary"]}
-    config = set.intersection(*(set(one.found["run"]["config"]) for one in made))
-    assert {name for panel in panels for name in panel.get("y", [])} <= logged
-    assert {name for panel in panels for name in panel.get("media_keys", [])} <= logged
-    shown = {name for panel in panels for name in panel.get("metrics", [])}
-    assert shown <= final
-    assert {"perplexity", "cola"} <= shown
-    assert {panel["groupby"] for panel in panels if "groupby" in panel} <= config
-    [table] = [panel["markdown"] for panel in panels if panel["panel"] == "MarkdownPanel"]
-    assert "| fixed |" in table
-    assert "| both |" in table
-    assert workspace["filters"] == {"group": made[0].found["run"]["group"], "shared": []}
-
-
-def test_the_report_has_these_panels_and_each_shows_what_the_runs_logged(made: list[Made], workspace: dict[str, Any]) -> None:
-    pytest.importorskip("wandb_workspaces", reason="wandb-workspaces is not installed")
-    model = dashboard.build(workspace, "me")._to_model().model_dump_json(by_alias=True, exclude_none=True)
-    sections = json.loads(model)["spec"]["section"]["panelBankConfig"]["sections"]
-    drawn = {section["name"]: [(panel["viewType"], panel["config"]) for panel in section["panels"]] for section in sections}
-    assert {name: [(kind, config.get("chartTitle")) for kind, config in panels] for name, panels in drawn.items()} == {
+def test_the_report_has_these_panels_and_each_shows_what_the_runs_logged(made: list[Made], sections: dict[str, list[Any]]) -> None:
+    assert {name: [(kind, config.get("chartTitle")) for kind, config in panels] for name, panels in sections.items()} == {
         "Curves by row": [("Run History Line Plot", "held-out loss"), ("Run History Line Plot", "training loss")],
         "Columns by row: mean and standard error": [("Bar Chart", "perplexity"), ("Bar Chart", "CoLA")],
         "Kernels": [("Media Browser", "kernels")],
         "The table": [("Markdown Panel", None)],
     }
     stages = {"heldout_loss": "pretrain", "loss": "pretrain", "perplexity": "pretrain", "cola": "finetune"}
-    for _, curve in drawn["Curves by row"]:
+    for _, curve in sections["Curves by row"]:
         assert (curve["xAxis"], curve["groupBy"]) == ("trainer/global_step", "row.value")
         (name,) = curve["metrics"]
         for one in made:
             rows = [row for row in one.found["history"] if name in row and curve["xAxis"] in row]
             assert bool(rows) == (one.run.stage == stages[name])  # nothing else is averaged into a row's curve
-    for _, bars in drawn["Columns by row: mean and standard error"]:
+    for _, bars in sections["Columns by row: mean and standard error"]:
         assert (bars["groupBy"], bars["groupArea"]) == ("row.value", "stderr")
         name = bars["metrics"][0].removeprefix("summary_metrics.")
         assert [name in one.found["summary"] for one in made] == [one.run.stage == stages[name] for one in made]
-    assert drawn["Kernels"][0][1]["mediaKeys"] == ["kernels"]
+    assert sections["Kernels"][0][1]["mediaKeys"] == ["kernels"]
     written = made[0].path.parents[1] / "tables" / "small" / "table.md"
-    assert drawn["The table"][0][1]["value"] == written.read_text(encoding="utf-8")
+    assert sections["The table"][0][1]["value"] == written.read_text(encoding="utf-8")
 
 
 def test_the_history_is_what_was_logged(made: list[Made]) -> None:
@@ -266,12 +254,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return write(tmp_path / "runs", table())
 
 
-def test_without_a_key_a_file_is_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["dashboard", "table=small"]) == 0
-    shown = capsys.readouterr()
-    assert shown.out.strip() == str(folder / "dashboard.json")
-    assert "mode=online" in shown.err
-    assert dashboard.read(folder / "dashboard.json") == dashboard.specification(table(), "relpos", None)
+def test_without_a_key_nothing_is_uploaded(folder: Path, refused: Any) -> None:
+    assert "nothing was uploaded: set WANDB_API_KEY, or type mode=online" in refused("dashboard", "table=small")
 
 
 def test_runs_that_another_table_made_are_named(folder: Path) -> None:
@@ -283,45 +267,38 @@ def test_runs_that_another_table_made_are_named(folder: Path) -> None:
     assert dashboard.shared(table()) == [second.runs[0].identity]
 
 
-def test_the_workspace_shows_the_runs_of_the_group_and_those_of_other_tables() -> None:
+def test_the_workspace_shows_the_runs_of_the_group_and_those_of_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("wandb_workspaces", reason="wandb-workspaces is not installed")
-    spec = dashboard.specification(table(), "relpos", None)
-    spec["filters"]["shared"] = ["abc"]
-    built = json.loads(dashboard.build(spec, "me")._to_model().model_dump_json(by_alias=True, exclude_none=True))
-    filters = built["spec"]["section"]["runSets"][0]["filters"]["filters"]
-    assert [(found["key"]["name"], found["value"]) for found in filters] == [("group", "small"), ("name", ["abc"])]
+    for others, more in (([], []), (["abc"], [("name", ["abc"])])):
+        monkeypatch.setattr(dashboard, "shared", lambda _, others=others: others)
+        filters = built(table())["runSets"][0]["filters"]["filters"]
+        assert [(found["key"]["name"], found["value"]) for found in filters] == [("group", "small"), *more]
 
 
 def test_with_a_key_it_is_uploaded(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    sent: list[dict[str, Any]] = []
-    monkeypatch.setattr(dashboard, "upload", lambda spec: sent.append(spec) or "https://the/workspace")
+    sent: list[Any] = []
+
+    def upload(*given: Any) -> str:
+        sent.append(given)
+        return "https://the/workspace"
+
+    monkeypatch.setattr(dashboard, "upload", upload)
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-    assert main(["dashboard", "table=small"]) == 0  # WANDB_MODE=offline, as in all tests
+    assert main(["dashboard", "table=small"]) == 1  # WANDB_MODE=offline, as in all tests
     assert sent == []
-    capsys.readouterr()
     monkeypatch.delenv("WANDB_MODE")
+    capsys.readouterr()
     assert main(["dashboard", "table=small"]) == 0
     assert capsys.readouterr().out.strip() == "https://the/workspace"
-    assert main(["dashboard", f"spec={folder / 'dashboard.json'}"]) == 0  # later, or from another machine
-    assert sent[0] == sent[1]
+    assert sent == [(table(), "relpos", None)]
 
 
 @pytest.mark.parametrize(("overrides", "said"), [
-    ([], "table=NAME or spec=FILE must be given"),
     (["table=smal"], "Did you mean 'small'?"),
-    (["spec=/nowhere.json"], "/nowhere.json: No such file"),
-    (["table=small", "mode=maybe"], "mode=maybe: auto, online or offline is expected"),
+    (["table=small", "mode=maybe"], "mode=maybe: auto or online is expected"),
 ])  # fmt: skip
 def test_a_wrong_override_of_a_dashboard_is_one_line(overrides: list[str], said: str, folder: Path, refused: Any) -> None:
     assert said in refused("dashboard", *overrides)
-
-
-def test_a_specification_that_does_not_fit_is_one_line(folder: Path) -> None:
-    pytest.importorskip("wandb_workspaces", reason="wandb-workspaces is not installed")
-    spec = dashboard.specification(table(), "relpos", None)
-    spec["sections"][0]["panels"][0]["panel"] = "Hologram"
-    with pytest.raises(dashboard.RelposError, match="Hologram"):
-        dashboard.build(spec, "me")
 
 
 def test_an_error_without_a_message_is_named_by_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,10 +308,4 @@ def test_an_error_without_a_message_is_named_by_its_kind(monkeypatch: pytest.Mon
 
     monkeypatch.setattr("wandb.Api", Silent)
     with pytest.raises(RelposError, match="Weights & Biases: TimeoutError"):
-        dashboard.upload({"entity": None})
-
-
-def test_a_specification_is_found_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "spec.json").write_text('{"sections": [], "filters": {}}')
-    assert dashboard.dashboard(None, "~/spec.json", "p", None, "offline") == str(tmp_path / "spec.json")
+        dashboard.upload(table(), "relpos", None)

@@ -14,7 +14,6 @@ from relpos.files import write_json
 from relpos.launch.jobs import Job
 from relpos.runs.run import Run
 from relpos.tables.experiment import load
-from relpos.tables.glue_server import read_scores
 from relpos.tables.plan import needed, plan_table, runs_of
 from relpos.tables.rows import rows_of
 from tables.small_data import finish, write_data, write_experiment
@@ -204,35 +203,6 @@ def test_what_is_unfinished_or_damaged_is_told(plans: Any, merged: Any, tmp_path
     assert "5 trained runs copied, 0 were here already, 1 unfinished ones left out" in merged()
     (tmp_path / "two" / "finetune" / runs[-2].path.name / "record.json").write_text("{", encoding="utf-8")
     assert "relpos: damaged record" in merged(status=1)
-
-
-def record(folder: Path, table: str, **rows: dict[str, float]) -> None:
-    """As `relpos record-scores` keeps them."""
-    write_json(folder / "tables" / table / "scores.json", {row: {"scores": scores} for row, scores in rows.items()})
-
-
-def test_scores_of_the_server_come_along_column_by_column(plans: Any, merged: Any, tmp_path: Path) -> None:
-    for machine, row in (("one", "none"), ("two", "fixed")):
-        train(plans(machine, row))
-    record(tmp_path / "one", "small", none={"cola": 10.0}, fixed={"cola": 30.0})
-    record(tmp_path / "two", "small", fixed={"cola": 30.0, "rte": 60.0})
-    said = merged()
-    table = tmp_path / "all" / "tables" / "small"
-    assert {row: recorded.scores for row, recorded in read_scores(table).items()} == {
-        "none": {"cola": 10.0},
-        "fixed": {"cola": 30.0, "rte": 60.0},
-    }
-    assert "scores of the GLUE server copied; `relpos reproduce table=…` shows them: small" in said
-    assert "GLUE" not in merged()  # all are here
-
-
-def test_other_scores_of_the_same_row_are_refused_before_anything_is_written(plans: Any, merged: Any, tmp_path: Path) -> None:
-    for machine, row, score in (("one", "none", 10.0), ("two", "fixed", 11.0)):
-        train(plans(machine, row))
-        record(tmp_path / machine, "small", none={"cola": score})
-    (said,) = merged(status=1).splitlines()
-    assert "scores.json: row none: cola is 11.0 there and 10.0 elsewhere; `relpos record-scores` corrects" in said
-    assert not list((tmp_path / "all").glob("*"))
 
 
 def test_a_folder_without_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,7 +137,6 @@ def composed(command: str) -> DictConfig:
         ("reproduce", "dry_run=maybe", "dry_run=maybe: true or false is expected"),
         ("reproduce", "engine.runs_per_device=0", "engine.runs_per_device=0: a whole number of 1 or more is expected"),
         ("status", "every=0", "every=0: a number above 0 is expected"),
-        ("dashboard", "mode=now", "mode=now: auto, online or offline is expected"),
     ],
 )  # fmt: skip
 def test_wrong_values(command: str, override: str, said: str) -> None:

@@ -180,7 +180,7 @@ EXTRAS = {
     ),
     "dashboard": (
         ["-c", "import wandb_workspaces"],
-        ["-c", "from relpos.commands.dashboard import build; build({}, '')"],
+        ["-c", "from relpos.commands.dashboard import Table, build; build(Table('', '', []), '', '')"],
         "pip install wandb-workspaces",
     ),
     "loggers": (

@@ -11,6 +11,7 @@ import wandb
 
 from relpos.commands import dashboard
 from relpos.errors import RelposError
+from relpos.tables.table import Table
 from relpos.train.loggers import identified, wandb_logger
 from relpos.train.wandb_settings import wandb_mode
 
@@ -109,7 +110,7 @@ def test_the_dashboard_asks_no_address_of_the_working_directory(stranger: list[b
 
     monkeypatch.setattr(wandb, "Api", Api)
     with pytest.raises(RelposError, match="no network"):
-        dashboard.upload({"entity": None})
+        dashboard.upload(Table("t", "?", []), "p", None)
     assert "127.0.0.1" not in addresses[0]
     assert stranger == []
 
@@ -120,5 +121,5 @@ def test_the_users_own_settings_say_the_address(stranger: list[bytes], monkeypat
     monkeypatch.setenv("WANDB_CONFIG_DIR", "own")
     monkeypatch.setattr(wandb, "Api", lambda: pytest.fail(wandb.setup().settings.base_url))
     with pytest.raises(pytest.fail.Exception, match=r"https://wandb\.example\.org"):
-        dashboard.upload({"entity": None})
+        dashboard.upload(Table("t", "?", []), "p", None)
     assert os.environ["WANDB_CONFIG_DIR"] == "own"

@@ -1,5 +1,5 @@
-"""`relpos merge`: finished runs of other machines, and their scores from the GLUE server → this runs folder, so that a table can be
-completed from runs made in several places.
+"""`relpos merge`: finished runs of other machines → this runs folder, so that a table can be completed from runs made in several
+places.
 
 Records and results are copied, a few kB a run: what a table, a claim or `relpos order` reads. Weights stay behind unless they are
 asked for: without them nothing new can be trained or measured on these networks. Everything is checked before anything is written.
@@ -23,7 +23,6 @@ from relpos.readers import check_own, check_recorded, sha256
 from relpos.runs.lock import LOCK, is_locked, locked
 from relpos.runs.run import read_record, runs_root
 from relpos.runs.shelf import is_current, logged, run_folders
-from relpos.tables.glue_server import merged_scores, write_scores
 
 RESULTS = ("config.yaml", "metrics.jsonl", "log.txt", "lengths-*.json", "order/*.json", "dev/*.tsv", "figures/*.png")
 """Files of a run that tables and claims read, beside its record."""
@@ -44,18 +43,17 @@ ROUNDING = 1e-6
 
 
 def merge(folders: Names, weights: bool) -> str:
-    """Copies the finished runs and the server's scores, prints on stderr how many; returns `$RELPOS_RUNS`.
+    """Copies the finished runs, prints on stderr how many; returns `$RELPOS_RUNS`.
 
     Args:
         folders: `$RELPOS_RUNS` of other machines, or copies of them.
         weights: copy whole runs: models, snapshots, checkpoints, and stores of tokens.
 
     Raises:
-        RelposError: a folder holds no runs; a record is damaged; the same run has other results in two places; a run is being
-            executed here; or see `relpos.tables.glue_server.merged_scores`. Nothing is written then.
+        RelposError: a folder holds no runs; a record is damaged; the same run has other results in two places; or a run is being
+            executed here. Nothing is written then.
     """
     root, given = runs_root(), [expanded(folder) for folder in folders]
-    scores = merged_scores(given, root)
     sources: dict[str, list[Path]] = {}
     unfinished = 0
     for folder in given:
@@ -73,15 +71,10 @@ def merge(folders: Names, weights: bool) -> str:
     for name, paths in sources.items():
         for path in paths:
             _copy(path, root / name, root, weights)
-    for table, recorded in scores.items():
-        write_scores(table, recorded)
     trained = [name for name in sources if name.partition("/")[0] in TRAINED]
     count = sum(name in known for name in trained)
     left = f", {unfinished} unfinished ones left out" if unfinished else ""
     say(f"relpos: {len(trained) - count} trained runs copied, {count} were here already{left}")
-    if scores:
-        tables = ", ".join(table.name for table in scores)
-        say(f"relpos: scores of the GLUE server copied; `relpos reproduce table=…` shows them: {tables}")
     return str(root)
 
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
-from relpos.errors import RelposError
 from relpos.files import write_json
 from relpos.readers import read_json
 from relpos.results.values import GLUE
@@ -133,34 +132,6 @@ def read_scores(folder: Path) -> dict[str, Recorded]:
 def write_scores(folder: Path, recorded: Mapping[str, Recorded]) -> None:
     """Writes `scores.json`."""
     write_json(folder / FILE, {row: asdict(of_row) for row, of_row in recorded.items()})
-
-
-def merged_scores(folders: Iterable[Path], root: Path) -> dict[Path, dict[str, Recorded]]:
-    """Folder of a table below `root` → the scores of its rows there and in other runs folders, for tables that get new ones.
-
-    Raises:
-        RelposError: two places have different scores of the same row, or a file is damaged.
-    """
-    merged: dict[Path, dict[str, Recorded]] = {}
-    for folder in folders:
-        for file in sorted(folder.glob(f"tables/*/{FILE}")):
-            here = root / "tables" / file.parent.name
-            known = merged.setdefault(here, read_scores(here))
-            for row, recorded in read_scores(file.parent).items():
-                known[row] = _joined(known.get(row, Recorded({})), recorded, f"{file}: row {row}")
-    # A file that would not change is not written, so that its time stays true.
-    return {folder: recorded for folder, recorded in merged.items() if recorded != read_scores(folder)}
-
-
-def _joined(ours: Recorded, theirs: Recorded, where: str) -> Recorded:
-    """The scores of both; submission and time are those of the later one."""
-    for column in ours.scores.keys() & theirs.scores.keys():
-        if ours.scores[column] != theirs.scores[column]:
-            said = f"{column} is {theirs.scores[column]} there and {ours.scores[column]} elsewhere"
-            raise RelposError(f"{where}: {said}; `relpos record-scores` corrects one of them")
-    # A row without scores here has no time, and is the older one.
-    last = max(ours, theirs, key=lambda recorded: recorded.recorded or "")
-    return replace(last, scores=ours.scores | theirs.scores)
 
 
 def with_scores(rows: Sequence[Row], folder: Path) -> list[Row]:
