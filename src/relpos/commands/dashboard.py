@@ -48,7 +48,7 @@ def build(table: Table, project: str, entity: str) -> Any:
     by_row: dict[str, Any] = {"groupby": panels.Config("row"), "groupby_aggfunc": "mean", "groupby_rangefunc": "stderr"}
     curves = {"held-out loss": "heldout_loss", "training loss": "loss"}
     bars = [name for name in ("perplexity", *view.columns) if name not in measured_columns()]  # no run logs these
-    sections = {
+    sections: dict[str, list[Any]] = {
         "Curves by row": [
             panels.LinePlot(title=name, x="trainer/global_step", y=[metric], **by_row) for name, metric in curves.items()
         ],

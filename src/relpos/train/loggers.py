@@ -31,8 +31,8 @@ SECONDS = 30.0
 LONGEST_TAG = 64
 """Characters; Weights & Biases allows no more."""
 _open: list[Any] = []
-"""Runs of Weights & Biases that are open in this process. One that broke off is closed before the next begins, which may be the same
-run once more: W&B refuses to begin what is open."""
+"""Runs of Weights & Biases that are open in this process. One that broke off is closed before the next begins, which may be the
+same run once more: W&B refuses to begin what is open."""
 
 
 class JsonLines(Logger):
