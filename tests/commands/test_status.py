@@ -7,9 +7,10 @@ import pytest
 from rich.console import Console
 
 from relpos.commands import status
-from relpos.commands.status import SETTLED, look, picture
+from relpos.commands.status import look
+from relpos.launch.jobs import Job, Standing
+from relpos.launch.progress import Picture
 from relpos.runs import Run
-from relpos.runs.cost import Estimate
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
 from tables.small_data import write_experiment
@@ -27,24 +28,34 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
     return runs
 
 
+def looked(runs: list[Run]) -> Standing:
+    standing = Standing(Job(runs))
+    look(standing)
+    return standing
+
+
+def drawn(runs: list[Run]) -> str:
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(Picture(looked(runs), "small").whole())
+    return shown.get()
+
+
 def fail(runs: list[Run], row: str) -> None:
     for run in runs:
         if run.stage == "pretrain":
-            run.update(state="failed" if run.config["row"] == row else "finished", error="no")
+            run.fail("no") if run.config["row"] == row else run.update(state="finished")
 
 
 def test_what_needs_a_failed_run_at_any_depth_waits_for_it(runs: list[Run]) -> None:
     fail(runs, "none")
-    seen = look(runs)
+    seen = looked(runs).states
     states = {
-        row: {one.state for one in seen if one.run.stage == "finetune" and one.run.config["row"] == row}
+        row: {seen[run.identity] for run in runs if run.stage == "finetune" and run.config["row"] == row}
         for row in ("none", "fixed")
     }
     assert states == {"none": {"waiting for a failed run"}, "fixed": {"missing"}}
-    console = Console(width=200)
-    with console.capture() as shown:
-        console.print(picture("small", seen, Estimate()))
-    assert "1 failed, 3 waiting for a failed run, 3 missing" in shown.get()
+    assert "1 failed, 3 waiting for a failed run, 3 missing" in drawn(runs)
 
 
 def test_a_terminal_is_drawn_until_the_others_are_done(runs: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,12 +67,12 @@ def test_a_terminal_is_drawn_until_the_others_are_done(runs: list[Run], monkeypa
         moments.append(seconds)
         missing.pop().update(state="finished")
 
-    monkeypatch.setattr(status, "_runs", lambda *arguments: ("small", runs))
+    monkeypatch.setattr(status, "_job", lambda *arguments: ("small", Job(runs)))
     monkeypatch.setattr(status.sys, "stdout", _Terminal())
     monkeypatch.setattr(status.time, "sleep", finish_one)
     status.status("small", None, [], 0.0)
     assert len(moments) == 3
-    assert all(one.state in SETTLED for one in look(runs))
+    assert not looked(runs).unsettled
 
 
 class _Terminal:
@@ -75,7 +86,4 @@ class _Terminal:
 
 
 def test_brackets_in_the_name_of_a_row_are_shown() -> None:
-    console = Console(width=100)
-    with console.capture() as shown:
-        console.print(picture("t", look([Run("toy", "x", {}, {"row": "fixed[k=8]"})]), Estimate()))
-    assert "fixed[k=8]" in shown.get()
+    assert "fixed[k=8]" in drawn([Run("toy", "x", {}, {"row": "fixed[k=8]"})])

@@ -21,12 +21,13 @@ from relpos.commands.status import look
 from relpos.errors import RelposError
 from relpos.launch import engine
 from relpos.launch.engine import run_all
-from relpos.launch.jobs import Job, Standing
+from relpos.launch.jobs import WAITING, Job, Standing
 from relpos.launch.local import Local
 from relpos.launch.progress import ending
 from relpos.runs import compose, plan
 from relpos.runs.cost import left_of
 from relpos.runs.lock import is_locked, locked
+from relpos.runs.shelf import newest
 from relpos.runs.stages import STAGES
 
 Patched = Callable[..., None]
@@ -173,6 +174,7 @@ def test_a_worker_without_a_future_is_told(tmp_path: Path) -> None:
     first.fail("no luck")
     standing = Standing(Job([first, second]))
     assert standing.open() == []
+    assert (standing.those("failed"), standing.those(WAITING)) == ([first], [second])
     assert Standing(Job([first, second], retries=1)).open() == [first, second]
     assert Standing(Job.now([first, second], retries=0)).open() == [first, second]
 
@@ -196,9 +198,12 @@ def test_a_run_whose_process_is_gone_is_not_running(root: Path) -> None:
     run = pretend()
     run.path.mkdir(parents=True)
     run.update(state="running", starts=[{"pid": 1, "host": "elsewhere"}])
-    assert look([run])[0].state == "interrupted"
+    standing = Standing(Job([run]))
+    look(standing)
+    assert standing.states[run.identity] == "interrupted"
     with locked(run.path):
-        assert look([run])[0].state == "running"
+        look(standing)
+        assert standing.states[run.identity] == "running"
 
 
 def test_time_left_is_read_from_the_newest_line(root: Path) -> None:
@@ -206,8 +211,7 @@ def test_time_left_is_read_from_the_newest_line(root: Path) -> None:
     run.path.mkdir(parents=True)
     run.update(state="running")
     (run.path / "metrics.jsonl").write_text('{"step": 60, "loss": 2.0, "steps_per_second": 4.0}\n', encoding="utf-8")
-    with locked(run.path):
-        assert left_of(run, look([run])[0].line) == 10.0
+    assert left_of(run, newest(run.path)) == 10.0
 
 
 def test_the_rest_between_two_looks_does_not_grow_with_what_is_measured_meanwhile(
@@ -223,7 +227,7 @@ def test_the_rest_between_two_looks_does_not_grow_with_what_is_measured_meanwhil
 
     monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
     workers: Any = SimpleNamespace(poll=lambda: None)
-    engine._watch(Standing(Job([first, second])), workers, lambda run: now.append(now.pop() + 30))
+    engine._watch(Standing(Job([first, second])), "table", workers, lambda run: now.append(now.pop() + 30))
     assert (now, pauses) == ([30.0], [engine.PAUSE])
 
 

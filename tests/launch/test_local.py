@@ -151,6 +151,15 @@ def test_runs_that_crash_their_workers_do_not_end_the_launch(tmp_path: Path) -> 
     assert bad.record["error"].startswith(f"its process died {CRASHES} times in a row")
 
 
+def test_a_damaged_job_is_one_line(tmp_path: Path) -> None:
+    (file := tmp_path / "job.json").write_text('{"runs": 1}', encoding="utf-8")
+    command = [sys.executable, "-m", "relpos.launch.worker", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"relpos: {file}")
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_run_that_leaves_python_does_not_end_the_launch(tmp_path: Path) -> None:
     runs = [pretend("exits", then="exit"), pretend("good")]
     assert run_all(runs, tmp_path / "table", Local(workers=1)) == runs[:1]

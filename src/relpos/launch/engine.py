@@ -161,10 +161,10 @@ def run_all(
             workers = engine.start(standing, launch)
             if workers is not None:
                 try:
-                    _watch(standing, workers, settled)
+                    _watch(standing, folder.name, workers, settled)
                 finally:
                     workers.shutdown()
-                failed = [run for run in runs if run.identity in standing.failed]
+                failed = standing.those("failed")
                 if not failed:
                     shutil.rmtree(launch, ignore_errors=True)
     finally:
@@ -188,8 +188,8 @@ def _is_left(launch: Path) -> bool:
     return not queued and (launch / LOCK).exists() and not is_locked(launch)
 
 
-def _watch(standing: Standing, workers: Workers, settled: Callable[[Run], None]) -> None:
-    with Display(standing) as display:
+def _watch(standing: Standing, table: str, workers: Workers, settled: Callable[[Run], None]) -> None:
+    with Display(standing, table) as display:
         while True:
             began = time.monotonic()
             left = standing.open()

@@ -18,6 +18,9 @@ from relpos.readers import read_json
 from relpos.runs.retries import Retries
 from relpos.runs.run import Run, closure
 
+WAITING = "waiting for a failed run"
+"""State of a run that nothing is to be done about, because it needs a run that has failed."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -106,15 +109,10 @@ class Standing:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.unsettled = {run.identity: run for run in job.runs}
-        self.finished: set[str] = set()
-        self.failed: set[str] = set()
-        """Runs that are out of retries, as of the last time their records were read."""
-        self.hopeless: set[str] = set()
-        """Runs that need a failed one, at any depth."""
+        self.states: dict[str, str] = {}
+        """Identity → state as the record last said; `WAITING` if the run needs, at any depth, one that has failed."""
         self.impossible: set[str] = set()
         """Runs that `set_aside` gave up."""
-        self.running: list[Run] = []
-        """Runs under way, as of the last `open`."""
         self.starts_of: dict[str, int] = {}
         """Identity → starts in the run's record."""
 
@@ -123,51 +121,52 @@ class Standing:
         """How many starts the records hold, as they were last read."""
         return sum(self.starts_of.values())
 
+    def those(self, state: str) -> list[Run]:
+        """The runs in this state, as they were last read."""
+        return [run for run in self.job.runs if self.states.get(run.identity) == state]
+
+    def is_settled(self, run: Run) -> bool:
+        """Whether it is finished or out of retries, and not only waiting for one that is."""
+        return run.identity not in self.unsettled and self.states.get(run.identity) in ("finished", "failed")
+
     def is_ready(self, run: Run) -> bool:
         """Whether its inputs are finished."""
-        # An input that is only described, and not in the job, is in no set: its record is read.
-        return all(needed.identity in self.finished or needed.state == "finished" for needed in run.inputs.values())
+        # An input that is only described, and not in the job, has not been read here.
+        return all(self.states.get(needed.identity) == "finished" or needed.state == "finished" for needed in run.inputs.values())
 
     def walk(self) -> Iterator[tuple[Run, str]]:
         """The runs that are neither settled nor hopeless, with their states; each record is read when its turn comes."""
-        # A copy: `_read` takes settled runs out.
+        # A copy: settled runs are taken out.
         for run in list(self.unsettled.values()):
             state = self._read(run)
             if run.identity not in self.unsettled:  # `_read` has settled it, whatever became of its inputs
                 continue
-            if any(needed.identity in self.failed or needed.identity in self.hopeless for needed in run.inputs.values()):
-                self.hopeless.add(run.identity)
-                self.unsettled.pop(run.identity)
+            if any(self._is_hopeless(needed) for needed in run.inputs.values()):
+                self.states[run.identity] = WAITING
+                del self.unsettled[run.identity]
             else:
                 yield run, state
 
     def open(self) -> list[Run]:
-        """All runs that `walk` yields. Brings `running` up to date."""
-        states = list(self.walk())
-        self.running = [run for run, state in states if state == "running"]
-        return [run for run, _ in states]
+        """All runs that `walk` yields."""
+        return [run for run, _ in self.walk()]
 
     def set_aside(self, run: Run) -> None:
         """Gives up a run that can be neither executed nor marked as failed: nothing waits for it or for the runs that need it."""
         self.impossible.add(run.identity)
-        self.hopeless.add(run.identity)
         self.unsettled.pop(run.identity, None)
+
+    def _is_hopeless(self, needed: Run) -> bool:
+        over = needed.identity in self.states and needed.identity not in self.unsettled
+        return over and self.states[needed.identity] != "finished"
 
     def _read(self, run: Run) -> str:
         """Reads the state of a run and removes a settled one from `unsettled`."""
-        if run.stage == "given":
-            state = "finished"
-        else:
-            record = run.record
-            state = str(record.get("state", "missing"))
-            self.starts_of[run.identity] = len(record.get("starts", []))
-        if state == "finished":
-            self.finished.add(run.identity)
-        elif state == "failed" and self.job.retries_of(run).are_used_up(record):
-            self.failed.add(run.identity)
-        else:
-            return state
-        self.unsettled.pop(run.identity, None)
+        record = {} if run.stage == "given" else run.record
+        self.starts_of[run.identity] = len(record.get("starts", []))
+        self.states[run.identity] = state = "finished" if run.stage == "given" else str(record.get("state", "missing"))
+        if state == "finished" or (state == "failed" and self.job.retries_of(run).are_used_up(record)):
+            del self.unsettled[run.identity]
         return state
 
 

@@ -1,45 +1,125 @@
-"""What the launcher of a table shows on stderr: a line for each run that is settled, and what is under way."""
+"""How a table stands, as its launcher and `relpos status` show it: from the runs' folders alone, and not from the workers."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from collections import Counter
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+from rich.table import Table
 from rich.text import Text
 
-from relpos.launch.jobs import Standing
+from relpos.launch.jobs import WAITING, Standing
 from relpos.progress import plain_console
-from relpos.runs.cost import Estimate
+from relpos.runs.cost import Estimate, clock, left_of
 from relpos.runs.retries import failures
 from relpos.runs.run import Run
 from relpos.runs.shelf import final, newest, scores
 
 SECONDS = 60.0
 """Seconds between two reports of the runs under way, where stderr is not a terminal."""
+STATES = ("finished", "running", "interrupted", "failed", WAITING, "missing")
+MOST_FAILED = 20
+"""Failed runs that are named: as many as fit on a screen."""
+WIDE = 200
+"""Characters of a line where nothing says how wide the place is."""
+
+
+class Picture:
+    """Counts of a job's runs, a line for each row, the runs under way, and the runs that have failed.
+
+    Args:
+        standing: is read by whoever shows the picture.
+        name: of the table.
+    """
+
+    def __init__(self, standing: Standing, name: str) -> None:
+        self.standing, self.name, self.estimate = standing, name, Estimate()
+        self.known = {run.identity for run in standing.job.runs if standing.is_settled(run)}
+
+    def news(self) -> list[Run]:
+        """The runs that have been settled since the last call."""
+        new = [run for run in self.standing.job.runs if run.identity not in self.known and self.standing.is_settled(run)]
+        for run in new:
+            self.known.add(run.identity)
+            self.estimate.add(run.record)
+        return new
+
+    def left(self) -> str:
+        """How long the table still takes, as `; about 2:05 left`; empty at its end, and where nothing tells."""
+        at_work = {run.identity: (run.record, newest(run.path)) for run in self.standing.those("running")}
+        left = self.estimate.left(self.standing.unsettled.values(), at_work)
+        return f"; {left}" if left else ""
+
+    def whole(self) -> RenderableType:
+        """All of it."""
+        counts = Counter(self.standing.states.values())
+        head = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
+        failed = self.standing.those("failed")[:MOST_FAILED]
+        return Group(
+            Text(f"{self.name}: {len(self.standing.job.runs):,} runs: {head}{self.left()}", style="bold"),
+            self._rows(),
+            *([self.under_way()] if self.standing.those("running") else []),
+            *(Text(f"failed: {run.stage} {run.name}: {run.record.get('error')}", style="red") for run in failed),
+        )
+
+    def _rows(self) -> Table:
+        table = _table("row", "pre-training", "fine-tuning", "failed", words=("row",))
+        rows: dict[str, list[Run]] = {}
+        for run in self.standing.job.runs:
+            rows.setdefault(run.config.get("row") or run.stage, []).append(run)
+        for row, runs in rows.items():
+            finished = [self._finished([run for run in runs if (run.stage == "finetune") is tuning]) for tuning in (False, True)]
+            failed = sum(self.standing.states[run.identity] == "failed" for run in runs)
+            # As text: rich would take brackets in the name of a row for markup.
+            table.add_row(Text(row), *finished, str(failed) if failed else "")
+        return table
+
+    def _finished(self, runs: list[Run]) -> str:
+        return f"{sum(self.standing.states[run.identity] == 'finished' for run in runs)}/{len(runs)}" if runs else ""
+
+    def under_way(self) -> Table:
+        """A line for each run that some process executes, from its newest log line."""
+        table = _table("under way", "step", "steps/s", "loss", "left", "where", words=("under way", "where"))
+        for run in self.standing.those("running"):
+            line, steps = newest(run.path), run.config.get("steps")
+            start = (run.record.get("starts") or [{}])[-1]
+            table.add_row(
+                f"{run.stage} {run.name}",
+                f"{line.get('step', 0):,}/{steps or '?'}" if line else "",
+                f"{line['steps_per_second']:.2f}" if "steps_per_second" in line else "",
+                next((f"{line[key]:.4g}" for key in ("loss", "heldout_loss") if key in line), ""),
+                clock(seconds) if (seconds := left_of(run, line)) is not None else "",
+                f"{start.get('host', '')}:{start.get('pid', '')}" if start.get("pid") != os.getpid() else "",
+            )
+        return table
+
+
+def _table(*columns: str, words: tuple[str, ...]) -> Table:
+    """A table without lines, whose columns of numbers stand on the right."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, justify="left" if column in words else "right")
+    return table
 
 
 class Display:
-    """Shows the progress that the runs' folders tell; knows nothing of the workers."""
+    """Shows on stderr a line for each settled run; and on a terminal the picture, elsewhere now and then what is under way."""
 
-    def __init__(self, standing: Standing) -> None:
-        self.job, self.standing = standing.job, standing
+    def __init__(self, standing: Standing, name: str) -> None:
+        self.standing, self.picture = standing, Picture(standing, name)
         self.console = plain_console(stderr=True, highlight=False)
-        columns = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-        self.progress = Progress(*columns, console=self.console)
-        self.bar = self.progress.add_task("runs", total=len(self.job.runs))
-        self.announced = set(standing.finished)
-        self.estimate = Estimate()
         self.last_report = time.monotonic()
-        # In a log file a line that moves would be thousands of lines.
+        # In a log file a picture that is drawn again would be thousands of lines.
         self.live = Live(console=self.console, transient=True, auto_refresh=False) if sys.stderr.isatty() else None
 
     def __enter__(self) -> Display:
         if self.live:
             self.live.start()
-        self.console.print(f"{len(self.announced)} of {len(self.job.runs)} runs are there", style="dim")
+        self.console.print(f"{len(self.picture.known)} of {len(self.standing.job.runs)} runs are there", style="dim")
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -48,32 +128,18 @@ class Display:
 
     def show(self) -> list[Run]:
         """Prints a line for each run settled since the last call, and shows the runs under way; returns the settled runs."""
-        new = (self.standing.finished | self.standing.failed) - self.announced
-        settled = [run for run in self.job.runs if run.identity in new] if new else []
-        for run in settled:
-            self.announced.add(run.identity)
-            self.estimate.add(run.record)
+        settled = self.picture.news()
+        done = len(self.picture.known) - len(settled)
+        for number, run in enumerate(settled, done + 1):
             # As `Text`: in a string rich would take brackets of an error message for markup, and fail at some.
-            said = f"[{len(self.announced)}/{len(self.job.runs)}] {ending(run)}{self._left()}"
+            said = f"[{number}/{len(self.standing.job.runs)}] {ending(run)}{self.picture.left()}"
             self.console.print(Text(said), soft_wrap=True)
         if self.live:
-            self.progress.update(self.bar, completed=len(self.announced), description=f"runs{self._left()}")
-            self.live.update(Group(*self._under_way(), self.progress), refresh=True)
-        elif time.monotonic() - self.last_report > SECONDS:
+            self.live.update(self.picture.whole(), refresh=True)
+        elif time.monotonic() - self.last_report > SECONDS and self.standing.those("running"):
             self.last_report = time.monotonic()
-            for line in self._under_way():
-                self.console.print(line, soft_wrap=True)
+            self.console.print(self.picture.under_way(), width=WIDE)
         return settled
-
-    def _left(self) -> str:
-        """How long the table still takes; empty at its end, and where nothing tells."""
-        at_work = {run.identity: (run.record, newest(run.path)) for run in self.standing.running}
-        left = self.estimate.left(self.standing.unsettled.values(), at_work)
-        return f", {left}" if left else ""
-
-    def _under_way(self) -> list[Text]:
-        runs = [Text(f"  {under_way(run)}", style="cyan") for run in self.standing.running]
-        return [*runs, Text(f"  {left.lstrip(', ')}")] if runs and (left := self._left()) else runs
 
 
 def ending(run: Run) -> str:
@@ -88,13 +154,3 @@ def ending(run: Run) -> str:
     tries = failures(record)
     before = f", after {tries} that failed: see {run.path / 'log.txt'}" if tries else ""
     return f"{run.stage} {run.name}  {figures}  ({record.get('seconds', 0):.0f} s){before}"
-
-
-def under_way(run: Run) -> str:
-    """One line about a run that some process executes: step, speed and loss from its newest log line."""
-    line = newest(run.path)
-    steps = run.config.get("steps") or "?"
-    loss = next((f"loss {line[key]:.4g}" for key in ("loss", "heldout_loss") if key in line), "")
-    speed = f"{line['steps_per_second']:.1f} steps/s" if "steps_per_second" in line else ""
-    step = f"step {line['step']}/{steps}" if line else ""
-    return "  ".join(word for word in (run.stage, run.name, step, speed, loss) if word)

@@ -151,7 +151,7 @@ class SlurmTasks:
         book = tasks_of(self.book.parent)  # before the queue: what it has and the queue has not is over
         queue = in_queue()
         left = self.standing.open()  # after the queue, so that the records have what the tasks did last
-        held = {run.identity for run in self.standing.running if is_locked(run.path)}
+        held = {run.identity for run in self.standing.those("running") if is_locked(run.path)}
         ready = {run.identity: run for run in left if run.identity not in held and self.standing.is_ready(run)}
         for number in self.submitted.keys() - queue:
             # A task rightly ends where its run is not ready or another process is at work on it.

@@ -164,4 +164,8 @@ def tethered(job: Job) -> int:
 
 if __name__ == "__main__":
     import_quickly()
-    sys.exit((slurm_task if "--slurm" in sys.argv else tethered)(Job.read(Path(sys.argv[1]))))
+    try:
+        given = Job.read(Path(sys.argv[1]))
+    except RelposError as error:
+        sys.exit(f"relpos: {error}")
+    sys.exit((slurm_task if "--slurm" in sys.argv else tethered)(given))
