@@ -15,7 +15,7 @@ from relpos.model import kernels
 from relpos.model.attention import kernels_used
 from relpos.model.dropout import Draw, seed_dropout
 from relpos.model.heads import MaskedLM
-from relpos.model.kernels import compiled, eager, fused, library, proof, sweeps
+from relpos.model.kernels import compiled, eager, fused, library, proof, sweeps, sweeps_cpu
 from relpos.model.loss import tied_cross_entropy
 from relpos.model.position import DualTriangle, Terms
 from relpos.model.precision import autocast
@@ -148,7 +148,7 @@ def test_the_gradient_of_depthwise_weights_is_that_of_conv1d(n: int, taps: int, 
     y = torch.nn.functional.conv1d(x.double().transpose(1, 2), weight, padding=taps // 2, groups=37)
     y.backward(grad.double().transpose(1, 2))
     assert weight.grad is not None
-    found = sweeps.grad_taps(x, grad, taps).double()
+    found = sweeps_cpu.grad_taps(x, grad, taps).double()
     torch.testing.assert_close(found, weight.grad[:, 0], rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-4)
 
 
@@ -287,7 +287,7 @@ def test_labels_may_be_any_whole_numbers() -> None:
 def test_torchs_default_device_is_not_that_of_a_gradient() -> None:
     x = torch.ones(1, 4, 3)
     with torch.device("meta"):
-        assert sweeps.grad_taps(x, x, 1).device == CPU
+        assert sweeps_cpu.grad_taps(x, x, 1).device == CPU
 
 
 def test_a_user_without_a_home_computes_in_plain_torch(monkeypatch: pytest.MonkeyPatch, no_library: None) -> None:

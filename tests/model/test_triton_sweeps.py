@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from relpos.model import residual
-from relpos.model.dropout import Draw, Examples, drop
+from relpos.model.dropout import Draw, Examples, RecordedKeys, drop
 from relpos.model.kernels import sweeps
-from relpos.model.recorded_keys import RecordedKeys
 from relpos.model.tokens import Tokens
 
 pytest.importorskip("triton", reason="Triton is not installed: it is there for Linux alone")
@@ -17,7 +16,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeps, "_passes", lambda _: triton_sweeps)
+    monkeypatch.setattr(sweeps, "passes", lambda _: triton_sweeps)
 
 
 @pytest.mark.full

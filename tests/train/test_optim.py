@@ -8,7 +8,7 @@ from torch import nn
 
 import relpos
 from relpos.errors import RelposError
-from relpos.train.optim import Recipe, matrices_of_layers
+from relpos.train.optim import Recipe
 
 
 def rates(recipe: Recipe, steps: int) -> list[float]:
@@ -150,7 +150,7 @@ def test_one_optimiser_of_both_is_two_of_torch() -> None:
     model = built("block=modern").eval()
     twin = copy.deepcopy(model)
     recipe = Recipe(lr=1e-2, warmup=0, weight_decay=0.1, optimizer="muon")
-    matrices = matrices_of_layers(twin)
+    matrices = recipe.matrices(twin)
     rest = [p for p in twin.parameters() if all(p is not matrix for matrix in matrices)]
     exempt = {id(p) for name, p in twin.named_parameters() if "norm" in name or name.endswith("bias")}
     groups = [
@@ -178,7 +178,7 @@ def test_one_optimiser_of_both_is_two_of_torch() -> None:
 def test_a_step_of_muon_is_its_formula() -> None:
     model = built("position=none").eval()
     recipe = Recipe(lr=1e-2, warmup=0, weight_decay=0.5, optimizer="muon")
-    optimizer, matrices = recipe.optimizer_of(model), matrices_of_layers(model)
+    optimizer, matrices = recipe.optimizer_of(model), recipe.matrices(model)
     start = [(p.detach().double().clone(), torch.randn(p.shape)) for p in matrices]
     for matrix, (_, grad) in zip(matrices, start, strict=True):
         matrix.grad = grad.clone()
@@ -189,5 +189,5 @@ def test_a_step_of_muon_is_its_formula() -> None:
         assert (moved - step).norm() < 0.3 * step.norm()  # torch iterates in bfloat16, whose rounding the iteration enlarges
 
 
-def test_without_matrices_of_layers_there_is_adamw_alone() -> None:
+def test_without_linear_maps_of_layers_there_is_adamw_alone() -> None:
     assert isinstance(Recipe(lr=1.0, warmup=0, optimizer="muon").optimizer_of(nn.Linear(2, 2)), torch.optim.AdamW)

@@ -40,8 +40,6 @@ class Speed(TypedDict):
     nodes: Count
     microbatch: Literal["auto"] | Count
     threads: Threads | None
-    profiler: Literal["simple", "advanced", "pytorch"] | None
-    detect_anomaly: bool
     graphs: bool
     deterministic: bool
 

@@ -21,7 +21,6 @@ from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
 from relpos.counter import counter_hash, fold
-from relpos.model.recorded_keys import RecordedKeys
 from relpos.model.tokens import Tokens
 
 _LEVELS = 1 << 15
@@ -184,6 +183,37 @@ def drop(x: Float[Tensor, "*shape"], draw: Draw | tuple[float, int]) -> Float[Te
 def transformed() -> bool:
     """Whether a transform of torch.func, or forward-mode differentiation, is at work: it needs operations of torch's own."""
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+ROOM = 1024
+"""Of `RecordedKeys`: uses of dropout in one forward pass: places × passes through a layer."""
+
+
+class RecordedKeys:
+    """Takes the place of a seed where a forward pass is recorded, so that each replay draws new masks: the key of each use is an
+    element of one tensor on the device, written by `fill` before each step."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.values: Int64[Tensor, "room"] = torch.zeros(ROOM, dtype=torch.int64, device=device)
+        self.seed = 0
+        self.uses: dict[tuple[int, int], int] = {}
+
+    def fill(self, seed: int) -> None:
+        """Writes the keys of this seed, without waiting for the device."""
+        self.seed = seed
+        if self.uses:
+            keys = torch.tensor([fold(seed, place, number) for place, number in self.uses])
+            if self.values.device.type == "cuda":
+                keys = keys.pin_memory()
+            self.values[: len(keys)].copy_(keys, non_blocking=True)
+
+    def key(self, place: int, number: int) -> Int64[Tensor, ""]:
+        """The key of one use, fold(seed, place, number); a new use gets an element of its own."""
+        use = place, number
+        if use not in self.uses:
+            self.uses[use] = len(self.uses)
+            self.values[self.uses[use]] = fold(self.seed, place, number)
+        return self.values[self.uses[use]]
 
 
 class Dropout(nn.Module):

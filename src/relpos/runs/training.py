@@ -18,7 +18,6 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.environments import LightningEnvironment
-from pytorch_lightning.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
 
 from relpos.analysis.kernels import draw_kernels
 from relpos.data.objective import trained_for
@@ -254,8 +253,6 @@ def _trainer(run: Run, module: Training, evaluations: int, start: Start) -> pl.T
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        detect_anomaly=speed["detect_anomaly"],
-        profiler=_profiler(speed["profiler"], run.path / "profile"),
         default_root_dir=run.path,
     )
 
@@ -281,12 +278,6 @@ def fp32_over_bf16(device: torch.device) -> float:
         torch.cuda.synchronize(device)
         times.append(marks[1].elapsed_time(marks[2]))
     return times[0] / times[1]
-
-
-def _profiler(name: str | None, folder: Path) -> Profiler | None:
-    """Lightning's profiler of this name (simple, advanced, pytorch); its report goes to `folder`."""
-    kinds = {"simple": SimpleProfiler, "advanced": AdvancedProfiler, "pytorch": PyTorchProfiler}
-    return kinds[name](dirpath=folder, filename=name) if name else None
 
 
 def _starts_with(run: Run, what: str, processes: int) -> list[dict[str, Any]]:

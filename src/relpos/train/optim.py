@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -103,8 +103,14 @@ class Recipe:
         return MuonAndAdamW(matrices, self.lr, self.weight_decay, adamw) if matrices else adamw
 
     def matrices(self, model: nn.Module) -> list[nn.Parameter]:
-        """What Muon moves."""
-        return matrices_of_layers(model, besides=self.multipliers(model).keys()) if self.optimizer == "muon" else []
+        """What Muon moves: the weights of the linear maps in a network's layers, but for those of convolutions: q, k and v,
+        which are one matrix, W_o, and those of the feed-forward network."""
+        if self.optimizer != "muon":
+            return []
+        layers = [layer for layer in model.modules() if isinstance(layer, Layer)]
+        maps = [part for layer in layers for part in layer.modules() if isinstance(part, nn.Linear)]
+        besides, weights = self.multipliers(model), [part.get_parameter("weight") for part in maps]
+        return [weight for weight in weights if id(weight) not in besides]
 
     def multipliers(self, model: nn.Module) -> dict[int, float]:
         """Id of a parameter of position scheme or convolution → the factor of its rate.
@@ -141,16 +147,6 @@ class Recipe:
             return max(0.0, (steps - step) / max(1, steps - start))
 
         return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
-
-
-def matrices_of_layers(model: nn.Module, besides: Collection[int] = ()) -> list[nn.Parameter]:
-    """The weights of the linear maps in a network's layers: q, k and v, which are one matrix, W_o, and those of the feed-forward
-    network. `besides` holds ids of parameters that do not count, those of convolutions."""
-    maps = (
-        part for layer in model.modules() if isinstance(layer, Layer) for part in layer.modules() if isinstance(part, nn.Linear)
-    )
-    weights = (part.get_parameter("weight") for part in maps)
-    return [weight for weight in weights if id(weight) not in besides]
 
 
 class MuonAndAdamW(torch.optim.Optimizer):

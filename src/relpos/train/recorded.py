@@ -24,9 +24,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from relpos.counter import fold
-from relpos.model.dropout import seed_dropout
+from relpos.model.dropout import RecordedKeys, seed_dropout
 from relpos.model.precision import autocast, cast_together
-from relpos.model.recorded_keys import RecordedKeys
 from relpos.model.tokens import Tokens
 
 Inputs = dict[str, Tensor]

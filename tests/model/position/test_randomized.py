@@ -11,7 +11,7 @@ import schemes
 from relpos.counter import fold
 from relpos.errors import RelposError
 from relpos.model.build import build
-from relpos.model.dropout import seed_dropout
+from relpos.model.dropout import RecordedKeys, seed_dropout
 from relpos.model.position import (
     T5,
     XL,
@@ -32,7 +32,6 @@ from relpos.model.position import (
     Tisa,
     Tupe,
 )
-from relpos.model.recorded_keys import RecordedKeys
 from schemes import SHAPE, SIZE, VOCABULARY, batch, check_loops
 
 CPU = torch.device("cpu")

@@ -79,14 +79,15 @@ class _Depthwise(torch.autograd.Function):
             # The adjoint of a correlation is the correlation with mirrored weights.
             part = _along_columns(grad, weight.flip(1), None)
             grad_x = part if grad_x is None else grad_x.add_(part)
-            grad_weight = sweeps.grad_taps(x, grad, weight.shape[1]) if swept else _grad_weight(grad, rows, weight)
+            grad_weight = sweeps.passes(x).grad_taps(x, grad, weight.shape[1]) if swept else _grad_weight(grad, rows, weight)
             grad_kernels += [grad_weight, grad.sum((0, 1)) if biased else None]
         return grad_x, *grad_kernels
 
 
 def _along_columns(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if x.device.type != "cpu":
-        return sweeps.taps(x, weight, bias)
+        y: Tensor = sweeps.passes(x).taps(x, weight, bias)
+        return y
     # With a wide window and so few channels oneDNN 3 never returns.
     if x.dtype == torch.bfloat16 and (x.shape[2] <= 16 or not has_bf16()):
         with torch.autocast("cpu", enabled=False):

@@ -152,16 +152,7 @@ def attention(
     q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: Draw | tuple[float, int],
     scale: float = 1.0,
 ) -> Heads:  # fmt: skip
-    """y; `scale` is the factor of q·k.
-
-    Example:
-        >>> v = torch.arange(3.0).view(1, 1, 3, 1)
-        >>> attention(None, None, v, Terms(), None, (0.0, 0)).flatten().tolist()  # no scores: the mean of all
-        [1.0, 1.0, 1.0]
-        >>> beta = torch.tensor([[0.0, 0.0, 0.0, 99.0, 0.0]])  # offsets −2 … 2: the next token, where there is one
-        >>> attention(None, None, v, Terms(offset=beta), None, (0.0, 0)).flatten().tolist()
-        [1.0, 2.0, 1.0]
-    """
+    """y; `scale` is the factor of q·k."""
     dtype, terms = compute_dtype(v), _hiding(terms.multiplied(), v)
     if terms.columns is not None:
         terms = replace(terms.by_offset(), outside="zero")  # nothing is outside

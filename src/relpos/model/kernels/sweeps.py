@@ -8,7 +8,6 @@ from __future__ import annotations
 import warnings
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from itertools import product
 from types import ModuleType
 from typing import Any
@@ -21,7 +20,7 @@ from torch.autograd.function import once_differentiable
 from relpos.counter import normal
 from relpos.model import residual
 from relpos.model.dropout import Draw, drop, transformed
-from relpos.model.kernels import apart, compiled, proof, sweeps_cpu
+from relpos.model.kernels import apart, compiled, proof, sweeps_cpu, triton
 from relpos.model.precision import as_given, cast_once, compute_dtype
 
 
@@ -31,20 +30,12 @@ def serve(name: str, x: Tensor, training: bool) -> bool:
     Args:
         name: of the attention kernel asked for: plain torch there is plain torch here.
     """
-    on_gpu = x.device.type == "cuda"
-    if name not in ("auto", "triton" if on_gpu else "compiled"):
-        return False
-    there = gpu_serves(x) if on_gpu else compiled.serves(x, training)
-    return there and hold(x.device.type, compute_dtype(x))
+    kernel, own = (triton, "triton") if x.device.type == "cuda" else (compiled, "compiled")
+    return name in ("auto", own) and kernel.serves(x, training) and hold(x.device.type, compute_dtype(x))
 
 
-def gpu_serves(x: Tensor) -> bool:
-    """Whether Triton's programs work on tensors like x."""
-    served = compute_dtype(x) in (torch.float32, torch.bfloat16) and not torch.compiler.is_compiling()
-    return served and find_spec("triton") is not None
-
-
-def _passes(x: Tensor) -> ModuleType:
+def passes(x: Tensor) -> ModuleType:
+    """The module whose functions compute on tensors like x."""
     # Triton compiles, or interprets, what is imported: not before it is needed.
     return sweeps_cpu if x.device.type == "cpu" else import_module("relpos.model.kernels.triton_sweeps")
 
@@ -56,14 +47,14 @@ class _Drop(torch.autograd.Function):
     @as_given
     def forward(ctx: Any, y: Tensor, draw: Draw, x: Tensor | None) -> Tensor:
         ctx.draw, ctx.adds = draw, x is not None
-        result: Tensor = _passes(y).drop(y.contiguous(), draw, None if x is None else x.contiguous())
+        result: Tensor = passes(y).drop(y.contiguous(), draw, None if x is None else x.contiguous())
         return result
 
     @staticmethod
     @once_differentiable
     @as_given
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _passes(grad).drop(grad.contiguous(), ctx.draw), None, grad if ctx.adds else None
+        return passes(grad).drop(grad.contiguous(), ctx.draw), None, grad if ctx.adds else None
 
 
 def dropped(
@@ -83,7 +74,7 @@ class _AddNorm(torch.autograd.Function):
         ctx: Any, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, draw: Draw, *beside: Tensor
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         weight = weight.float()
-        out, *kept = _passes(x).norm_forward(x.contiguous(), y.contiguous(), weight, bias.float(), eps, draw, *beside)
+        out, *kept = passes(x).norm_forward(x.contiguous(), y.contiguous(), weight, bias.float(), eps, draw, *beside)
         ctx.save_for_backward(*kept, weight)
         ctx.draw, ctx.beside = draw, bool(beside)
         ctx.set_materialize_grads(False)
@@ -95,8 +86,8 @@ class _AddNorm(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         grad, *more = [grad.contiguous() for grad in grads if grad is not None]
         beside = [True] if ctx.beside else []
-        grad_x, grad_y, sums = _passes(grad).norm_backward(grad, more, *ctx.saved_tensors, ctx.draw, *beside)
-        grad_weight, grad_bias, *grad_beside = _passes(grad).sum_rows(sums)
+        grad_x, grad_y, sums = passes(grad).norm_backward(grad, more, *ctx.saved_tensors, ctx.draw, *beside)
+        grad_weight, grad_bias, *grad_beside = passes(grad).sum_rows(sums)
         return grad_x, grad_y, grad_weight, grad_bias, None, None, *grad_beside
 
 
@@ -135,7 +126,7 @@ def _example(name: str, width: int, dtype: torch.dtype, compiled: bool) -> list[
         one, other = add_norm(x, y, norm, draw) if compiled else (residual.add_norm(x, y, norm, draw),) * 2
         result = one + 0.5 * other
     elif name == "added":
-        result = _Drop.apply(y, draw, x) if compiled and _passes(x) is not sweeps_cpu else residual.added(x, y, draw)
+        result = _Drop.apply(y, draw, x) if compiled and passes(x) is not sweeps_cpu else residual.added(x, y, draw)
     elif name == "feed_forward":
         widen, narrow = (_example_linear(width, place).to(dtype) for place in (3, 4))
         inputs = [x.requires_grad_(), *widen.parameters(), *narrow.parameters()]
@@ -160,9 +151,9 @@ def _example_depthwise(x: Tensor, grad: Tensor, compiled: bool) -> list[Tensor]:
     """The gradient of five weights of each channel, and on CUDA the sums that they weigh."""
     n, padded = x.shape[1], nn.functional.pad(x, (0, 0, 2, 2))
     shifted, weight = [padded[:, r : r + n] for r in range(5)], grad[0, :5].t()
-    on_gpu = _passes(x) is not sweeps_cpu
+    on_gpu = passes(x) is not sweeps_cpu
     if compiled:
-        return [grad_taps(x, grad, 5), *([taps(x, weight, grad[1, 0])] if on_gpu else [])]
+        return [passes(x).grad_taps(x, grad, 5), *([passes(x).taps(x, weight, grad[1, 0])] if on_gpu else [])]
     grads = torch.stack([(part * grad).sum((0, 1)) for part in shifted], 1)
     return [grads, *([sum(part * weight[:, r] for r, part in enumerate(shifted)) + grad[1, 0]] if on_gpu else [])]
 
@@ -171,7 +162,7 @@ def _example_loss(logits: Tensor, bias: Tensor, compiled: bool) -> list[Tensor]:
     """The losses of the rows, then softmax − one-hot."""
     target = torch.arange(len(logits)) % len(bias)
     if compiled:
-        apart = _passes(logits) is sweeps_cpu
+        apart = passes(logits) is sweeps_cpu
         logits = logits if apart else logits + bias
         return [cross_entropy_(logits, bias if apart else None, target)[0], logits]
     logits = logits + bias
@@ -206,7 +197,7 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
         x, weight = ctx.saved_tensors
         rows = grad.flatten(0, -2)
-        return grad @ weight, rows.t() @ x.flatten(0, -2), _passes(grad).sum_rows(rows[None], rows.dtype)[0]
+        return grad @ weight, rows.t() @ x.flatten(0, -2), passes(grad).sum_rows(rows[None], rows.dtype)[0]
 
 
 def linear(x: Float[Tensor, "*batch hidden"], part: nn.Linear, name: str, training: bool) -> Float[Tensor, "*batch width"]:
@@ -225,10 +216,10 @@ class _FeedForward(torch.autograd.Function):
     @staticmethod
     @as_given
     def forward(ctx: Any, x: Tensor, widen: Tensor, inner: Tensor, narrow: Tensor, outer: Tensor | None) -> Tensor:
-        rows, passes = x.flatten(0, -2), _passes(x)
+        rows, made = x.flatten(0, -2), passes(x)
         wide, inner = rows @ widen.t(), inner.float()
-        active = passes.gelu_forward(wide, inner)
-        ctx.save_for_backward(rows, wide, widen, inner, narrow, active if passes.KEEPS_ACTIVATION else None)
+        active = made.gelu_forward(wide, inner)
+        ctx.save_for_backward(rows, wide, widen, inner, narrow, active if made.KEEPS_ACTIVATION else None)
         y = active @ narrow.t() if outer is None else torch.addmm(outer, active, narrow.t())
         ctx.outer = outer is not None
         return y.view(*x.shape[:-1], len(narrow))
@@ -239,11 +230,11 @@ class _FeedForward(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         rows, wide, widen, inner, narrow, active = ctx.saved_tensors
         shape, grad = grad.shape, grad.flatten(0, -2)
-        passes = _passes(grad)
-        of_wide, active, sums = passes.gelu_backward(wide, inner, grad @ narrow, active)
+        made = passes(grad)
+        of_wide, active, sums = made.gelu_backward(wide, inner, grad @ narrow, active)
         of_x = (of_wide @ widen).view(*shape[:-1], widen.shape[1])
-        of_outer = passes.sum_rows(grad[None], grad.dtype)[0] if ctx.outer else None
-        return of_x, of_wide.t() @ rows, passes.sum_rows(sums[None])[0], grad.t() @ active, of_outer
+        of_outer = made.sum_rows(grad[None], grad.dtype)[0] if ctx.outer else None
+        return of_x, of_wide.t() @ rows, made.sum_rows(sums[None])[0], grad.t() @ active, of_outer
 
 
 def feed_forward(
@@ -296,21 +287,5 @@ def cross_entropy_(
     """
     counts = None if counts is None else counts.float().contiguous()
     bias = None if bias is None else bias.float()
-    losses, hits = _passes(logits).cross_entropy_(logits, bias, target.to(torch.int64).contiguous(), counts)
+    losses, hits = passes(logits).cross_entropy_(logits, bias, target.to(torch.int64).contiguous(), counts)
     return losses, hits
-
-
-def taps(
-    x: Float[Tensor, "batch n channels"], weight: Float[Tensor, "channels taps"], bias: Float[Tensor, "channels"] | None
-) -> Float[Tensor, "batch n channels"]:
-    """A depthwise convolution, on CUDA alone: Σ_r weight_r x_{i+r} + bias for r = −k..k."""
-    result: Tensor = _passes(x).taps(x, weight, bias)
-    return result
-
-
-def grad_taps(
-    x: Float[Tensor, "batch n channels"], grad: Float[Tensor, "batch n channels"], taps: int
-) -> Float[Tensor, "channels {taps}"]:
-    """The gradient of the weights of a depthwise convolution from that of its output: Σ grad_i x_{i+r} for r = −k..k."""
-    result: Tensor = _passes(x).grad_taps(x, grad, taps)
-    return result

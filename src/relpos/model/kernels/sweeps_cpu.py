@@ -145,7 +145,8 @@ def cross_entropy_(logits: Tensor, bias: Tensor, target: Tensor, counts: Tensor 
 
 
 def grad_taps(x: Tensor, grad: Tensor, taps: int) -> Tensor:
-    """See `sweeps.grad_taps`."""
+    """The gradient of the weights of a depthwise convolution, (channels, taps), from that of its output (batch, n, channels):
+    Σ grad_i x_{i+r} for r = −k..k."""
     out = x.new_empty(x.shape[2], taps, dtype=torch.float32)
     call = _TapsCall(*x.shape, taps, pointer(x), pointer(grad), pointer(out), torch.get_num_threads())
     run("relpos_taps", call, x.dtype, backward=True)

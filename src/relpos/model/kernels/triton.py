@@ -55,11 +55,15 @@ class Tiles(NamedTuple):
     stages: int = 2
 
 
-def supports(terms: Terms, v: Heads, training: bool) -> bool:
-    """All terms but columns and reach, on CUDA where Triton is installed; not in float64 and not for heads wider than a tile."""
-    plain = terms.columns is None and terms.reach is None
-    served = plain and v.device.type == "cuda" and v.shape[-1] <= WIDEST_HEAD and compute_dtype(v) != torch.float64
+def serves(x: Tensor, training: bool) -> bool:
+    """Whether programs work on tensors like x: on CUDA in float32 and bfloat16, where Triton is installed."""
+    served = x.device.type == "cuda" and compute_dtype(x) in (torch.float32, torch.bfloat16) and not torch.compiler.is_compiling()
     return served and find_spec("triton") is not None
+
+
+def supports(terms: Terms, v: Heads, training: bool) -> bool:
+    """All terms but columns and reach; not for heads wider than a tile."""
+    return terms.columns is None and terms.reach is None and v.shape[-1] <= WIDEST_HEAD and serves(v, training)
 
 
 def _tiles(n: int, size: int, backward: bool) -> Tiles:

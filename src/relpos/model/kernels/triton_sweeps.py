@@ -348,7 +348,7 @@ def taps(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def grad_taps(x: Tensor, grad: Tensor, taps: int) -> Tensor:
-    """See `sweeps.grad_taps`."""
+    """See `sweeps_cpu.grad_taps`."""
     (batch, n, width), block = x.shape, min(64, _power(x.shape[2]))
     rows = TILE // block
     parts = triton.cdiv(n, rows)
