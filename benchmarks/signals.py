@@ -81,7 +81,7 @@ PHASES = {
     "language": Phase(PRETRAIN, "relpos.data.toy.write.write_corpus", ()),
     "tokenizer: text is read": Phase(PRETRAIN, "relpos.data.tokenizer.reservoir", ("toy",)),
     "tokenizer: SentencePiece trains": Phase(PRETRAIN, "sentencepiece.SentencePieceTrainer.train", ("toy",), ahead=True),
-    "store: one process": Phase(PRETRAIN, "relpos.data.writer._Writer.end", ("toy", "tokenizer")),
+    "store: one process": Phase(PRETRAIN, "relpos.data.store._Writer.end", ("toy", "tokenizer")),
     "store: several processes": Phase(PRETRAIN, "relpos.data.encoding._result", ("toy", "tokenizer")),
     "pre-training: before the first step": Phase(PRETRAIN, "relpos.train.pretrain.Pretraining.configure_optimizers"),
     "pre-training: a step": Phase(PRETRAIN, "relpos.train.pretrain.Pretraining.training_step"),

@@ -27,9 +27,9 @@ from typing import Any
 
 from relpos.data.sentences import portions, split
 from relpos.data.source import Files
+from relpos.data.store import write_store
 from relpos.data.tokenizer import Tokenizer, train_tokenizer
 from relpos.data.toy.write import write_corpus
-from relpos.data.writer import write_store
 from relpos.process import cores as available
 
 RESULTS = Path(__file__).parent / "results"

@@ -16,7 +16,7 @@ from relpos.runs import compose, execute, plan
 
 HALTING = """
 import sys, time
-import relpos.data.tokenizer, relpos.data.writer
+import relpos.data.tokenizer, relpos.data.store
 from relpos.cli import main
 
 owner, attribute = eval(sys.argv[1])
@@ -42,7 +42,7 @@ PRETRAIN = ["pretrain", "steps=2", "batch=4"]
     ("function", "number", "stage", "before"),
     [
         pytest.param("relpos.data.tokenizer, 'reservoir'", signal.SIGHUP, "tokenizer", ("toy",), marks=pytest.mark.full),
-        ("relpos.data.writer._Writer, 'end'", signal.SIGTERM, "store", ("toy", "tokenizer")),
+        ("relpos.data.store._Writer, 'end'", signal.SIGTERM, "store", ("toy", "tokenizer")),
     ],
 )
 def test_a_signal_is_one_line_and_128_with_its_number(

@@ -27,8 +27,7 @@ ELSEWHERE = {
     "train/standalone.py": "our own source",
     "runs/cost.py": "what the kernel says of the processor",
     "data/textfile.py": "text of any size, once it is known to be a regular file",
-    "data/store.py": "arrays, once their checksums are compared",
-    "data/writer.py": "the offsets that it has just written",
+    "data/store.py": "arrays, once their checksums are compared, and the offsets that it has just written",
     "pretrained/stored.py": "the one reader of weights",
     "runs/training.py": "a checkpoint, once its checksum is compared",
 }

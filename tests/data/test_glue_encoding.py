@@ -14,6 +14,7 @@ class Words:
     """A tokenizer: a word that is a number is its own id."""
 
     pad, cls, sep = 0, 2, 3
+    separators = 1
 
     def encode(self, sentences: list[str]) -> list[list[int]]:
         return [[int(word) for word in sentence.split()] for sentence in sentences]

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from relpos.data import encoding
 from relpos.data.documents import Document
 from relpos.data.heldout import chosen
-from relpos.data.store import Store, tell, write_store
+from relpos.data.store import MANIFEST, Store, tell, write_store
 from relpos.data.tokenizer import Tokenizer, train_tokenizer
-from relpos.data.writer import MANIFEST
 from relpos.errors import RelposError
 
 TEXTS = {
@@ -114,7 +113,7 @@ def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path, tokenizer: Toke
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("relpos.data.writer.os.fsync", full)
+    monkeypatch.setattr("relpos.data.store.os.fsync", full)
     with pytest.raises(RelposError, match=r"cannot write .* MB free\): No space left"):
         write_store(documents(), tokenizer, tmp_path, 0.2)
     assert not list(tmp_path.iterdir())

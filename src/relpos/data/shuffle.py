@@ -19,7 +19,7 @@ from torch import Tensor
 from relpos.counter import counter_hash
 from relpos.data.examples import Examples
 from relpos.data.objective import IGNORED, Objective, masked
-from relpos.data.steps import HELDOUT_SEED, MicroBatch
+from relpos.data.steps import MicroBatch, heldout_batches
 from relpos.data.words import Words
 
 WINDOWS: tuple[int | None, ...] = (2, 3, 4, 8, None)
@@ -31,18 +31,10 @@ _NGRAMS = 0x6E677261  # keeps the draws of `ngrams_permuted` apart
 def masked_batches(
     examples: Examples, vocabulary: int, tokens: int, objective: Objective = masked
 ) -> Iterator[tuple[MicroBatch, Tensor]]:
-    """All examples by length, about `tokens` a batch, with their numbers (b,). They are masked as in every held-out evaluation, or
-    as another objective says."""
-    indices = torch.arange(len(examples))
-    lengths = examples.lengths(indices)
-    by_length = torch.argsort(lengths, stable=True, descending=True)
-    start = 0
-    while start < len(by_length):
-        part = by_length[start : start + max(1, tokens // int(lengths[by_length[start]]))]
-        ids, sizes = examples.batch(part)
-        seen, labels, _ = objective(ids, sizes, part, HELDOUT_SEED, vocabulary, examples.marks)
-        yield MicroBatch(seen, torch.arange(ids.shape[1])[None, :] < sizes[:, None], labels), part
-        start += len(part)
+    """The held-out examples as in every evaluation, about `tokens` a batch, with the number of each example (b,)."""
+    for batch in heldout_batches(examples, max(1, tokens // examples.length), vocabulary, objective=objective):
+        assert batch.keys is not None
+        yield batch, batch.keys
 
 
 def permuted(batch: MicroBatch, numbers: Tensor, words: Words, window: int | None) -> MicroBatch:

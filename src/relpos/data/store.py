@@ -7,26 +7,43 @@
     sources.txt     a line for each document        where it is from
     manifest.json   sizes and SHA-256 of the others; written last, so that a folder without it is no finished store
 
-Little-endian, mapped into memory when read: opening costs nothing, and several processes share the pages.
+Little-endian, mapped into memory when read: opening costs nothing, and several processes share the pages. When it is written,
+memory holds only a few portions of text, and of each document its name and sixteen bytes.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from relpos.data.documents import Document
+from relpos.data.encoding import encoded
 from relpos.data.examples import Examples, Pairs, Windows
-from relpos.data.marks import Marks
-from relpos.data.writer import FORMAT, MANIFEST, write_store
+from relpos.data.heldout import ends
+from relpos.data.marks import OURS, Marks
+from relpos.data.sentences import portions, splitter
+from relpos.data.shuffle import ngrams_permuted
+from relpos.data.tokenizer import Tokenizer
+from relpos.data.words import Words
 from relpos.errors import RelposError, one_line, say
+from relpos.files import cannot_write, opened, write_json
+from relpos.process import cores
 from relpos.ranges import Count, Length, check, checked
 from relpos.readers import known_sha256, read_json
 
-__all__ = ["Store", "write_store"]
+MANIFEST = "manifest.json"
+FORMAT = 1  # version of the file format; a reader refuses any other
+_REMEDY = "delete the folder and run again"
 
 PACKINGS: dict[str, type[Examples]] = {"pair": Pairs, "document": Windows}
 Packing = Literal["pair", "document"]
@@ -110,4 +127,165 @@ def tell(folder: Path) -> None:
     )
 
 
-_REMEDY = "delete the folder and run again"
+def write_store(
+    documents: Iterable[Document],
+    tokenizer: Tokenizer,
+    folder: Path,
+    heldout: float,
+    processes: int | None = None,
+    shuffle: int | None = None,
+    alike: bool = False,
+) -> None:
+    """Writes a store into `folder`; its manifest comes last. The bytes do not depend on the number of processes.
+
+    Args:
+        heldout: share of the text that is held out: whole documents, and the ends of such as are too large.
+        processes: encode the text; None: one for each processor.
+        shuffle: words of the n-grams that are permuted within each sentence, see `ngrams_permuted`; None: text as it stands.
+        alike: the documents are of one size, see `relpos.data.heldout`.
+
+    Raises:
+        RelposError: there is no sentence, or the disk is full.
+    """
+    if not 0 < heldout < 1:
+        raise RelposError(f"data.heldout={heldout}: a fraction between 0 and 1")
+    folder.mkdir(parents=True, exist_ok=True)
+    # First of all: a manifest that is left from before would vouch for half-written files.
+    (folder / MANIFEST).unlink(missing_ok=True)
+    dtype = "<u2" if tokenizer.size <= 1 << 16 else "<u4"
+    words = Words(tokenizer) if shuffle else None
+    try:
+        with _Writer(folder, dtype) as out:
+            for item in encoded(_feed(documents), tokenizer, processes or cores()):
+                if isinstance(item, _End):
+                    out.end(item)
+                else:
+                    lengths, ids = item
+                    out.add(lengths, ngrams_permuted(lengths, ids, out.sentences, words, shuffle) if words and shuffle else ids)
+            out.finish(heldout, alike)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    marks = {} if tokenizer.marks == OURS else {"marks": asdict(tokenizer.marks)}
+    write_json(folder / MANIFEST, out.manifest | {"vocabulary": tokenizer.size, "splitter": splitter()} | marks)
+
+
+@dataclass(frozen=True)
+class _End:
+    """The end of a document: where it is from, the 64-bit hash of its content, and what was left out of the text meanwhile."""
+
+    source: str
+    content: int
+    dropped: Counter[str]
+
+
+class _Writer:
+    """The open files of a store."""
+
+    def __init__(self, folder: Path, dtype: str) -> None:
+        self.dtype = dtype
+        self.files = {
+            name: _File(folder / name) for name in ("ids.bin", "sentences.bin", "documents.bin", "heldout.bin", "sources.txt")
+        }
+        self.tokens, self.sentences = 0, 0
+        self.starts = [0]  # of the documents, in sentences
+        self.hashes: list[int] = []  # of the documents' content, 64 bits
+        self.sources: list[str] = []
+        self.dropped = Counter[str]()
+        self.files["sentences.bin"].write(np.zeros(1, "<i8"))
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        for file in self.files.values():
+            file.close(whole=kind is None)
+            if kind is not None:
+                file.path.unlink(missing_ok=True)
+
+    def add(self, lengths: npt.NDArray[np.int32], ids: npt.NDArray[np.int32]) -> None:
+        """Sentences of the document that is being written."""
+        self.files["ids.bin"].write(ids.astype(self.dtype))
+        self.files["sentences.bin"].write((self.tokens + np.cumsum(lengths, dtype=np.int64)).astype("<i8"))
+        self.tokens += len(ids)
+        self.sentences += len(lengths)
+
+    def end(self, document: _End) -> None:
+        """The end of a document; a document without a sentence is left out."""
+        self.dropped += document.dropped
+        if self.sentences > self.starts[-1]:
+            self.starts.append(self.sentences)
+            self.hashes.append(document.content)
+            self.sources.append(" ".join(document.source.split()))
+        else:
+            self.dropped["documents without a sentence"] += 1
+
+    def finish(self, heldout: float, alike: bool) -> None:
+        """Offsets and flags of the documents, and the numbers for the manifest."""
+        if not self.hashes:
+            raise RelposError("data: the corpus has no sentences")
+        self.files["sentences.bin"].file.flush()
+        sentences = np.memmap(self.files["sentences.bin"].path, dtype="<i8", mode="r")
+        whole = np.asarray(self.starts)
+        behind = whole[1:] - ends(
+            np.asarray(self.hashes, np.uint64), whole, sentences, heldout, alike
+        )  # where held-out text begins
+        starts = np.union1d(whole, behind)
+        document = np.searchsorted(whole, starts[:-1], side="right") - 1
+        flags = starts[:-1] >= behind[document]
+        names = (
+            f"{self.sources[i]}{' (its end)' if start > whole[i] else ''}\n" for i, start in zip(document, starts, strict=False)
+        )
+        self.files["sources.txt"].write("".join(names).encode(errors="backslashreplace"))
+        self.files["documents.bin"].write(starts.astype("<i8"))
+        self.files["heldout.bin"].write(flags.astype("u1"))
+        # On disk before the manifest exists: after a power cut it must not stand beside files that are incomplete.
+        for file in self.files.values():
+            file.flush()
+        self.manifest = {
+            "format": FORMAT, "dtype": self.dtype, "documents": len(flags), "sentences": self.sentences,
+            "tokens": self.tokens, "dropped": dict(self.dropped),
+            "files": {name: {"bytes": file.size, "sha256": file.hash.hexdigest()} for name, file in self.files.items()},
+        }  # fmt: skip
+
+
+def _feed(documents: Iterable[Document]) -> Iterator[str | _End]:
+    """The texts of all documents, an _End after each."""
+    for document in documents:
+        content = hashlib.blake2b(digest_size=8)
+        yield from portions(_hashed(document, content))
+        yield _End(document.source, int.from_bytes(content.digest(), "little"), Counter(document.dropped))
+        document.dropped.clear()
+
+
+def _hashed(document: Document, content: hashlib.blake2b) -> Iterator[str]:
+    for line in document.lines:
+        content.update(f"{document.fingerprint(line)}\n".encode())
+        yield line
+
+
+class _File:
+    """A file that knows its size and SHA-256."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file = opened(path, "wb", buffering=1 << 20)
+        self.hash = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes | npt.NDArray[np.generic]) -> None:
+        raw = data if isinstance(data, bytes) else data.tobytes()
+        self.file.write(raw)
+        self.hash.update(raw)
+        self.size += len(raw)
+
+    def flush(self) -> None:
+        self.file.flush()
+        os.fsync(self.file.fileno())
+
+    def close(self, whole: bool) -> None:
+        try:
+            self.file.close()
+        # Where the work has failed, that error is on its way: what closing says of the same full disk must not take its place.
+        except OSError:
+            if whole:
+                raise

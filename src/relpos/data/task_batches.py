@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,20 +19,11 @@ from torch.utils.data import IterableDataset
 from relpos.counter import counter_hash
 from relpos.data.glue import Rows
 from relpos.data.passes import MULTIPLE, Shapes, passes
+from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 
 Ids = NDArray[np.int32]
 _ROWS = 0x726F7773  # keeps the order of rows apart from other draws of the same seed
-
-
-class Tokenizing(Protocol):
-    """What is needed of a tokenizer."""
-
-    cls: int
-    sep: int
-    pad: int
-
-    def encode(self, texts: list[str], /) -> Sequence[Ids] | Sequence[Sequence[int]]: ...
 
 
 @dataclass(frozen=True)
@@ -55,9 +46,9 @@ class Encoded:
         return torch.tensor([len(row) for row in self.ids])
 
 
-def encode(rows: Rows, tokenizer: Tokenizing, length: int = 128) -> Encoded:
+def encode(rows: Rows, tokenizer: Tokenizer, length: int = 128) -> Encoded:
     """Raises: RelposError where `length` has no room for a token of each sentence."""
-    between = 1 if rows.sentence_b is None else getattr(tokenizer, "separators", 1)
+    between = 1 if rows.sentence_b is None else tokenizer.separators
     if length < 4 + between:
         raise RelposError(f"length={length}: a pair needs at least {4 + between} positions, [CLS] a {'[SEP] ' * between}b [SEP]")
     firsts = tokenizer.encode(rows.sentence_a)
@@ -89,9 +80,9 @@ def cut(a: int, b: int, room: int) -> tuple[int, int]:
     return room - half, half
 
 
-def _assemble(a: Ids, b: Ids | None, tokenizer: Tokenizing, length: int) -> tuple[Ids, NDArray[np.uint8]]:
+def _assemble(a: Ids, b: Ids | None, tokenizer: Tokenizer, length: int) -> tuple[Ids, NDArray[np.uint8]]:
     """Ids and types of one row."""
-    between = getattr(tokenizer, "separators", 1)
+    between = tokenizer.separators
     kept_a, kept_b = cut(len(a), 0 if b is None else len(b), length - (2 if b is None else 2 + between))
     second = kept_a + 1 + between  # where b begins
     ids = np.full(kept_a + 2 if b is None else second + kept_b + 1, tokenizer.sep, dtype=np.int32)

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from relpos.data.glue import Location, has_split, read
-from relpos.data.task_batches import Encoded, Tokenizing, TuningStep, TuningSteps, encode, evaluation_batches
+from relpos.data.task_batches import Encoded, TuningStep, TuningSteps, encode, evaluation_batches
 from relpos.data.tasks import Task
+from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.files import write_text
 from relpos.model.heads import Classifier
@@ -97,7 +98,7 @@ class Splits:
 
     location: Location
     task: Task
-    tokenizer: Tokenizing
+    tokenizer: Tokenizer
     length: int
     _encoded: dict[str, Encoded] = field(default_factory=dict)
 
