@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from relpos.errors import RelposError, say
-from relpos.readers import read_json
+from relpos.files import write_json
 from relpos.tables.choice import by_choice
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load, printed_numbers
-from relpos.tables.glue_server import COLUMNS, SIGNED, Recorded, file_name, read_scores, with_scores, write_scores
+from relpos.tables.glue_server import COLUMNS, FILE, SIGNED, read_scores, with_scores
 from relpos.tables.render import text
 from relpos.tables.render.side_tables import SideTable
 from relpos.tables.render.view import view_of
@@ -39,9 +38,7 @@ def record_scores(table: str, row: str, **scores: str | float | Sequence[float] 
         raise RelposError("scores are × 100: cola=41.2, not cola=0.412")
     # Added to those of earlier calls: the server's answers may come one task at a time.
     recorded = read_scores(folder)
-    earlier = recorded[of_row.name].scores if of_row.name in recorded else {}
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    write_scores(folder, recorded | {of_row.name: Recorded(earlier | new, _submission(folder, of_row.name), now)})
+    write_json(folder / FILE, recorded | {of_row.name: recorded.get(of_row.name, {}) | new})
     rows, side_tables = _compared_anew(table, content, folder)
     view = view_of(replace(content, rows=rows), side_tables)
     text.write(folder, view)
@@ -73,12 +70,3 @@ def _score(column: str, typed: str | float | Iterable[float]) -> float:
     if not 1 <= len(values) <= 2 or isinstance(typed, bool) or not all(low <= value <= 100 for value in values):
         raise RelposError(f"{column}={typed}: a number from {low:g} to 100 is expected, or two as in 88.1/84.0")
     return sum(values) / len(values)
-
-
-def _submission(folder: Path, row: str) -> str | None:
-    """SHA-256 of the zip that `relpos submit` made of this row; None if it made none."""
-    path = folder / "submissions" / f"{file_name(row)}.json"
-    about = read_json(path, dict, None)
-    if about is not None and "sha256" not in about:
-        raise RelposError(f"{path}: damaged: no sha256; `relpos submit` writes it anew")
-    return about and str(about["sha256"])

@@ -6,6 +6,7 @@ The runs for MNLI-m and MNLI-mm are chosen independently, as Chang et al. do, an
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from relpos.files import replacing, write_json
 from relpos.readers import check_recorded, read_bytes, sha256
 from relpos.runs.run import runs_root
 from relpos.runs.table_file import RowRun
-from relpos.tables.glue_server import Answers, file_name, layout
+from relpos.tables.glue_server import Answers, layout
 from relpos.tables.row import Row
 from relpos.tables.table import written
 
@@ -35,7 +36,8 @@ def submit(table: str, row: str, allow_missing: bool) -> str:
     folder, content = written(table)
     of_row = content.row(row)
     files = _gather(of_row, allow_missing)
-    path = folder / "submissions" / f"{file_name(of_row.name)}.zip"
+    file_name = re.sub(r"[^\w.+-]+", "_", of_row.name)
+    path = folder / "submissions" / f"{file_name}.zip"
     _write_zip(path, files)
     about = {"table": content.name, "row": of_row.name, "sha256": sha256(path)}
     write_json(path.with_suffix(".json"), about | {"files": {file.answers.file: _origin(file) for file in files}})

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import csv
 import math
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
-from relpos.files import write_json
 from relpos.readers import read_json
 from relpos.results.values import GLUE
 from relpos.tables.columns import mean_if_all
@@ -88,15 +86,6 @@ def layout() -> list[Answers]:
     return [_answers(line) for line in csv.DictReader(text.splitlines())]
 
 
-def file_name(row: str) -> str:
-    """The name of a row as a file's name: every other letter becomes `_`.
-
-    >>> file_name("composite key/1")
-    'composite_key_1'
-    """
-    return re.sub(r"[^\w.+-]+", "_", row)
-
-
 def _answers(line: dict[str, str]) -> Answers:
     low, dots, high = line["answers"].partition("..")
     # `0..5` is a range of numbers, anything else a list of labels.
@@ -104,34 +93,14 @@ def _answers(line: dict[str, str]) -> Answers:
     return Answers(line["file"], line["column"], int(line["rows"]), labels, bounds, line["constant"])
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """The server's scores of one row.
-
-    Args:
-        scores: column → score.
-        submission: SHA-256 of the zip that was sent, if `relpos submit` made it.
-        recorded: when they were recorded.
-    """
-
-    scores: dict[str, float]
-    submission: str | None = None
-    recorded: str | None = None
-
-
-def read_scores(folder: Path) -> dict[str, Recorded]:
-    """Row → its recorded scores; empty if there is no file.
+def read_scores(folder: Path) -> dict[str, dict[str, float]]:
+    """Row → column → score, as they were recorded; empty if there is no file.
 
     Raises:
         RelposError: the file is damaged.
     """
-    recorded: dict[str, Recorded] = read_json(folder / FILE, dict[str, Recorded], {})
-    return recorded
-
-
-def write_scores(folder: Path, recorded: Mapping[str, Recorded]) -> None:
-    """Writes `scores.json`."""
-    write_json(folder / FILE, {row: asdict(of_row) for row, of_row in recorded.items()})
+    scores: dict[str, dict[str, float]] = read_json(folder / FILE, dict[str, dict[str, float]], {})
+    return scores
 
 
 def with_scores(rows: Sequence[Row], folder: Path) -> list[Row]:
@@ -141,7 +110,7 @@ def with_scores(rows: Sequence[Row], folder: Path) -> list[Row]:
         RelposError: `scores.json` is damaged.
     """
     recorded = read_scores(folder)
-    return [_with_scores(row, recorded[row.name].scores) if row.name in recorded else row for row in rows]
+    return [_with_scores(row, recorded[row.name]) if row.name in recorded else row for row in rows]
 
 
 def _with_scores(row: Row, scores: Mapping[str, float]) -> Row:
