@@ -12,12 +12,12 @@ from omegaconf import OmegaConf
 import relpos
 from linked import link_runs
 from relpos.cli import main
+from relpos.commands.compare import between, losses_of
 from relpos.files import write_json, write_text
 from relpos.runs import plan, runs_root
 from relpos.runs.run import recorded
 from relpos.runs.table_file import read_table
 from relpos.tables.named_runs import differences, in_words, titled
-from relpos.tables.paired_losses import losses_of, paired_losses
 from relpos.tables.plan import PlannedRow
 from relpos.tables.table import Table
 
@@ -123,27 +123,24 @@ def test_rows_of_tables_are_runs(root: Path, capsys: pytest.CaptureFixture[str])
 def test_a_paired_difference_is_that_of_the_losses_and_its_error_that_of_a_ratio(root: Path) -> None:
     first, second = (recorded((root / name).resolve()) for name in ("none", "composite"))
     losses = [losses_of(run, 30) for run in (first, second)]
-    bag, composite = paired_losses([PlannedRow("none", [], [first], []), PlannedRow("composite", [], [second], [])], 30)
-    assert bag.loss == losses[0].value
-    assert bag.difference is None
-    assert composite.difference is not None
-    assert composite.difference.value == pytest.approx(composite.loss - bag.loss)
+    difference, over = between({0: losses[1]}, {0: losses[0]})
+    assert over == "documents"
+    assert difference is not None
+    assert difference.value == pytest.approx(losses[1].value - losses[0].value)
     chance = np.random.default_rng(0)
     (first_losses, predicted), (second_losses, _) = (each.parts for each in losses)
     documents = np.array(losses[0].documents)
     members = [np.flatnonzero(documents == number) for number in np.unique(documents)]
-    assert composite.difference.n == len(members) < 30
+    assert difference.n == len(members) < 30
     drawn = [np.concatenate([members[place] for place in chance.integers(len(members), size=len(members))]) for _ in range(2_000)]
     changes = [(second_losses[rows] - first_losses[rows]).sum() / predicted[rows].sum() for rows in drawn]
-    assert composite.difference.error == pytest.approx(np.std(changes), rel=0.15)
+    assert difference.error == pytest.approx(np.std(changes), rel=0.15)
 
 
 def test_subjects_that_share_seeds_are_paired_over_these(root: Path) -> None:
-    runs = {name: recorded((root / name).resolve()) for name in ("composite", "seed")}
-    both = list(runs.values())
-    one, other = paired_losses([PlannedRow("a", [], both, []), PlannedRow("b", [], both, [])], 10)
-    assert one.loss == other.loss
-    assert (other.over, other.difference and other.difference.n, other.difference and other.difference.value) == ("seeds", 2, 0.0)
+    losses = {seed: losses_of(recorded((root / name).resolve()), 10) for seed, name in enumerate(("composite", "seed"))}
+    difference, over = between(losses, losses)
+    assert (over, difference and difference.n, difference and difference.value) == ("seeds", 2, 0.0)
 
 
 def test_losses_of_different_text_are_not_compared_and_the_table_says_why(

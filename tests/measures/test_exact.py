@@ -8,6 +8,7 @@ import torch
 
 import relpos
 from linked import TINY, pretrained
+from relpos.commands.compare import losses_of, why_not
 from relpos.config.compose import called
 from relpos.data.length_tasks import LengthTask, Parity, Reverse
 from relpos.data.tokenizer import CLS, MASK, SEP, Tokenizer
@@ -17,7 +18,6 @@ from relpos.measures.measure import measured_columns
 from relpos.model.heads import MaskedLM
 from relpos.runs import compose, plan
 from relpos.runs.networks import resolve
-from relpos.tables.paired_losses import losses_of, why_not
 from relpos.tables.plan import PlannedRow
 
 OWN = [override for override in TINY if not override.startswith(("steps", "data"))]

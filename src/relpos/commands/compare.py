@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
-from relpos.errors import say
+import numpy as np
+
+from relpos.errors import RelposError, say
 from relpos.files import digest
+from relpos.measures.measure import Figure
+from relpos.measures.sample import fills_answers
 from relpos.progress import bar
 from relpos.ranges import Count, Names
-from relpos.runs.run import runs_root
+from relpos.results.gain import over_texts
+from relpos.results.statistics import Difference, paired
+from relpos.runs.networks import resolve
+from relpos.runs.run import Run, runs_root
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import Experiment
-from relpos.tables.named_runs import compared_rows, differences, in_words, subjects_of, titled
-from relpos.tables.paired_losses import PairedLoss, paired_losses, why_not
+from relpos.tables.named_runs import by_seed, compared_rows, differences, in_words, subjects_of, text_of, titled
 from relpos.tables.plan import PlannedRow
 from relpos.tables.render import pictures, text
 from relpos.tables.render.cell import MISSING, signed
@@ -23,6 +30,9 @@ from relpos.tables.render.side_tables import SideTable
 from relpos.tables.render.view import view_of
 from relpos.tables.row import Row
 from relpos.tables.table import Table
+
+SHARED = ("packing", "length")
+"""Dials of a pre-training that decide, together with its text, what a held-out example is."""
 
 
 def compare(network: Names, examples: Count) -> str:
@@ -46,7 +56,7 @@ def compare(network: Names, examples: Count) -> str:
         question += f" Their held-out losses are not compared: {reason}."
     else:
         with bar("held-out text", examples * sum(len(subject.pretrainings) for subject in subjects)) as advance:
-            side_tables.append(_of_losses(paired_losses(subjects, examples, advance)))
+            side_tables.append(losses_table(subjects, examples, advance))
     view = view_of(Table(name, question, rows), side_tables)
     folder = runs_root() / "compare" / _folder_name(subjects, examples)
     text.write(folder, view)
@@ -61,19 +71,70 @@ def _with_overrides(row: Row, place: int, differing: Mapping[str, Sequence[str]]
     return replace(row, overrides=[f"{key}={values[place]}" for key, values in differing.items() if values[place] != MISSING])
 
 
-def _of_losses(losses: Sequence[PairedLoss]) -> SideTable:
-    heads = ["nats per token", f"− {losses[0].name}", "95 % from", "to", "p", "over"]
-    return SideTable(
-        f"paired held-out loss, {losses[0].examples} examples", heads, [(paired.name, _texts(paired)) for paired in losses]
-    )
+def why_not(subjects: Sequence[PlannedRow]) -> str | None:
+    """Why losses per token cannot be paired; None where they can."""
+    runs = [run for subject in subjects for run in subject.pretrainings]
+    # Another tokenizer cuts text into other tokens: nats per token would count other things.
+    if len({text_of(run) for run in runs}) > 1:
+        return "they were trained on different text or tokenizers, whose losses per token are not of one kind"
+    for key in SHARED:
+        if len({run.meaning[key] for run in runs}) > 1:
+            return f"their held-out examples differ in {key}"
+    if len({fills_answers(run.meaning) for run in runs}) > 1:
+        return "some fill in answers and some do not, so that other tokens are predicted"
+    return None
 
 
-def _texts(paired: PairedLoss) -> list[str]:
-    loss, difference = f"{paired.loss:.4f}", paired.difference
-    if difference is None:
-        return [loss, *[MISSING] * 5]
-    bounds = [signed(value, 4) for value in (difference.value, difference.low, difference.high)]
-    return [loss, *bounds, f"{difference.p:.2g}", f"{difference.n} {paired.over}"]
+def losses_table(subjects: Sequence[PlannedRow], examples: int, advance: Callable[[int], object]) -> SideTable:
+    """The losses of the subjects on at most `examples` held-out examples, each with its difference to the first subject's.
+
+    `advance` is called with the number of examples in each portion done.
+    """
+    losses = [{seed: losses_of(run, examples, advance) for seed, run in by_seed(subject).items()} for subject in subjects]
+    lines = []
+    for subject, figures in zip(subjects, losses, strict=True):
+        difference, over = (None, "") if figures is losses[0] else between(figures, losses[0])
+        texts = [MISSING] * 5
+        if difference is not None:
+            bounds = [signed(value, 4) for value in (difference.value, difference.low, difference.high)]
+            texts = [*bounds, f"{difference.p:.2g}", f"{difference.n} {over}"]
+        lines.append((subject.name, [f"{fmean(figure.value for figure in figures.values()):.4f}", *texts]))
+    heads = ["nats per token", f"− {subjects[0].name}", "95 % from", "to", "p", "over"]
+    return SideTable(f"paired held-out loss, {next(iter(losses[0].values())).examples} examples", heads, lines)
+
+
+def between(ours: Mapping[int, Figure], first: Mapping[int, Figure]) -> tuple[Difference | None, str]:
+    """The difference of two subjects' losses by pre-training seed, and what it is tested over: the seeds (Student's paired test)
+    where they have two or more in common, else held-out documents: then it says how two networks differ, and nothing about other
+    seeds.
+    """
+    # Seeds before examples: what differs from seed to seed is part of the question, if there is a way to know it.
+    if len(seeds := sorted(ours.keys() & first.keys())) > 1:
+        return paired([ours[seed].value for seed in seeds], [first[seed].value for seed in seeds]), "seeds"
+    return over_texts([next(iter(ours.values()))], [next(iter(first.values()))]), "documents"
+
+
+def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda _: None) -> Figure:
+    """The loss of a network on its held-out text, by example, in float32, under the masks that every run is scored with: BERT's, or
+    the answers where it was trained to fill in these.
+
+    Raises:
+        RelposError: its token store is no longer there.
+    """
+    from relpos.analysis.shuffle_gap import heldout_losses
+    from relpos.data.objective import answered, masked
+    from relpos.data.store import Store
+
+    folder = Path(run.record["inputs"]["store"])
+    if not (folder / "record.json").is_file():
+        raise RelposError(f"{run.name}: its text {folder} is no longer there")
+    # The run's own dials decide what an example is; `why_not` has seen that all subjects agree.
+    store = Store(folder)
+    heldout = store.examples("heldout", run.meaning["packing"], run.meaning["length"], examples)
+    objective = answered if fills_answers(run.meaning) else masked
+    summed, predicted = heldout_losses(resolve(run.path).masked_lm(), heldout, advance, objective)
+    parts = np.stack([summed, predicted])
+    return Figure(float(summed.sum() / predicted.sum()), parts=parts, documents=heldout.documents().tolist())
 
 
 def _folder_name(subjects: Sequence[PlannedRow], examples: int) -> str:
