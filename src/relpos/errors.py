@@ -34,6 +34,9 @@ def one_line(error: BaseException) -> str:
     return shorten(str(error), 300, placeholder=" …") or type(error).__name__
 
 
+NOT_UTF8 = "not UTF-8: iconv -f LATIN1 -t UTF-8 OLD > NEW makes it so, where OLD is Latin-1"
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A tail for an error message: the close matches of `word` among `known`, or all of `known` where none is close."""
     names = sorted(set(known))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from relpos.errors import CONTROL, RelposError
+from relpos.errors import CONTROL, NOT_UTF8, RelposError
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -217,7 +217,7 @@ def _decoded(content: bytes, path: Path, line: int = 1) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise RelposError(f"{path}, line {line + content[: error.start].count(10)}: not UTF-8") from None
+        raise RelposError(f"{path}, line {line + content[: error.start].count(10)}: {NOT_UTF8}") from None
 
 
 def check_own(path: Path) -> None:

@@ -119,6 +119,26 @@ def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path, tokenizer: Toke
     assert not list(tmp_path.iterdir())
 
 
+def test_text_of_which_no_token_is_known_is_refused_at_its_beginning(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def text() -> Iterator[str]:
+        yield "丁. 丁? 丁! " * 100_000
+        pytest.fail("everything is read")
+
+    monkeypatch.setattr(tokenizer, "encode", lambda texts: [np.full(1, tokenizer.unk, np.int32) for _ in texts])
+    with pytest.raises(RelposError, match="knows none of the text's first"):
+        write_store(iter([Document("a", text())]), tokenizer, tmp_path, 0.2, processes=1)
+
+
+def test_many_unknown_tokens_are_told(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+    write_store(iter([Document("a", iter(["丁 丁 丁 丁."] * 9)), *documents()]), tokenizer, tmp_path, 0.2)
+    tell(tmp_path)
+    unknown = int((np.asarray(Store(tmp_path).ids) == tokenizer.unk).sum())
+    assert 0 < unknown == Store(tmp_path).manifest["unknown"]
+    assert f"{unknown / len(Store(tmp_path).ids):.1%} of these tokens are unknown" in capsys.readouterr().err
+
+
 def test_a_store_of_no_text_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
     with pytest.raises(RelposError, match="no sentences"):
         write_store(iter([]), tokenizer, tmp_path, 0.2)

@@ -89,6 +89,21 @@ def test_the_column_is_named_once(name: str, tmp_path: Path) -> None:
         documents(Files(corpus=str(tmp_path)))
 
 
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_columns_without_commas_between_them_are_refused(mark: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"id{mark}text\n1{mark}One, two.\n2{mark}Three.\n")
+    with pytest.raises(RelposError, match=r"^\S*a\.csv line 1: its columns stand between .* write them between commas"):
+        documents(Files(corpus=str(tmp_path)))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_a_table_in_latin1_is_refused_with_its_line(name: str, tmp_path: Path) -> None:
+    rows = {"a.csv": "text\nOne.\nStraße.\n", "a.jsonl": '{"text": "One."}\n\n{"text": "Straße."}\n'}
+    (tmp_path / name).write_bytes(rows[name].encode("latin-1"))
+    with pytest.raises(RelposError, match=r"line 3: not UTF-8: iconv"):
+        documents(Files(corpus=str(tmp_path)))
+
+
 def test_several_rows_may_make_a_document(tmp_path: Path) -> None:
     jsonl(tmp_path / "a.jsonl", [f"Row {number}." for number in range(5)])
     assert documents(Files(corpus=str(tmp_path), lines=2)) == ["Row 0.\nRow 1.", "Row 2.\nRow 3.", "Row 4."]

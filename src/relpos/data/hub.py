@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,8 +16,9 @@ from zlib import crc32
 
 from relpos.data.documents import TITLE, Document, documents_of
 from relpos.data.filehash import described_folder
-from relpos.data.textfile import suffix
-from relpos.errors import RelposError, nearest, one_line
+from relpos.data.table import check_commas
+from relpos.data.textfile import blocks, suffix
+from relpos.errors import NOT_UTF8, RelposError, nearest, one_line
 from relpos.trust import refuse_mistakes
 
 ROWS = 1_000  # read at a time
@@ -88,6 +90,10 @@ def documents(text: dict[str, Any], lines: int, streaming: bool, reporting: Repo
 def documents_of_file(name: str, path: Path, column: str, lines: int, reporting: Reporting) -> Iterator[Document]:
     """The same of a file in one of the formats of `TABLES`, JSONL and CSV also compressed."""
     kind = suffix(path)
+    if kind in (".csv", ".jsonl"):  # with the line that is not UTF-8; the builders name a temporary file and a byte
+        head = next(blocks(path), "").partition("\n")[0]
+        if kind == ".csv":
+            check_commas(str(path), next(csv.reader([head]), []))
     more = {"keep_default_na": False} if kind == ".csv" else {}  # else a text `NA` or `null` would be no text
     with TemporaryDirectory() as folder:
         # `datasets` takes `texts[1].csv` for a pattern, which is the name of another file, and `a::b.csv` for two addresses.
@@ -133,6 +139,8 @@ def _rows(where: str, column: str, *what: Any, **how: Any) -> Iterator[str]:
                 yield row or ""
     except RelposError:
         raise
+    except UnicodeDecodeError:
+        raise RelposError(f"{where}: {NOT_UTF8}") from None
     except Exception as error:  # the hub, the network and broken files raise errors of many unrelated types
         raise RelposError(f"{where}: {one_line(error)}") from error
 

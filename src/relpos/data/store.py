@@ -42,8 +42,11 @@ from relpos.ranges import Count, Length, check, checked
 from relpos.readers import known_sha256, read_json
 
 MANIFEST = "manifest.json"
+FIRST = 10_000  # tokens of which not all may be unknown
 FORMAT = 1  # version of the file format; a reader refuses any other
 _REMEDY = "delete the folder and run again"
+
+MANY = 0.05  # unknown tokens, above which a line says so
 
 PACKINGS: dict[str, type[Examples]] = {"pair": Pairs, "document": Windows}
 Packing = Literal["pair", "document"]
@@ -125,6 +128,8 @@ def tell(folder: Path) -> None:
         f"{sizes[store.heldout].sum() / sizes.sum():.2%} of the tokens, in {store.heldout.sum():,} documents or ends of documents; "
         f"left out {', '.join(kinds) or 'nothing'}"
     )
+    if (unknown := store.manifest.get("unknown", 0) / len(store.ids)) > MANY:
+        say(f"relpos: {unknown:.1%} of these tokens are unknown to the tokenizer; one made for such text would know them")
 
 
 def write_store(
@@ -155,7 +160,7 @@ def write_store(
     dtype = "<u2" if tokenizer.size <= 1 << 16 else "<u4"
     words = Words(tokenizer) if shuffle else None
     try:
-        with _Writer(folder, dtype) as out:
+        with _Writer(folder, dtype, tokenizer.unk) as out:
             for item in encoded(_feed(documents), tokenizer, processes or cores()):
                 if isinstance(item, _End):
                     out.end(item)
@@ -181,12 +186,12 @@ class _End:
 class _Writer:
     """The open files of a store."""
 
-    def __init__(self, folder: Path, dtype: str) -> None:
-        self.dtype = dtype
+    def __init__(self, folder: Path, dtype: str, unknown: int) -> None:
+        self.dtype, self.unknown = dtype, unknown
         self.files = {
             name: _File(folder / name) for name in ("ids.bin", "sentences.bin", "documents.bin", "heldout.bin", "sources.txt")
         }
-        self.tokens, self.sentences = 0, 0
+        self.tokens, self.unknowns, self.sentences = 0, 0, 0
         self.starts = [0]  # of the documents, in sentences
         self.hashes: list[int] = []  # of the documents' content, 64 bits
         self.sources: list[str] = []
@@ -207,7 +212,14 @@ class _Writer:
         self.files["ids.bin"].write(ids.astype(self.dtype))
         self.files["sentences.bin"].write((self.tokens + np.cumsum(lengths, dtype=np.int64)).astype("<i8"))
         self.tokens += len(ids)
+        self.unknowns += int((ids == self.unknown).sum())
         self.sentences += len(lengths)
+        if self.tokens >= FIRST:
+            self._refuse_unknown()
+
+    def _refuse_unknown(self) -> None:
+        if self.tokens == self.unknowns:
+            raise RelposError(f"tokenizer: it knows none of the text's first {self.tokens:,} tokens; choose one made for such text")
 
     def end(self, document: _End) -> None:
         """The end of a document; a document without a sentence is left out."""
@@ -223,6 +235,7 @@ class _Writer:
         """Offsets and flags of the documents, and the numbers for the manifest."""
         if not self.hashes:
             raise RelposError("data: the corpus has no sentences")
+        self._refuse_unknown()
         self.files["sentences.bin"].file.flush()
         sentences = np.memmap(self.files["sentences.bin"].path, dtype="<i8", mode="r")
         whole = np.asarray(self.starts)
@@ -243,7 +256,7 @@ class _Writer:
             file.flush()
         self.manifest = {
             "format": FORMAT, "dtype": self.dtype, "documents": len(flags), "sentences": self.sentences,
-            "tokens": self.tokens, "dropped": dict(self.dropped),
+            "tokens": self.tokens, "unknown": self.unknowns, "dropped": dict(self.dropped),
             "files": {name: {"bytes": file.size, "sha256": file.hash.hexdigest()} for name, file in self.files.items()},
         }  # fmt: skip
 

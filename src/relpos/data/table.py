@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relpos.errors import RelposError, nearest
+from relpos.errors import NOT_UTF8, RelposError, nearest
 from relpos.readers import ANY, read_bytes
 
 Fields = dict[str, Any]
@@ -60,7 +60,7 @@ def read_text(path: Path) -> str:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         # With a byte order mark the position is counted from the end of the mark; the count of lines stays the same.
-        raise RelposError(f"{path} line {raw[: error.start].count(10) + 1}: not UTF-8") from error
+        raise RelposError(f"{path} line {raw[: error.start].count(10) + 1}: {NOT_UTF8}") from None
     if not text.strip():
         raise RelposError(f"{path}: the file is empty")
     if "\0" in text:
@@ -136,10 +136,17 @@ def csv_table(path: Path, columns: Sequence[str]) -> Table:
         raise RelposError(f"{path} line {line}: not CSV: {error}") from None
     finally:
         csv.field_size_limit(limit)
+    check_commas(str(path), rows[0])
     if len(rows) < 2:
         raise RelposError(f"{path}: a header and no rows")
     check_widths(path, rows[1:], places[1:], len(rows[0]))
     return only(Table(str(path), tuple(rows[0]), rows[1:], places[1:]), columns)
+
+
+def check_commas(where: str, header: Sequence[str]) -> None:
+    """Raises: RelposError where the header of a CSV file is one field with other separators than commas in it."""
+    if len(header) == 1 and (mark := next((mark for mark in ";\t|" if mark in header[0]), None)):
+        raise RelposError(f"{where} line 1: its columns stand between {mark!r}; write them between commas, or as JSONL")
 
 
 def only(table: Table, columns: Sequence[str]) -> Table:

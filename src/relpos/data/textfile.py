@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from relpos.errors import RelposError, one_line
+from relpos.errors import NOT_UTF8, RelposError, one_line
 from relpos.readers import check_regular
 
 SUFFIXES = (".txt", ".tokens", ".train")  # WikiText's files end in .tokens, BabyLM's in .train
@@ -74,7 +74,7 @@ def _decoded(data: bytes, path: Path, line: int) -> str:
         return data.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         at = line + data.count(b"\n", 0, error.start)
-        raise RelposError(f"{path}, line {at}: not UTF-8 (byte 0x{data[error.start]:02x})") from None
+        raise RelposError(f"{path}, line {at}: {NOT_UTF8}") from None
 
 
 def _plain(path: Path) -> IO[bytes]:
