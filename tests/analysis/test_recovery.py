@@ -7,10 +7,8 @@ import pytest
 import torch
 
 from measures.test_figures_of_measures import Pieces
-from relpos.analysis.frozen_head import train_head
 from relpos.analysis.profiles import profiles
-from relpos.analysis.recovery import HELDOUT_SEED, Recovery, share_interval, text_losses
-from relpos.analysis.replacement import with_matrices, with_random_tisa
+from relpos.analysis.removal import HELDOUT_SEED, Recovery, share_interval, text_losses, train_head, with_matrices, with_random_tisa
 from relpos.analysis.texts import Texts
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM

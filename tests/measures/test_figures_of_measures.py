@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from relpos.analysis.frozen_head import train_head
 from relpos.analysis.properties import NAMES, Properties
-from relpos.analysis.recovery import HELDOUT_SEED, text_losses
+from relpos.analysis.removal import HELDOUT_SEED, text_losses, train_head
 from relpos.analysis.texts import Texts
 from relpos.claims.exact import has_properties
 from relpos.commands.analyze import drawn

@@ -60,7 +60,7 @@ def _of_order(rows: list[PlannedRow], instrument: Instrument) -> str:
     """How many networks are to be measured."""
     runs = {run.identity: run for row in rows for run in row.pretrainings}.values()
     # Once per pre-training, though several rows may show it.
-    left = [asked for run in runs for asked in to_measure(run, instrument) if asked.instrument.missing(asked.network)]
+    left = [asked for run in runs for asked in to_measure(run, instrument) if not asked.is_measured()]
     return f"order: {len(left):,} networks to measure, snapshots counted" if left else "order: all is measured"
 
 

@@ -42,22 +42,6 @@ class Instrument:
     threads: int | None = None
     snapshots: Instrument | None = None
 
-    def results(self, network: Network) -> Results:
-        """The results of a network; a measure that fails is named on stderr and left out."""
-        results: Results = {}
-        sample = Sample(network, self.accelerator, self.threads)
-        # One by one: a measure that refuses this network must not take the others with it.
-        for measure in self.measures:
-            try:
-                results |= measured(sample, [measure])
-            except RelposError as error:
-                say(f"relpos: {network.name} without {measure.name}: {error}")
-        return results
-
-    def missing(self, network: Network | None) -> list[Measure]:
-        """The measures whose results are still to come; all if the network is not trained yet."""
-        return [each for each in self.measures if network is None or not is_measured(network, each)]
-
     def columns(self, snapshots: bool = False) -> list[str]:
         """The names of the columns that these measures give, at the end of the pre-training or for snapshots."""
         return [column.name for measure in self.measures for column in (measure.columns if snapshots else measure.at_end)]
@@ -127,13 +111,23 @@ class ToMeasure:
         return f"order of {self.network.name if self.network else self.run.name}"
 
     def results(self) -> Results:
-        """The figures; none for a network that is not trained yet."""
-        return self.instrument.results(self.network) if self.network else {}
+        """The results; a measure that fails is named on stderr and left out. None of a network that is not trained yet."""
+        results: Results = {}
+        if self.network is None:
+            return results
+        sample = Sample(self.network, self.instrument.accelerator, self.instrument.threads)
+        # One by one: a measure that refuses this network must not take the others with it.
+        for measure in self.instrument.measures:
+            try:
+                results |= measured(sample, [measure])
+            except RelposError as error:
+                say(f"relpos: {self.network.name} without {measure.name}: {error}")
+        return results
 
     def is_measured(self) -> bool:
         """Whether no result is left to measure."""
         try:
-            return not self.instrument.missing(self.network)
+            return self.network is not None and all(is_measured(self.network, each) for each in self.instrument.measures)
         except RelposError:  # the pairs cannot be read, as `results` says
             return False
 

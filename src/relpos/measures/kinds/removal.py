@@ -48,8 +48,7 @@ class Removal(Measure):
     def measure(self, sample: Sample) -> Results:
         """`removal`: of each network a row with its loss, order gap and distances, and what it regains of each."""
         from relpos.analysis.profiles import profiles
-        from relpos.analysis.recovery import Recovery
-        from relpos.analysis.replacement import toeplitz_parts, with_fitted_tisa, with_matrices, with_random_tisa
+        from relpos.analysis.removal import Recovery, toeplitz_parts, with_fitted_tisa, with_matrices, with_random_tisa
 
         model = self._with_head(sample)
         texts = sample.texts(self.texts, self.length)
@@ -69,7 +68,7 @@ class Removal(Measure):
         return {"removal": [asdict(variant) for variant in recovery.variants]}
 
     def _with_head(self, sample: Sample) -> MaskedLM:
-        from relpos.analysis.frozen_head import train_head
+        from relpos.analysis.removal import train_head
         from relpos.model.encoder import encoder_of
         from relpos.model.heads import MaskedLM
 
