@@ -5,7 +5,8 @@ the product of the words, which no position enters, and the rest:
 
     F̂_P[i, j] = (x_i W_Q · x_j W_K − w̄ W_Q · w̄ W_K) / √d_h
 
-The equations leave out what lies between embeddings and queries in the models that the paper studies. Each part is an argument.
+The equations leave out what lies between embeddings and queries in the models that the paper studies. All of it is part of F̂_P
+here: w̄ has the row of token type 0, embeddings are normed and widened, and queries and keys have their biases.
 """
 
 from __future__ import annotations
@@ -31,12 +32,7 @@ def profiles(
     layer: int = 0,
     length: int = 128,
     texts: Ids | None = None,
-    *,
     source: Literal["embeddings", "stream"] = "embeddings",
-    norm: bool = True,
-    types: bool = True,
-    bias: bool = True,
-    words: bool = True,
 ) -> Float[Tensor, "heads n n"]:
     """F̂_P of a layer, divided by √d_h, in float64; (i, j) is what position i adds to its score of position j.
 
@@ -46,11 +42,6 @@ def profiles(
         texts: (texts, n) ids, for `source=stream`.
         source: `embeddings`: x_i as above, whatever the layer. `stream`: the actual input of the layer, averaged over texts at each
             position, which differs from x_i after the first layer; w̄ is then the mean over all positions.
-        norm: the layer norm of the embeddings is applied to w̄ + P_i and to w̄. Without it the rows of Eq. 12 enter as they are.
-        types: the row of token type 0 is part of w̄.
-        bias: queries and keys have their biases. The linear map from narrow embeddings to the layers' width is always applied; its
-            bias is switched by this, too.
-        words: the products of position with word are part of F̂_P, as in Eq. 12; false: only those of position with position.
 
     Raises:
         RelposError: no such layer, a network without position embeddings (for `source=embeddings`), one whose queries and keys are
@@ -73,14 +64,12 @@ def profiles(
         embedding = encoder.embedding
         # In float64: the difference of two large products is what is left of both.
         word = embedding.words.weight.double().mean(0, keepdim=True)
-        if types and embedding.types is not None:
+        if embedding.types is not None:
             word = word + embedding.types.weight[0].double()
-        states = _entering(encoder, word + rows.double(), norm, bias)
-        word = _entering(encoder, word, norm, bias)
-    q, k = _queries_and_keys(encoder, layer, states, bias)
-    word_q, word_k = _queries_and_keys(encoder, layer, word, bias)
-    scores = q @ k.mT - word_q @ word_k.mT if words else (q - word_q) @ (k - word_k).mT
-    return (scores * float(encoder.shape.head_dim) ** -0.5).cpu()
+        states, word = _entering(encoder, word + rows.double()), _entering(encoder, word)
+    q, k = _queries_and_keys(encoder, layer, states)
+    word_q, word_k = _queries_and_keys(encoder, layer, word)
+    return ((q @ k.mT - word_q @ word_k.mT) * float(encoder.shape.head_dim) ** -0.5).cpu()
 
 
 def fit_profiles(matrices: Float[Tensor, "heads n n"], functions: int) -> list[Fit]:
@@ -91,16 +80,12 @@ def fit_profiles(matrices: Float[Tensor, "heads n n"], functions: int) -> list[F
     return fit_heads(np.stack([diagonal_means(head) for head in matrices]), functions, weights)
 
 
-def _entering(encoder: Encoder, rows: Float[Tensor, "n embedding"], norm: bool, bias: bool) -> Float[Tensor, "n hidden"]:
+def _entering(encoder: Encoder, rows: Float[Tensor, "n embedding"]) -> Float[Tensor, "n hidden"]:
     """The input of the first layer, from rows of the embedding's width."""
-    embedding, x = encoder.embedding, rows
-    if norm:
-        # A copy, because `.double()` changes a module in place.
-        x = copy.deepcopy(embedding.norm).double()(x)
-    if isinstance(embedding.widen, torch.nn.Linear):
-        widen = copy.deepcopy(embedding.widen).double()
-        x = torch.nn.functional.linear(x, widen.weight, widen.bias if bias else None)
-    return x
+    # Copies, because `.double()` changes a module in place.
+    norm, widen = (copy.deepcopy(part).double() for part in (encoder.embedding.norm, encoder.embedding.widen))
+    hidden: Tensor = widen(norm(rows))
+    return hidden
 
 
 def _stream(encoder: Encoder, texts: Ids, layer: int) -> Float[Tensor, "n hidden"]:
@@ -116,7 +101,7 @@ def _stream(encoder: Encoder, texts: Ids, layer: int) -> Float[Tensor, "n hidden
     return total / len(texts)
 
 
-def _queries_and_keys(encoder: Encoder, layer: int, x: Float[Tensor, "n hidden"], bias: bool) -> tuple[Tensor, Tensor]:
+def _queries_and_keys(encoder: Encoder, layer: int, x: Float[Tensor, "n hidden"]) -> tuple[Tensor, Tensor]:
     """(heads, n, head_dim) of each."""
     layers: Any = encoder.layers
     # Shared layers are stored once, and run several times.
@@ -130,7 +115,7 @@ def _queries_and_keys(encoder: Encoder, layer: int, x: Float[Tensor, "n hidden"]
     biases = dict(zip(widths, shift.to(project.weight.device).split(list(widths.values())), strict=True))
 
     def heads(name: str) -> Tensor:
-        projected = torch.nn.functional.linear(x, weights[name], biases[name] if bias else None)
+        projected = torch.nn.functional.linear(x, weights[name], biases[name])
         return projected.view(len(x), -1, encoder.shape.head_dim).transpose(0, 1)
 
     return heads("q"), heads("k")

@@ -23,8 +23,6 @@ ROWS = 3
 """Of P and of the cosines, which are drawn as curves."""
 PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Of the tokens whose responses are drawn, as fractions of the length."""
-SWITCHES = ("norm", "types", "bias", "words")
-"""What the paper leaves open of F̂_P, besides its source."""
 
 
 @dataclass(frozen=True)
@@ -70,17 +68,13 @@ class Profiles(Measure):
         layer: from 1.
         length: positions.
         functions: basis functions of the TISA fitted to each head; 0: none.
-        source, norm, types, bias, words: see `relpos.analysis.profiles.profiles`.
+        source: see `relpos.analysis.profiles.profiles`.
     """
 
     layer: Count = 1
     length: Count = 128
     functions: Natural = 5
     source: Literal["embeddings", "stream"] = "embeddings"
-    norm: bool = True
-    types: bool = True
-    bias: bool = True
-    words: bool = True
 
     is_kept = False
 
@@ -89,14 +83,12 @@ class Profiles(Measure):
         from relpos.analysis.profiles import fit_profiles, profiles
 
         ids = sample.texts(64, self.length).ids if self.source == "stream" else None
-        choices: dict[str, Any] = {name: getattr(self, name) for name in ("source", *SWITCHES)}
-        heads = profiles(sample.encoder, self.layer - 1, self.length, ids, **choices)
+        heads = profiles(sample.encoder, self.layer - 1, self.length, ids, self.source)
         return {"heads": heads.numpy(), "fits": fit_profiles(heads, self.functions) if self.functions else None}
 
     def title(self, name: str) -> str:
         """The network and the choices, in a line."""
-        chosen = [each for each in SWITCHES if getattr(self, each)]
-        return f"{name}, layer {self.layer}: F̂_P from {self.source} with {', '.join(chosen) or 'nothing else'}"
+        return f"{name}, layer {self.layer}: F̂_P from {self.source}"
 
     def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
         heads, fits = results["heads"], results["fits"]
