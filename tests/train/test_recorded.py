@@ -131,7 +131,7 @@ def test_a_replay_draws_new_dropout_each_step(prepared: Path) -> None:
 @pytest.fixture
 def recording(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs take the path of a GPU, where a recording writes to the gradients where they lay when it was made."""
-    monkeypatch.setattr("relpos.runs.training.recorder_for", lambda accelerator: PlainCalls)
+    monkeypatch.setattr("relpos.runs.training.recorder_of", lambda *_: PlainCalls)
     call = Replay.__call__
 
     def in_place(self: Replay, inputs: Inputs) -> tuple[Tensor, ...]:

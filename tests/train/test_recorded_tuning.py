@@ -114,7 +114,7 @@ def test_a_fine_tuning_with_recorded_passes_learns_what_a_plain_one_does(
     run = plan(relpos.compose("finetune", overrides))
     lines = []
     for recorder in (None, PlainCalls):
-        monkeypatch.setattr(training, "recorder_for", lambda accelerator, recorder=recorder: recorder)
+        monkeypatch.setattr(training, "recorder_of", lambda *_, recorder=recorder: recorder)
         shutil.rmtree(run.path, ignore_errors=True)
         execute(run)
         assert run.record["starts"][-1]["recorded"] == (recorder is not None)

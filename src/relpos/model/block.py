@@ -35,16 +35,6 @@ class Block:
     bias: bool = True
     qk_norm: bool = False
 
-    @property
-    def sweepable(self) -> bool:
-        """Whether the compiled passes over activations serve: they know layer norms behind sums, and biases."""
-        return self.norm == "layer" and self.bias
-
-    @property
-    def plain_gelu(self) -> bool:
-        """Whether the feed-forward network is W_2 GELU(W_1 x), with the exact GELU."""
-        return self.activation == "gelu" and not self.glu
-
     def norm_of(self, width: int) -> Norm:
         """A norm over vectors of this width: x ↦ g ⊙ (x − mean) / √(variance + eps) + b, or with `rms`
         x ↦ g ⊙ x / √(mean of x² + eps) (Zhang & Sennrich 2019, Eq. 4)."""

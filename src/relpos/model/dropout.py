@@ -87,8 +87,8 @@ class Draw(NamedTuple):
 
 
 @cache  # not an LRU cache: a recorded forward pass reads these tensors by their address, so they must stay alive
-def _words(count: int, device: torch.device) -> Tensor:
-    """(count,) well-mixed words, one for each place along an axis."""
+def axis_words(count: int, device: torch.device) -> Tensor:
+    """(count,) well-mixed words, one for each place along an axis: what the words of rows are mixed with for heads and columns."""
     return counter_hash(0, torch.arange(count, device=device))
 
 
@@ -110,12 +110,7 @@ def _of_tokens(shape: torch.Size, draw: Draw, device: torch.device) -> Tensor:
 def unmixed(shape: torch.Size, draw: Draw, device: torch.device) -> tuple[Tensor, Tensor]:
     """What a kernel draws the masks of a shape (..., C) without heads from: a word for each row, still to be mixed with the draw's
     key, and one for every four columns (C / 4,)."""
-    return _of_tokens(shape, draw, device), _words((shape[-1] + 3) // 4, device)
-
-
-def head_words(heads: int, device: torch.device) -> Tensor:
-    """(heads,) what the words of a head's rows are mixed with besides the key."""
-    return _words(heads, device)
+    return _of_tokens(shape, draw, device), axis_words((shape[-1] + 3) // 4, device)
 
 
 def words(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -123,7 +118,7 @@ def words(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device)
     shape = torch.Size(shape)
     of_rows, of_columns = unmixed(shape, draw, device)
     if len(shape) == 4:
-        of_rows = of_rows[:, None] ^ head_words(shape[1], device)[:, None]
+        of_rows = of_rows[:, None] ^ axis_words(shape[1], device)[:, None]
     return _stir_(of_rows ^ draw.key), of_columns
 
 

@@ -91,7 +91,8 @@ class Layer(nn.Module):
         def cut(part: Tensor) -> Tensor:
             return part if wanted is kept else wanted.take(kept.spread(part))
 
-        swept = self.block.sweepable and sweeps.serve(self.attention.kernel, x, self.training)
+        # The single passes know layer norms and biases, and the exact GELU without a gate.
+        swept = self.block.norm == "layer" and self.block.bias and sweeps.serve(self.attention.kernel, x, self.training)
         apart = swept and x.device.type != "cpu"  # the sums with the residual stream add the biases of the maps before them
 
         def add(y: Tensor, norm: Any, draw: Draw, *beside: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,7 +115,7 @@ class Layer(nn.Module):
         beside: tuple[Tensor, ...] = ()
         if "inner" in conv.places:
             y = self.narrow(cut(self.block.activate(convolved(conv, "inner", self.widen(y), y, call))))
-        elif swept and self.block.plain_gelu:
+        elif swept and self.block.activation == "gelu" and not self.block.glu:
             y, beside = sweeps.feed_forward(cut(y), self.widen, self.narrow, not apart), (self.narrow.bias,) if apart else ()
         else:
             y = self.narrow(self.block.activate(self.widen(cut(y))))

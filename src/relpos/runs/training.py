@@ -44,7 +44,7 @@ from relpos.train.loggers import Bar, JsonLines, conclude, identified, log_again
 from relpos.train.module import Training, set_threads
 from relpos.train.optim import Recipe
 from relpos.train.pretrain import Pretraining, PretrainingData
-from relpos.train.recorded import Recorder, recorder_for
+from relpos.train.recorded import CudaGraphs, Recorder
 from relpos.train.room import explained_memory, fitting_microbatch
 from relpos.train.weights import model_folder, save_model
 from relpos.trust import instantiate
@@ -307,8 +307,8 @@ def microbatch_of(run: Run, encoder: Encoder, group: Group) -> int:
 
 def recorder_of(run: Run, encoder: Encoder, group: Group) -> Callable[[], Recorder] | None:
     """What records the passes of a training as CUDA graphs; None unless `speed.graphs` is set, on one GPU with steps all alike."""
-    wanted = run.config["speed"]["graphs"] and group.world == 1 and encoder.position.same_each_step
-    return recorder_for(run.config["speed"]["accelerator"]) if wanted else None
+    speed, alone = run.config["speed"], group.world == 1 and encoder.position.same_each_step
+    return CudaGraphs if speed["graphs"] and alone and speed["accelerator"] != "cpu" and torch.cuda.is_available() else None
 
 
 def _device(accelerator: str, group: Group) -> Any:

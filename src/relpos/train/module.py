@@ -40,6 +40,9 @@ class Training(pl.LightningModule):
         recorder: called once the network is on its device; records the passes of steps, which then come in few shapes.
     """
 
+    partial: tuple[str, ...] = ()
+    """Sums over the micro-batches of this process; a stage that several processes share names its own."""
+
     def __init__(
         self,
         model: nn.Module,
@@ -162,7 +165,8 @@ class Training(pl.LightningModule):
         if step % self.log_every and step != self.steps:
             return
         self.check_finite()
-        sums = self.summed({name: float(value) for name, value in self.sums.items()})
+        sums = {name: float(value) for name, value in self.sums.items()}
+        sums |= zip(self.partial, self.group.sums([sums.get(name, 0.0) for name in self.partial]), strict=True)
         if not math.isfinite(sums.get("loss", 0.0)):
             raise RelposError(f"training diverged after {step} steps: the loss is {sums['loss']}; try a lower recipe.lr")
         seconds = time.perf_counter() - self.clock
@@ -174,10 +178,6 @@ class Training(pl.LightningModule):
         for logger in self.loggers:
             logger.log_metrics(self.shown, step=step)
         self.sums, self.clock = {}, time.perf_counter()
-
-    def summed(self, sums: dict[str, float]) -> dict[str, float]:
-        """The sums of `add` over all processes; a stage that several processes share overrides this."""
-        return sums
 
     def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:
         """The stage's own metrics from what `add` summed."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -67,20 +67,16 @@ def masked_lm_on(model: nn.Module) -> MaskedLM:
     return new
 
 
-class without_memory:
+@contextmanager
+def without_memory() -> Iterator[None]:
     """Networks made inside this context have shapes but no values. Sizes that no tensor can have raise RelposError."""
-
-    def __init__(self) -> None:
-        self.modes = ExitStack()
-
-    def __enter__(self) -> None:
-        self.modes.enter_context(torch.device("meta"))
-        self.modes.enter_context(_Undrawn())
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self.modes.close()
-        if isinstance(error, RuntimeError | OverflowError) and "verflow" in str(error):
-            raise RelposError(f"more than {MOST:.0e} parameters: too many to count") from error
+    try:
+        with torch.device("meta"), _Undrawn():
+            yield
+    except (RuntimeError, OverflowError) as error:
+        if "verflow" not in str(error):
+            raise
+        raise RelposError(f"more than {MOST:.0e} parameters: too many to count") from error
 
 
 class _Undrawn(TorchFunctionMode):

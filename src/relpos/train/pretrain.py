@@ -37,6 +37,7 @@ class Pretraining(Training):
     """
 
     model: MaskedLM
+    partial = ("loss", "correct")
 
     def __init__(self, *args: Any, **keys: Any) -> None:
         super().__init__(*args, **keys)
@@ -65,11 +66,6 @@ class Pretraining(Training):
         self.add(chosen=chosen, tokens=step.tokens)
         self.update()
         self.log_step()
-
-    def summed(self, sums: dict[str, float]) -> dict[str, float]:
-        """Adds up losses and hits, which cover the micro-batches of this process; the other sums cover whole steps already."""
-        partial = ("loss", "correct")
-        return sums | dict(zip(partial, self.group.sums([sums.get(name, 0.0) for name in partial]), strict=True))
 
     def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:
         """Loss and accuracy per chosen token, and real tokens (padding not counted) per second."""

@@ -79,11 +79,6 @@ class CudaGraphs:
         return graph.replay
 
 
-def recorder_for(accelerator: str) -> Callable[[], Recorder] | None:
-    """What makes a recorder on the device of this name (auto, cpu, gpu); None where nothing is recorded."""
-    return CudaGraphs if accelerator != "cpu" and torch.cuda.is_available() else None
-
-
 @dataclass
 class _Recording:
     buffers: Inputs

@@ -38,7 +38,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from relpos.model.dropout import Draw, head_words, rescale, threshold, unmixed
+from relpos.model.dropout import Draw, axis_words, rescale, threshold, unmixed
 from relpos.model.position.base import Terms
 from relpos.model.precision import as_given, compute_dtype
 from relpos.model.shape import Heads, Mask
@@ -96,7 +96,7 @@ class _Problem:
         dropout: list[Any] = [None, None, None, 0]
         if draw.rate > 0:
             tokens, columns = unmixed(torch.Size((batch, n, n)), draw._replace(tokens=None), v.device)
-            dropout = [tokens, head_words(heads, v.device), columns, draw.key]
+            dropout = [tokens, axis_words(heads, v.device), columns, draw.key]
         real = None if mask is None else mask.contiguous().view(torch.uint8)
         self.tensors = [v if x is None else x for x in (q, k, v, offset, query, key, dense, real, *dropout)]
         windows = [(0, 0, 0) if x is None else x.stride()[:3] for x in (query, key)]
@@ -223,7 +223,7 @@ def _grad_dense(problem: _Problem, known: tuple[Tensor, ...], dense: Tensor) -> 
     grad = torch.empty(dense.shape, dtype=torch.float32, device=dense.device)
     examples, heads = problem.rows // dense.shape[1] // len(dense), dense.shape[1]
     grid = len(dense) * heads, problem.row_tiles, problem.column_tiles
-    problem.launch(programs.backward_dense, grid, *known, grad, numbers=(examples,), WHOLE=False)
+    problem.launch(programs.backward_dense, grid, *known, grad, numbers=(examples,))
     return grad.to(dense.dtype)
 
 

@@ -249,7 +249,7 @@ def backward_dense(
     D: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, VALUE: tl.constexpr, HAS_DENSE: tl.constexpr,
     HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, KEYED: tl.constexpr,
-    DOT: tl.constexpr, WHOLE: tl.constexpr,
+    DOT: tl.constexpr,
 ):  # fmt: skip
     """The gradient of one tile of D, summed over the `examples` that share it, one after another."""
     dh = tl.program_id(0).to(tl.int64)
@@ -274,12 +274,10 @@ def backward_dense(
         )  # fmt: skip
         top = tl.load(TOP + row * n + i, mask=i < n, other=0.0)
         total = tl.load(TOTAL + row * n + i, mask=i < n, other=1.0)
-        delta = top
-        if not WHOLE:
-            delta = tl.load(DELTA + row * n + i, mask=i < n, other=0.0)
+        delta = tl.load(DELTA + row * n + i, mask=i < n, other=0.0)
         _, ds = differentiate(
             s, scored, tl.dot(grad, tl.trans(v), input_precision="ieee"), i[:, None], j[None, :], n, top[:, None], total[:, None],
-            delta[:, None], kept, VALUE_GRAD + row * n * VALUE, VALUE, CLAMP, THRESHOLD, RESCALE, WHOLE, 1,
+            delta[:, None], kept, VALUE_GRAD + row * n * VALUE, VALUE, CLAMP, THRESHOLD, RESCALE, False, 1,
         )  # fmt: skip
         sum_ds += ds
     inside = (i[:, None] < n) & (j[None, :] < n)
