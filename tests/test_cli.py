@@ -135,7 +135,7 @@ def test_flags_may_stand_behind_the_arguments(relpos: Relpos) -> None:
     assert len(done.stdout.splitlines()) == 2
 
 
-MORE_THAN_A_BUFFER = ["reproduce", "table=chang2021_toy", "dry_run=true"]
+MORE_THAN_A_BUFFER = ["finetune", "--help"]
 
 
 @pytest.mark.parametrize(

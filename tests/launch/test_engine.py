@@ -130,5 +130,5 @@ def test_a_dry_run_needs_no_data_and_writes_nothing(tmp_path: Path) -> None:
     ended = table.run("dry_run=true")
     assert ended.returncode == 0, ended.stderr
     assert "small: 8 runs: 8 missing" in ended.stdout
-    assert "its text is not there" in ended.stdout
+    assert "data.corpus: there is no folder or file" in ended.stdout
     assert not table.root.exists()

@@ -9,7 +9,6 @@ from relpos.files import write_json
 from relpos.runs import cost, plan
 from relpos.runs.cost import Estimate, costs, flops_per_token
 from relpos.runs.run import Run, runs_root
-from relpos.tables.dry_run import describe
 
 HERE = {"processor": "one", "cores": 2}
 SECONDS = 1_500  # of the finished runs below, a step each
@@ -91,9 +90,7 @@ def test_tasks_differ_in_length_and_are_told_apart() -> None:
 def test_a_plan_sums_up_what_is_known_and_counts_the_rest() -> None:
     finish(pretraining("seed=1"))
     runs = [pretraining(), pretraining("seed=2"), pretraining("size=small")]
-    assert describe("mine", [], runs[:2]).splitlines()[1] == "0.83 device-hours left"
-    assert describe("mine", [], runs).splitlines()[1].startswith("0.83 device-hours left, unknown for 1 of 3 runs: no run")
-    assert describe("mine", [], runs[2:]).splitlines()[1].startswith("an unknown time left: no run like these")
+    assert Estimate().total(runs) == (2 * SECONDS, 1)
 
 
 def test_what_is_left_of_runs_under_way_is_at_their_own_speed_and_that_of_others_at_theirs() -> None:

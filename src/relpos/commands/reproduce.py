@@ -14,6 +14,7 @@ from relpos.ranges import Count, Names, Natural, Seeds
 if TYPE_CHECKING:
     from relpos.claims.claim import Claim
     from relpos.launch.engine import Engine
+    from relpos.runs.run import Run
     from relpos.tables.experiment import Experiment
     from relpos.tables.order_instrument import Each, Instrument
     from relpos.tables.plan import PlannedRow
@@ -46,7 +47,6 @@ def reproduce(
     from relpos.runs.shelf import LOG, last_lines
     from relpos.tables import experiment, order_instrument, plan
     from relpos.tables.arrivals import Arrivals
-    from relpos.tables.dry_run import describe
     from relpos.trust import instantiate
 
     file = experiment.load(table, _changes(seeds, pretrain_seeds, tasks))
@@ -66,7 +66,7 @@ def reproduce(
     is_measured = stages is None or "order" in stages
     folder: Path = runs_root() / "tables" / file.name
     if dry_run:
-        print(printable(describe(file.name, planned, runs, instrument if is_measured else None, file)))
+        print(printable(planned_text(file, planned, runs, instrument if is_measured else None)))
         return str(folder)
     from_file = {"threads": file.threads} if engine.get("threads", ...) is None else {}
     chosen: Engine = instantiate(engine | from_file, "engine")
@@ -97,6 +97,46 @@ def _changes(seeds: Seeds | None, pretrain_seeds: Seeds | None, tasks: list[str]
     if tasks is not None:  # a file of the command line lies here and not beside the experiment file
         changes["tasks"] = [str(expanded(task).absolute()) if is_task_file(task) else task for task in tasks]
     return {key: value for key, value in changes.items() if value is not None}
+
+
+def planned_text(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run], instrument: Instrument | None) -> str:
+    """The picture of `relpos status`; the device-hours that are left, what is not at hand, how many networks are to be measured."""
+    from relpos.commands.status import look
+    from relpos.launch.jobs import Job, Standing
+    from relpos.launch.progress import WIDE, Picture
+    from relpos.progress import plain_console
+    from relpos.runs.cost import Estimate, duration, flops
+    from relpos.runs.stages import refuse_absent
+    from relpos.tables.order_instrument import to_measure
+
+    standing, console = Standing(Job(runs)), plain_console(highlight=False)
+    look(standing)
+    with console.capture() as shown:
+        console.print(Picture(standing, file.name).whole(), width=WIDE)
+    lines = [shown.get().rstrip()]
+    unfinished = [run for run in runs if standing.states[run.identity] != "finished"]
+    trained = [run for run in unfinished if flops(run)]
+    seconds, unknown = Estimate().total(trained)
+    lines.append(f"{duration(seconds)} left" if trained else "nothing is left to train")
+    if unknown:
+        lines[-1] = (
+            f"{lines[-1] if seconds else 'time left'}, unknown for {unknown:,} of {len(trained):,} runs: no run like these has "
+        )
+        lines[-1] += "finished on this hardware; `relpos cost` measures some steps"
+    if key := next((row.needs for row in rows if row.needs), None):
+        lines[-1] = f"nothing can be planned: the checkpoint to start from is not at hand, {key}=FOLDER names one"
+        lines[-1] += f"; {len(rows)} rows × {len(file.tasks)} tasks × {len(file.seeds)} fine-tuning seeds"
+    try:
+        for run in unfinished:
+            refuse_absent(run)
+    except RelposError as error:
+        lines.append(str(error))
+    if instrument is not None:
+        # Once per pre-training, though several rows may show it.
+        networks = {run.identity: run for row in rows for run in row.pretrainings}.values()
+        asked = [each for run in networks for each in to_measure(run, instrument) if not each.is_measured()]
+        lines.append(f"order: {len(asked):,} networks to measure, snapshots counted" if asked else "order: all is measured")
+    return "\n".join(lines)
 
 
 def show(
