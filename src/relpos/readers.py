@@ -220,16 +220,6 @@ def _decoded(content: bytes, path: Path, line: int = 1) -> str:
         raise RelposError(f"{path}, line {line + content[: error.start].count(10)}: {NOT_UTF8}") from None
 
 
-def check_own(path: Path) -> None:
-    """Refuses what is no regular file, and a file that has another name besides: that one may be any file of this user's.
-
-    Raises:
-        RelposError: names the file.
-    """
-    if check_regular(path).st_nlink != 1:
-        raise RelposError(f"{path} is a hard link, another name of some file: put a copy in its place")
-
-
 def check_regular(path: Path) -> os.stat_result:
     """What the system says of a regular file. Refuses anything else: reading a pipe or a terminal may never end.
 

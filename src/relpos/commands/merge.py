@@ -19,7 +19,7 @@ from relpos.files import copied, write_json
 from relpos.places import expanded
 from relpos.pretrained.files import TOKENIZER
 from relpos.ranges import Names
-from relpos.readers import check_own, check_recorded, sha256
+from relpos.readers import check_recorded, check_regular, sha256
 from relpos.runs.lock import LOCK, is_locked, locked
 from relpos.runs.run import read_record, runs_root
 from relpos.runs.shelf import is_current, logged, run_folders
@@ -146,7 +146,8 @@ def _check_files(run: Path, weights: bool) -> None:
         way = (run / file, *(run / folder for folder in file.parents[:-1]))
         if link := next((path for path in way if path.is_symlink()), None):
             raise RelposError(f"{link} is a link, and only files of the runs themselves are copied: put the file in its place")
-        check_own(run / file)
+        if check_regular(run / file).st_nlink != 1:  # it may be any file of this user's
+            raise RelposError(f"{run / file} is a hard link, another name of some file: put a copy in its place")
         if weights:
             check_recorded(run / file)
 

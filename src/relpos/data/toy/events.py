@@ -7,7 +7,7 @@ So neither a permutation of a dev sentence, nor its passive, nor its synonyms oc
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import sha256
 
 from relpos.data.toy import lexicon
@@ -23,6 +23,7 @@ def part_of(key: str) -> str:
     return PARTS[int.from_bytes(sha256(key.encode()).digest()[:4], "big") % len(PARTS)]
 
 
+@cache  # some hundred thousand draws are of a few thousand events
 def key(agent: str, verb: str, patient: str) -> str:
     return " ".join([*sorted((agent, patient)), lexicon.sense(verb)])
 

@@ -44,7 +44,7 @@ class Event:
 
 def spelled(words: Words) -> str:
     """The sentence as it is written: punctuation stands at the word before it."""
-    return re.sub(r" ([.,?])", r"\1", " ".join(words))
+    return " ".join(words).replace(" .", ".").replace(" ,", ",").replace(" ?", "?")
 
 
 def agree(verb: str, subject: Phrase) -> str:
