@@ -190,7 +190,7 @@ def test_it_asks_no_server(predicted: Path, monkeypatch: pytest.MonkeyPatch) -> 
 class Words:
     """A tokenizer that knows lengths only."""
 
-    pad, cls, sep = 0, 2, 3
+    pad, cls, sep, separators = 0, 2, 3, 1
 
     def encode(self, sentences: list[str]) -> list[list[int]]:
         return [[5] * len(sentence.split()) for sentence in sentences]

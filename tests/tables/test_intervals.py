@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from relpos.errors import RelposError
-from relpos.results.answers import answers, halves
 from relpos.results.statistics import Interval
-from relpos.results.values import select
+from relpos.results.values import answers, halves, select
 from relpos.runs.run import Run
 from relpos.tables.columns import interval_of_answers
 from relpos.tables.plan import PlannedRow, Tuning

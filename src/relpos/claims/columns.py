@@ -10,11 +10,11 @@ import numpy as np
 from relpos.claims.comparisons import SEVERAL_SEEDS, decided, in_nats, mean_without_loss
 from relpos.claims.rule import Test, rule, with_scores
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, joined, sided
-from relpos.results.answers import Halves, best_on_halves
 from relpos.results.contrast import difference
 from relpos.results.gain import gain
 from relpos.results.scale import MEAN, Scale, Seed, by_pretraining, named, seeds
 from relpos.results.statistics import ALPHA, SEED, Difference, combined, paired
+from relpos.results.values import Halves, best_on_halves
 
 DRAWS = 20_000
 Errors = tuple[float, float]

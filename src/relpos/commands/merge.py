@@ -22,7 +22,7 @@ from relpos.ranges import Names
 from relpos.readers import check_recorded, check_regular, sha256
 from relpos.runs.lock import LOCK, is_locked, locked
 from relpos.runs.run import read_record, runs_root
-from relpos.runs.shelf import is_current, logged, run_folders
+from relpos.runs.shelf import is_current, run_folders
 
 RESULTS = ("config.yaml", "metrics.jsonl", "log.txt", "lengths-*.json", "order/*.json", "dev/*.tsv", "figures/*.png")
 """Files of a run that tables and claims read, beside its record."""
@@ -106,7 +106,7 @@ def _check_places(name: str, sources: Sequence[Path], root: Path) -> bool:
     for path, record in places[1:]:
         others = _other_files(first_record, record)
         configuration = MODEL_CONFIG if MODEL_CONFIG in others else None
-        if key := _differing(first_record, record) or configuration or _other_losses(first, path):
+        if key := _differing(first_record, record) or configuration:
             raise RelposError(f"{name} has other results in two places ({key}): {first} and {path}; delete one of them")
         # What was measured of a network, and how it answered; a log and figures differ with each start.
         measured = [file for file in _files(path, weights=False) if file.suffix in (".json", ".tsv") and (first / file).is_file()]
@@ -167,13 +167,6 @@ def _differing(first: dict[str, Any], second: dict[str, Any]) -> str | None:
         return "meaning"
     ours, theirs = dict(_leaves(first["metrics"])), dict(_leaves(second["metrics"]))
     return next((key for key in [*ours, *theirs] if not _same(ours.get(key), theirs.get(key))), None)
-
-
-def _other_losses(first: Path, second: Path) -> str | None:
-    """The first step at which two logs of one run have different held-out losses; None where they say the same."""
-    ours, theirs = ({line["step"]: line.get("heldout_loss") for line in logged(run)} for run in (first, second))
-    steps = sorted(step for step in ours.keys() & theirs.keys() if not _same(ours[step], theirs[step]))
-    return f"the held-out loss after {steps[0]} steps" if steps else None
 
 
 def _leaves(node: Any, path: str = "metrics") -> Iterator[tuple[str, Any]]:

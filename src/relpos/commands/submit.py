@@ -5,7 +5,6 @@ The runs for MNLI-m and MNLI-mm are chosen independently, as Chang et al. do, an
 
 from __future__ import annotations
 
-import json
 import re
 import zipfile
 from dataclasses import dataclass
@@ -116,9 +115,6 @@ def _origin(file: File) -> dict[str, object]:
 
 
 def _write_zip(path: Path, files: list[File]) -> None:
-    constant = {file.answers.file: file.answers.constant for file in files if file.run is None}
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in files:
             archive.writestr(zipfile.ZipInfo(f"{file.answers.file}.tsv", TIME), file.text, zipfile.ZIP_DEFLATED)
-        # Not for the server: whoever opens the zip later sees which answers are no results.
-        archive.comment = f"constant answers: {json.dumps(constant)}".encode() if constant else b""

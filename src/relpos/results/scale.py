@@ -21,6 +21,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from math import copysign, inf
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,7 +29,7 @@ from relpos.config.compose import values as composed_values
 from relpos.config.conf import key_of
 from relpos.ranges import shown
 from relpos.results import plateau
-from relpos.results.statistics import above_constant
+from relpos.results.statistics import standard_error
 from relpos.results.values import GAP, GLUE, LOSS, PartRates, Plain, Rates, Value, by, means_by, shared_ways
 from relpos.runs.plan import other_layers
 from relpos.runs.shelf import END
@@ -249,10 +250,18 @@ def by_pretraining(single: Mapping[Seed, float]) -> dict[int, float]:
 
 
 def errors_above(values: Sequence[Value]) -> float:
-    """Standard errors of the dev examples from the constant answer's score up to the mean; infinite where that is unknown."""
+    """Standard errors of the dev examples from the constant answer's score up to the mean; infinite where that is unknown.
+
+    >>> errors_above([Value(Path(), "finetune", "rte", 70.0, metric="accuracy", majority=50.0, examples=100)])
+    4.0
+    """
     # By seeds: of two runs that differ in nothing else the last counts.
     scores, last = {seeds(each): each.value for each in values}, values[-1]
-    return above_constant(sum(scores.values()) / len(scores), last.majority, last.examples, last.metric)
+    if last.majority is None or not last.examples:
+        return inf
+    above = sum(scores.values()) / len(scores) - last.majority
+    error = standard_error(last.majority, last.examples, last.metric)
+    return above / error if error else copysign(inf, above) if above else 0.0
 
 
 def named(column: str, only: Collection[str] | None = None) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil, copysign, inf, sqrt
+from math import ceil, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,18 +133,6 @@ def standard_error(score: float, examples: int, metric: str) -> float:
         return 100 / sqrt(examples)
     share = (score / 100 * examples + 1) / (examples + 2)
     return 100 * sqrt(share * (1 - share) / examples)
-
-
-def above_constant(score: float | None, majority: float | None, examples: int | None, metric: str) -> float:
-    """By how many standard errors of the examples a score lies above the constant answer's; infinite where one is not known.
-
-    >>> above_constant(70.0, 50.0, 100, "accuracy"), above_constant(70.0, None, 100, "accuracy")
-    (4.0, inf)
-    """
-    if score is None or majority is None or not examples:
-        return inf
-    above, error = score - majority, standard_error(majority, examples, metric)
-    return above / error if error else copysign(inf, above) if above else 0.0
 
 
 def interval(values: Sequence[float]) -> Interval | None:

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from relpos.errors import say
+import numpy as np
+from numpy.typing import NDArray
+
+from relpos.errors import RelposError, one_line, say
 from relpos.measures.kept import kept
 from relpos.measures.measure import NATS, Figure, Measure, Results, chosen
-from relpos.results.answers import Halves, halves
+from relpos.readers import check_recorded, read_text
 from relpos.runs.run import runs_root
 from relpos.runs.shelf import END, common, final, finished, is_current, most_shared, protocol
 
@@ -25,6 +28,8 @@ PartRates = float | tuple[float, ...]
 """The factor of a learning rate, or those of the parts of a merge."""
 Rates = tuple[PartRates, float | None]
 """`recipe.position_lr` and `recipe.conv_lr`, the second only where it is another."""
+Halves = tuple[float, float]
+"""The score × 100 on the even and on the odd examples of a dev set."""
 Group = TypeVar("Group", bound=Hashable)
 GLUE = ("cola", "mnli_m", "mnli_mm", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb")
 """The nine columns whose mean is GLUE; WNLI is shown, but is not in the mean."""
@@ -260,3 +265,34 @@ def rates_of(recipe: Mapping[str, Any]) -> Rates:
     given, conv_lr = recipe.get("position_lr", 1.0), recipe.get("conv_lr")
     position_lr = float(given) if isinstance(given, int | float) else tuple(map(float, given))
     return position_lr, None if conv_lr in (None, position_lr) else float(conv_lr)
+
+
+def best_on_halves(rows: Mapping[str, Halves]) -> list[str]:
+    """The row that is best on even examples, and the one that is best on odd ones; of equal ones the first."""
+    return [max(rows, key=lambda row: rows[row][half]) for half in (0, 1)]
+
+
+def halves(path: Path, metric: str) -> Halves:
+    """The scores of a file of answers; `metric` is the dotted name of the function that scores them."""
+    from relpos.train.metrics import applied
+
+    columns = answers(path).T
+    numbers = columns[2] if len(columns) > 2 else np.arange(columns.shape[1])  # groups stay whole
+    even, odd = (100 * applied(metric, "task.metric", *columns[:, numbers % 2 == half]) for half in (0, 1))
+    return even, odd
+
+
+def answers(path: Path) -> NDArray[np.float64]:
+    """(examples, 2 or 3): predictions and targets of a dev set, as fine-tuning wrote them, and the groups where there are some.
+
+    Raises:
+        RelposError: the file is damaged.
+    """
+    check_recorded(path)
+    try:
+        table: NDArray[np.float64] = np.loadtxt(read_text(path).splitlines(), delimiter="\t", skiprows=1, ndmin=2)
+    except ValueError as error:  # no number, or a line that was cut short
+        raise RelposError(f"{path}: damaged: {one_line(error)}") from error
+    if not table.size:
+        raise RelposError(f"{path}: damaged: it has no answers")
+    return table

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from relpos.results.answers import Halves, best_on_halves, halves
+from relpos.results.values import Halves, best_on_halves, halves
 from relpos.runs.run import runs_root
 from relpos.tables.comparison import baseline_of, minus
 from relpos.tables.experiment import Experiment

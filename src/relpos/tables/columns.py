@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from relpos.analysis.resampling import crossed_interval, multi_bootstrap
 from relpos.measures.measure import NATS, Figure, measured_columns
-from relpos.results.answers import answers
 from relpos.results.scale import MEAN, named, seeds
 from relpos.results.statistics import Difference, Interval, interval
-from relpos.results.values import Value, by, means_by
+from relpos.results.values import Value, answers, by, means_by
 from relpos.tables.row import Column
 from relpos.trust import find
 
