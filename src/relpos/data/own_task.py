@@ -69,12 +69,6 @@ class OwnTask:
         assert self.folder is not None
         return OwnFiles(expanded(os.environ.get("RELPOS_DATA") or "") / expanded(str(self.folder)))
 
-    @property
-    def dotted_metric(self) -> str:
-        """The metric's module and name."""
-        name = str(self.metric or DEFAULTS[self.kind])
-        return name if "." in name else f"{METRICS}.{name}"
-
     def arguments(self) -> dict[str, Any]:
         """The arguments of the `Task`, as plain values. Reads the train and the dev file and checks every row.
 
@@ -84,6 +78,7 @@ class OwnTask:
         name = str(self.name or "") or re.sub(r"[^\w.+-]+", "_", self.files.folder.resolve().name)
         if not re.fullmatch(r"\w[\w.+-]*", name):
             raise RelposError(f"task.name={name}: letters, digits and . _ + - are expected")
+        metric = str(self.metric or DEFAULTS[self.kind])
         arguments = {
             "name": name,
             # Absolute: the run keeps it, and may be continued from another working directory.
@@ -94,7 +89,7 @@ class OwnTask:
             "columns": [name],
             "dev": {name: "dev"},
             "test": {name: "test"},
-            "metric": self.dotted_metric,
+            "metric": metric if "." in metric else f"{METRICS}.{metric}",
             "batch": self.batch,
             "lr": self.lr,
             "intermediate": self.intermediate,

@@ -95,8 +95,10 @@ class PairFiles(PairSource):
         path = Path(self.path)
         if not path.exists():
             raise RelposError(f"pairs={path}: no such file or folder")
-        files = sorted(file for file in path.iterdir() if _is_of_pairs(file)) if path.is_dir() else [path]
-        if not files or files[0].suffix not in SUFFIXES:
+        # Without `._a.txt`, which macOS puts beside `a.txt`.
+        found = [file for file in path.iterdir() if file.name[0] != "." and file.is_file()] if path.is_dir() else [path]
+        files = sorted(file for file in found if file.suffix in SUFFIXES)
+        if not files:
             raise RelposError(f"pairs={path}: a file {' or '.join(SUFFIXES)} is expected, or a folder that holds some")
         return files
 
@@ -184,11 +186,6 @@ def limited(pairs: Iterable[Item], limit: int | None, others: int | None = None)
     limits = {False: limit, True: others}
     kept = {number for (_, is_other), entries in ranked.items() for _, number in sorted(entries)[: limits[is_other]]}
     return [pair for number, pair in enumerate(pairs) if number in kept]
-
-
-def _is_of_pairs(file: Path) -> bool:
-    """Whether an entry of a folder is a file of pairs; `._a.txt`, which macOS puts beside `a.txt`, is none."""
-    return file.suffix in SUFFIXES and not file.name.startswith(".") and file.is_file()
 
 
 def read(path: Path) -> list[Item]:

@@ -11,8 +11,9 @@ import gzip
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from relpos.errors import NOT_UTF8, RelposError, one_line
 from relpos.readers import check_regular
@@ -38,7 +39,7 @@ def blocks(path: Path) -> Iterator[str]:
     # Before it is opened: opening a named pipe waits for somebody to write to it.
     check_regular(path)
     try:
-        with _OPEN.get(path.suffix, _plain)(path) as file:
+        with _OPEN.get(path.suffix, partial(Path.open, mode="rb"))(path) as file:
             while data := file.read(BLOCK):
                 data = rest + data
                 cut = _cut(data)
@@ -75,10 +76,6 @@ def _decoded(data: bytes, path: Path, line: int) -> str:
     except UnicodeDecodeError as error:
         at = line + data.count(b"\n", 0, error.start)
         raise RelposError(f"{path}, line {at}: {NOT_UTF8}") from None
-
-
-def _plain(path: Path) -> IO[bytes]:
-    return path.open("rb")
 
 
 class _Zstandard:

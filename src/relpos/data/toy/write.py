@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from relpos.data.toy import corpus, tasks
@@ -62,15 +63,19 @@ def _write_rows(path: Path, rows: Iterable[Row]) -> None:
     _write_lines(path, ("\t".join(row) for row in rows))
 
 
+def _numbered(items: list[Item]) -> list[Row]:
+    return [[str(n), *item.sentences] for n, item in enumerate(items)]
+
+
 def _cola(part: str, items: list[Item]) -> list[Row]:
     if part == "test":
-        return [["index", "sentence"], *([str(n), *item.sentences] for n, item in enumerate(items))]
+        return [["index", "sentence"], *_numbered(items)]
     return [["toy", item.label, "" if item.label == "1" else "*", *item.sentences] for item in items]
 
 
 def _sst2(part: str, items: list[Item]) -> list[Row]:
     if part == "test":
-        return [["index", "sentence"], *([str(n), *item.sentences] for n, item in enumerate(items))]
+        return [["index", "sentence"], *_numbered(items)]
     return [["sentence", "label"], *([*item.sentences, item.label] for item in items)]
 
 
@@ -84,27 +89,20 @@ def _mrpc(part: str, items: list[Item]) -> list[Row]:
 
 def _stsb(part: str, items: list[Item]) -> list[Row]:
     head = ["index", "genre", "filename", "year", "old_index", "source1", "source2", "sentence1", "sentence2"]
-    fixed = ["toy", "toy", "2021"]
-    rows = [[str(n), *fixed, str(n), "none", "none", *item.sentences] for n, item in enumerate(items)]
+    rows = [[n, "toy", "toy", "2021", n, "none", "none", *sentences] for n, *sentences in _numbered(items)]
     return _labelled(part, head, rows, "score", items)
 
 
 def _qqp(part: str, items: list[Item]) -> list[Row]:
     if part == "test":
-        return [["id", "question1", "question2"], *([str(n), *item.sentences] for n, item in enumerate(items))]
+        return [["id", "question1", "question2"], *_numbered(items)]
     rows = [[str(n), str(2 * n + 1), str(2 * n + 2), *item.sentences] for n, item in enumerate(items)]
     return _labelled(part, ["id", "qid1", "qid2", "question1", "question2"], rows, "is_duplicate", items)
 
 
-def _qnli(part: str, items: list[Item]) -> list[Row]:
-    rows = [[str(n), *item.sentences] for n, item in enumerate(items)]
-    return _labelled(part, ["index", "question", "sentence"], rows, "label", items)
-
-
-def _two_sentences(part: str, items: list[Item]) -> list[Row]:
-    """RTE and WNLI."""
-    rows = [[str(n), *item.sentences] for n, item in enumerate(items)]
-    return _labelled(part, ["index", "sentence1", "sentence2"], rows, "label", items)
+def _two_sentences(first: str, second: str, part: str, items: list[Item]) -> list[Row]:
+    """QNLI, RTE and WNLI, with the names of their columns."""
+    return _labelled(part, ["index", first, second], _numbered(items), "label", items)
 
 
 def _labelled(part: str, head: Row, rows: list[Row], label: str, items: list[Item]) -> list[Row]:
@@ -142,8 +140,8 @@ TASKS: dict[str, tuple[Task, Callable[[str, list[Item]], list[Row]]]] = {
     "MRPC": (fair(tasks.mrpc), _mrpc),
     "STS-B": (tasks.stsb, _stsb),
     "QQP": (tasks.qqp, _qqp),
-    "QNLI": (fair(tasks.qnli), _qnli),
-    "RTE": (fair(tasks.rte), _two_sentences),
-    "WNLI": (fair(tasks.wnli), _two_sentences),
+    "QNLI": (fair(tasks.qnli), partial(_two_sentences, "question", "sentence")),
+    "RTE": (fair(tasks.rte), partial(_two_sentences, "sentence1", "sentence2")),
+    "WNLI": (fair(tasks.wnli), partial(_two_sentences, "sentence1", "sentence2")),
 }
 FOLDERS = (*TASKS, "MNLI")
