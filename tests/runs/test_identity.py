@@ -1,5 +1,6 @@
 """The identity of a run is what can change its result, and nothing else."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -152,7 +153,7 @@ def test_a_plan_needs_no_data() -> None:
 
 def test_a_plan_travels_as_plain_values() -> None:
     run = finetune("task=rte")
-    assert Run.from_dict(run.to_dict()).identity == run.identity
+    assert Run.from_dict(asdict(run)).identity == run.identity
 
 
 def test_a_file_that_changes_makes_another_run(tmp_path: Path) -> None:

@@ -297,7 +297,9 @@ def dying(run: Run, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
 def test_processes_that_die_at_once_leave_a_reason(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = plan(compose("pretrain", ["speed.devices=2"]))
     run.path.mkdir(parents=True)
-    monkeypatch.setattr(Run, "to_dict", lambda _: {"long": "x" * 1_000_000})  # more than a pipe holds: writing it breaks
+    monkeypatch.setattr(
+        "relpos.runs.distributed.asdict", lambda _: {"long": "x" * 1_000_000}
+    )  # more than a pipe holds: writing it breaks
     with pytest.raises(RelposError, match=r"its processes ended \(number: status 0: 3, 1: 3\)"):
         dying(run, monkeypatch, "raise SystemExit(3)")
     run.update(state="running", error=None)

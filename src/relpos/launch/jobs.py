@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,6 @@ class Job:
     def part(self, runs: list[Run]) -> Job:
         """A job that executes only some of the runs; what they need is in it, to be waited for."""
         return replace(self, runs=closure(runs), mine=[run.identity for run in runs])
-
-    def is_mine(self, run: Run) -> bool:
-        """Whether the run is to be executed, not only waited for."""
-        return self.mine is None or run.identity in self.mine
 
     def write(self, path: Path) -> None:
         """Writes the job as JSON."""
@@ -172,4 +168,4 @@ class Standing:
 
 def _flat(run: Run) -> dict[str, object]:
     inputs = {name: needed.identity for name, needed in run.inputs.items()}
-    return replace(run, inputs={}).to_dict() | {"inputs": inputs}
+    return asdict(replace(run, inputs={})) | {"inputs": inputs}

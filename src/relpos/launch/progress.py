@@ -17,7 +17,7 @@ from relpos.progress import plain_console
 from relpos.runs.cost import Estimate, clock, left_of
 from relpos.runs.retries import failures
 from relpos.runs.run import Run
-from relpos.runs.shelf import final, newest, scores
+from relpos.runs.shelf import LOG, final, newest, scores
 
 SECONDS = 60.0
 """Seconds between two reports of the runs under way, where stderr is not a terminal."""
@@ -152,5 +152,5 @@ def ending(run: Run) -> str:
     shown = scores(record) or {key: value for key, value in final(record).items() if key == "perplexity"}
     figures = ", ".join(f"{key} {value:.4g}" for key, value in shown.items())
     tries = failures(record)
-    before = f", after {tries} that failed: see {run.path / 'log.txt'}" if tries else ""
+    before = f", after {tries} that failed: see {run.path / LOG}" if tries else ""
     return f"{run.stage} {run.name}  {figures}  ({record.get('seconds', 0):.0f} s){before}"

@@ -54,7 +54,7 @@ def work(job: Job, stop: threading.Event) -> None:
         began = time.monotonic()
         unsettled = False
         for run, _ in standing.walk():
-            if job.is_mine(run):
+            if job.mine is None or run.identity in job.mine:  # otherwise it is only waited for
                 unsettled = True
                 if standing.is_ready(run) and _attempt(run, standing):
                     break  # an earlier run that waited for it may be ready now

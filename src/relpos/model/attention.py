@@ -15,7 +15,7 @@ from relpos.model.block import Block
 from relpos.model.conv import Conv
 from relpos.model.dropout import Draw, Dropout
 from relpos.model.kernels import sweeps
-from relpos.model.position.base import Input, Scheme, Terms
+from relpos.model.position.base import Input, Scheme
 from relpos.model.residual import normed
 from relpos.model.shape import Heads, Mask, Shape
 from relpos.model.tokens import Tokens, side_by_side
@@ -43,14 +43,6 @@ class LayerCall(NamedTuple):
     kept: Tokens
     causal: bool = False
     maps: list[Tensor] | None = None
-
-    def terms(self, q: Any, k: Any) -> Terms:
-        """What the scheme adds to the scores and to the values of this pass."""
-        return self.position.terms(self.layer, q, k, self.state)
-
-    def turn(self, q: Heads, k: Heads, v: Heads) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of this pass as the scheme turns and splits them, before scaling."""
-        return self.position.split(self.layer, *self.position.turn(self.layer, q, k, v, self.state))
 
 
 class Attention(nn.Module):
@@ -100,12 +92,13 @@ class Attention(nn.Module):
 
     def attend(self, q: Any, k: Any, v: Heads, call: LayerCall, dropout: Draw) -> Heads:
         """The heads that have scores: q, k, v (B, scored, n, head_dim) → the same shape."""
-        terms, scale = call.terms(q, k), call.position.scale
+        position, layer = call.position, call.layer
+        terms, scale = position.terms(layer, q, k, call.state), position.scale
         spare = 0
         if scale is None:
             q = k = None
         else:
-            q, k, v = call.turn(q, k, v)
+            q, k, v = position.split(layer, *position.turn(layer, q, k, v, call.state))
             spare = q.shape[-1] - v.shape[-1]
         if spare:  # attention kernels know one width: zeros make the values as wide, and are cut off what leaves the kernel
             v = pad(v, (0, spare))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int, Real, Shaped
@@ -184,19 +184,9 @@ class Classifier(nn.Module):
         return class_logits(self, x)
 
 
-@runtime_checkable
-class ClassifierParts(Protocol):
-    """The parts of a `Classifier`. `class_logits` also takes a module of another library that has them."""
-
-    pooler: nn.Linear
-    dense: nn.Linear | None
-    dense_dropout: Dropout | None
-    dropout: Dropout
-    classifier: nn.Linear
-
-
-def class_logits(parts: ClassifierParts, x: Float[Tensor, "batch hidden"]) -> Float[Tensor, "batch labels"]:
-    """(B, labels) of the vector that stands for each row, in float32 or wider."""
+def class_logits(parts: Any, x: Float[Tensor, "batch hidden"]) -> Float[Tensor, "batch labels"]:
+    """(B, labels) of the vector that stands for each row, in float32 or wider; `parts` is a `Classifier`, or a module of another
+    library that has its parts."""
     x = torch.tanh(parts.pooler(x))
     if parts.dense is not None and parts.dense_dropout is not None:
         x = torch.tanh(parts.dense(parts.dense_dropout(x)))

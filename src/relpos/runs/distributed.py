@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -119,7 +119,7 @@ def launch(run: Run, wait: bool = True) -> None:
         raise RelposError(
             f"speed.nodes={nodes}: start the command on every node with torchrun or srun; a table does it with engine=slurm"
         )
-    content = json.dumps({"run": run.to_dict(), "wait": wait}).encode() + b"\n"
+    content = json.dumps({"run": asdict(run), "wait": wait}).encode() + b"\n"
     budget = omp_threads() or cores()  # a table's engine sets the variable for each worker
     # Divided among the processes: each with all cores would be slower than one alone.
     threads = run.config["speed"].get("threads") or max(1, budget // devices)

@@ -132,14 +132,9 @@ class Run:
         """Writes `changes` into the record, atomically."""
         write_json(self.path / "record.json", self.record | changes)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The run as plain values, to hand it to a worker process as JSON."""
-        inputs = {name: run.to_dict() for name, run in self.inputs.items()}
-        return {key: getattr(self, key) for key in ("stage", "name", "meaning", "config", "folder")} | {"inputs": inputs}
-
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Run:
-        """The inverse of `to_dict`."""
+        """The inverse of `dataclasses.asdict`: the run of plain values."""
         inputs = {name: cls.from_dict(run) for name, run in content["inputs"].items()}
         return cls(**(content | {"inputs": inputs}))
 

@@ -25,15 +25,9 @@ from relpos.train.group import ALONE, Group
 class Interrupted(BaseException):
     """The process was asked to stop by a signal; a checkpoint has been written.
 
-    It is not a KeyboardInterrupt, to which Lightning would react by exiting.
-
-    Args:
-        number: of the signal that one of the run's processes got.
+    It is not a KeyboardInterrupt, to which Lightning would react by exiting. Its argument is the number of the signal that a
+    process of the run got.
     """
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
 
 
 @contextmanager
