@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from relpos.analysis.properties import Properties
-from relpos.config.conf import conf_dir
-from relpos.errors import RelposError
+from relpos.config.conf import options
+from relpos.errors import RelposError, refuse_unknown
 from relpos.files import digest
 from relpos.measures.kept import seen
 from relpos.measures.measure import Drawing, Measure
@@ -74,10 +74,8 @@ def _properties(kind: Properties) -> Drawing:
     """The analysis of small networks of the schemes, as in the claim W22; parameters are counted at size=base."""
     from relpos.claims.exact import has_properties, methods_of_table_1
 
-    known = sorted(file.stem for file in (conf_dir() / "position").glob("*.yaml"))
     for name in kind.schemes or ():
-        if name not in known:
-            raise RelposError(f"kind.schemes: unknown position {name!r}. Known: {', '.join(known)}.")
+        refuse_unknown("kind.schemes: unknown position", name, options()["position"])
     return Drawing("properties", *kind.of_schemes(has_properties, methods_of_table_1()))
 
 
