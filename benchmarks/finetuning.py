@@ -28,7 +28,7 @@ from _contestants import hugging_face_config, network
 from _report import machine, write_results
 
 import relpos
-from relpos.data.glue import read
+from relpos.data.glue import TsvGlue, read
 from relpos.data.task_batches import Encoded, TuningSteps, collate, encode, epoch_batches
 from relpos.data.tasks import Task
 from relpos.data.tokenizer import Tokenizer
@@ -72,7 +72,7 @@ def newest_tokenizer() -> Path:
 def encoded(task: Task, folder: Path, tokenizer: Tokenizer) -> Encoded:
     """The first rows of the task's training split."""
     try:
-        rows = read(folder, task, "train")
+        rows = read(TsvGlue(folder), task, "train")
     except RelposError as error:
         raise SystemExit(f"benchmarks/finetuning.py: {error}") from None
     columns = ("sentence_a", "sentence_b", "labels", "indices")

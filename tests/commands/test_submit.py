@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from glue_tasks import task
 from glue_tasks import write as write_rows
 from relpos.cli import main
+from relpos.data.glue import TsvGlue
 from relpos.runs.table_file import RowRun
 from relpos.tables.glue_server import Answers, layout
 from relpos.tables.row import Row
@@ -213,7 +214,7 @@ def test_an_mnli_run_answers_ax_too(tmp_path: Path) -> None:
         write_rows(tmp_path, f"MNLI/{split}.tsv", f"{head}\tgold_label\n0\ta b\tc\tneutral\n")
     write_rows(tmp_path, "MNLI/test_matched.tsv", f"{head}\n0\ta\tb\n1\ta\tb\n")
     write_rows(tmp_path, "AX/test.tsv", f"{head}\n0\ta\tb c\n1\ta\tb\n2\td\te")
-    columns(Constant(), task("mnli"), Splits(tmp_path, task("mnli"), Words(), 16), "fp32", tmp_path / "predictions")  # type: ignore[arg-type]
+    columns(Constant(), task("mnli"), Splits(TsvGlue(tmp_path), task("mnli"), Words(), 16), "fp32", tmp_path / "predictions")  # type: ignore[arg-type]
     assert sorted(os.listdir(tmp_path / "predictions")) == ["AX.tsv", "MNLI-m.tsv"]  # the mismatched test file is not there
     with (tmp_path / "predictions" / "AX.tsv").open(encoding="utf-8") as file:
         assert list(csv.reader(file, delimiter="\t")) == [["index", "prediction"], *([str(row), "neutral"] for row in range(3))]

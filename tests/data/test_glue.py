@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from glue_tasks import NAMES, task, write
-from relpos.data.glue import Rows, has_split, read
+from relpos.data.glue import Rows, TsvGlue, read
 from relpos.errors import RelposError
 
 PAIRS = "index\tsentence1\tsentence2\tlabel\n"
@@ -19,37 +19,37 @@ SUBSETS = {"qqp": (23_497, 7_600), "mnli": (14_948, 9_815), "qnli": (2_000, 5_46
 
 def refusal(folder: Path, name: str, split: str = "train") -> str:
     with pytest.raises(RelposError) as caught:
-        read(folder, task(name), split)
+        read(TsvGlue(folder), task(name), split)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
 def test_cola_has_no_header_and_numbers_its_rows(tmp_path: Path) -> None:
     write(tmp_path, "CoLA/train.tsv", "gj04\t1\t\tHe sat.\ngj04\t0\t*\tSat he the.")
-    assert read(tmp_path, task("cola"), "train") == Rows(["He sat.", "Sat he the."], None, [1, 0], [0, 1])
+    assert read(TsvGlue(tmp_path), task("cola"), "train") == Rows(["He sat.", "Sat he the."], None, [1, 0], [0, 1])
 
 
 def test_words_become_classes_in_the_order_of_the_hub(tmp_path: Path) -> None:
     write(tmp_path, "RTE/train.tsv", f"{PAIRS}7\ta\tb\tnot_entailment\n9\tc\td\tentailment\n")
-    assert read(tmp_path, task("rte"), "train") == Rows(["a", "c"], ["b", "d"], [1, 0], [0, 1])
+    assert read(TsvGlue(tmp_path), task("rte"), "train") == Rows(["a", "c"], ["b", "d"], [1, 0], [0, 1])
 
 
 def test_gold_label_is_the_label_of_mnli(tmp_path: Path) -> None:
     header = "index\tsentence1\tsentence2\tlabel1\tgold_label\n"
     write(tmp_path, "MNLI/dev_matched.tsv", f"{header}0\ta\tb\tneutral\tcontradiction\n")
-    assert read(tmp_path, task("mnli"), "dev_matched").labels == [2]
+    assert read(TsvGlue(tmp_path), task("mnli"), "dev_matched").labels == [2]
 
 
 def test_scores_are_numbers(tmp_path: Path) -> None:
     write(tmp_path, "STS-B/train.tsv", SCORES + "0" + "\tx" * 6 + "\ta\tb\t3.800\n")
-    assert read(tmp_path, task("stsb"), "train").labels == [3.8]
+    assert read(TsvGlue(tmp_path), task("stsb"), "train").labels == [3.8]
 
 
 def test_test_split_has_indices_and_no_labels(tmp_path: Path) -> None:
-    assert not has_split(tmp_path, task("qqp"), "test")
+    assert not TsvGlue(tmp_path).has(task("qqp"), "test")
     write(tmp_path, "QQP/test.tsv", "id\tquestion1\tquestion2\n4\ta\tb\n2\tc\td\n")
-    assert has_split(tmp_path, task("qqp"), "test")
-    rows = read(str(tmp_path), task("qqp"), "test")
+    assert TsvGlue(tmp_path).has(task("qqp"), "test")
+    rows = read(TsvGlue(tmp_path), task("qqp"), "test")
     assert (rows.labels, rows.indices) == (None, [4, 2])
 
 
@@ -87,13 +87,13 @@ def test_index_that_is_no_number_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_real_files_have_the_official_rows(name: str) -> None:
     folder, t = Path(os.environ["RELPOS_DATA"]) / "glue", task(name)
-    if not has_split(folder, t, "train"):
+    if not TsvGlue(folder).has(t, "train"):
         pytest.skip(f"no {t.folder} in {folder}")
-    train, dev = (len(read(folder, t, split)) for split in ("train", next(iter(t.dev.values()))))
+    train, dev = (len(read(TsvGlue(folder), t, split)) for split in ("train", next(iter(t.dev.values()))))
     official = {"mnli": (t.rows, 9_815), "qqp": (t.rows, 40_430)}.get(name, (t.rows, OFFICIAL.get(name)))
     assert (train, dev) in (official, SUBSETS.get(name))
     for split in t.test.values():
-        if has_split(folder, t, split):
-            rows = read(folder, t, split)
+        if TsvGlue(folder).has(t, split):
+            rows = read(TsvGlue(folder), t, split)
             assert rows.labels is None
             assert rows.indices == list(range(len(rows)))

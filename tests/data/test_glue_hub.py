@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from glue_tasks import task, write
-from relpos.data.glue import HubGlue, has_split, read
+from relpos.data.glue import HubGlue, TsvGlue, read
 from relpos.errors import RelposError
 
 Columns = dict[str, list[str] | list[int] | list[float]]
@@ -53,9 +53,9 @@ def test_hub_and_files_give_the_same_rows(tmp_path: Path) -> None:
     write(tmp_path, "AX/test.tsv", plain)
     hub = HubGlue(str(tmp_path / "hub"))
     for split in ("train", "dev_matched", "test_matched", "ax"):
-        assert has_split(hub, task("mnli"), split)
-        assert read(hub, task("mnli"), split) == read(tmp_path, task("mnli"), split)
-    assert not has_split(hub, task("mnli"), "test_mismatched")
+        assert hub.has(task("mnli"), split)
+        assert read(hub, task("mnli"), split) == read(TsvGlue(tmp_path), task("mnli"), split)
+    assert not hub.has(task("mnli"), "test_mismatched")
 
 
 def test_scores_read_as_in_the_files(tmp_path: Path) -> None:
@@ -72,8 +72,8 @@ def test_paws_is_a_data_set_of_its_own_with_the_rows_of_its_files(tmp_path: Path
     data_set = {"id": str(tmp_path / "hub"), "config": "labeled_final", "revision": None}
     paws = replace(task("paws"), hub=data_set)
     for split in ("train", "dev", "test"):
-        assert has_split(HubGlue(), paws, split)
-        assert read(HubGlue(), paws, split) == read(tmp_path, paws, split)
+        assert HubGlue().has(paws, split)
+        assert read(HubGlue(), paws, split) == read(TsvGlue(tmp_path), paws, split)
 
 
 def test_a_data_set_that_is_not_there_is_one_line(tmp_path: Path) -> None:

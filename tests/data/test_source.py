@@ -104,13 +104,13 @@ def test_a_place_without_text_is_refused(corpus: str | None, said: str, tmp_path
 def test_the_root_holds_corpus_and_glue(tmp_path: Path) -> None:
     source = Files(root=str(tmp_path), glue=str(tmp_path / "elsewhere"))
     assert source.corpus_location() == tmp_path / "corpus"
-    assert source.glue_location() == tmp_path / "elsewhere"
+    assert source.glue_location().folder == tmp_path / "elsewhere"
 
 
 def test_relpos_data_is_the_root_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELPOS_DATA", str(tmp_path))
     assert Files().corpus_location() == tmp_path / "corpus"
-    assert Files(root="real").glue_location() == tmp_path / "real" / "glue"
+    assert Files(root="real").glue_location().folder == tmp_path / "real" / "glue"
 
 
 def test_files_are_known_by_name_size_and_hash(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from glue_tasks import task, write
 from hosts import host, saved
 from published import published
 from relpos.cli import main
-from relpos.data.glue import Rows, has_split, read
+from relpos.data.glue import Rows, TsvGlue, read
 from relpos.errors import RelposError
 
 BOOLQ = {"question": "is it a bird", "passage": "A wren is a bird.", "idx": 0, "label": True}
@@ -44,7 +44,7 @@ def lines(*objects: Any) -> str:
 
 def rows(folder: Path, name: str, *objects: Any, split: str = "val") -> Rows:
     write(folder, f"{task(name).folder}/{split}.jsonl", lines(*objects))
-    return read(folder, task(name), split)
+    return read(TsvGlue(folder), task(name), split)
 
 
 def test_boolq_is_a_question_and_a_passage(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_test_file_has_no_labels(tmp_path: Path) -> None:
     bare = json.loads(json.dumps(MULTIRC).replace('"label"', '"mark"'))
     found = rows(tmp_path, "multirc", bare, split="test")
     assert (found.labels, found.indices) == (None, [0, 1, 2])
-    assert not has_split(tmp_path, task("multirc"), "val")
+    assert not TsvGlue(tmp_path).has(task("multirc"), "val")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_test_file_has_no_labels(tmp_path: Path) -> None:
 def test_what_is_wrong_in_superglue_is_named_with_its_line(tmp_path: Path, name: str, content: str, said: str) -> None:
     path = write(tmp_path, f"{task(name).folder}/val.jsonl", content if content != "{}\n{" else lines(BOOLQ) + "{")
     with pytest.raises(RelposError) as caught:
-        read(tmp_path, task(name), "val")
+        read(TsvGlue(tmp_path), task(name), "val")
     assert str(caught.value).startswith(str(path))
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -123,7 +123,7 @@ def test_what_is_wrong_in_superglue_is_named_with_its_line(tmp_path: Path, name:
 
 def test_a_missing_file_is_named_by_the_name_that_superglue_gives_it(tmp_path: Path) -> None:
     with pytest.raises(RelposError, match=r"no GLUE file .*WSC/val\.jsonl"):
-        read(tmp_path, task("wsc"), "val")
+        read(TsvGlue(tmp_path), task("wsc"), "val")
 
 
 @pytest.mark.parametrize("name", ["boolq", *(pytest.param(name, marks=pytest.mark.full) for name in ("multirc", "wsc"))])

@@ -171,7 +171,8 @@ def _word(task: Task, label: Any) -> str:
     return task.labels[label] if known else str(label)
 
 
-Location = str | Path | TsvGlue | HubGlue | OwnFiles
+Location = TsvGlue | HubGlue | OwnFiles
+"""Where the rows of tasks are: `has(task, split)` and `table(task, split)`; a missing test split is no mistake."""
 
 
 @dataclass(frozen=True)
@@ -188,18 +189,13 @@ class Rows:
         return len(self.sentence_a)
 
 
-def has_split(location: Location, task: Task, split: str) -> bool:
-    """Whether the split exists; a missing test split is no mistake."""
-    return _reader(location).has(task, split)
-
-
 def read(location: Location, task: Task, split: str) -> Rows:
     """Reads one split: `train`, a value of `task.dev` or of `task.test`.
 
     Raises: RelposError of one line, naming the file and line: a missing or empty file, a missing column, a ragged
         row, a label outside the set, a score that is no number or out of range, text that is not UTF-8.
     """
-    table = _reader(location).table(task, split)
+    table = location.table(task, split)
     sentences = [table.column(name) for name in task.sentences]
     labels = None
     # A test file may have labels all the same, as PAWS has.
@@ -218,10 +214,6 @@ def read(location: Location, task: Task, split: str) -> Rows:
 def _numbered(names: list[str]) -> list[int]:
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     return [numbers[name] for name in names]
-
-
-def _reader(location: Location) -> TsvGlue | HubGlue | OwnFiles:
-    return TsvGlue(Path(location)) if isinstance(location, str | Path) else location
 
 
 def _classes(table: Table, words: list[str], known: Sequence[str]) -> list[int]:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from relpos.data import hub
 from relpos.data.documents import Document, documents_of
 from relpos.data.filehash import described, described_folder
-from relpos.data.glue import HubGlue
+from relpos.data.glue import HubGlue, TsvGlue
 from relpos.data.hub import identified
 from relpos.data.textfile import MARKDOWN, SUFFIXES, blocks, suffix
 from relpos.errors import RelposError
@@ -63,9 +63,9 @@ class Files:
         """The folder (or single file) of text; RelposError where nothing names one."""
         return _place(self.corpus, self.root, "corpus")
 
-    def glue_location(self) -> Path:
+    def glue_location(self) -> TsvGlue:
         """The folder of GLUE's task folders; RelposError where nothing names one."""
-        return _place(self.glue, self.root, "glue")
+        return TsvGlue(_place(self.glue, self.root, "glue"))
 
     def files(self) -> list[Path]:
         """The files that are read, sorted by name; RelposError where there is no folder or no text in it."""
@@ -97,7 +97,7 @@ class Files:
     def glue_identity(self, task: str, hub: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """Name, size and SHA-256 of the files of one task's folder but for hidden ones; None where it is absent."""
         try:
-            place = self.glue_location()
+            place = self.glue_location().folder
         except RelposError:
             return None
         folder = next((path for path in sorted(place.glob("*")) if _plain(path.name) == _plain(task)), None)

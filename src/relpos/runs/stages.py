@@ -90,7 +90,7 @@ def refuse_absent(run: Run) -> None:
     if "toy" in run.inputs and run.stage == "finetune" and run.meaning["task"]["folder"] not in FOLDERS:
         raise RelposError(f"task={run.meaning['task']['name']}: the toy language has no such task; choose data=files")
     if run.meaning.get("glue", run) is None:
-        task, place = run.meaning["task"], source_of(run).glue_location()
+        task, place = run.meaning["task"], source_of(run).glue_location().folder
         raise RelposError(f"data.glue: there is no folder {task['folder']} with files of task {task['name']} in {place}")
     for needed in run.inputs.values():
         refuse_absent(needed)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from relpos.data.glue import Location, has_split, read
+from relpos.data.glue import Location, read
 from relpos.data.task_batches import Encoded, TuningStep, TuningSteps, encode, evaluation_batches
 from relpos.data.tasks import Task
 from relpos.data.tokenizer import Tokenizer
@@ -114,7 +114,7 @@ class Splits:
 
     def __contains__(self, split: str) -> bool:
         """Whether there is such a file."""
-        return has_split(self.location, self.task, split)
+        return self.location.has(self.task, split)
 
 
 _last: tuple[str, Splits] | None = None
