@@ -111,7 +111,7 @@ claims: install ## Write docs/claims.md anew, from the committed records
 	$(BIN)/python docs/claims_page.py
 
 site: .venv/.site ## Make the site in build/site: guide, findings, claims, mechanisms with pictures, API reference; offline
-	@OMP_NUM_THREADS=1 $(BIN)/python docs/site/build.py
+	@$(BIN)/python docs/site/build.py
 
 .venv/.site: .venv/.dev
 	$(PIP) --no-build-isolation --editable ".[site]"

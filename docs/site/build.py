@@ -22,6 +22,8 @@ from mkdocs.config import load_config
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+# Before torch is imported: a process forked from one that has computed with several threads waits for them forever.
+os.environ["OMP_NUM_THREADS"] = "1"
 sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT / "tests" / "packaging")]
 
 import pages  # noqa: E402

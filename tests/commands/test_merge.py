@@ -216,6 +216,8 @@ def test_inputs_of_finished_runs_are_not_made_again(plans: Any, tmp_path: Path) 
     train(runs[-2:])
     left = needed(runs)
     assert {run.stage for run in left} == {"finetune"}
+    train(runs[-3:-2])
+    assert {run.stage for run in needed(runs)} == {"pretrain", "finetune"}  # what is there is counted
     Job(left).write(tmp_path / "job.json")
     assert Job.read(tmp_path / "job.json").runs == left  # each with its inputs, which are no part of the job
 

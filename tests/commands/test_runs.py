@@ -52,6 +52,15 @@ def test_each_run_is_a_line_and_what_no_table_uses_stands_first(
     assert last == [str(tmp_path / "runs")]
 
 
+def test_a_run_that_a_table_shows_is_used_though_its_newest_launch_did_not_ask_for_it(
+    three: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = {"stage": STAGE, "identity": "", "state": "finished", "path": f"{STAGE}/{three['second'].path.name}"}
+    (tmp_path / "runs" / "tables" / "mine" / "table.json").write_text(json.dumps({"rows": [{"runs": [told]}]}))
+    users = {line[0].partition("/")[2].partition("-")[0]: line[-1] for line in listed(capsys)[1:-1]}
+    assert users == {"first": "–", "second": "table mine", "used": "table mine"}
+
+
 def test_figures_states_and_readers_are_told(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = execute(plan(compose("pretrain", ["steps=2", "batch=4", "evaluations=1"])))
     stopped = toy_runs / "pretrain" / "stopped"

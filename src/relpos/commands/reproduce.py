@@ -52,7 +52,7 @@ def reproduce(
     file = experiment.load(table, _changes(seeds, pretrain_seeds, tasks))
     checks = load_checks(file)
     planned = plan.plan_table(file, rows, overrides)
-    runs = plan.of_stages(plan.runs_of(planned), stages)
+    runs = plan.needed(plan.of_stages(plan.runs_of(planned), stages))
     instrument = order_instrument.instrument(file, overrides, planned)
     # It is named like a stage, although it makes no runs.
     is_measured = stages is None or "order" in stages
@@ -63,7 +63,7 @@ def reproduce(
     from_file = {"threads": file.threads} if engine.get("threads", ...) is None else {}
     chosen: Engine = instantiate(engine | from_file, "engine")
     # A table is made of what there is even where runs failed, and the failure is raised behind it.
-    failed = run_all(plan.needed(runs), folder, chosen, retries, Arrivals(planned, instrument if is_measured else None).settled)
+    failed = run_all(runs, folder, chosen, retries, Arrivals(planned, instrument if is_measured else None).settled)
     accelerator = "auto" if instrument is None else instrument.accelerator
     each = partial(chosen.each, title="networks measured", accelerator=accelerator) if is_measured else order_instrument.skipped
     show(file, planned, folder, instrument, each, checks)

@@ -260,15 +260,16 @@ def runs_of(rows: Sequence[PlannedRow]) -> list[Run]:
 
 
 def needed(runs: list[Run]) -> list[Run]:
-    """The runs, inputs first, without inputs that only finished ones read: a missing store is not made again for these."""
+    """The runs, inputs first, without missing inputs that only finished ones read: a store is not made again for these."""
     kept: list[Run] = []
     wanted: set[str] = set()
     inputs = {other.identity for run in runs for other in run.inputs.values()}
     # From the end, so that whoever reads a run is known before the run itself comes.
     for run in reversed(runs):
-        if run.identity in inputs and run.identity not in wanted:
+        finished = run.state == "finished"
+        if run.identity in inputs and run.identity not in wanted and not finished:
             continue
         kept.append(run)
-        if run.state != "finished":
+        if not finished:
             wanted.update(other.identity for other in run.inputs.values())
     return kept[::-1]
