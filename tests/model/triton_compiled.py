@@ -22,9 +22,12 @@ import fake_cuda
 import relpos
 
 TRAININGS = [
-    ("composite", 4, 128), ("composite", 8, 128), ("composite", 4, 256), ("composite_key", 4, 128), ("composite_key", 4, 256),
-    ("tupe_r", 4, 256), ("shaw", 4, 128),
-]  # fmt: skip
+    ("composite", 4, 128),
+    ("composite_key", 4, 128),
+    ("composite_key", 4, 256),
+    ("tupe_r", 4, 256),
+    ("shaw", 8, 128),
+]
 """Position scheme, heads of the 256 channels, tokens; with all kinds of terms."""
 
 

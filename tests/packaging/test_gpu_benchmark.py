@@ -77,18 +77,8 @@ def test_tasks_side_by_side_survive_what_aborts_one_of_them(gpu: ModuleType) -> 
 
 
 @pytest.mark.full
-def test_what_is_right_is_rehearsed_without_a_gpu(gpu: ModuleType, tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        BENCHMARKS / "gpu_correct.py",
-        "--rehearse",
-        "--out",
-        tmp_path,
-        "--only",
-        "terms D",
-        "same bits",
-        "=tisa",
-    ]
+def test_what_is_right_is_rehearsed_without_a_gpu(gpu: ModuleType, python: str, tmp_path: Path) -> None:
+    command = [python, BENCHMARKS / "gpu_correct.py", "--rehearse", "--out", tmp_path, "--only", "terms D", "same bits", "=tisa"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
     assert "| D, bfloat16 | triton |" in done.stdout
     assert "the same bits, composite: 3 times" in done.stdout

@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 
 pytestmark = pytest.mark.full
 ROOT = Path(__file__).resolve().parents[2]
+OFFLINE = ("--no-deps", "--no-index", "--no-compile", "--quiet")
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +30,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The scripts folder of a fresh environment with the wheel, as pip installs it, and what it requires without extras."""
     python = environment(tmp_path_factory.mktemp("environment"), None, "relpos")
-    pip(sys.executable, "--python", str(python), "install", "--no-deps", "--no-index", "--quiet", str(wheel))
+    pip(sys.executable, "--python", str(python), "install", *OFFLINE, str(wheel))
     return python.parent
+
+
+@pytest.fixture(scope="module")
+def unpacked(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the wheel holds, which is compiled once."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    zipfile.ZipFile(wheel).extractall(folder)
+    return folder
 
 
 def needed(*requirements: str) -> dict[str, Distribution]:
@@ -50,8 +59,8 @@ def needed(*requirements: str) -> dict[str, Distribution]:
     return found
 
 
-def environment(folder: Path, wheel: Path | None, *requirements: str) -> Path:
-    """The interpreter of a fresh environment with what the wheel holds, and with what these require and nothing else."""
+def environment(folder: Path, unpacked: Path | None, *requirements: str) -> Path:
+    """The interpreter of a fresh environment with what the wheel held, and with what these require and nothing else."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
     (site,) = folder.glob("lib/python*/site-packages")
@@ -66,8 +75,8 @@ def environment(folder: Path, wheel: Path | None, *requirements: str) -> Path:
             if not (site / name).exists():
                 (site / name).parent.mkdir(exist_ok=True)
                 (site / name).symlink_to(Path(str(package.locate_file(name))))
-    if wheel is not None:
-        zipfile.ZipFile(wheel).extractall(site)
+    for part in unpacked.iterdir() if unpacked else ():
+        (site / part.name).symlink_to(part)
     return python
 
 
@@ -124,19 +133,18 @@ def test_installed_package_is_not_the_tree(elsewhere: Path, tmp_path: Path) -> N
     assert not Path(shown.stdout.strip()).is_relative_to(ROOT)
 
 
-@pytest.mark.parametrize("door", ["checkout", "repository"])
-def test_a_checkout_and_a_repository_can_be_installed(door: str, tmp_path: Path) -> None:
-    if door == "repository":
-        if not (ROOT / ".git").exists():
-            pytest.skip("this tree is no checkout")
-        # With one whole commit: pip asks for a clone without files, which git cannot make of a shallow one without end.
-        script = 'git archive HEAD | tar -x -C "$1" && cd "$1" && git init -q && git add -A && git commit -qm all'
-        names = {f"GIT_{who}_{what}": "none" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-        (tmp_path / "there").mkdir()
-        subprocess.run(["sh", "-c", script, "-", str(tmp_path / "there")], cwd=ROOT, env=os.environ | names, check=True)
-    what = {"checkout": str(ROOT), "repository": f"git+{(tmp_path / 'there').as_uri()}"}[door]
+def test_a_repository_can_be_installed(tmp_path: Path) -> None:
+    """From a checkout pip makes a wheel and installs that, as the fixtures above do."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("this tree is no checkout")
+    # With one whole commit: pip asks for a clone without files, which git cannot make of a shallow one without end.
+    script = 'git archive HEAD | tar -x -C "$1" && cd "$1" && git init -q && git add -A && git commit -qm all'
+    names = {f"GIT_{who}_{what}": "none" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    (tmp_path / "there").mkdir()
+    subprocess.run(["sh", "-c", script, "-", str(tmp_path / "there")], cwd=ROOT, env=os.environ | names, check=True)
     python = environment(tmp_path / "env", None, "relpos", "hatchling")
-    pip(sys.executable, "--python", str(python), "install", "--no-deps", "--no-index", "--no-build-isolation", "--quiet", what)
+    repository = f"git+{(tmp_path / 'there').as_uri()}"
+    pip(sys.executable, "--python", str(python), "install", *OFFLINE, "--no-build-isolation", repository)
     counted = done(python, tmp_path / "empty", "params", "size=small", "position=composite")
     assert counted.returncode == 0, counted.stderr
     assert json.loads(counted.stdout)["total"] == 13_428_196
@@ -165,13 +173,20 @@ assert not {"pytorch_lightning", "hydra", "datasets", "transformers"} & set(sys.
 """
 
 
-def test_attention_needs_torch_numpy_and_jaxtyping_alone(wheel: Path, tmp_path: Path) -> None:
-    python = environment(tmp_path / "env", wheel, "torch", "numpy", "jaxtyping")
+def test_attention_needs_torch_numpy_and_jaxtyping_alone(unpacked: Path, tmp_path: Path) -> None:
+    python = environment(tmp_path / "env", unpacked, "torch", "numpy", "jaxtyping")
     ran = done(python, tmp_path / "empty", "-c", ATTENTION)
     assert ran.returncode == 0, ran.stderr
 
 
 SHORT = ["steps=2", "batch=4", "evaluations=1", "size=tiny"]
+LOGGED = """
+import wandb
+from pathlib import Path
+from relpos.train.loggers import tensorboard_logger
+
+tensorboard_logger(run={}, folder=Path()).log_metrics({"loss": 1.0}, 1)
+"""
 EXTRAS = {
     "pretrained": (
         ["-c", "import transformers, relpos.data.published_tokenizer"],
@@ -184,7 +199,7 @@ EXTRAS = {
         "pip install wandb-workspaces",
     ),
     "loggers": (
-        ["pretrain", *SHORT, "logger=tensorboard"],
+        ["-c", LOGGED],
         ["pretrain", *SHORT, "seed=1", "logger=wandb"],
         "pip install wandb",
     ),
@@ -196,24 +211,41 @@ EXTRAS = {
     "gpu": (["-c", "import triton"], ["-c", "import triton"], "No module named 'triton'"),
 }
 """Extra -> what works with it, and what is refused without it, in a line that ends so."""
+ONE_AFTER_ANOTHER = """
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from relpos.cli import main
+
+run = ""
+for words in json.loads(sys.argv[1]):
+    out, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(errors):
+        try:
+            status = exec(words[1]) or 0 if words[0] == "-c" else main([word.replace("RUN", run) for word in words])
+        except (Exception, SystemExit) as error:
+            status, _ = 1, print(error, file=errors)
+    run = run or out.getvalue().splitlines()[-1]
+    print(json.dumps([status, "".join(errors.getvalue().splitlines()[-1:])]))
+"""
+"""Commands in one process: the exit status of each, and the last line of what it says of errors."""
 
 
 def test_without_extras_all_works_but_what_an_extra_is_for(elsewhere: Path, tmp_path: Path) -> None:
     python = elsewhere / "python"
     assert done(python, tmp_path / "empty", "-c", "import pytest").returncode
-    trained = done(python, tmp_path / "empty", "pretrain", *SHORT)
-    assert trained.returncode == 0, trained.stderr
-    run = trained.stdout.splitlines()[-1]
-    for _, refused, end in EXTRAS.values():
-        said = done(python, tmp_path / "empty", *(word.replace("RUN", run) for word in refused))
-        assert said.returncode == 1, said.stdout
-        assert said.stderr.splitlines()[-1].endswith(end)
+    commands = [["pretrain", *SHORT], *(refused for _, refused, _ in EXTRAS.values())]
+    said = done(python, tmp_path / "empty", "-c", ONE_AFTER_ANOTHER, json.dumps(commands))
+    assert said.returncode == 0, said.stderr
+    answers = [json.loads(line) for line in said.stdout.splitlines() if line.startswith("[")]
+    assert [status for status, _ in answers] == [0, *[1] * len(EXTRAS)], answers
+    for (_, last), (_, _, end) in zip(answers[1:], EXTRAS.values(), strict=True):
+        assert last.endswith(end)
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_an_extra_brings_what_its_commands_need(extra: str, wheel: Path, tmp_path: Path) -> None:
+def test_an_extra_brings_what_its_commands_need(extra: str, unpacked: Path, tmp_path: Path) -> None:
     try:
-        python = environment(tmp_path / "env", wheel, f"relpos[{extra}]")
+        python = environment(tmp_path / "env", unpacked, f"relpos[{extra}]")
     except ModuleNotFoundError as error:
         pytest.skip(f"this environment lacks {error}")
     ran = done(python, tmp_path / "empty", *EXTRAS[extra][0])

@@ -1,5 +1,5 @@
 """Whatever operation on a file fails, and why: one line that says so, no record that claims to be running, and the same command
-goes on to the same bits. RELPOS_FULL=1 tries 40 places, else 4 spread over them."""
+goes on to the same bits. RELPOS_FULL=1 tries 16 places, else 4 spread over them."""
 
 import errno
 import hashlib
@@ -24,7 +24,7 @@ from schemes import FULL
 
 OVERRIDES = ["steps=4", "batch=4", "checkpoint_every=1", "log_every=1", "evaluations=2", "snapshots=[50]", "position=fixed"]
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EINTR)
-PLACES = 40 if FULL else 4
+PLACES = 16 if FULL else 4
 
 
 class Failing:
