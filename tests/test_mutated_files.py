@@ -151,6 +151,6 @@ def test_json_lines_of_a_task(name: str, original: Any, tmp_path: Path) -> None:
     def read(content: Any, end: int) -> None:
         file = tmp_path / task(name).folder / "val.jsonl"
         file.write_text(json.dumps(content)[: end if end < 60 else None], encoding="utf-8")
-        one_line_or_success(glue.read, tmp_path, task(name), "val")
+        one_line_or_success(glue.read, glue.TsvGlue(tmp_path), task(name), "val")
 
     read()
