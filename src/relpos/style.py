@@ -99,15 +99,21 @@ def legend(figure: Any, *handles: Any, **more: Any) -> None:
 
 
 def name_ends(axes: Any, ends: Iterable[tuple[str, float, float, str]]) -> None:
-    """Names at the right ends of lines, each in its place from top to bottom and no two on top of each other.
+    """Names at the right ends of lines, from top to bottom, as near to them as a line of text each beside the panel allows.
 
     Args:
         ends: the name of each line, where it ends, and its colour.
     """
     low, high = axes.get_ylim()
-    above = float("inf")
-    for name, x, y, colour in sorted(ends, key=lambda end: -end[2]):
-        place = above = min((y - low) / (high - low), above - 0.034)
+    ends = sorted(ends, key=lambda end: -end[2])
+    line = 0.034  # of text, in parts of the panel's height
+    places, above = [], float("inf")
+    for _, _, y, _ in ends:
+        places.append(above := min((y - low) / (high - low), above - line))
+    below = -line
+    for at in reversed(range(len(ends))):  # those that hang below the panel push up the ones above them
+        places[at] = below = max(places[at], below + line)
+    for (name, x, y, colour), place in zip(ends, places, strict=True):
         to_line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "alpha": 0.6}
         looks = {"fontsize": 8, "va": "center", "color": colour, "annotation_clip": False}
         axes.annotate(name, (x, y), (1.03, place), textcoords=axes.transAxes, arrowprops=to_line, **looks)
