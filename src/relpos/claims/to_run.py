@@ -35,7 +35,7 @@ class ToRun:
             for claim in file.claims:
                 self.tables.setdefault(claim, []).append(file.name)
         self.row_of = {scheme(overrides): row for row, overrides in rows.items()}
-        self.experiments = experiments
+        self.experiments = [file for file in experiments if not (file.parameters or file.properties)]
 
     def says(self, claim: Claim) -> str:
         """The command; empty if the claim needs no runs, or if no file has its rows and, if it reads some, its columns.

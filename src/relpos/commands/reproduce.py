@@ -50,6 +50,14 @@ def reproduce(
     from relpos.trust import instantiate
 
     file = experiment.load(table, _changes(seeds, pretrain_seeds, tasks))
+    if file.parameters:
+        from relpos.commands.params import show as show_parameters
+
+        return show_parameters(file.parameters)
+    if file.properties:
+        from relpos.commands.analyze import analyze
+
+        return analyze({"_target_": "relpos.analysis.properties.Properties"}, None, None, None)
     checks = load_checks(file)
     planned = plan.plan_table(file, rows, overrides)
     runs = plan.needed(plan.of_stages(plan.runs_of(planned), stages))

@@ -56,6 +56,8 @@ class Experiment:
         network: the published checkpoint (folder or hub id) from which the rows are fine-tuned: nothing is pre-trained. `network=`
             on the command line names another one; with `???` it must. If there is no such checkpoint here, rows have no runs.
         choices: the rows of which the paper prints the best one of each column; a side table shows what that choice gains.
+        parameters: the table is nothing but parameter counts: those of this paper, see `relpos.commands.params`.
+        properties: likewise, but the properties of this paper's schemes, see `relpos.commands.analyze`.
         claims: ids of the claims that the table is about.
         primary: the measure that decides these claims first, chosen before the runs: `loss` (held-out loss) or `order` (shuffle
             gap). `claims.txt` beside the table shows the variants in this measure, then the other variants, then the claims.
@@ -82,6 +84,8 @@ class Experiment:
     order: list[str] = field(default_factory=list)
     network: str | None = None
     choices: list[str] = field(default_factory=list)
+    parameters: str | None = None
+    properties: Literal["wennberg2021"] | None = None
     claims: list[str] = field(default_factory=list)
     primary: Literal["loss", "order"] | None = None
     tuned: str | None = None
@@ -156,6 +160,8 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
         refuse_unknown("unknown key", key, known)
     # `tasks:` without a value is null in YAML, and means what a file without the key means.
     values = {key: value for key, value in content.items() if value is not None}
+    for key in {"parameters", "properties"} & values.keys():  # nothing is trained
+        values |= {"rows": {str(values[key]): []}, "tasks": []}
     for key in ("question", "rows", "tasks"):
         if key not in values or (key != "tasks" and not values[key]):
             raise RelposError(f"{key} is missing")

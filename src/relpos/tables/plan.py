@@ -106,6 +106,8 @@ def _row(experiment: Experiment, network: Run | None, name: str, overrides: list
     # A row without runs still shows its printed numbers, and says what it needs.
     if experiment.network is not None and network is None:
         return replace(row, needs="network")
+    if experiment.parameters or experiment.properties:
+        return row
     first, tasks = _contents(experiment, network, overrides)
     if typed is not None:
         for content in (first, *tasks):
