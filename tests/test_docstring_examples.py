@@ -12,8 +12,8 @@ import torch
 from hydra.utils import get_class
 
 import relpos
-from relpos.model import kernels
 from relpos.model.conv import Merge as MergedConvs
+from relpos.model.kernels import eager
 from relpos.model.position import Merge as MergedSchemes
 from schemes import CONVS, POSITIONS, node
 
@@ -58,9 +58,9 @@ def test_the_example_runs(module: str, name: str, text: str, request: pytest.Fix
     assert not report, "".join(report)
 
 
-def test_every_public_function_scheme_convolution_and_attention_kernel_has_an_example() -> None:
+def test_every_public_function_scheme_and_convolution_has_an_example() -> None:
     presets = [node(group, name) for group, names in (("position", POSITIONS), ("conv", CONVS)) for name in names]
     shown: list[Any] = [value for name in relpos.__all__ if callable(value := getattr(relpos, name))]
-    shown += [MergedSchemes, MergedConvs, *(kernel.attention for kernel in kernels.FASTEST_FIRST if kernel not in kernels.OPTIONAL)]
+    shown += [MergedSchemes, MergedConvs, eager.attention]
     shown += [kind for content in presets for kind in targets(content)]
     assert [thing.__qualname__ for thing in shown if ">>> " not in (thing.__doc__ or "")] == []
