@@ -1,15 +1,17 @@
-"""`relpos status` ends when nothing more will happen."""
+"""`relpos status` shows a table as it is, as its plan does, and ends when nothing more will happen."""
 
+import io
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from relpos.cli import main
 from relpos.commands import status
-from relpos.commands.status import look
 from relpos.launch.jobs import Job, Standing
-from relpos.launch.progress import Picture
+from relpos.launch.progress import Picture, console
 from relpos.runs import Run
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
@@ -30,7 +32,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
 
 def looked(runs: list[Run]) -> Standing:
     standing = Standing(Job(runs))
-    look(standing)
+    standing.look()
     return standing
 
 
@@ -75,15 +77,25 @@ def test_a_terminal_is_drawn_until_the_others_are_done(runs: list[Run], monkeypa
     assert not looked(runs).unsettled
 
 
-class _Terminal:
+class _Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-    def write(self, text: str) -> int:
-        return len(text)
-
-    def flush(self) -> None: ...
 
 
 def test_brackets_in_the_name_of_a_row_are_shown() -> None:
     assert "fixed[k=8]" in drawn([Run("toy", "x", {}, {"row": "fixed[k=8]"})])
+
+
+def test_without_a_terminal_a_long_line_is_one_line(runs: list[Run], capsys: pytest.CaptureFixture[str]) -> None:
+    first = next(run for run in runs if run.stage == "pretrain")
+    first.update(state="failed", error="a reason of " + "many words " * 12, starts=[{}] * 9)
+    console().print(Picture(looked(runs), "small").whole())
+    assert any(line.startswith("failed: ") and line.rstrip().endswith("words") for line in capsys.readouterr().out.splitlines())
+
+
+def test_a_plan_on_a_terminal_is_no_text_about_its_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", terminal := _Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    assert main(["reproduce", "table=demo", "rows=[fixed]", "dry_run=true"]) == 0
+    assert "\x1b[1m" in terminal.getvalue()
+    assert "\\x1b" not in terminal.getvalue()

@@ -17,7 +17,6 @@ import pytest
 import yaml
 
 from pretend import pretend, trains
-from relpos.commands.status import look
 from relpos.errors import RelposError
 from relpos.launch import engine
 from relpos.launch.engine import run_all
@@ -199,10 +198,10 @@ def test_a_run_whose_process_is_gone_is_not_running(root: Path) -> None:
     run.path.mkdir(parents=True)
     run.update(state="running", starts=[{"pid": 1, "host": "elsewhere"}])
     standing = Standing(Job([run]))
-    look(standing)
+    standing.look()
     assert standing.states[run.identity] == "interrupted"
     with locked(run.path):
-        look(standing)
+        standing.look()
         assert standing.states[run.identity] == "running"
 
 

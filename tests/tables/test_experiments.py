@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from relpos.commands.reproduce import planned_text
+from relpos.commands.reproduce import show_plan
 from relpos.config.compose import values
 from relpos.config.conf import shipped
 from relpos.tables.experiment import Experiment, load
@@ -110,11 +110,12 @@ def test_table_6_has_nineteen_rows_of_ten_seeds(planned: dict[str, dict[str, Pla
 
 
 @pytest.mark.parametrize("name", ["wennberg2021_table3a", "wennberg2021_table3b", "tisa_minilm"])
-def test_a_table_whose_checkpoint_is_not_at_hand_says_so(name: str) -> None:
+def test_a_table_whose_checkpoint_is_not_at_hand_says_so(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     given = load(name)
     rows = plan_table(given)
     assert [row.needs for row in rows] == ["network"] * len(given.rows)
-    told = planned_text(given, rows, runs_of(rows), None)
+    show_plan(given, rows, runs_of(rows), None)
+    told = capsys.readouterr().out
     assert "the checkpoint to start from is not at hand" in told
     assert f"{len(given.rows)} rows × {len(given.tasks)} tasks × {len(given.seeds)} fine-tuning seeds" in told
 

@@ -66,7 +66,7 @@ def reproduce(
     is_measured = stages is None or "order" in stages
     folder: Path = runs_root() / "tables" / file.name
     if dry_run:
-        print(printable(planned_text(file, planned, runs, instrument if is_measured else None)))
+        show_plan(file, planned, runs, instrument if is_measured else None)
         return str(folder)
     from_file = {"threads": file.threads} if engine.get("threads", ...) is None else {}
     chosen: Engine = instantiate(engine | from_file, "engine")
@@ -99,33 +99,34 @@ def _changes(seeds: Seeds | None, pretrain_seeds: Seeds | None, tasks: list[str]
     return {key: value for key, value in changes.items() if value is not None}
 
 
-def planned_text(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run], instrument: Instrument | None) -> str:
-    """The picture of `relpos status`; the device-hours that are left, what is not at hand, how many networks are to be measured."""
-    from relpos.commands.status import look
+def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run], instrument: Instrument | None) -> None:
+    """Prints the picture of `relpos status`, the device-hours left, what is not at hand, and how many networks are to be
+    measured."""
+    from rich.text import Text
+
     from relpos.launch.jobs import Job, Standing
-    from relpos.launch.progress import WIDE, Picture
-    from relpos.progress import plain_console
+    from relpos.launch.progress import Picture, console
     from relpos.runs.cost import Estimate, duration, flops
     from relpos.runs.stages import refuse_absent
     from relpos.tables.order_instrument import to_measure
 
-    standing, console = Standing(Job(runs)), plain_console(highlight=False)
-    look(standing)
-    with console.capture() as shown:
-        console.print(Picture(standing, file.name).whole(), width=WIDE)
-    lines = [shown.get().rstrip()]
+    screen = console()
+    if needed := next((row.needs for row in rows if row.needs), None):
+        tunings = f"{len(rows)} rows × {len(file.tasks)} tasks × {len(file.seeds)} fine-tuning seeds"
+        said = f"nothing can be planned: the checkpoint to start from is not at hand, {needed}=FOLDER names one; {tunings}"
+        screen.print(Text(f"{file.name}: {said}"), soft_wrap=True)
+        return
+    standing = Standing(Job(runs))
+    standing.look()
+    screen.print(Picture(standing, file.name).whole())
     unfinished = [run for run in runs if standing.states[run.identity] != "finished"]
     trained = [run for run in unfinished if flops(run)]
     seconds, unknown = Estimate().total(trained)
-    lines.append(f"{duration(seconds)} left" if trained else "nothing is left to train")
+    left = "nothing is left to train" if not trained else f"{duration(seconds)} left" if seconds else "time left"
     if unknown:
-        lines[-1] = (
-            f"{lines[-1] if seconds else 'time left'}, unknown for {unknown:,} of {len(trained):,} runs: no run like these has "
-        )
-        lines[-1] += "finished on this hardware; `relpos cost` measures some steps"
-    if key := next((row.needs for row in rows if row.needs), None):
-        lines[-1] = f"nothing can be planned: the checkpoint to start from is not at hand, {key}=FOLDER names one"
-        lines[-1] += f"; {len(rows)} rows × {len(file.tasks)} tasks × {len(file.seeds)} fine-tuning seeds"
+        left += f", unknown for {unknown:,} of {len(trained):,} runs: no run like these has finished on this hardware; "
+        left += "`relpos cost` measures some steps"
+    lines = [left]
     try:
         for run in unfinished:
             refuse_absent(run)
@@ -136,7 +137,7 @@ def planned_text(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run], 
         networks = {run.identity: run for row in rows for run in row.pretrainings}.values()
         asked = [each for run in networks for each in to_measure(run, instrument) if not each.is_measured()]
         lines.append(f"order: {len(asked):,} networks to measure, snapshots counted" if asked else "order: all is measured")
-    return "\n".join(lines)
+    screen.print(Text("\n".join(lines)), soft_wrap=True)
 
 
 def show(

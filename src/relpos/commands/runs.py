@@ -14,14 +14,13 @@ from typing import Any
 from rich.filesize import decimal
 
 from relpos.errors import RelposError, nearest, printable, say
-from relpos.launch.jobs import Job
+from relpos.launch.jobs import PLAN, Job
 from relpos.ranges import Names
 from relpos.runs.lock import is_locked, locked
 from relpos.runs.run import VERSIONS, closure, read_record, runs_root
 from relpos.runs.shelf import final, run_folders, scores
 from relpos.runs.table_file import FILE, RowRun, read_table
 
-PLAN = "plan.json"
 SHOWN = ("heldout_loss", "tokens", "pieces")
 """Figures of which the first that a run has stands for it; else its first column."""
 

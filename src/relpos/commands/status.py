@@ -8,11 +8,9 @@ from collections.abc import Sequence
 
 from rich.live import Live
 
-from relpos.launch.jobs import Job, Standing
-from relpos.launch.progress import WIDE, Picture
-from relpos.progress import plain_console
+from relpos.launch.jobs import PLAN, Job, Standing
+from relpos.launch.progress import Picture, console
 from relpos.ranges import Names, Positive
-from relpos.runs.lock import is_locked
 from relpos.runs.run import runs_root
 
 
@@ -23,18 +21,18 @@ def status(table: str, rows: Names | None, overrides: Sequence[str], every: Posi
         RelposError: there is no such table, or an override is wrong.
     """
     name, job = _job(table, rows, overrides)
-    console, standing = plain_console(highlight=False), Standing(job)
-    look(standing)
+    screen, standing = console(), Standing(job)
+    standing.look()
     picture = Picture(standing, name)
     try:
         if not sys.stdout.isatty():
-            console.print(picture.whole(), width=WIDE)
+            screen.print(picture.whole())
         else:
-            with Live(console=console, auto_refresh=False) as live:
+            with Live(console=screen, auto_refresh=False) as live:
                 live.update(picture.whole(), refresh=True)
                 while standing.unsettled:
                     time.sleep(every)
-                    look(standing)
+                    standing.look()
                     picture.news()
                     live.update(picture.whole(), refresh=True)
     except KeyboardInterrupt:
@@ -47,17 +45,8 @@ def _job(name: str, rows: list[str] | None, overrides: Sequence[str]) -> tuple[s
     from relpos.tables import experiment, plan
 
     table = experiment.load(name)
-    launched = runs_root() / "tables" / table.name / "plan.json"
+    launched = runs_root() / "tables" / table.name / PLAN
     # What was launched may have had overrides that this command does not know.
     if rows is None and not overrides and launched.is_file():
         return table.name, Job.read(launched)
     return table.name, Job(plan.runs_of(plan.plan_table(table, rows, overrides)))
-
-
-def look(standing: Standing) -> None:
-    """Reads the states of the runs. A run whose record says `running` while no process holds its lock is interrupted."""
-    standing.open()
-    # A process that is killed cannot write its end: the lock is what goes with it.
-    for run in standing.those("running"):
-        if not is_locked(run.path):
-            standing.states[run.identity] = "interrupted"

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from relpos.errors import RelposError, say
 from relpos.files import remove_left
-from relpos.launch.jobs import Job, Standing
+from relpos.launch.jobs import PLAN, Job, Standing
 from relpos.launch.progress import Display
 from relpos.pool import Item, Result
 from relpos.process import interruptible
@@ -149,7 +149,7 @@ def run_all(
     standing = Standing(job)
     if not standing.open():
         return []
-    job.write(folder / "plan.json")  # what `relpos status` looks at
+    job.write(folder / PLAN)
     remove_left(folder, HOUR)
     for left in folder.glob("launch-*"):
         if _is_left(left):

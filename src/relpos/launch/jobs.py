@@ -15,9 +15,12 @@ from typing import Any
 from relpos.errors import RelposError
 from relpos.files import write_text
 from relpos.readers import read_json
+from relpos.runs.lock import is_locked
 from relpos.runs.retries import Retries
 from relpos.runs.run import Run, closure
 
+PLAN = "plan.json"
+"""Beside a table: the job of its newest launch."""
 WAITING = "waiting for a failed run"
 """State of a run that nothing is to be done about, because it needs a run that has failed."""
 
@@ -146,6 +149,13 @@ class Standing:
     def open(self) -> list[Run]:
         """All runs that `walk` yields."""
         return [run for run, _ in self.walk()]
+
+    def look(self) -> None:
+        """Reads the states of all runs. One whose record says `running` while no process holds its lock is interrupted."""
+        for run, state in self.walk():
+            # A process that is killed cannot write its end: the lock is what goes with it.
+            if state == "running" and not is_locked(run.path):
+                self.states[run.identity] = "interrupted"
 
     def set_aside(self, run: Run) -> None:
         """Gives up a run that can be neither executed nor marked as failed: nothing waits for it or for the runs that need it."""

@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -25,7 +25,13 @@ STATES = ("finished", "running", "interrupted", "failed", WAITING, "missing")
 MOST_FAILED = 20
 """Failed runs that are named: as many as fit on a screen."""
 WIDE = 200
-"""Characters of a line where nothing says how wide the place is."""
+"""Characters of a line where there is no terminal, which would say how wide it is."""
+
+
+def console(stderr: bool = False) -> Console:
+    """Where pictures are shown: as wide as the terminal, and without one wide enough for the names of runs."""
+    stream = sys.stderr if stderr else sys.stdout
+    return plain_console(stderr=stderr, highlight=False, width=None if stream.isatty() else WIDE)
 
 
 class Picture:
@@ -111,7 +117,7 @@ class Display:
 
     def __init__(self, standing: Standing, name: str) -> None:
         self.standing, self.picture = standing, Picture(standing, name)
-        self.console = plain_console(stderr=True, highlight=False)
+        self.console = console(stderr=True)
         self.last_report = time.monotonic()
         # In a log file a picture that is drawn again would be thousands of lines.
         self.live = Live(console=self.console, transient=True, auto_refresh=False) if sys.stderr.isatty() else None
@@ -138,7 +144,7 @@ class Display:
             self.live.update(self.picture.whole(), refresh=True)
         elif time.monotonic() - self.last_report > SECONDS and self.standing.those("running"):
             self.last_report = time.monotonic()
-            self.console.print(self.picture.under_way(), width=WIDE)
+            self.console.print(self.picture.under_way())
         return settled
 
 
