@@ -9,7 +9,6 @@ from omegaconf import OmegaConf
 
 from claims.made_up import JITTER, at_chance, glue, scale, scales
 from relpos.claims import claim as files
-from relpos.claims.to_run import ToRun
 from relpos.claims.verdict import Evidence, sided
 from relpos.commands.claims import page
 from relpos.config.compose import called
@@ -17,7 +16,8 @@ from relpos.errors import RelposError
 from relpos.results.scale import Scale, scheme
 from relpos.results.statistics import Difference
 from relpos.runs import compose
-from relpos.tables.experiment import experiments
+from relpos.tables.experiment import experiments, load
+from relpos.tables.plan import overrides_of
 
 OF_PAPERS = [*(f"C{n:02}" for n in range(1, 26)), *(f"W{n:02}" for n in range(1, 23))]
 IDS = [claim.id for claim in files.load("all") if not claim.measure]
@@ -123,9 +123,36 @@ def test_rows_are_overrides_that_compose() -> None:
 
 
 def test_tables_name_claims_that_exist() -> None:
-    tables = ToRun({}, experiments()).tables
-    assert set(tables) <= set(IDS)
-    assert tables["C20"][:2] == ["conv_heads", "order_real"]
+    assert {claim for file in experiments() for claim in file.claims} <= set(IDS)
+    (claim,) = page([of_id("C20")], scales(), experiments())["claims"]
+    assert claim["tables"][:2] == ["conv_heads", "order_real"]
+
+
+def test_what_a_claim_says_to_run_makes_its_rows_and_pre_trainings_enough_for_a_verdict() -> None:
+    made = {name: scheme(overrides) for name, overrides in files.rows().items()}
+    for claim in files.load("all"):
+        given = dict(each.strip("'").partition("=")[::2] for each in claim.run.partition(";")[0].split())
+        if not given:
+            continue
+        file = load(given["table"])
+        names = given["rows"][1:-1].split(",") if "rows" in given else list(file.rows)
+        assert set(names) <= set(file.rows), claim.id
+        if not file.network:
+            rows = {scheme(overrides_of("pretrain", file, file.rows[name])) for name in names}
+            assert {made[row] for row in claim.tester.rows} - rows <= {made[row] for row in claim.tester.others}, claim.id
+            assert len(file.pretrain_seeds or ()) > 1 or given["pretrain_seeds"] == "2", claim.id
+
+
+def test_every_claim_that_runs_can_decide_says_a_command_as_do_its_variants() -> None:
+    silent = {claim.id for claim in files.load("all") if not claim.run}
+    no_runs = {"C11", "C22", "C23", "C24", "W04", "W17", "W22", "X01", "C25"}  # the last says itself what it needs
+    in_nats = {"X03", "X04", "X05", "X06", "X07", "X08", "X09"}  # decided in loss and gap: no table fine-tunes their rows
+    assert silent == no_runs | in_nats
+
+
+def test_the_page_says_the_command_of_claims_that_are_not_run_and_of_no_others() -> None:
+    said = page([of_id("C03"), of_id("C11")], scales())["claims"]
+    assert [bool(claim["takes"]) for claim in said] == [True, False]
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ from relpos.tables.experiment import Experiment, experiments, pilot_seeds
 
 ROWS = "rows"
 """The file that says which overrides make a row; every other file is a paper."""
-KEYS = ("says", "source", "printed", "restated", "test", "variants", "checkpoints")
+TEXTS = ("says", "source", "printed", "restated", "checkpoints", "run", "run_nats")
 OF_CHECKPOINTS = ("", "too", "only")
 
 
@@ -41,6 +41,8 @@ class Claim:
         variants: measure → bound in nats; for each of these measures a claim that compares rows has a variant.
         paper: the file that it stands in.
         checkpoints: whether fine-tunings of published checkpoints test it: `too`, `only`, or not (empty).
+        run: arguments of `relpos reproduce` that make runs which decide it; empty where no experiment file has them.
+        run_nats: the same for its variants.
         measure: a variant's, `loss` (held-out loss) or `order` (shuffle gap over all words); None: the claim itself.
     """
 
@@ -53,6 +55,8 @@ class Claim:
     measure: str | None = None
     restated: str = ""
     checkpoints: str = ""
+    run: str = ""
+    run_nats: str = ""
     paper: str = ""
 
     @cached_property
@@ -85,7 +89,7 @@ class Claim:
     def with_variants(self) -> list[Claim]:
         """The claim, then its variants."""
         # A variant is a measure that the paper did not take: it printed nothing in it, and fine-tunings have none.
-        own = replace(self, printed="", restated="", checkpoints="")
+        own = replace(self, printed="", restated="", checkpoints="", run=self.run_nats)
         return [self] + [
             replace(own, id=f"{self.id}/{measure}", says=f"{MEASURES[measure]} of these rows: {self.says}", measure=measure)
             for measure in self.variants
@@ -117,10 +121,10 @@ def load(paper: str) -> list[Claim]:
     claims: list[Claim] = []
     for name, content in _read(paper).items():
         for key in content:
-            refuse_unknown(f"claim {name}: unknown key", key, KEYS)
+            refuse_unknown(f"claim {name}: unknown key", key, (*TEXTS, "test", "variants"))
         for measure in content.get("variants", {}):
             refuse_unknown(f"claim {name}: variants: unknown measure", measure, MEASURES)
-        texts = {key: str(content.get(key, "")) for key in ("says", "source", "printed", "restated", "checkpoints")}
+        texts = {key: str(content.get(key, "")) for key in TEXTS}
         if texts["checkpoints"] not in OF_CHECKPOINTS:
             raise RelposError(f"claim {name}: checkpoints: {texts['checkpoints']!r} is neither 'too' nor 'only'")
         claims += Claim(str(name), **texts, test=content["test"], variants=content.get("variants", {}), paper=paper).with_variants()

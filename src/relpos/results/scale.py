@@ -18,12 +18,11 @@ them. Within a row and a column:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import copysign, inf
 from pathlib import Path
-from typing import TypeVar
 
 from relpos.config.compose import values as composed_values
 from relpos.config.conf import key_of
@@ -43,11 +42,8 @@ CLEAR = 2.0
 SHORT_TRAVEL = 5.0
 """A position parameter that cannot move as far as this may not reach the value that it would learn: kernels of `fixed` reach about
 4 when they can. A verdict about such rows says so."""
-RATES = ("recipe.position_lr", "recipe.conv_lr")
-"""Keys in which rows of one scale may differ besides scheme, convolution and seed."""
 SCHEME_KEYS = ("position", "conv", "k", "outside", "kernels")
 """Keys of a configuration that make the scheme."""
-Row = TypeVar("Row")
 Seed = tuple[int, int]
 """(seed of the pre-training, seed of the fine-tuning); the second is 0 where there is no fine-tuning."""
 
@@ -300,19 +296,6 @@ def precedence(position_lr: PartRates, conv_lr: float | None) -> tuple[bool, flo
     (30.0, 1.0)
     """
     return conv_lr is not None, -slowest(position_lr), -(conv_lr or 0.0)
-
-
-def read_at(rows: Iterable[Row], overrides: Callable[[Row], Sequence[str]], rates: Callable[[Row], Rates]) -> list[Row]:
-    """Of rows that differ in nothing but their rates that which is read, see `precedence`. One without overrides is like no other.
-
-    >>> rows = {"a": ["position=tisa"], "a_30": ["position=tisa", "recipe.position_lr=30"], "b": ["position=rope"]}
-    >>> read_at(rows, lambda row: rows[row], lambda row: (30.0 if row == "a_30" else 1.0, None))
-    ['a', 'b']
-    """
-    variants: dict[object, list[Row]] = {}
-    for row in rows:
-        variants.setdefault(tuple(each for each in overrides(row) if key_of(each) not in RATES) or len(variants), []).append(row)
-    return [max(some, key=lambda row: precedence(*rates(row))) for some in variants.values()]
 
 
 def travel(recipe: Plain | None, steps: int, factor: float) -> float | None:

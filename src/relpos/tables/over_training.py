@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from relpos import style
+from relpos.config.conf import key_of
 from relpos.files import write_json
 from relpos.results.contrast import Units, difference
 from relpos.results.gain import MEASURES, Contrast
-from relpos.results.scale import NAMED, by_pretraining, read_at
+from relpos.results.scale import NAMED, by_pretraining, precedence
 from relpos.results.statistics import ALPHA, SEED, Difference
 from relpos.tables.row import Row
 
@@ -28,6 +29,8 @@ NAME = "claims_over_training"
 FEWEST = 4
 """The fewest rows whose order is compared."""
 RESAMPLES = 2_000
+RATES = ("recipe.position_lr", "recipe.conv_lr")
+"""Keys in which rows may differ that claims read as one."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,11 @@ def agreements(rows: Sequence[Row], measure: str) -> dict[int, Agreement]:
     """Per cent of the steps → how far the order of the rows agrees with the last one; empty for too few rows.
 
     Of rows that differ in nothing but their rates one counts, that which claims are read from: twins are alike at any time."""
-    rows = read_at(rows, lambda row: row.overrides, lambda row: (row.position_lr, row.conv_lr))
+    twins: dict[object, list[Row]] = {}
+    for row in rows:
+        # One without overrides is like no other.
+        twins.setdefault(tuple(each for each in row.overrides if key_of(each) not in RATES) or row.name, []).append(row)
+    rows = [max(some, key=lambda row: precedence(row.position_lr, row.conv_lr)) for some in twins.values()]
     means = {at: {row: fmean(units.values()) for row, units in by_row.items()} for at, by_row in _units(rows, measure).items()}
     # The end is what the others are compared with.
     last = means.pop(max(means)) if means else {}
