@@ -15,16 +15,11 @@ from rich.text import Text
 
 from relpos.files import write_text
 from relpos.progress import plain_console
-from relpos.tables.render.cell import MISSING
 from relpos.tables.render.html import write_html
 from relpos.tables.render.latex import latex
 from relpos.tables.render.view import View
 from relpos.tables.row import Column
 
-NOTE = (
-    "Columns × 100 on the dev sets. Mean ± standard error over seeds where there are several, the best in brackets (of the mean "
-    f"over columns, the mean of their bests); {MISSING} = not run."
-)
 VERDICTS = {"reproduced": "green", "holds": "green", "above": "blue", "below": "red", "fails": "red"}
 """Colours of verdicts; yellow for the others."""
 
@@ -48,8 +43,8 @@ def terminal(view: View, console: Console | None = None) -> None:
         texts.append([Text(text, style="bold green" if is_best else "") for text, is_best in cells])
     console.print(Text(view.table.question, style="italic"), soft_wrap=True)
     _print(texts, console)
-    if view.columns:
-        console.print(Text(f"{NOTE} {view.notes}".rstrip(), style="dim"), soft_wrap=True)
+    if view.caption:
+        console.print(Text(view.caption, style="dim"), soft_wrap=True)
     for side_table in view.in_cells + view.side_tables:
         head, *lines = side_table.texts
         coloured = [[Text(text, style=_colour(text)) for text in line] for line in lines]
@@ -93,7 +88,7 @@ def markdown(view: View) -> str:
     for line in view.lines:
         texts = zip(map(escape, line.texts), line.is_best, strict=True)
         lines.append(_line([f"**{text}**" if is_best else text for text, is_best in texts]))
-    lines += ["", f"{NOTE} {view.notes}".rstrip(), ""] if view.columns else [""]
+    lines += ["", view.caption, ""] if view.caption else [""]
     for side_table in [*view.in_cells, *view.side_tables, *([view.by_step] if view.by_step is not None else [])]:
         head, *texts_of_rows = side_table.texts
         lines += [*_head(head), *(_line([escape(text) for text in texts]) for texts in texts_of_rows), ""]

@@ -25,6 +25,11 @@ from relpos.tables.render.side_tables import (
 from relpos.tables.row import Column, Row
 from relpos.tables.table import Table
 
+NOTE = (
+    "Columns × 100 on the dev sets. Mean ± standard error over seeds where there are several, the best in brackets (of the mean "
+    f"over columns, the mean of their bests); {MISSING} = not run."
+)
+
 
 @dataclass(frozen=True)
 class Line:
@@ -71,7 +76,7 @@ class View:
         mean: head of the mean over GLUE's columns; None where there is none.
         heads: of the columns, then of their mean if there is one.
         lines: one for each row.
-        in_cells: the paper's numbers and the GLUE server's, which the page and LaTeX show in the cells instead.
+        in_cells: the paper's numbers and the GLUE server's, which the page shows in the cells instead.
         side_tables: those that are shown in every format.
         by_step: held-out losses during training; None if there are none. The page shows them as a figure.
     """
@@ -84,6 +89,11 @@ class View:
     in_cells: list[SideTable]
     side_tables: list[SideTable]
     by_step: SideTable | None
+
+    @property
+    def caption(self) -> str:
+        """What stands below the columns as text; empty where there are none."""
+        return f"{NOTE} {self.notes}".rstrip() if self.columns else ""
 
     @property
     def notes(self) -> str:
