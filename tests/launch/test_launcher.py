@@ -213,19 +213,21 @@ def test_time_left_is_read_from_the_newest_line(root: Path) -> None:
     assert left_of(run, newest(run.path)) == 10.0
 
 
-def test_the_longer_it_takes_to_look_the_longer_the_rest(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, now, pauses = pretend(), [0.0], list[float]()
+def test_the_rest_between_two_looks_does_not_grow_with_what_is_measured_meanwhile(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = pretend(), pretend(seed=1)
+    first.update(state="finished")
+    now, pauses = [0.0], list[float]()
 
     def sleep(seconds: float) -> None:
         pauses.append(seconds)
-        if len(pauses) > 1:
-            run.update(state="finished")
+        second.update(state="finished")
 
     monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
-    looks = iter([0.0, 2.0])
-    workers: Any = SimpleNamespace(poll=lambda: now.append(now.pop() + next(looks)))
-    engine._watch(Standing(Job([run])), "table", workers)
-    assert pauses == [engine.PAUSE, 10.0]
+    workers: Any = SimpleNamespace(poll=lambda: None)
+    engine._watch(Standing(Job([first, second])), "table", workers, lambda run: now.append(now.pop() + 30))
+    assert (now, pauses) == ([30.0], [engine.PAUSE])
 
 
 def test_a_table_is_not_started_by_torchrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,7 @@ def reproduce(
     from relpos.runs.run import runs_root
     from relpos.runs.shelf import LOG, last_lines
     from relpos.tables import experiment, order_instrument, plan
+    from relpos.tables.arrivals import Arrivals
     from relpos.trust import instantiate
 
     file = experiment.load(table, _changes(seeds, pretrain_seeds, tasks))
@@ -70,7 +71,7 @@ def reproduce(
     from_file = {"threads": file.threads} if engine.get("threads", ...) is None else {}
     chosen: Engine = instantiate(engine | from_file, "engine")
     # A table is made of what there is even where runs failed, and the failure is raised behind it.
-    failed = run_all(runs, folder, chosen, retries)
+    failed = run_all(runs, folder, chosen, retries, Arrivals(planned, instrument if is_measured else None).settled)
     accelerator = "auto" if instrument is None else instrument.accelerator
     each = partial(chosen.each, title="networks measured", accelerator=accelerator) if is_measured else order_instrument.skipped
     show(file, planned, folder, instrument, each, checks)

@@ -127,7 +127,9 @@ class Debug(Engine):
                 execute(run)
 
 
-def run_all(runs: list[Run], folder: Path, engine: Engine, retries: int = 0) -> list[Run]:
+def run_all(
+    runs: list[Run], folder: Path, engine: Engine, retries: int = 0, settled: Callable[[Run], None] = lambda run: None
+) -> list[Run]:
     """Executes what is missing; returns the runs that failed.
 
     Args:
@@ -135,6 +137,7 @@ def run_all(runs: list[Run], folder: Path, engine: Engine, retries: int = 0) -> 
         folder: of the table. Job files and logs go into a subfolder for this launch, which is kept if a run failed.
         engine: where to execute them.
         retries: how often a run that fails is tried again.
+        settled: called for each run once it is finished, or has failed, while the others go on.
 
     Raises:
         KeyboardInterrupt: the launcher was asked to stop; the workers have written their checkpoints.
@@ -158,7 +161,7 @@ def run_all(runs: list[Run], folder: Path, engine: Engine, retries: int = 0) -> 
             workers = engine.start(standing, launch)
             if workers is not None:
                 try:
-                    _watch(standing, folder.name, workers)
+                    _watch(standing, folder.name, workers, settled)
                 finally:
                     workers.shutdown()
                 failed = standing.those("failed")
@@ -185,14 +188,17 @@ def _is_left(launch: Path) -> bool:
     return not queued and (launch / LOCK).exists() and not is_locked(launch)
 
 
-def _watch(standing: Standing, table: str, workers: Workers) -> None:
+def _watch(standing: Standing, table: str, workers: Workers, settled: Callable[[Run], None]) -> None:
     with Display(standing, table) as display:
         while True:
             began = time.monotonic()
             left = standing.open()
-            display.show()
+            new = display.show()
             if not left:
-                return
+                return  # what was settled last is in the table, which follows at once
             workers.poll()
+            looked = time.monotonic() - began
+            for run in new:
+                settled(run)
             # However many runs there are and however slow their disk, looking takes at most a sixth of the time.
-            time.sleep(max(PAUSE, 5 * (time.monotonic() - began)))
+            time.sleep(max(PAUSE, 5 * looked))

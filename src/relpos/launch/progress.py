@@ -132,8 +132,8 @@ class Display:
         if self.live:
             self.live.stop()
 
-    def show(self) -> None:
-        """Prints a line for each run settled since the last call, and shows the runs under way."""
+    def show(self) -> list[Run]:
+        """Prints a line for each run settled since the last call, and shows the runs under way; returns the settled runs."""
         settled = self.picture.news()
         done = len(self.picture.known) - len(settled)
         for number, run in enumerate(settled, done + 1):
@@ -145,6 +145,7 @@ class Display:
         elif time.monotonic() - self.last_report > SECONDS and self.standing.those("running"):
             self.last_report = time.monotonic()
             self.console.print(self.picture.under_way())
+        return settled
 
 
 def ending(run: Run) -> str:

@@ -1,0 +1,57 @@
+"""Rows are shown as they are trained."""
+
+from pathlib import Path
+
+import pytest
+
+from linked import pretrained
+from relpos.tables import arrivals
+from relpos.tables.arrivals import Arrivals
+from relpos.tables.experiment import load
+from relpos.tables.order_instrument import instrument
+from relpos.tables.plan import PlannedRow, plan_table
+from tables.test_order_columns import write
+
+
+@pytest.fixture
+def plan(prepared: Path, tmp_path: Path) -> list[PlannedRow]:
+    """Of two rows with two pre-trainings each; those of `none` are finished, and one of `absolute`."""
+    common = ["snapshots=[50]"]
+    pretrained(
+        prepared,
+        tmp_path / "runs",
+        {
+            "a": ["position=none", "seed=0", *common],
+            "b": ["position=none", "seed=1", *common],
+            "c": ["position=absolute", "seed=0", *common],
+        },
+    )
+    return plan_table(load(str(write(tmp_path))))
+
+
+def shown(plan: list[PlannedRow], folder: Path, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    """The words of each line after all these runs are settled."""
+    of_order = instrument(load(str(folder / "ordered.yaml")), (), plan)
+    rows = Arrivals(plan, of_order)
+    for row in plan:
+        for run in row.pretrainings:
+            rows.settled(run)
+    return [line.split() for line in capsys.readouterr().err.splitlines()]
+
+
+def test_a_row_is_shown_once_its_last_pre_training_is_finished(
+    plan: list[PlannedRow], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heads, line = shown(plan, tmp_path, capsys)
+    assert " ".join(heads) == "row perplexity shuffle gap same-word pairs other pairs"
+    assert line[0] == "none"
+    assert float(line[1]) > 1
+    assert {"0.000", "50.0"} < set(line)
+
+
+def test_what_takes_longer_is_left_for_later(
+    plan: list[PlannedRow], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "is_toy", lambda data: False)
+    heads, line = shown(plan, tmp_path, capsys)
+    assert (heads, line[0], len(line)) == (["row", "perplexity"], "none", 2)
