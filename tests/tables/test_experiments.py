@@ -113,7 +113,7 @@ def test_table_6_has_nineteen_rows_of_ten_seeds(planned: dict[str, dict[str, Pla
 def test_a_table_whose_checkpoint_is_not_at_hand_says_so(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     given = load(name)
     rows = plan_table(given)
-    assert [row.needs for row in rows] == ["network"] * len(given.rows)
+    assert [row.runs for row in rows] == [[]] * len(given.rows)
     show_plan(given, rows, runs_of(rows), None)
     told = capsys.readouterr().out
     assert "the checkpoint to start from is not at hand" in told

@@ -111,9 +111,9 @@ def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run], ins
     from relpos.tables.order_instrument import to_measure
 
     screen = console()
-    if needed := next((row.needs for row in rows if row.needs), None):
+    if file.network and not any(row.runs for row in rows):
         tunings = f"{len(rows)} rows × {len(file.tasks)} tasks × {len(file.seeds)} fine-tuning seeds"
-        said = f"nothing can be planned: the checkpoint to start from is not at hand, {needed}=FOLDER names one; {tunings}"
+        said = f"nothing can be planned: the checkpoint to start from is not at hand, network=FOLDER names one; {tunings}"
         screen.print(Text(f"{file.name}: {said}"), soft_wrap=True)
         return
     standing = Standing(Job(runs))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,24 +66,14 @@ def read_table(folder: Path, form: type[Form]) -> Form:
     return table
 
 
-def _newer(content: Mapping[str, Any]) -> Mapping[str, Any]:
+def _newer(content: Any) -> Any:
     """The content as today's code writes it: older code called a row's `overrides` `words`, and wrote seeds as numbers and text."""
-    rows = content.get("rows")
-    if not isinstance(rows, list):
+    if isinstance(content, list):
+        return [_newer(part) for part in content]
+    if not isinstance(content, dict):
         return content
-    return {**content, "rows": [_newer_row(row) if isinstance(row, dict) else row for row in rows]}
-
-
-def _newer_row(row: dict[str, Any]) -> dict[str, Any]:
-    at_times = [_values(then) for then in _values(row.get("snapshots"))]
-    for column in (*_values(row.get("columns")), row.get("mean"), *chain.from_iterable(at_times)):
-        if isinstance(column, dict) and isinstance(column.get("seeds"), list):
-            column["seeds"] = [_pair(seed) for seed in column["seeds"]]
-    return {"overrides": row["words"]} | row if "words" in row else row
-
-
-def _values(content: object) -> list[Any]:
-    return list(content.values()) if isinstance(content, dict) else []
+    newer = {"overrides" if key == "words" else key: _newer(part) for key, part in content.items()}
+    return newer | {"seeds": list(map(_pair, newer["seeds"]))} if isinstance(newer.get("seeds"), list) else newer
 
 
 def _pair(seed: object) -> object:

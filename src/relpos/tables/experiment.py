@@ -121,8 +121,14 @@ def load(table: str, changes: Mapping[str, Any] | None = None) -> Experiment:
     """
     path = _find(table)
     content = read_yaml(path)
-    # Changed before it is checked: what a command line says obeys the rules of the file.
-    return _checked(path, content | dict(changes) if changes and isinstance(content, dict) else content)
+    if not isinstance(content, dict):
+        raise RelposError(f"{path}: a mapping is expected (question, rows, tasks, …)")
+    try:
+        # Changed before it is checked: what a command line says obeys the rules of the file. And the file's name is the table's,
+        # so that a copy under another name is another table.
+        return Experiment(path.stem, path.parent, **_values(content | dict(changes or {}), path))
+    except RelposError as error:
+        raise RelposError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from error
 
 
 def _find(table: str) -> Path:
@@ -137,22 +143,7 @@ def _find(table: str) -> Path:
     return known[table]
 
 
-def _checked(path: Path, content: object) -> Experiment:
-    """The experiment that the content of a file describes.
-
-    Raises:
-        RelposError: begins with the file, and names the key.
-    """
-    if not isinstance(content, dict):
-        raise RelposError(f"{path}: a mapping is expected (question, rows, tasks, …)")
-    try:
-        # The file's name is the table's, so that a copy under another name is another table.
-        return Experiment(path.stem, path.parent, **_values(content, str(path)))
-    except RelposError as error:
-        raise RelposError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from error
-
-
-def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
+def _values(content: dict[str, Any], path: Path) -> dict[str, Any]:
     """Key → value, checked and converted to the types of the fields of `Experiment`."""
     annotations = rules(Experiment)
     known = [key for key in annotations if key not in ("name", "folder")]
@@ -193,7 +184,7 @@ def _values(content: dict[str, Any], path: str) -> dict[str, Any]:
     for name in values.get("stages", ()):
         refuse_unknown("stages: unknown stage", name, STAGES)
     _check_order(values)
-    values["tasks"] = [_task(str(name), Path(path).parent) for name in values["tasks"]]
+    values["tasks"] = [_task(str(name), path.parent) for name in values["tasks"]]
     for key in ("baseline", "choices"):
         for name in values.get(key, ()):
             refuse_unknown(f"{key}: unknown row", name, values["rows"])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -38,21 +36,19 @@ class Tuning:
 
 @dataclass(frozen=True)
 class PlannedRow:
-    """One planned row of a table: its runs, finished or not.
+    """One planned row of a table: its runs, finished or not; none where the checkpoint to fine-tune from is not at hand.
 
     Args:
         name: in the experiment file.
         overrides: the overrides in which the row differs.
         pretrainings: one per pre-training seed.
         tunings: one per task and seed, for every pre-training.
-        needs: the key that must name the checkpoint to fine-tune from, because there is none here; then the row has no runs.
     """
 
     name: str
     overrides: list[str]
     pretrainings: list[Run]
     tunings: list[Tuning]
-    needs: str | None = None
 
     @property
     def runs(self) -> list[Run]:
@@ -77,25 +73,12 @@ def plan_table(experiment: Experiment, rows: list[str] | None = None, overrides:
         raise _asks_for_network(f"table {experiment.name}, network: {experiment.network}", "network=…")
     network = _network_of(experiment, overrides)
     result = []
-    with _without_garbage_collection():
-        for name, row_overrides in experiment.select(rows).items():
-            try:
-                result.append(_row(experiment, network, name, [*row_overrides, *overrides], typed))
-            except RelposError as error:
-                raise RelposError(f"table {experiment.name}, row {name!r}: {error}") from error
+    for name, row_overrides in experiment.select(rows).items():
+        try:
+            result.append(_row(experiment, network, name, [*row_overrides, *overrides], typed))
+        except RelposError as error:
+            raise RelposError(f"table {experiment.name}, row {name!r}: {error}") from error
     return result
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Composing makes very many small objects: with garbage collection, a quarter of the time goes into looking for cycles."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _row(experiment: Experiment, network: Run | None, name: str, overrides: list[str], typed: Collection[str] | None) -> PlannedRow:
@@ -103,10 +86,8 @@ def _row(experiment: Experiment, network: Run | None, name: str, overrides: list
     may use the network.
     """
     row = PlannedRow(name, experiment.rows[name], [], [])
-    # A row without runs still shows its printed numbers, and says what it needs.
-    if experiment.network is not None and network is None:
-        return replace(row, needs="network")
-    if experiment.parameters or experiment.properties:
+    # A row without runs still shows its printed numbers.
+    if (experiment.network and not network) or experiment.parameters or experiment.properties:
         return row
     first, tasks = _contents(experiment, network, overrides)
     if typed is not None:

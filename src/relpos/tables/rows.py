@@ -164,11 +164,9 @@ def with_plateau(
     for row in rows:
         if found := select(values[row.name], column=LOSS):
             key, name = places[row.name] = found[0].scale, NONE if found[0].scheme == without else row.name
-            of_row = {"loss": [replace(each, value=-each.value) for each in found]}
             # Whether `none` itself knows order, as it does under causal attention, decides for the other rows of the scale.
-            if GAP in row.columns and row.columns[GAP].values:
-                of_row["order"] = column_values(GAP, row.columns[GAP])
-            scales.setdefault(key, Scale({}, "", "")).values[name] = of_row
+            gaps = column_values(GAP, row.columns[GAP]) if GAP in row.columns else []
+            scales.setdefault(key, Scale({}, "", "")).add({name: [*found, *gaps]})
             in_scale.setdefault(key, {})[name] = curves.get(row.name, {})
     orders = {key: order_found(each) for key, each in in_scale.items()}
 
