@@ -25,7 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from relpos.data.sentences import portions, split
+from relpos.data.documents import portions, split
 from relpos.data.source import Files
 from relpos.data.store import write_store
 from relpos.data.tokenizer import Tokenizer, train_tokenizer

@@ -8,9 +8,8 @@ from unicodedata import normalize
 
 import pytest
 
-from relpos.data.documents import Document
+from relpos.data.documents import Document, split
 from relpos.data.fast_tokenizer import fast_tokenizer, write_fast_tokenizer
-from relpos.data.sentences import split
 from relpos.data.tokenizer import CLS, SEP, UNK, Tokenizer, train_tokenizer
 
 pytest.importorskip("tokenizers", reason="needs relpos[pretrained]")

@@ -1,4 +1,4 @@
-"""A stream of lines -> documents of paragraphs, for the four ways in which plain text is laid out.
+"""A stream of lines -> documents of paragraphs, for the four ways in which plain text is laid out; and paragraphs -> sentences.
 
 | layout   | recognised by                                             | document      | paragraph                |
 |----------|-----------------------------------------------------------|---------------|--------------------------|
@@ -9,15 +9,19 @@
 
 The beginning of a file decides for the file. From Project Gutenberg's line `*** END OF THE PROJECT GUTENBERG EBOOK` on comes its
 licence: it is cut, up to the next `*** START OF THE PROJECT GUTENBERG EBOOK` or the end. What is left out is counted.
+
+Sentences are those of sentencex (English rules, in Rust). Its version is recorded in the manifest of a store (`splitter`) and is
+not part of a run's identity: where a text has a store, a newer version that splits some sentences differently makes no other one.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from importlib.metadata import version
+from itertools import chain, dropwhile, groupby, pairwise, tee
 
 import numpy as np
 
@@ -32,6 +36,7 @@ UNKNOWN = "\ue000"  # of the private use area: in no text, kept by normalisation
 HEAD = 100_000  # characters that decide on the layout
 ENDS = ".!?:;\"'”’)"  # of a sentence or of direct speech
 LONGEST = 1 << 16  # characters of a paragraph that is not yet at its end
+PORTION = 1 << 18  # characters split into sentences at a time
 
 
 @dataclass
@@ -120,48 +125,34 @@ def _has_paragraphs(lines: list[str]) -> bool:
 
 def _articles(name: str, blocks: Iterator[str], dropped: Counter[str]) -> Iterator[Document]:
     """WikiText's articles. A title stands between empty lines; ` = 3 = ` within a paragraph's table does not."""
-    stream = _Marked((line for block in blocks for line in block.removesuffix("\n").split("\n")), dropped)
+    before, here, after = tee((line for block in blocks for line in block.removesuffix("\n").split("\n")), 3)
+    next(after, None)
+    around = zip(chain([""], before), here, chain(after, [""]), strict=False)
     number = 0
-    while stream.advance():
-        number += 1
-        article = stream.article()
-        yield Document(f"{name}#{number}", article, _shape, dropped)
-        deque(article, maxlen=0)  # skips what the reader did not read of it
+    for is_title, lines in groupby(around, lambda line: not line[0].strip() and bool(TITLE.match(line[1])) and not line[2].strip()):
+        if is_title:
+            dropped["headings"] += len(list(lines))
+            continue
+        article = dropwhile(lambda line: not line.strip(), (line for _, line, _ in lines))
+        if first := next(article, ""):
+            number += 1
+            paragraphs = _without_headings(chain([first], article), dropped)
+            yield Document(f"{name}#{number}", paragraphs, _shape, dropped)
+            deque(paragraphs, maxlen=0)  # skips what the reader did not read of it
+
+
+def _without_headings(lines: Iterator[str], dropped: Counter[str]) -> Iterator[str]:
+    for line in lines:
+        if HEADING.match(line):
+            dropped["headings"] += 1
+        else:
+            yield untokenised(line)
 
 
 def _shape(paragraph: str) -> str:
     """The number of words. WikiText-2 and -103 hold the same articles with other rare words made <unk>, and this is
     what the two have in common: the copies of an article fall on one side of the held-out split."""
     return str(len(paragraph.split()))
-
-
-class _Marked:
-    """Lines with titles found by one line of look-ahead and one of look-back."""
-
-    def __init__(self, lines: Iterator[str], dropped: Counter[str]) -> None:
-        self.lines, self.dropped = lines, dropped
-        self.before, self.here, self.after = "", next(lines, None), next(lines, None)
-
-    def _step(self) -> None:
-        self.before, self.here, self.after = self.here or "", self.after, next(self.lines, None)
-
-    def _at_title(self) -> bool:
-        return bool(TITLE.match(self.here or "")) and not self.before.strip() and not (self.after or "").strip()
-
-    def advance(self) -> bool:
-        """Skip to the next article (past a title or empty lines); False at the end."""
-        while self.here is not None and (not self.here.strip() or self._at_title()):
-            self.dropped["headings"] += self._at_title()
-            self._step()
-        return self.here is not None
-
-    def article(self) -> Iterator[str]:
-        while self.here is not None and not self._at_title():
-            if HEADING.match(self.here):
-                self.dropped["headings"] += 1
-            else:
-                yield untokenised(self.here)
-            self._step()
 
 
 def untokenised(line: str) -> str:
@@ -201,3 +192,36 @@ def _ragged(blocks: Iterator[str], width: int) -> Iterator[str]:
                 paragraph.append(line.strip())
                 room = width - 4 - len(line)
     yield " ".join(paragraph)
+
+
+def splitter() -> str:
+    """Name and version of what splits paragraphs into sentences."""
+    return f"sentencex {version('sentencex')}"
+
+
+def split(text: str) -> list[str]:
+    """The sentences of paragraphs, which empty lines separate; no sentence crosses one. Blanks at both ends are stripped."""
+    import sentencex
+
+    return [sentence for part in sentencex.segment("en", text) if (sentence := part.strip())]
+
+
+def portions(paragraphs: Iterable[str]) -> Iterator[str]:
+    """Paragraphs gathered into texts of about PORTION characters, empty lines between them: what `split` reads."""
+    portion: list[str] = []
+    size = 0
+    for paragraph in paragraphs:
+        portion.append(paragraph)
+        size += len(paragraph)
+        if size >= PORTION:
+            yield "\n\n".join(portion)
+            portion, size = [], 0
+    if size:
+        yield "\n\n".join(portion)
+
+
+def sentences(documents: Iterable[Document]) -> Iterator[str]:
+    """All sentences of all documents."""
+    for document in documents:
+        for portion in portions(document.lines):
+            yield from split(portion)

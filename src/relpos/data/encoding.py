@@ -17,8 +17,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from relpos.data.documents import split
 from relpos.data.published_tokenizer import load_tokenizer
-from relpos.data.sentences import split
 from relpos.data.tokenizer import Tokenizer
 from relpos.pool import pool
 
@@ -63,6 +63,4 @@ def _encode_with(tokenizer: Path, text: str) -> Encoded:
     return encode(_loaded(tokenizer), text)
 
 
-@cache
-def _loaded(path: Path) -> Tokenizer:
-    return load_tokenizer(path)
+_loaded = cache(load_tokenizer)

@@ -17,6 +17,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -26,12 +27,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from relpos.data.documents import Document
+from relpos.data.documents import Document, portions, splitter
 from relpos.data.encoding import encoded
 from relpos.data.examples import Examples, Pairs, Windows
 from relpos.data.heldout import ends
 from relpos.data.marks import OURS, Marks
-from relpos.data.sentences import portions, splitter
 from relpos.data.shuffle import ngrams_permuted
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
@@ -187,10 +187,9 @@ class _Writer:
     """The open files of a store."""
 
     def __init__(self, folder: Path, dtype: str, unknown: int) -> None:
-        self.dtype, self.unknown = dtype, unknown
-        self.files = {
-            name: _File(folder / name) for name in ("ids.bin", "sentences.bin", "documents.bin", "heldout.bin", "sources.txt")
-        }
+        self.folder, self.dtype, self.unknown = folder, dtype, unknown
+        names = "ids.bin", "sentences.bin", "documents.bin", "heldout.bin", "sources.txt"
+        self.files = {name: opened(folder / name, "wb", buffering=1 << 20) for name in names}
         self.tokens, self.unknowns, self.sentences = 0, 0, 0
         self.starts = [0]  # of the documents, in sentences
         self.hashes: list[int] = []  # of the documents' content, 64 bits
@@ -202,10 +201,12 @@ class _Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        for file in self.files.values():
-            file.close(whole=kind is None)
-            if kind is not None:
-                file.path.unlink(missing_ok=True)
+        for name, file in self.files.items():
+            # Where the work has failed, that error is on its way: what closing says of the same full disk must not take its place.
+            with suppress(OSError) if kind else nullcontext():
+                file.close()
+            if kind:
+                (self.folder / name).unlink(missing_ok=True)
 
     def add(self, lengths: npt.NDArray[np.int32], ids: npt.NDArray[np.int32]) -> None:
         """Sentences of the document that is being written."""
@@ -236,8 +237,8 @@ class _Writer:
         if not self.hashes:
             raise RelposError("data: the corpus has no sentences")
         self._refuse_unknown()
-        self.files["sentences.bin"].file.flush()
-        sentences = np.memmap(self.files["sentences.bin"].path, dtype="<i8", mode="r")
+        self.files["sentences.bin"].flush()
+        sentences = np.memmap(self.folder / "sentences.bin", dtype="<i8", mode="r")
         whole = np.asarray(self.starts)
         behind = whole[1:] - ends(
             np.asarray(self.hashes, np.uint64), whole, sentences, heldout, alike
@@ -254,10 +255,12 @@ class _Writer:
         # On disk before the manifest exists: after a power cut it must not stand beside files that are incomplete.
         for file in self.files.values():
             file.flush()
+            os.fsync(file.fileno())
+        paths = {name: self.folder / name for name in self.files}
         self.manifest = {
             "format": FORMAT, "dtype": self.dtype, "documents": len(flags), "sentences": self.sentences,
             "tokens": self.tokens, "unknown": self.unknowns, "dropped": dict(self.dropped),
-            "files": {name: {"bytes": file.size, "sha256": file.hash.hexdigest()} for name, file in self.files.items()},
+            "files": {name: {"bytes": path.stat().st_size, "sha256": known_sha256(path)} for name, path in paths.items()},
         }  # fmt: skip
 
 
@@ -274,31 +277,3 @@ def _hashed(document: Document, content: hashlib.blake2b) -> Iterator[str]:
     for line in document.lines:
         content.update(f"{document.fingerprint(line)}\n".encode())
         yield line
-
-
-class _File:
-    """A file that knows its size and SHA-256."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.file = opened(path, "wb", buffering=1 << 20)
-        self.hash = hashlib.sha256()
-        self.size = 0
-
-    def write(self, data: bytes | npt.NDArray[np.generic]) -> None:
-        raw = data if isinstance(data, bytes) else data.tobytes()
-        self.file.write(raw)
-        self.hash.update(raw)
-        self.size += len(raw)
-
-    def flush(self) -> None:
-        self.file.flush()
-        os.fsync(self.file.fileno())
-
-    def close(self, whole: bool) -> None:
-        try:
-            self.file.close()
-        # Where the work has failed, that error is on its way: what closing says of the same full disk must not take its place.
-        except OSError:
-            if whole:
-                raise

@@ -57,16 +57,8 @@ def _cut(data: bytes) -> int:
     """Where a block ends: after its last line end; in a line too long for that after its last space."""
     end = data.rfind(b"\n") + 1
     if end == 0 and len(data) >= BLOCK:
-        end = data.rfind(b" ") + 1 or _whole_characters(data)
-    return end
-
-
-def _whole_characters(data: bytes) -> int:
-    """Where the last UTF-8 character begins, which may not be complete."""
-    end = len(data) - 1
-    # At most three bytes continue a character. A longer row of them is no UTF-8, and is cut anywhere: decoding refuses it.
-    while end > len(data) - 4 and data[end] & 0xC0 == 0x80:
-        end -= 1
+        # Without the last character, which may not be complete.
+        end = data.rfind(b" ") + 1 or codecs.utf_8_decode(data[:-1], "replace")[1]
     return end
 
 

@@ -21,9 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import sentencepiece
 
-from relpos.data.documents import UNKNOWN, Document
+from relpos.data.documents import UNKNOWN, Document, sentences
 from relpos.data.marks import Marks
-from relpos.data.sentences import sentences
 from relpos.errors import RelposError, one_line
 from relpos.files import replacing
 from relpos.readers import check_recorded, read_bytes
