@@ -25,7 +25,7 @@ from relpos.train.network import classifier_on
 from relpos.train.optim import Recipe
 from relpos.train.prefetch import move
 from relpos.train.pretrain import Pretraining
-from relpos.train.recorded import CudaGraphs, PlainCalls
+from relpos.train.recorded import CudaGraphs, Recorder
 
 Work = Callable[[], Any]
 
@@ -74,7 +74,7 @@ class Ours:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=self.lr, fused=True)
         graphs = self.recorded and device().type == "cuda" and self.model.encoder.position.same_each_step
         training = Pretraining(self.model, Recipe(lr=self.lr, warmup=0), steps=1, seed=0, precision="bf16", log_every=1)
-        self.step = training.recording(CudaGraphs() if graphs else PlainCalls())
+        self.step = training.recording(CudaGraphs() if graphs else Recorder())
         lengths, keys = torch.full((self.rows,), self.n), counter_hash(torch.arange(self.rows))
         seen, labels, _ = masked(tokens(self.rows, self.n).cpu(), lengths, keys, 0, VOCABULARY)
         part = MicroBatch(seen, torch.ones_like(seen, dtype=torch.bool), labels, keys, at=outputs(labels, None))

@@ -40,7 +40,7 @@ from relpos.train.finetune import Finetuning
 from relpos.train.module import Training
 from relpos.train.optim import Recipe
 from relpos.train.pretrain import Pretraining
-from relpos.train.recorded import PlainCalls
+from relpos.train.recorded import Recorder
 
 CUDA = torch.device("cuda")
 MODE = FakeTensorMode(allow_non_fake_inputs=True)
@@ -325,7 +325,7 @@ def recorded(
             training = Pretraining(model, *dials)
             inputs |= {"labels": ids, "at": torch.arange((held or rows * n) // 6, device=CUDA)}
             inputs |= {"weights": torch.ones(rows, device=CUDA)} if weighted else {}
-        step = training.recording(PlainCalls())
+        step = training.recording(Recorder())
         function = step.replay.function
         model.encoder.position.begin_step(1)  # in step 0 FLOATER solves its equation, for which it needs values
         found: list[Ledger] = []

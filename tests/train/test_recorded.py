@@ -22,7 +22,7 @@ from relpos.runs import Run, execute, plan
 from relpos.train.optim import Recipe
 from relpos.train.prefetch import Prefetched, move
 from relpos.train.pretrain import Pretraining
-from relpos.train.recorded import CudaGraphs, Inputs, PlainCalls, Replay
+from relpos.train.recorded import CudaGraphs, Inputs, Recorder, Replay
 from schemes import FULL, sampled
 from waiting import Refused
 
@@ -39,7 +39,7 @@ def steps(prepared: Path, masks: Objective = masked, microbatch: int = 24, packi
     return Steps(examples, 3, 24, microbatch, 232, objective=masks, few_shapes=few)
 
 
-def training(model: MaskedLM, precision: str = "fp32", recorder: type[Any] | None = PlainCalls) -> Any:
+def training(model: MaskedLM, precision: str = "fp32", recorder: type[Any] | None = Recorder) -> Any:
     made: Any = Pretraining(model, Recipe(lr=1e-3, warmup=0), steps=10, seed=3, precision=precision, log_every=10)
     made.manual_backward = torch.Tensor.backward  # without a trainer
     made.recorded = made.recording(recorder()) if recorder else None
@@ -102,7 +102,7 @@ def test_a_causal_network_predicts_next_tokens_in_recorded_passes(prepared: Path
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_cuda_graphs_give_the_gradients_of_plain_calls_and_the_same_bits_each_time(prepared: Path) -> None:
     data, found = steps(prepared), []
-    for recorder in (PlainCalls, CudaGraphs, CudaGraphs):
+    for recorder in (Recorder, CudaGraphs, CudaGraphs):
         model = network().float().cuda()
         module = training(model, "bf16", recorder)
         for index in (0, 1):  # the second is another replay of the same graph
@@ -130,7 +130,7 @@ def test_a_replay_draws_new_dropout_each_step(prepared: Path) -> None:
 @pytest.fixture
 def recording(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs take the path of a GPU, where a recording writes to the gradients where they lay when it was made."""
-    monkeypatch.setattr("relpos.runs.training.recorder_of", lambda *_: PlainCalls)
+    monkeypatch.setattr("relpos.runs.training.recorder_of", lambda *_: Recorder)
     call = Replay.__call__
 
     def in_place(self: Replay, inputs: Inputs) -> tuple[Tensor, ...]:
@@ -232,7 +232,7 @@ class Scaled(nn.Module):
 def test_each_shape_is_recorded_once() -> None:
     model, recorded = Scaled(), []
 
-    class Counting(PlainCalls):
+    class Counting(Recorder):
         def record(self, function: Callable[[], None]) -> Callable[[], None]:
             recorded.append(function)
             return super().record(function)
@@ -248,7 +248,7 @@ def test_each_shape_is_recorded_once() -> None:
 def test_a_recording_that_fails_or_is_wrong_is_not_used(fails: bool) -> None:
     model = Scaled()
 
-    class Wrong(PlainCalls):
+    class Wrong(Recorder):
         def record(self, function: Callable[[], None]) -> Callable[[], None]:
             if fails:
                 raise RuntimeError("operation not permitted when stream is capturing\nmore")
@@ -272,7 +272,7 @@ def test_a_wrong_gradient_of_one_parameter_is_named(name: str, share: float, is_
             p.grad += size[key]
         return (torch.ones(()),)
 
-    class Wrong(PlainCalls):
+    class Wrong(Recorder):
         def record(self, function: Callable[[], None]) -> Callable[[], None]:
             def wrong() -> None:
                 function()

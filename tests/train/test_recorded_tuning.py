@@ -17,7 +17,7 @@ from relpos.runs import execute, plan, training
 from relpos.runs.shelf import logged
 from relpos.train.finetune import Finetuning
 from relpos.train.optim import Recipe
-from relpos.train.recorded import PlainCalls
+from relpos.train.recorded import Recorder
 from schemes import VOCABULARY, model_of
 from waiting import Refused
 
@@ -47,7 +47,7 @@ def tuning(model: Classifier) -> Any:
 def check_steps(model: Classifier, data: Encoded, microbatch: int, *indices: int) -> None:
     """A recorded step has the sums and gradients of a plain one."""
     plain, recorded = tuning(model), tuning(model)
-    recorded.recorded = recorded.recording(PlainCalls())
+    recorded.recorded = recorded.recording(Recorder())
     # 200 rows are seven batches of 29, the last one of 26.
     some, others = (list(TuningSteps(data, 3, 29, 14, microbatch, few_shapes=few)) for few in (False, True))
     for index in indices:
@@ -88,7 +88,7 @@ def test_a_step_sums_losses_and_hits_and_of_a_regression_squared_errors() -> Non
 
 @pytest.mark.parametrize("kind", get_args(ClassifierKind))
 def test_a_replayed_fine_tuning_waits_for_nothing(kind: ClassifierKind) -> None:
-    recorded = tuning(classifier(3, kind)).recording(PlainCalls())
+    recorded = tuning(classifier(3, kind)).recording(Recorder())
     first = next(iter(TuningSteps(encoded(CLASSES), 3, 29, 1, 32, few_shapes=True)))
     recorded.sums(0, first.microbatches)
     with Refused():
@@ -113,7 +113,7 @@ def test_a_fine_tuning_with_recorded_passes_learns_what_a_plain_one_does(
     overrides = ["task=rte", "intermediate=none", f"network={model_folder}", "steps=4", "batch=8", "log_every=1"]
     run = plan(relpos.compose("finetune", overrides))
     lines = []
-    for recorder in (None, PlainCalls):
+    for recorder in (None, Recorder):
         monkeypatch.setattr(training, "recorder_of", lambda *_, recorder=recorder: recorder)
         shutil.rmtree(run.path, ignore_errors=True)
         execute(run)

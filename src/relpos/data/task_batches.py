@@ -157,7 +157,7 @@ class TuningSteps(IterableDataset[TuningStep]):
     def __init__(
         self, encoded: Encoded, seed: int, batch: int, steps: int, microbatch: int, start: int = 0, few_shapes: bool = False
     ) -> None:
-        self.encoded, self.seed, self.batch, self.steps, self.start = encoded, seed, batch, steps, start
+        self.encoded, self.seed, self.batch, self.start, self.stop = encoded, seed, batch, start, steps
         self.room, self.few_shapes = microbatch * encoded.length, few_shapes
 
     def __iter__(self) -> Iterator[TuningStep]:
@@ -166,7 +166,7 @@ class TuningSteps(IterableDataset[TuningStep]):
         shapes = Shapes.of(lengths, self.encoded.length, self.room) if self.few_shapes else None
         steps_an_epoch = -(-len(self.encoded) // self.batch)
         epoch, batches = -1, list[Tensor]()
-        for step in range(self.start, self.steps):
+        for step in range(self.start, self.stop):
             if step // steps_an_epoch != epoch:
                 epoch = step // steps_an_epoch
                 batches = epoch_batches(len(lengths), self.seed, epoch, self.batch)

@@ -23,6 +23,7 @@ from relpos.analysis.kernels import draw_kernels
 from relpos.data.objective import trained_for
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store
+from relpos.data.task_batches import TuningSteps
 from relpos.data.tasks import Task, authors_steps, epoch_steps
 from relpos.errors import RelposError, say
 from relpos.model.attention import kernels_used
@@ -38,11 +39,12 @@ from relpos.runs.plan import task_files
 from relpos.runs.run import Run, closure
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, figures, logged
 from relpos.train.checkpoint import Checkpointing, EvaluatedFirst, Kept, Snapshots, WholeCheckpoints, newest, stopping
-from relpos.train.finetune import Finetuning, FinetuningData, Splits, columns, read_before
+from relpos.train.finetune import Finetuning, Splits, columns, read_before
 from relpos.train.group import ALONE, LONG, Group, present
 from relpos.train.loggers import Bar, JsonLines, conclude, identified, log_again, log_figure, made
 from relpos.train.module import Training, set_threads
 from relpos.train.optim import Recipe
+from relpos.train.prefetch import StepsData
 from relpos.train.pretrain import Pretraining, PretrainingData
 from relpos.train.recorded import CudaGraphs, Recorder
 from relpos.train.room import explained_memory, fitting_microbatch
@@ -107,9 +109,9 @@ def finetune(run: Run) -> dict[str, Any]:
     recorder = recorder_of(run, model.encoder, ALONE)
     dials = _of(config, "seed", "precision", "log_every")
     module = Finetuning(task, model, Recipe(**recipe), steps, **dials, recorder=recorder)
-    microbatch, several = microbatch_of(run, model.encoder, ALONE), _of(config, "seed", "batch")
-    data = FinetuningData(encoded, **several, steps=steps, microbatch=microbatch, few_shapes=recorder is not None)
-    trainer = fit(run, module, data, 0, microbatch)
+    microbatch, few_shapes = microbatch_of(run, model.encoder, ALONE), recorder is not None
+    tuning = TuningSteps(encoded, config["seed"], config["batch"], steps, microbatch, few_shapes=few_shapes)
+    trainer = fit(run, module, StepsData([tuning], few_shapes), 0, microbatch)
     model.to(trainer.strategy.root_device)  # the trainer has moved it to the CPU
     result = columns(model, task, splits, config["precision"], run.path / "predictions")
     for logger in trainer.loggers:
@@ -153,7 +155,7 @@ class Start:
     keeps: int | None
 
 
-def fit(run: Run, module: Training, data: pl.LightningDataModule, evaluations: int, microbatch: int) -> pl.Trainer:
+def fit(run: Run, module: Training, data: StepsData, evaluations: int, microbatch: int) -> pl.Trainer:
     """Trains from the newest checkpoint, or from the beginning, to the last step. Of several processes the first one writes."""
     group = module.group
 

@@ -1,4 +1,4 @@
-"""Fine-tuning on one task: the module, its data, the columns of the results, and the predictions for the GLUE server."""
+"""Fine-tuning on one task: the module, the task's splits, the columns of the results, and the predictions for the GLUE server."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from relpos.data.glue import Location, read
-from relpos.data.task_batches import Encoded, TuningStep, TuningSteps, encode, evaluation_batches
+from relpos.data.task_batches import Encoded, TuningStep, encode, evaluation_batches
 from relpos.data.tasks import Task
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
@@ -25,7 +23,6 @@ from relpos.model.precision import autocast
 from relpos.model.tokens import Tokens
 from relpos.train.metrics import decide, majority, parts, score
 from relpos.train.module import Training
-from relpos.train.prefetch import Prefetched
 from relpos.train.recorded import Inputs
 
 EVALUATION_BATCH = {"cpu": 64, "cuda": 1024}
@@ -66,26 +63,6 @@ class Finetuning(Training):
         examples per second."""
         shown = {self.shown_as: sums["right"] / sums["examples"]}
         return {"loss": sums["loss"] / sums["steps"], **shown, "examples_per_second": sums["examples"] / seconds}
-
-
-class FinetuningData(pl.LightningDataModule):
-    """The training rows of a task, in batches drawn at random.
-
-    Args:
-        microbatch: rows of full length in a forward pass.
-        few_shapes: for recorded passes; a thread reads the next steps.
-    """
-
-    def __init__(self, encoded: Encoded, *, seed: int, batch: int, steps: int, microbatch: int, few_shapes: bool = False) -> None:
-        super().__init__()
-        self.batches = TuningSteps(encoded, seed, batch, steps, microbatch, few_shapes=few_shapes)
-
-    def train_dataloader(self) -> DataLoader[Any]:
-        """Called after a checkpoint is restored, when the trainer knows the step from which to continue."""
-        assert self.trainer is not None
-        self.batches.start = self.trainer.global_step
-        # None: an item is a whole step already, which DataLoader is not to put into a batch.
-        return DataLoader(Prefetched(self.batches) if self.batches.few_shapes else self.batches, batch_size=None)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.loggers import Logger
+from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
 from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
 from relpos.errors import RelposError, one_line, say
@@ -125,8 +125,6 @@ def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str,
         import wandb
     except ImportError:
         raise RelposError("logger=wandb needs wandb: pip install wandb") from None
-    from pytorch_lightning.loggers import WandbLogger
-
     os.environ.setdefault("WANDB_SILENT", "true")
     where = wandb_mode(mode)
     set_up(where)
@@ -179,8 +177,6 @@ def log_again(logger: Logger, lines: Iterable[dict[str, Any]]) -> None:
 
     Every start of a run is a file of its own there, and the last one that is uploaded replaces the others.
     """
-    from pytorch_lightning.loggers import WandbLogger
-
     if isinstance(logger, WandbLogger):
         for line in lines:
             logger.log_metrics({name: value for name, value in line.items() if name != "step"}, step=line["step"])
@@ -189,8 +185,6 @@ def log_again(logger: Logger, lines: Iterable[dict[str, Any]]) -> None:
 def conclude(loggers: list[Logger], figures: dict[str, float]) -> None:
     """Tells the loggers that the run is over. Its final figures become summary metrics of Weights & Biases, by which pages sort and
     group."""
-    from pytorch_lightning.loggers import WandbLogger
-
     for logger in loggers:
         if isinstance(logger, WandbLogger):
             logger.experiment.summary.update(figures)
@@ -203,8 +197,6 @@ def conclude(loggers: list[Logger], figures: dict[str, float]) -> None:
 
 def tensorboard_logger(*, run: dict[str, Any], folder: Path) -> Logger:
     """TensorBoard: `tensorboard --logdir $RELPOS_RUNS`."""
-    from pytorch_lightning.loggers import TensorBoardLogger
-
     try:
         # An empty version: with None Lightning begins a new folder, version_1, each time that the run is continued.
         return TensorBoardLogger(save_dir=folder, name="tensorboard", version="")
@@ -214,8 +206,6 @@ def tensorboard_logger(*, run: dict[str, Any], folder: Path) -> Logger:
 
 def log_figure(loggers: list[Logger], name: str, path: Path) -> None:
     """Shows a picture in the loggers that can."""
-    from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
-
     for logger in loggers:
         if isinstance(logger, WandbLogger):
             logger.log_image(key=name, images=[str(path)])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+import pytorch_lightning as pl
 import torch
 from torch import Tensor
-from torch.utils.data import IterableDataset
+from torch.utils.data import ChainDataset, DataLoader, IterableDataset
 
 AHEAD = 4
 """Steps that are read ahead, at most."""
@@ -37,6 +38,29 @@ class Prefetched(IterableDataset[Any]):
                 yield item
         finally:
             reader.shutdown(cancel_futures=True)
+
+
+class StepsData(pl.LightningDataModule):
+    """The steps of a training that are still to be done.
+
+    Args:
+        phases: steps from `start` to `stop`, which share one count, so that a checkpoint says where to go on in any of them.
+        few_shapes: for recorded passes; a thread reads the next steps.
+    """
+
+    def __init__(self, phases: Sequence[Any], few_shapes: bool) -> None:
+        super().__init__()
+        self.phases, self.few_shapes = phases, few_shapes
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Called after a checkpoint is restored, when the trainer knows the step from which to continue."""
+        assert self.trainer is not None
+        start = self.trainer.global_step
+        for phase in self.phases:
+            phase.start, start = start, max(start, phase.stop)
+        steps = ChainDataset(self.phases)
+        # None: an item is a whole step already, which DataLoader is not to put into a batch.
+        return DataLoader(Prefetched(steps) if self.few_shapes else steps, batch_size=None)
 
 
 def move(value: Any, device: Any) -> Any:

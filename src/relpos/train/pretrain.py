@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import pytorch_lightning as pl
 from torch import Tensor
-from torch.utils.data import ChainDataset, DataLoader
+from torch.utils.data import DataLoader
 
 from relpos.data.objective import Objective, masked
 from relpos.data.steps import MicroBatch, Step, Steps, heldout_batches
@@ -19,7 +18,7 @@ from relpos.model.precision import autocast
 from relpos.model.tokens import Tokens
 from relpos.train.group import ALONE, LONG, Group
 from relpos.train.module import Training
-from relpos.train.prefetch import Prefetched
+from relpos.train.prefetch import StepsData
 from relpos.train.recorded import Inputs
 
 HELDOUT_EXAMPLES = 2000
@@ -117,7 +116,7 @@ class Pretraining(Training):
             logger.log_metrics(self.result, step=self.global_step)
 
 
-class PretrainingData(pl.LightningDataModule):
+class PretrainingData(StepsData):
     """The steps that are still to be done, and the held-out examples.
 
     Args:
@@ -127,7 +126,7 @@ class PretrainingData(pl.LightningDataModule):
         first: training in two phases: `share` of the steps reads `first["batch"]` examples of at most `first["length"]` tokens, the
             other steps `batch` examples of `length`; None: all steps do the latter.
         group: the processes among which the examples of a step, and the held-out ones, are divided.
-        few_shapes: for recorded passes; a thread reads the next steps.
+        few_shapes: see `StepsData`.
         objective: what is predicted in training.
         heldout: what is predicted of the held-out examples.
     """
@@ -149,27 +148,16 @@ class PretrainingData(pl.LightningDataModule):
         objective: Objective = masked,
         heldout: Objective = masked,
     ) -> None:
-        super().__init__()
         examples = store.examples("train", packing, length, pairs)
         place: dict[str, Any] = {"rank": group.rank, "world": group.world, "objective": objective, "few_shapes": few_shapes}
         self.steps = Steps(examples, seed, batch, microbatch, store.vocabulary, stop=steps, **place)
-        self.phases = [self.steps]
+        phases = [self.steps]
         if first:
-            examples = store.examples("train", packing, first["length"], pairs)
-            # The phases share one count of steps, so that a checkpoint says where to go on in either.
-            end = round(first["share"] * steps)
-            self.phases.insert(0, Steps(examples, seed, first["batch"], microbatch, store.vocabulary, stop=end, **place))
+            examples, end = store.examples("train", packing, first["length"], pairs), round(first["share"] * steps)
+            phases.insert(0, Steps(examples, seed, first["batch"], microbatch, store.vocabulary, stop=end, **place))
+        super().__init__(phases, few_shapes)
         self.heldout, self.heldout_objective = store.examples("heldout", packing, length, HELDOUT_EXAMPLES), heldout
         self.microbatch = max(16, microbatch)  # of the held-out examples, which need less memory
-
-    def train_dataloader(self) -> DataLoader[Any]:
-        """Called after a checkpoint is restored, when the trainer knows the step from which to continue."""
-        assert self.trainer is not None
-        start = self.trainer.global_step
-        for phase in self.phases:
-            phase.start, start = start, max(start, phase.stop)
-        steps = ChainDataset(self.phases)
-        return DataLoader(Prefetched(steps) if self.steps.few_shapes else steps, batch_size=None)
 
     def val_dataloader(self) -> DataLoader[MicroBatch]:
         """Held-out examples under fixed masks."""

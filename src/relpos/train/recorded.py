@@ -7,7 +7,7 @@ the device draws dropout alone.
 On CUDA a recording is a graph. Its inputs lie in buffers that every call fills, its gradients are added in place to `grad` of the
 parameters, its outputs are overwritten by the next call. A recording proves itself before it is trusted: the first time, its
 outputs and the gradient of each parameter are compared with those of the plain function. Where they differ, or recording fails,
-one warning says so and the plain function is used. `PlainCalls` has the same interface without recording, so that tests can replay
+one warning says so and the plain function is used. `Recorder` has the same interface without recording, so that tests can replay
 on a CPU.
 """
 
@@ -17,7 +17,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,27 +37,19 @@ TOLERANCE = 1e-2
 For a gradient it grows by so much of itself relative to the norm of all: that of the keys' bias is rounding and nothing else."""
 
 
-class Recorder(Protocol):
-    """How a function without arguments is recorded; its results must keep their place in memory."""
+class Recorder:
+    """How a function without arguments is recorded: here not at all, a replay is a call."""
 
     def warm_up(self, function: Callable[[], None]) -> None:
         """Calls the function once, so that all that its first call creates exists before the recording."""
-
-    def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Returns a function that replays it."""
-
-
-class PlainCalls:
-    """No recording: a replay is a call."""
-
-    def warm_up(self, function: Callable[[], None]) -> None:
         function()
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
+        """Returns a function that replays it; the results of a function must keep their place in memory."""
         return function
 
 
-class CudaGraphs:
+class CudaGraphs(Recorder):
     """CUDA graphs that share their memory: they run one after another, and outputs are used before the next replay."""
 
     def __init__(self) -> None:
