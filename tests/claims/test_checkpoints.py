@@ -8,7 +8,7 @@ import torch
 
 from hosts import host, saved
 from relpos.claims import claim as files
-from relpos.claims.toeplitz import close_to_toeplitz, goes_with_score, newer_is_more, rises_with_training, seldom_trained_is_less
+from relpos.claims.weights import close_to_toeplitz, goes_with_score, newer_is_more, rises_with_training, seldom_trained_is_less
 from relpos.cli import main
 from relpos.commands.claims import page
 from relpos.errors import RelposError

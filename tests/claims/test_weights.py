@@ -9,15 +9,19 @@ import torch
 
 from claims.made_up import saved, scale, scales, scored, trained
 from relpos.claims.records import dev_above_test, serves_longer, step_time
-from relpos.claims.toeplitz import (
+from relpos.claims.verdict import Verdict
+from relpos.claims.weights import (
     close_to_toeplitz,
+    early_kinds,
+    fits_fast,
     goes_with_score,
+    kernel_kinds,
+    neighbours,
+    profile_kinds,
     profiles_close_to_toeplitz,
     rises_with_training,
     seldom_trained_is_less,
 )
-from relpos.claims.verdict import Verdict
-from relpos.claims.weights import early_kinds, fits_fast, kernel_kinds, neighbours, profile_kinds
 from relpos.data.store import Store
 from relpos.files import write_json, write_text
 from relpos.measures.kinds.toeplitz import reached

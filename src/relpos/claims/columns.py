@@ -207,12 +207,12 @@ def _by_pretraining(parts: dict[Seed, list[Errors]]) -> list[float]:
     return list(by_pretraining({seed: 100 * gains[seed] / errors[seed] if errors[seed] else 0.0 for seed in parts}).values())
 
 
-def _published_says(test: Test) -> str:
-    published = ", ".join(f"{column} above {score}" for column, score in test.options["scores"].items())
-    return f"dev scores of {test.row} in {test.options['checkpoint']}: {published}"
-
-
-@rule(_published_says, least=1)
+@rule(
+    lambda test, checkpoint, scores: (
+        f"dev scores of {test.row} in {checkpoint}: " + ", ".join(f"{column} above {score}" for column, score in scores.items())
+    ),
+    least=1,
+)
 def above_published(test: Test, scale: Scale, *, checkpoint: str, scores: Mapping[str, float]) -> Verdict | None:
     """Dev scores of fine-tunings of one published `checkpoint` lie above its published `scores` (column → score × 100).
 

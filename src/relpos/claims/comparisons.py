@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
-from relpos.claims.rule import Place, Rule, Says, Test, each_scale, options_of, rule
+from relpos.claims.rule import Place, Rule, Says, Test, each_scale, rule
 from relpos.claims.verdict import FAILS, NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, below, joined, sided, to_decide
 from relpos.results.gain import Gain, gain, mean_gain, sizes
 from relpos.results.scale import MEAN, Scale, Scales
@@ -27,6 +28,7 @@ def comparison(
     """
 
     def made(judge: Callable[..., Evidence]) -> Rule:
+        @wraps(judge)
         def look(test: Test, scale: Scale, **options: Any) -> Verdict | None:
             gains = [gain(scale, each, test.column, test.columns) for each in test.contrasts]
             if not any(gains):
@@ -41,8 +43,7 @@ def comparison(
             return decided(scale, figures, [each.tested for each in gains if each], lambda _: all_of(parts))
 
         # A bound in points is for the mean of all columns, see `few_columns`.
-        least = len(GLUE) if bounded else 1
-        return Rule(look, options_of(judge), says, _places, least, variant or in_nats, by_contrast=True)
+        return rule(says, _places, variant or in_nats, len(GLUE) if bounded else 1, by_contrast=True)(look)
 
     return made
 
@@ -84,7 +85,8 @@ def decided(
     tested: Sequence[Difference | None],
     judge: Callable[[list[Difference]], Evidence],
     needs: str = SEVERAL_SEEDS,
-    **how: Any,
+    against: float = 0.0,
+    of_row: str = "",
 ) -> Verdict:
     """The verdict of a judge; if it is undecided, with the seeds that would find effects as large as these.
 
@@ -94,23 +96,18 @@ def decided(
         tested: all that the judge needs; None: there are too few seeds for it.
         judge: the differences → evidence.
         needs: what would show how much pre-trainings differ, if one of them is None.
-        how: further arguments of `to_decide`.
+        against, of_row: as of `to_decide`.
     """
     # Not decided by those that are there: what the claim says of the others could still be false.
     known = [each for each in tested if each]
     if len(known) < len(tested):
         return Verdict(UNDECIDED, joined(figures), takes=needs)
     evidence = judge(known)
-    takes = to_decide(scale, known, **how) if evidence.verdict == UNDECIDED else ""
+    takes = to_decide(scale, known, against, of_row) if evidence.verdict == UNDECIDED else ""
     return Verdict(evidence.verdict, joined(figures), p=evidence.p, takes=takes)
 
 
-def _higher_says(test: Test) -> str:
-    large = f" and {test.options['bound']} or more" if test.options["bound"] else ""
-    return f"each difference above zero{large}: {test.said}"
-
-
-@comparison(_higher_says)
+@comparison(lambda test, bound: f"each difference above zero{f' and {bound} or more' if bound else ''}: {test.said}")
 def higher(tested: Difference, *, bound: float = 0.0) -> Evidence:
     """Every first row is above its second one.
 
@@ -121,12 +118,11 @@ def higher(tested: Difference, *, bound: float = 0.0) -> Evidence:
     return sided(tested, bound)
 
 
-def _not_higher_says(test: Test) -> str:
-    clear = ", nor a clear one above zero" if test.options["any_gain"] else ""
-    return f"no gain of {test.options['bound']} or more{clear}: {test.said}"
-
-
-@comparison(_not_higher_says, bounded=True, variant=lambda test: replace(test, options={"any_gain": False}))
+@comparison(
+    lambda test, bound, any_gain: f"no gain of {bound} or more{', nor a clear one above zero' * any_gain}: {test.said}",
+    bounded=True,
+    variant=lambda test: replace(test, options={"any_gain": False}),
+)
 def not_higher(tested: Difference, *, bound: float = 0.5, any_gain: bool = False) -> Evidence:
     """No first row is above its second one by as much as `bound`.
 

@@ -145,12 +145,7 @@ def methods_of_table_1() -> dict[str, dict[str, str]]:
         return {row["position"]: row for row in csv.DictReader(file)}
 
 
-@rule(
-    lambda test: "{0} have no more parameters than {base} at size={size}".format(
-        ", ".join(test.options["schemes"]), **test.options
-    ),
-    places=once,
-)
+@rule(lambda test, schemes, base, size: f"{', '.join(schemes)} have no more parameters than {base} at size={size}", places=once)
 def no_more_than(test: Test, *, schemes: Sequence[str], base: str, size: str) -> Verdict:
     """Every one of `schemes` has at most as many parameters as `base`, in a network of the same size."""
     # Counted on the modules and not by formula: the formulas are tested against these.
@@ -160,8 +155,8 @@ def no_more_than(test: Test, *, schemes: Sequence[str], base: str, size: str) ->
 
 
 @rule(
-    lambda test: "{0}: {number:,} parameters; the others at least {least:g} times as many".format(
-        " ".join(test.options["overrides"]), **test.options
+    lambda test, overrides, number, least, **_: (
+        f"{' '.join(overrides)}: {number:,} parameters; the others at least {least:g} times as many"
     ),
     places=once,
 )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import wraps
 from inspect import Parameter
 from math import hypot
 from statistics import fmean
 from typing import Any
 
-from relpos.claims.rule import Rule, Test, each_scale, options_of
+from relpos.claims.rule import Rule, Test, rule
 from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Verdict
 from relpos.measures.measure import NATS
 from relpos.results.scale import Scale
@@ -35,6 +36,7 @@ def level(says: str) -> Callable[[Callable[..., Said | None]], Rule]:
     """
 
     def made(judge: Callable[..., Said | None]) -> Rule:
+        @wraps(judge)
         def look(test: Test, scale: Scale, *, rows: Sequence[str], **options: Any) -> Verdict:
             verdicts, figures = [], []
             for row in (row for row in scale.values if row in rows):
@@ -52,7 +54,8 @@ def level(says: str) -> Callable[[Callable[..., Said | None]], Rule]:
             worst = next((word for word in (FAILS, NOT_RUN, UNDECIDED, HOLDS) if word in verdicts), NOT_RUN)
             return Verdict(worst, ", ".join(figures))
 
-        return Rule(look, {"rows": Parameter.empty, **options_of(judge)}, says, each_scale)
+        of_judge = rule(says)(look)
+        return replace(of_judge, options={"rows": Parameter.empty, **of_judge.options})
 
     return made
 

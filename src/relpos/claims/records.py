@@ -11,7 +11,7 @@ from typing import Any
 
 from relpos.claims.comparisons import decided
 from relpos.claims.rule import SEVERAL, Test, once, rule
-from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, below, joined, models, sided
+from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Verdict, all_of, below, joined, more_seeds, sided
 from relpos.errors import RelposError, say
 from relpos.measures.kinds.lengths import ByLength, kept_losses
 from relpos.results.scale import Scale
@@ -55,12 +55,9 @@ def serves_longer(test: Test, scale: Scale, *, bound: float = 0.02) -> Verdict |
     at_length = {n: [losses[n] or 0.0 for losses in ours] for n in lengths}
     tested = {n: paired(at_length[n], at_length[length]) for n in lengths[1:]}
     said += [f"{n} tokens [{each.low:+.3f}, {each.high:+.3f}]" for n, each in tested.items() if each]
-    needs = models(scale, test.row, SEVERAL, f"measured at {lengths}")
-
-    def judge(known: Sequence[Difference]) -> Evidence:
-        return all_of([below(each, bound) for each in known])
-
-    return decided(scale, said, list(tested.values()), judge, needs, against=bound, of_row=test.row)
+    needs = more_seeds(scale, SEVERAL, test.row, f" measured at {lengths}")
+    every = list(tested.values())
+    return decided(scale, said, every, lambda known: all_of([below(each, bound) for each in known]), needs, bound, test.row)
 
 
 def _longer(row: str, measured: Sequence[ByLength], lengths: Sequence[int]) -> str:
@@ -92,8 +89,8 @@ def step_time(test: Test, scale: Scale, *, times: float = 1.5) -> Verdict | None
     if not ratios:
         return None
     slow = sum(ratio > times for ratio in ratios.values())
-    decided = HOLDS if not slow else FAILS if slow == len(ratios) else UNDECIDED
-    verdict = decided if all(is_gpu for _, is_gpu in machines) else UNDECIDED
+    word = HOLDS if not slow else FAILS if slow == len(ratios) else UNDECIDED
+    verdict = word if all(is_gpu for _, is_gpu in machines) else UNDECIDED
     said = ", ".join(f"{ratio:.2f} times {name}" for name, ratio in ratios.items())
     figures = f"{test.row} takes {said}, on {' and '.join(sorted(name for name, _ in machines))}"
     return Verdict(verdict, figures, takes="runs on a GPU that does nothing else")

@@ -32,7 +32,7 @@ class Place:
 Judge = Callable[..., Verdict | None]
 """(test, the scales of a place, and the rule's options by their names) → the verdict; None where these say nothing of the claim."""
 Places = Callable[["Test", Scales], Iterable[Place]]
-Says = str | Callable[["Test"], str]
+Says = str | Callable[..., str]
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Rule:
     Args:
         judge: looks at one place.
         options: keys of a claim that the judge alone reads, with their defaults.
-        says: what must be true for the claim to hold, in one line: of the test, or as text with its arguments in braces, and with
-            `first` and `second`: the rows of the contrasts.
+        says: what must be true for the claim to hold, in one line: text with the test's arguments in braces, and with `first` and
+            `second`: the rows of the contrasts; or a function of the test and of its options by their names.
         places: where to look.
         least: the fewest columns of dev scores that decide; a larger number than the claim has columns stands for all.
         variant: the same claim in a measure in nats, apart from measure and bound; None: it does not compare rows.
@@ -111,7 +111,7 @@ class Test:
     def says(self) -> str:
         """What must be true for the claim to hold; one line."""
         if not isinstance(self.rule.says, str):
-            return self.rule.says(self)
+            return self.rule.says(self, **self.options)
         first, second = (", ".join(dict.fromkeys(pair[side] for pair in self.contrasts)) for side in (0, 1))
         words = {"row": self.row, "others": ", ".join(self.others), "column": self.column, "first": first, "second": second}
         return self.rule.says.format(contrasts=self.said, **words, **self.options)
@@ -147,7 +147,9 @@ class Test:
             if (verdict := self._verdict(place)) is None:
                 continue
             figures = joined([verdict.figures, self.note, "" if verdict.verdict == NOT_RUN else _slow(self, place)])
-            takes = verdict.takes if verdict.verdict in (UNDECIDED, NOT_HERE) else ""
+            # Nothing here knows how a published checkpoint was trained.
+            is_open = verdict.verdict in (UNDECIDED, NOT_HERE) and all(scale.can_go_on for scale in place.scales)
+            takes = verdict.takes if is_open else ""
             is_aside = not all(scale.is_of_paper for scale in place.scales)
             found.append(replace(verdict, figures=figures, scale=verdict.scale or place.label, takes=takes, is_aside=is_aside))
         return found
@@ -196,13 +198,18 @@ def _slow(test: Test, place: Place) -> str:
 
 
 def rule(
-    says: Says, places: Places = each_scale, variant: Callable[[Test], Test] | None = None, least: int = 0
+    says: Says,
+    places: Places = each_scale,
+    variant: Callable[[Test], Test] | None = None,
+    least: int = 0,
+    by_contrast: bool = False,
 ) -> Callable[[Judge], Rule]:
     """Makes a rule of a judge; see `Rule`. The keyword-only arguments of the judge are the rule's options."""
-    return lambda judge: Rule(judge, options_of(judge), says, places, least, variant)
 
+    def made(judge: Judge) -> Rule:
+        # Of a judge that wraps another, those of the inner one: `inspect` follows `functools.wraps`.
+        parameters = inspect.signature(judge).parameters.values()
+        options = {each.name: each.default for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
+        return Rule(judge, options, says, places, least, variant, by_contrast)
 
-def options_of(judge: Callable[..., Any]) -> dict[str, Any]:
-    """The keyword-only arguments of a judge, with their defaults."""
-    parameters = inspect.signature(judge).parameters.values()
-    return {each.name: each.default for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
+    return made

@@ -85,12 +85,13 @@ falls = rule("{contrasts} falls with the number of training pairs", _amounts_of_
 )
 
 
-def _steady_says(test: Test) -> str:
-    at_s, base = test.options["at_s"], test.contrasts[0].second
-    return f"the gain over {base} changes by less than {test.options['bound']} from S = {min(at_s)} to S = {max(at_s)}"
-
-
-@rule(_steady_says, variant=lambda test: test, least=len(GLUE))
+@rule(
+    lambda test, at_s, bound: (
+        f"the gain over {test.contrasts[0].second} changes by less than {bound} from S = {min(at_s)} to S = {max(at_s)}"
+    ),
+    variant=lambda test: test,
+    least=len(GLUE),
+)
 def steady(test: Test, scale: Scale, *, at_s: Sequence[int] = (1, 3, 5), bound: float = 0.5) -> Verdict | None:
     """The gains of the contrasts do not depend on S: a line through them changes by less than `bound` from the first to the last.
 

@@ -147,37 +147,30 @@ def joined(parts: Iterable[str]) -> str:
     return "; ".join(filter(None, parts))
 
 
-def to_decide(scale: Scale, tested: Sequence[Difference], against: float = 0.0, of_row: str | None = None) -> str:
+def to_decide(scale: Scale, tested: Sequence[Difference], against: float = 0.0, of_row: str = "") -> str:
     """How many seeds, of all rows of the scale or of one, would find differences from a value as large as these with probability
     0.8.
     """
     # Of the difference that needs most: the claim is decided when the last of them is.
-    seeds = max((seeds_needed(each, against) for each in tested), default=MOST)
-    if seeds >= MOST:
-        return "the differences are too small to be found at this scale"
-    if of_row is not None:
-        return models(scale, of_row, seeds)
-    return f"about {seeds} {scale.units} of each row"
+    return more_seeds(scale, max((seeds_needed(each, against) for each in tested), default=MOST), of_row)
 
 
-def models(scale: Scale, row: str, count: int, how: str = "") -> str:
-    """How many more pre-trainings of a row are needed to have `count` at this scale, `how` if that matters."""
-    if not scale.can_go_on:
-        return ""
+def more_seeds(scale: Scale, count: int, row: str = "", how: str = "") -> str:
+    """How many seeds of each row, or more pre-trainings of one, are needed to have `count` at this scale; `how` if that matters."""
     if count >= MOST:
-        return "the effect is too small to be found at this scale"
+        return "the differences are too small to be found at this scale"
     # At least one, since what is there has left the claim undecided.
     missing = max(1, count - len(scale.folders.get(row, {})))
-    seeds = f"{plural(missing, 'more pre-training seed')} of {row} at this scale"
-    return " ".join(filter(None, [seeds, how]))
+    return (
+        f"{plural(missing, 'more pre-training seed')} of {row} at this scale{how}"
+        if row
+        else f"about {count} {scale.units} of each row"
+    )
 
 
 def longer(scale: Scale) -> str:
     """Training for twice the steps: for a value that lies between two bounds, where more seeds would leave it."""
-    if not scale.can_go_on:
-        return ""
-    steps = f"steps={2 * scale.meaning['steps']}"
-    return f"longer training and not more seeds, for instance {steps}"
+    return f"longer training and not more seeds, for instance steps={2 * scale.meaning.get('steps', 0)}"
 
 
 def plural(number: int, what: str) -> str:
