@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from relpos.analysis.attention_mass import attention_mass
-from relpos.analysis.minimal_pairs import PairScores, minimal_pairs
-from relpos.analysis.order_probes import held_out_r2, order_probes
 from relpos.analysis.shuffle_gap import MIRRORED, gaps, shuffled
-from relpos.analysis.texts import with_edges
 from relpos.data.marks import OURS
 from relpos.data.pairs import Item, PairFiles, ToyPairs
+from relpos.data.shuffle import with_edges
 from relpos.data.steps import Steps
 from relpos.data.store import Store
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError
+from relpos.measures.kinds.attention import attention_mass
+from relpos.measures.kinds.pairs import PairScores, minimal_pairs
+from relpos.measures.kinds.probes import held_out_r2, order_probes
 from relpos.model.heads import MaskedLM
 from schemes import CONVS, POSITIONS, VOCABULARY, model_of
 

@@ -43,26 +43,10 @@ def test_equals_loops() -> None:
     torch.testing.assert_close(profiles(encoder, 1, N), looped(encoder, 1), atol=1e-10, rtol=0)
 
 
-def test_the_stream_of_one_repeated_text_is_what_enters_the_layer() -> None:
-    encoder = model_of("absolute").eval().encoder
-    text = torch.tensor([[5, 9, 7, 11, 6]])
-    with torch.no_grad():
-        states = encoder(text, hidden_states=True)[1][0]
-        weight, bias = encoder.layers[1].attention.project.weight, encoder.layers[1].attention.project.bias
-        q, k = (states @ weight[rows].T + bias[rows] for rows in (slice(0, 4), slice(8, 12)))
-        word_q, word_k = (states.mean(0) @ weight[rows].T + bias[rows] for rows in (slice(0, 4), slice(8, 12)))
-    found = profiles(encoder, 1, N, text.expand(20, -1), source="stream")
-    torch.testing.assert_close(found[0], (q @ k.T - word_q @ word_k) / 2)
-
-
 @pytest.mark.parametrize(
-    ("position", "layer", "choices", "said"),
-    [
-        ("tisa", 0, {}, "Tisa adds nothing to the embeddings"),
-        ("absolute", 2, {}, "layer=3: there are 2"),
-        ("absolute", 0, {"source": "stream"}, "there are none"),
-    ],
+    ("position", "layer", "said"),
+    [("tisa", 0, "Tisa adds nothing to the embeddings"), ("absolute", 2, "layer=3: there are 2")],
 )
-def test_what_has_no_profile_is_refused(position: str, layer: int, choices: dict[str, Any], said: str) -> None:
+def test_what_has_no_profile_is_refused(position: str, layer: int, said: str) -> None:
     with pytest.raises(RelposError, match=said):
-        profiles(model_of(position).encoder, layer, N, **choices)
+        profiles(model_of(position).encoder, layer, N)

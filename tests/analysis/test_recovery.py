@@ -7,21 +7,37 @@ import pytest
 import torch
 
 from measures.test_figures_of_measures import Pieces
-from relpos.analysis.profiles import profiles
-from relpos.analysis.removal import HELDOUT_SEED, Recovery, share_interval, text_losses, train_head, with_matrices, with_random_tisa
-from relpos.analysis.texts import Texts
+from relpos.analysis.removal import (
+    HELDOUT_SEED,
+    Batches,
+    compared,
+    masked_texts,
+    passed,
+    share_interval,
+    train_head,
+    variants,
+    with_random_tisa,
+)
+from relpos.data.words import Words
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
 from relpos.model.surgery import position_table
 from schemes import model_of
 
+TOKENIZER: Any = Pieces()
 
-def counting(count: int) -> Texts:
+
+def counting(count: int) -> torch.Tensor:
     """Texts in which every word follows from its place, unless it is one of a few that are random."""
     ids = 5 + torch.arange(12).expand(count, 12).clone()
     noise = torch.rand(count, 12, generator=torch.Generator().manual_seed(0))
-    tokenizer: Any = Pieces()
-    return Texts(torch.where(noise < 0.1, 20, ids), tokenizer)
+    return torch.where(noise < 0.1, 20, ids)
+
+
+def masked(count: int) -> tuple[Batches, Batches]:
+    """These texts masked, as they stand and with their words in random order."""
+    as_they_stand, shuffled = (masked_texts(counting(count), TOKENIZER, HELDOUT_SEED, words) for words in (None, Words(TOKENIZER)))
+    return as_they_stand, shuffled
 
 
 @pytest.fixture(scope="module")
@@ -30,45 +46,44 @@ def model() -> MaskedLM:
     encoder = model_of("absolute").float().encoder
     with torch.no_grad():
         position_table(encoder).mul_(30)
-    return train_head(encoder, counting(64), epochs=30, rows=32, lr=0.05)
+    return train_head(encoder, counting(64), TOKENIZER, epochs=30, rows=32, lr=0.05)
 
 
 def test_what_is_regained_has_an_interval_around_it(model: MaskedLM) -> None:
-    measure = Recovery(model, counting(40))
-    matrices = [profiles(model.encoder, layer, 14) for layer in range(2)]
-    regained = measure.measure("F_P", with_matrices(model, matrices))
-    intact, removed = measure.variants[:2]
-    assert removed.loss > intact.loss + 0.5
-    assert regained.loss_recovered == pytest.approx((removed.loss - regained.loss) / (removed.loss - intact.loss))
-    assert regained.loss_recovered_low < regained.loss_recovered < regained.loss_recovered_high
+    intact, removed, *_, regained = compared(variants(model, 14, [1], 1), *masked(40))
+    assert removed["loss"] > intact["loss"] + 0.5
+    assert removed["output_recovered"] is None
+    assert regained["loss_recovered"] == pytest.approx((removed["loss"] - regained["loss"]) / (removed["loss"] - intact["loss"]))
+    assert regained["loss_recovered_low"] < regained["loss_recovered"] < regained["loss_recovered_high"]
 
 
 def test_the_intact_network_regains_everything(model: MaskedLM) -> None:
-    again = Recovery(model, counting(20)).measure("again", model)
-    assert (again.loss_recovered, again.output_distance, again.output_recovered) == (1.0, 0.0, 1.0)
+    (intact, removed), texts = list(variants(model, 14, [1], 0))[:2], masked(20)
+    *_, again = compared([intact, removed, ("again", model)], *texts)
+    assert (again["loss_recovered"], again["output_distance"], again["output_recovered"]) == (1.0, 0.0, 1.0)
 
 
 @torch.no_grad()
 def test_distances_are_those_of_plain_loops(model: MaskedLM) -> None:
-    texts, other = counting(20), with_random_tisa(model, 2, 0)
-    outputs = [[network.encoder(ids) for ids, _ in texts.batches(HELDOUT_SEED)] for network in (model, other)]
+    texts, other = masked(20), with_random_tisa(model, 2, 0)
+    outputs = [[network.encoder(ids) for ids, _ in texts[0]] for network in (model, other)]
     pairs = [(token, place, two) for one, many in zip(*outputs, strict=True) for row, moved in zip(one, many, strict=True)
              for place, (token, two) in enumerate(zip(row.double(), moved.double(), strict=True))]  # fmt: skip
     mean = torch.stack([token for token, _, _ in pairs]).mean(0)
     spread = sum(float((token - mean).square().sum()) for token, _, _ in pairs) / len(pairs)
     apart = {place: [float((two - token).square().sum()) for token, here, two in pairs if here == place] for place in range(14)}
-    measured = Recovery(model, texts).measure("TISA", other)
-    assert measured.output_distance == pytest.approx(np.mean(list(apart.values())) / spread, rel=1e-4)
-    assert measured.cls_distance == pytest.approx(np.mean(apart[0]) / spread, rel=1e-4)
-    assert measured.cls_distance != pytest.approx(measured.output_distance, rel=0.01)
+    _, measured = compared([("intact", model), ("TISA", other)], *texts)
+    assert measured["output_distance"] == pytest.approx(np.mean(list(apart.values())) / spread, rel=1e-4)
+    assert measured["cls_distance"] == pytest.approx(np.mean(apart[0]) / spread, rel=1e-4)
+    assert measured["cls_distance"] != pytest.approx(measured["output_distance"], rel=0.01)
 
 
 def test_losses_of_texts_add_up_to_that_of_the_network(model: MaskedLM) -> None:
-    texts = counting(20)
-    batches = list(texts.batches(HELDOUT_SEED))
-    total = sum(float(model.loss_sum(ids, labels)[0]) for ids, labels in batches)
-    assert text_losses(model, texts).sum() == pytest.approx(total, rel=1e-5)
-    assert texts.predicted(HELDOUT_SEED).sum() == sum(int((labels != -100).sum()) for _, labels in batches)
+    texts, shuffled = masked(20)
+    total = sum(float(model.loss_sum(ids, labels)[0]) for ids, labels in texts)
+    assert passed(model, texts)[0].sum() == pytest.approx(total, rel=1e-5)
+    predicted, moved = ([labels[labels != -100].sort()[0].tolist() for _, labels in some] for some in (texts, shuffled))
+    assert predicted == moved  # the same tokens, in another order
 
 
 def test_an_interval_is_paired_by_text() -> None:
@@ -85,12 +100,12 @@ def test_a_share_of_what_may_be_nothing_has_no_interval() -> None:
 
 def test_the_network_that_is_given_stays_as_it_is(model: MaskedLM) -> None:
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    with_random_tisa(model, 2, seed=0)
-    Recovery(model, counting(4))
+    list(compared(variants(model, 14, [2], 1), *masked(4)))
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
 def test_a_single_text_has_no_interval_and_none_without_masked_tokens_is_measured(model: MaskedLM) -> None:
     assert share_interval(np.array([1.0]), np.array([2.0])) is None
+    [unmasked] = masked_texts(counting(1)[:, :1], TOKENIZER, HELDOUT_SEED)
     with pytest.raises(RelposError, match="no token of the held-out texts is masked"):
-        Recovery(model, Texts(counting(1).ids[:, :1], counting(1).tokenizer))
+        next(compared([("intact", model)], [unmasked], [unmasked]))

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from relpos.analysis.minimal_pairs import minimal_pairs
 from relpos.data.pairs import Item, PairFiles
 from relpos.data.tokenizer import CLS, MASK, SEP, Tokenizer
 from relpos.errors import RelposError
+from relpos.measures.kinds.pairs import minimal_pairs
 from relpos.model.heads import MaskedLM
 from schemes import FULL, model_of
 

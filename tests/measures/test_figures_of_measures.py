@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from relpos.analysis.properties import NAMES, Properties
-from relpos.analysis.removal import HELDOUT_SEED, text_losses, train_head
-from relpos.analysis.texts import Texts
+from relpos.analysis.removal import HELDOUT_SEED, masked_texts, passed, train_head
 from relpos.claims.exact import has_properties
 from relpos.commands.analyze import drawn
 from relpos.data.marks import OURS
@@ -36,10 +35,8 @@ class Pieces:
         return f"▁{chr(97 + number)}" if number > 4 else ""
 
 
-def texts(count: int, length: int) -> Texts:
-    ids = torch.randint(5, VOCABULARY, (count, length), generator=torch.Generator().manual_seed(count))
-    tokenizer: Any = Pieces()
-    return Texts(ids, tokenizer)
+def texts(count: int, length: int) -> torch.Tensor:
+    return torch.randint(5, VOCABULARY, (count, length), generator=torch.Generator().manual_seed(count))
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,11 @@ class Made(Sample):
     def any_model(self) -> Any:
         return self.model_
 
-    def texts(self, count: int, length: int, part: str = "heldout") -> Texts:
+    @cached_property
+    def tokenizer(self) -> Any:
+        return Pieces()
+
+    def texts(self, count: int, length: int, part: str = "heldout") -> torch.Tensor:
         return texts(count, length)
 
 
@@ -111,7 +112,7 @@ def test_profiles_stand_beside_the_functions_fitted_to_them() -> None:
 
 
 def test_responses_are_rows_of_the_profile() -> None:
-    drawing = only(Responses(length=11, functions=0, source="stream"), sample("absolute"))
+    drawing = only(Responses(length=11, functions=0), sample("absolute"))
     assert {row["i"] for row in drawing.rows} == {1, 3, 5, 7, 9}
     assert len(drawing.rows) == 2 * 5 * 11
 
@@ -145,9 +146,11 @@ def test_removal_takes_the_order_away_and_every_variant_is_measured() -> None:
 def test_a_head_is_trained_while_the_encoder_stays_as_it_is() -> None:
     model = model_of("absolute").float()
     before = {name: value.clone() for name, value in model.encoder.state_dict().items()}
-    some = texts(32, 10)
-    trained = train_head(model.encoder, some, epochs=20, lr=0.05)
-    assert text_losses(trained, some).sum() / some.predicted(HELDOUT_SEED).sum() < np.log(VOCABULARY)
+    some, tokenizer = texts(32, 10), sample("absolute").tokenizer
+    trained = train_head(model.encoder, some, tokenizer, epochs=20, lr=0.05)
+    masked = masked_texts(some, tokenizer, HELDOUT_SEED)
+    predicted = sum(int((labels != -100).sum()) for _, labels in masked)
+    assert passed(trained, masked)[0].sum() / predicted < np.log(VOCABULARY)
     assert all(torch.equal(before[name], value) for name, value in trained.encoder.state_dict().items())
     assert not any(parameter.requires_grad for parameter in trained.parameters())
 

@@ -12,7 +12,7 @@ here: w̄ has the row of token type 0, embeddings are normed and widened, and qu
 from __future__ import annotations
 
 import copy
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,52 +23,32 @@ from relpos.analysis.fit import Fit, fit_heads
 from relpos.analysis.toeplitz import diagonal_means
 from relpos.errors import RelposError
 from relpos.model.encoder import Encoder
-from relpos.model.shape import Ids
 
 
 @torch.no_grad()
-def profiles(
-    encoder: Encoder,
-    layer: int = 0,
-    length: int = 128,
-    texts: Ids | None = None,
-    source: Literal["embeddings", "stream"] = "embeddings",
-) -> Float[Tensor, "heads n n"]:
+def profiles(encoder: Encoder, layer: int = 0, length: int = 128) -> Float[Tensor, "heads n n"]:
     """F̂_P of a layer, divided by √d_h, in float64; (i, j) is what position i adds to its score of position j.
 
     Args:
         layer: from 0.
         length: n, at most as many positions as the network has.
-        texts: (texts, n) ids, for `source=stream`.
-        source: `embeddings`: x_i as above, whatever the layer. `stream`: the actual input of the layer, averaged over texts at each
-            position, which differs from x_i after the first layer; w̄ is then the mean over all positions.
 
     Raises:
-        RelposError: no such layer, a network without position embeddings (for `source=embeddings`), one whose queries and keys are
-            not linear maps, or no texts.
+        RelposError: no such layer, a network without position embeddings, or one whose queries and keys are not linear maps.
     """
     if not 0 <= layer < encoder.shape.layers:
         raise RelposError(f"layer={layer + 1}: there are {encoder.shape.layers}")
     longest = encoder.position.max_length
     # A network may have fewer positions than the paper's figures show.
-    n = length if longest is None else min(length, longest)
-    if source == "stream":
-        if texts is None:
-            raise RelposError("source=stream averages over texts: there are none")
-        states = _stream(encoder, texts[:, :n], layer)
-        word = states.mean(0, keepdim=True)
-    else:
-        rows = encoder.position.embed(n)
-        if rows is None:
-            raise RelposError(f"{type(encoder.position).__name__} adds nothing to the embeddings: there is no F̂_P")
-        embedding = encoder.embedding
-        # In float64: the difference of two large products is what is left of both.
-        word = embedding.words.weight.double().mean(0, keepdim=True)
-        if embedding.types is not None:
-            word = word + embedding.types.weight[0].double()
-        states, word = _entering(encoder, word + rows.double()), _entering(encoder, word)
-    q, k = _queries_and_keys(encoder, layer, states)
-    word_q, word_k = _queries_and_keys(encoder, layer, word)
+    rows = encoder.position.embed(length if longest is None else min(length, longest))
+    if rows is None:
+        raise RelposError(f"{type(encoder.position).__name__} adds nothing to the embeddings: there is no F̂_P")
+    embedding = encoder.embedding
+    # In float64: the difference of two large products is what is left of both.
+    word = embedding.words.weight.double().mean(0, keepdim=True)
+    if embedding.types is not None:
+        word = word + embedding.types.weight[0].double()
+    (q, k), (word_q, word_k) = (_queries_and_keys(encoder, layer, _entering(encoder, x)) for x in (word + rows.double(), word))
     return ((q @ k.mT - word_q @ word_k.mT) * float(encoder.shape.head_dim) ** -0.5).cpu()
 
 
@@ -86,19 +66,6 @@ def _entering(encoder: Encoder, rows: Float[Tensor, "n embedding"]) -> Float[Ten
     norm, widen = (copy.deepcopy(part).double() for part in (encoder.embedding.norm, encoder.embedding.widen))
     hidden: Tensor = widen(norm(rows))
     return hidden
-
-
-def _stream(encoder: Encoder, texts: Ids, layer: int) -> Float[Tensor, "n hidden"]:
-    """The input of a layer, averaged over texts."""
-    training = encoder.training
-    encoder.eval()
-    total: Tensor | float = 0.0
-    # All hidden states of a part exist at a time.
-    for part in texts.split(16):
-        total = total + encoder(part, hidden_states=True)[layer].double().sum(0)
-    encoder.train(training)
-    assert isinstance(total, Tensor)
-    return total / len(texts)
 
 
 def _queries_and_keys(encoder: Encoder, layer: int, x: Float[Tensor, "n hidden"]) -> tuple[Tensor, Tensor]:

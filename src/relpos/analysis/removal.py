@@ -10,8 +10,8 @@ classifier reads and no masked token's loss.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +20,19 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos.analysis.likelihood import exact, log_probabilities
-from relpos.analysis.profiles import fit_profiles
+from relpos.analysis.profiles import fit_profiles, profiles
 from relpos.analysis.resampling import bootstrapped
-from relpos.analysis.texts import Texts
 from relpos.analysis.toeplitz import diagonal_means
+from relpos.counter import counter_hash
+from relpos.data.objective import mask
+from relpos.data.shuffle import with_edges
+from relpos.data.tokenizer import Tokenizer
+from relpos.data.words import Words
 from relpos.errors import RelposError
 from relpos.model.encoder import Encoder
 from relpos.model.heads import IGNORED, MaskedLM
 from relpos.model.position import Merge, Scheme, Terms
+from relpos.model.shape import Ids
 from relpos.model.surgery import add_tisa, average_positions, fold_positions, set_tisa
 
 Floats = npt.NDArray[np.float64]
@@ -35,123 +40,132 @@ HELDOUT_SEED = 2
 """Seed of the masks under which every network is measured."""
 Matrices = Sequence[Float[Tensor, "heads n n"]]
 """F̂_P of every layer."""
+Batches = Sequence[tuple[Tensor, Tensor]]
+"""Input ids and labels (b, n + 2) of masked texts."""
+RECOVERED = ("loss_recovered", "loss_recovered_low", "loss_recovered_high", "gap_recovered", "output_recovered")
+BATCH = 16  # texts in a forward pass
+_SHUFFLE = 0x6F72646572
 
 
-@dataclass(frozen=True)
-class Variant:
-    """One network and what it costs.
+def masked_texts(texts: Ids, tokenizer: Tokenizer, seed: int, words: Words | None = None) -> Batches:
+    """Texts (texts, n), special tokens left out, under BERT's masks and with [CLS] and [SEP].
 
     Args:
-        network: its name.
-        loss: nats per masked token.
-        order_gap: how much larger the loss is with the words in random order.
-        output_distance: of the outputs from the intact network's.
-        cls_distance: the same with the mean of ‖h′ − h‖² over the [CLS] alone; the denominator is over all tokens.
-        loss_recovered: of the loss that removing the positions adds, the share that this network regains; None where nothing was
-            lost.
-        loss_recovered_low, loss_recovered_high: its interval over texts (`share_interval`).
-        gap_recovered: the same share of the gap.
-        output_recovered: the same share of the distance.
+        words: the word boundaries: the words of each text are then put into random order; the same tokens are predicted. None: they
+            stand as they are.
     """
+    batches = []
+    for start in range(0, len(texts), BATCH):
+        ids = texts[start : start + BATCH]
+        row = torch.arange(start, start + len(ids))
+        # Before the words are moved: the same tokens are masked in either order.
+        shown, labels = mask(ids, torch.full_like(row, ids.shape[1]), row, seed, tokenizer.size, marks=tokenizer.marks)
+        if words is not None:
+            order = _order(ids, row[:, None], words)
+            shown, labels = shown.gather(1, order), labels.gather(1, order)
+        batches.append((with_edges(shown, tokenizer.marks), nn.functional.pad(labels, (1, 1), value=IGNORED)))
+    return batches
 
-    network: str
-    loss: float
-    order_gap: float
-    output_distance: float
-    cls_distance: float
-    loss_recovered: float | None = None
-    loss_recovered_low: float | None = None
-    loss_recovered_high: float | None = None
-    gap_recovered: float | None = None
-    output_recovered: float | None = None
+
+def _order(ids: Ids, row: Tensor, words: Words) -> Tensor:
+    """(b, n): where each token comes from; the pieces of a word stay together."""
+    word = torch.from_numpy(words.numbers(ids.numpy()))
+    draw = (counter_hash(_SHUFFLE, row, word) >> 11).numpy()
+    place = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+    return torch.from_numpy(np.lexsort((place, word.numpy(), draw), axis=1))
 
 
-class Recovery:
-    """Measures variants of one network on the same texts under the same masks. The first two `variants` are the network itself and
-    the network without positions.
+def variants(model: MaskedLM, length: int, functions: Sequence[int], seeds: int) -> Iterator[tuple[str, MaskedLM]]:
+    """The networks that are compared and their names: the network itself, the one without positions, and those with something else
+    in their place.
 
     Args:
         model: with position embeddings and a masked-language-modelling head.
-        texts: held-out ones.
-        advance: called with each variant once it is measured.
+        length: positions of F̂_P.
+        functions: values of S.
+        seeds: random starts of TISA.
+    """
+    yield "intact", model
+    # Averaged rather than zero: the mean of the rows is part of what the layers expect.
+    removed = copy.deepcopy(model)
+    average_positions(removed.encoder)
+    yield "removed", removed
+    matrices = [profiles(model.encoder, layer, length) for layer in range(model.encoder.shape.layers)]
+    for count in functions:
+        yield f"TISA from regression, S = {count}", with_fitted_tisa(model, matrices, count)
+    # What random parameters can do is asked once, where they have most freedom.
+    largest = max(functions)
+    for seed in range(seeds):
+        yield f"TISA at random, S = {largest}, seed {seed}", with_random_tisa(model, largest, seed)
+    yield "Toeplitz part of F_P", with_matrices(model, toeplitz_parts(matrices))
+    yield "F_P", with_matrices(model, matrices)
+
+
+def compared(networks: Iterable[tuple[str, MaskedLM]], texts: Batches, shuffled: Batches) -> Iterator[dict[str, Any]]:
+    """Of each network its name (`network`), `loss` in nats per masked token and `order_gap`; `output_distance` of the outputs from
+    the intact network's, and `cls_distance`: the same with the mean of ‖h′ − h‖² over the [CLS] alone, the denominator being over
+    all tokens. And what those after the first two regain, None where nothing was lost: of the loss that removing the positions adds
+    the fraction `loss_recovered`, with its interval over texts, `loss_recovered_low` and `loss_recovered_high`; of the gap
+    `gap_recovered`; of the distance `output_recovered`.
+
+    Args:
+        networks: the first is the intact one, the second the one without positions.
+        texts: held-out ones, masked.
+        shuffled: the same with their words in random order.
 
     Raises:
         RelposError: the texts are so few and short that no token is masked.
     """
-
-    def __init__(self, model: MaskedLM, texts: Texts, advance: Callable[[Variant], object] = lambda _: None) -> None:
-        self.texts, self.advance = texts, advance
-        self.variants: list[Variant] = []
-        self._tokens = int(texts.predicted(HELDOUT_SEED).sum())
-        if not self._tokens:
-            raise RelposError("no token of the held-out texts is masked: more texts, or longer ones, are needed")
-        self._outputs: list[Tensor] = []  # of the intact network, which is measured first
-        self._losses: list[Floats] = []  # of each variant, by text
-        self.measure("intact", model)
-        # Averaged rather than zero: the mean of the rows is part of what the layers expect.
-        removed = copy.deepcopy(model)
-        average_positions(removed.encoder)
-        self.measure("removed", removed)
-
-    def measure(self, name: str, model: MaskedLM) -> Variant:
-        """Adds a variant."""
-        losses, distance, cls_distance = self._passed(model)
-        loss = float(losses.sum()) / self._tokens
-        gap = float(text_losses(model, self.texts, shuffled=True).sum()) / self._tokens - loss
-        found = Variant(name, loss, gap, distance, cls_distance)
-        if len(self.variants) > 1:
-            (intact, removed), (of_intact, of_removed) = self.variants[:2], self._losses[:2]
-            low, high = share_interval(of_removed - losses, of_removed - of_intact) or (None, None)
-            found = replace(
-                found,
-                loss_recovered=_share(removed.loss - loss, removed.loss - intact.loss),
-                loss_recovered_low=low,
-                loss_recovered_high=high,
-                gap_recovered=_share(gap - removed.order_gap, intact.order_gap - removed.order_gap),
-                output_recovered=_share(removed.output_distance - distance, removed.output_distance),
-            )
-        self._losses.append(losses)
-        self.variants.append(found)
-        self.advance(found)
-        return found
-
-    def _passed(self, model: MaskedLM) -> tuple[Floats, float, float]:
-        """(texts,) the loss of each text, and the distances of the outputs, over all tokens and at [CLS]."""
-        apart = at_cls = total = 0.0
-        length = self.texts.ids.shape[1] + 2
-
-        def compare(number: int, outputs: Tensor) -> None:
-            nonlocal apart, at_cls, total
-            # The first pass is that of the intact network: its outputs are kept for the others.
-            if number == len(self._outputs):
-                self._outputs.append(outputs)
-            intact = self._outputs[number]
-            squares = (outputs - intact).double().square()
-            apart += float(squares.sum())
-            at_cls += float(squares[:, 0].sum())
-            # About the mean: a part that all outputs share would make any distance look small.
-            total += float((intact - intact.mean((0, 1))).double().square().sum())
-
-        losses = text_losses(model, self.texts, advance=compare)
-        return losses, apart / total, length * at_cls / total
+    tokens = sum(int((labels != IGNORED).sum()) for _, labels in texts)
+    if not tokens:
+        raise RelposError("no token of the held-out texts is masked: more texts, or longer ones, are needed")
+    rows: list[dict[str, Any]] = []
+    losses: list[Floats] = []  # of each network, by text
+    intact_outputs: list[Tensor] = []
+    for name, model in networks:
+        of_texts, outputs = passed(model, texts)
+        intact_outputs = intact_outputs or outputs
+        distance, cls_distance = _distances(outputs, intact_outputs)
+        loss = float(of_texts.sum()) / tokens
+        gap = float(passed(model, shuffled)[0].sum()) / tokens - loss
+        row = {"network": name, "loss": loss, "order_gap": gap, "output_distance": distance, "cls_distance": cls_distance}
+        row |= dict.fromkeys(RECOVERED)
+        if len(rows) > 1:
+            intact, removed = rows[:2]
+            row["loss_recovered"] = _share(removed["loss"] - loss, removed["loss"] - intact["loss"])
+            ends = share_interval(losses[1] - of_texts, losses[1] - losses[0])
+            row["loss_recovered_low"], row["loss_recovered_high"] = ends or (None, None)
+            row["gap_recovered"] = _share(gap - removed["order_gap"], intact["order_gap"] - removed["order_gap"])
+            row["output_recovered"] = _share(removed["output_distance"] - distance, removed["output_distance"])
+        losses.append(of_texts)
+        rows.append(row)
+        yield row
 
 
-def text_losses(
-    model: MaskedLM, texts: Texts, shuffled: bool = False, advance: Callable[[int, Tensor], object] = lambda *_: None
-) -> Floats:
-    """(texts,) the summed loss of each text's masked tokens, in nats; `advance` is called with the number of each batch and the
-    encoder's outputs (b, n + 2, hidden).
-    """
-    losses = []
+def _distances(outputs: Sequence[Tensor], intact: Sequence[Tensor]) -> tuple[float, float]:
+    """The distance of the outputs, over all tokens and at [CLS]."""
+    apart = at_cls = total = 0.0
+    for ours, theirs in zip(outputs, intact, strict=True):
+        squares = (ours - theirs).double().square()
+        apart += float(squares.sum())
+        at_cls += float(squares[:, 0].sum())
+        # About the mean: a part that all outputs share would make any distance look small.
+        total += float((theirs - theirs.mean((0, 1))).double().square().sum())
+    return apart / total, outputs[0].shape[1] * at_cls / total
+
+
+def passed(model: MaskedLM, texts: Batches) -> tuple[Floats, list[Tensor]]:
+    """(texts,) the summed loss of each text's masked tokens, in nats; and the outputs (b, n + 2, hidden) of each batch."""
+    losses: list[Floats] = []
+    outputs: list[Tensor] = []
     with exact(model):
-        for number, (ids, labels) in enumerate(texts.batches(HELDOUT_SEED, shuffled)):
-            outputs = model.encoder(ids)
+        for ids, labels in texts:
+            outputs.append(model.encoder(ids))
             # Logits are needed at these tokens alone: those of all tokens would be as many vocabularies.
             row, place = (labels != IGNORED).nonzero(as_tuple=True)
-            each = -log_probabilities(model, outputs[row, place], labels[row, place])
+            each = -log_probabilities(model, outputs[-1][row, place], labels[row, place])
             losses.append(torch.zeros(len(ids), dtype=torch.float64).index_add_(0, row, each).numpy())
-            advance(number, outputs)
-    return np.concatenate(losses)
+    return np.concatenate(losses), outputs
 
 
 def share_interval(regained: Floats, lost: Floats) -> tuple[float, float] | None:
@@ -228,7 +242,7 @@ class _Matrices(Scheme):
         return Terms(dense=self.matrices[layer][None, :, :n, :n].to(q.dtype))
 
 
-def train_head(encoder: Encoder, texts: Texts, epochs: int = 4, rows: int = 128, lr: float = 2e-3) -> MaskedLM:
+def train_head(encoder: Encoder, texts: Ids, tokenizer: Tokenizer, epochs: int = 4, rows: int = 128, lr: float = 2e-3) -> MaskedLM:
     """The encoder with a new head that is trained to predict the masked words from its outputs; the encoder is not trained.
 
     The outputs are computed once. The head is BERT's, tied to the word table; its bias begins as the logarithm of the words'
@@ -240,14 +254,14 @@ def train_head(encoder: Encoder, texts: Texts, epochs: int = 4, rows: int = 128,
     features, targets = [], []
     encoder.eval()
     with torch.no_grad():
-        for ids, labels in texts.batches(seed=1):
+        for ids, labels in masked_texts(texts, tokenizer, seed=1):
             chosen = (labels != IGNORED).flatten().nonzero().squeeze(1)
             features.append(encoder(ids, at=chosen))
             targets.append(labels.flatten()[chosen])
     x, y = torch.cat(features), torch.cat(targets)
     with torch.no_grad():
         words = model.table
-        counts = torch.bincount(texts.ids.flatten(), minlength=len(words)).float() + 0.1
+        counts = torch.bincount(texts.flatten(), minlength=len(words)).float() + 0.1
         model.head.bias.copy_((counts / counts.sum()).log())
         if model.head.narrow.in_features == model.head.narrow.out_features:
             # Training then begins at the outputs themselves, not at random mixtures of them.

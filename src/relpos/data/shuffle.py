@@ -14,10 +14,11 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from relpos.counter import counter_hash
 from relpos.data.examples import Examples
+from relpos.data.marks import Marks
 from relpos.data.objective import IGNORED, Objective, masked
 from relpos.data.steps import MicroBatch, heldout_batches
 from relpos.data.words import Words
@@ -131,7 +132,13 @@ def windows_of_text(examples: Examples, count: int) -> Tensor:
 
 def shuffled(texts: Tensor, words: Words) -> Tensor:
     """texts (b, n) of ids without special ones → the same with the words of each in random order."""
-    edge = torch.ones(len(texts), 1, dtype=texts.dtype)
-    ids = torch.cat((edge * words.marks.cls, texts, edge * words.marks.sep), 1)
+    ids = with_edges(texts, words.marks)
     batch = MicroBatch(ids, torch.ones_like(ids, dtype=torch.bool), torch.full_like(ids, IGNORED))
     return permuted(batch, torch.arange(len(ids)), words, None).input_ids[:, 1:-1]
+
+
+def with_edges(ids: Tensor, marks: Marks) -> Tensor:
+    """ids (texts, n) → (texts, n + 2), with [CLS] and [SEP]."""
+    edged = nn.functional.pad(ids, (1, 1), value=marks.sep)
+    edged[:, 0] = marks.cls
+    return edged

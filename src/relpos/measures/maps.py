@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -68,13 +68,11 @@ class Profiles(Measure):
         layer: from 1.
         length: positions.
         functions: basis functions of the TISA fitted to each head; 0: none.
-        source: see `relpos.analysis.profiles.profiles`.
     """
 
     layer: Count = 1
     length: Count = 128
     functions: Natural = 5
-    source: Literal["embeddings", "stream"] = "embeddings"
 
     is_kept = False
 
@@ -82,13 +80,12 @@ class Profiles(Measure):
         """`heads`: F̂_P (heads, n, n), and `fits`: TISA's functions fitted to it; None where `functions` is 0."""
         from relpos.analysis.profiles import fit_profiles, profiles
 
-        ids = sample.texts(64, self.length).ids if self.source == "stream" else None
-        heads = profiles(sample.encoder, self.layer - 1, self.length, ids, self.source)
+        heads = profiles(sample.encoder, self.layer - 1, self.length)
         return {"heads": heads.numpy(), "fits": fit_profiles(heads, self.functions) if self.functions else None}
 
     def title(self, name: str) -> str:
         """The network and the choices, in a line."""
-        return f"{name}, layer {self.layer}: F̂_P from {self.source}"
+        return f"{name}, layer {self.layer}: F̂_P from embeddings"
 
     def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
         heads, fits = results["heads"], results["fits"]

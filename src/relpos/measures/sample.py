@@ -20,7 +20,6 @@ from relpos.runs.networks import Network
 if TYPE_CHECKING:
     import torch
 
-    from relpos.analysis.texts import Texts
     from relpos.data.store import Examples, Store
     from relpos.model.encoder import Encoder
     from relpos.model.heads import MaskedLM
@@ -133,16 +132,14 @@ class Sample:
         if fills_answers(self.network.record.get("meaning") or {}):
             raise NothingToMeasure(f"{self.network.name}: {ANSWERS}")
 
-    def texts(self, count: int, length: int, part: Part = "heldout") -> Texts:
-        """Windows of text of one length, `count` at most: of the file, or of the network's own text, and then no longer than the
-        examples that it has read in training.
+    def texts(self, count: int, length: int, part: Part = "heldout") -> torch.Tensor:
+        """(texts, n) ids of windows of text of one length without special tokens, `count` at most: of the file, or of the network's
+        own text, and then no longer than the examples that it has read in training.
 
         Raises:
             NothingToMeasure: no text is known.
             RelposError: the text is too short for a single window.
         """
-        from relpos.analysis.texts import Texts
-
         if self.file is not None:
             ids = self._of_file(self.file, count, length, part)
         elif self.network.store is not None:
@@ -151,7 +148,7 @@ class Sample:
             raise NothingToMeasure(f"{self.network.name}: text is needed: text=FILE, or store=FOLDER")
         if not len(ids):
             raise RelposError(f"{self.file or self.network.store}: too short for a single window of text")
-        return Texts(ids, self.tokenizer)
+        return ids
 
     def _of_store(self, count: int, length: int, part: Part) -> torch.Tensor:
         import torch

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from relpos import style
 from relpos.measures.measure import Drawing, Measure, Results
 from relpos.measures.sample import Sample
 from relpos.ranges import Count
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+REACH = 8
+_AT_ONCE = 32
+
 
 @dataclass(frozen=True)
 class Attention(Measure):
-    """The mean fraction of a token's attention at each offset, by layer and head, see `relpos.analysis.attention_mass`.
+    """The mean fraction of a token's attention at each offset, by layer and head.
 
     Args:
         texts: how many.
@@ -26,11 +33,11 @@ class Attention(Measure):
     place = 5
 
     def measure(self, sample: Sample) -> Results:
-        """`attention` {"offsets", "mass", "before", "after"}."""
-        from relpos.analysis.attention_mass import attention_mass
+        """`attention`, see `attention_mass`."""
+        from relpos.data.shuffle import with_edges
 
         # On windows that are full: an offset is then as often there in each text.
-        ids = sample.texts(self.texts, self.length).with_edges
+        ids = with_edges(sample.texts(self.texts, self.length), sample.tokenizer.marks)
         return {"attention": attention_mass(sample.any_model, ids)}
 
     def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
@@ -49,3 +56,45 @@ class Attention(Measure):
             for head, shares in enumerate(heads)
         ]
         yield Drawing(f"attention_by_offset-{name}", rows, figure)
+
+
+def attention_mass(model: Any, ids: Tensor) -> dict[str, Any]:
+    """{"offsets": [−8, …, 8], "mass": (layers, heads, 17), "before": (layers, heads), "after": …}: the mean fraction of a token's
+    attention that goes to each offset (+1 = the next token), and to all tokens further away on either side. They add up to 1.
+
+    A layer whose heads have no scores (lightweight and dynamic convolution) has an empty list of heads.
+
+    Args:
+        model: a network with an `encoder`, or an encoder itself.
+        ids: (texts, n), with [CLS] and [SEP].
+    """
+    import torch
+
+    from relpos.analysis.likelihood import exact
+    from relpos.model.encoder import encoder_of
+
+    encoder, n = encoder_of(model), ids.shape[1]
+    device = next(model.parameters()).device
+    token = torch.arange(n, device=device)
+    column = token[None, :] - token[:, None] + n - 1
+    # In float64: thousands of small fractions are added.
+    sums = [torch.zeros(0, 2 * n - 1, dtype=torch.float64)] * encoder.shape.layers
+    with exact(model):
+        for part in ids.split(_AT_ONCE):
+            maps: list[Tensor] = []
+            encoder(part.to(device), maps=maps)
+            for layer, p in enumerate(maps):  # (B, H, n, n)
+                total = p.double().sum(0)
+                by_offset = total.new_zeros(len(total), 2 * n - 1)
+                by_offset.scatter_add_(1, column.expand_as(total).flatten(1), total.flatten(1))
+                sums[layer] = sums[layer] + by_offset if len(sums[layer]) else by_offset
+    reach = min(REACH, n - 1)
+    # Every token is a query once, so that the fractions of all offsets add up to 1.
+    middle, tokens = n - 1, len(ids) * n
+    rows = [(total / tokens).cpu() for total in sums]
+    return {
+        "offsets": list(range(-reach, reach + 1)),
+        "mass": [row[:, middle - reach : middle + reach + 1].tolist() for row in rows],
+        "before": [row[:, : middle - reach].sum(1).tolist() for row in rows],
+        "after": [row[:, middle + reach + 1 :].sum(1).tolist() for row in rows],
+    }

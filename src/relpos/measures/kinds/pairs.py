@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from relpos.data.pairs import AutoPairs, PairSource
-from relpos.measures.measure import Figure, Measure, MeasuredColumn, NothingToMeasure, Results
+from relpos.analysis.resampling import pooled_interval
+from relpos.data.pairs import MOST, AutoPairs, Item, PairSource
+from relpos.data.tokenizer import Tokenizer
+from relpos.data.words import Words
+from relpos.errors import RelposError
+from relpos.measures.measure import Figure, Floats, Measure, MeasuredColumn, NothingToMeasure, Results
 from relpos.measures.sample import Sample
+
+if TYPE_CHECKING:
+    from relpos.model.heads import MaskedLM
 
 GROUPS = {"same_word_pairs": "same_words", "other_pairs": "others"}
 """Column → its key among the results."""
-RIGHT = {"1": 1.0, "0": 0.0, "t": 0.5} | {str(tied): 1 / tied for tied in range(3, 10)}
+RIGHT = {"1": 1.0, "0": 0.0, "t": 0.5} | {str(tied): 1 / tied for tied in range(3, MOST + 1)}
 """Mark of a pair among the kept answers → its part of a right answer: right, wrong, tied with one text, one of so many tied."""
+TIE = 1e-4
+"""Nats: texts that differ by less are tied. Where the right text is one of k tied for the best, the pair counts 1/k, as much as a
+guess among them gets. Public scripts count an exact tie as right, because the right text is the first, and let rounding decide the
+other ones."""
 
 
 @dataclass(frozen=True)
 class Pairs(Measure):
-    """Accuracy in per cent by pseudo-log-likelihood, see `relpos.analysis.minimal_pairs`.
+    """Accuracy in per cent by pseudo-log-likelihood.
 
     Args:
         form: of the pseudo-log-likelihood.
@@ -61,9 +73,7 @@ class Pairs(Measure):
         return found
 
     def measure(self, sample: Sample) -> Results:
-        """`pairs` {"same_words", "others", "paradigms"}, `form`; and `answers`, of each pair whether it is right, by paradigm."""
-        from relpos.analysis.minimal_pairs import minimal_pairs
-
+        """`pairs` and `answers`, see `PairScores`; `form`."""
         pairs, form = self.source(sample.toy).pairs(), self.form
         with sample.bar("minimal pairs", sum(len(pair.texts) for pair in pairs)) as advance:
             scores = minimal_pairs(sample.model, sample.tokenizer, pairs, form, sample.words, advance)
@@ -91,3 +101,93 @@ def _ties(found: Mapping[str, Any]) -> str:
     """What public scripts would say, where it is something else; figures that were kept before do not have it."""
     as_right = found.get("ties_right", found["accuracy"])
     return f" ({as_right:.1f} with ties as right)" if as_right - found["accuracy"] >= 0.05 else ""
+
+
+@dataclass(frozen=True)
+class PairScores:
+    """Of each pair or set: `right` (pairs,) is 1, 0, or 1/k where k texts are tied, the right one among them; `guess` (pairs,)
+    is what guessing gets; `same` (pairs,) says whether all texts hold the same words; `paradigms` has the name of its paradigm."""
+
+    right: Floats
+    guess: Floats
+    same: npt.NDArray[np.bool_]
+    paradigms: list[str]
+
+    def summary(self) -> dict[str, Any]:
+        """{"same_words": {accuracy, interval, n, ties_right, guess}, "others": …, "paradigms": {name: …}}, accuracies of 0 to 100.
+        The 95 % intervals are for other pairs of these same paradigms, not for other paradigms; None where there is no pair.
+        `ties_right` is the accuracy where ties count as right, `guess` that of guessing."""
+        names = np.array(self.paradigms)
+        paradigms = {name: self._pooled(names == name) for name in dict.fromkeys(self.paradigms)}
+        return {"same_words": self._pooled(self.same), "others": self._pooled(~self.same), "paradigms": paradigms}
+
+    def answers(self) -> dict[str, dict[str, str]]:
+        """{"same_words": {paradigm: "110t"}, "others": …}: a mark of `RIGHT` for each pair."""
+        marks = {right: mark for mark, right in RIGHT.items()}
+        answers: dict[str, dict[str, str]] = {"same_words": {}, "others": {}}
+        for right, same, paradigm in zip(self.right, self.same, self.paradigms, strict=True):
+            group = answers["same_words" if same else "others"]
+            group[paradigm] = group.get(paradigm, "") + marks[right]
+        return answers
+
+    def _pooled(self, chosen: npt.NDArray[np.bool_]) -> dict[str, Any]:
+        n, right, names = int(chosen.sum()), self.right[chosen], np.array(self.paradigms)[chosen]
+        interval = pooled_interval([right[names == name] for name in dict.fromkeys(names)])
+        return {
+            "accuracy": 100 * float(right.mean()) if n else None,
+            "interval": [100 * bound for bound in interval] if interval else None,
+            "n": n,
+            "ties_right": 100 * float((right > 0).mean()) if n else None,
+            "guess": 100 * float(self.guess[chosen].mean()) if n else None,
+        }
+
+
+def minimal_pairs(
+    model: MaskedLM,
+    tokenizer: Tokenizer,
+    pairs: Sequence[Item],
+    form: str = "within_word",
+    words: Words | None = None,
+    advance: Callable[[int], object] = lambda _: None,
+) -> PairScores:
+    """Scores all texts of every pair or set; of those that go on a given text, the tokens that go on.
+
+    Args:
+        form: `within_word` (the later pieces of a word are hidden with the token that is predicted) or `plain`.
+        words: the boundaries under `tokenizer`, where the caller has them already.
+        advance: called with the number of texts whenever some are done.
+
+    Raises:
+        RelposError: a text has no tokens to score, or more than the position scheme serves; names file and line.
+    """
+    from relpos.analysis.likelihood import pseudo_log_likelihoods
+
+    words = words or Words(tokenizer)
+    texts = tokenizer.encode([text for pair in pairs for text in pair.texts])  # neighbours share rows
+    owners = [pair for pair in pairs for _ in pair.texts]
+    before = iter(tokenizer.encode([text for pair in pairs for text in pair.given]))
+    given = [_shared(next(before), ids) if pair.given else 0 for pair, ids in zip(owners, texts, strict=True)]
+    longest = model.encoder.position.max_length
+    for pair, ids, first in zip(owners, texts, given, strict=True):
+        if len(ids) == first:
+            raise RelposError(f"{pair.place}: the tokenizer leaves nothing of a sentence")
+        # Refused by file and line, before minutes of scoring end with the shape of a tensor.
+        if longest is not None and len(ids) + 2 > longest:
+            scheme = type(model.encoder.position).__name__
+            raise RelposError(f"{pair.place}: a sentence of {len(ids) + 2} tokens is too long: {scheme} serves {longest}")
+    scores = pseudo_log_likelihoods(model, texts, words if form == "within_word" else None, advance, tokenizer.marks, given)
+    right, same, stop = [], [], 0
+    for pair in pairs:
+        start, stop = stop, stop + len(pair.texts)
+        tied = scores[start:stop].max() - scores[start:stop] <= TIE
+        right.append(tied[0] / tied.sum())
+        same.append(all(words.same(texts[start], text) for text in texts[start + 1 : stop]))
+    guess = np.array([1 / len(pair.texts) for pair in pairs], np.float64)
+    return PairScores(np.array(right, np.float64), guess, np.array(same, np.bool_), [pair.paradigm for pair in pairs])
+
+
+def _shared(before: npt.NDArray[np.integer], text: npt.NDArray[np.integer]) -> int:
+    """How many tokens of a text are those of its beginning. A token that reaches over the end of it belongs to what follows."""
+    n = min(len(text), len(before))
+    # The False at the end is found where all that can be compared is equal.
+    return int(np.argmin(np.append(text[:n] == before[:n], False)))

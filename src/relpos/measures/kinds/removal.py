@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from relpos import style
 from relpos.errors import RelposError, say
@@ -30,14 +30,12 @@ class Removal(Measure):
 
     Args:
         functions: values of S.
-        source: of F̂_P, see `relpos.analysis.profiles.profiles`.
         seeds: random starts.
         texts: held-out texts, of `length` tokens besides [CLS] and [SEP].
         head_texts: of the same length, on which a head is trained where the network has none.
     """
 
     functions: Sequence[Count] = (1, 3, 5)
-    source: Literal["embeddings", "stream"] = "embeddings"
     seeds: Count = 3
     texts: Count = 64
     length: Count = 126
@@ -46,26 +44,17 @@ class Removal(Measure):
     by_name = True
 
     def measure(self, sample: Sample) -> Results:
-        """`removal`: of each network a row with its loss, order gap and distances, and what it regains of each."""
-        from relpos.analysis.profiles import profiles
-        from relpos.analysis.removal import Recovery, toeplitz_parts, with_fitted_tisa, with_matrices, with_random_tisa
+        """`removal`: of each network a row with its loss, order gap and distances, and what it regains of each, see
+        `relpos.analysis.removal.compared`."""
+        from relpos.analysis.removal import HELDOUT_SEED, compared, masked_texts, variants
 
-        model = self._with_head(sample)
-        texts = sample.texts(self.texts, self.length)
-        recovery = Recovery(model, texts, lambda found: say(f"{sample.network.name}: {found.network}: loss {found.loss:.4f}"))
-        matrices = [
-            profiles(model.encoder, layer, texts.ids.shape[1] + 2, texts.with_edges[:64], source=self.source)
-            for layer in range(model.encoder.shape.layers)
-        ]
-        for functions in self.functions:
-            recovery.measure(f"TISA from regression, S = {functions}", with_fitted_tisa(model, matrices, functions))
-        # What random parameters can do is asked once, where they have most freedom.
-        largest = max(self.functions)
-        for seed in range(self.seeds):
-            recovery.measure(f"TISA at random, S = {largest}, seed {seed}", with_random_tisa(model, largest, seed))
-        recovery.measure("Toeplitz part of F_P", with_matrices(model, toeplitz_parts(matrices)))
-        recovery.measure("F_P", with_matrices(model, matrices))
-        return {"removal": [asdict(variant) for variant in recovery.variants]}
+        model, texts = self._with_head(sample), sample.texts(self.texts, self.length)
+        held_out = [masked_texts(texts, sample.tokenizer, HELDOUT_SEED, words) for words in (None, sample.words)]
+        rows = []
+        for row in compared(variants(model, texts.shape[1] + 2, self.functions, self.seeds), *held_out):
+            say(f"{sample.network.name}: {row['network']}: loss {row['loss']:.4f}")
+            rows.append(row)
+        return {"removal": rows}
 
     def _with_head(self, sample: Sample) -> MaskedLM:
         from relpos.analysis.removal import train_head
@@ -75,7 +64,8 @@ class Removal(Measure):
         model = sample.any_model
         if not isinstance(model, MaskedLM):
             try:
-                model = train_head(encoder_of(model), sample.texts(self.head_texts, self.length, "train"))
+                texts = sample.texts(self.head_texts, self.length, "train")
+                model = train_head(encoder_of(model), texts, sample.tokenizer)
             except NothingToMeasure as error:
                 raise NothingToMeasure(f"{error} (a head that predicts words is trained on it: this network has none)") from error
         if model.encoder.causal:
