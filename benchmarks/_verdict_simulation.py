@@ -10,7 +10,7 @@ from _claim_simulation import TUNINGS, worlds
 
 from relpos.results import contrast
 from relpos.results.values import GLUE
-from relpos.tables.printed import ABOVE, BELOW, REPRODUCED, Printed, difference, verdict
+from relpos.tables.comparison import ABOVE, BELOW, REPRODUCED, Printed, difference, verdict
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class CellPower:
 
 
 def cells(paper: str, seeds: int, draws: int, between: float = 1.0) -> CellPower:
-    """Simulates the verdicts of `relpos.tables.printed` with the paper's own numbers as the truth.
+    """Simulates the verdicts of `relpos.tables.comparison` with the paper's own numbers as the truth.
 
     The paper's number is also drawn: it comes from one pre-training, and is as far from the truth as one of ours.
 

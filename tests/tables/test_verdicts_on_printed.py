@@ -9,10 +9,9 @@ import pytest
 
 from relpos.results import contrast
 from relpos.results.contrast import Spread
-from relpos.tables.comparison import with_comparisons
+from relpos.tables.comparison import Printed, difference, unit, verdict, with_comparisons
 from relpos.tables.experiment import load, printed_numbers
 from relpos.tables.plan import plan_table
-from relpos.tables.printed import Printed, difference, unit, verdict
 from relpos.tables.render import text
 from relpos.tables.render.view import view_of
 from relpos.tables.row import Row

@@ -14,9 +14,8 @@ from functools import partial
 
 from relpos.results.values import Halves, best_on_halves, halves
 from relpos.runs.run import runs_root
-from relpos.tables.comparison import baseline_of, minus
+from relpos.tables.comparison import baseline_of, minus, sum_up
 from relpos.tables.experiment import Experiment
-from relpos.tables.printed import sum_up
 from relpos.tables.render.cell import signed
 from relpos.tables.render.side_tables import NAMES, SideTable
 from relpos.tables.render.view import columns_of

@@ -44,7 +44,7 @@ class Column:
             until the server has scored ours.
         difference_interval: its 95 % interval; for a best, corrected for the number of runs. None if the rows do not show how much
             pre-trainings differ.
-        verdict: see `relpos.tables.printed`; None where nothing is printed.
+        verdict: see `relpos.tables.comparison`; None where nothing is printed.
         delta: mean − the baseline row's mean; None for the baseline itself.
         delta_percent: 100·delta/(100 − baseline's mean), the per cent of the baseline's errors that are gone.
         delta_interval: 95 % interval of delta, over pre-trainings if their spread is known, else over fine-tunings: then it says

@@ -12,8 +12,7 @@ import pytest
 
 from relpos.files import write_json
 from relpos.runs.table_file import read_table
-from relpos.tables.render import svg
-from relpos.tables.render.html import write_html
+from relpos.tables.render.html import intervals, write_html
 from relpos.tables.render.view import view_of
 from relpos.tables.row import NATS, Column
 from relpos.tables.table import Table
@@ -107,7 +106,7 @@ def test_an_older_table_has_a_page_too(tmp_path: Path) -> None:
 
 def test_a_figure_keeps_the_digits_of_its_numbers_and_the_letters_of_its_title() -> None:
     columns = [Column(values=[0.001, 0.003], mean=0.002, metric=NATS), Column(values=[0.004], mean=0.004, metric=NATS)]
-    figure = svg.intervals(r'a "b" & <c> \g', ["lr 0.0015", "lr 0.0003"], columns)
+    figure = intervals(r'a "b" & <c> \g', ["lr 0.0015", "lr 0.0003"], columns)
     texts = re.findall(r">([^<>]+)</text>", figure)
     assert {"lr 0.0015", "lr 0.0003"} <= set(texts)
     ticks = [text for text in texts if re.fullmatch(r"[\d.]+", text)]

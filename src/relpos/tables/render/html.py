@@ -1,31 +1,46 @@
-"""A table as one page: sorted by a click on a head, each number beside the paper's, a figure a column, every run's record."""
+"""A table as one page: sorted by a click on a head, each number beside the paper's, a figure a column, every run's record.
+
+Figures are SVG that takes its colours from the page: text and lines in its text colour, points in its accents. They are small
+panels rather than one picture: each stays readable on a telephone, where the page sets them below one another.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import json
+import io
+import re
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from html import escape
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from relpos.files import write_text
+from relpos import style
+from relpos.files import digest, write_text
 from relpos.readers import read_text
 from relpos.runs.table_file import RowRun
-from relpos.tables.render import svg
 from relpos.tables.render.cell import MINUS, number, signed
 from relpos.tables.render.side_tables import title
 from relpos.tables.render.view import View
+from relpos.tables.row import Column
 
-PARTS = ("templates/page.html.j2", "templates/page.css", "templates/page.js", "svg.py", "html.py", "cell.py", "side_tables.py")
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PARTS = ("templates/page.html.j2", "templates/page.css", "templates/page.js", "html.py", "cell.py", "side_tables.py")
 """What makes the page what it is, beside the numbers: where one of these changes, the page is written anew."""
+INK, FAINT, OURS, PAPER = "#010101", "#020202", "#030303", "#040404"
+"""Stand-ins that matplotlib takes for colours; `_svg` puts the page's own in their place."""
+WIDTH = 4.3
+"""Inches: with letters of 10 points a panel of 340 pixels still reads."""
 
 
 def write_html(path: Path, view: View) -> None:
     """Writes the page; nothing where it shows this table already: its figures need matplotlib, which is slow to load."""
     parts = {part.rpartition("/")[2]: files("relpos.tables.render").joinpath(part).read_text(encoding="utf-8") for part in PARTS}
-    stamp = hashlib.sha256(json.dumps([asdict(view.table), parts], sort_keys=True).encode()).hexdigest()
+    stamp = digest([asdict(view.table), parts], 64)
     # The stamp stands in the page's head, so that the rest of a large page need not be searched.
     if path.exists() and stamp in read_text(path)[:1000]:
         return
@@ -70,7 +85,7 @@ def _page(view: View, templates: dict[str, str], stamp: str) -> str:
         runs=[[_listed(run) for run in line.row.runs] for line in view.lines],
         states=_states([run for line in view.lines for run in line.row.runs]),
         panels=_panels(view),
-        curves=svg.curves("held-out loss (nats per predicted token)", curves) if curves else None,
+        curves=_curves("held-out loss (nats per predicted token)", curves) if curves else None,
         style=templates["page.css"],
         script=templates["page.js"],
         stamp=stamp,
@@ -91,6 +106,98 @@ def _panels(view: View) -> list[tuple[str, str]]:
     for head, cells in zip(view.heads, zip(*(line.cells for line in view.lines), strict=True), strict=True):
         columns = [cell.column for cell in cells]
         if any(column.mean is not None or column.printed is not None for column in columns):
-            panels.append((head, svg.intervals(head, names, columns)))
+            panels.append((head, intervals(head, names, columns)))
     # Stable: behind the mean the columns keep their order.
     return sorted(panels, key=lambda panel: panel[0] != view.mean)
+
+
+def intervals(title: str, names: Sequence[str], columns: Sequence[Column]) -> str:
+    """Rows from top to bottom: each run, the mean with its 95 % interval, the printed number, the constant answer. The title is
+    read aloud to those who do not see the figure.
+    """
+
+    def draw(axes: Axes) -> None:
+        for place, column in enumerate(columns):
+            _draw_row(axes, place, column)
+        _draw_constant_answer(axes, columns)
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.grid(axis="x", color=FAINT, alpha=0.25)
+        axes.tick_params(axis="y", length=0)
+
+    return _svg(f"{title}: rows with their 95 % intervals", 0.55 + 0.24 * len(names), draw)
+
+
+def _draw_row(axes: Axes, place: int, column: Column) -> None:
+    if column.mean is None:
+        # At the left edge of the axes, whatever numbers the other rows have.
+        left, text = axes.get_yaxis_transform(), "failed" if column.n_failed else "not run"
+        axes.text(0.02, place, text, transform=left, va="center", color=FAINT)
+    else:
+        if len(column.values) > 1:
+            axes.plot(column.values, [place] * len(column.values), "|", color=OURS, alpha=0.45, markersize=5)
+        if column.interval is not None:
+            axes.plot(column.interval, [place, place], "-", color=OURS, linewidth=2.2, solid_capstyle="butt")
+        axes.plot([column.mean], [place], "o", color=OURS, markersize=5)
+    if column.printed is not None:
+        (diamond,) = axes.plot([column.printed], [place], "D", color=PAPER, markeredgewidth=1.4, markersize=5.5)
+        diamond.set_markerfacecolor("none")
+
+
+def _draw_constant_answer(axes: Axes, columns: Sequence[Column]) -> None:
+    """Its score, unless it lies so far off that the rows would be squeezed together."""
+    known = [column.majority for column in columns if column.majority is not None]
+    low, high = axes.get_xlim()
+    # Of several constant answers, as after a change of the data, the one that most rows have.
+    if known and low - (high - low) / 2 < (score := max(set(known), key=known.count)) < high:
+        axes.axvline(score, color=FAINT, linestyle=":", linewidth=1.2)
+
+
+def _curves(title: str, points: Mapping[str, Sequence[tuple[int, float]]]) -> str:
+    """Held-out loss against step, a line per row."""
+
+    def draw(axes: Axes) -> None:
+        for place, (name, line) in enumerate(points.items()):
+            axes.plot(*zip(*line, strict=True), label=name, **style.look(place, 1.6))
+        axes.set_xlabel("step")
+        axes.grid(color=FAINT, alpha=0.25)
+        axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
+
+    return _svg(title, 2.6 + 0.11 * len(points), draw)
+
+
+def _svg(label: str, height: float, draw: Callable[[Axes], None]) -> str:
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    looks: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": label, "font.size": 10, "text.parse_math": False}
+    # `fonttype` none keeps letters as text, `hashsalt` gives the same bytes again, `parse_math` would read $ in names.
+    looks |= dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
+    style.own_settings()
+    with matplotlib.rc_context(looks):
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = figure.add_subplot()
+        # The page shows through, which may be light or dark.
+        axes.patch.set_visible(False)
+        axes.spines[["top", "right"]].set_visible(False)
+        draw(axes)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return _inline(text.getvalue(), label)
+
+
+def _inline(svg: str, label: str) -> str:
+    """The `<svg>` element alone, with the page's colours and font, and no names that two figures could share."""
+    svg = svg[svg.index("<svg") :].strip()
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.S)
+    # Names that nothing refers to would only make the page longer.
+    used = set(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", svg))
+    svg = re.sub(r' id="([^"]+)"', lambda attribute: attribute[0] if attribute[1] in used else "", svg)
+    for stand_in, colour in {INK: "currentColor", FAINT: "var(--faint)", OURS: "var(--ours)", PAPER: "var(--paper)"}.items():
+        svg = svg.replace(stand_in, colour)
+    svg = re.sub(r"(\d\.\d\d)\d+(?=[^<>]*>)", r"\1", svg)  # a hundredth of a point is enough; not in text, where 0.001 is a number
+    svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
+    head = f'role="img" aria-label="{escape(label)}"'
+    return re.sub(r"<svg [^>]*?(viewBox=\"[^\"]+\")[^>]*>", lambda found: f"<svg {found[1]} {head}>", svg, count=1)
