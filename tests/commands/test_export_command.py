@@ -17,7 +17,6 @@ from relpos.commands.export import card
 from relpos.data.tokenizer import Tokenizer
 from relpos.files import write_text
 from relpos.model.heads import Classifier
-from relpos.results import checkpoints
 from relpos.runs import plan
 from relpos.runs.networks import Network
 from relpos.tables import experiment
@@ -142,7 +141,7 @@ def test_the_card_has_the_claims_that_were_tested_with_the_row_at_its_scale(
 ) -> None:
     run = runs["fixed"]
     monkeypatch.setenv("RELPOS_RUNS", str(run.parent.parent))
-    [label] = [scale.label for scale in checkpoints.read(claim.rows()) if "fixed" in scale.folders]
+    [label] = [scale.label for scale in claim.scales() if "fixed" in scale.folders]
     holds, elsewhere = {"scale": label, "word": "holds"}, {"scale": "4×256", "word": "fails"}
     about: dict[str, Any] = {
         "says": "a is b",

@@ -16,7 +16,8 @@ from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.measures.measure import NATS, measured_columns
 from relpos.readers import read_yaml
-from relpos.results.checkpoints import read
+from relpos.results import scale, values
+from relpos.results.checkpoints import published_checkpoints, tuned_checkpoints
 from relpos.results.gain import MEASURES, Contrast
 from relpos.results.scale import Scales
 from relpos.tables.experiment import Experiment, experiments, pilot_seeds
@@ -191,7 +192,10 @@ def rows() -> dict[str, list[str]]:
 
 def scales(checkpoints: Iterable[str] = ()) -> Scales:
     """What claims are tested with: all finished runs below `$RELPOS_RUNS`, and the published networks that are named."""
-    return read(rows(), checkpoints, pilot_seeds(experiments()))
+    known = values.read()
+    found = scale.scales(known, rows(), pilot_seeds(experiments()))
+    found.tuned, found.published = tuned_checkpoints(known), published_checkpoints(checkpoints)
+    return found
 
 
 def _folder() -> Path:

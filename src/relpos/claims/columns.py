@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 
 import numpy as np
@@ -17,8 +17,6 @@ from relpos.results.statistics import ALPHA, SEED, Difference, combined, paired
 from relpos.results.values import Halves, best_on_halves
 
 DRAWS = 20_000
-Errors = tuple[float, float]
-"""Points that a row gains, and errors of the base."""
 
 
 def _over_columns(test: Test, scale: Scale, judge: Callable[[Difference, Sequence[Difference]], tuple[Evidence, str]]) -> Verdict:
@@ -40,17 +38,7 @@ def _over_columns(test: Test, scale: Scale, judge: Callable[[Difference, Sequenc
     return decided(scale, [*figures, mean.said], [mean.tested], lambda _: evidence)
 
 
-def signs_above(columns: Sequence[Difference], needed: int) -> Evidence:
-    """The evidence that so many of these differences are truly above zero; `fails` is the share of the draws with so many."""
-    chance = np.random.default_rng(SEED)
-    drawn = [each.value + each.error * chance.standard_t(each.freedom, DRAWS) for each in columns]
-    counts = np.sum([differences > 0 for differences in drawn], axis=0)
-    # Posterior draws, not a test for each column: nine intervals above zero would ask for far more than a count of signs.
-    share = float(np.mean(counts >= needed))
-    return Evidence(1 - share, share)
-
-
-@rule("{contrasts} truly above zero in {at_least} of {of} columns, in 95 % of what the errors allow", with_scores, in_nats, 1)
+@rule("{contrasts} truly above zero in {at_least} of {of} columns, in 95 % of what the errors allow", with_scores, in_nats)
 def signs(test: Test, scale: Scale, *, at_least: int = 1, of: int = 9) -> Verdict:
     """The first row is above the second in `at_least` of `of` columns.
 
@@ -63,13 +51,16 @@ def signs(test: Test, scale: Scale, *, at_least: int = 1, of: int = 9) -> Verdic
     def judge(mean: Difference, columns: Sequence[Difference]) -> tuple[Evidence, str]:
         # Rounded up: of four columns, `5 of 9` asks for three.
         needed = -(-at_least * len(columns) // of)
-        evidence = signs_above(columns, needed)
-        return evidence, f"; {needed} or more in {evidence.fails:.0%} of the draws"
+        chance = np.random.default_rng(SEED)
+        drawn = [each.value + each.error * chance.standard_t(each.freedom, DRAWS) for each in columns]
+        # Posterior draws, not a test for each column: nine intervals above zero would ask for far more than a count of signs.
+        so_many = float(np.mean(np.sum([differences > 0 for differences in drawn], axis=0) >= needed))
+        return Evidence(1 - so_many, so_many), f"; {needed} or more in {so_many:.0%} of the draws"
 
     return _over_columns(test, scale, judge)
 
 
-@rule("{contrasts} above zero in the mean of the columns, and clearly below in none", with_scores, in_nats, 1)
+@rule("{contrasts} above zero in the mean of the columns, and clearly below in none", with_scores, in_nats)
 def gain_without_loss(test: Test, scale: Scale) -> Verdict:
     """The first row is above the second in the mean of the columns, and clearly below in none.
 
@@ -79,7 +70,7 @@ def gain_without_loss(test: Test, scale: Scale) -> Verdict:
     return _over_columns(test, scale, lambda mean, columns: (mean_without_loss(mean, columns), ""))
 
 
-@rule("{column} loses most of all columns from {first} to {second}", with_scores, least=2)
+@rule("{column} loses most of all columns from {first} to {second}", with_scores)
 def suffers_most(test: Test, scale: Scale) -> Verdict:
     """From the first row to the second, `column` loses most, in points.
 
@@ -99,16 +90,13 @@ def suffers_most(test: Test, scale: Scale) -> Verdict:
     chance = np.random.default_rng(SEED)
     drawn = [_drawn_losses(chance, each) for each in tested.values()]
     share = float(np.mean(np.argmax(drawn, axis=0) == columns.index(test.column)))
-    losses = ", ".join(f"{column} {each.value:.1f}" for column, each in sorted(tested.items(), key=lambda item: -item[1].value))
+    ordered = sorted(tested, key=lambda column: -tested[column].value)
+    losses = ", ".join(f"{column} {tested[column].value:.1f}" for column in ordered)
     figures = f"loss in points: {losses}; {test.column} first in {share:.0%} of the draws"
-    return decided(scale, [figures], [_lead(tested, test.column)], lambda _: Evidence(1 - share, share))
-
-
-def _lead(tested: Mapping[str, Difference], column: str) -> Difference:
-    """By how much the column loses more than the other that loses most."""
     # The rival as it was measured: which column comes second is not certain, so that the seeds to decide are a rough guess.
-    rival = max((each for name, each in tested.items() if name != column), key=lambda each: each.value)
-    return combined([(1.0, tested[column]), (-1.0, rival)])
+    rival = next(column for column in ordered if column != test.column)
+    lead = combined([(1.0, tested[test.column]), (-1.0, tested[rival])])
+    return decided(scale, [figures], [lead], lambda _: Evidence(1 - share, share))
 
 
 def _drawn_losses(chance: np.random.Generator, tested: Difference) -> np.ndarray:
@@ -120,7 +108,7 @@ def _drawn_losses(chance: np.random.Generator, tested: Difference) -> np.ndarray
     return np.asarray(tested.value + deviations * (2 / tested.n) ** 0.5 * chance.standard_normal(DRAWS))
 
 
-@rule("{column} loses less than the mean of the other columns from {first} to {second}", with_scores, least=2)
+@rule("{column} loses less than the mean of the other columns from {first} to {second}", with_scores)
 def loses_less_than_others(test: Test, scale: Scale) -> Verdict:
     """From the first row to the second, `column` loses less than the mean of the other columns, in points.
 
@@ -135,7 +123,7 @@ def loses_less_than_others(test: Test, scale: Scale) -> Verdict:
     gains = [gain(scale, pair, test.column), gain(scale, pair, only=others)]
     tested = difference(_advantages(scale, test.column, others), pair.second, pair.first)
     figures = [each.said for each in gains if each]
-    return decided(scale, figures, [tested], lambda known: sided(known[0]), needs="two pre-training seeds or more")
+    return decided(scale, figures, [tested], lambda known: sided(known[0]), "two pre-training seeds or more")
 
 
 def _advantages(scale: Scale, column: str, others: Sequence[str]) -> dict[str, dict[int, float]]:
@@ -148,7 +136,7 @@ def _advantages(scale: Scale, column: str, others: Sequence[str]) -> dict[str, d
     }
 
 
-@rule("the best of {first} on half of the dev set makes fewer errors than {second} on the other half", with_scores, least=1)
+@rule("the best of {first} on half of the dev set makes fewer errors than {second} on the other half", with_scores)
 def error_reduction(test: Test, scale: Scale) -> Verdict:
     """100·(score − base)/(100 − base) of the row that is best on half of the examples, scored on the other half.
 
@@ -162,25 +150,27 @@ def error_reduction(test: Test, scale: Scale) -> Verdict:
     if not columns:
         return Verdict(NOT_RUN, "needs fine-tunings that kept their answers on the dev sets")
     base = test.contrasts[0].second
+
+    def mean(row: str, half: int) -> float:
+        return fmean(fmean(rows[row][half] for rows in by_seed.values()) for by_seed in columns.values())
+
     # On one half, and scored on the other: the best of several on the same examples gains by choice alone.
-    means = {
-        row: [fmean(fmean(rows[row][half] for rows in by_seed.values()) for by_seed in columns.values()) for half in (0, 1)]
-        for row, _ in test.contrasts
-    }
-    chosen = best_on_halves({row: (even, odd) for row, (even, odd) in means.items()})
-    parts = {
-        name: {
-            seed: [(rows[row][1 - half] - rows[base][1 - half], 100 - rows[base][1 - half]) for half, row in enumerate(chosen)]
-            for seed, rows in by_seed.items()
-        }
-        for name, by_seed in columns.items()
-    }
-    # Seeds that have all columns, so that each counts with the same ones.
-    shared = sorted(set.intersection(*map(set, parts.values())))
-    together = _by_pretraining({seed: [part for by_seed in parts.values() for part in by_seed[seed]] for seed in shared})
-    reductions = {name: _by_pretraining(by_seed) for name, by_seed in parts.items()}
-    said = ", ".join(f"{name} {fmean(units):+.1f} %" for name, units in reductions.items())
-    tested, *by_column = (paired(units, [0.0] * len(units)) for units in (together, *reductions.values()))
+    chosen = best_on_halves({row: (mean(row, 0), mean(row, 1)) for row, _ in test.contrasts})
+
+    def reductions(names: Iterable[str]) -> list[float]:
+        """Of each pre-training the per cent of the base's errors that are gone, of the seeds that have all of these columns."""
+        found = {}
+        for seed in sorted(set.intersection(*(set(columns[name]) for name in names))):
+            halves = [(columns[name][seed], row, 1 - half) for name in names for half, row in enumerate(chosen)]
+            errors = sum(100 - rows[base][other] for rows, _, other in halves)
+            # A ratio of sums and not a mean of ratios: a column with few errors left would rule the mean by chance.
+            gone = sum(rows[row][other] - rows[base][other] for rows, row, other in halves)
+            found[seed] = 100 * gone / errors if errors else 0.0
+        return list(by_pretraining(found).values())
+
+    by_name = {name: reductions([name]) for name in columns}
+    said = ", ".join(f"{name} {fmean(units):+.1f} %" for name, units in by_name.items())
+    tested, by_column = paired(reductions(columns)), [paired(units) for units in by_name.values()]
     if tested is not None:
         said += f"; together {tested.value:+.1f} % [{tested.low:+.1f}, {tested.high:+.1f}] over {tested.n} {scale.units}"
 
@@ -199,19 +189,10 @@ def _answered(scale: Scale, rows: Sequence[str], column: str) -> dict[Seed, dict
     return {seed: {row: of_row[seed].halves() for row, of_row in zip(rows, kept, strict=True)} for seed in shared}
 
 
-def _by_pretraining(parts: dict[Seed, list[Errors]]) -> list[float]:
-    """Of each pre-training the per cent of the errors that are gone, over both halves and several columns."""
-    # A ratio of sums and not a mean of ratios: a column with few errors left would rule the mean by chance.
-    errors = {seed: sum(errors for _, errors in some) for seed, some in parts.items()}
-    gains = {seed: sum(gain for gain, _ in some) for seed, some in parts.items()}
-    return list(by_pretraining({seed: 100 * gains[seed] / errors[seed] if errors[seed] else 0.0 for seed in parts}).values())
-
-
 @rule(
     lambda test, checkpoint, scores: (
         f"dev scores of {test.row} in {checkpoint}: " + ", ".join(f"{column} above {score}" for column, score in scores.items())
-    ),
-    least=1,
+    )
 )
 def above_published(test: Test, scale: Scale, *, checkpoint: str, scores: Mapping[str, float]) -> Verdict | None:
     """Dev scores of fine-tunings of one published `checkpoint` lie above its published `scores` (column → score × 100).
@@ -226,8 +207,7 @@ def above_published(test: Test, scale: Scale, *, checkpoint: str, scores: Mappin
     measured = {column: list(scale.by_seed([column]).get(test.row, {}).values()) for column in scores}
     if missing := [column for column, values in measured.items() if not values]:
         return Verdict(NOT_RUN, f"no scores of {test.row} in {', '.join(missing)}")
-    # Against a constant the paired test is the one-sample t-test.
-    tested = {column: paired(values, [scores[column]] * len(values)) for column, values in measured.items()}
+    tested = {column: paired(values, scores[column]) for column, values in measured.items()}
     figures = [_beside_published(column, scores[column], values, tested[column]) for column, values in measured.items()]
     needs = "two fine-tuning seeds or more of each task"
     return decided(scale, figures, list(tested.values()), lambda known: all_of([sided(each) for each in known]), needs)

@@ -23,7 +23,7 @@ def comparison(
     """Makes a rule of a judge that looks at one difference; every contrast of the claim must pass it.
 
     Args:
-        bounded: whether the rule has a bound in points; such a bound applies to the mean of all columns only.
+        bounded: whether the rule has a bound in points; such a bound applies to the mean of all columns only, see `few_columns`.
         variant: the claim in nats; None: the first rows are above the second ones.
     """
 
@@ -42,8 +42,7 @@ def comparison(
                 return Verdict(NOT_RUN, joined(figures))
             return decided(scale, figures, [each.tested for each in gains if each], lambda _: all_of(parts))
 
-        # A bound in points is for the mean of all columns, see `few_columns`.
-        return rule(says, _places, variant or in_nats, len(GLUE) if bounded else 1, by_contrast=True)(look)
+        return rule(says, _places, variant or in_nats, by_contrast=True)(look)
 
     return made
 
@@ -158,7 +157,7 @@ def about(tested: Difference, *, value: float = 0.0, bound: float = 0.5) -> Evid
     return Evidence(tested.p_inside(low, high), 1.0)
 
 
-@rule("the mean of these differences above zero, none clearly below: {contrasts}", _places, lambda test: test, 1)
+@rule("the mean of these differences above zero, none clearly below: {contrasts}", _places, lambda test: test)
 def higher_on_average(test: Test, scale: Scale, *, bound: float = 0.0) -> Verdict | None:
     """The first rows are above their second ones on average, and none is clearly below.
 

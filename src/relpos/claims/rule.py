@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from relpos.claims.verdict import EXACT, FAILS, NOT_HERE, NOT_RUN, UNDECIDED, Verdict, joined
-from relpos.results.gain import MEASURES, Contrast
+from relpos.results.gain import Contrast
 from relpos.results.plateau import NONE
 from relpos.results.scale import MEAN, Scale, Scales, short_travel
 from relpos.results.values import GLUE
@@ -45,7 +45,6 @@ class Rule:
         says: what must be true for the claim to hold, in one line: text with the test's arguments in braces, and with `first` and
             `second`: the rows of the contrasts; or a function of the test and of its options by their names.
         places: where to look.
-        least: the fewest columns of dev scores that decide; a larger number than the claim has columns stands for all.
         variant: the same claim in a measure in nats, apart from measure and bound; None: it does not compare rows.
         by_contrast: whether each contrast is judged by itself, so that one of them is enough for the claim to fail.
     """
@@ -54,7 +53,6 @@ class Rule:
     options: Mapping[str, Any]
     says: Says
     places: Places
-    least: int = 0
     variant: Callable[[Test], Test] | None = None
     by_contrast: bool = False
 
@@ -115,13 +113,6 @@ class Test:
         first, second = (", ".join(dict.fromkeys(pair[side] for pair in self.contrasts)) for side in (0, 1))
         words = {"row": self.row, "others": ", ".join(self.others), "column": self.column, "first": first, "second": second}
         return self.rule.says.format(contrasts=self.said, **words, **self.options)
-
-    @property
-    def scores(self) -> Sequence[str]:
-        """The columns of dev scores that it reads; none where it reads losses, gaps or networks."""
-        if not self.rule.least or self.column in MEASURES:
-            return ()
-        return (self.column,) if self.column in GLUE else self.columns or GLUE
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -201,7 +192,6 @@ def rule(
     says: Says,
     places: Places = each_scale,
     variant: Callable[[Test], Test] | None = None,
-    least: int = 0,
     by_contrast: bool = False,
 ) -> Callable[[Judge], Rule]:
     """Makes a rule of a judge; see `Rule`. The keyword-only arguments of the judge are the rule's options."""
@@ -210,6 +200,6 @@ def rule(
         # Of a judge that wraps another, those of the inner one: `inspect` follows `functools.wraps`.
         parameters = inspect.signature(judge).parameters.values()
         options = {each.name: each.default for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
-        return Rule(judge, options, says, places, least, variant, by_contrast)
+        return Rule(judge, options, says, places, variant, by_contrast)
 
     return made

@@ -12,16 +12,15 @@ import numpy as np
 from relpos.claims.comparisons import decided, few_columns
 from relpos.claims.rule import Judge, Place, Test, rule
 from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, below, joined, sided, to_decide
-from relpos.results.gain import gains_alike, shared, sizes
-from relpos.results.scale import MEAN, Scale, Scales
+from relpos.results.gain import gains_alike, sizes
+from relpos.results.scale import MEAN, Scale, Scales, named
 from relpos.results.statistics import ALPHA, Difference, combined, paired, welch
 from relpos.results.values import GLUE
 
 
-def _slope_weights(places: Sequence[float]) -> np.ndarray:
-    """The weight of each value in the slope of a straight line through values at these places."""
-    centred = np.asarray(places) - np.mean(places)
-    return np.asarray(centred / (centred**2).sum())
+def _change_weights(places: Sequence[float]) -> np.ndarray:
+    """The weight of each value in the change along a straight line through values at these places, from the least to the most."""
+    return np.asarray(np.polyfit(places, np.eye(len(places)), 1)[0] * (max(places) - min(places)))
 
 
 def _falls(word: str, amount: Callable[[Scale], int], name: Callable[[Scale], str]) -> Judge:
@@ -42,7 +41,7 @@ def _falls(word: str, amount: Callable[[Scale], int], name: Callable[[Scale], st
             return Verdict(NOT_RUN, joined(said))
         # By doublings: from 1,000 pairs to 2,000 is as far as from 100,000 to 200,000.
         doublings = [log2(amount(scale)) for scale, _ in gains]
-        weights = _slope_weights(doublings) * (min(doublings) - max(doublings))
+        weights = -_change_weights(doublings)
         # Scales are not paired: a seed gives weights of another shape at another size, and other text of another amount.
         known = [(float(weight), each.tested) for weight, (_, each) in zip(weights, gains, strict=True) if each.tested]
         if len(known) < len(gains):
@@ -71,16 +70,16 @@ def _two_sizes(test: Test, runs: Scales) -> Iterator[Place]:
 def _amounts_of_text(test: Test, runs: Scales) -> Iterator[Place]:
     """Scales that differ in `pairs` alone."""
     for group in runs.alike("pairs"):
-        limited = [scale for scale in group if shared(scale, test.rows, test.column) and scale.meaning.get("pairs")]
+        limited = [scale for scale in group if scale.shared(named(test.column), *test.rows) and scale.meaning.get("pairs")]
         if limited:
             yield Place(tuple(limited), f"{limited[0].label} to {limited[-1].meaning['pairs']:,}")
 
 
-shrinks = rule("{contrasts} is smaller at the larger size, after equal training", _two_sizes, lambda test: test, 1)(
+shrinks = rule("{contrasts} is smaller at the larger size, after equal training", _two_sizes, lambda test: test)(
     _falls("shrinks", lambda scale: scale.magnitude, lambda scale: scale.label)
 )
 
-falls = rule("{contrasts} falls with the number of training pairs", _amounts_of_text, lambda test: test, 1)(
+falls = rule("{contrasts} falls with the number of training pairs", _amounts_of_text, lambda test: test)(
     _falls("falls", lambda scale: int(scale.meaning["pairs"]), lambda scale: f"{scale.meaning['pairs']:,} pairs")
 )
 
@@ -90,7 +89,6 @@ falls = rule("{contrasts} falls with the number of training pairs", _amounts_of_
         f"the gain over {test.contrasts[0].second} changes by less than {bound} from S = {min(at_s)} to S = {max(at_s)}"
     ),
     variant=lambda test: test,
-    least=len(GLUE),
 )
 def steady(test: Test, scale: Scale, *, at_s: Sequence[int] = (1, 3, 5), bound: float = 0.5) -> Verdict | None:
     """The gains of the contrasts do not depend on S: a line through them changes by less than `bound` from the first to the last.
@@ -99,7 +97,7 @@ def steady(test: Test, scale: Scale, *, at_s: Sequence[int] = (1, 3, 5), bound: 
     mean change lies inside ±bound (two one-sided tests at 0.05). Fails: the 95 % interval lies above or below zero. A bound in
     points of GLUE is not applied to the mean of fewer columns. `at_s` has the S of each contrast.
     """
-    if not any(shared(scale, each, test.column) for each in test.contrasts):
+    if not any(scale.shared(named(test.column), *each) for each in test.contrasts):
         return None
     gains = gains_alike([(scale, each) for each in test.contrasts], test.column, test.columns)
     known = [each for each in gains if each]
@@ -109,13 +107,10 @@ def steady(test: Test, scale: Scale, *, at_s: Sequence[int] = (1, 3, 5), bound: 
         return Verdict(NOT_RUN, joined([*said, missing]))
     by_row = scale.by_seed(known[0].columns)
     rows = [by_row[row] for row, _ in test.contrasts]
-    weights = _slope_weights(at_s) * (max(at_s) - min(at_s))
-    changes = [
-        sum(weight * scores[seed] for weight, scores in zip(weights, rows, strict=True))
-        for seed in sorted(set.intersection(*map(set, rows)))
-    ]
+    shared = sorted(set.intersection(*map(set, rows)))
+    changes = [float(_change_weights(at_s) @ [scores[seed] for scores in rows]) for seed in shared]
     # One line for each seed: what a seed does to all rows alike does not change the slope.
-    if (change := paired(changes, [0.0] * len(changes))) is None:
+    if (change := paired(changes)) is None:
         return Verdict(UNDECIDED, joined(said), takes="two pre-training seeds or more of every S")
     said.append(f"changes by {change.value:+.2f} {change.interval(2)} over {change.n} {scale.units}")
     outside = change.p_inside(-bound, bound)
@@ -140,17 +135,15 @@ def two_stages(test: Test, one: Scale, two: Scale, *, bound: float = 0.02) -> Ve
     Holds: the 95 % interval of the loss over pre-training seeds lies below `bound` for `row`. Fails: it lies above. What the
     `others` lose is shown and does not decide. With one seed of each the claim is undecided.
     """
-    lost: dict[str, Difference | None] = {}
-    said, alone = [], []
+    losses, said = (one.losses(), two.losses()), []
     # The row is there, see `_one_and_two_stages`; of the others, those that both scales have.
-    for row in (row for row in test.rows if row in one.folders and row in two.folders):
-        in_one, in_two = one.losses(row), two.losses(row)
-        if tested := lost.setdefault(row, _lost(in_one, in_two)):
-            said.append(f"{row} {tested.value:+.3f} {tested.interval(3)}")
-        else:
-            alone.append(f"{row} {fmean(in_two.values()) - fmean(in_one.values()):+.3f} (too few seeds)")
-    figures, needs = f"two stages − one: {', '.join(said + alone)}", f"two pre-training seeds or more of {test.row}"
-    return decided(two, [figures], [lost[test.row]], lambda known: below(known[0], bound), needs, against=bound)
+    for row in (row for row in test.rows if all(row in of_scale for of_scale in losses)):
+        in_one, in_two = (of_scale[row] for of_scale in losses)
+        tested, value = _lost(in_one, in_two), fmean(in_two.values()) - fmean(in_one.values())
+        said.append(f"{row} {tested.value:+.3f} {tested.interval(3)}" if tested else f"{row} {value:+.3f} (too few seeds)")
+    lost = _lost(*(of_scale[test.row] for of_scale in losses))
+    figures, needs = f"two stages − one: {', '.join(said)}", f"two pre-training seeds or more of {test.row}"
+    return decided(two, [figures], [lost], lambda known: below(known[0], bound), needs, against=bound)
 
 
 def _lost(in_one: dict[int, float], in_two: dict[int, float]) -> Difference | None:

@@ -121,25 +121,22 @@ def adjusted(verdicts: Sequence[Verdict]) -> list[Verdict]:
     A family is what one paper claims, in one measure, at one scale. So a verdict changes neither with the claims that are asked
     for, nor with the records of other scales.
     """
-    families: dict[str, dict[int, float]] = {}  # scale → place among the verdicts → p-value
-    for place, each in enumerate(verdicts):
-        if each.p is not None:
-            # Verdicts without a p-value, as of counts and computations, are certain and need no correction.
-            families.setdefault(each.scale, {})[place] = each.p
     corrected = list(verdicts)
-    for family in families.values():
-        for place, p in zip(family, benjamini_hochberg(list(family.values())), strict=True):
-            corrected[place] = _among(verdicts[place], p, len(family))
+    for scale in {each.scale for each in verdicts}:
+        # Verdicts without a p-value, as of counts and computations, are certain and need no correction. What is undecided has one,
+        # and counts among the tests: leaving it out would make the correction too small.
+        alone = {place: each.p for place, each in enumerate(verdicts) if each.scale == scale and each.p is not None}
+        for place, p in zip(alone, benjamini_hochberg(list(alone.values())), strict=True):
+            if p >= ALPHA and verdicts[place].verdict in (HOLDS, FAILS):
+                note = f"p {p:.2g} among the {len(alone)} of the paper here leaves it undecided"
+                corrected[place] = _undecided(verdicts[place], f"with p {alone[place]:.2g}; {note}")
     return corrected
 
 
-def _among(found: Verdict, p: float, tests: int) -> Verdict:
-    # What is undecided has a p-value as well, and counts among the tests: leaving it out would make the correction too small.
-    if found.verdict not in (HOLDS, FAILS) or p < ALPHA:
-        return found
-    note = f"by itself it {found.verdict} with p {found.p:.2g}; p {p:.2g} among the {tests} of the paper here leaves it undecided"
+def _undecided(found: Verdict, note: str) -> Verdict:
+    figures = joined([found.figures, f"by itself it {found.verdict} {note}"])
     takes = found.takes or "more pre-training seeds, half as many again or more: it is clear alone and not among so many tests"
-    return replace(found, verdict=UNDECIDED, figures=joined([found.figures, note]), takes=takes)
+    return replace(found, verdict=UNDECIDED, figures=figures, takes=takes)
 
 
 def joined(parts: Iterable[str]) -> str:

@@ -307,8 +307,7 @@ def rises_with_training(scale: Scale, row: str, found: Networks) -> Verdict:
     if not slopes:
         return Verdict(NOT_RUN, "needs three snapshots=[…] or more of a run")
     slope = f"slope {np.mean(slopes):+.3f} per doubling over {plural(len(slopes), 'run')}, {_positions(scale, found)}"
-    tested = paired(slopes, [0.0] * len(slopes))
-    return _above_zero(scale, row, f"{'; '.join(said)}; {slope}", tested, " with three snapshots=[…] or more")
+    return _above_zero(scale, row, f"{'; '.join(said)}; {slope}", paired(slopes), " with three snapshots=[…] or more")
 
 
 @about_weights(TABLES, "R² of P and held-out loss of {row} are negatively correlated among runs of equal steps")
@@ -318,7 +317,7 @@ def goes_with_score(scale: Scale, row: str, found: Networks) -> Verdict:
 
     if len(found) < FOR_CORRELATION:
         return Verdict(NOT_RUN, f"needs {FOR_CORRELATION} pre-training seeds or more; there are {len(found)}")
-    losses = scale.losses(row)
+    losses = scale.losses()[row]
     correlated = spearmanr(_of_tables(found, "r2"), [losses[seed] for seed in found])
     # NaN where all R² or all losses are equal, which says nothing of how they go together.
     rho, p = (0.0, 1.0) if isnan(correlated.statistic) else (float(correlated.statistic), float(correlated.pvalue))

@@ -15,7 +15,7 @@ from relpos.files import write_text
 from relpos.ranges import Names, Threads
 from relpos.readers import read_yaml
 from relpos.results.plateau import NONE
-from relpos.results.scale import scale_of
+from relpos.results.scale import made
 from relpos.results.values import Value, read
 from relpos.runs.run import runs_root
 from relpos.train.described import class_of
@@ -75,7 +75,7 @@ def figures(paper: Literal["chang2021", "wennberg2021"], network: Names | None, 
     set_threads(threads)
     # Whatever table they were trained for: a figure is about a scheme, in the paper's layers and on text in its order.
     trained = {each.run: each for each in read(measured=()) if each.stage == "pretrain"}
-    runs = [each for each in trained.values() if scale_of(each).is_of_paper]
+    runs = [each for each in trained.values() if made(*json.loads(each.scale)).is_of_paper]
     folder = runs_root() / "figures" / paper
     sections = [f"# Figures of {paper}"]
     for figure in FIGURES[paper]:

@@ -8,14 +8,13 @@ concerns this one network. In the weights themselves the claims about trained po
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from relpos.errors import RelposError
 from relpos.pretrained.checkpoint import Checkpoint
 from relpos.pretrained.files import located, name_of
-from relpos.results import values as results
-from relpos.results.scale import Scale, Scales, scales
+from relpos.results.scale import Scale
 from relpos.results.values import Plain, Value, by
 from relpos.train.described import class_of
 
@@ -27,14 +26,6 @@ NAMED_BY_S = {1: "_s1", 3: "_s3", 5: ""}
 """S → the ending of that row's name."""
 Start = tuple[str, bool]
 """How TISA starts (`change.start`), and whether one module serves all layers (`change.reused`)."""
-
-
-def read(rows: Mapping[str, Iterable[str]], checkpoints: Iterable[str] = (), pilot_seeds: Collection[int] = ()) -> Scales:
-    """All finished runs below `$RELPOS_RUNS`, see `relpos.results.scale.scales`, and the published networks that are named."""
-    values = results.read()
-    known = scales(values, rows, pilot_seeds)
-    known.tuned, known.published = tuned_checkpoints(values), published_checkpoints(checkpoints)
-    return known
 
 
 def tuned_checkpoint(name: str, start: Start) -> Scale:
@@ -61,12 +52,9 @@ def tuned_checkpoints(values: Iterable[Value]) -> list[Scale]:
             continue
         # A scale for each way of starting TISA; the rows without it belong to all of them.
         for start in dict.fromkeys((change["start"], change["reused"]) for change in changes.values() if change.get("tisa")):
+            rows = {scheme: row_of(change, start) for scheme, change in changes.items()}
             scale = tuned_checkpoint(name_of(Path(checkpoint)), start)
-            of_rows: dict[str, list[Value]] = {}
-            for each in runs:
-                if row := row_of(changes[each.scheme], start):
-                    of_rows.setdefault(row, []).append(each)
-            scale.add(of_rows)
+            scale.add({row: [each for each in runs if rows[each.scheme] == row] for row in rows.values() if row})
             found.append(scale)
     return found
 
@@ -76,9 +64,8 @@ def row_of(change: Plain, start: Start) -> str | None:
     without, with_tisa = ROWS[change.get("positions", "keep")]
     if not change.get("tisa"):
         return without
-    if change["tisa"] not in NAMED_BY_S or (change["start"], change["reused"]) != start:
-        return None
-    return with_tisa + NAMED_BY_S[change["tisa"]]
+    is_row = change["tisa"] in NAMED_BY_S and (change["start"], change["reused"]) == start
+    return with_tisa + NAMED_BY_S[change["tisa"]] if is_row else None
 
 
 def published_checkpoints(checkpoints: Iterable[str]) -> list[Scale]:

@@ -110,7 +110,7 @@ def contrast(rows: Mapping[str, Units], weights: Mapping[str, float], constant: 
     pool = _pool(rows, constant)
     is_inside = set(weights) <= set(pool)
     # Seeds that not all rows have cannot be paired, and are left out even where there are many.
-    alone = paired([_sum(rows, weights, seed) for seed in shared], [0.0] * len(shared))
+    alone = paired([_sum(rows, weights, seed) for seed in shared])
     if alone is not None:
         prior = _prior(_cells(pool), True) if is_inside else None
         return _moderated(alone, prior, sum(weight**2 for weight in weights.values())) if prior else alone

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
@@ -61,7 +61,7 @@ def gain(
         as_given: leave no column out.
     """
     first, second = rows
-    names = shared(scale, rows, column, only)
+    names = scale.shared(named(column, only), *rows)
     if not names:
         return None
     # Both at the constant answer says nothing of them; their zero difference would shrink the mean of the others.
@@ -118,15 +118,10 @@ def gains_alike(pairs: Sequence[tuple[Scale, Contrast]], column: str, only: Sequ
     return [gain(*pair, column, telling or common, as_given=bool(telling)) for pair in pairs]
 
 
-def shared(scale: Scale, rows: Iterable[str], column: str = MEAN, only: Collection[str] | None = None) -> list[str]:
-    """Those of these columns that all of these rows have."""
-    return scale.shared(named(column, only), *rows)
-
-
 def sizes(alike: Sequence[Sequence[Scale]], rows: Sequence[str], column: str) -> list[list[Scale]]:
     """For each group its scales with these rows, one for each size, the smallest first; of a size, the one with most steps."""
     # Scales come with the fewest steps first, so that the last of a size is the one with most.
-    groups = [{scale.magnitude: scale for scale in group if shared(scale, rows, column)} for group in alike]
+    groups = [{scale.magnitude: scale for scale in group if scale.shared(named(column), *rows)} for group in alike]
     return [list(group.values()) for group in groups if len(group) > 1]
 
 

@@ -123,20 +123,17 @@ class Scale:
         having = {row: [found[column] for column in columns if column in found] for row, found in self.values.items()}
         return [row for row, found in having.items() if found and all(abs(errors_above(values)) <= CLEAR for values in found)]
 
-    def losses(self, row: str) -> dict[int, float]:
-        """Pre-training seed → held-out loss."""
-        return self._losses()[row]
-
-    def _losses(self) -> dict[str, dict[int, float]]:
+    def losses(self) -> dict[str, dict[int, float]]:
+        """Row → pre-training seed → held-out loss."""
         return {row: {seed: -value for seed, value in units.items()} for row, units in self.by_seed(["loss"]).items()}
 
     def is_on_plateau(self, row: str) -> bool | None:
         """Whether a row has not left the bag-of-words plateau; None where its shuffle gap was not measured."""
-        return plateau.is_on_plateau(self._losses(), self.by_seed(["order"]), row)
+        return plateau.is_on_plateau(self.losses(), self.by_seed(["order"]), row)
 
     def order_known(self, row: str) -> float | None:
         """How much a row knows of the order that the best row knows; None without a row `none`."""
-        return plateau.order_known(self._losses(), row)
+        return plateau.order_known(self.losses(), row)
 
 
 @dataclass
@@ -192,11 +189,11 @@ def scales(values: Sequence[Value], rows: Mapping[str, Iterable[str]], pilot_see
     variants: dict[tuple[str, str], dict[Rates, list[Value]]] = {}
     for each in used:
         # A loss of answers is no loss of text.
-        if each.scheme in names and _meaning(each.scale)[0].get("recipe", {}).get("masking") != "answer":
+        if each.scheme in names and json.loads(each.scale)[0].get("recipe", {}).get("masking") != "answer":
             variants.setdefault((each.scale, names[each.scheme]), {}).setdefault(each.rates, []).append(each)
     read_at = {key: max(rates.items(), key=lambda item: (len(item[1]), precedence(*item[0]))) for key, rates in variants.items()}
     of_runs = by((each for each in values if each.is_current), "origin")
-    found = {key: made(*_meaning(key)) for key, _ in read_at}
+    found = {key: made(*json.loads(key)) for key, _ in read_at}
     for key, scale in found.items():
         chosen = {row: runs for (of_scale, row), runs in read_at.items() if of_scale == key}
         scale.folders = {row: {seeds(each)[0]: each.run for each in runs} for row, (_, runs) in chosen.items()}
@@ -206,18 +203,11 @@ def scales(values: Sequence[Value], rows: Mapping[str, Iterable[str]], pilot_see
     return Scales(known, len(trained) - len(current), len(current) - len(used))
 
 
-def scale_of(pretraining: Value) -> Scale:
-    """The scale that a pre-training is of, still without runs."""
-    return made(*_meaning(pretraining.scale))
-
-
-def _meaning(key: str) -> tuple[Plain, str]:
-    meaning, store = json.loads(key)
-    return meaning, store
-
-
 def made(meaning: Plain, store: str) -> Scale:
-    """The scale of pre-trainings with this in common, still without runs: `4×256, 1,000 steps of 64, files (67a04f)`."""
+    """The scale of pre-trainings with this in common, still without runs: `4×256, 1,000 steps of 64, files (67a04f)`.
+
+    Both stand in `Value.scale`.
+    """
     size, recipe, first = meaning["size"], meaning.get("recipe", {}), meaning.get("first")
     name, _, identity = store.rpartition("-")
     layers = other_layers(size)

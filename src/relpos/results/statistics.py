@@ -156,8 +156,9 @@ def interval(values: Sequence[float]) -> Interval | None:
     return bootstrapped((values,), np.mean) or bootstrapped((values,), np.mean, method="percentile")
 
 
-def paired(first: Sequence[float], second: Sequence[float]) -> Difference | None:
-    """Two rows over the same seeds: Student's paired test of `first − second`; None for fewer than two pairs.
+def paired(first: Sequence[float], second: Sequence[float] | float = 0.0) -> Difference | None:
+    """Two rows over the same seeds: Student's paired test of `first − second`; against a number it is the one-sample test. None for
+    fewer than two pairs.
 
     >>> paired([71.0, 72.0, 74.0], [70.0, 71.0, 72.0]).value
     1.3333333333333333
@@ -184,7 +185,7 @@ def welch(terms: Sequence[tuple[float, Sequence[float]]]) -> Difference | None:
     Args:
         terms: weight and values of each row; `n` is the number of values of the first.
     """
-    means = [(weight, paired(values, [0.0] * len(values))) for weight, values in terms]
+    means = [(weight, paired(values)) for weight, values in terms]
     known = [(weight, mean) for weight, mean in means if mean is not None]
     # A row of one value has an unknown spread, which no other row's can stand for.
     tested = combined(known) if len(known) == len(terms) else None
