@@ -10,7 +10,7 @@ from relpos.claims.verdict import Verdict
 from relpos.errors import RelposError
 from relpos.results.scale import Scales
 from relpos.tables.experiment import Experiment
-from relpos.tables.row import Column, Row, scale_of
+from relpos.tables.table import Column, Row, scale_of
 
 RTE: dict[str, Any] = {"metric": "accuracy", "majority": 50.0, "examples": 400}
 

@@ -18,8 +18,7 @@ from relpos.cli import main
 from relpos.data.glue import TsvGlue
 from relpos.runs.table_file import RowRun
 from relpos.tables.glue_server import Answers, layout
-from relpos.tables.row import Row
-from relpos.tables.table import Table
+from relpos.tables.table import Row, Table
 from relpos.train.finetune import Splits, columns
 from tables.written_table import write
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from relpos.tables.columns import summary
 from relpos.tables.experiment import Experiment
-from relpos.tables.row import Column, Row
+from relpos.tables.table import Column, Row
 
 SPREAD = [-1.0, -0.6, -0.4, -0.2, 0.0, 0.0, 0.2, 0.4, 0.6, 1.0]
 

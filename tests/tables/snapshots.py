@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from relpos.tables.columns import summary
-from relpos.tables.row import Column, Row
+from relpos.tables.table import Column, Row
 
 JITTER = (0.01, -0.01, 0.0)
 """What the three seeds add to a row's loss."""

@@ -6,7 +6,7 @@ import pytest
 
 from relpos.runs.table_file import RowRun
 from relpos.tables.choice import Choice, by_choice, choose
-from relpos.tables.row import Row
+from relpos.tables.table import Row
 from tables.made_rows import column, experiment
 
 RIGHT = {"base": "1010", "one": "1110", "two": "1011"}

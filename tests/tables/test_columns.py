@@ -14,9 +14,8 @@ from relpos.tables.render import pictures, text
 from relpos.tables.render.cell import Cell
 from relpos.tables.render.side_tables import losses_by_step
 from relpos.tables.render.view import view_of
-from relpos.tables.row import Row
 from relpos.tables.rows import rows_of
-from relpos.tables.table import Table
+from relpos.tables.table import Row, Table
 from tables.small_data import finish
 
 TASKS = {"mnli": ["mnli_m", "mnli_mm"]}

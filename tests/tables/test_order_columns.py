@@ -20,9 +20,8 @@ from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load
 from relpos.tables.order_instrument import Instrument, ToMeasure, instrument
 from relpos.tables.plan import plan_table
-from relpos.tables.row import Column, Row
 from relpos.tables.rows import measured_values, order_columns, rows_of
-from relpos.tables.table import Table
+from relpos.tables.table import Column, Row, Table
 from tables.made_rows import experiment
 
 

@@ -8,8 +8,8 @@ import pytest
 from relpos.results.plateau import Found
 from relpos.tables.experiment import load
 from relpos.tables.plan import PlannedRow, plan_table
-from relpos.tables.row import Column, Row
 from relpos.tables.rows import constant_phase, values_of, with_plateau
+from relpos.tables.table import Column, Row
 from tables.small_data import finish, write_experiment
 
 

@@ -13,8 +13,7 @@ from relpos.runs.table_file import read_table
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load, printed_numbers
 from relpos.tables.glue_server import with_scores
-from relpos.tables.row import Row
-from relpos.tables.table import Table
+from relpos.tables.table import Row, Table
 from tables.made_rows import around, row
 from tables.small_data import write_experiment
 from tables.written_table import table, write

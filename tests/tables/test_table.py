@@ -12,8 +12,7 @@ from relpos.files import write_json
 from relpos.runs.table_file import read_table
 from relpos.tables.render import text
 from relpos.tables.render.view import view_of
-from relpos.tables.row import Row
-from relpos.tables.table import Table
+from relpos.tables.table import Row, Table
 from tables.written_table import table
 
 WRITTEN = sorted((shipped("experiments") / "results").glob("*/table.json"))

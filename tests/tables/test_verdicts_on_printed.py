@@ -14,9 +14,8 @@ from relpos.tables.experiment import load, printed_numbers
 from relpos.tables.plan import plan_table
 from relpos.tables.render import text
 from relpos.tables.render.view import view_of
-from relpos.tables.row import Row
 from relpos.tables.rows import rows_of
-from relpos.tables.table import Table
+from relpos.tables.table import Row, Table
 from tables.made_rows import around, column, experiment, of_pretrainings, row
 
 FULL = bool(os.environ.get("RELPOS_FULL"))

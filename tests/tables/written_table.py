@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from relpos.runs.table_file import RowRun
-from relpos.tables.row import Column, Row
-from relpos.tables.table import Outcome, Table
+from relpos.tables.table import Column, Outcome, Row, Table
 
 PRINTED = {"cola": 40.0, "rte": 66.0}
 SCORES: dict[str, dict[str, list[float]]] = {

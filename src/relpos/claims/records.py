@@ -19,8 +19,7 @@ from relpos.results.statistics import Difference, paired, standard_error
 from relpos.runs.run import read_record, runs_root
 from relpos.runs.shelf import logged
 from relpos.runs.table_file import FILE, read_table
-from relpos.tables.row import Row
-from relpos.tables.table import Table
+from relpos.tables.table import Row, Table
 
 TIMES = (2, 4)
 """Of the trained length are the longer inputs."""

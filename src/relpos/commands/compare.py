@@ -32,9 +32,8 @@ from relpos.tables.render import pictures, text
 from relpos.tables.render.cell import MISSING, signed
 from relpos.tables.render.side_tables import SideTable
 from relpos.tables.render.view import view_of
-from relpos.tables.row import Row
 from relpos.tables.rows import order_columns, rows_of
-from relpos.tables.table import Table
+from relpos.tables.table import Row, Table
 from relpos.train.described import class_of
 
 GROUPS = ("position", "conv")

@@ -18,8 +18,8 @@ from relpos.results.values import Value, by, figure_values
 from relpos.runs.networks import labels, networks_of, networks_of_table
 from relpos.runs.run import runs_root
 from relpos.tables.render.pictures import draw_snapshots
-from relpos.tables.row import Column, Row
 from relpos.tables.rows import order_columns
+from relpos.tables.table import Column, Row
 from relpos.trust import instantiate
 
 FILE = "order.json"

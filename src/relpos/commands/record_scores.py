@@ -15,8 +15,7 @@ from relpos.tables.glue_server import COLUMNS, FILE, SIGNED, read_scores, with_s
 from relpos.tables.render import text
 from relpos.tables.render.side_tables import SideTable
 from relpos.tables.render.view import view_of
-from relpos.tables.row import Row
-from relpos.tables.table import Table, written
+from relpos.tables.table import Row, Table, written
 
 
 def record_scores(table: str, row: str, **scores: str | float | Sequence[float] | None) -> str:

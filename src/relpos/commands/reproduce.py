@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from relpos.tables.experiment import Experiment
     from relpos.tables.order_instrument import Each, Instrument
     from relpos.tables.plan import PlannedRow
-    from relpos.tables.row import Row
+    from relpos.tables.table import Row
 
 
 def reproduce(
@@ -149,9 +149,8 @@ def show(
     from relpos.tables.experiment import printed_numbers
     from relpos.tables.render import pictures, text
     from relpos.tables.render.view import view_of
-    from relpos.tables.row import scale_of
     from relpos.tables.rows import rows_of, with_heldout_lengths
-    from relpos.tables.table import Outcome, Table, made_with
+    from relpos.tables.table import Outcome, Table, made_with, scale_of
 
     rows = glue_server.with_scores(rows_of(plan, instrument, each), folder)
     rows = comparison.with_comparisons(rows, experiment, printed_numbers(experiment))

@@ -16,8 +16,7 @@ from relpos.readers import check_recorded, read_bytes, sha256
 from relpos.runs.run import runs_root
 from relpos.runs.table_file import RowRun
 from relpos.tables.glue_server import Answers, layout
-from relpos.tables.row import Row
-from relpos.tables.table import written
+from relpos.tables.table import Row, written
 
 TIME = (1980, 1, 1, 0, 0, 0)
 """The time of every file in the zip, always the same, so that the same predictions make the same bytes."""

@@ -13,9 +13,8 @@ from relpos.runs.run import Run
 from relpos.tables.order_instrument import Instrument
 from relpos.tables.plan import PlannedRow
 from relpos.tables.render.view import view_of
-from relpos.tables.row import Row
 from relpos.tables.rows import rows_of
-from relpos.tables.table import Table
+from relpos.tables.table import Row, Table
 
 WIDTH = 18
 """Characters of a column."""

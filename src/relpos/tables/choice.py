@@ -19,7 +19,7 @@ from relpos.tables.experiment import Experiment
 from relpos.tables.render.cell import signed
 from relpos.tables.render.side_tables import NAMES, SideTable
 from relpos.tables.render.view import columns_of
-from relpos.tables.row import Row
+from relpos.tables.table import Row
 
 
 @dataclass(frozen=True)

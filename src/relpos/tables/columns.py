@@ -13,7 +13,7 @@ from relpos.measures.measure import NATS, Figure, measured_columns
 from relpos.results.scale import MEAN, named, seeds
 from relpos.results.statistics import Difference, Interval, interval
 from relpos.results.values import Value, answers, by, means_by
-from relpos.tables.row import Column
+from relpos.tables.table import Column
 from relpos.trust import find
 
 FEWEST = 5

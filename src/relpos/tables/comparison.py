@@ -1,4 +1,4 @@
-"""Compares the numbers of a table with the paper's and with the baseline row's: the fields of `relpos.tables.row.Column` from
+"""Compares the numbers of a table with the paper's and with the baseline row's: the fields of `relpos.tables.table.Column` from
 `printed` on.
 
 Rows that share a baseline are of one scale: how much pre-trainings differ is estimated from all of them, see
@@ -44,7 +44,7 @@ from relpos.results.scale import MEAN, named
 from relpos.results.statistics import ALPHA, FOUND, NOT_RUN, SEED, UNDECIDED, Difference, holm, paired
 from relpos.results.values import GLUE, by
 from relpos.tables.experiment import Experiment
-from relpos.tables.row import Column, Row, column_values, scale_of
+from relpos.tables.table import Column, Row, column_values, scale_of
 
 REPRODUCED, ABOVE, BELOW = "reproduced", "above", "below"
 STATISTICS: dict[str, Callable[..., object]] = {"mean": np.mean, "best": np.max, "median": np.median}

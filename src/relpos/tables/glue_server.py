@@ -17,7 +17,7 @@ from pathlib import Path
 from relpos.readers import read_json
 from relpos.results.values import GLUE
 from relpos.tables.columns import mean_if_all
-from relpos.tables.row import Row
+from relpos.tables.table import Row
 
 COLUMNS = (*GLUE, "wnli", "ax")
 SIGNED = ("cola", "stsb", "ax")

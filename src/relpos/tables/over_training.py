@@ -22,7 +22,7 @@ from relpos.results.contrast import Units, difference
 from relpos.results.gain import MEASURES, Contrast
 from relpos.results.scale import NAMED, by_pretraining, precedence
 from relpos.results.statistics import ALPHA, SEED, Difference
-from relpos.tables.row import Row
+from relpos.tables.table import Row
 
 NAME = "claims_over_training"
 """Name of the figure's file and of the file with its numbers."""

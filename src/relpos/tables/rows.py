@@ -24,7 +24,7 @@ from relpos.runs.trunk import last_constant_step
 from relpos.tables.columns import column, mean_column, mean_if_all
 from relpos.tables.order_instrument import Each, Instrument, ToMeasure, in_turn, results_of
 from relpos.tables.plan import PlannedRow
-from relpos.tables.row import Column, Row, column_values
+from relpos.tables.table import Column, Row, column_values
 
 WHOLE = 0.99
 """Of the rows of a task: some official files have broken rows, which are left out."""

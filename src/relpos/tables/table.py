@@ -1,23 +1,181 @@
-"""A whole table, what it was made with, and its file, `$RELPOS_RUNS/tables/NAME/table.json`."""
+"""A table, its rows and their columns, as `$RELPOS_RUNS/tables/NAME/table.json` keeps them and every renderer shows them.
+
+Everything is frozen. Each step from runs to table returns new rows: `rows` selects the values of the runs and adds what is measured
+of the networks, `glue_server` the scores of the GLUE server, `comparison` the printed numbers and the baseline.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relpos.errors import refuse_unknown
 from relpos.files import write_json
-from relpos.runs.table_file import FILE, read_table, table_folder
-from relpos.tables.row import Row
+from relpos.measures.measure import NATS
+from relpos.results.plateau import Found
+from relpos.results.scale import MEAN, Scale, Seed
+from relpos.results.statistics import Interval
+from relpos.results.values import PartRates, Value
+from relpos.runs.table_file import FILE, RowRun, read_table, table_folder
 
 if TYPE_CHECKING:
     from relpos.tables.plan import PlannedRow
 
 SHORT = 7
 """Digits of a commit that are shown."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """The scores of one row in one column, × 100, or nats. What is unknown is None, never zero.
+
+    A column about order has one value per pre-training; the others have one per fine-tuning.
+
+    Args:
+        values: of the finished runs.
+        seeds: of each value, those of its pre-training and of its fine-tuning; the second is 0 where there is no fine-tuning.
+        mean: of the values; likewise `best` and `median`.
+        sem: standard error of the mean; None for a single run.
+        interval: 95 % bootstrap interval of the mean over seeds; with several pre-trainings, over pre-trainings and, if the runs
+            kept their answers, over dev examples. None for a single run.
+        of: the columns that this one is the mean of; empty for a column that is no mean.
+        n_failed: runs that failed.
+        n_missing: runs that are planned but not finished.
+        n_collapsed: runs no better than the constant answer.
+        majority: score of the constant answer on the dev set; for minimal pairs, of a guess.
+        examples: size of the dev set, or the number of pairs.
+        metric: accuracy, matthews, …, or nats.
+        test: the GLUE server's score.
+        printed: the paper's number; `printed_sem` its standard error.
+        difference: ours − printed. Ours is the table's statistic; if the paper measured on the test set it is `test`, and None
+            until the server has scored ours.
+        difference_interval: its 95 % interval; for a best, corrected for the number of runs. None if the rows do not show how much
+            pre-trainings differ.
+        verdict: see `relpos.tables.comparison`; None where nothing is printed.
+        delta: mean − the baseline row's mean; None for the baseline itself.
+        delta_percent: 100·delta/(100 − baseline's mean), the per cent of the baseline's errors that are gone.
+        delta_interval: 95 % interval of delta, over pre-trainings if their spread is known, else over fine-tunings: then it says
+            how these two models differ, and nothing about other pre-trainings of the two rows.
+        delta_p: two-sided p-value of no difference between the two rows, over pre-trainings; `delta_p_holm` is adjusted for the
+            rows of the column. None if the rows do not show how much pre-trainings differ.
+        delta_printed: the same difference between the printed numbers.
+    """
+
+    values: list[float] = field(default_factory=list)
+    seeds: list[Seed] = field(default_factory=list)
+    mean: float | None = None
+    sem: float | None = None
+    best: float | None = None
+    median: float | None = None
+    interval: Interval | None = None
+    of: list[str] = field(default_factory=list)
+    n_failed: int = 0
+    n_missing: int = 0
+    n_collapsed: int = 0
+    majority: float | None = None
+    examples: int | None = None
+    metric: str | None = None
+    test: float | None = None
+    printed: float | None = None
+    printed_sem: float | None = None
+    difference: float | None = None
+    difference_interval: Interval | None = None
+    verdict: str | None = None
+    delta: float | None = None
+    delta_percent: float | None = None
+    delta_interval: Interval | None = None
+    delta_p: float | None = None
+    delta_p_holm: float | None = None
+    delta_printed: float | None = None
+
+    @property
+    def by_seed(self) -> dict[Seed, float]:
+        """Seeds → value."""
+        return dict(zip(self.seeds, self.values, strict=True))
+
+    @property
+    def is_score(self) -> bool:
+        """Whether it is a score × 100, of which more is better."""
+        return self.metric != NATS
+
+    @property
+    def decimals(self) -> int:
+        """Decimals with which its numbers are shown."""
+        return 1 if self.is_score else 3
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table.
+
+    Args:
+        name: in the experiment file.
+        overrides: the overrides in which the row differs.
+        travel: about how far a parameter of the position scheme could move in pre-training: the sum of its learning rates. None
+            where there is no such parameter, or nothing was pre-trained.
+        perplexity: on held-out text, the mean over the finished pre-trainings.
+        order_found: after how many tokens it knew half of the order, see `relpos.results.plateau`; likewise `order_known`, the
+            fraction of the order that the best row of its scale knows, and `on_plateau`, whether it has not left the bag-of-words
+            plateau. None where that is unknown.
+        position_lr: the factor of the pre-training's learning rate for the parameters of scheme and convolution, or one for each
+            part of the scheme.
+        conv_lr: that for the convolution's, where it has one of its own.
+        columns: name → scores.
+        mean: of GLUE's columns, seed by seed; `of` names them.
+        heldout_loss: (step, nats per predicted token): mean over the pre-trainings, at the steps that all have reached.
+        heldout_by_length: length in tokens → loss; None if the scheme does not serve the length.
+        snapshots: per cent of the pre-training's steps → columns about order at that time, and `heldout_loss` of the text in order;
+            100 is the end. One value per pre-training.
+        runs: pre-trainings, then fine-tunings.
+        parts: task → training examples that were there, of how many of the official release, where they are fewer.
+        test: the GLUE server's scores, with `glue`, the mean of the nine.
+    """
+
+    name: str
+    overrides: list[str] = field(default_factory=list)
+    parameters: int | None = None
+    position_parameters: int | None = None
+    travel: float | None = None
+    perplexity: float | None = None
+    order_found: Found | None = None
+    order_known: float | None = None
+    on_plateau: bool | None = None
+    position_lr: PartRates = 1.0
+    conv_lr: float | None = None
+    columns: dict[str, Column] = field(default_factory=dict)
+    mean: Column = Column()
+    heldout_loss: list[tuple[int, float]] = field(default_factory=list)
+    heldout_by_length: dict[str, float | None] = field(default_factory=dict)
+    snapshots: dict[int, dict[str, Column]] = field(default_factory=dict)
+    runs: list[RowRun] = field(default_factory=list)
+    parts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    test: dict[str, float | None] = field(default_factory=dict)
+
+    @property
+    def numbers(self) -> dict[str, Column]:
+        """The mean of GLUE's columns under its name, and the columns."""
+        return {MEAN: self.mean} | self.columns
+
+    def with_numbers(self, numbers: Mapping[str, Column]) -> Row:
+        """The row with these in place of its `numbers`."""
+        return replace(self, mean=numbers[MEAN], columns={name: column for name, column in numbers.items() if name != MEAN})
+
+
+def scale_of(rows: Sequence[Row]) -> Scale:
+    """Rows that are compared with each other, as those of a scale of their own."""
+    values = {
+        row.name: {name: column_values(name, column) for name, column in row.columns.items() if column.values} for row in rows
+    }
+    return Scale({}, "", "this table", values=values)
+
+
+def column_values(name: str, column: Column) -> list[Value]:
+    """The values of a column, as those of runs."""
+    known = Value(Path(), "", name, 0.0, metric=column.metric or "", examples=column.examples, majority=column.majority)
+    return [replace(known, value=value, pretrain_seed=own[0], seed=own[1]) for own, value in column.by_seed.items()]
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from relpos.files import write_json
 from relpos.runs.table_file import read_table
 from relpos.tables.render.html import intervals, write_html
 from relpos.tables.render.view import view_of
-from relpos.tables.row import NATS, Column
-from relpos.tables.table import Table
+from relpos.tables.table import NATS, Column, Table
 from tables.written_table import table
 
 PATIENCE = 400_000.0

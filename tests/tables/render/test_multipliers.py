@@ -5,8 +5,7 @@ from pathlib import Path
 from relpos.tables.render.pictures import draw_multipliers
 from relpos.tables.render.side_tables import by_multiplier
 from relpos.tables.render.view import view_of
-from relpos.tables.row import Row
-from relpos.tables.table import Table
+from relpos.tables.table import Row, Table
 
 LOSSES = {1.0: 4.9, 3.0: 4.7, 10.0: 4.8}
 

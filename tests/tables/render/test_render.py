@@ -15,8 +15,7 @@ from relpos.tables.columns import summary
 from relpos.tables.render import text
 from relpos.tables.render.latex import escape, latex
 from relpos.tables.render.view import view_of
-from relpos.tables.row import Row
-from relpos.tables.table import Outcome, Table
+from relpos.tables.table import Outcome, Row, Table
 from tables.written_table import table
 
 WITHOUT_TASKS = Table("no_tasks", "are λ and β alike?", [Row("tupe_a", parameters=5, perplexity=3.0), Row("a|b <i>*c*")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relpos.tables.row import Column
+from relpos.tables.table import Column
 
 MISSING = "—"
 MINUS = "−"

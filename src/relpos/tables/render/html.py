@@ -24,7 +24,7 @@ from relpos.runs.table_file import RowRun
 from relpos.tables.render.cell import MINUS, number, signed
 from relpos.tables.render.side_tables import title
 from relpos.tables.render.view import View
-from relpos.tables.row import Column
+from relpos.tables.table import Column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

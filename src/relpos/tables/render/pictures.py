@@ -8,7 +8,7 @@ from typing import Any
 
 from relpos import style
 from relpos.tables.render.side_tables import sweeps, title
-from relpos.tables.row import NATS, Column, Row
+from relpos.tables.table import NATS, Column, Row
 
 LINES = 24
 """Rows that a column of the legend has room for."""

@@ -10,7 +10,7 @@ import numpy as np
 from relpos.measures.measure import measured_columns
 from relpos.results.values import GLUE
 from relpos.tables.render.cell import MISSING, Cell, number
-from relpos.tables.row import Column, Row
+from relpos.tables.table import Column, Row
 
 NAMES = {"cola": "CoLA", "mnli_m": "MNLI-m", "mnli_mm": "MNLI-mm", "mrpc": "MRPC", "qnli": "QNLI", "qqp": "QQP"}
 NAMES |= {"rte": "RTE", "sst2": "SST-2", "stsb": "STS-B", "wnli": "WNLI", "ax": "AX"}

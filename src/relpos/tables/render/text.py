@@ -18,7 +18,7 @@ from relpos.progress import plain_console
 from relpos.tables.render.html import write_html
 from relpos.tables.render.latex import latex
 from relpos.tables.render.view import View
-from relpos.tables.row import Column
+from relpos.tables.table import Column
 
 VERDICTS = {"reproduced": "green", "holds": "green", "above": "blue", "below": "red", "fails": "red"}
 """Colours of verdicts; yellow for the others."""

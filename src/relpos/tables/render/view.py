@@ -22,8 +22,7 @@ from relpos.tables.render.side_tables import (
     sweeps,
     title,
 )
-from relpos.tables.row import Column, Row
-from relpos.tables.table import Table
+from relpos.tables.table import Column, Row, Table
 
 NOTE = (
     "Columns × 100 on the dev sets. Mean ± standard error over seeds where there are several, the best in brackets (of the mean "
