@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from relpos.analysis.fill import FillMask
 from relpos.analysis.likelihood import Score, pseudo_log_likelihoods
-from relpos.analysis.shuffle_gap import MIRROR, MIRRORED, gaps, heldout_losses, shuffled
+from relpos.analysis.shuffle_gap import MIRROR, MIRRORED, gaps, shuffled
 from relpos.data.heldout_windows import heldout_texts
 from relpos.data.objective import next_tokens
 from relpos.data.store import Store
@@ -36,13 +36,13 @@ def log_probability(model: MaskedLM, ids: list[int]) -> list[float]:
 
 def test_the_loss_is_that_of_each_token_given_those_before_it(tokenizer: Tokenizer, store: Store) -> None:
     model, examples = network(tokenizer, "fixed"), store.examples("heldout", "pair", 64, 3)
-    losses, predicted = heldout_losses(model, examples)
+    found = gaps(model, examples, {})
     for example in range(3):
         ids, lengths = examples.batch(torch.tensor([example]))
         row = ids[0, : int(lengths)].tolist()
         text = [(token, score) for token, score in zip(row[1:], log_probability(model, row), strict=True) if token != SEP]
-        assert predicted[example] == len(text)
-        assert losses[example] == pytest.approx(-sum(score for _, score in text), rel=1e-5)
+        assert found.predicted[example] == len(text)
+        assert found.losses[example] == pytest.approx(-sum(score for _, score in text), rel=1e-5)
 
 
 def test_both_gaps_count_the_same_tokens_and_a_causal_network_sees_direction_without_positions(
@@ -88,5 +88,5 @@ def test_no_attention_goes_to_later_tokens(tokenizer: Tokenizer) -> None:
 
 def test_loss_by_length_predicts_all_tokens_of_text(tokenizer: Tokenizer, store: Store) -> None:
     texts = heldout_texts(store, 16, 300, next_tokens)
-    found = loss_by_length(network(tokenizer, "fixed"), texts, [8, 16], "fp32")
-    assert {scores["predicted"] for scores in found.values()} == {sum(len(text.ids) for text in texts)}
+    found = [loss_by_length(network(tokenizer, "fixed"), texts, n, "fp32") for n in (8, 16)]
+    assert {scores["predicted"] for scores in found} == {sum(len(text.ids) for text in texts)}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from relpos.analysis import toeplitz_r2
-from relpos.analysis.toeplitz import block_r2, diagonal_means
+from relpos.analysis.toeplitz import diagonal_means
 from relpos.errors import RelposError
 
 
@@ -37,16 +37,6 @@ def test_equals_a_double_loop() -> None:
 def test_the_mean_of_a_diagonal_stands_at_its_offset() -> None:
     means = diagonal_means([[1.0, 2.0], [4.0, 3.0]])
     assert means.tolist() == [4.0, 2.0, 2.0]
-
-
-def test_blocks_are_judged_by_themselves() -> None:
-    matrix = np.random.default_rng(0).standard_normal((6, 6))
-    token = np.arange(4)
-    matrix[:4, :4] = np.abs(token[:, None] - token)
-    blocks = block_r2(matrix, 4)
-    assert [(start, end) for start, end, _ in blocks] == [(0, 4), (4, 6)]
-    assert blocks[0][2] == pytest.approx(1.0)
-    assert blocks[1][2] < 1.0
 
 
 def test_the_main_diagonal_can_be_left_out() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from relpos.analysis import toeplitz_r2
 from relpos.analysis.properties import NAMES, Properties
 from relpos.analysis.removal import HELDOUT_SEED, masked_texts, passed, train_head
 from relpos.claims.exact import has_properties
@@ -79,10 +80,13 @@ def test_products_of_rows_are_drawn_and_written(tmp_path: Path) -> None:
 
 
 def test_r2_stands_for_p_its_blocks_and_every_head() -> None:
-    drawing = only(Toeplitz(length=8, block=8, random=2), sample("absolute"))
-    whats = [row["matrix"] for row in drawing.rows]
-    assert whats[:2] == ["P", "cosine"]
-    assert {"P, positions 1 to 8", "P, positions 9 to 16"} <= set(whats)
+    drawing = only(Toeplitz(length=8, block=12, random=2), sample("absolute"))
+    whats = {row["matrix"]: row["r2"] for row in drawing.rows}
+    assert list(whats)[:2] == ["P", "cosine"]
+    table = sample("absolute").encoder.position.table.detach().numpy()
+    for start, end in ((0, 12), (12, 16)):
+        block = table[start:end] @ table[start:end].T
+        assert whats[f"P, positions {start + 1} to {end}"] == pytest.approx(toeplitz_r2(block))
     assert [(row["layer"], row["head"]) for row in drawing.rows if row["matrix"] == "F_P"] == [(1, 1), (1, 2), (2, 1), (2, 2)]
 
 

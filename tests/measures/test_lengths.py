@@ -36,7 +36,7 @@ def test_without_neighbours_that_matter_the_length_does_not_matter() -> None:
     with torch.no_grad():
         for layer in model.encoder.layers:
             layer.attention.output.weight.zero_()
-    losses = [row["loss"] for row in loss_by_length(model, texts(), [8, 16, 58], "fp32").values()]
+    losses = [loss_by_length(model, texts(), n, "fp32")["loss"] for n in (8, 16, 58)]
     assert losses == pytest.approx([losses[0]] * 3, rel=1e-9)
 
 
@@ -45,17 +45,16 @@ def test_the_loss_is_that_of_the_model_on_the_window() -> None:
     ids = torch.cat((torch.tensor([2]), text.ids, torch.tensor([3])))[None]
     targets = torch.cat((torch.tensor([-100]), text.labels, torch.tensor([-100])))[None]
     expected = torch.nn.functional.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
-    found = loss_by_length(model, [text], [32], "fp32")[32]
+    found = loss_by_length(model, [text], 32, "fp32")
     assert found["loss"] == pytest.approx(float(expected), rel=1e-6)
     assert found["predicted"] == 30
 
 
 def test_a_scheme_with_a_table_says_so_and_the_others_go_on() -> None:
-    lengths = [8, 16, 58]
-    table = loss_by_length(model_of("absolute"), texts(), lengths, "fp32")
-    assert ["refused" in row for row in table.values()] == [False, False, True]
-    assert table[58]["refused"] == "Absolute has 16 positions (size.max_positions); a sequence of 58 tokens is too long"
-    assert not any("refused" in row for row in loss_by_length(model_of("tisa"), texts(), lengths, "fp32").values())
+    table, tisa = ([loss_by_length(model_of(name), texts(), n, "fp32") for n in (8, 16, 58)] for name in ("absolute", "tisa"))
+    assert ["refused" in row for row in table] == [False, False, True]
+    assert table[2]["refused"] == "Absolute has 16 positions (size.max_positions); a sequence of 58 tokens is too long"
+    assert not any("refused" in row for row in tisa)
 
 
 def test_curves_end_where_a_scheme_ends() -> None:

@@ -1,17 +1,12 @@
-"""What a masked language model puts in place of `[MASK]`, and which tokens of an answer it fills in rightly."""
+"""What a masked language model puts in place of `[MASK]`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
-from relpos.analysis.likelihood import BATCH_TOKENS, Floats, exact
-from relpos.data.examples import Examples
-from relpos.data.objective import IGNORED, answered
-from relpos.data.shuffle import masked_batches
+from relpos.analysis.likelihood import exact
 from relpos.data.tokenizer import Ids, Tokenizer
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
@@ -69,23 +64,3 @@ class FillMask:
         # For a person: without the [CLS] in front and the [SEP] at the end.
         first, last = int(filled[0] == tokenizer.cls), len(filled) - (filled[-1] == tokenizer.sep)
         return Guess(tokenizer.piece(number), number, probability, tokenizer.decode_marked(filled[first:last]))
-
-
-def right_tokens(model: MaskedLM, examples: Examples, advance: Callable[[int], object] = lambda _: None) -> tuple[Floats, Floats]:
-    """(examples,) how many tokens of each answer have the highest score at their place where all of them are masked, and how many
-    tokens it has.
-
-    Args:
-        model: on whatever device it is; computed in float32.
-        examples: pairs of question and answer.
-        advance: called with the number of examples whenever some are done.
-    """
-    right, tokens = np.zeros(len(examples)), np.zeros(len(examples))
-    device, vocabulary = next(model.parameters()).device, model.encoder.embedding.words.num_embeddings
-    with exact(model):
-        for batch, numbers in masked_batches(examples, vocabulary, BATCH_TOKENS, answered):
-            filled = model(batch.input_ids.to(device), batch.attention_mask.to(device)).argmax(2).cpu()
-            right[numbers] = (filled == batch.labels).sum(1).numpy()
-            tokens[numbers] = (batch.labels != IGNORED).sum(1).numpy()
-            advance(len(numbers))
-    return right, tokens

@@ -33,7 +33,6 @@ from relpos.model.position import Terms
 
 _TERMS = ("offset", "query", "key")
 _TOKENS = (8, 64)  # sequences × length over which the kernels made from tokens are averaged
-KINDS = ("uniform", "both", "previous", "next", "avoiding", "graded", "other")
 FLAT = float(np.log(2))
 LEAD = 0.25
 RANK = 0.8
@@ -91,7 +90,7 @@ def _centre(kernel: Float[Tensor, "heads odd"], half: int) -> Float[Tensor, "hea
 
 
 def kind(kernel: ArrayLike) -> str:
-    """One of `KINDS`, for a kernel (2k+1,), of k = 1 never `both`; offset o stands at o + k. NaN at both ends is no offset."""
+    """The kind of a kernel (2k+1,), of k = 1 never `both`; offset o stands at o + k. NaN at both ends is no offset."""
     values = np.asarray(kernel, dtype=np.float64)
     # A scheme narrower than the others has no value at the outer offsets, which says nothing of those that it has.
     values = values[~np.isnan(values)]

@@ -204,20 +204,12 @@ class Score:
             raise RelposError(f"text={text!r}: there is nothing to score but special tokens")
         with exact(self.model) as model:
             # A causal network predicts a token at the one before it.
-            rows = masked_rows(ids[None], self._word_numbers(ids)[None], self.tokenizer.mask)[0][places]
+            word = np.arange(len(ids))
+            if self.words is not None:
+                special = self.tokenizer.is_special(ids)
+                # A special token ends a word; `roll` brings the last one round to the first, which begins one anyway.
+                word = (self.words.begins(ids) | special | np.roll(special, 1)).cumsum(dtype=np.int64)
+            rows = masked_rows(ids[None], word[None], self.tokenizer.mask)[0][places]
             hidden = hidden_at(model, rows, places - model.encoder.causal)
             scores = log_probabilities(model, hidden, torch.from_numpy(ids[places]).to(hidden.device))
         return Scored([self.tokenizer.piece(ids[place]) for place in places], scores.tolist())
-
-    def _word_numbers(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """(n,) a number for each word; special tokens end words, and each token is a word where the form is plain."""
-        if self.words is None:
-            return np.arange(len(ids))
-        special = self.tokenizer.is_special(ids)
-        begins = special.copy()
-        for segment in np.split(np.arange(len(ids)), np.flatnonzero(special)):
-            text = segment[~special[segment]]
-            if len(text):
-                begins[text] = self.words.begins(ids[text])
-        numbers: npt.NDArray[np.int64] = begins.cumsum(dtype=np.int64)
-        return numbers

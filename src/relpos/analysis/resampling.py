@@ -45,6 +45,8 @@ def pooled_interval(groups: Sequence[Floats]) -> Interval | None:
     Returns:
         None where there is no value.
     """
+    from scipy.stats import binomtest
+
     count = sum(map(len, groups))
     if not count:
         return None
@@ -53,19 +55,12 @@ def pooled_interval(groups: Sequence[Floats]) -> Interval | None:
     for values in groups:
         decided = values[(values == 0) | (values == 1)]
         if len(decided):
-            low, high = _wilson(int(decided.sum()), len(decided))
+            ends = binomtest(int(decided.sum()), len(decided)).proportion_ci(0.95, method="wilson")
             share, weight = float(decided.mean()), len(decided) / count
-            below += (weight * (share - low)) ** 2
-            above += (weight * (high - share)) ** 2
+            below += (weight * (share - float(ends.low))) ** 2
+            above += (weight * (float(ends.high) - share)) ** 2
     # Not symmetric: Wilson's interval of a group near 0 or 1 is not.
     return [mean - below**0.5, mean + above**0.5]
-
-
-def _wilson(right: int, n: int) -> tuple[float, float]:
-    from scipy.stats import binomtest
-
-    ends = binomtest(right, n).proportion_ci(0.95, method="wilson")
-    return float(ends.low), float(ends.high)
 
 
 def crossed_interval(numerators: Floats, denominators: Floats, groups: Sequence[Hashable] | None = None) -> Interval:

@@ -96,14 +96,6 @@ def gaps(
     return Gaps(float(before.sum() / tokens), found, intervals, differences, predicted, before)
 
 
-def heldout_losses(
-    model: MaskedLM, examples: Examples, advance: Callable[[int], object] = lambda _: None, objective: Objective = masked
-) -> tuple[Floats, Floats]:
-    """(examples,) the summed loss of each example in nats, and how many tokens were predicted; arguments as of `gaps`."""
-    found = gaps(model, examples, {}, advance, objective)
-    return found.losses, found.predicted
-
-
 def _losses(model: MaskedLM, batch: MicroBatch) -> Floats:
     """(b,) the summed loss of each example."""
     device = next(model.parameters()).device

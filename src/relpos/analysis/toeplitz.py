@@ -49,18 +49,6 @@ def diagonal_means(matrix: Any) -> Float[np.ndarray, "offsets"]:
     return np.array([values.diagonal(offset).mean() for offset in range(1 - n, n)])
 
 
-def block_r2(matrix: Any, width: int) -> list[tuple[int, int, float]]:
-    """R² of the blocks on the diagonal, `width` positions each, as (first position, the one after the last, R²); the last block may
-    be narrower.
-
-    R² falls with the width by itself, so that only blocks of one width can be compared.
-    """
-    values = _square(matrix)
-    starts = range(0, len(values), width)
-    ends = [min(start + width, len(values)) for start in starts]
-    return [(start, end, toeplitz_r2(values[start:end, start:end])) for start, end in zip(starts, ends, strict=True)]
-
-
 def _numbers(table: Any) -> Float[np.ndarray, "..."]:
     """Of numpy or torch."""
     return np.asarray(table.detach().double().cpu() if hasattr(table, "detach") else table, np.float64)

@@ -276,7 +276,7 @@ def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda
     Raises:
         RelposError: its token store is no longer there.
     """
-    from relpos.analysis.shuffle_gap import heldout_losses
+    from relpos.analysis.shuffle_gap import gaps
     from relpos.data.objective import answered, masked
     from relpos.data.store import Store
 
@@ -287,9 +287,9 @@ def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda
     store = Store(folder)
     heldout = store.examples("heldout", run.meaning["packing"], run.meaning["length"], examples)
     objective = answered if fills_answers(run.meaning) else masked
-    summed, predicted = heldout_losses(resolve(run.path).masked_lm(), heldout, advance, objective)
-    parts = np.stack([summed, predicted])
-    return Figure(float(summed.sum() / predicted.sum()), parts=parts, documents=heldout.documents().tolist())
+    found = gaps(resolve(run.path).masked_lm(), heldout, {}, advance, objective)
+    parts = np.stack([found.losses, found.predicted])
+    return Figure(float(found.losses.sum() / found.predicted.sum()), parts=parts, documents=heldout.documents().tolist())
 
 
 def _folder_name(subjects: Sequence[PlannedRow], examples: int) -> str:

@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -61,8 +60,14 @@ def export(network: str, to: str, words: Positive | None) -> str:
     """
     given, target = resolve(network), expanded(to)
     revisions = {target: given} if words is None else {target / name: at for name, at in _revisions(given, words).items()}
-    for folder, revision in revisions.items():
-        config = _write(revision, folder)
+    if is_published(given.folder):
+        raise RelposError(f"network={given.folder}: this is a folder of Hugging Face already")
+    settings: dict[str, Any] = read_model_config(given.folder)
+    # Only a fine-tuning has a task, and a regression no labels.
+    labels = (given.record.get("meaning", {}).get("task") or {}).get("labels")
+    for folder, at in revisions.items():
+        text = partial(card, at, settings)
+        config = write(folder, at.load(), settings, at.tokenizer(), text, list(labels) if labels else None)
     how = (
         "import relpos, then AutoModel…, or relpos.load; without relpos AutoModel… with trust_remote_code=True"
         if config["model_type"] == OWN
@@ -80,17 +85,6 @@ def _revisions(network: Network, words: float) -> dict[str, Network]:
             f"words={words:g}: {network.folder} is no run with snapshots; pre-train it with snapshots=[1,2,5,10,20,50]"
         )
     return {"main": network} | {f"chck_{share * words / 100:g}M": at for share, at in (snapshots | {END: network}).items()}
-
-
-def _write(given: Network, target: Path) -> dict[str, Any]:
-    """Writes one network; returns the content of `config.json`."""
-    if is_published(given.folder):
-        raise RelposError(f"network={given.folder}: this is a folder of Hugging Face already")
-    settings: dict[str, Any] = read_model_config(given.folder)
-    # Only a fine-tuning has a task, and a regression no labels.
-    labels = (given.record.get("meaning", {}).get("task") or {}).get("labels")
-    text = partial(card, given, settings)
-    return write(target, given.load(), settings, given.tokenizer(), text, list(labels) if labels else None)
 
 
 def card(given: Network, settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
@@ -178,7 +172,13 @@ def _tested(network: Network) -> list[str]:
     since = (run / "record.json").stat().st_mtime
     times = {page: page.stat().st_mtime for page in (runs_root() / "claims").glob("*.json")}
     pages = [page for page in sorted(times, key=times.__getitem__) if times[page] >= since]
-    here = _rows_at_scales(run) if pages else []
+    # The scales with which claims are tested, and its row there.
+    here = [
+        (scale.label, row)
+        for scale in (claim_files.scales() if pages else ())
+        for row, folders in scale.folders.items()
+        if run.resolve() in {folder.resolve() for folder in folders.values()}
+    ]
     lines = {
         claim["id"]: f"- {claim['id']}, {finding['word']}: {claim['says']} ({claim['source']}; {finding['scale']})"
         for page in pages
@@ -187,16 +187,6 @@ def _tested(network: Network) -> list[str]:
         if any(finding["scale"] == label and row in claim["rows"] for label, row in here)
     }
     return ["## Claims\n\nTested with this network and others:\n\n" + "\n".join(lines.values())] if lines else []
-
-
-def _rows_at_scales(run: Path) -> list[tuple[str, str]]:
-    """The scale with which claims are tested, and its row, that a pre-training belongs to; empty where it counts for none."""
-    return [
-        (scale.label, row)
-        for scale in claim_files.scales()
-        for row, folders in scale.folders.items()
-        if run.resolve() in {folder.resolve() for folder in folders.values()}
-    ]
 
 
 def _record(given: Network) -> list[str]:

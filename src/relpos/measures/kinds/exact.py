@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from relpos.trust import instantiate
 
 if TYPE_CHECKING:
     from relpos.data.examples import Examples
+    from relpos.model.heads import MaskedLM
 
 EXACT, TOKENS, FOUND = "exact", "tokens", "length_task"
 BY_EXAMPLE = f"{FOUND}_by_example"
@@ -27,7 +29,7 @@ RANGES = ("trained", "longer")
 
 @dataclass(frozen=True)
 class Exact(Measure):
-    """Per cent of answers and of their tokens, see `relpos.analysis.fill`. No question stands in the text of the training."""
+    """Per cent of answers and of their tokens. No question stands in the text of the training."""
 
     examples: Count = 1_000
 
@@ -51,8 +53,6 @@ class Exact(Measure):
         """`length_task` {"trained": {"exact", "exact_interval", "tokens", "tokens_interval", "by_length" {length: exact}},
         "longer" likewise, where the position scheme serves such lengths}; and `length_task_by_example`, of each the length of its
         question, its tokens, and how many of them are right."""
-        from relpos.analysis.fill import right_tokens
-
         task = _task_of(sample.network)
         if task is None:
             raise NothingToMeasure(f"{sample.network.name}: it was not trained on a length generalisation task")
@@ -66,7 +66,7 @@ class Exact(Measure):
                 # A scheme that refuses longer inputs has no column for them, which is no error.
                 except RelposError:
                     continue
-                right, tokens = right_tokens(sample.model, examples, advance)
+                right, tokens = _right_tokens(sample.model, examples, advance)
                 by_example[name] = {"length": asked, "tokens": tokens.astype(int).tolist(), "right": right.astype(int).tolist()}
         return {FOUND: {name: _summary(found) for name, found in by_example.items()}, BY_EXAMPLE: by_example}
 
@@ -106,6 +106,24 @@ def _examples(sample: Sample, task: LengthTask, lengths: range, count: int) -> t
     return [len(question) for question, _ in drawn], Pairs(
         np.concatenate(ids), ends, *documents, longest, marks=sample.tokenizer.marks
     )
+
+
+def _right_tokens(model: MaskedLM, examples: Examples, advance: Callable[[int], object]) -> tuple[Floats, Floats]:
+    """(examples,) how many tokens of each answer have the highest score at their place where all of them are masked, and how many
+    tokens it has."""
+    from relpos.analysis.likelihood import BATCH_TOKENS, exact
+    from relpos.data.objective import IGNORED, answered
+    from relpos.data.shuffle import masked_batches
+
+    right, tokens = np.zeros(len(examples)), np.zeros(len(examples))
+    device, vocabulary = next(model.parameters()).device, model.encoder.embedding.words.num_embeddings
+    with exact(model):
+        for batch, numbers in masked_batches(examples, vocabulary, BATCH_TOKENS, answered):
+            filled = model(batch.input_ids.to(device), batch.attention_mask.to(device)).argmax(2).cpu()
+            right[numbers] = (filled == batch.labels).sum(1).numpy()
+            tokens[numbers] = (batch.labels != IGNORED).sum(1).numpy()
+            advance(len(numbers))
+    return right, tokens
 
 
 def _parts(found: dict[str, list[int]]) -> dict[str, Floats]:

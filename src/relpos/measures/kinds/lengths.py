@@ -65,8 +65,8 @@ class Lengths(Measure):
         # From documents that fill the longest input, so that all lengths are measured on the same tokens.
         objective = next_tokens if sample.model.encoder.causal else masked
         texts = heldout_texts(sample.store, max(self.lengths), self.amount, objective)
-        found = loss_by_length(sample.model, texts, sorted(self.lengths), sample.network.precision)
-        return {"lengths": {str(length): scores for length, scores in found.items()}, "trained": sample.network.length}
+        at = {str(n): loss_by_length(sample.model, texts, n, sample.network.precision) for n in sorted(self.lengths)}
+        return {"lengths": at, "trained": sample.network.length}
 
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
         """Loss against length. A cross ends the line of a scheme that refuses longer sequences; vertical lines mark the trained
@@ -95,15 +95,10 @@ class Lengths(Measure):
         yield Drawing("lengths", rows, figure)
 
 
-def loss_by_length(model: MaskedLM, texts: list[MaskedText], lengths: Sequence[int], precision: str) -> dict[int, dict[str, Any]]:
-    """{length: {loss, perplexity, accuracy, predicted}}, or {length: {refused: why}} where the position scheme cannot serve it."""
+def loss_by_length(model: MaskedLM, texts: list[MaskedText], length: int, precision: str) -> dict[str, Any]:
+    """{loss, perplexity, accuracy, predicted} on inputs of a length, or {refused: why} where the scheme cannot serve it."""
     import torch
 
-    with torch.no_grad():
-        return {length: _scores(model, texts, length, precision) for length in lengths}
-
-
-def _scores(model: MaskedLM, texts: list[MaskedText], length: int, precision: str) -> dict[str, Any]:
     from relpos.data.heldout_windows import heldout_windows
     from relpos.model.precision import autocast
     from relpos.train.prefetch import move
@@ -119,7 +114,7 @@ def _scores(model: MaskedLM, texts: list[MaskedText], length: int, precision: st
     # Sums over all tokens, divided once: a mean of batch means would weigh the tokens of short batches more.
     for batch in heldout_windows(texts, length):
         batch = move(batch, device)
-        with autocast(precision, device):
+        with torch.no_grad(), autocast(precision, device):
             sums = model.loss_sum(batch.input_ids, batch.labels, batch.attention_mask)
         loss, predicted, correct = loss + float(sums[0]), predicted + int(sums[1]), correct + int(sums[2])
     mean = loss / predicted

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from relpos import style
-from relpos.analysis.toeplitz import block_r2, products, toeplitz_r2
+from relpos.analysis.toeplitz import products, toeplitz_r2
 from relpos.errors import RelposError
 from relpos.measures.measure import Drawing, Figure, Measure, Measured, MeasuredColumn, Results
 from relpos.measures.sample import Sample
@@ -62,6 +62,8 @@ class Toeplitz(Measure):
         rows = min(reached(sample.network, len(p)), len(p))
         width, beside = min(self.block, len(p)), min(rows, len(p) - rows)
         blocks = [slice(rows - beside, rows), slice(rows, rows + beside)] if beside >= NARROWEST else []
+        # R² falls with the width by itself: only blocks of one width can be compared. The last one may be narrower.
+        ends = [(start, min(start + self.block, len(p))) for start in range(0, len(p), self.block)]
         chance = {n: _chance(self.random, n, table.shape[1]) for n in {len(p), width, rows}}
         layers = range(encoder.shape.layers)
         return {
@@ -72,7 +74,7 @@ class Toeplitz(Measure):
                 "random": chance[len(p)][0],
                 "width": width,
                 "random_block": chance[width][0],
-                "blocks": block_r2(p, self.block),
+                "blocks": [(start, end, toeplitz_r2(p[start:end, start:end])) for start, end in ends],
                 "F_P": [[toeplitz_r2(head) for head in profiles(encoder, layer, self.length)] for layer in layers],
                 "shape": list(table.shape),
                 "rows": rows,
