@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from math import hypot
 from pathlib import Path
 from statistics import fmean, median, stdev
-from typing import Any
 
 from relpos.claims.comparisons import decided
 from relpos.claims.rule import SEVERAL, Test, once, rule
@@ -41,7 +40,7 @@ def serves_longer(test: Test, scale: Scale, *, bound: float = 0.02) -> Verdict |
         return None
     length = int(scale.meaning["length"])
     lengths = [length, *(times * length for times in TIMES)]
-    kept = {row: list(map(kept_losses, scale.folders[row].values())) for row in test.rows if row in scale.folders}
+    kept = {row: map(kept_losses, scale.folders[row].values()) for row in test.rows if row in scale.folders}
     measured = {row: [losses for losses in of_row if all(n in losses for n in lengths)] for row, of_row in kept.items()}
     if not (ours := measured[test.row]):
         needs = f"needs held-out losses of {test.row} at {', '.join(map(str, lengths))} tokens (lengths: in an experiment file)"
@@ -100,19 +99,14 @@ def _seconds(scale: Scale, row: str) -> dict[Machine, float]:
     times: dict[Machine, list[float]] = {}
     for folder in scale.folders.get(row, {}).values():
         record = read_record(folder)
-        attempts = record.get("starts") or [{}]
-        machine = _machine(record.get("hardware"), attempts[-1].get("threads"))
+        hardware, threads = record.get("hardware") or {}, (record.get("starts") or [{}])[-1].get("threads")
+        gpus = hardware.get("gpus", [])
+        parts = [*gpus, hardware.get("processor"), f"{hardware.get('cores', '?')} cores", f"{threads or '?'} threads"]
+        machine = ", ".join(filter(None, parts)), bool(gpus)
         rates = [line["steps_per_second"] for line in logged(folder) if line.get("steps_per_second")]
         # Without the first line of a log, in which memory is allocated and kernels are compiled.
         times.setdefault(machine, []).extend(1 / rate for rate in rates[1:])
     return {machine: median(seconds) for machine, seconds in times.items() if seconds}
-
-
-def _machine(hardware: dict[str, Any] | None, threads: int | None) -> Machine:
-    known = hardware or {}
-    gpus = known.get("gpus", [])
-    parts = [*gpus, known.get("processor"), f"{known.get('cores', '?')} cores"]
-    return ", ".join([*filter(None, parts), f"{threads or '?'} threads"]), bool(gpus)
 
 
 @rule("dev means lie above the scores that `relpos record-scores` knows", once)
@@ -125,16 +119,14 @@ def dev_above_test(test: Test) -> Verdict:
     """
     differences: dict[str, float] = {}
     errors: list[float] = []
-    for path in sorted((runs_root() / "tables").glob(f"*/{FILE}")):
-        for row in _rows(path.parent):
-            error = _examples_error(row)
-            if row.mean.test is not None and row.mean.mean is not None and error is not None:
-                differences[f"{path.parent.name} {row.name}"] = row.mean.mean - row.mean.test
+    for folder in sorted(path.parent for path in (runs_root() / "tables").glob(f"*/{FILE}")):
+        for row in _rows(folder):
+            if row.mean.test is not None and row.mean.mean is not None and (error := _examples_error(row)) is not None:
+                differences[f"{folder.name} {row.name}"] = row.mean.mean - row.mean.test
                 errors.append(2**0.5 * error)  # a test set is taken to be as large as its dev set
     if not differences:
-        return Verdict(
-            NOT_RUN, "needs a table of all nine tasks, and the GLUE server's scores of its rows in `relpos record-scores`"
-        )
+        needs = "needs a table of all nine tasks, and the GLUE server's scores of its rows in `relpos record-scores`"
+        return Verdict(NOT_RUN, needs)
     values = list(differences.values())
     of_rows = stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
     # The largest error, not their root mean square over rows: all rows share the examples, so nothing averages out.

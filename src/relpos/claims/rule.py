@@ -137,7 +137,10 @@ class Test:
         for place in self.rule.places(self, runs):
             if (verdict := self._verdict(place)) is None:
                 continue
-            figures = joined([verdict.figures, self.note, "" if verdict.verdict == NOT_RUN else _slow(self, place)])
+            # Parameters that could not move far may alone make rows differ. Without positions there are none.
+            schemes = () if verdict.verdict == NOT_RUN else [row for row in self.rows if row != NONE]
+            slow = short_travel(scale.travel(row) for scale in place.scales for row in schemes if row in scale.folders)
+            figures = joined([verdict.figures, self.note, slow])
             # Nothing here knows how a published checkpoint was trained.
             is_open = verdict.verdict in (UNDECIDED, NOT_HERE) and all(scale.can_go_on for scale in place.scales)
             takes = verdict.takes if is_open else ""
@@ -178,14 +181,6 @@ def with_scores(test: Test, runs: Scales) -> list[Place]:
 def once(test: Test, runs: Scales) -> list[Place]:
     """A single place without runs: for what is computed or counted."""
     return [Place((), EXACT)]
-
-
-def _slow(test: Test, place: Place) -> str:
-    """A line where parameters of a row could not move far in the training, which alone may make the rows differ; else empty."""
-    # Without positions there are no parameters that could be slow.
-    schemes = [row for row in test.rows if row != NONE]
-    travels = [scale.travel(row) for scale in place.scales for row in schemes if row in scale.folders]
-    return short_travel(travels)
 
 
 def rule(
