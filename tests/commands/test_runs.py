@@ -56,7 +56,7 @@ def test_a_run_that_a_table_shows_is_used_though_its_newest_launch_did_not_ask_f
     three: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = {"stage": STAGE, "identity": "", "state": "finished", "path": f"{STAGE}/{three['second'].path.name}"}
-    (tmp_path / "runs" / "tables" / "mine" / "table.json").write_text(json.dumps({"rows": [{"runs": [told]}]}))
+    (tmp_path / "runs" / "tables" / "mine" / "table.json").write_text(json.dumps({"rows": [{"name": "a", "runs": [told]}]}))
     users = {line[0].partition("/")[2].partition("-")[0]: line[-1] for line in listed(capsys)[1:-1]}
     assert users == {"first": "–", "second": "table mine", "used": "table mine"}
 

@@ -11,8 +11,7 @@ from relpos.runs import Run
 from relpos.tables.columns import summary
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.render import pictures, text
-from relpos.tables.render.cell import Cell
-from relpos.tables.render.side_tables import losses_by_step
+from relpos.tables.render.cells import Cell, losses_by_step
 from relpos.tables.render.view import view_of
 from relpos.tables.rows import rows_of
 from relpos.tables.table import Row, Table

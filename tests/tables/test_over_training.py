@@ -41,7 +41,7 @@ def test_the_order_of_rows_is_compared_with_the_last_one() -> None:
     assert agreements(same, "loss")[10].rho == pytest.approx(1.0)
     found = agreements(turned, "loss")[10]
     assert (found.rho, found.rows) == (pytest.approx(-1.0), 5)
-    assert found.low <= found.rho <= found.high
+    assert found.interval[0] <= found.rho <= found.interval[1]
     assert agreements(same[:3], "loss") == {}  # too few rows
     twin = replace(same[0], name="a_10", overrides=["position=fixed", "recipe.position_lr=10"], position_lr=10.0)
     assert agreements([replace(same[0], overrides=["position=fixed"]), *same[1:], twin], "loss")[10].rows == 5

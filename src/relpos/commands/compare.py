@@ -29,8 +29,7 @@ from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.render import pictures, text
-from relpos.tables.render.cell import MISSING, signed
-from relpos.tables.render.side_tables import SideTable
+from relpos.tables.render.cells import MISSING, SideTable, signed
 from relpos.tables.render.view import view_of
 from relpos.tables.rows import order_columns, rows_of
 from relpos.tables.table import Row, Table

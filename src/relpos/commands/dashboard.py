@@ -10,7 +10,7 @@ from relpos.errors import RelposError
 from relpos.measures.measure import measured_columns
 from relpos.readers import read_text
 from relpos.runs.run import runs_root
-from relpos.tables.render.side_tables import title
+from relpos.tables.render.cells import title
 from relpos.tables.render.text import markdown
 from relpos.tables.render.view import view_of
 from relpos.tables.table import Table, written

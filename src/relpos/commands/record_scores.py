@@ -13,7 +13,7 @@ from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load, printed_numbers
 from relpos.tables.glue_server import COLUMNS, FILE, SIGNED, read_scores, with_scores
 from relpos.tables.render import text
-from relpos.tables.render.side_tables import SideTable
+from relpos.tables.render.cells import SideTable
 from relpos.tables.render.view import view_of
 from relpos.tables.table import Row, Table, written
 

@@ -73,8 +73,9 @@ def reproduce(
     # A table is made of what there is even where runs failed, and the failure is raised behind it.
     failed = run_all(runs, folder, chosen, retries, Arrivals(planned, instrument if is_measured else None).settled)
     accelerator = "auto" if instrument is None else instrument.accelerator
-    each = partial(chosen.each, title="networks measured", accelerator=accelerator) if is_measured else order_instrument.skipped
-    show(file, planned, folder, instrument, each, checks)
+    each = partial(chosen.each, title="networks measured", accelerator=accelerator)
+    # What is not measured has no figures.
+    show(file, planned, folder, instrument, each if is_measured else lambda _, networks: [{}] * len(networks), checks)
     if failed:
         for run in failed:
             say(f"relpos: {run.stage} {run.name} failed: {run.record['error']} ({run.path})")

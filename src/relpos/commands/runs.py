@@ -19,7 +19,7 @@ from relpos.ranges import Names
 from relpos.runs.lock import is_locked, locked
 from relpos.runs.run import VERSIONS, closure, read_record, runs_root
 from relpos.runs.shelf import final, run_folders, scores
-from relpos.runs.table_file import FILE, RowRun, read_table
+from relpos.runs.table_file import FILE, runs_by_row
 
 SHOWN = ("heldout_loss", "tokens", "pieces")
 """Figures of which the first that a run has stands for it; else its first column."""
@@ -56,18 +56,6 @@ class Seen:
         return ", ".join(
             [*(f"table {table}" for table in self.tables), *([f"{len(self.readers)} of these runs"] if self.readers else [])]
         )
-
-
-@dataclass(frozen=True)
-class _Row:
-    runs: list[RowRun]
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """What of a table's file is needed here."""
-
-    rows: list[_Row]
 
 
 def runs(removed: Names | None, ask: bool) -> str:
@@ -118,7 +106,7 @@ def _tables() -> dict[str, list[str]]:
     for folder in sorted((runs_root() / "tables").glob("*/")):
         names = {run.path.name for run in closure(Job.read(folder / PLAN).runs)} if (folder / PLAN).is_file() else set()
         if (folder / FILE).is_file():
-            names |= {Path(run.path).name for row in read_table(folder, _Shown).rows for run in row.runs}
+            names |= {Path(run.path).name for some in runs_by_row(folder).values() for run in some}
         for name in names:
             users.setdefault(name, []).append(folder.name)
     return users

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path
 
 from relpos.errors import RelposError, say
 from relpos.files import replacing, write_json
@@ -36,7 +35,9 @@ def submit(table: str, row: str, allow_missing: bool) -> str:
     files = _gather(of_row, allow_missing)
     file_name = re.sub(r"[^\w.+-]+", "_", of_row.name)
     path = folder / "submissions" / f"{file_name}.zip"
-    _write_zip(path, files)
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in files:
+            archive.writestr(zipfile.ZipInfo(f"{file.answers.file}.tsv", TIME), file.text, zipfile.ZIP_DEFLATED)
     about = {"table": content.name, "row": of_row.name, "sha256": sha256(path)}
     write_json(path.with_suffix(".json"), about | {"files": {file.answers.file: _origin(file) for file in files}})
     return str(path)
@@ -111,9 +112,3 @@ def _origin(file: File) -> dict[str, object]:
     if run is None:
         return {"constant": file.answers.constant}
     return {"path": run.path, "pretrain_seed": run.pretrain_seed, "seed": run.seed, "dev": run.columns[file.answers.column]}
-
-
-def _write_zip(path: Path, files: list[File]) -> None:
-    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in files:
-            archive.writestr(zipfile.ZipInfo(f"{file.answers.file}.tsv", TIME), file.text, zipfile.ZIP_DEFLATED)

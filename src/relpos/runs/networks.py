@@ -28,7 +28,7 @@ from relpos.pretrained.files import (
 from relpos.readers import read_yaml
 from relpos.runs.run import Run, read_record, runs_root
 from relpos.runs.shelf import END, SNAPSHOTS, snapshot, snapshots
-from relpos.runs.table_file import FILE, RowRun, read_table, table_folder
+from relpos.runs.table_file import FILE, runs_by_row, table_folder
 
 if TYPE_CHECKING:
     from relpos.data.tokenizer import Tokenizer
@@ -320,27 +320,16 @@ def _from_run(folder: Path, record: dict[str, Any]) -> Network:
 
 def _from_table(override: str, folder: Path, row: str | None = None) -> list[Network]:
     """The finished pre-trainings of a table's row, in the order of their seeds; None: of all rows."""
-    rows = {each.name: each for each in read_table(folder, _Table).rows}
+    rows = runs_by_row(folder)
     if row is not None:
         refuse_unknown(f"table {folder.name}: unknown row", row, rows)
         rows = {row: rows[row]}
     wanted = "pretrain", "finished"
-    runs = [(each, runs_root() / run.path) for each in rows.values() for run in each.runs if (run.stage, run.state) == wanted]
-    networks = [replace(_from_run(run, read_record(run)), row=each.name) for each, run in runs]
+    runs = [(name, runs_root() / run.path) for name, some in rows.items() for run in some if (run.stage, run.state) == wanted]
+    networks = [replace(_from_run(run, read_record(run)), row=name) for name, run in runs]
     if not networks:
         raise RelposError(f"{override}: no pre-training {'of this row ' if row is not None else ''}is finished")
     return networks
-
-
-@dataclass
-class _Row:
-    name: str
-    runs: list[RowRun] = field(default_factory=list)
-
-
-@dataclass
-class _Table:
-    rows: list[_Row]
 
 
 def _instead(path: Path) -> str:

@@ -39,6 +39,17 @@ class RowRun:
     log: list[str] = field(default_factory=list)
 
 
+@dataclass
+class _Row:
+    name: str
+    runs: list[RowRun] = field(default_factory=list)
+
+
+@dataclass
+class _Rows:
+    rows: list[_Row]
+
+
 def table_folder(name: str) -> Path:
     """The folder of a table of this name, or of the one that an experiment file of this path makes."""
     # A dot in a table's name is no suffix.
@@ -64,6 +75,15 @@ def read_table(folder: Path, form: type[Form]) -> Form:
     except RelposError as error:
         raise RelposError(f"{path}: damaged: {error}") from error
     return table
+
+
+def runs_by_row(folder: Path) -> dict[str, list[RowRun]]:
+    """Row → its runs, of the table in a folder.
+
+    Raises:
+        RelposError: as `read_table`.
+    """
+    return {row.name: row.runs for row in read_table(folder, _Rows).rows}
 
 
 def _newer(content: Any) -> Any:

@@ -16,8 +16,7 @@ from relpos.results.values import Halves, best_on_halves, halves
 from relpos.runs.run import runs_root
 from relpos.tables.comparison import baseline_of, minus, sum_up
 from relpos.tables.experiment import Experiment
-from relpos.tables.render.cell import signed
-from relpos.tables.render.side_tables import NAMES, SideTable
+from relpos.tables.render.cells import NAMES, SideTable, signed
 from relpos.tables.render.view import columns_of
 from relpos.tables.table import Row
 

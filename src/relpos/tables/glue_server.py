@@ -83,14 +83,13 @@ class Answers:
 def layout() -> list[Answers]:
     """The eleven files."""
     text = files("relpos.tables").joinpath("templates/glue_server.csv").read_text(encoding="utf-8")
-    return [_answers(line) for line in csv.DictReader(text.splitlines())]
-
-
-def _answers(line: dict[str, str]) -> Answers:
-    low, dots, high = line["answers"].partition("..")
-    # `0..5` is a range of numbers, anything else a list of labels.
-    labels, bounds = (None, (float(low), float(high))) if dots else (tuple(line["answers"].split(" ")), None)
-    return Answers(line["file"], line["column"], int(line["rows"]), labels, bounds, line["constant"])
+    result = []
+    for line in csv.DictReader(text.splitlines()):
+        low, dots, high = line["answers"].partition("..")
+        # `0..5` is a range of numbers, anything else a list of labels.
+        labels, bounds = (None, (float(low), float(high))) if dots else (tuple(line["answers"].split(" ")), None)
+        result.append(Answers(line["file"], line["column"], int(line["rows"]), labels, bounds, line["constant"]))
+    return result
 
 
 def read_scores(folder: Path) -> dict[str, dict[str, float]]:

@@ -136,16 +136,6 @@ Each = Callable[[Callable[[ToMeasure], Results], Sequence[ToMeasure]], list[Resu
 """Applies a function to each of some networks: one after another, or side by side."""
 
 
-def in_turn(function: Callable[[ToMeasure], Results], networks: Sequence[ToMeasure]) -> list[Results]:
-    """Measures one network after another in this process."""
-    return [function(network) for network in networks]
-
-
-def skipped(_: Callable[[ToMeasure], Results], networks: Sequence[ToMeasure]) -> list[Results]:
-    """Measures none of the networks: each has no figures."""
-    return [{} for _ in networks]
-
-
 def to_measure(run: Run, instrument: Instrument) -> list[ToMeasure]:
     """What is measured of a pre-training: of a finished one its networks that are here, of another one those that it will keep."""
     end = resolve(run.path) if run.state == "finished" else None

@@ -8,7 +8,7 @@ each for its own time, not a band for the whole curve. Beside them stands how fa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -21,7 +21,7 @@ from relpos.files import write_json
 from relpos.results.contrast import Units, difference
 from relpos.results.gain import MEASURES, Contrast
 from relpos.results.scale import NAMED, by_pretraining, precedence
-from relpos.results.statistics import ALPHA, SEED, Difference
+from relpos.results.statistics import ALPHA, SEED, Difference, Interval
 from relpos.tables.table import Row
 
 NAME = "claims_over_training"
@@ -38,8 +38,7 @@ class Agreement:
     """Spearman's ρ between the order of so many rows at some time and at the end; 95 % interval by bootstrap over rows."""
 
     rho: float
-    low: float
-    high: float
+    interval: Interval
     rows: int
 
 
@@ -120,7 +119,7 @@ def _agreement(then: np.ndarray, last: np.ndarray) -> Agreement:
     drawn = np.random.default_rng(SEED).integers(len(then), size=(RESAMPLES, len(then)))
     several = [places for places in drawn if len({*places}) > 2]  # ρ of two different rows can only be ±1
     low, high = np.quantile([_rho(then[places], last[places]) for places in several], [ALPHA / 2, 1 - ALPHA / 2])
-    return Agreement(_rho(then, last), float(low), float(high), len(then))
+    return Agreement(_rho(then, last), (float(low), float(high)), len(then))
 
 
 def _rho(first: np.ndarray, second: np.ndarray) -> float:
@@ -141,7 +140,7 @@ def _plain(courses: Sequence[Course], ranks: Mapping[int, Agreement]) -> dict[st
             }
             for course in courses
         },
-        "ranks": {str(at): {"rho": each.rho, "interval": [each.low, each.high], "rows": each.rows} for at, each in ranks.items()},
+        "ranks": {str(at): asdict(each) for at, each in ranks.items()},
     }
 
 
@@ -160,7 +159,7 @@ def _figure(path: Path, courses: Sequence[Course], ranks: Mapping[int, Agreement
     if ranks:
         axes = panels[len(courses)]
         axes.plot(list(ranks), [each.rho for each in ranks.values()], marker=".", color="black")
-        style.band(axes, ranks, [(each.low, each.high) for each in ranks.values()], "black")
+        style.band(axes, ranks, [each.interval for each in ranks.values()], "black")
         axes.set_ylim(-1.05, 1.05)
         axes.set_title("order of the rows against the last one", fontsize=9)
         axes.set_ylabel("Spearman's ρ", fontsize=8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -179,13 +180,10 @@ def _network_of(experiment: Experiment, overrides: Sequence[str]) -> Run | None:
     named = [override.partition("=")[2] for override in overrides if key_of(override) in NETWORK_KEYS]
     if named:
         return given_run(named[-1])
-    # The file leaves the network to the user; a plan without it still shows the rows.
-    if experiment.network == "???":
-        return None
-    try:
-        return given_run(experiment.network)
-    except RelposError:
-        return None
+    # A plan without it still shows the rows, also where the file leaves the network to the user.
+    with suppress(RelposError):
+        return given_run(experiment.network) if experiment.network != "???" else None
+    return None
 
 
 def overrides_of(stage: str, experiment: Experiment, overrides: Iterable[str]) -> list[str]:

@@ -22,7 +22,7 @@ from relpos.runs.shelf import LOG, final, last_lines, logged, scores
 from relpos.runs.table_file import RowRun
 from relpos.runs.trunk import last_constant_step
 from relpos.tables.columns import column, mean_column, mean_if_all
-from relpos.tables.order_instrument import Each, Instrument, ToMeasure, in_turn, results_of
+from relpos.tables.order_instrument import Each, Instrument, ToMeasure, results_of
 from relpos.tables.plan import PlannedRow
 from relpos.tables.table import Column, Row, column_values
 
@@ -30,9 +30,13 @@ WHOLE = 0.99
 """Of the rows of a task: some official files have broken rows, which are left out."""
 
 
-def rows_of(plan: Iterable[PlannedRow], instrument: Instrument | None = None, each: Each = in_turn) -> list[Row]:
+def rows_of(
+    plan: Iterable[PlannedRow],
+    instrument: Instrument | None = None,
+    each: Each = lambda measure, networks: list(map(measure, networks)),
+) -> list[Row]:
     """The rows of a table; `comparison` adds the numbers that they are compared with. `each` measures the networks that are not
-    measured yet.
+    measured yet, by default one after another in this process.
     """
     plan = list(plan)
     values = {planned.name: list(values_of(planned)) for planned in plan}
@@ -187,13 +191,9 @@ def with_heldout_lengths(rows: Sequence[Row], plan: Iterable[PlannedRow], length
 
     The loss is None if the scheme does not serve the length, or if no pre-training is finished.
     """
-    return [replace(row, heldout_by_length=_mean_losses(planned, lengths)) for row, planned in zip(rows, plan, strict=True)]
-
-
-def _mean_losses(planned: PlannedRow, lengths: list[int]) -> dict[str, float | None]:
-    finished = [run for run in planned.pretrainings if run.state == "finished"] if lengths else []
-    measured = [losses(run.path, lengths) for run in finished]
-    return {str(length): mean_if_all([by_length.get(length) for by_length in measured]) for length in lengths}
+    measured = [[losses(run.path, lengths) for run in each.pretrainings if lengths and run.state == "finished"] for each in plan]
+    means = [{str(length): mean_if_all([by_length.get(length) for by_length in row]) for length in lengths} for row in measured]
+    return [replace(row, heldout_by_length=by_length) for row, by_length in zip(rows, means, strict=True)]
 
 
 def _mean_curve(runs: Sequence[Run]) -> list[tuple[int, float]]:

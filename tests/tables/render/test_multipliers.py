@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from relpos.tables.render.cells import by_multiplier
 from relpos.tables.render.pictures import draw_multipliers
-from relpos.tables.render.side_tables import by_multiplier
 from relpos.tables.render.view import view_of
 from relpos.tables.table import Row, Table
 

@@ -21,15 +21,14 @@ from relpos import style
 from relpos.files import digest, write_text
 from relpos.readers import read_text
 from relpos.runs.table_file import RowRun
-from relpos.tables.render.cell import MINUS, number, signed
-from relpos.tables.render.side_tables import title
+from relpos.tables.render.cells import MINUS, number, signed, title
 from relpos.tables.render.view import View
 from relpos.tables.table import Column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PARTS = ("templates/page.html.j2", "templates/page.css", "templates/page.js", "html.py", "cell.py", "side_tables.py")
+PARTS = ("templates/page.html.j2", "templates/page.css", "templates/page.js", "html.py", "cells.py")
 """What makes the page what it is, beside the numbers: where one of these changes, the page is written anew."""
 INK, FAINT, OURS, PAPER = "#010101", "#020202", "#030303", "#040404"
 """Stand-ins that matplotlib takes for colours; `_svg` puts the page's own in their place."""

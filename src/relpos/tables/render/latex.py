@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-from relpos.tables.render.cell import MINUS, MISSING
+from relpos.tables.render.cells import MINUS, MISSING
 from relpos.tables.render.view import View
 
 SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from relpos import style
-from relpos.tables.render.side_tables import sweeps, title
+from relpos.tables.render.cells import sweeps, title
 from relpos.tables.table import NATS, Column, Row
 
 LINES = 24

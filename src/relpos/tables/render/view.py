@@ -9,8 +9,9 @@ from relpos.measures.measure import measured_columns
 from relpos.results.plateau import NONE, PLATEAU
 from relpos.results.scale import MEAN, SHORT_TRAVEL, named, short_travel
 from relpos.results.values import GLUE
-from relpos.tables.render.cell import MISSING, Cell
-from relpos.tables.render.side_tables import (
+from relpos.tables.render.cells import (
+    MISSING,
+    Cell,
     SideTable,
     by_multiplier,
     by_snapshot,

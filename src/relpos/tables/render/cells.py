@@ -1,4 +1,5 @@
-"""Smaller tables of the same rows: the printed numbers, the GLUE server's, differences to the baseline, losses at other lengths."""
+"""Text of a table: of one cell, and the smaller tables of the same rows: the printed numbers, the GLUE server's, differences to
+the baseline row, losses at other lengths."""
 
 from __future__ import annotations
 
@@ -9,19 +10,95 @@ import numpy as np
 
 from relpos.measures.measure import measured_columns
 from relpos.results.values import GLUE
-from relpos.tables.render.cell import MISSING, Cell, number
 from relpos.tables.table import Column, Row
 
+MISSING = "—"
+MINUS = "−"
 NAMES = {"cola": "CoLA", "mnli_m": "MNLI-m", "mnli_mm": "MNLI-mm", "mrpc": "MRPC", "qnli": "QNLI", "qqp": "QQP"}
 NAMES |= {"rte": "RTE", "sst2": "SST-2", "stsb": "STS-B", "wnli": "WNLI", "ax": "AX"}
-PRINTED = "printed (ours − printed) verdict"
-SERVER = "GLUE server (test)"
-DELTA = "Δ to the baseline row (in per cent of its errors; * p < 0.05, Holm)"
-LENGTHS = "held-out loss at length"
-STEPS = "held-out loss at step"
-MULTIPLIERS = "held-out loss at position_lr"
 MOST_STEPS = 12
 """Columns of a table along the training; the picture beside it, and table.json, have all evaluations."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A column of a row, and whether it is the best of the table.
+
+    >>> Cell(Column(values=[30.4, 32.0], mean=31.2, sem=0.8, best=32.0)).text
+    '31.2 ± 0.8 (32.0)'
+    """
+
+    column: Column
+    is_best: bool = False
+
+    @property
+    def text(self) -> str:
+        """`31.2 ± 0.4 (32.0)`: mean, standard error, best; then what went wrong."""
+        column = self.column
+        if column.mean is None:
+            return self.counts or MISSING
+        best = f" ({self.number(column.best)})" if column.best is not None else ""
+        spread = f" ± {self.number(column.sem)}{best}" if column.sem is not None else ""
+        return f"{self.number(column.mean)}{spread}{', ' + self.counts if self.counts else ''}"
+
+    def number(self, value: float | None) -> str:
+        """A number of this column, with its decimals."""
+        return number(value, self.column.decimals)
+
+    @property
+    def counts(self) -> str:
+        """`n=9, 1 failed, 2 collapsed`; empty where every run is finished and better than the constant answer."""
+        column = self.column
+        # The number of runs is worth its room only where it is not the planned one.
+        is_whole = not (column.n_failed or column.n_missing)
+        finished = [] if is_whole or not column.values else [f"n={len(column.values)}"]
+        wrong = [f"{count} {word}" for count, word in ((column.n_failed, "failed"), (column.n_collapsed, "collapsed")) if count]
+        return ", ".join(finished + wrong)
+
+    @property
+    def comparison(self) -> str:
+        """`40.9 ± 0.5 (+0.3) reproduced`: the paper's number, ours minus it, the verdict; empty where nothing is printed."""
+        column = self.column
+        if column.printed is None:
+            return ""
+        printed = number(column.printed) + (f" ± {column.printed_sem:.1f}" if column.printed_sem is not None else "")
+        difference = f" ({signed(column.difference)})" if column.difference is not None else ""
+        return f"{printed}{difference}{' ' + column.verdict if column.verdict else ''}"
+
+    @property
+    def delta(self) -> str:
+        """`+2.1 (+3.4 %) * printed +4.1`: ours minus the baseline row's, per cent of its errors, a star where Holm's p is below
+        0.05, and the same difference of the printed numbers.
+        """
+        column = self.column
+        if column.delta is None:
+            return MISSING
+        percent = f" ({signed(column.delta_percent)} %)" if column.delta_percent is not None else ""
+        star = " *" if column.delta_p_holm is not None and column.delta_p_holm < 0.05 else ""
+        printed = f" printed {signed(column.delta_printed)}" if column.delta_printed is not None else ""
+        return f"{signed(column.delta, column.decimals)}{percent}{star}{printed}"
+
+
+def number(value: float | None, decimals: int = 1) -> str:
+    """A number with its decimals, or the sign of what is missing; no sign before a zero.
+
+    >>> number(31.25), number(-1e-8, 3), number(None)
+    ('31.2', '0.000', '—')
+    """
+    return MISSING if value is None else f"{value:z.{decimals}f}"
+
+
+def signed(value: float | None, decimals: int = 1) -> str:
+    """A number with its decimals after + or −; no sign before a zero.
+
+    >>> signed(1.04), signed(-0.26), signed(-0.04)
+    ('+1.0', '−0.3', '0.0')
+    """
+    if value is None:
+        return MISSING
+    text = f"{abs(value):.{decimals}f}"
+    # By the rounded text: what rounds to zero has no sign.
+    return text if not float(text) else f"{'+' if value > 0 else MINUS}{text}"
 
 
 def title(column: str, other: str | None = None) -> str:
@@ -54,7 +131,8 @@ def printed(heads: list[str], cells: Sequence[tuple[str, list[Cell]]]) -> SideTa
     """The paper's numbers with differences and verdicts; None where nothing is printed."""
     if all(cell.column.printed is None for _, line in cells for cell in line):
         return None
-    return SideTable(PRINTED, heads, [(name, [cell.comparison or MISSING for cell in line]) for name, line in cells])
+    lines = [(name, [cell.comparison or MISSING for cell in line]) for name, line in cells]
+    return SideTable("printed (ours − printed) verdict", heads, lines)
 
 
 def server(rows: Sequence[Row]) -> SideTable | None:
@@ -62,21 +140,22 @@ def server(rows: Sequence[Row]) -> SideTable | None:
     names = [name for name in (*GLUE, "wnli", "ax", "glue") if any(row.test.get(name) is not None for row in rows)]
     heads = [title(name, name.upper()) for name in names]
     lines = [(row.name, [number(row.test.get(name)) for name in names]) for row in rows if row.test]
-    return SideTable(SERVER, heads, lines) if names else None
+    return SideTable("GLUE server (test)", heads, lines) if names else None
 
 
 def deltas(heads: list[str], cells: Sequence[tuple[str, list[Cell]]]) -> SideTable | None:
     """Differences to the baseline row; None where there is none."""
     if all(cell.column.delta is None for _, line in cells for cell in line):
         return None
-    return SideTable(DELTA, heads, [(name, [cell.delta for cell in line]) for name, line in cells])
+    lines = [(name, [cell.delta for cell in line]) for name, line in cells]
+    return SideTable("Δ to the baseline row (in per cent of its errors; * p < 0.05, Holm)", heads, lines)
 
 
 def losses_by_length(rows: Sequence[Row]) -> SideTable | None:
     """Nats per predicted token; None where no lengths were measured."""
     lengths = list(dict.fromkeys(length for row in rows for length in row.heldout_by_length))
     lines = [(row.name, [_loss(row.heldout_by_length.get(length)) for length in lengths]) for row in rows]
-    return SideTable(LENGTHS, lengths, lines) if lengths else None
+    return SideTable("held-out loss at length", lengths, lines) if lengths else None
 
 
 def losses_by_step(rows: Sequence[Row]) -> SideTable | None:
@@ -87,7 +166,7 @@ def losses_by_step(rows: Sequence[Row]) -> SideTable | None:
     if len(steps) > MOST_STEPS:
         steps = sorted({min(steps, key=lambda step: abs(step - even)) for even in np.geomspace(steps[0], steps[-1], MOST_STEPS)})
     lines = [(name, [_loss(curve[step]) for step in steps]) for name, curve in curves]
-    return SideTable(STEPS, [str(step) for step in steps], lines) if steps else None
+    return SideTable("held-out loss at step", [str(step) for step in steps], lines) if steps else None
 
 
 def by_snapshot(rows: Sequence[Row]) -> list[SideTable]:
@@ -111,7 +190,7 @@ def by_multiplier(rows: Sequence[Row]) -> SideTable | None:
     kinds = sweeps(rows)
     heads = sorted({multiplier for losses in kinds.values() for multiplier in losses})
     lines = [(kind, [_loss(losses.get(multiplier)) for multiplier in heads]) for kind, losses in kinds.items()]
-    return SideTable(MULTIPLIERS, [f"{multiplier:g}" for multiplier in heads], lines) if lines else None
+    return SideTable("held-out loss at position_lr", [f"{multiplier:g}" for multiplier in heads], lines) if lines else None
 
 
 def sweeps(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
