@@ -24,7 +24,6 @@ from relpos.tables.experiment import Experiment, experiments, pilot_seeds
 ROWS = "rows"
 """The file that says which overrides make a row; every other file is a paper."""
 TEXTS = ("says", "source", "printed", "restated", "checkpoints", "run", "run_nats")
-OF_CHECKPOINTS = ("", "too", "only")
 
 
 @dataclass(frozen=True)
@@ -125,8 +124,7 @@ def load(paper: str) -> list[Claim]:
         for measure in content.get("variants", {}):
             refuse_unknown(f"claim {name}: variants: unknown measure", measure, MEASURES)
         texts = {key: str(content.get(key, "")) for key in TEXTS}
-        if texts["checkpoints"] not in OF_CHECKPOINTS:
-            raise RelposError(f"claim {name}: checkpoints: {texts['checkpoints']!r} is neither 'too' nor 'only'")
+        ranges.check(f"claim {name}: checkpoints", texts["checkpoints"], Literal["", "too", "only"])
         claims += Claim(str(name), **texts, test=content["test"], variants=content.get("variants", {}), paper=paper).with_variants()
     return claims
 

@@ -14,7 +14,7 @@ from relpos.results.contrast import difference
 from relpos.results.gain import gain
 from relpos.results.scale import MEAN, Scale, Seed, by_pretraining, named, seeds
 from relpos.results.statistics import ALPHA, SEED, Difference, combined, paired
-from relpos.results.values import Halves, best_on_halves
+from relpos.results.values import Halves, best_on_halves, halves
 
 DRAWS = 20_000
 
@@ -121,19 +121,15 @@ def loses_less_than_others(test: Test, scale: Scale) -> Verdict:
         return Verdict(NOT_RUN, f"needs {test.column} and other columns better than the constant answer")
     # Tested is the difference of the two losses within each seed and not their two intervals, which share the seeds' effects.
     gains = [gain(scale, pair, test.column), gain(scale, pair, only=others)]
-    tested = difference(_advantages(scale, test.column, others), pair.second, pair.first)
-    figures = [each.said for each in gains if each]
-    return decided(scale, figures, [tested], lambda known: sided(known[0]), "two pre-training seeds or more")
-
-
-def _advantages(scale: Scale, column: str, others: Sequence[str]) -> dict[str, dict[int, float]]:
-    """Row → pre-training seed → its score in `column` minus the mean of the others."""
-    in_column, in_others = scale.by_seed([column]), scale.by_seed(others)
-    return {
-        row: {seed: scores[seed] - mean for seed, mean in in_others[row].items() if seed in scores}
+    in_column, in_others = scale.by_seed([test.column]), scale.by_seed(others)
+    ahead = {
+        row: {seed: score - in_others[row][seed] for seed, score in scores.items() if seed in in_others[row]}
         for row, scores in in_column.items()
         if row in in_others
     }
+    tested = difference(ahead, pair.second, pair.first)
+    figures = [each.said for each in gains if each]
+    return decided(scale, figures, [tested], lambda known: sided(known[0]), "two pre-training seeds or more")
 
 
 @rule("the best of {first} on half of the dev set makes fewer errors than {second} on the other half", with_scores)
@@ -161,10 +157,10 @@ def error_reduction(test: Test, scale: Scale) -> Verdict:
         """Of each pre-training the per cent of the base's errors that are gone, of the seeds that have all of these columns."""
         found = {}
         for seed in sorted(set.intersection(*(set(columns[name]) for name in names))):
-            halves = [(columns[name][seed], row, 1 - half) for name in names for half, row in enumerate(chosen)]
-            errors = sum(100 - rows[base][other] for rows, _, other in halves)
+            parts = [(columns[name][seed], row, 1 - half) for name in names for half, row in enumerate(chosen)]
+            errors = sum(100 - rows[base][other] for rows, _, other in parts)
             # A ratio of sums and not a mean of ratios: a column with few errors left would rule the mean by chance.
-            gone = sum(rows[row][other] - rows[base][other] for rows, row, other in halves)
+            gone = sum(rows[row][other] - rows[base][other] for rows, row, other in parts)
             found[seed] = 100 * gone / errors if errors else 0.0
         return list(by_pretraining(found).values())
 
@@ -184,9 +180,10 @@ def error_reduction(test: Test, scale: Scale) -> Verdict:
 
 def _answered(scale: Scale, rows: Sequence[str], column: str) -> dict[Seed, dict[str, Halves]]:
     """Seeds → row → the scores on both halves, for the seeds for which all of these rows have kept their answers."""
-    kept = [{seeds(each): each for each in scale.values[row][column] if each.answers} for row in rows]
-    shared = [seed for seed in kept[0] if all(seed in of_row for of_row in kept)]
-    return {seed: {row: of_row[seed].halves() for row, of_row in zip(rows, kept, strict=True)} for seed in shared}
+    of_rows = {row: scale.values[row][column] for row in rows}
+    kept = {row: {seeds(each): halves(each.answers, each.metric) for each in some if each.answers} for row, some in of_rows.items()}
+    shared = [seed for seed in kept[rows[0]] if all(seed in of_row for of_row in kept.values())]
+    return {seed: {row: of_row[seed] for row, of_row in kept.items()} for seed in shared}
 
 
 @rule(

@@ -110,14 +110,19 @@ def contrast(rows: Mapping[str, Units], weights: Mapping[str, float], constant: 
     pool = _pool(rows, constant)
     is_inside = set(weights) <= set(pool)
     # Seeds that not all rows have cannot be paired, and are left out even where there are many.
-    alone = paired([_sum(rows, weights, seed) for seed in shared])
-    if alone is not None:
-        prior = _prior(_cells(pool), True) if is_inside else None
-        return _moderated(alone, prior, sum(weight**2 for weight in weights.values())) if prior else alone
-    # A constant row has no spread to borrow or to lend.
-    if not is_inside:
+    values = [sum(weight * rows[row][seed] for row, weight in weights.items()) for seed in shared]
+    alone = paired(values)
+    if alone is None and not is_inside:
+        # A constant row has no spread to borrow or to lend.
         return welch([(weight, list(rows[row].values())) for row, weight in weights.items()])
-    return _of_one_seed(rows, weights, shared[0], pool) if max(map(len, named)) == len(shared) else _unpaired(rows, weights, pool)
+    if alone is None and max(map(len, named)) > len(shared):
+        return _unpaired(rows, weights, pool)
+    prior = _prior(_cells(pool), True) if is_inside else None
+    squares = sum(weight**2 for weight in weights.values())
+    if alone is not None:
+        return replace(_moderated(alone, prior, squares), alone=alone) if prior else alone
+    # Rows of one pre-training each, with the same seed: all that is known of the error is what other rows show.
+    return _moderated(Difference(values[0], 0.0, 0.0, 1), prior, squares) if prior else None
 
 
 def _pool(rows: Mapping[str, Units], constant: Collection[str]) -> dict[str, Units]:
@@ -126,28 +131,11 @@ def _pool(rows: Mapping[str, Units], constant: Collection[str]) -> dict[str, Uni
     return {row: units for row, units in known.items() if len(units) == 1 or max(units.values()) - min(units.values()) >= SAME}
 
 
-def _sum(rows: Mapping[str, Units], weights: Mapping[str, float], seed: int) -> float:
-    return sum(weight * rows[row][seed] for row, weight in weights.items())
-
-
 def _moderated(alone: Difference, prior: Prior, squares: float) -> Difference:
     """A paired difference with its variance moderated; `squares` is Σ weight², and the prior is of a weight of 1."""
     known = prior.moderated(alone.error**2 * alone.n / squares, alone.freedom)
     error = (known.variance * squares / alone.n) ** 0.5
-    return replace(alone, error=error if error >= POINT else 0.0, freedom=known.freedom, alone=alone)
-
-
-def _of_one_seed(
-    rows: Mapping[str, Units], weights: Mapping[str, float], seed: int, pool: Mapping[str, Units]
-) -> Difference | None:
-    """Rows of one pre-training each, with the same seed: all that is known of the error is what other rows show."""
-    prior = _prior(_cells(pool), True)
-    if prior is None:
-        return None
-    squares = sum(weight**2 for weight in weights.values())
-    # With no degrees of freedom of its own the moderated variance is the prior itself.
-    known = prior.moderated(0.0, 0.0)
-    return Difference(_sum(rows, weights, seed), (known.variance * squares) ** 0.5, known.freedom, 1)
+    return replace(alone, error=error if error >= POINT else 0.0, freedom=known.freedom)
 
 
 def _unpaired(rows: Mapping[str, Units], weights: Mapping[str, float], pool: Mapping[str, Units]) -> Difference | None:

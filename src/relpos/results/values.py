@@ -103,11 +103,6 @@ class Value:
     answers: Path | None = None
     figure: Figure | None = field(default=None, compare=False)
 
-    def halves(self) -> Halves:
-        """The score × 100 on the even and on the odd examples of the dev set, by the answers that were kept."""
-        assert self.answers is not None
-        return halves(self.answers, self.metric)
-
 
 def read(root: Path | None = None, measured: Collection[str] = ("shuffle",)) -> list[Value]:
     """The numbers of all finished pre-trainings and fine-tunings, and the kept results of measures of these names."""
