@@ -10,12 +10,11 @@ import pytest
 import torch
 
 from relpos.analysis.shuffle_gap import MIRRORED, gaps, shuffled
-from relpos.data.marks import OURS
 from relpos.data.pairs import Item, PairFiles, ToyPairs
 from relpos.data.shuffle import with_edges
 from relpos.data.steps import Steps
 from relpos.data.store import Store
-from relpos.data.tokenizer import Tokenizer
+from relpos.data.tokenizer import OURS, Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError
 from relpos.measures.kinds.attention import attention_mass

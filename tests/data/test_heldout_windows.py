@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from relpos.data.heldout_windows import heldout_texts, heldout_windows
-from relpos.data.marks import OURS
 from relpos.data.objective import IGNORED
 from relpos.data.store import Store
-from relpos.data.tokenizer import CLS, SEP
+from relpos.data.tokenizer import CLS, OURS, SEP
 from relpos.errors import RelposError
 
 

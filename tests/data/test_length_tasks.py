@@ -9,7 +9,7 @@ import torch
 from relpos.data.length_tasks import Copy, LengthTask, Parity, Recall, Reverse, Sort
 from relpos.data.store import Store, write_store
 from relpos.data.tokenizer import Tokenizer, train_tokenizer
-from relpos.data.toy.chance import Chance
+from relpos.data.toy.events import Chance
 from relpos.errors import RelposError
 from relpos.trust import instantiate
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relpos.data.pairs import Item, PairFiles, ToyPairs, read
-from relpos.data.toy.chance import Chance
+from relpos.data.toy.events import Chance
 from relpos.data.toy.grammar import grammatical
 from relpos.data.toy.pairs import OTHERS, PARADIGMS, SAME_WORDS
 from relpos.errors import RelposError

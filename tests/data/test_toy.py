@@ -16,8 +16,7 @@ from relpos.data.documents import documents_of
 from relpos.data.table import read_table
 from relpos.data.textfile import blocks
 from relpos.data.toy import VERSION, corpus, lexicon, tasks, write
-from relpos.data.toy.chance import ATTEMPTS, Chance
-from relpos.data.toy.events import key, part_of
+from relpos.data.toy.events import ATTEMPTS, Chance, key, part_of
 from relpos.data.toy.grammar import grammatical, spelled
 from relpos.data.toy.tasks import Item, Versions, fair
 from relpos.errors import RelposError

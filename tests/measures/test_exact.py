@@ -12,7 +12,7 @@ from relpos.commands.compare import losses_of, why_not
 from relpos.config.compose import called
 from relpos.data.length_tasks import LengthTask, Parity, Reverse
 from relpos.data.tokenizer import CLS, MASK, SEP, Tokenizer
-from relpos.data.toy.chance import Chance
+from relpos.data.toy.events import Chance
 from relpos.errors import RelposError
 from relpos.measures.measure import measured_columns
 from relpos.model.heads import MaskedLM

@@ -14,7 +14,7 @@ from relpos.analysis.properties import NAMES, Properties
 from relpos.analysis.removal import HELDOUT_SEED, masked_texts, passed, train_head
 from relpos.claims.exact import has_properties
 from relpos.commands.analyze import drawn
-from relpos.data.marks import OURS
+from relpos.data.tokenizer import OURS
 from relpos.errors import RelposError
 from relpos.measures.kinds.attention import Attention
 from relpos.measures.kinds.kernels import Kernels

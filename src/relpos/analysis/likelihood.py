@@ -24,9 +24,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from relpos.data.marks import OURS, Marks
 from relpos.data.shuffle import with_edges
-from relpos.data.tokenizer import Tokenizer
+from relpos.data.tokenizer import OURS, Marks, Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM

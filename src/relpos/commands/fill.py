@@ -6,10 +6,10 @@ from __future__ import annotations
 import json as json_format
 from dataclasses import asdict
 
-from relpos.analysis.fill import FillMask, Guess
+from relpos import FillMask
+from relpos.analysis.fill import Guess
 from relpos.progress import aligned
 from relpos.ranges import Count, Names
-from relpos.runs.networks import resolve
 
 
 def fill(text: Names, network: str, top: Count, json: bool) -> str:
@@ -18,8 +18,7 @@ def fill(text: Names, network: str, top: Count, json: bool) -> str:
     Raises:
         RelposError: `network` names no masked language model; or a text has no `[MASK]`, or is too long.
     """
-    given = resolve(network)
-    filler = FillMask(given.masked_lm(), given.tokenizer())
+    filler = FillMask(network)
     results = [filler(each, top) for each in text]
     if json:
         content = [

@@ -7,10 +7,10 @@ import json as json_format
 from dataclasses import asdict
 from typing import Literal
 
-from relpos.analysis.likelihood import Score, Scored
+from relpos import Score
+from relpos.analysis.likelihood import Scored
 from relpos.progress import aligned
 from relpos.ranges import Names
-from relpos.runs.networks import resolve
 
 BAR = 40
 """Characters of the longest bar; the less probable a token, the longer its bar."""
@@ -24,8 +24,7 @@ def score(text: Names, network: str, form: Literal["within_word", "plain"], json
     Raises:
         RelposError: `network` names no masked language model, or a text has no tokens, or is too long.
     """
-    given = resolve(network)
-    scorer = Score(given.masked_lm(), given.tokenizer(), form=form)
+    scorer = Score(network, form)
     results = [scorer(each) for each in text]
     if json:
         sums = [{"total": scored.total, "perplexity": scored.perplexity} for scored in results]

@@ -129,8 +129,11 @@ def _with_overrides_of_rows(command: str, overrides: list[str]) -> list[str]:
         if "=" not in override:
             raise RelposError(f"{override}: overrides have the form KEY=VALUE. Did you mean table={override}?")
     row_overrides = [override for override in overrides if key_of(override).split(".")[0] not in own]
-    for override in row_overrides:
-        _refuse_slip(key_of(override).split(".")[0], own)
+    # Keys of rows may look like slips of ours, as `steps` of `stages`: only what no command knows is suspected.
+    row_keys = {"pretrain", "finetune", "order", *keys_of("pretrain"), *keys_of("finetune")}
+    for key in (key_of(override).split(".")[0] for override in row_overrides):
+        if key not in row_keys and "Did you mean" in (hint := nearest(key, own)):
+            raise RelposError(f"unknown key {key!r}.{hint}")
     if not row_overrides:
         return overrides
     if any(override.startswith("overrides=") for override in overrides):
@@ -138,45 +141,21 @@ def _with_overrides_of_rows(command: str, overrides: list[str]) -> list[str]:
     return [*(override for override in overrides if override not in row_overrides), f"overrides={_spelled(row_overrides)}"]
 
 
-def _refuse_slip(key: str, own: set[str]) -> None:
-    """Refuses a key that is not a row's but looks like a misspelled one of the command's own."""
-    # Keys of rows may look like slips of ours, as `steps` of `stages`: only what no command knows is suspected.
-    row_keys = {"pretrain", "finetune", "order", *keys_of("pretrain"), *keys_of("finetune")}
-    if "Did you mean" in (hint := nearest(key, own)) and key not in row_keys:
-        raise RelposError(f"unknown key {key!r}.{hint}")
-
-
-def _with_file_of_pairs(command: str, overrides: list[str]) -> list[str]:
-    """`relpos order pairs=PATH` → `pairs=files pairs.path=PATH`."""
-    result: list[str] = []
-    for override in overrides:
-        key, _, value = override.partition("=")
-        value = value.strip("'\"")
-        # A file must look like one: any other word is the name of an option, and may be misspelled.
-        is_path = command == "order" and key == "pairs" and ("/" in value or value.endswith((".txt", ".jsonl")))
-        result += ["pairs=files", f"pairs.path={_spelled(value)}"] if is_path else [override]
-    return result
-
-
-def _with_long_keys(command: str, overrides: list[str]) -> list[str]:
-    """`relpos finetune intermediate=none` → `intermediate.task=none`."""
-    result: list[str] = []
-    for override in overrides:
-        key, _, value = override.partition("=")
-        # A whole group, {task: …}, is an override of its own.
-        short = SHORT.get(command, {}).get(key)
-        result.append(f"{key}.{short}={value}" if short and not value.startswith("{") else override)
-    return result
-
-
-def _with_task_file(command: str, overrides: list[str]) -> list[str]:
-    """`task=FILE.yaml` → overrides for the file's content: Hydra knows options of `conf` only."""
+def _with_long_forms(command: str, overrides: list[str]) -> list[str]:
+    """`pairs=PATH` → `pairs=files pairs.path=PATH`; `intermediate=none` → `intermediate.task=none`; `task=FILE.yaml` → overrides
+    for its content: Hydra knows options of `conf` only."""
     from_file: list[str] = []
     result: list[str] = []
     for override in overrides:
         key, _, value = override.partition("=")
-        if key == "task" and is_task_file(name := value.strip("'\"")):
-            from_file += ["task=custom", *(f"task.{key}={_spelled(value)}" for key, value in read_task_file(name).items())]
+        word, short = value.strip("'\""), SHORT.get(command, {}).get(key)
+        # A file must look like one: any other word is the name of an option, and may be misspelled.
+        if command == "order" and key == "pairs" and ("/" in word or word.endswith((".txt", ".jsonl"))):
+            result += ["pairs=files", f"pairs.path={_spelled(word)}"]
+        elif short and not value.startswith("{"):  # a whole group, {task: …}, is an override of its own
+            result.append(f"{key}.{short}={value}")
+        elif key == "task" and is_task_file(word):
+            from_file += ["task=custom", *(f"task.{name}={_spelled(said)}" for name, said in read_task_file(word).items())]
         else:
             result.append(override)
     # Before all others: what is typed counts, wherever it stands, and of two values of a key the last one does.
@@ -223,9 +202,7 @@ REWRITES: tuple[Callable[[str, list[str]], list[str]], ...] = (
     _with_keys,
     _with_homes,
     _with_overrides_of_rows,
-    _with_file_of_pairs,
-    _with_long_keys,
-    _with_task_file,
+    _with_long_forms,
     _with_recipe,
 )
 """Functions (command, overrides) → overrides, in the order in which they are applied."""

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from relpos.data.marks import OURS, Marks
 from relpos.data.passes import MULTIPLE
+from relpos.data.tokenizer import OURS, Marks
 
 Ints = npt.NDArray[np.int64]
 

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relpos.data.marks import OURS, Marks
 from relpos.data.objective import IGNORED, Objective, masked
 from relpos.data.steps import HELDOUT_SEED, MicroBatch
 from relpos.data.store import Store
+from relpos.data.tokenizer import OURS, Marks
 from relpos.errors import RelposError
 
 AT_ONCE = 4096  # tokens of a batch, padding included

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NoReturn
 
 from relpos.data.documents import Document
-from relpos.data.toy.chance import Chance
-from relpos.data.toy.events import part_of
+from relpos.data.toy.events import Chance, part_of
 from relpos.errors import RelposError
 from relpos.ranges import Count, Natural, between
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from relpos.counter import counter_hash, uniform
-from relpos.data.marks import OURS, Marks
+from relpos.data.tokenizer import OURS, Marks
 from relpos.errors import RelposError
 from relpos.ranges import Count, Share
 from relpos.trust import instantiate

@@ -232,15 +232,17 @@ def _blimp(fields: Fields, stem: str, place: str) -> Item:
 def _ewok(fields: Fields, stem: str, place: str) -> Item:
     """EWoK (Ivanova et al. 2024): the first target must be likelier after its own context than after the other one. The other
     target has a line of its own, in which contexts and targets are exchanged."""
-    right, wrong, target = (inside(fields, key, str, place).strip() for key in ("Context1", "Context2", "Target1"))
-    return _continued(str(fields.get("Domain") or stem), (f"{right} ", f"{wrong} "), (target, target), place)
+    return _of_contexts(fields, str(fields.get("Domain") or stem), place, "Context1", "Context2", "Target1")
 
 
 def _comps(fields: Fields, stem: str, place: str) -> Item:
     """COMPS (Misra et al. 2023): the property must be likelier of the concept that has it."""
-    keys = ("prefix_acceptable", "prefix_unacceptable", "property_phrase")
-    right, wrong, phrase = (inside(fields, key, str, place).strip() for key in keys)
-    return _continued(stem, (f"{right} ", f"{wrong} "), (phrase, phrase), place)
+    return _of_contexts(fields, stem, place, "prefix_acceptable", "prefix_unacceptable", "property_phrase")
+
+
+def _of_contexts(fields: Fields, paradigm: str, place: str, *keys: str) -> Item:
+    right, wrong, target = (inside(fields, key, str, place).strip() for key in keys)
+    return _continued(paradigm, (f"{right} ", f"{wrong} "), (target, target), place)
 
 
 def _entities(fields: Fields, stem: str, place: str) -> Item:

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from relpos.counter import counter_hash
 from relpos.data.examples import Examples
-from relpos.data.marks import Marks
 from relpos.data.objective import IGNORED, Objective, masked
 from relpos.data.steps import MicroBatch, heldout_batches
+from relpos.data.tokenizer import Marks
 from relpos.data.words import Words
 
 WINDOWS: tuple[int | None, ...] = (2, 3, 4, 8, None)

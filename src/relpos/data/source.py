@@ -31,13 +31,29 @@ COLUMN = "text"
 KINDS = (SUFFIXES, tuple(hub.TABLES), MARKDOWN)
 """Ends of the names of text files, of tables with a column of text, and of Markdown. A folder is read for the first kind that it
 has: a README.md, or a table of where texts are from, is no text beside texts."""
-READING = (
-    2  # raise it when other text is made of the same files: it stands in the identity of every run on text that is not generated
-)
+# Raise it when other text is made of the same files: it stands in the identity of every run on text that is not generated.
+READING = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """What any text is read with; see conf/data."""
+
+    pairs: Count | None = None
+    heldout: Share = HELDOUT
+    sample: Count = SAMPLE
+    shuffle: Count | None = None
+
+    alike: ClassVar[bool] = False
+    """Whether the documents are of one size, as generated ones are: whole ones are then held out, see `relpos.data.heldout`."""
+
+    def characters(self) -> int | None:
+        """About how much text there is, for a progress bar; None where that is not known before it is read."""
+        return None
 
 
 @dataclass(frozen=True)
-class Files:
+class Files(Text):
     """Files of one kind (see KINDS) in a folder of any depth, or one file, by their names. Links to folders are followed.
 
     `root` holds `corpus/` and `glue/`; `corpus` and `glue` name one of them and take precedence. Relative names are looked up below
@@ -51,13 +67,6 @@ class Files:
     glue: str | None = None
     text: str | None = None
     lines: Count = 1
-    pairs: Count | None = None
-    heldout: Share = HELDOUT
-    sample: Count = SAMPLE
-    shuffle: Count | None = None
-
-    alike: ClassVar[bool] = False
-    """Whether the documents are of one size, as generated ones are: whole ones are then held out, see `relpos.data.heldout`."""
 
     def corpus_location(self) -> Path:
         """The folder (or single file) of text; RelposError where nothing names one."""
@@ -105,11 +114,10 @@ class Files:
         return {"files": files} if files else None
 
     def characters(self) -> int | None:
-        """About how much text there is, for a progress bar; None where some of it is compressed."""
+        """None where some of it is compressed."""
         files = self.files()
-        return (
-            None if any(path.suffix not in (*SUFFIXES, *MARKDOWN) for path in files) else sum(path.stat().st_size for path in files)
-        )
+        is_plain = all(path.suffix in (*SUFFIXES, *MARKDOWN) for path in files)
+        return sum(path.stat().st_size for path in files) if is_plain else None
 
     def documents(self, progress: Progress | None = None) -> Iterator[Document]:
         """The documents of all files, one file after the other."""
@@ -129,7 +137,7 @@ class Generated(Files):
 
 
 @dataclass(frozen=True)
-class Hub:
+class Hub(Text):
     """Data sets of the Hugging Face hub, or local folders in its layout, one after the other; GLUE by its id.
 
     `texts`: mappings with `id` and, where needed, `config`, `revision`, `split`, `text` (the name of the column), and
@@ -142,14 +150,8 @@ class Hub:
     lines: Count = 5_000
     glue: str = "nyu-mll/glue"
     glue_revision: str | None = None
-    pairs: Count | None = None
-    heldout: Share = HELDOUT
-    sample: Count = SAMPLE
-    shuffle: Count | None = None
     revisions: dict[str, str] = field(default_factory=dict, init=False, compare=False)
     """Id → the commit that `documents` has read."""
-
-    alike: ClassVar[bool] = False
 
     def identity(self) -> dict[str, Any] | None:
         """Ids and revisions, or the content of folders; configurations, splits, columns; whether repeated books are left out."""
@@ -163,10 +165,6 @@ class Hub:
         """Id, configuration and revision of one task: `hub`, where its data set is not GLUE; of a folder its content."""
         return {"hub": identified(hub or {"id": self.glue, "config": task, "revision": self.glue_revision})}
 
-    def characters(self) -> int | None:
-        """None: the amount of text is not known before it is read."""
-        return None
-
     def documents(self, progress: Progress | None = None) -> Iterator[Document]:
         """The documents of all data sets, one data set after the other."""
         for text in self.texts:
@@ -175,15 +173,13 @@ class Hub:
             yield from hub.documents(hub.checked(text), self.lines, self.streaming, lambda blocks: _reporting(blocks, progress))
 
 
-@dataclass(frozen=True)
-class Toy:
+@dataclass(frozen=True, kw_only=True)
+class Toy(Text):
     """The generated language. It must be written into a folder first (`relpos.data.toy.write`); `at(folder)` then reads it."""
 
     seed: Natural = 0
-    pairs: Count | None = None
     heldout: Share = 0.05
     sample: Count = 200_000
-    shuffle: Count | None = None
 
     def identity(self) -> dict[str, Any] | None:
         """The generator's version and its keys."""

@@ -31,9 +31,8 @@ from relpos.data.documents import Document, portions, splitter
 from relpos.data.encoding import encoded
 from relpos.data.examples import Examples, Pairs, Windows
 from relpos.data.heldout import ends
-from relpos.data.marks import OURS, Marks
 from relpos.data.shuffle import ngrams_permuted
-from relpos.data.tokenizer import Tokenizer
+from relpos.data.tokenizer import OURS, Marks, Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError, one_line, say
 from relpos.files import cannot_write, opened, write_json

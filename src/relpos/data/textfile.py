@@ -48,8 +48,7 @@ def blocks(path: Path) -> Iterator[str]:
                 line, mark = line + data.count(b"\n"), b"" if data else mark
             if rest:
                 yield _decoded(rest.removeprefix(mark), path, line)
-    # A call, because Python evaluates this tuple only once something is raised: reading plain text does not load zstandard.
-    except (EOFError, OSError, zlib.error, lzma.LZMAError, _zstd_error()) as error:
+    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         raise RelposError(f"{path}, near line {line}: {one_line(error)}") from error
 
 
@@ -77,7 +76,7 @@ class _Zstandard:
     def __init__(self, path: Path) -> None:
         import zstandard
 
-        self.new = zstandard.ZstdDecompressor().decompressobj
+        self.new, self.broken = zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError
         self.file, self.frame = path.open("rb"), self.new()
         self.packed, self.text = b"", bytearray()
 
@@ -88,25 +87,22 @@ class _Zstandard:
         self.file.close()
 
     def read(self, size: int) -> bytes:
-        """`size` bytes of text, fewer at the end of a frame, none at that of the file; EOFError where the last frame breaks off."""
+        """`size` bytes of text, fewer at the end of a frame, none at that of the file; EOFError where one is no whole one."""
         while len(self.text) < size and not (self.text and self.frame.eof):
             if not (packed := self.packed or self.file.read(PACKED)):
                 break
             if self.frame.eof:
                 self.frame = self.new()
-            self.text += self.frame.decompress(packed)
+            try:
+                self.text += self.frame.decompress(packed)
+            except self.broken as error:
+                raise EOFError(str(error)) from error
             self.packed = self.frame.unused_data
         if len(self.text) < size and not self.frame.eof:
             raise EOFError("Compressed file ended before the end-of-stream marker was reached")
         data = bytes(self.text[:size])
         del self.text[:size]
         return data
-
-
-def _zstd_error() -> type[Exception]:
-    import zstandard
-
-    return zstandard.ZstdError
 
 
 _OPEN: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open, ".zst": _Zstandard}

@@ -12,6 +12,7 @@ import random
 import re
 import shutil
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from math import exp, floor, log
 from pathlib import Path
@@ -22,7 +23,6 @@ import numpy.typing as npt
 import sentencepiece
 
 from relpos.data.documents import UNKNOWN, Document, sentences
-from relpos.data.marks import Marks
 from relpos.errors import RelposError, one_line
 from relpos.files import replacing
 from relpos.readers import check_recorded, read_bytes
@@ -36,6 +36,19 @@ FILE = "tokenizer.model"
 SPACE = "▁"  # U+2581, SentencePiece's white space
 LONGEST = 4192  # bytes of a sentence; SentencePiece does not train on longer ones
 NEEDED = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")  # SentencePiece: the ids that no vocabulary can do without
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The ids of the special tokens that examples are made of; the defaults are ours."""
+
+    pad: int = PAD
+    cls: int = CLS
+    sep: int = SEP
+    mask: int = MASK
+
+
+OURS = Marks()
 
 
 def train_tokenizer(

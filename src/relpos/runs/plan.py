@@ -130,7 +130,9 @@ def pretrain_run(content: Content) -> Run:
     _refuse_rates(meaning["recipe"], meaning["position"], config["size"]["layers"])
     if config["first"]["share"]:  # otherwise left out: runs of one stage keep the identity from before two-stage training
         meaning["first"] = config["first"]
-    name = f"{start.name if start else _shape_name(config)}-{store.name}-seed{config['seed']}"
+    size, causal = config["size"], "-causal" * (config["size"].get("attention") == "causal")
+    network = start.name if start else f"{scheme_name(config)}-{size['layers']}x{size['hidden']}{causal}"
+    name = f"{network}-{store.name}-seed{config['seed']}"
     inputs = {"store": store, "tokenizer": store.inputs["tokenizer"]} | ({"start": start} if start else {})
     return Run("pretrain", name, meaning, meaning | _machine(config), inputs)
 
@@ -262,11 +264,6 @@ def _change_name(meaning: dict[str, Any]) -> str:
 
 def _machine(config: dict[str, Any]) -> dict[str, Any]:
     return {key: config[key] for key in (*MACHINE, "scheme") if key in config}
-
-
-def _shape_name(config: dict[str, Any]) -> str:
-    causal = ["causal"] if config["size"].get("attention") == "causal" else []
-    return "-".join([scheme_name(config), f"{config['size']['layers']}x{config['size']['hidden']}", *causal])
 
 
 def source_of(run: Run) -> Any:

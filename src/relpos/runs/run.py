@@ -15,8 +15,7 @@ from typing import Any
 
 from relpos.errors import RelposError
 from relpos.files import digest, write_json
-from relpos.places import make_runs_root as make_runs_root  # both belong to what a run is
-from relpos.places import runs_root
+from relpos.places import runs_root  # which belongs to what a run is
 from relpos.readers import fitted, read_json, read_yaml
 
 VERSIONS = {"toy": 1, "tokenizer": 1, "store": 1, "pretrain": 3, "finetune": 3}

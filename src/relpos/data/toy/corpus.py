@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relpos.data.toy import grammar, lexicon
-from relpos.data.toy.chance import Chance
-from relpos.data.toy.events import alike, bare, opposed_events, synonym, triple, varied
+from relpos.data.toy.events import Chance, alike, bare, opposed_events, synonym, triple, varied
 from relpos.data.toy.grammar import Event, Phrase, Words
 from relpos.data.toy.tasks import opinion, weakened
 
@@ -30,7 +29,7 @@ def _restated(chance: Chance) -> Pair:
     event, negated = _event(chance), chance.coin(0.2)
     agent = replace(event.agent, adjective=synonym(chance, event.agent.adjective))
     restated = Event(agent, synonym(chance, event.verb), event.patient)
-    voices = chance.distinct((grammar.active, grammar.passive), 2)
+    voices = chance.distinct(grammar.VOICES, 2)
     return voices[0](event, negated=negated), voices[1](restated, negated=negated)
 
 

@@ -8,6 +8,7 @@ chases" (of the object). An adverb stands first, before the verb, or last.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from relpos.data.toy import lexicon
@@ -59,26 +60,22 @@ def do(subject: Phrase) -> str:
     return "do" if subject.plural else "does"
 
 
-def _place(words: Words, inner: int, adverb: str, place: int) -> Words:
-    """`words` with the adverb first, at index `inner`, or last."""
-    if not adverb:
-        return words
-    index = (0, inner, len(words))[place]
-    return [*words[:index], adverb, *words[index:]]
-
-
 def active(event: Event, adverb: str = "", place: int = INNER, negated: bool = False) -> Words:
+    """dogs often chase cats; the adverb stands first, before the verb, or last."""
     subject = event.agent.words()
     verb = [do(event.agent), "not", event.verb] if negated else [agree(event.verb, event.agent)]
     words = [*subject, *verb, *event.patient.words()]
-    return [*_place(words, len(subject) + len(verb) - 1, adverb, place), "."]
+    index = (0, len(subject) + len(verb) - 1, len(words))[place]
+    return [*words[:index], *([adverb] if adverb else []), *words[index:], "."]
 
 
-def passive(event: Event, adverb: str = "", place: int = INNER, negated: bool = False) -> Words:
-    subject = event.patient.words()
+def passive(event: Event, negated: bool = False) -> Words:
+    """cats are chased by dogs"""
     auxiliary = [be(event.patient), "not"] if negated else [be(event.patient)]
-    words = [*subject, *auxiliary, lexicon.participle(event.verb), "by", *event.agent.words()]
-    return [*_place(words, len(subject) + len(auxiliary), adverb, place), "."]
+    return [*event.patient.words(), *auxiliary, lexicon.participle(event.verb), "by", *event.agent.words(), "."]
+
+
+VOICES: tuple[Callable[..., Words], ...] = (active, passive)
 
 
 def acts(subject: Phrase, act: str) -> Words:

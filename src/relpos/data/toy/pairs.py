@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from relpos.data.toy import grammar, lexicon
-from relpos.data.toy.chance import Chance
-from relpos.data.toy.events import exchanged, swapped, triple, unequal, varied
+from relpos.data.toy.events import Chance, exchanged, swapped, triple, unequal, varied
 from relpos.data.toy.grammar import Event, Words, spelled
 
 VERSION = 1  # raise it when the sentences change: it is kept with the results
@@ -47,7 +46,7 @@ def _neighbours(chance: Chance) -> Pair:
     def draw() -> Words:
         agent, verb, patient = triple(chance, PART)
         event = Event(varied(chance, agent), verb, varied(chance, patient))
-        form = chance.pick((grammar.active, grammar.passive))
+        form = chance.pick(grammar.VOICES)
         return form(event, negated=chance.coin()) if chance.coin() else grammar.subject_relative(event, _act(chance))
 
     return swapped(chance, draw)
@@ -57,7 +56,7 @@ def _negation_order(chance: Chance) -> Pair:
     """the dog does not chase the cat / the dog not does chase the cat: `not` moves to another place."""
 
     def made() -> Pair:
-        form = chance.pick((grammar.active, grammar.passive))
+        form = chance.pick(grammar.VOICES)
         good = form(unequal(chance, PART), negated=True)
         rest = [word for word in good if word != "not"]
         at = chance.below(len(rest))

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from relpos.data.toy import grammar, lexicon
-from relpos.data.toy.chance import Chance
 from relpos.data.toy.events import (
+    Chance,
     alike,
     bare,
     exchanged,

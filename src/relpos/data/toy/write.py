@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from relpos.data.toy import corpus, tasks
-from relpos.data.toy.chance import Chance
+from relpos.data.toy.events import Chance
 from relpos.data.toy.grammar import spelled
 from relpos.data.toy.tasks import Item, fair
 from relpos.files import opened, replacing_folder

@@ -92,7 +92,7 @@ def _task_of(network: Network) -> LengthTask | None:
 def _examples(sample: Sample, task: LengthTask, lengths: range, count: int) -> tuple[list[int], Examples]:
     """The same for all networks of a task: the lengths of the questions, and the examples, none of them cut."""
     from relpos.data.examples import Pairs
-    from relpos.data.toy.chance import Chance
+    from relpos.data.toy.events import Chance
 
     # Drawn by the task and not by the network, so that networks of one task answer the same questions.
     chance = Chance(task.seed, task.name, "test", lengths)
