@@ -277,7 +277,7 @@ from pathlib import Path
 import relpos
 from relpos.data import encoding
 from relpos.launch.engine import run_all
-from relpos.launch.local import Local
+from relpos.launch.engine import Local
 from relpos.runs import compose, plan
 
 tokenizer = Path(os.environ["TOKENIZER"])

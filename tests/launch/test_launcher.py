@@ -19,9 +19,8 @@ import yaml
 from pretend import pretend, trains
 from relpos.errors import RelposError
 from relpos.launch import engine
-from relpos.launch.engine import run_all
+from relpos.launch.engine import Local, run_all
 from relpos.launch.jobs import WAITING, Job, Standing
-from relpos.launch.local import Local
 from relpos.launch.progress import ending
 from relpos.runs import compose, plan
 from relpos.runs.cost import left_of

@@ -20,9 +20,8 @@ from torch import nn
 from pretend import STAGE, pretend
 from relpos.errors import RelposError
 from relpos.launch import worker
-from relpos.launch.engine import FRUITLESS, Debug, Guard, run_all
+from relpos.launch.engine import FRUITLESS, Debug, Guard, Local, run_all
 from relpos.launch.jobs import Job, Standing
-from relpos.launch.local import Local
 from relpos.launch.worker import work
 from relpos.ranges import shown
 from relpos.runs import Run, compose

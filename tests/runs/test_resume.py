@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from linked import link_runs
 from relpos.errors import RelposError
-from relpos.launch.local import Local
+from relpos.launch.engine import Local
 from relpos.process import ASKED
 from relpos.runs import Run, compose, execute, plan
 from relpos.train.checkpoint import WholeCheckpoints, newest

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from relpos.tables.columns import summary
 from relpos.tables.experiment import Experiment
+from relpos.tables.rows import summary
 from relpos.tables.table import Column, Row
 
 SPREAD = [-1.0, -0.6, -0.4, -0.2, 0.0, 0.0, 0.2, 0.4, 0.6, 1.0]

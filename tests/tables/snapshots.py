@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from relpos.tables.columns import summary
+from relpos.tables.rows import summary
 from relpos.tables.table import Column, Row
 
 JITTER = (0.01, -0.01, 0.0)

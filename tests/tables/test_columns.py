@@ -8,12 +8,11 @@ import pytest
 
 from relpos.results.values import GLUE
 from relpos.runs import Run
-from relpos.tables.columns import summary
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.render import pictures, text
 from relpos.tables.render.cells import Cell, losses_by_step
 from relpos.tables.render.view import view_of
-from relpos.tables.rows import rows_of
+from relpos.tables.rows import rows_of, summary
 from relpos.tables.table import Row, Table
 from tables.small_data import finish
 

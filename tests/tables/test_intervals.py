@@ -9,9 +9,8 @@ from relpos.errors import RelposError
 from relpos.results.statistics import Interval
 from relpos.results.values import answers, halves, select
 from relpos.runs.run import Run
-from relpos.tables.columns import interval_of_answers
 from relpos.tables.plan import PlannedRow, Tuning
-from relpos.tables.rows import rows_of, values_of
+from relpos.tables.rows import interval_of_answers, rows_of, values_of
 from relpos.train.finetune import write_answers
 from tables.small_data import finish
 

@@ -110,6 +110,8 @@ class Standing:
         self.unsettled = {run.identity: run for run in job.runs}
         self.states: dict[str, str] = {}
         """Identity → state as the record last said; `WAITING` if the run needs, at any depth, one that has failed."""
+        self.settled: list[Run] = []
+        """Those that are finished or out of retries, in the order in which that was read; without those that wait for one."""
         self.impossible: set[str] = set()
         """Runs that `set_aside` gave up."""
         self.starts_of: dict[str, int] = {}
@@ -123,10 +125,6 @@ class Standing:
     def those(self, state: str) -> list[Run]:
         """The runs in this state, as they were last read."""
         return [run for run in self.job.runs if self.states.get(run.identity) == state]
-
-    def is_settled(self, run: Run) -> bool:
-        """Whether it is finished or out of retries, and not only waiting for one that is."""
-        return run.identity not in self.unsettled and self.states.get(run.identity) in ("finished", "failed")
 
     def is_ready(self, run: Run) -> bool:
         """Whether its inputs are finished."""
@@ -172,7 +170,7 @@ class Standing:
         self.starts_of[run.identity] = len(record.get("starts", []))
         self.states[run.identity] = state = "finished" if run.stage == "given" else str(record.get("state", "missing"))
         if state == "finished" or (state == "failed" and self.job.retries_of(run).are_used_up(record)):
-            del self.unsettled[run.identity]
+            self.settled.append(self.unsettled.pop(run.identity))
         return state
 
 

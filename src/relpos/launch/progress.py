@@ -44,13 +44,13 @@ class Picture:
 
     def __init__(self, standing: Standing, name: str) -> None:
         self.standing, self.name, self.estimate = standing, name, Estimate()
-        self.known = {run.identity for run in standing.job.runs if standing.is_settled(run)}
+        self.told = len(standing.settled)
 
     def news(self) -> list[Run]:
         """The runs that have been settled since the last call."""
-        new = [run for run in self.standing.job.runs if run.identity not in self.known and self.standing.is_settled(run)]
+        new = self.standing.settled[self.told :]
+        self.told += len(new)
         for run in new:
-            self.known.add(run.identity)
             self.estimate.add(run.record)
         return new
 
@@ -125,7 +125,7 @@ class Display:
     def __enter__(self) -> Display:
         if self.live:
             self.live.start()
-        self.console.print(f"{len(self.picture.known)} of {len(self.standing.job.runs)} runs are there", style="dim")
+        self.console.print(f"{self.picture.told} of {len(self.standing.job.runs)} runs are there", style="dim")
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -135,8 +135,7 @@ class Display:
     def show(self) -> list[Run]:
         """Prints a line for each run settled since the last call, and shows the runs under way; returns the settled runs."""
         settled = self.picture.news()
-        done = len(self.picture.known) - len(settled)
-        for number, run in enumerate(settled, done + 1):
+        for number, run in enumerate(settled, self.picture.told - len(settled) + 1):
             # As `Text`: in a string rich would take brackets of an error message for markup, and fail at some.
             said = f"[{number}/{len(self.standing.job.runs)}] {ending(run)}{self.picture.left()}"
             self.console.print(Text(said), soft_wrap=True)

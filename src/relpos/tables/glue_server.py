@@ -16,8 +16,7 @@ from pathlib import Path
 
 from relpos.readers import read_json
 from relpos.results.values import GLUE
-from relpos.tables.columns import mean_if_all
-from relpos.tables.table import Row
+from relpos.tables.table import Row, mean_if_all
 
 COLUMNS = (*GLUE, "wnli", "ax")
 SIGNED = ("cola", "stsb", "ax")

@@ -178,6 +178,16 @@ def column_values(name: str, column: Column) -> list[Value]:
     return [replace(known, value=value, pretrain_seed=own[0], seed=own[1]) for own, value in column.by_seed.items()]
 
 
+def mean_if_all(values: Sequence[float | None]) -> float | None:
+    """The mean; None if a value is missing, or if there are no values.
+
+    >>> mean_if_all([1.0, 2.0]), mean_if_all([1.0, None])
+    (1.5, None)
+    """
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What became of a claim in the experiment file: holds, fails, undecided or not run, and the numbers that decide."""

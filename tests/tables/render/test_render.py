@@ -11,10 +11,10 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from relpos.tables.columns import summary
 from relpos.tables.render import text
 from relpos.tables.render.latex import escape, latex
 from relpos.tables.render.view import view_of
+from relpos.tables.rows import summary
 from relpos.tables.table import Outcome, Row, Table
 from tables.written_table import table
 
