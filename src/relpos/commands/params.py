@@ -56,12 +56,9 @@ class Line:
     @property
     def difference(self) -> float:
         """Ours, rounded as the paper rounds, minus the printed figure; in the paper's unit."""
+        shown = round(self.ours / 1e6, self.decimals) if self.decimals else self.ours
         # Rounded twice, because 13.43 − 13.42 is 0.009999… in floating point.
-        return round(self.shown - self.printed, self.decimals)
-
-    @property
-    def shown(self) -> float:
-        return round(self.ours / 1e6, self.decimals) if self.decimals else self.ours
+        return round(shown - self.printed, self.decimals)
 
 
 def papers() -> list[str]:

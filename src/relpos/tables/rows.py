@@ -119,27 +119,25 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
 
 def _runs(row: PlannedRow) -> Iterator[RowRun]:
     """The pre-trainings of a row, then its fine-tunings, as their records are now."""
-    for run in row.pretrainings:
-        yield _row_run(run, None, run.config.get("seed"), run.config.get("seed"))
-    for tuning in row.tunings:
-        yield _row_run(tuning.run, tuning.task, tuning.pretrain_seed, tuning.seed)
-
-
-def _row_run(run: Run, task: str | None, pretrain_seed: int | None, seed: int | None) -> RowRun:
-    root, record = runs_root(), run.record
-    error = record.get("error")
-    return RowRun(
-        stage=run.stage,
-        identity=run.identity,
-        state="finished" if run.stage == "given" else record.get("state", "missing"),
-        path=(run.path.relative_to(root) if run.path.is_relative_to(root) else run.path).as_posix(),
-        task=task,
-        pretrain_seed=pretrain_seed,
-        seed=seed,
-        columns=scores(record),
-        error=error,
-        log=last_lines(run.path / LOG) if error else [],
-    )
+    root = runs_root()
+    trained = [(run, None, run.config.get("seed"), run.config.get("seed")) for run in row.pretrainings]
+    for run, task, pretrain_seed, seed in (
+        *trained,
+        *((each.run, each.task, each.pretrain_seed, each.seed) for each in row.tunings),
+    ):
+        record = run.record
+        yield RowRun(
+            stage=run.stage,
+            identity=run.identity,
+            state="finished" if run.stage == "given" else record.get("state", "missing"),
+            path=(run.path.relative_to(root) if run.path.is_relative_to(root) else run.path).as_posix(),
+            task=task,
+            pretrain_seed=pretrain_seed,
+            seed=seed,
+            columns=scores(record),
+            error=record.get("error"),
+            log=last_lines(run.path / LOG) if record.get("error") else [],
+        )
 
 
 def _with_order(row: Row, planned: PlannedRow, instrument: Instrument, results: Sequence[tuple[ToMeasure, Results]]) -> Row:
