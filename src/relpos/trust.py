@@ -54,7 +54,7 @@ KINDS = {
     "metric": Kind(("relpos.train.metrics",), function=True),
     "logger": Kind(("relpos.train.loggers",), function=True),
     "pairs": Kind(("relpos.data.pairs",)),
-    "kind": Kind(("relpos.measures.kinds", "relpos.measures.maps", "relpos.analysis.properties")),
+    "kind": Kind(("relpos.measures.kinds", "relpos.measures.maps", "relpos.commands.analyze")),
     "engine": Kind(("relpos.launch",)),
 }
 """Part of a key → what it names."""

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from relpos.analysis.properties import NAMES
 from relpos.cli import main
-from relpos.commands.analyze import samples_of
+from relpos.commands.analyze import Properties, samples_of
 from relpos.data.store import Store
 from relpos.errors import RelposError
 
@@ -58,3 +59,9 @@ def test_two_networks_of_one_name_are_refused_and_one_that_is_named_twice_counts
     with pytest.raises(RelposError, match="2 different networks are called 'main'"):
         samples_of([str(folder) for folder in folders], None)
     assert len(samples_of([str(folders[0])] * 2, None)) == 1
+
+
+def test_properties_are_those_that_are_tried_out_beside_those_that_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relpos.claims.exact.methods_of_table_1", lambda: {"tisa": dict.fromkeys(NAMES, "no")})
+    [row] = Properties(["tisa"]).drawn().rows
+    assert row == {"position": "tisa"} | dict.fromkeys(NAMES, "yes, printed no")

@@ -10,9 +10,7 @@ import pytest
 import torch
 
 from relpos.analysis import toeplitz_r2
-from relpos.analysis.properties import NAMES, Properties
 from relpos.analysis.removal import HELDOUT_SEED, masked_texts, passed, train_head
-from relpos.claims.exact import has_properties
 from relpos.commands.analyze import drawn
 from relpos.data.tokenizer import OURS
 from relpos.errors import RelposError
@@ -162,8 +160,3 @@ def test_a_head_is_trained_while_the_encoder_stays_as_it_is() -> None:
 def test_without_text_one_is_asked_for() -> None:
     with pytest.raises(RelposError, match="text=FILE"):
         drawn(Attention(), [Sample(Network("x", Path(), Path()))])
-
-
-def test_properties_are_those_that_are_tried_out() -> None:
-    [row], _ = Properties(["tisa"]).of_schemes(has_properties, {"tisa": dict.fromkeys(NAMES, "no")})
-    assert row == {"position": "tisa"} | dict.fromkeys(NAMES, "yes, printed no")

@@ -14,16 +14,14 @@ small ones in float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relpos import style
 from relpos.analysis.recording import added, random_ids, record
 from relpos.analysis.toeplitz import toeplitz_r2
 from relpos.errors import RelposError
@@ -39,39 +37,6 @@ FAR = (520, 560)
 """Two distances; the largest that a preset tells apart by a number of its own is 512."""
 FACTORS = (1.0, 1e-2, 1e-4)
 """Of parameters: with large ones a function of the distance may have died away in float64 before `FAR`."""
-
-
-@dataclass(frozen=True)
-class Properties:
-    """A table of schemes, for `relpos analyze`; needs no trained network.
-
-    Args:
-        schemes: options of `position`; null: the nine of the paper's table.
-    """
-
-    schemes: Sequence[str] | None = None
-
-    def of_schemes(
-        self, tried: Callable[[str], Mapping[str, bool]], paper: Mapping[str, Mapping[str, str]]
-    ) -> tuple[list[dict[str, str]], Any]:
-        """The rows of the table, and a figure; `tried` gives a scheme's `properties`, `paper` has what is printed of them."""
-        rows = []
-        for name in self.schemes or paper:
-            has = tried(name)
-            ours = {key: "yes" if has[key] else "no" for key in NAMES}
-            theirs = paper.get(name, ours)
-            said = {key: ours[key] if ours[key] == theirs[key] else f"{ours[key]}, printed {theirs[key]}" for key in NAMES}
-            rows.append({"position": name} | said)
-        figure, (axes,) = style.grid(1, 1, 6.4, 0.3 * len(rows))
-        for row, values in enumerate(rows):
-            for column, key in enumerate(NAMES):
-                yes = values[key].startswith("yes")
-                axes.plot(column, row, "o", color=style.COLOURS[0] if yes else "0.75", fillstyle="full" if yes else "none")
-        axes.set_xticks(range(len(NAMES)), NAMES, rotation=20, ha="right")
-        axes.set_yticks(range(len(rows)), [row["position"] for row in rows])
-        axes.invert_yaxis()
-        axes.set_title("filled: the scheme has this property", fontsize=8)
-        return rows, figure
 
 
 def properties(model: MaskedLM, mechanism: Mechanism, parameters: int, table: int) -> dict[str, bool]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from relpos.analysis.properties import Properties
+from relpos import style
 from relpos.config.conf import options
 from relpos.errors import RelposError, refuse_unknown
 from relpos.files import digest
@@ -20,6 +21,41 @@ from relpos.runs.run import runs_root
 from relpos.trust import instantiate
 
 
+@dataclass(frozen=True)
+class Properties:
+    """The properties of `relpos.analysis.properties` of some schemes; needs no trained network.
+
+    Args:
+        schemes: options of `position`; null: the nine of the paper's table.
+    """
+
+    schemes: Sequence[str] | None = None
+
+    def drawn(self) -> Drawing:
+        """What small networks of the schemes show, as in the claim W22; parameters are counted at size=base."""
+        from relpos.analysis.properties import NAMES
+        from relpos.claims.exact import has_properties, methods_of_table_1
+
+        for name in self.schemes or ():
+            refuse_unknown("kind.schemes: unknown position", name, options()["position"])
+        rows, paper = [], methods_of_table_1()
+        for name in self.schemes or paper:
+            ours = {key: "yes" if has else "no" for key, has in has_properties(name).items()}
+            printed = paper.get(name, ours)
+            said = {key: ours[key] if ours[key] == printed[key] else f"{ours[key]}, printed {printed[key]}" for key in NAMES}
+            rows.append({"position": name} | said)
+        figure, (axes,) = style.grid(1, 1, 6.4, 0.3 * len(rows))
+        for row, values in enumerate(rows):
+            for column, key in enumerate(NAMES):
+                yes = values[key].startswith("yes")
+                axes.plot(column, row, "o", color=style.COLOURS[0] if yes else "0.75", fillstyle="full" if yes else "none")
+        axes.set_xticks(range(len(NAMES)), NAMES, rotation=20, ha="right")
+        axes.set_yticks(range(len(rows)), [row["position"] for row in rows])
+        axes.invert_yaxis()
+        axes.set_title("filled: the scheme has this property", fontsize=8)
+        return Drawing("properties", rows, figure)
+
+
 def analyze(kind: dict[str, Any], network: Names | None, text: str | None, threads: Threads | None) -> str:
     """Writes tables (CSV) and figures (PNG, PDF) into a folder below `$RELPOS_RUNS/analysis`, which it returns.
 
@@ -31,7 +67,7 @@ def analyze(kind: dict[str, Any], network: Names | None, text: str | None, threa
     set_threads(threads)
     measure = instantiate(kind, "kind")
     if isinstance(measure, Properties):
-        drawings, names = [_properties(measure)], []
+        drawings, names = [measure.drawn()], []
     else:
         samples = samples_of(network, text)
         # All are drawn before the first is written: a network that is refused leaves no half a folder.
@@ -68,15 +104,6 @@ def samples_of(named: list[str] | None, file: str | None) -> list[Sample]:
     if count > 1:
         raise RelposError(f"network: {count} different networks are called {name!r}; another name for a folder tells them apart")
     return [Sample(network, file=text) for network in networks]
-
-
-def _properties(kind: Properties) -> Drawing:
-    """The analysis of small networks of the schemes, as in the claim W22; parameters are counted at size=base."""
-    from relpos.claims.exact import has_properties, methods_of_table_1
-
-    for name in kind.schemes or ():
-        refuse_unknown("kind.schemes: unknown position", name, options()["position"])
-    return Drawing("properties", *kind.of_schemes(has_properties, methods_of_table_1()))
 
 
 def _folder(content: dict[str, Any], names: Sequence[str]) -> str:

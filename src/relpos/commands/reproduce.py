@@ -57,7 +57,7 @@ def reproduce(
     if file.properties:
         from relpos.commands.analyze import analyze
 
-        return analyze({"_target_": "relpos.analysis.properties.Properties"}, None, None, None)
+        return analyze({"_target_": "relpos.commands.analyze.Properties"}, None, None, None)
     checks = load_checks(file)
     planned = plan.plan_table(file, rows, overrides)
     runs = plan.needed(plan.of_stages(plan.runs_of(planned), stages))
