@@ -29,14 +29,6 @@ def network(tokenizer: Tokenizer, position: str = "none", seed: int = 0, conv: s
     return model_of(position, conv, seed=seed, vocabulary=tokenizer.size, max_positions=64).float()
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_without_positions_the_gap_is_zero(tokenizer: Tokenizer, store: Store, seed: int) -> None:
-    gap = gaps(network(tokenizer, seed=seed), store.examples("heldout", "pair", 64, 40), shuffled(Words(tokenizer)))
-    assert list(gap.gaps) == ["2", "3", "4", "8", "all"]
-    assert max(map(abs, gap.gaps.values())) <= 1e-5
-    assert gap.loss > 1
-
-
 @pytest.fixture(scope="module")
 def forward(tokenizer: Tokenizer, store: Store) -> MaskedLM:
     """One layer that sees the next token and hardly any other, trained for some seconds."""

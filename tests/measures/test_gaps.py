@@ -51,7 +51,8 @@ def test_fifteen_per_cent_are_the_shuffle_gap_and_the_mirror_gap(tokenizer: Toke
 
 def test_without_positions_there_is_no_gap_at_any_rate(tokenizer: Tokenizer, store: Store) -> None:
     model = network(tokenizer, "none")
-    examples, changes = store.examples("heldout", "pair", 64, 12), {ALL: shuffled(Words(tokenizer))[ALL]} | MIRRORED
+    examples, changes = store.examples("heldout", "pair", 64, 12), shuffled(Words(tokenizer)) | MIRRORED
+    assert list(changes) == ["2", "3", "4", "8", "all", "mirror"]
     for rate in RATES:
         found = gaps(model, examples, changes, objective=Masked(rate / 100, rate / 100))
         assert max(abs(gap) for gap in found.gaps.values()) <= 1e-5

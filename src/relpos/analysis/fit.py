@@ -134,10 +134,7 @@ class _State(NamedTuple):
 def _solve(problem: _Problem, log_b: Parameters, c: Parameters) -> _State:
     away = problem.offsets[:, None] - c[:, None, :]
     bumps = torch.exp(-log_b.exp()[:, None] * away * away)
-    design = torch.cat(
-        [bumps, torch.ones_like(bumps[..., :1])] if bumps.shape[2] else [torch.ones_like(away.sum(2, keepdim=True))], 2
-    )
-    design = design * problem.root[:, None]
+    design = torch.cat([bumps, bumps.new_ones(*bumps.shape[:2], 1)], 2) * problem.root[:, None]
     gram = design.mT @ design
     # A little ridge: two basis functions that have become equal share their amplitude.
     gram = gram + torch.diag_embed(1e-10 * gram.diagonal(dim1=1, dim2=2).amax(1, keepdim=True).expand(-1, gram.shape[1]))

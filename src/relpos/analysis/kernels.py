@@ -70,7 +70,7 @@ def draw_kernels(model: Any, path: str | Path) -> bool:
 
 def _sum(terms: Terms, half: int) -> Float[Tensor, "heads 2*{half}+1"]:
     """All terms added up."""
-    parts, terms = [], terms.multiplied()
+    parts = []
     if terms.offset is not None:
         parts.append(_centre(terms.offset.float().cpu(), half))
     if terms.query is not None:

@@ -57,20 +57,20 @@ def pattern(encoder: Encoder, layer: int = 0, length: int = 64, trained: bool = 
     if not 0 <= layer < encoder.shape.layers:
         raise RelposError(f"layer={layer + 1}: there are {encoder.shape.layers}")
     ids = random_ids(encoder, SEQUENCES, length)
-    calls = [call for call in record(encoder, ids) if call.layer == layer]
-    n = ids.shape[1]
-    terms = added(calls[0].terms, n) if calls else None
-    turned = _turned(position, calls[0], n, trained) if calls else None
-    if terms is not None or turned is not None:
-        both = [part for part in (terms, turned) if part is not None]
-        return _summarised(sum(both[1:], both[0]), " + ".join([TERMS] * (terms is not None) + [TURNED] * (turned is not None)))
-    rows = position.embed(n)
-    if rows is None or not calls or calls[0].q is None or calls[0].k is None or position.scale is None:
+    call, n = next((call for call in record(encoder, ids) if call.layer == layer), None), ids.shape[1]
+    if call is None:
         return None
+    parts = {TERMS: added(call.terms, n), TURNED: _turned(position, call, n, trained)}
+    if filled := {what: part for what, part in parts.items() if part is not None}:
+        first, *others = filled.values()
+        return _summarised(sum(others, first), " + ".join(filled))
+    rows = position.embed(n)
+    if rows is None or call.q is None or call.k is None or position.scale is None:
+        return None
+    if trained:
+        return _summarised(_embedded(encoder, n, position.scale), ROWS)
     rows = rows.float().cpu()
-    return _summarised(
-        _embedded(encoder, n, position.scale) if trained else (rows @ rows.t() * rows.shape[1] ** -0.5)[None, None], ROWS
-    )
+    return _summarised((rows @ rows.t() * rows.shape[1] ** -0.5)[None, None], ROWS)
 
 
 def reveal(position: nn.Module) -> bool:

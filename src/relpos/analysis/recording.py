@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,9 +52,7 @@ def record(encoder: Encoder, input_ids: Ids) -> list[Call]:
         encoder(input_ids)
     finally:
         encoder.train(training)
-        # The spy was set on the instance: without it the class's own method is back.
-        with suppress(AttributeError):
-            del position.terms
+        del position.terms  # of the instance: the class's own method is back
     return calls
 
 
