@@ -53,13 +53,6 @@ def test_the_overrides_of_an_older_table_are_read_by_their_older_name(
     assert read_of(tmp_path, **keys).overrides == overrides
 
 
-def test_a_table_is_written_with_the_newer_name(tmp_path: Path) -> None:
-    table().write(tmp_path)
-    row = json.loads((tmp_path / "table.json").read_text(encoding="utf-8"))["rows"][0]
-    assert row["overrides"] == ["position=any"]
-    assert "words" not in row
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -249,9 +249,8 @@ def made_with(plan: Iterable[PlannedRow]) -> str:
 
     `Runs were made on AMD EPYC, avx512_bf16 (60) and AMD EPYC, avx2 (12); with torch 2.13.0; at commit 849145d.`, or empty.
     """
-    runs = [run for row in plan for run in (*row.pretrainings, *(tuning.run for tuning in row.tunings))]
-    # Rows may share a run, which was made once.
-    return _made_with([run.record for run in {run.path: run for run in runs}.values() if run.state == "finished"])
+    runs = {run.path: run for row in plan for run in row.runs}  # rows may share a run, which was made once
+    return _made_with([run.record for run in runs.values() if run.state == "finished"])
 
 
 def _made_with(records: Iterable[Mapping[str, Any]]) -> str:

@@ -10,11 +10,9 @@ from urllib.parse import unquote
 
 import pytest
 
-from relpos.files import write_json
-from relpos.runs.table_file import read_table
 from relpos.tables.render.html import intervals, write_html
 from relpos.tables.render.view import view_of
-from relpos.tables.table import NATS, Column, Table
+from relpos.tables.table import NATS, Column
 from tables.written_table import table
 
 PATIENCE = 400_000.0
@@ -91,16 +89,6 @@ def test_a_page_that_shows_this_already_is_left_alone(page: Path, tmp_path: Path
     assert page.stat().st_mtime_ns == before
     write_html(page, view_of(replace(table(), question="and now?")))
     assert "and now?" in page.read_text(encoding="utf-8")
-
-
-def test_an_older_table_has_a_page_too(tmp_path: Path) -> None:
-    column = {"values": [1.0], "seeds": [0], "mean": 1.0, "sem": None, "best": 1.0, "printed": None}
-    row = {"name": "a", "words": ["position=none"], "parameters": 1, "perplexity": 2.0, "columns": {"cola": column}, "mean": column}
-    write_json(tmp_path / "table.json", {"name": "old", "question": "?", "rows": [row]})
-    write_html(tmp_path / "table.html", view_of(read_table(tmp_path, Table)))
-    page = (tmp_path / "table.html").read_text(encoding="utf-8")
-    assert "<svg" in page
-    assert "position=none" in page
 
 
 def test_a_figure_keeps_the_digits_of_its_numbers_and_the_letters_of_its_title() -> None:
