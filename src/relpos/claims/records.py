@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 
 from relpos.claims.comparisons import decided
-from relpos.claims.rule import SEVERAL, Test, once, rule
+from relpos.claims.rule import Test, once, rule
 from relpos.claims.verdict import FAILS, HOLDS, NOT_RUN, UNDECIDED, Verdict, all_of, below, joined, more_seeds, sided
 from relpos.errors import RelposError, say
 from relpos.measures.kinds.lengths import ByLength, kept_losses
@@ -53,7 +53,7 @@ def serves_longer(test: Test, scale: Scale, *, bound: float = 0.02) -> Verdict |
     at_length = {n: [losses[n] or 0.0 for losses in ours] for n in lengths}
     tested = {n: paired(at_length[n], at_length[length]) for n in lengths[1:]}
     said += [f"{n} tokens [{each.low:+.3f}, {each.high:+.3f}]" for n, each in tested.items() if each]
-    needs = more_seeds(scale, SEVERAL, test.row, f" measured at {lengths}")
+    needs = more_seeds(scale, test.row, how=f" measured at {lengths}")
     every = list(tested.values())
     return decided(scale, said, every, lambda known: all_of([below(each, bound) for each in known]), needs, bound, test.row)
 

@@ -17,18 +17,8 @@ from relpos.results.plateau import NONE
 from relpos.results.scale import MEAN, Scale, Scales, short_travel
 from relpos.results.values import GLUE
 
-SEVERAL = 2
-"""The fewest pre-trainings of a row that show their spread."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a test is made: one scale, or several that are compared, the largest last; none for a computation."""
-
-    scales: tuple[Scale, ...]
-    label: str
-
-
+Place = tuple[str, Sequence[Scale]]
+"""Where a test is made: a label, and one scale, or several that are compared, the largest last; none for a computation."""
 Judge = Callable[..., Verdict | None]
 """(test, the scales of a place, and the rule's options by their names) → the verdict; None where these say nothing of the claim."""
 Places = Callable[["Test", Scales], Iterable[Place]]
@@ -134,33 +124,33 @@ class Test:
     def verdicts(self, runs: Scales) -> list[Verdict]:
         """One for each place that says something of the claim, the largest last; published checkpoints come after all."""
         found: list[Verdict] = []
-        for place in self.rule.places(self, runs):
-            if (verdict := self._verdict(place)) is None:
+        for label, scales in self.rule.places(self, runs):
+            if (verdict := self._verdict(scales)) is None:
                 continue
             # Parameters that could not move far may alone make rows differ. Without positions there are none.
             schemes = () if verdict.verdict == NOT_RUN else [row for row in self.rows if row != NONE]
-            slow = short_travel(scale.travel(row) for scale in place.scales for row in schemes if row in scale.folders)
+            slow = short_travel(scale.travel(row) for scale in scales for row in schemes if row in scale.folders)
             figures = joined([verdict.figures, self.note, slow])
             # Nothing here knows how a published checkpoint was trained.
-            is_open = verdict.verdict in (UNDECIDED, NOT_HERE) and all(scale.can_go_on for scale in place.scales)
+            is_open = verdict.verdict in (UNDECIDED, NOT_HERE) and all(scale.can_go_on for scale in scales)
             takes = verdict.takes if is_open else ""
-            is_aside = not all(scale.is_of_paper for scale in place.scales)
-            found.append(replace(verdict, figures=figures, scale=verdict.scale or place.label, takes=takes, is_aside=is_aside))
+            is_aside = not all(scale.is_of_paper for scale in scales)
+            found.append(replace(verdict, figures=figures, scale=verdict.scale or label, takes=takes, is_aside=is_aside))
         return found
 
-    def _verdict(self, place: Place) -> Verdict | None:
+    def _verdict(self, scales: Sequence[Scale]) -> Verdict | None:
         """The judge's verdict. Of two rows that are both on the bag-of-words plateau nothing can be said; one that is, is named."""
-        found = self.rule.judge(self, *place.scales, **self.options)
+        found = self.rule.judge(self, *scales, **self.options)
         if found is None or found.verdict == NOT_RUN:
             return found
-        on_it = {row for scale in place.scales for row in self.rows if scale.is_on_plateau(row)}
+        on_it = {row for scale in scales for row in self.rows if scale.is_on_plateau(row)}
         named = tuple(row for row in dict.fromkeys(row for pair in self.contrasts for row in pair) if row in on_it and row != NONE)
         others = [pair for pair in self.contrasts if not on_it.issuperset(pair)]
         if len(others) == len(self.contrasts):
             return replace(found, on_plateau=named)
         if self.rule.by_contrast and others:
             # Contrasts off the plateau may refute the claim; to bear it out, those on the plateau would be needed, too.
-            rest = self.rule.judge(replace(self, contrasts=others), *place.scales, **self.options)
+            rest = self.rule.judge(replace(self, contrasts=others), *scales, **self.options)
             if rest and rest.verdict == FAILS:
                 return replace(rest, figures=found.figures, on_plateau=named)
         mute = "; ".join(str(pair) for pair in self.contrasts if pair not in others)
@@ -170,7 +160,7 @@ class Test:
 
 def each_scale(test: Test, runs: Iterable[Scale]) -> list[Place]:
     """A place for every scale, by itself."""
-    return [Place((scale,), scale.label) for scale in runs]
+    return [(scale.label, [scale]) for scale in runs]
 
 
 def with_scores(test: Test, runs: Scales) -> list[Place]:
@@ -180,7 +170,7 @@ def with_scores(test: Test, runs: Scales) -> list[Place]:
 
 def once(test: Test, runs: Scales) -> list[Place]:
     """A single place without runs: for what is computed or counted."""
-    return [Place((), EXACT)]
+    return [(EXACT, [])]
 
 
 def rule(

@@ -64,7 +64,7 @@ def _two_sizes(test: Test, runs: Scales) -> Iterator[Place]:
     own = sizes(runs.alike("size", "recipe", "steps", "batch"), test.rows, test.column)
     for group in [*equal, *(group for group in own if group not in equal)]:
         label = f"{group[0].label} and {group[-1].label}"
-        yield Place((group[0], group[-1]), label if group in equal else f"{label}, which differ in training, too")
+        yield label if group in equal else f"{label}, which differ in training, too", (group[0], group[-1])
 
 
 def _amounts_of_text(test: Test, runs: Scales) -> Iterator[Place]:
@@ -72,7 +72,7 @@ def _amounts_of_text(test: Test, runs: Scales) -> Iterator[Place]:
     for group in runs.alike("pairs"):
         limited = [scale for scale in group if scale.shared(named(test.column), *test.rows) and scale.meaning.get("pairs")]
         if limited:
-            yield Place(tuple(limited), f"{limited[0].label} to {limited[-1].meaning['pairs']:,}")
+            yield f"{limited[0].label} to {limited[-1].meaning['pairs']:,}", limited
 
 
 shrinks = rule("{contrasts} is smaller at the larger size, after equal training", _two_sizes, lambda test: test)(
@@ -124,8 +124,7 @@ def _one_and_two_stages(test: Test, runs: Scales) -> Iterator[Place]:
         having = [scale for scale in group if test.row in scale.folders]
         for one, two in permutations(having, 2):
             if "first" not in one.meaning and (first := two.meaning.get("first")):
-                label = f"{one.label}; the first {first['share']:.0%} of the steps {first['batch']} at {first['length']}"
-                yield Place((one, two), label)
+                yield f"{one.label}; the first {first['share']:.0%} of the steps {first['batch']} at {first['length']}", (one, two)
 
 
 @rule("with {row}, two stages lose less than {bound} in held-out loss at full length", _one_and_two_stages)

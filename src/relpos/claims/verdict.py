@@ -21,6 +21,8 @@ from relpos.results.statistics import (
 )
 
 EXACT = "at any size"
+SEVERAL = 2
+"""The fewest pre-trainings of a row that show their spread."""
 
 
 @dataclass(frozen=True)
@@ -149,10 +151,10 @@ def to_decide(scale: Scale, tested: Sequence[Difference], against: float = 0.0, 
     0.8.
     """
     # Of the difference that needs most: the claim is decided when the last of them is.
-    return more_seeds(scale, max((seeds_needed(each, against) for each in tested), default=MOST), of_row)
+    return more_seeds(scale, of_row, max((seeds_needed(each, against) for each in tested), default=MOST))
 
 
-def more_seeds(scale: Scale, count: int, row: str = "", how: str = "") -> str:
+def more_seeds(scale: Scale, row: str = "", count: int = SEVERAL, how: str = "") -> str:
     """How many seeds of each row, or more pre-trainings of one, are needed to have `count` at this scale; `how` if that matters."""
     if count >= MOST:
         return "the differences are too small to be found at this scale"

@@ -169,7 +169,7 @@ def _of_kinds(
     elif (missing and len(kernels) >= ENOUGH) or fewer < ALPHA:
         verdict = FAILS
     times = ENOUGH / len(kernels) if missing else trials(typed, found.chance, max(1, n))
-    takes = more_seeds(scale, ceil(times * len(of_models)), row)
+    takes = more_seeds(scale, row, ceil(times * len(of_models)))
     said = ", ".join(f"{name} {count}" for name, count in found.counts.most_common())
     absent = f"; none is {', '.join(missing)}" if missing else ""
     compared = f"{typed:.0%} of {n} not uniform have a kind, {found.chance:.0%} in random order"
@@ -205,7 +205,7 @@ def neighbours(scale: Scale, row: str, found: Networks) -> Verdict:
     figures = f"weight at −1 or +1 of {n:,} channels: {said}, by chance {chance:.0%}; by layer {' '.join(by_layer)}"
     # Both halves of the claim must hold, so that the weaker one counts.
     weaker = max(p.values()) if verdict == HOLDS else None
-    return Verdict(verdict, figures, p=weaker, takes=more_seeds(scale, ceil(times * len(found)), row))
+    return Verdict(verdict, figures, p=weaker, takes=more_seeds(scale, row, ceil(times * len(found))))
 
 
 @about_weights(Kernels(), "kernels of {row} have their kinds after {early} % of the steps", course=True)
@@ -325,7 +325,7 @@ def goes_with_score(scale: Scale, row: str, found: Networks) -> Verdict:
     figures = f"ρ {rho:+.2f}, p {p:.2g}, {len(found)} runs, {_positions(scale, found)}"
     # So many runs find it with probability 0.8, by Fisher's z, whose variance is 1 / (n − 3); 2.8 = 1.96 + 0.84, normal quantiles.
     needed = ceil(3 + (2.8 / atanh(min(max(abs(rho), 0.01), 0.99))) ** 2)
-    return Verdict(evidence.verdict, figures, p=evidence.p, takes=more_seeds(scale, needed, row))
+    return Verdict(evidence.verdict, figures, p=evidence.p, takes=more_seeds(scale, row, needed))
 
 
 @about_weights(
@@ -352,7 +352,7 @@ def seldom_trained_is_less(scale: Scale, row: str, found: Networks) -> Verdict:
     lambda test, newer, older: (
         f"R² of P of each {' and '.join(newer)} is above that of each {' and '.join(older)} with a table of the same shape"
     ),
-    places=lambda test, runs: [Place(tuple(runs.published), "published networks")],
+    places=lambda test, runs: [("published networks", runs.published)],
 )
 def newer_is_more(test: Test, *scales: Scale, newer: Sequence[str], older: Sequence[str]) -> Verdict:
     """R² of P of every published network of the newer families is above that of every one of the older; fails otherwise.
@@ -405,4 +405,4 @@ def _judged(values: Sequence[float]) -> str:
 
 def _above_zero(scale: Scale, row: str, figures: str, tested: Difference | None, how: str = "") -> Verdict:
     """The verdict on a difference over the models of one row; a single model leaves it undecided."""
-    return decided(scale, [figures], [tested], lambda known: sided(known[0]), more_seeds(scale, 2, row, how), of_row=row)
+    return decided(scale, [figures], [tested], lambda known: sided(known[0]), more_seeds(scale, row, how=how), of_row=row)

@@ -81,8 +81,11 @@ def page(wanted: list[Claim], runs: Scales, files: Iterable[Experiment] = ()) ->
     tests = 0
     # All claims of their papers in their measures are tested, because these are the families.
     for family in families(wanted):
+        for claim in family:
+            for row in claim.tester.rows:
+                refuse_unknown(f"claim {claim.id}: unknown row", row, rows)
         # With runs this takes a while: some rules load the networks of many.
-        by_claim = [_tested(claim, runs, rows) for claim in (tracked(family, "testing claims") if runs.known else family)]
+        by_claim = [claim.verdicts(runs) for claim in (tracked(family, "testing claims") if runs.known else family)]
         flat = [verdict for verdicts in by_claim for verdict in verdicts]
         corrected = iter(adjusted(flat))
         # Corrected as one family, then dealt out again to the claims that they came from.
@@ -108,12 +111,6 @@ def page(wanted: list[Claim], runs: Scales, files: Iterable[Experiment] = ()) ->
         "older": runs.older,
         "pilots": runs.pilots,
     }
-
-
-def _tested(claim: Claim, runs: Scales, rows: dict[str, list[str]]) -> list[Verdict]:
-    for row in claim.tester.rows:
-        refuse_unknown(f"claim {claim.id}: unknown row", row, rows)
-    return claim.verdicts(runs)
 
 
 def _show_page(content: dict[str, Any], console: Console) -> None:
