@@ -248,7 +248,7 @@ def test_pairs_that_cannot_be_read_are_refused_before_any_run(tmp_path: Path, ca
 
 
 def test_a_gap_is_shown_with_three_decimals_and_has_no_best(table: Table, tmp_path: Path) -> None:
-    from relpos.tables.render.latex import latex
+    from relpos.tables.render.text import latex
     from relpos.tables.render.view import view_of
 
     gaps = {"none": -1e-8, "absolute": 0.6}

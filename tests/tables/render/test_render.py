@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from relpos.tables.render import text
-from relpos.tables.render.latex import escape, latex
+from relpos.tables.render.text import in_latex, latex
 from relpos.tables.render.view import view_of
 from relpos.tables.rows import summary
 from relpos.tables.table import Outcome, Row, Table
@@ -92,8 +92,8 @@ def test_all_five_files_are_written(tmp_path: Path) -> None:
 
 
 def test_latex_letters_mean_themselves() -> None:
-    assert escape("a_b & 50 % {x} −1 < 2") == r"a\_b \& 50 \% \{x\} $-$1 $<$ 2"
-    assert escape("position=fixed → composite") == r"position=fixed $\to$ composite"
+    assert in_latex("a_b & 50 % {x} −1 < 2") == r"a\_b \& 50 \% \{x\} $-$1 $<$ 2"
+    assert in_latex("position=fixed → composite") == r"position=fixed $\to$ composite"
     made = latex(view_of(table()))
     assert r"composite & 40.0 (+1.5) reproduced & 66.0 (+1.0) reproduced & --- \\" in made
     assert r"fixed $<$b$>$" in made

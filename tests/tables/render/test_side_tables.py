@@ -6,7 +6,7 @@ from pathlib import Path
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.render import text
 from relpos.tables.render.html import write_html
-from relpos.tables.render.latex import latex
+from relpos.tables.render.text import latex
 from relpos.tables.render.view import view_of
 from relpos.tables.table import Table
 from tables.made_rows import around, experiment, of_pretrainings, row

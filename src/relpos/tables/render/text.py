@@ -1,11 +1,12 @@
-"""A table for the terminal, as Markdown and CSV; and its files in all five forms."""
+"""A table as text: for the terminal, as Markdown, CSV and LaTeX; and its files in all five forms."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -15,13 +16,20 @@ from rich.text import Text
 
 from relpos.files import write_text
 from relpos.progress import plain_console
+from relpos.tables.render.cells import MINUS, MISSING
 from relpos.tables.render.html import write_html
-from relpos.tables.render.latex import latex
 from relpos.tables.render.view import View
 from relpos.tables.table import Column
 
 VERDICTS = {"reproduced": "green", "holds": "green", "above": "blue", "below": "red", "fails": "red"}
 """Colours of verdicts; yellow for the others."""
+LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+LATEX |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
+LATEX |= {MISSING: "---", MINUS: "$-$", "±": r"$\pm$", "×": r"$\times$", "≤": r"$\leq$", "≥": r"$\geq$", "Δ": r"$\Delta$"}
+GREEK = {letter: unicodedata.name(letter).removeprefix("GREEK SMALL LETTER ").lower() for letter in "αβγδεζηθικλμνξπρστυφχψω"}
+LATEX |= {letter: f"$\\{name.replace('lamda', 'lambda')}$" for letter, name in GREEK.items()}  # Unicode spells it lamda
+LATEX |= {"–": "--", "…": r"\ldots{}", "→": r"$\to$", "<": "$<$", ">": "$>$"}
+"""Letters that LaTeX would take for markup, or that it spells otherwise."""
 
 
 def write(folder: Path, view: View) -> None:
@@ -160,3 +168,54 @@ def comma_separated(view: View) -> str:
         values = [value for column in of_row for value in (column.mean, *(PARTS[part](column) for part in parts))]
         writer.writerow([no_formula(row.name), row.parameters, row.perplexity, *values])
     return text.getvalue()
+
+
+def latex(view: View) -> str:
+    """What Markdown shows as a `table` environment for booktabs, to be read in with `\\input`; what stands behind a number in small
+    letters."""
+    name, rows = view.table.name, [list(map(in_latex, view.all_heads))]
+    for line in view.lines:
+        texts = [in_latex(line.row.name), *map(_figure, line.texts[1:])]
+        rows.append([rf"\textbf{{{text}}}" if is_best else text for text, is_best in zip(texts, line.is_best, strict=True)])
+    side_tables = [[list(map(in_latex, texts)) for texts in table.texts] for table in view.in_cells + view.side_tables]
+    parts = [
+        rf"% relpos reproduce table={name}      \usepackage{{booktabs}}; wide tables: \usepackage{{graphicx}} and \resizebox",
+        r"\begin{table}",
+        r"  \centering",
+        rf"  \caption{{{in_latex(f'{view.table.question} {view.caption}'.rstrip())}}}",
+        rf"  \label{{tab:{name}}}",
+        *_tabular(rows),
+        *(part for texts in side_tables for part in ("", r"  \medskip", *_tabular(texts))),
+        r"\end{table}",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _tabular(texts: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a `tabular` environment; the first of the texts are its heads."""
+    head, *rows = (rf"    {' & '.join(row)} \\" for row in texts)
+    columns = "l" + "r" * (len(texts[0]) - 1)
+    return [
+        rf"  \begin{{tabular}}{{{columns}}}",
+        r"    \toprule",
+        head,
+        r"    \midrule",
+        *rows,
+        r"    \bottomrule",
+        r"  \end{tabular}",
+    ]
+
+
+def in_latex(text: str) -> str:
+    r"""Text whose letters mean themselves in LaTeX.
+
+    >>> print(in_latex("base_fixed: 50 % of β < 1"))
+    base\_fixed: 50 \% of $\beta$ $<$ 1
+    """
+    return "".join(LATEX.get(letter, letter) for letter in text)
+
+
+def _figure(text: str) -> str:
+    r"""A number, and in small letters what stands behind it: `31.2{\scriptsize{} $\pm$ 0.4 (32.0)}`."""
+    number, space, rest = text.partition(" ")
+    return in_latex(number) + (rf"{{\scriptsize{{}}{space}{in_latex(rest)}}}" if rest else "")
