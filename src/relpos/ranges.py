@@ -96,6 +96,15 @@ Seeds = Annotated[int, between(1, 1000)] | list[Natural]
 """How many, or which. Each is a training, and its plan is made before the first one begins."""
 LARGEST = 2**63 - 1
 """The largest whole number that torch, numpy and the counter hash take."""
+PLAIN: Mapping[Any, tuple[str, Callable[[Any], bool]]] = {
+    int: ("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST),
+    float: ("a number", lambda value: (isinstance(value, float) and math.isfinite(value)) or PLAIN[int][1](value)),
+    bool: ("true or false", lambda value: isinstance(value, bool)),
+    # `account=1234` is a word, too; YAML takes it for a number.
+    str: ("a word", lambda value: isinstance(value, str | int | float) and not isinstance(value, bool)),
+    types.NoneType: ("null", lambda value: value is None),
+}
+"""Type → what it is called, and whether it takes a value."""
 
 
 def check(key: str, value: Any, annotation: Any) -> None:
@@ -186,16 +195,8 @@ def fits(value: Any, annotation: Any) -> bool:
         return any(fits(value, arg) for arg in args)
     if origin is Literal:
         return any(value == word and type(value) is type(word) for word in args)
-    if annotation is None or annotation is types.NoneType:
-        return value is None
-    if annotation is bool:
-        return isinstance(value, bool)
-    if annotation is str:  # `account=1234` is a word, too; YAML takes it for a number
-        return isinstance(value, str | int | float) and not isinstance(value, bool)
-    if annotation is int:
-        return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
-    if annotation is float:
-        return (isinstance(value, float) and math.isfinite(value)) or fits(value, int)
+    if annotation in PLAIN:
+        return PLAIN[annotation][1](value)
     if origin is tuple and Ellipsis not in args:
         return _is_list(value) and len(value) == len(args) and all(map(fits, value, args))
     if origin in (list, tuple, Sequence):
@@ -221,8 +222,7 @@ def describe(annotation: Any) -> str:
         return f"a list [{describe(args[0])}, …]"
     if origin in (dict, Mapping):
         return "a group of keys {key: value}"
-    plain = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", types.NoneType: "null", None: "null"}
-    return plain.get(annotation, "something else")
+    return PLAIN[annotation][0] if annotation in PLAIN else "something else"
 
 
 def shown(value: Any) -> str:

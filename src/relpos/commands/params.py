@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import asdict, dataclass
-from typing import Unpack
+from typing import Any, Unpack
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -36,37 +35,15 @@ def params(table: str | None, network: str | None, **described: Unpack[NetworkKe
     return json.dumps(numbers, ensure_ascii=False)
 
 
-@dataclass(frozen=True)
-class Line:
-    """A row of a paper: `ours` and `printed` are numbers of parameters, of the whole model or of the position scheme (`counts`).
-
-    `printed` has the paper's unit and precision: chang2021 prints millions to two decimals. `exact` is the number that the authors'
-    own code gives, if it is known.
-    """
-
-    row: str
-    overrides: str
-    counts: str
-    ours: int
-    printed: float
-    decimals: int
-    exact: int | None
-    note: str
-
-    @property
-    def difference(self) -> float:
-        """Ours, rounded as the paper rounds, minus the printed figure; in the paper's unit."""
-        shown = round(self.ours / 1e6, self.decimals) if self.decimals else self.ours
-        # Rounded twice, because 13.43 − 13.42 is 0.009999… in floating point.
-        return round(shown - self.printed, self.decimals)
-
-
 def papers() -> list[str]:
     return sorted(file.name.removesuffix(_SUFFIX) for file in (shipped("experiments") / "printed").glob("*" + _SUFFIX))
 
 
-def lines(paper: str) -> list[Line]:
-    """Every row of the paper with its printed count and ours, which is counted on the network itself, built without memory.
+def lines(paper: str) -> list[dict[str, Any]]:
+    """The rows of a paper. `ours` and `printed` are numbers of parameters, of the whole model or of the position scheme (`counts`).
+
+    `printed` has the paper's unit and precision: chang2021 prints millions to two decimals; `difference` is ours, rounded as the
+    paper rounds, minus the printed figure, in the paper's unit. `exact` is the number of the authors' own code, if it is known.
 
     Raises:
         RelposError: there is no such paper.
@@ -77,11 +54,15 @@ def lines(paper: str) -> list[Line]:
     result = []
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            # On the network itself and not by formulas, which might repeat a mistake of the paper.
+            # On the network itself, built without memory, and not by formulas, which might repeat a mistake of the paper.
             ours = counted_without_memory(compose("params", row["overrides"].split()))[row["counts"]]
-            exact = int(row["exact"]) if row["exact"] else None
-            texts = row["row"], row["overrides"], row["counts"]
-            result.append(Line(*texts, ours, float(row["printed"]), int(row["decimals"]), exact, row["note"]))
+            printed, decimals = float(row["printed"]), int(row["decimals"])
+            shown = round(ours / 1e6, decimals) if decimals else ours
+            counts = {"ours": ours, "printed": printed, "decimals": decimals, "exact": int(row["exact"]) if row["exact"] else None}
+            # Rounded twice, because 13.43 − 13.42 is 0.009999… in floating point.
+            difference = round(shown - printed, decimals)
+            named = {key: row[key] for key in ("row", "overrides", "counts")}
+            result.append({**named, **counts, "note": row["note"], "difference": difference})
     return result
 
 
@@ -92,8 +73,9 @@ def show(paper: str) -> str:
     for name in ("row", "overrides", "ours", "printed", "difference", "note"):
         table.add_column(name, justify="left" if name in ("row", "overrides", "note") else "right", overflow="fold")
     for line in rows:
-        printed = f"{line.printed:.{line.decimals}f}M" if line.decimals else f"{line.printed:,.0f}"
-        difference = f"{line.difference:+,.{line.decimals}f}" if line.difference else "0"
-        table.add_row(line.row, line.overrides, f"{line.ours:,}", printed, difference, line.note)
+        decimals = line["decimals"]
+        printed = f"{line['printed']:.{decimals}f}M" if decimals else f"{line['printed']:,.0f}"
+        difference = f"{line['difference']:+,.{decimals}f}" if line["difference"] else "0"
+        table.add_row(line["row"], line["overrides"], f"{line['ours']:,}", printed, difference, line["note"])
     plain_console(stderr=True).print(table)
-    return json.dumps([asdict(line) | {"difference": line.difference} for line in rows], ensure_ascii=False)
+    return json.dumps(rows, ensure_ascii=False)

@@ -10,6 +10,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from relpos.config.compose import resolved, unresolved
+from relpos.data.glue import OwnFiles
 from relpos.data.objective import RATE, Objective
 from relpos.data.source import READING, Toy
 from relpos.errors import RelposError, refuse_unknown
@@ -17,7 +18,7 @@ from relpos.places import expanded
 from relpos.readers import sha256
 from relpos.runs.networks import described_by, given_run, tokenizer_of
 from relpos.runs.run import Run
-from relpos.runs.tasks import node_of, own_files, task_and_meaning
+from relpos.runs.tasks import node_of, task_and_meaning
 from relpos.train.described import scheme_name
 from relpos.trust import find, instantiate, targets
 
@@ -274,7 +275,7 @@ def source_of(run: Run) -> Any:
 
 def task_files(run: Run) -> Any:
     """Where `relpos.data.glue.read` finds the rows of a fine-tuning's task: the user's own files, or GLUE as `data` has it."""
-    return own_files(run) or source_of(run).glue_location()
+    return OwnFiles(Path(run.config["task"]["folder"])) if "files" in run.meaning else source_of(run).glue_location()
 
 
 def _text(config: Content) -> tuple[Any, dict[str, Run]]:

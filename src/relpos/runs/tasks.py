@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from relpos.config.conf import conf_file, options
-from relpos.data.glue import OwnFiles
 from relpos.data.own_task import METRICS, OwnTask, is_task_file, read_task_file
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.readers import sha256
-from relpos.runs.run import Run
 from relpos.trust import find, instantiate
 
 OWN = f"{OwnTask.__module__}.{OwnTask.__qualname__}"
@@ -55,11 +53,6 @@ def task_and_meaning(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
         raise RelposError(f"task.name={arguments['name']}: a task of relpos has this name; choose another one")
     known = {key: value for key, value in arguments.items() if key != "folder"}
     return arguments, {"task": known, "files": task.files.identity()} | _metric_source(arguments)
-
-
-def own_files(run: Run) -> OwnFiles | None:
-    """The files of a fine-tuning on a task of the user's own; None for other runs."""
-    return OwnFiles(Path(run.config["task"]["folder"])) if "files" in run.meaning else None
 
 
 def _metric_source(arguments: dict[str, Any]) -> dict[str, Any]:
