@@ -15,7 +15,7 @@ from relpos.train.finetune import Splits, read_before
 def encoded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """How often rows were encoded."""
     calls: list[int] = []
-    monkeypatch.setattr(finetune, "_last", None)
+    monkeypatch.setattr(finetune, "_last", {})
     monkeypatch.setattr(finetune, "encode", lambda rows, *rest: (calls.append(1), encode(rows, *rest))[1])
     return lambda: len(calls)
 
@@ -33,7 +33,7 @@ def test_another_seed_of_a_task_reads_nothing_again_and_another_task_does(toy_ru
 
 def test_other_content_takes_the_place_of_the_last() -> None:
     made = [Splits("nowhere", None, None, 16) for _ in range(3)]  # type: ignore[arg-type]
-    finetune._last = None
+    finetune._last.clear()
     assert read_before("a", made[0]) is read_before("a", made[1]) is made[0]
     assert read_before("b", made[2]) is made[2]
     assert read_before("a", made[1]) is made[1]

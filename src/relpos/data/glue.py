@@ -117,17 +117,16 @@ class HubGlue:
         """
         import datasets
 
-        config, name = _address(task, split)
-        names = self._ask(datasets.get_dataset_split_names, task, config)
-        return name in names
+        data_set, config, revision, name = self._address(task, split)
+        return name in _ask(datasets.get_dataset_split_names, data_set, config, revision=revision)
 
     def table(self, task: Task, split: str) -> Table:
         """Raises: RelposError where the data set cannot be loaded or lacks a column."""
         import datasets
 
-        config, name = _address(task, split)
-        rows = self._ask(datasets.load_dataset, task, config, split=name)
-        source = f"{self._data_set(task)[0]} {config} {name}"
+        data_set, config, revision, name = self._address(task, split)
+        rows = _ask(datasets.load_dataset, data_set, config, revision=revision, split=name)
+        source = f"{data_set} {config} {name}"
         columns = dict(zip(task.sentences, task.hub_sentences or (), strict=True))
         missing = [hub for hub in columns.values() if hub not in rows.column_names]
         if missing:
@@ -143,22 +142,19 @@ class HubGlue:
             raise RelposError(f"{source}: no rows")
         return Table(source, tuple(fields), table, range(1, len(table) + 1), place="row")
 
-    def _data_set(self, task: Task) -> tuple[str, str | None]:
-        """Id and revision: the task's own data set where it has one, else GLUE's."""
-        return (str(task.hub["id"]), task.hub.get("revision")) if task.hub else (self.id, self.revision)
-
-    def _ask(self, function: Any, task: Task, config: str, **more: Any) -> Any:
-        """Calls `datasets`; its errors, which are of many types and often long, become one line."""
-        data_set, revision = self._data_set(task)
-        try:
-            return function(data_set, config, revision=revision, **more)
-        except Exception as error:  # the hub, the network and broken files raise errors of many unrelated types
-            raise RelposError(f"data set {data_set!r} ({config}): {one_line(error)}") from error
+    def _address(self, task: Task, split: str) -> tuple[str, str, str | None, str]:
+        """Id, configuration and revision of the task's own data set, or else of GLUE; and the name of the split there."""
+        hub = task.hub or {"id": self.id, "config": task.name, "revision": self.revision}
+        config, name = ON_HUB.get(split, (str(hub["config"]), split.replace("dev", "validation")))
+        return str(hub["id"]), config, hub.get("revision"), name
 
 
-def _address(task: Task, split: str) -> tuple[str, str]:
-    config = str(task.hub["config"]) if task.hub else task.name
-    return ON_HUB.get(split, (config, split.replace("dev", "validation")))
+def _ask(function: Any, data_set: str, config: str, **more: Any) -> Any:
+    """Calls `datasets`; its errors, which are of many types and often long, become one line."""
+    try:
+        return function(data_set, config, **more)
+    except Exception as error:  # the hub, the network and broken files raise errors of many unrelated types
+        raise RelposError(f"data set {data_set!r} ({config}): {one_line(error)}") from error
 
 
 def _word(task: Task, label: Any) -> str:
@@ -199,7 +195,7 @@ def read(location: Location, task: Task, split: str) -> Rows:
     sentences = [table.column(name) for name in task.sentences]
     labels = None
     # A test file may have labels all the same, as PAWS has.
-    if split in task.labelled or table.has(task.label):
+    if split in task.labelled or task.label in table.header:
         words = table.column(task.label)
         labels = _classes(table, words, task.labels) if task.labels is not None else _scores(table, words, task)
     return Rows(
@@ -246,7 +242,7 @@ def _scores(table: Table, words: list[str], task: Task) -> list[float]:
 def _indices(table: Table, task: Task) -> list[int]:
     """The numbers of a test split's rows: its column `index` (QQP: `id`), unless it is one of the texts, or else their order."""
     for name in ("index", "id"):
-        if table.has(name) and name not in task.sentences:
+        if name in table.header and name not in task.sentences:
             words = table.column(name)
             for row, word in enumerate(words):
                 # isdigit alone accepts ², which int refuses.

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
 
 from relpos.data.objective import IGNORED, Objective, masked
 from relpos.data.steps import HELDOUT_SEED, MicroBatch
@@ -69,11 +71,7 @@ def _masked(store: Store, document: int, start: int, count: int, objective: Obje
 
 
 def _batch(parts: list[tuple[Tensor, Tensor]], marks: Marks) -> MicroBatch:
-    n = max(len(ids) for ids, _ in parts) + 2
-    input_ids, labels = torch.full((len(parts), n), marks.pad), torch.full((len(parts), n), IGNORED)
-    real = torch.zeros(len(parts), n, dtype=torch.bool)
-    for row, (ids, targets) in enumerate(parts):
-        end = len(ids) + 1
-        input_ids[row, 0], input_ids[row, 1:end], input_ids[row, end] = marks.cls, ids, marks.sep
-        labels[row, 1:end], real[row, : end + 1] = targets, True
-    return MicroBatch(input_ids, real, labels)
+    rows = [torch.cat((torch.tensor([marks.cls]), ids, torch.tensor([marks.sep]))) for ids, _ in parts]
+    input_ids = pad_sequence(rows, batch_first=True, padding_value=marks.pad)
+    labels = pad_sequence([pad(targets, (1, 1), value=IGNORED) for _, targets in parts], batch_first=True, padding_value=IGNORED)
+    return MicroBatch(input_ids, torch.arange(input_ids.shape[1]) < torch.tensor([[len(row)] for row in rows]), labels)

@@ -167,10 +167,10 @@ class Hub(Text):
 
     def documents(self, progress: Progress | None = None) -> Iterator[Document]:
         """The documents of all data sets, one data set after the other."""
-        for text in self.texts:
-            if read := hub.commit(hub.checked(text)):
+        for text in map(hub.checked, self.texts):
+            if read := hub.commit(text):
                 self.revisions[text["id"]] = read
-            yield from hub.documents(hub.checked(text), self.lines, self.streaming, lambda blocks: _reporting(blocks, progress))
+            yield from hub.documents(text, self.lines, self.streaming, lambda blocks: _reporting(blocks, progress))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,9 +32,6 @@ class Table:
     def where(self, row: int) -> str:
         return f"{self.source} {self.place} {self.places[row]}"
 
-    def has(self, column: str) -> bool:
-        return column in self.header
-
     def column(self, name: str) -> list[str]:
         """Raises: RelposError with the nearest name where there is no such column."""
         if name not in self.header:

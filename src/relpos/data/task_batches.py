@@ -6,7 +6,7 @@ Batches are drawn at random, each forward pass padded to its own longest row. Wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,8 @@ def encode(rows: Rows, tokenizer: Tokenizer, length: int = 128) -> Encoded:
         types.append(row_types)
     labels = None
     if rows.labels is not None:
-        labels = torch.tensor(rows.labels, dtype=_kind(rows.labels))
+        is_score = any(isinstance(label, float) for label in rows.labels)
+        labels = torch.tensor(rows.labels, dtype=torch.float32 if is_score else torch.int64)
     return Encoded(ids, types, labels, rows.indices, tokenizer.pad, length, rows.groups)
 
 
@@ -93,10 +94,6 @@ def _assemble(a: Ids, b: Ids | None, tokenizer: Tokenizer, length: int) -> tuple
     types = np.zeros(len(ids), dtype=np.uint8)
     types[second:] = 1
     return ids, types
-
-
-def _kind(labels: Sequence[int] | Sequence[float]) -> torch.dtype:
-    return torch.float32 if any(isinstance(label, float) for label in labels) else torch.int64
 
 
 def collate(encoded: Encoded, rows: Tensor, n: int | None = None) -> dict[str, Tensor]:

@@ -157,8 +157,7 @@ class Estimate:
         """The most runs that were at work at once: between two runs a worker is not."""
         self.devices = 1
         """Of a worker."""
-        self._operations: dict[str, float] = {}
-        self._kinds: dict[str, Kind] = {}
+        self._known: dict[str, tuple[float, Kind | None]] = {}
         self._rates: dict[Kind, float | None] = {}
 
     @cached_property
@@ -169,9 +168,9 @@ class Estimate:
 
     def seconds(self, run: Run) -> float | None:
         """Device-seconds of a training; 0 for a stage that does not train; None: unknown."""
-        if not (operations := self._of(run)):
+        operations, kind = self._of(run)
+        if kind is None:
             return 0.0
-        kind = self._kind(run)
         if kind not in self._rates:
             known = [each.rate for each in self.speeds.values() if each.hardware in self.here and each.kind.is_like(kind)]
             self._rates[kind] = median(known) if known else None
@@ -196,7 +195,7 @@ class Estimate:
             at_work: identity of a run under way → its record and its newest log line.
         """
         self.workers = max(self.workers, len(at_work))
-        runs = [run for run in unsettled if self._of(run)]
+        runs = [run for run in unsettled if self._of(run)[1]]
         own: dict[str, float] = {}  # a run under way has a speed of its own
         for run in runs:
             record, line = at_work.get(run.identity, ({}, {}))
@@ -206,8 +205,10 @@ class Estimate:
             if (seconds := left_of(run, line)) is not None and "hardware" in record:
                 self.devices = _devices(record)
                 own[run.identity] = seconds * self.devices
-                rate = self._of(run) * line["steps_per_second"] / run.config["steps"] / self.devices
-                self._learn(run.identity, Speed(self._kind(run), record["hardware"], rate))
+                operations, kind = self._of(run)
+                assert kind is not None
+                rate = operations * line["steps_per_second"] / run.config["steps"] / self.devices
+                self._learn(run.identity, Speed(kind, record["hardware"], rate))
         known, unknown = self.total(run for run in runs if run.identity not in own)
         seconds = (known + sum(own.values())) / self.devices / max(1, min(self.workers, len(runs)))
         if not seconds:
@@ -218,16 +219,13 @@ class Estimate:
         self.speeds[identity] = speed
         self._rates.clear()
 
-    def _of(self, run: Run) -> float:
-        if run.identity not in self._operations:  # asked several times a second, of all runs
-            self._operations[run.identity] = flops(run)
-        return self._operations[run.identity]
-
-    def _kind(self, run: Run) -> Kind:
-        if run.identity not in self._kinds:
-            inputs = {name: needed.path for name, needed in run.inputs.items()}
-            self._kinds[run.identity] = _kind(run.stage, run.meaning, inputs, flops_per_token(run))
-        return self._kinds[run.identity]
+    def _of(self, run: Run) -> tuple[float, Kind | None]:
+        """Its operations and its kind; (0, None) for a stage that does not train."""
+        if run.identity not in self._known:  # asked several times a second, of all runs
+            operations, inputs = flops(run), {name: needed.path for name, needed in run.inputs.items()}
+            kind = _kind(run.stage, run.meaning, inputs, flops_per_token(run)) if operations else None
+            self._known[run.identity] = operations, kind
+        return self._known[run.identity]
 
 
 def left_of(run: Run, line: Mapping[str, Any]) -> float | None:

@@ -94,7 +94,7 @@ class Splits:
         return self.location.has(self.task, split)
 
 
-_last: tuple[str, Splits] | None = None
+_last: dict[str, Splits] = {}
 
 
 def read_before(content: str, made: Splits) -> Splits:
@@ -105,11 +105,10 @@ def read_before(content: str, made: Splits) -> Splits:
     Args:
         content: says what the rows and their encoding depend on.
     """
-    global _last
     # One and no more: encoded rows are large, and runs of one task come one after another.
-    if _last is None or _last[0] != content:
-        _last = content, made
-    return _last[1]
+    if content not in _last:
+        _last.clear()
+    return _last.setdefault(content, made)
 
 
 def columns(model: Classifier, task: Task, splits: Splits, precision: str, predictions: Path) -> dict[str, Any]:
