@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from relpos.config.conf import commands
-from relpos.errors import printable, say
-from relpos.process import COMMAND
+from relpos.errors import RelposError, printable, refuse_unknown, say
+from relpos.process import COMMAND, SAFE_PATH, interrupt, on_stops
 
 UNREAD = 141
 """Exit status if stdout is closed before its end, as by `| head`: the one that a shell reports for a program ended by SIGPIPE."""
@@ -48,7 +48,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         if argv is None:  # this process is ours
-            from relpos.process import SAFE_PATH, interrupt, on_stops
             from relpos.when_imported import import_quickly
 
             on_stops(interrupt)
@@ -79,8 +78,6 @@ def _line(error: Exception) -> str | None:
 
     None for any other: it is a bug, and is shown with its traceback.
     """
-    from relpos.errors import RelposError
-
     if isinstance(error, RelposError):
         return str(error)
     if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
@@ -127,8 +124,6 @@ def _main(arguments: list[str]) -> int:
     from importlib.metadata import version
     from importlib.resources import files
 
-    from relpos.errors import RelposError, nearest
-
     if sys.stderr is None:  # closed; what is opened next must not get its number, and so what libraries write to it
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     if sys.stdout is None:
@@ -153,8 +148,7 @@ def _main(arguments: list[str]) -> int:
         return 0
     if arguments[0] == "length":
         raise RelposError("length is `relpos analyze lengths` now, with kind.lengths=[…] and kind.amount=TOKENS")
-    if arguments[0] not in commands():
-        raise RelposError(f"unknown command {arguments[0]!r}.{nearest(arguments[0], commands())}")
+    refuse_unknown("unknown command", arguments[0], commands())
     os.environ[COMMAND] = shlex.join(["relpos", *arguments])
     return _run(arguments[0], arguments[1:])
 
@@ -168,7 +162,6 @@ def _run(command: str, arguments: list[str]) -> int:
     from relpos.config.check import check, one_line
     from relpos.config.compose import with_scheme
     from relpos.config.conf import conf_dir, function_of
-    from relpos.errors import RelposError
     from relpos.files import refuse_links
     from relpos.places import make_runs_root, runs_root
     from relpos.ranges import rules, with_words

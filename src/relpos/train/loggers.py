@@ -239,10 +239,8 @@ class Bar(pl.Callback):
             self.last_line = time.monotonic()
             say(f"{self.name}: step {trainer.global_step}/{self.steps}  {shown}")
 
-    def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
+    def teardown(self, *_: Any, **__: Any) -> None:
         """Leaves the terminal as it was, at the end of a training."""
         self.progress.stop()
 
-    def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException) -> None:
-        """The same where a training stops or fails: Lightning does not call `teardown` then."""
-        self.progress.stop()
+    on_exception = teardown  # Lightning does not call `teardown` where a training stops or fails

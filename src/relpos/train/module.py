@@ -124,16 +124,12 @@ class Training(pl.LightningModule):
         # The first group has the recipe's own rate; those of position scheme and convolution may be multiples of it.
         self.rate = float(optimizer.param_groups[0]["lr"])  # of this update: the schedule goes on to the next one's
         optimizer.step()
-        self.zero_gradients(optimizer)
-        scheduler.step()
-
-    def zero_gradients(self, optimizer: Any) -> None:
-        """Clears the gradients before the next step, in place where passes are recorded."""
         if self.recorded is None:
             # None and not 0: AdamW skips a parameter without a gradient, and would decay one whose gradient is 0.
             optimizer.zero_grad(set_to_none=True)
         else:
             self.recorded.zero_gradients()
+        scheduler.step()
 
     def on_validation_model_zero_grad(self) -> None:
         """Before an evaluation Lightning gives the gradients' memory back, which recordings write to."""
