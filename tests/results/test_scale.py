@@ -185,8 +185,7 @@ def test_rows_of_another_position_lr_are_of_the_same_scale_and_the_tuned_one_cou
             train(tmp_path, f"recipe.position_lr={rate}", f"pretrain.seed={seed}")
     (scale,) = read(ROWS)
     assert (sorted(scale.folders["none"]), sorted(scale.folders["fixed"])) == ([0], [0, 1, 8])
-    assert scale.slowest == {"none": 1.0, "fixed": 10.0}
-    assert scale.travel("fixed") == pytest.approx(10 * (scale.travel("none") or 0.0))
+    assert scale.travels == {"none": pytest.approx(short := scale.travels["none"]), "fixed": pytest.approx(10 * (short or 0.0))}
 
 
 def test_of_equally_many_seeds_those_with_a_rate_of_the_convolution_s_own_count(rows: list[PlannedRow], tmp_path: Path) -> None:
@@ -196,7 +195,7 @@ def test_of_equally_many_seeds_those_with_a_rate_of_the_convolution_s_own_count(
         for rates in ((), *both, ("recipe.position_lr=3",)):
             train(tmp_path, *rates, "conv=depthwise", f"pretrain.seed={seed}")
     (scale,) = read(ROWS | {"fixed_depthwise": ["position=fixed", "conv=depthwise"]})
-    assert scale.slowest == {"none": 1.0, "fixed_depthwise": 3.0}
+    assert scale.travels["fixed_depthwise"] == pytest.approx(3 * (scale.travels["none"] or 0.0))
     recipes = [read_record(folder)["meaning"]["recipe"] for folder in scale.folders["fixed_depthwise"].values()]
     assert [(recipe["position_lr"], recipe["conv_lr"]) for recipe in recipes] == [(30, 3), (30, 3)]
 
@@ -207,5 +206,5 @@ def test_a_scale_says_where_positions_could_not_move_far(rows: list[PlannedRow])
     runs = read(ROWS)
     said = "position parameters could move by at most about 0.00"
     assert said in higher(contrasts=[["fixed", "none"]]).verdicts(runs)[0].figures
-    runs.known[0].slowest["fixed"] = 1e6
+    runs.known[0].travels["fixed"] = 1e6
     assert said not in higher(contrasts=[["fixed", "none"]]).verdicts(runs)[0].figures

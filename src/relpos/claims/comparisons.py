@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from relpos.claims.rule import Place, Rule, Says, Test, each_scale, rule
+from relpos.claims.rule import Place, Rule, Says, Test, Variant, each_scale, rule
 from relpos.claims.verdict import FAILS, NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, below, joined, sided, to_decide
 from relpos.results.gain import Gain, gain, mean_gain, sizes
 from relpos.results.scale import MEAN, Scale, Scales
@@ -17,9 +17,7 @@ from relpos.results.values import GLUE
 SEVERAL_SEEDS = "two pre-training seeds or more of some row of this scale"
 
 
-def comparison(
-    says: Says, bounded: bool = False, variant: Callable[[Test], Test] | None = None
-) -> Callable[[Callable[..., Evidence]], Rule]:
+def comparison(says: Says, bounded: bool = False, variant: Variant = None) -> Callable[[Callable[..., Evidence]], Rule]:
     """Makes a rule of a judge that looks at one difference; every contrast of the claim must pass it.
 
     Args:

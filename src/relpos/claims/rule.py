@@ -23,6 +23,7 @@ Judge = Callable[..., Verdict | None]
 """(test, the scales of a place, and the rule's options by their names) → the verdict; None where these say nothing of the claim."""
 Places = Callable[["Test", Scales], Iterable[Place]]
 Says = str | Callable[..., str]
+Variant = Callable[["Test"], "Test"] | None
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Rule:
     options: Mapping[str, Any]
     says: Says
     places: Places
-    variant: Callable[[Test], Test] | None = None
+    variant: Variant = None
     by_contrast: bool = False
 
     def __call__(self, **arguments: Any) -> Test:
@@ -129,7 +130,7 @@ class Test:
                 continue
             # Parameters that could not move far may alone make rows differ. Without positions there are none.
             schemes = () if verdict.verdict == NOT_RUN else [row for row in self.rows if row != NONE]
-            slow = short_travel(scale.travel(row) for scale in scales for row in schemes if row in scale.folders)
+            slow = short_travel(scale.travels.get(row) for scale in scales for row in schemes)
             figures = joined([verdict.figures, self.note, slow])
             # Nothing here knows how a published checkpoint was trained.
             is_open = verdict.verdict in (UNDECIDED, NOT_HERE) and all(scale.can_go_on for scale in scales)
@@ -173,12 +174,7 @@ def once(test: Test, runs: Scales) -> list[Place]:
     return [(EXACT, [])]
 
 
-def rule(
-    says: Says,
-    places: Places = each_scale,
-    variant: Callable[[Test], Test] | None = None,
-    by_contrast: bool = False,
-) -> Callable[[Judge], Rule]:
+def rule(says: Says, places: Places = each_scale, variant: Variant = None, by_contrast: bool = False) -> Callable[[Judge], Rule]:
     """Makes a rule of a judge; see `Rule`. The keyword-only arguments of the judge are the rule's options."""
 
     def made(judge: Judge) -> Rule:

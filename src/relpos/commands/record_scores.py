@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from relpos.errors import RelposError, say
 from relpos.files import write_json
@@ -13,9 +12,8 @@ from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load, printed_numbers
 from relpos.tables.glue_server import COLUMNS, FILE, SIGNED, read_scores, with_scores
 from relpos.tables.render import text
-from relpos.tables.render.cells import SideTable
 from relpos.tables.render.view import view_of
-from relpos.tables.table import Row, Table, written
+from relpos.tables.table import written
 
 
 def record_scores(table: str, row: str, **scores: str | float | Sequence[float] | None) -> str:
@@ -38,24 +36,19 @@ def record_scores(table: str, row: str, **scores: str | float | Sequence[float] 
     # Added to those of earlier calls: the server's answers may come one task at a time.
     recorded = read_scores(folder)
     write_json(folder / FILE, recorded | {of_row.name: recorded.get(of_row.name, {}) | new})
-    rows, side_tables = _compared_anew(table, content, folder)
+    rows, side_tables = with_scores(content.rows, folder), []
+    try:
+        experiment = load(table)
+    except RelposError as error:
+        say(f"relpos: verdicts stay as they were: {error}")
+    else:
+        rows = with_comparisons(rows, experiment, printed_numbers(experiment))
+        # Not among what `table.json` keeps.
+        side_tables = by_choice(rows, experiment)
     view = view_of(replace(content, rows=rows), side_tables)
     text.write(folder, view)
     text.terminal(view)
     return str(folder)
-
-
-def _compared_anew(name: str, table: Table, folder: Path) -> tuple[list[Row], list[SideTable]]:
-    """The rows with the new scores and new verdicts, and the side tables that `table.json` does not keep; if the experiment file is
-    gone, the verdicts stay."""
-    rows = with_scores(table.rows, folder)
-    try:
-        experiment = load(name)
-    except RelposError as error:
-        say(f"relpos: verdicts stay as they were: {error}")
-        return rows, []
-    rows = with_comparisons(rows, experiment, printed_numbers(experiment))
-    return rows, by_choice(rows, experiment)
 
 
 def _score(column: str, typed: str | float | Iterable[float]) -> float:

@@ -71,7 +71,7 @@ class Scale:
         folders: row → seed → the pre-training's folder.
         values: row → column → values at the end of the training, of which more is better: scores × 100 or, for `loss` and `order`,
             nats.
-        slowest: row → the smaller of the multipliers of the learning rates of its position scheme and its convolution.
+        travels: row → about how far a parameter of its scheme can move, see `travel`.
         units: what is repeated to get several scores of a row.
         is_of_paper: whether its protocol is one that the claims are about; a verdict of another is never the headline.
         can_go_on: whether more pre-trainings at this scale could be made here.
@@ -82,7 +82,7 @@ class Scale:
     label: str
     folders: dict[str, dict[int, Path]] = field(default_factory=dict)
     values: dict[str, dict[str, list[Value]]] = field(default_factory=dict)
-    slowest: dict[str, float] = field(default_factory=dict)
+    travels: dict[str, float | None] = field(default_factory=dict)
     units: str = "pre-training seeds"
     is_of_paper: bool = True
     can_go_on: bool = True
@@ -104,10 +104,6 @@ class Scale:
                 if each.way == used[each.column] and (each.stage == "finetune" or each.column in NAMED):
                     name, sign = NAMED.get(each.column, (each.column, 1.0))
                     columns.setdefault(name, []).append(replace(each, column=name, value=sign * each.value))
-
-    def travel(self, row: str) -> float | None:
-        """About how far a parameter of a row's scheme can move, see `travel`; None if the recipe is not known."""
-        return travel(self.meaning.get("recipe"), self.meaning.get("steps", 0), self.slowest.get(row, 1.0))
 
     def shared(self, columns: Sequence[str], *rows: str) -> list[str]:
         """Those of `columns` that all of these rows have."""
@@ -209,7 +205,8 @@ def scales(values: Sequence[Value], rows: Mapping[str, Iterable[str]], pilot_see
     for key, scale in found.items():
         chosen = {row: runs for (of_scale, row), runs in read_at.items() if of_scale == key}
         scale.folders = {row: {seeds(each)[0]: each.run for each in runs} for row, (_, runs) in chosen.items()}
-        scale.slowest = {row: slowest(*rates) for row, (rates, _) in chosen.items()}
+        recipe, steps = scale.meaning.get("recipe"), scale.meaning["steps"]
+        scale.travels = {row: travel(recipe, steps, rates) for row, (rates, _) in chosen.items()}
         scale.add({row: [one for each in runs for one in of_runs[each.origin]] for row, (_, runs) in chosen.items()})
     known = sorted(found.values(), key=lambda scale: (scale.magnitude, scale.meaning["steps"], "first" not in scale.meaning))
     return Scales(known, len(trained) - len(current), len(current) - len(used))
@@ -363,7 +360,7 @@ def precedence(position_lr: PartRates, conv_lr: float | None) -> tuple[bool, flo
     return conv_lr is not None, -slowest(position_lr), -(conv_lr or 0.0)
 
 
-def travel(recipe: Plain | None, steps: int, factor: float) -> float | None:
+def travel(recipe: Plain | None, steps: int, rates: Rates) -> float | None:
     """About how far a position parameter can move: the sum of its learning rates over the steps. None if there is no recipe.
 
     Adam moves a parameter by about the learning rate in a step, at most.
@@ -373,7 +370,7 @@ def travel(recipe: Plain | None, steps: int, factor: float) -> float | None:
     # Loads torch, which a table of nothing but missing runs can do without.
     from relpos.train.optim import Recipe
 
-    return Recipe.of(recipe).travel(steps) * factor
+    return Recipe.of(recipe).travel(steps) * slowest(*rates)
 
 
 def short_travel(travels: Iterable[float | None]) -> str:

@@ -18,7 +18,7 @@ from relpos.analysis.resampling import crossed_interval, multi_bootstrap
 from relpos.measures.kinds.lengths import losses
 from relpos.measures.measure import NATS, Figure, Results, measured_columns, measures
 from relpos.results.plateau import NONE, Curve, order_found
-from relpos.results.scale import MEAN, Scale, named, scheme, seeds, slowest, travel
+from relpos.results.scale import MEAN, Scale, named, scheme, seeds, travel
 from relpos.results.statistics import Difference, Interval, interval
 from relpos.results.values import (
     GAP,
@@ -105,7 +105,7 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
         overrides=planned.overrides,
         parameters=int(first["parameters"]) if first else None,
         position_parameters=int(first["position_parameters"]) if first else None,
-        travel=travel(config.get("recipe"), config.get("steps", 0), slowest(*rates)) if moves else None,
+        travel=travel(config.get("recipe"), config.get("steps", 0), rates) if moves else None,
         perplexity=float(np.mean([each.value for each in of_pretrainings["perplexity"]])) if first else None,
         position_lr=rates[0],
         conv_lr=rates[1],
