@@ -1,9 +1,10 @@
-"""Runs the common tests of transformers with our classes, or with its BERT, in a process of its own; prints what became of each.
+"""Runs the common tests of transformers with our classes, in a process of its own; prints what became of each.
 
     python common_of_transformers.py SOURCE FOLDER [NAME …]
 
-SOURCE is an unpacked source package of transformers, FOLDER a network that `relpos export` or transformers has written, or `bert`.
-NAMEs choose some tests; without any all run. The folder's classes are relpos's where it is installed, else its own code's.
+SOURCE is an unpacked source package of transformers, FOLDER a network that `relpos export` has written. NAMEs choose some tests;
+without any all run, and those that skip run once more with BERT. The folder's classes are relpos's where it is installed, else its
+own code's.
 """
 
 import copy
@@ -12,6 +13,8 @@ import json
 import sys
 import unittest
 import warnings
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,6 +48,7 @@ def expand(cases: Any, **_: Any) -> Any:
     return methods
 
 
+@cache
 def common(source: Path) -> tuple[Any, Any]:
     """The mixin with the tests of a model, and the tester of a configuration."""
     modules: dict[str, dict[str, Any]] = {"theirs": {}}
@@ -125,11 +129,8 @@ class Results(unittest.TestResult):
         self.passed.append(test._testMethodName)
 
 
-def main(source: str, folder: str, *names: str) -> None:
-    import transformers
-
-    transformers.utils.logging.disable_progress_bar()
-    warnings.simplefilter("ignore")
+def became(source: str, folder: str, names: Iterable[str] = ()) -> dict[str, list[Any]]:
+    """`passed` has the names of tests, `failed` and `skipped` also why; with the classes of a folder, or those of `bert`."""
     config, models = classes(folder)
     theirs, config_tester = common(Path(source))
 
@@ -150,8 +151,17 @@ def main(source: str, folder: str, *names: str) -> None:
     unittest.TestSuite(Case(name) for name in found).run(results)
     failed = [(str(test).split()[0], text) for test, text in results.failures + results.errors]
     skipped = [(str(test).split()[0], reason) for test, reason in results.skipped]
-    print("\n" + json.dumps({"passed": results.passed, "failed": failed, "skipped": skipped}))
+    return {"passed": results.passed, "failed": failed, "skipped": skipped}
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    warnings.simplefilter("ignore")
+    source, folder, *names = sys.argv[1:]
+    results = [became(source, folder, names)]
+    if not names:
+        # One of them stands there for each of its cases.
+        results.append(became(source, "bert", dict.fromkeys(name for name, _ in results[0]["skipped"])))
+    print("\n" + json.dumps(results))

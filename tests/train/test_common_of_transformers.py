@@ -104,19 +104,20 @@ def folders(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def common(source: Path, folder: str, cache: Path, before: str, *names: str) -> dict[str, Any]:
+def common(source: Path, folder: Path, cache: Path, before: str, *names: str) -> list[dict[str, Any]]:
     """What became of the tests in a process of its own, at whose beginning some lines run; nothing unexplained, and no failure."""
     start = f"{before}\nimport runpy, sys\nsys.argv[0] = {str(RUNNER)!r}\nrunpy.run_path({str(RUNNER)!r}, run_name='__main__')"
     environment = os.environ | {"HF_HOME": str(cache), "HF_HUB_OFFLINE": "1", "RELPOS_COMPILE": "0"}
-    command = [sys.executable, "-c", start, str(source), folder, *names]
+    command = [sys.executable, "-c", start, str(source), str(folder), *names]
     done = subprocess.run(
         command, cwd=cache, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    assert results["failed"] == []
-    assert [skipped for skipped in results["skipped"] if not any(words in skipped[1] for words in REASONS)] == []
-    return results
+    runs: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    for run in runs:
+        assert run["failed"] == []
+        assert [skipped for skipped in run["skipped"] if not any(words in skipped[1] for words in REASONS)] == []
+    return runs
 
 
 HIDDEN = """
@@ -129,26 +130,14 @@ sys.meta_path.insert(0, Refusing())
 """
 
 
-@pytest.fixture(scope="module")
-def ours(source: Path, folders: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return common(source, str(folders / "with relpos"), tmp_path_factory.mktemp("cache"), "import relpos")
-
-
 @pytest.mark.full
-def test_the_common_tests_of_transformers_hold(ours: dict[str, Any]) -> None:
-    assert len(ours["passed"]) == OURS
+def test_the_common_tests_of_transformers_hold(source: Path, folders: Path, tmp_path: Path) -> None:
+    """Those that skip hold with BERT: they are run rightly, and skip for what is ours.
 
-
-@pytest.mark.full
-def test_they_hold_without_relpos(source: Path, folders: Path, ours: dict[str, Any], tmp_path: Path) -> None:
-    """Every third: the folder's code is that of relpos, and computes the same (test_standalone.py)."""
+    Without relpos every third: the folder's code is that of relpos, and computes the same (test_standalone.py).
+    """
+    ours, bert = common(source, folders / "with relpos", tmp_path, "import relpos")
+    assert [len(ours["passed"]), len(bert["passed"])] == [OURS, BERT]
     names = sorted(ours["passed"])[::3]
-    assert sorted(common(source, str(folders / "without relpos"), tmp_path, HIDDEN, *names)["passed"]) == names
-
-
-@pytest.mark.full
-def test_those_that_skip_with_our_classes_hold_with_bert(source: Path, ours: dict[str, Any], tmp_path: Path) -> None:
-    """That they are run rightly, and skip for what is ours."""
-    names = dict.fromkeys(name for name, _ in ours["skipped"])  # one stands there for each of its cases
-    results = common(source, "bert", tmp_path, "import relpos", *names)
-    assert len(results["passed"]) == BERT
+    [alone] = common(source, folders / "without relpos", tmp_path, HIDDEN, *names)
+    assert sorted(alone["passed"]) == names
