@@ -360,7 +360,7 @@ for name in sys.argv[1:]:
 
 @pytest.mark.full
 def test_whatever_of_transformers_comes_first_is_imported() -> None:
-    names = ["RobertaModel", "AutoModel", "Trainer", "modeling_layers", "PreTrainedModel"]
+    names = ["RobertaModel", "Trainer", "modeling_layers"]
     done = subprocess.run([sys.executable, "-c", FIRST, *names], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
 
