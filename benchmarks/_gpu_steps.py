@@ -54,8 +54,8 @@ def tokens(rows: int, n: int) -> Tensor:
 
 @dataclass
 class Ours:
-    """Updates of a pre-training of random tokens, 15 % of them predicted, the same each time: recorded passes, clipping, fused
-    AdamW.
+    """Updates of a pre-training of random tokens, 15 % of them predicted, the same each time: a recorded pass, and clipping and
+    fused AdamW, recorded too.
 
     Args:
         overrides: `none`, or those of the command line, such as `position=composite size.heads=8`.
@@ -71,10 +71,10 @@ class Ours:
     def __post_init__(self) -> None:
         torch.manual_seed(0)
         self.model = network(*self.overrides.split(), f"vocabulary={VOCABULARY}").to(device()).train()
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=self.lr, fused=True)
+        optimizer = torch.optim.AdamW(self.model.parameters(), lr=self.lr, fused=True)
         graphs = self.recorded and device().type == "cuda" and self.model.encoder.position.same_each_step
         training = Pretraining(self.model, Recipe(lr=self.lr, warmup=0), steps=1, seed=0, precision="bf16", log_every=1)
-        self.step = training.recording(CudaGraphs() if graphs else Recorder())
+        self.step = training.recording(CudaGraphs() if graphs else Recorder(), optimizer)
         lengths, keys = torch.full((self.rows,), self.n), counter_hash(torch.arange(self.rows))
         seen, labels, _ = masked(tokens(self.rows, self.n).cpu(), lengths, keys, 0, VOCABULARY)
         part = MicroBatch(seen, torch.ones_like(seen, dtype=torch.bool), labels, keys, at=outputs(labels, None))
@@ -82,23 +82,19 @@ class Ours:
         self.numbers = count()
 
     def gradients(self, number: int) -> Tensor:
-        """Leaves those of an update in `grad`. Returns the summed losses, on the device."""
+        """Adds those of the summed losses of an update to `step.gradients`. Returns these, on the device."""
         self.model.encoder.position.begin_step(number)
-        sums = self.step.sums(number, self.passes)
-        self.step.divide(self.chosen)
-        return sums[0]
+        return self.step.sums(number, self.passes)[0]
 
     def __call__(self) -> Tensor:
         """The mean loss of an update, on the device."""
         loss = self.gradients(next(self.numbers))
-        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step()
-        self.step.zero_gradients()
+        self.step.update(self.chosen)
         return loss / self.chosen
 
     def kernels(self) -> str:
         """The attention kernels that ran, and whether passes were recorded."""
-        recorded = isinstance(self.step.replay.recorder, CudaGraphs) and self.step.replay.trusted
+        recorded = isinstance(self.step.passes.recorder, CudaGraphs) and self.step.passes.trusted and self.step.updates.trusted
         return ", ".join([*kernels_used(self.model), *(["recorded"] if recorded else [])])
 
 

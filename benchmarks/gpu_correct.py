@@ -172,17 +172,15 @@ def train(make: Any, overrides: str, rows: int, n: int) -> Result:
 def bits(overrides: str, rows: int, n: int, repeats: int) -> Result:
     """All gradients of one update, again and again."""
     work = Ours(overrides, 8 * rows, n)
-    first: list[Tensor] = []
-    names = [name for name, p in work.model.named_parameters() if p.requires_grad]
+    first: dict[str, Tensor] = {}
     for repeat in range(repeats):
         work.gradients(0)
-        found = [torch.zeros(()) if p.grad is None else p.grad for p in work.step.parameters]
-        if not first:
-            first = [x.clone() for x in found]
-        differ = [name for name, a, b in zip(names, first, found, strict=True) if not torch.equal(a, b)]
+        found = work.step.gradients
+        first = first or {name: grad.clone() for name, grad in found.items()}
+        differ = [name for name, grad in found.items() if not torch.equal(first[name], grad)]
         if differ:
-            return {"fault": f"other bits in repeat {repeat} of {len(differ)} of {len(names)} gradients: {', '.join(differ[:4])}"}
-        work.step.zero_gradients()
+            return {"fault": f"other bits in repeat {repeat} of {len(differ)} of {len(found)} gradients: {', '.join(differ[:4])}"}
+        torch._foreach_zero_([*found.values()])
     return {"kernels": work.kernels(), "repeats": repeats}
 
 

@@ -325,8 +325,8 @@ def recorded(
             training = Pretraining(model, *dials)
             inputs |= {"labels": ids, "at": torch.arange((held or rows * n) // 6, device=CUDA)}
             inputs |= {"weights": torch.ones(rows, device=CUDA)} if weighted else {}
-        step = training.recording(Recorder())
-        function = step.replay.function
+        step = training.recording(Recorder(), torch.optim.AdamW(model.parameters(), fused=True))
+        function = step.passes.function
         model.encoder.position.begin_step(1)  # in step 0 FLOATER solves its equation, for which it needs values
         found: list[Ledger] = []
 
@@ -335,7 +335,7 @@ def recorded(
                 found.append(ledger)
                 return function(inputs)
 
-        for step.replay, gpu.walks in ((function, False), (counted, True)):
+        for step.passes, gpu.walks in ((function, False), (counted, True)):
             step.sums(1, [inputs])
     return found[-1]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import IterableDataset
 
 import relpos
@@ -20,9 +20,9 @@ from relpos.data.store import Store
 from relpos.model.heads import MaskedLM
 from relpos.runs import Run, execute, plan
 from relpos.train.optim import Recipe
-from relpos.train.prefetch import Prefetched, move
+from relpos.train.prefetch import Prefetched
 from relpos.train.pretrain import Pretraining
-from relpos.train.recorded import CudaGraphs, Inputs, Recorder, Replay
+from relpos.train.recorded import TOLERANCE, CudaGraphs, Inputs, Recorder, Replay
 from schemes import FULL, sampled
 from waiting import Refused
 
@@ -42,7 +42,7 @@ def steps(prepared: Path, masks: Objective = masked, microbatch: int = 24, packi
 def training(model: MaskedLM, precision: str = "fp32", recorder: type[Any] | None = Recorder) -> Any:
     made: Any = Pretraining(model, Recipe(lr=1e-3, warmup=0), steps=10, seed=3, precision=precision, log_every=10)
     made.manual_backward = torch.Tensor.backward  # without a trainer
-    made.recorded = made.recording(recorder()) if recorder else None
+    made.recorded = made.recording(recorder(), made.recipe.optimizer_of(model)) if recorder else None
     return made
 
 
@@ -60,9 +60,11 @@ def check_steps(model: MaskedLM, prepared: Path, *indices: int, **changed: Any) 
         expected = [sum(column) for column in zip(*plain.gradients(index, passes(some, index), chosen), strict=True)]
         wanted = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()]
         model.zero_grad()
-        ((loss, correct),) = recorded.gradients(index, passes(others, index), chosen)
-        found = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
+        loss, correct = recorded.recorded.sums(index, passes(others, index))
+        grads = recorded.recorded.gradients
+        found = [grads[name] / chosen if name in grads else torch.zeros_like(p) for name, p in model.named_parameters()]
         torch.testing.assert_close(found, wanted, atol=1e-10, rtol=1e-8)
+        torch._foreach_zero_([*grads.values()])
         assert (float(loss), float(correct)) == pytest.approx(tuple(map(float, expected)))
         assert others.step(index).chosen == pytest.approx(chosen)
 
@@ -105,39 +107,41 @@ def test_cuda_graphs_give_the_gradients_of_plain_calls_and_the_same_bits_each_ti
     for recorder in (Recorder, CudaGraphs, CudaGraphs):
         model = network().float().cuda()
         module = training(model, "bf16", recorder)
-        for index in (0, 1):  # the second is another replay of the same graph
-            model.zero_grad(set_to_none=False)
-            module.gradients(index, move(passes(data, index), "cuda"), 1)
-        assert module.recorded.replay.trusted
-        found.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+        for index in (0, 1):  # the second is another replay of the same graphs
+            module.recorded.sums(index, passes(data, index))
+            module.recorded.update(1000.0)
+        assert module.recorded.passes.trusted
+        assert module.recorded.updates.trusted
+        found.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
     assert float((found[1] - found[0]).norm() / found[0].norm()) < 1e-3
     assert torch.equal(found[1], found[2])
 
 
 def test_a_replay_waits_for_nothing(prepared: Path) -> None:
     module, step = training(network(), "bf16"), passes(steps(prepared), 0)
-    module.gradients(0, step, 1)
-    with Refused():
-        module.gradients(0, step, 1)
+    for attempt in (nullcontext(), Refused()):
+        with attempt:
+            module.recorded.sums(0, step)
+            module.recorded.update(1000.0)
 
 
 def test_a_replay_draws_new_dropout_each_step(prepared: Path) -> None:
     module, step = training(network()), passes(steps(prepared), 0)
-    losses = [float(module.gradients(index, step, 1)[0][0]) for index in (0, 1, 0)]
+    losses = [float(module.recorded.sums(index, step)[0]) for index in (0, 1, 0)]
     assert losses[0] == losses[2] != losses[1]
 
 
 @pytest.fixture
 def recording(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs take the path of a GPU, where a recording writes to the gradients where they lay when it was made."""
+    """Runs take the path of a GPU, where a recording writes to tensors where they lay when it was made."""
     monkeypatch.setattr("relpos.runs.training.recorder_of", lambda *_: Recorder)
     call = Replay.__call__
 
     def in_place(self: Replay, inputs: Inputs) -> tuple[Tensor, ...]:
-        before = [p.grad for p in self.parameters.values()] if self.recordings else None
+        before = self.changed() if self.recordings else None
         outputs = call(self, inputs)
-        after = [p.grad for p in self.parameters.values()]
-        assert before is None or all(a is b for a, b in zip(before, after, strict=True))
+        after = self.changed()
+        assert before is None or all(after[name] is value for name, value in before.items())
         return outputs
 
     monkeypatch.setattr(Replay, "__call__", in_place)
@@ -157,7 +161,8 @@ def anew(run: Run) -> dict[str, Any]:
 PHASES = ["packing=document", "length=64", "first.share=0.6", "first.length=16", "first.batch=12"]
 
 
-@pytest.mark.parametrize("more", [[], PHASES], ids=["one phase", "two phases"])
+@pytest.mark.filterwarnings("error:steps are not recorded")
+@pytest.mark.parametrize("more", [[], PHASES, ["recipe.optimizer=muon"]], ids=["one phase", "two phases", "muon"])
 def test_a_run_with_recorded_passes_learns_what_a_plain_one_does(
     toy_runs: Path, request: pytest.FixtureRequest, more: list[str]
 ) -> None:
@@ -218,35 +223,41 @@ def test_the_special_tokens_and_the_vocabulary_are_those_of_the_checkpoint(
     assert seen == plain
 
 
-class Scaled(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.tensor(3.0))
+CPU = torch.device("cpu")
 
-    def double_sum(self, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
-        loss = (2 * self.weight * inputs["x"]).sum()
-        loss.backward()
-        return (loss.detach(),)
+
+class Summed:
+    """The double sum of what it is given, which is also added to a tensor."""
+
+    def __init__(self) -> None:
+        self.so_far: dict[str, Tensor] = {}
+
+    def __call__(self, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
+        self.so_far.setdefault("sum", torch.tensor(0.0)).add_(2 * inputs["x"].sum())
+        return (2 * inputs["x"].sum(),)
+
+    def replay(self, recorder: Recorder) -> Replay:
+        return Replay(self, lambda: self.so_far, CPU, recorder, noise=0.0)
 
 
 def test_each_shape_is_recorded_once() -> None:
-    model, recorded = Scaled(), []
+    summed, recorded = Summed(), []
 
     class Counting(Recorder):
         def record(self, function: Callable[[], None]) -> Callable[[], None]:
             recorded.append(function)
             return super().record(function)
 
-    replay = Replay(model.double_sum, dict(model.named_parameters()), Counting())
+    replay = summed.replay(Counting())
     outputs = [float(replay({"x": torch.full((size,), value)})[0]) for size, value in ((2, 1.0), (3, 1.0), (2, 5.0))]
-    assert outputs == [12.0, 18.0, 60.0]
+    assert outputs == [4.0, 6.0, 20.0]
     assert len(recorded) == 2
-    assert model.weight.grad == 2 * (2 + 3 + 10)
+    assert summed.so_far["sum"] == 4 + 6 + 20
 
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_a_recording_that_fails_or_is_wrong_is_not_used(fails: bool) -> None:
-    model = Scaled()
+    summed = Summed()
 
     class Wrong(Recorder):
         def record(self, function: Callable[[], None]) -> Callable[[], None]:
@@ -254,34 +265,33 @@ def test_a_recording_that_fails_or_is_wrong_is_not_used(fails: bool) -> None:
                 raise RuntimeError("operation not permitted when stream is capturing\nmore")
             return lambda: None
 
-    replay = Replay(model.double_sum, dict(model.named_parameters()), Wrong())
+    replay = summed.replay(Wrong())
     with pytest.warns(UserWarning, match="not recorded as CUDA graphs"):
-        assert float(replay({"x": torch.ones(2)})[0]) == 12
-    assert model.weight.grad == 4
+        assert float(replay({"x": torch.ones(2)})[0]) == 4
+    assert summed.so_far["sum"] == 4
 
 
 @pytest.mark.parametrize(("name", "share", "is_used"), [("table", 1.0, False), ("table", 0.002, True), ("noise", 1.0, True)])
 def test_a_wrong_gradient_of_one_parameter_is_named(name: str, share: float, is_used: bool) -> None:
     """The table's gradient is a thousandth of the matrix's, as a bias table's may be; the noise's a hundred-thousandth."""
-    model = nn.ParameterDict({"matrix": torch.zeros(()), "table": torch.zeros(()), "noise": torch.zeros(())})
     size = {"matrix": 1.0, "table": 1e-3, "noise": 1e-5}
+    gradients = {key: torch.zeros(()) for key in size}
 
     def function(_: dict[str, Tensor]) -> tuple[Tensor, ...]:
-        for key, p in model.items():
-            p.grad = torch.zeros(()) if p.grad is None else p.grad
-            p.grad += size[key]
+        for key, gradient in gradients.items():
+            gradient += size[key]
         return (torch.ones(()),)
 
     class Wrong(Recorder):
         def record(self, function: Callable[[], None]) -> Callable[[], None]:
             def wrong() -> None:
                 function()
-                model[name].grad -= share * size[name]
+                gradients[name] -= share * size[name]
 
             return wrong
 
-    replay = Replay(function, dict(model.items()), Wrong())
-    with nullcontext() if is_used else pytest.warns(UserWarning, match=r"the gradient of table of a replay is off by 1\.0e-03"):
+    replay = Replay(function, lambda: gradients, CPU, Wrong(), noise=TOLERANCE)
+    with nullcontext() if is_used else pytest.warns(UserWarning, match=r"table of a replay is off by 1\.0e-03"):
         replay({})
     assert replay.trusted == is_used
 

@@ -61,7 +61,8 @@ class Embedding(nn.Module):
         else:
             x = self.norm(reduce(torch.add, beside, x))
         # Under autocast the norm gives float32; what follows is in the number format of matrix products.
-        return self.widen(held.take(sweeps.dropped(self.kernel, x.to(compute_dtype(x)), self.dropout.draw())))
+        x = held.take(sweeps.dropped(self.kernel, x.to(compute_dtype(x)), self.dropout.draw()))
+        return sweeps.linear(x, self.widen, self.kernel, self.training) if isinstance(self.widen, nn.Linear) else x
 
 
 class Layer(nn.Module):
@@ -81,8 +82,11 @@ class Layer(nn.Module):
         self.widen, self.narrow = nn.Linear(shape.hidden, block.inner(ffn), block.bias), nn.Linear(ffn, shape.hidden, block.bias)
         self.ffn_dropout, self.ffn_norm = Dropout(block.dropout), block.norm_of(shape.hidden)
 
-    def forward(self, x: Float[Tensor, "*tokens hidden"], call: LayerCall) -> Float[Tensor, "*kept hidden"]:
-        """x of the tokens `held` → the layer's output at the tokens `kept`, for which alone all after the attention is computed."""
+    def forward(
+        self, x: Float[Tensor, "*tokens hidden"], read: Float[Tensor, "*tokens hidden"], call: LayerCall
+    ) -> tuple[Float[Tensor, "*kept hidden"], Float[Tensor, "*kept hidden"]]:
+        """x of the tokens `held` → the layer's output at the tokens `kept`, for which alone all after it is computed; both
+        twice, for the next sum and for what is computed beside it, see `sweeps.add_norm`."""
         layer, wanted, conv, first = call.layer, call.kept, self.attention.conv, self.block.norm_first
         if conv.places & {"ffn", "inner"}:  # there the tokens that are wanted see their neighbours
             call = call._replace(kept=call.held)
@@ -102,7 +106,7 @@ class Layer(nn.Module):
             total = sweeps.dropped(self.attention.kernel, y, draw, x) if first else residual.add_norm(x, y, norm, draw)
             return total, total
 
-        y = self.attention(normed(x, self.attention_norm) if first else x, call, not apart)
+        y = self.attention(normed(read, self.attention_norm) if first else read, call, not apart)
         # The residual stream is cut to the same tokens as the attention's output; only in the last layer are there fewer.
         if kept is not call.held:
             x = kept.take(call.held.spread(x))
@@ -121,7 +125,7 @@ class Layer(nn.Module):
             y = self.narrow(self.block.activate(self.widen(cut(y))))
         x = cut(x)
         draw = self.ffn_dropout.draw(layer)._replace(tokens=wanted)
-        return add(y, self.ffn_norm, draw, *beside)[0]
+        return add(y, self.ffn_norm, draw, *beside)
 
 
 class Encoder(nn.Module):
@@ -236,13 +240,14 @@ class Encoder(nn.Module):
         if held is None:
             held = Tokens(batch, n, None if at is None else self._needed(mask, at))
         kept = held if at is None else Tokens(batch, n, at)
-        x = self.embedding(input_ids, token_types, self.position.embed(n), held)
+        x = read = self.embedding(input_ids, token_types, self.position.embed(n), held)
         call = LayerCall(0, self.position, self.position.prepare(n), mask, held, held, self.causal, maps)
         states = [x]
         for number in range(self.shape.layers):
             last = number == self.shape.layers - 1
             # Shared layers are one module that is passed several times.
-            x = self.layers[number % len(self.layers)](x, call._replace(layer=number, kept=kept if last else held))
+            layer = self.layers[number % len(self.layers)]
+            x, read = layer(x, read, call._replace(layer=number, kept=kept if last else held))
             if last:
                 x = normed(x, self.norm)
             if hidden_states:

@@ -52,10 +52,9 @@ class Finetuning(Training):
     def training_step(self, step: TuningStep, _: int) -> None:
         """Sums the gradients of the micro-batches and updates once."""
         # Summed and divided by the rows of the step: micro-batches have different numbers of them.
-        for loss, right in self.gradients(step.index, step.microbatches, step.rows):
+        for loss, right in self.learn(step.index, step.microbatches, step.rows):
             self.add(loss=loss / step.rows, right=right)
         self.add(examples=step.rows)
-        self.update()
         self.log_step()
 
     def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:

@@ -49,15 +49,15 @@ def _layer() -> type[Layer]:
 
         __qualname__ = "RelposLayer"
 
-        def __call__(self, x: Tensor, call: LayerCall) -> Tensor:
+        def __call__(self, x: Tensor, read: Tensor, call: LayerCall) -> tuple[Tensor, Tensor]:
             # Tensors that several layers share are arguments: a checkpoint that differentiates by itself knows of no others.
             leaves, spec = tree_flatten(call.state)
-            y: Tensor = super().__call__(x, call._replace(state=None), spec, *leaves)
+            y: tuple[Tensor, Tensor] = super().__call__(x, read, call._replace(state=None), spec, *leaves)
             return y
 
-        def forward(self, x: Tensor, call: LayerCall, spec: Any = None, *leaves: Any) -> Tensor:
+        def forward(self, x: Tensor, read: Tensor, call: LayerCall, spec: Any = None, *leaves: Any) -> tuple[Tensor, Tensor]:
             """The layer's output, with the state in parts."""
-            return Layer.forward(self, x, call._replace(state=tree_unflatten(leaves, spec)))
+            return Layer.forward(self, x, read, call._replace(state=tree_unflatten(leaves, spec)))
 
     return RelposLayer
 

@@ -23,7 +23,7 @@ from relpos.model.tokens import Tokens
 from relpos.train.group import ALONE, Group
 from relpos.train.optim import Recipe
 from relpos.train.prefetch import move
-from relpos.train.recorded import Inputs, RecordedPasses, Recorder
+from relpos.train.recorded import Inputs, RecordedSteps, Recorder
 
 
 class Training(pl.LightningModule):
@@ -61,7 +61,7 @@ class Training(pl.LightningModule):
         self.recipe = recipe
         self.steps, self.seed, self.precision, self.log_every = steps, seed, precision, log_every
         self.group, self.recorder = group, recorder
-        self.recorded: RecordedPasses | None = None
+        self.recorded: RecordedSteps | None = None
         self.sums: dict[str, Tensor | float] = {}
         self.clock = time.perf_counter()
         self.shown: dict[str, float] = {}
@@ -74,25 +74,49 @@ class Training(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": self.recipe.scheduler(optimizer, self.steps)}
 
     def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Any:
-        """Moves dataclasses of tensors as a whole, which Lightning does not."""
-        return move(batch, device)
+        """Moves dataclasses of tensors as a whole, which Lightning does not; recorded steps copy theirs to where they are read."""
+        return batch if self.recorded and self.trainer.training else move(batch, device)
 
     def losses(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
         """The sum of the losses of a micro-batch, and another sum over it; `held` are the tokens that are computed."""
         raise NotImplementedError
 
-    def recording(self, recorder: Recorder) -> RecordedPasses:
-        """What computes `losses` and their gradients in recorded passes."""
-        return RecordedPasses(self.model, self.seed, self.precision, recorder, self.losses)
+    def recording(self, recorder: Recorder, optimizer: torch.optim.Optimizer) -> RecordedSteps:
+        """What computes `losses`, their gradients and the update in recordings."""
+        return RecordedSteps(self.model, self.seed, self.precision, recorder, self.losses, optimizer, self.recipe.clip)
+
+    def learn(self, index: int, passes: list[Inputs], number: float) -> list[tuple[Tensor, ...]]:
+        """One step: its gradient is that of the summed losses, divided by `number`. Returns the sums of `losses` of its passes,
+        which recorded passes add up.
+
+        Raises:
+            RelposError: on a CPU: the gradient's norm is not finite; the weights are still those before the update.
+        """
+        self.model.encoder.position.begin_step(index)
+        if self.recorded is None:
+            found = self.gradients(index, passes, number)
+            self.group.sum_gradients(self.model)
+            # After the sum over processes: a part of the gradient has another norm.
+            norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
+        else:
+            found = [(*self.recorded.sums(index, passes),)]
+            norm = self.recorded.update(number)  # which leaves no `grad`: the step below is one that Lightning counts, and no more
+        self.add(gradient_norm=norm, steps=1)
+        if norm.device.type == "cpu":  # reading it on a GPU would wait for the device: there `log_step` and checkpoints check
+            self.check_finite()
+        optimizer: Any = self.optimizers()
+        scheduler: Any = self.lr_schedulers()
+        # The first group has the recipe's own rate; those of position scheme and convolution may be multiples of it.
+        self.rate = float(optimizer.param_groups[0]["lr"])  # of this update: the schedule goes on to the next one's
+        optimizer.step()
+        # None and not 0: AdamW skips a parameter without a gradient, and would decay one whose gradient is 0.
+        optimizer.zero_grad(set_to_none=True)
+        scheduler.step()
+        return found
 
     def gradients(self, index: int, passes: list[Inputs], number: float) -> list[tuple[Tensor, ...]]:
-        """Leaves the gradient of the summed losses of a step, divided by `number`, in `grad`; the sums of `losses` of its passes,
-        which recorded passes add up."""
-        self.model.encoder.position.begin_step(index)
-        if self.recorded is not None:
-            sums = self.recorded.sums(index, passes)
-            self.recorded.divide(number)
-            return [(*sums,)]
+        """Leaves the gradient of the summed losses of a step, divided by `number`, in `grad`; the sums of `losses` of its
+        passes."""
         found: list[tuple[Tensor, ...]] = []
         with casting_once(self.precision, self.device):
             for part in passes:
@@ -106,35 +130,6 @@ class Training(pl.LightningModule):
         """Seeds dropout for the examples (b,) of one forward pass and gives the context of that pass."""
         seed_dropout(self.model, fold(self.seed, step), examples)
         return autocast(self.precision, self.device)
-
-    def update(self) -> None:
-        """Sums the gradients over the processes, clips them, updates the weights, advances the schedule.
-
-        Raises:
-            RelposError: on a CPU: the gradient's norm is not finite; the weights are still those before the update.
-        """
-        optimizer: Any = self.optimizers()
-        scheduler: Any = self.lr_schedulers()
-        self.group.sum_gradients(self.model)
-        # After the sum over processes: a part of the gradient has another norm.
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
-        self.add(gradient_norm=norm, steps=1)
-        if norm.device.type == "cpu":  # reading it on a GPU would wait for the device: there `log_step` and checkpoints check
-            self.check_finite()
-        # The first group has the recipe's own rate; those of position scheme and convolution may be multiples of it.
-        self.rate = float(optimizer.param_groups[0]["lr"])  # of this update: the schedule goes on to the next one's
-        optimizer.step()
-        if self.recorded is None:
-            # None and not 0: AdamW skips a parameter without a gradient, and would decay one whose gradient is 0.
-            optimizer.zero_grad(set_to_none=True)
-        else:
-            self.recorded.zero_gradients()
-        scheduler.step()
-
-    def on_validation_model_zero_grad(self) -> None:
-        """Before an evaluation Lightning gives the gradients' memory back, which recordings write to."""
-        if self.recorded is None:
-            super().on_validation_model_zero_grad()
 
     def check_finite(self) -> None:
         """Checks the gradients since the last log line; called before anything is logged or a checkpoint is written.
@@ -183,7 +178,8 @@ class Training(pl.LightningModule):
         """Makes the recorder, now that the network is on its device. Starts the clock only now, so that the time for reading the
         data does not count."""
         if self.recorder:
-            self.recorded = self.recording(self.recorder())
+            optimizer: Any = self.optimizers()
+            self.recorded = self.recording(self.recorder(), optimizer.optimizer)
         self.sums, self.clock = {}, time.perf_counter()
 
 

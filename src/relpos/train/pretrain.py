@@ -60,10 +60,9 @@ class Pretraining(Training):
         """Sums the gradients of the passes and updates once."""
         # The mean is over the tokens of all processes, which have different numbers of them.
         chosen = self.group.sums([step.chosen])[0]
-        for loss, correct in self.gradients(step.index, [part.inputs for part in step.microbatches], max(1.0, chosen)):
+        for loss, correct in self.learn(step.index, [part.inputs for part in step.microbatches], max(1.0, chosen)):
             self.add(loss=loss, correct=correct)
         self.add(chosen=chosen, tokens=step.tokens)
-        self.update()
         self.log_step()
 
     def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:

@@ -4,11 +4,11 @@ Results are those of the plain step to rounding. The CPU never waits for the dev
 of the tokens that are computed and predicted (`relpos.data.passes`), so that nothing has to be counted before a pass is launched;
 the device draws dropout alone.
 
-On CUDA a recording is a graph. Its inputs lie in buffers that every call fills, its gradients are added in place to `grad` of the
-parameters, its outputs are overwritten by the next call. A recording proves itself before it is trusted: the first time, its
-outputs and the gradient of each parameter are compared with those of the plain function. Where they differ, or recording fails,
-one warning says so and the plain function is used. `Recorder` has the same interface without recording, so that tests can replay
-on a CPU.
+On CUDA a recording is a graph. Its inputs lie in buffers that every call fills, its gradients are added to tensors of its own and
+not to `grad`, its outputs are overwritten by the next call. The update, clipping and AdamW, is a recording too: by plain calls it
+takes the processor longer than the GPU. A recording proves itself before it is trusted: the first time, its outputs and all that it
+changes are compared with what the plain function makes of the same state. Where they differ, or recording fails, one warning says
+so and the plain function is used. `Recorder` has the same interface without recording, so that tests can replay on a CPU.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ from relpos.model.tokens import Tokens
 Inputs = dict[str, Tensor]
 Function = Callable[[Inputs], tuple[Tensor, ...]]
 Losses = Callable[[Inputs, Tokens], tuple[Tensor, ...]]
+Changed = Callable[[], Mapping[str, Tensor]]
 
 TOLERANCE = 1e-2
 """Largest distance of a replay from the plain function, relative to the norm: wide enough for sums of bfloat16 in another order.
@@ -79,25 +81,26 @@ class _Recording:
 
 
 class Replay:
-    """A function of tensors that also adds gradients to parameters.
+    """A function of tensors that changes other tensors.
 
     Args:
-        function: returns tensors and calls `backward`; for inputs of the same shapes it must launch the same operations.
-        parameters: by name, those whose gradients it adds to; from the first call on the gradients keep their place in memory.
+        function: returns tensors; for inputs of the same shapes it must launch the same operations.
+        changed: by name, what it changes. The first call may add to it; from then on all keep their place in memory.
+        noise: by how much of a change, relative to the norm of all, a replay of it may be off beside `TOLERANCE` of itself.
     """
 
-    def __init__(self, function: Function, parameters: Mapping[str, nn.Parameter], recorder: Recorder) -> None:
-        self.function, self.parameters, self.recorder = function, parameters, recorder
+    def __init__(self, function: Function, changed: Changed, device: torch.device, recorder: Recorder, noise: float) -> None:
+        self.function, self.changed, self.device, self.recorder, self.noise = function, changed, device, recorder, noise
         self.recordings: dict[tuple[tuple[int, ...], ...], _Recording] = {}
         self.trusted = True
 
     def __call__(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        """The function's outputs; use them before the next call, which overwrites them."""
+        """The function's outputs; use them before the next call, which overwrites them. Inputs may lie in the CPU's memory."""
         shapes = tuple(tuple(value.shape) for value in inputs.values())
         if self.trusted and shapes not in self.recordings:
             self._record(shapes, inputs)
         if not self.trusted:
-            return self.function(inputs)
+            return self.function({name: value.to(self.device) for name, value in inputs.items()})
         recording = self.recordings[shapes]
         for name, value in inputs.items():
             recording.buffers[name].copy_(value, non_blocking=True)
@@ -105,86 +108,96 @@ class Replay:
         return tuple(recording.outputs)
 
     def _record(self, shapes: tuple[tuple[int, ...], ...], inputs: Inputs) -> None:
-        buffers = {name: value.clone() for name, value in inputs.items()}
-        before = [None if p.grad is None else p.grad.clone() for p in self.parameters.values()]
+        buffers = {name: value.to(self.device, copy=True) for name, value in inputs.items()}
+        before = {name: value.detach().clone() for name, value in self.changed().items()}
         outputs: list[Tensor] = []
 
         def run() -> None:
             outputs[:] = self.function(buffers)
 
+        @torch.no_grad()
         def results(call: Callable[[], None]) -> dict[str, Tensor]:
-            for p in self.parameters.values():
-                if p.grad is not None:
-                    p.grad.zero_()
-            call()
+            """The outputs and the changes of a call, which are undone."""
+            with torch.enable_grad():
+                call()
             found = {f"output {number}": value.clone() for number, value in enumerate(outputs)}
-            return found | {name: p.grad.clone() for name, p in self.parameters.items() if p.grad is not None}
+            for name, value in self.changed().items():
+                found[name] = value - before[name] if name in before else value.clone()
+                value.copy_(before[name]) if name in before else value.zero_()
+            return found
 
         try:
             # The plain call is the warm-up, too: what a first call creates must be there before the recording.
             plain = results(lambda: self.recorder.warm_up(run))
             replay = self.recorder.record(run)
-            fault = _difference(plain, results(replay), len(outputs))
+            fault = self._difference(plain, results(replay), len(outputs))
         except Exception as error:  # of any kind: recording is optional, and training goes on without it
             fault = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         if fault is None:
             self.recordings[shapes] = _Recording(buffers, replay, outputs)
         else:
             self.trusted = False
-            warnings.warn(f"forward passes are not recorded as CUDA graphs: {fault}; plain calls are used", stacklevel=4)
-        # Comparing has overwritten the gradients of the passes before this one.
-        for p, grad in zip(self.parameters.values(), before, strict=True):
-            if p.grad is not None:
-                p.grad.zero_() if grad is None else p.grad.copy_(grad)
+            warnings.warn(f"steps are not recorded as CUDA graphs: {fault}; plain calls are used", stacklevel=4)
+
+    def _difference(self, plain: dict[str, Tensor], replayed: dict[str, Tensor], outputs: int) -> str | None:
+        """Names the first result that is too far apart, the outputs before the changes; None where none is."""
+        norms, distances = (
+            [float(x.double().norm()) for x in found]
+            for found in (plain.values(), [replayed[name] - expected for name, expected in plain.items()])
+        )
+        whole = math.hypot(*norms[outputs:])
+        for number, (name, norm, distance) in enumerate(zip(plain, norms, distances, strict=True)):
+            more = 0.0 if number < outputs else self.noise * whole
+            # Not `>`, which NaN would pass.
+            if not distance <= TOLERANCE * (norm + more) + 1e-12:
+                return f"{name} of a replay is off by {distance:.1e}"
+        return None
 
 
-def _difference(plain: dict[str, Tensor], replayed: dict[str, Tensor], outputs: int) -> str | None:
-    """Names the first result that is too far apart, the outputs before the gradients; None where none is."""
-    norms, distances = (
-        [float(x.double().norm()) for x in found]
-        for found in (plain.values(), [replayed[name] - expected for name, expected in plain.items()])
-    )
-    whole = math.hypot(*norms[outputs:])
-    for number, (name, norm, distance) in enumerate(zip(plain, norms, distances, strict=True)):
-        kind, more = ("", 0.0) if number < outputs else ("the gradient of ", TOLERANCE * whole)
-        # Not `>`, which NaN would pass.
-        if not distance <= TOLERANCE * (norm + more) + 1e-12:
-            return f"{kind}{name} of a replay is off by {distance:.1e}"
-    return None
-
-
-class RecordedPasses:
-    """Gradients of whole steps, pass by pass.
+class RecordedSteps:
+    """Whole steps: gradients, pass by pass, and the update.
 
     Args:
         seed: of dropout.
         precision: `fp32` or `bf16`.
         losses: the inputs of a pass (input_ids (b, n), keys (b,) and others) and the tokens that are computed → the sum of its
             losses, and other sums over it.
+        optimizer: of the model's parameters. AdamW's step is recorded, that of another optimiser is called.
+        clip: the largest norm of the gradient of all parameters together.
     """
 
-    def __init__(self, model: nn.Module, seed: int, precision: str, recorder: Recorder, losses: Losses) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        seed: int,
+        precision: str,
+        recorder: Recorder,
+        losses: Losses,
+        optimizer: torch.optim.Optimizer,
+        clip: float,
+    ) -> None:
         self.model, self.seed, self.precision, self.losses = model, seed, precision, losses
+        self.optimizer, self.clip = optimizer, clip
         self.device = next(model.parameters()).device
         self.keys = RecordedKeys(self.device)
-        named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        self.parameters = list(named.values())
+        self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.multiplied = dict(_multiplied(model)) if precision == "bf16" else {}
-        self.replay = Replay(self._pass, named, recorder)
+        self.gradients: dict[str, Tensor] = {}
+        self.passes = Replay(self._pass, self._gradients, self.device, recorder, noise=TOLERANCE)
+        self.updates = Replay(self._update, self._updated, self.device, recorder, noise=0.0)
+        self.updates.trusted = all("capturable" in group for group in optimizer.param_groups)
 
     def sums(self, index: int, passes: list[Inputs]) -> Tensor:
-        """Leaves the gradient of the summed losses in `grad`; the sums of `losses` over the passes, float64, on the device."""
+        """Adds the gradient of the summed losses to `gradients`; the sums of `losses` over the passes, float64, on the device."""
         self.keys.fill(fold(self.seed, index))
         # Copied at once: the next replay overwrites the outputs of this one.
-        return torch.stack([torch.stack([x.double() for x in self.replay(part)]) for part in passes]).sum(0)
+        return torch.stack([self.passes(part)[0].clone() for part in passes]).sum(0)
 
-    def divide(self, number: float) -> None:
-        """The gradients by a number."""
-        torch._foreach_div_([p.grad for p in self.parameters if p.grad is not None], number)
-
-    def zero_gradients(self) -> None:
-        """In place: recordings add to them where they are."""
-        torch._foreach_zero_([p.grad for p in self.parameters if p.grad is not None])
+    def update(self, number: float) -> Tensor:
+        """Updates the weights by `gradients` ÷ `number`, which are zero then; the norm of these before they are clipped."""
+        rates = [group["lr"] for group in self.optimizer.param_groups]
+        (norm,) = self.updates({"number": torch.tensor(number, dtype=torch.float64), "rates": torch.tensor(rates)})
+        return norm
 
     def _pass(self, inputs: Inputs) -> tuple[Tensor, ...]:
         ids = inputs["input_ids"]
@@ -194,12 +207,48 @@ class RecordedPasses:
             given = inputs, Tokens(len(ids), ids.shape[1], inputs.get("held"))
             loss, *others = functional_call(_Called(self.model, self.losses), cast, given)
         # One addition for all parameters, and not one for each.
-        grads = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-        reached = [(p, grad) for p, grad in zip(self.parameters, grads, strict=True) if grad is not None]
-        for p, _ in reached:
-            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-        torch._foreach_add_([p.grad for p, _ in reached if p.grad is not None], [grad for _, grad in reached])
-        return loss.detach(), *others
+        grads = torch.autograd.grad(loss, [*self.parameters.values()], allow_unused=True)
+        reached = {name: grad for name, grad in zip(self.parameters, grads, strict=True) if grad is not None}
+        for name in reached.keys() - self.gradients.keys():
+            self.gradients[name] = torch.zeros_like(self.parameters[name])
+        torch._foreach_add_([self.gradients[name] for name in reached], [*reached.values()])
+        return (torch.stack([x.detach().double() for x in (loss, *others)]),)
+
+    def _gradients(self) -> dict[str, Tensor]:
+        return {f"the gradient of {name}": grad for name, grad in self.gradients.items()}
+
+    def _update(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        gradients = [*self.gradients.values()]
+        torch._foreach_div_(gradients, inputs["number"].to(gradients[0].dtype))
+        for name, grad in self.gradients.items():
+            self.parameters[name].grad = grad
+        norm = nn.utils.clip_grad_norm_(self.parameters.values(), self.clip)
+        with self._rates(inputs["rates"]) if self.updates.trusted else nullcontext():
+            self.optimizer.step()
+        for name in self.gradients:
+            self.parameters[name].grad = None
+        torch._foreach_zero_(gradients)
+        return (norm,)
+
+    @contextmanager
+    def _rates(self, rates: Tensor) -> Iterator[None]:
+        """The optimiser reads its rates on the device, where a replay finds those of its step; checkpoints and the schedule see
+        numbers."""
+        groups = self.optimizer.param_groups
+        before = [(group["lr"], group["capturable"]) for group in groups]
+        try:
+            for group, rate in zip(groups, rates, strict=True):
+                group |= {"lr": rate, "capturable": True}
+            yield
+        finally:
+            for group, (rate, capturable) in zip(groups, before, strict=True):
+                group |= {"lr": rate, "capturable": capturable}
+
+    def _updated(self) -> dict[str, Tensor]:
+        """All that an update changes."""
+        state = self.optimizer.state
+        moments = {f"{key} of {name}": x for name, p in self.parameters.items() for key, x in state.get(p, {}).items()}
+        return self._gradients() | self.parameters | moments
 
 
 class _Called(nn.Module):

@@ -13,6 +13,7 @@ from relpos.model.kernels.triton_tiles import (
     diagonal_sums,
     differentiate,
     edge_sums,
+    is_near,
     last_real,
     load_rows,
     scores,
@@ -50,7 +51,8 @@ def forward(
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         v = load_rows(V + b * vb + h * vh, j, vn, n, D, PADDED).to(DOT)
         s, _, kept = tile_scores(
-            product, i[:, None], j[None, :], b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+            product, i[:, None], j[None, :], tl.program_id(1) * ROWS, start,
+            b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
             TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
         )  # fmt: skip
         higher = tl.maximum(top, tl.max(s, 1))
@@ -91,7 +93,8 @@ def value_band(
             k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         s, _, kept = tile_scores(
-            product, i[:, None], j[None, :], b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+            product, i[:, None], j[None, :], tl.program_id(1) * ROWS, start,
+            b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
             TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
         )  # fmt: skip
         p = tl.exp(s - top[:, None]) * (RESCALE / total)[:, None]
@@ -99,7 +102,8 @@ def value_band(
             p = tl.where(kept, p, 0.0)
         inside = (i[:, None] < n) & (j[None, :] < n)
         offset = j[None, :] - i[:, None]
-        write_window(band, i[:, None], VALUE, offset, inside, p, VALUE, CLAMP)
+        near = is_near(tl.program_id(1) * ROWS, start, ROWS, COLUMNS, VALUE)
+        write_window(band, i[:, None], VALUE, offset, inside, near, p, VALUE, CLAMP)
         if CLAMP:
             left, right = edge_sums(p, offset, VALUE, 1)
             low, high = low + left, high + right
@@ -143,7 +147,8 @@ def backward_columns(
             q = load_rows(Q + b * qb + h * qh, at, qn, n, D, PADDED).to(DOT)
             product = tl.dot(k, tl.trans(q), input_precision="ieee") * scale
         s, scored, kept = tile_scores(
-            product, i, j[:, None], b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+            product, i, j[:, None], start, tl.program_id(1) * COLUMNS,
+            b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
             TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
         )  # fmt: skip
         top = tl.load(TOP + row * n + i, mask=i < n, other=0.0)
@@ -161,7 +166,8 @@ def backward_columns(
             grad_k += tl.dot(ds.to(DOT), q, input_precision="ieee")
         if KEY > 0:
             offset = i - j[:, None]
-            write_window(GRAD_KEYS + b * bb + h * bh, j[:, None], bn, offset, inside, ds, KEY, CLAMP)
+            near = is_near(start, tl.program_id(1) * COLUMNS, ROWS, COLUMNS, KEY)
+            write_window(GRAD_KEYS + b * bb + h * bh, j[:, None], bn, offset, inside, near, ds, KEY, CLAMP)
             if CLAMP:
                 left, right = edge_sums(ds, offset, KEY, 1)
                 low, high = low + left, high + right
@@ -219,7 +225,8 @@ def backward_rows(
             k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         s, scored, kept = tile_scores(
-            product, i[:, None], j[None, :], b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+            product, i[:, None], j[None, :], tl.program_id(1) * ROWS, start,
+            b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
             TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
         )  # fmt: skip
         _, ds = differentiate(
@@ -231,7 +238,8 @@ def backward_rows(
         if QUERY > 0:
             inside = (i[:, None] < n) & (j[None, :] < n)
             offset = j[None, :] - i[:, None]
-            write_window(GRAD_QUERIES + b * ab + h * ah, i[:, None], an, offset, inside, ds, QUERY, CLAMP)
+            near = is_near(tl.program_id(1) * ROWS, start, ROWS, COLUMNS, QUERY)
+            write_window(GRAD_QUERIES + b * ab + h * ah, i[:, None], an, offset, inside, near, ds, QUERY, CLAMP)
             if CLAMP:
                 left, right = edge_sums(ds, offset, QUERY, 1)
                 low, high = low + left, high + right
@@ -269,7 +277,8 @@ def backward_dense(
             k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         s, scored, kept = tile_scores(
-            product, i[:, None], j[None, :], b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+            product, i[:, None], j[None, :], tl.program_id(1) * ROWS, tl.program_id(2) * COLUMNS,
+            b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
             TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
         )  # fmt: skip
         top = tl.load(TOP + row * n + i, mask=i < n, other=0.0)
@@ -310,7 +319,8 @@ def spread_terms(
     b, h = row // H, row % H
     i, j = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None], tl.arange(0, ALL)[None, :]
     added, _ = scores(
-        tl.zeros([ROWS, ALL], tl.float32), i, j, b, h, n, OUT, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+        tl.zeros([ROWS, ALL], tl.float32), i, j, tl.program_id(1) * ROWS, 0,
+        b, h, n, OUT, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
         HAS_OFFSET, QUERY, KEY, HAS_DENSE, False, CLAMP,
     )  # fmt: skip
     tl.store(OUT + row * n * n + i * n + j, added.to(OUT.dtype.element_ty), mask=(i < n) & (j < n))

@@ -186,9 +186,12 @@ def sum_rows(x: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     many = rows > MOST_ROWS
     block = min(64 if many else 16, _power(width))
     rows_of_part = max(2 * TILE // block, triton.cdiv(rows, MOST_ROWS)) if many else rows
+    at_once = TILE // block if many else _power(rows)  # few programs, that wait for memory once
     parts = triton.cdiv(rows, rows_of_part)
     out = x.new_empty(groups, parts, width, dtype=torch.float32 if many else dtype)
-    _sum_rows[triton.cdiv(width, block), parts, groups](x, out, rows, rows_of_part, width, block, TILE // block)
+    _sum_rows[triton.cdiv(width, block), parts, groups](
+        x, out, rows, rows_of_part, width, block, at_once, num_warps=8 if at_once * block > TILE else 4
+    )
     return sum_rows(out, dtype) if many else out[:, 0]
 
 

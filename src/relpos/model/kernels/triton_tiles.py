@@ -43,27 +43,36 @@ def last_real(real, n, HAS_MASK: tl.constexpr, ALL: tl.constexpr):
 
 
 @triton.jit
-def read_window(base, owner, stride, offset, n, inside, WIDTH: tl.constexpr, CLAMP: tl.constexpr):
-    """The convolution kernel of each owner at these offsets, in float32. Only the band is read element by element."""
+def is_near(first_i, first_j, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr):
+    """Whether a tile of ROWS queries and COLUMNS keys has an offset on the band of a window: few tiles of a long sequence have."""
     K: tl.constexpr = WIDTH // 2
-    own = base + owner * stride
-    band = tl.load(own + offset + K, mask=inside & (offset >= -K) & (offset <= K), other=0.0).to(tl.float32)
-    if CLAMP:
-        low = tl.load(own, mask=owner < n, other=0.0).to(tl.float32)
-        high = tl.load(own + WIDTH - 1, mask=owner < n, other=0.0).to(tl.float32)
-        band = tl.where(offset < -K, low, tl.where(offset > K, high, band))
-    return band
+    return (first_j - first_i < ROWS + K) & (first_i - first_j < COLUMNS + K)
 
 
 @triton.jit
-def write_window(base, owner, stride, offset, inside, values, WIDTH: tl.constexpr, CLAMP: tl.constexpr):
+def add_window(s, base, owner, stride, offset, n, inside, near, WIDTH: tl.constexpr, CLAMP: tl.constexpr):
+    """s plus the convolution kernel of each owner at these offsets. Only the band is read element by element."""
+    K: tl.constexpr = WIDTH // 2
+    own = base + owner * stride
+    if near:
+        s += tl.load(own + offset + K, mask=inside & (offset >= -K) & (offset <= K), other=0.0).to(tl.float32)
+    if CLAMP:
+        low = tl.load(own, mask=owner < n, other=0.0).to(tl.float32)
+        high = tl.load(own + WIDTH - 1, mask=owner < n, other=0.0).to(tl.float32)
+        s += tl.where(offset < -K, low, tl.where(offset > K, high, 0.0))
+    return s
+
+
+@triton.jit
+def write_window(base, owner, stride, offset, inside, near, values, WIDTH: tl.constexpr, CLAMP: tl.constexpr):
     """Stores the values on the band: each has an address of its own. Clamped, the outermost columns are left to `store_edges`."""
     K: tl.constexpr = WIDTH // 2
     if CLAMP:
         inside = inside & (offset > -K) & (offset < K)
     else:
         inside = inside & (offset >= -K) & (offset <= K)
-    tl.store(base + owner * stride + offset + K, values.to(base.dtype.element_ty), mask=inside)
+    if near:
+        tl.store(base + owner * stride + offset + K, values.to(base.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -88,7 +97,7 @@ def store_edges(base, owner, stride, n, low, high, WIDTH: tl.constexpr):
 
 @triton.jit
 def scores(
-    product, i, j, b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+    product, i, j, first_i, first_j, b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, HAS_DENSE: tl.constexpr, HAS_MASK: tl.constexpr,
     CLAMP: tl.constexpr,
 ):  # fmt: skip
@@ -98,9 +107,11 @@ def scores(
     if HAS_OFFSET:
         s += tl.load(OFFSETS + h * (2 * n - 1) + (j - i + n - 1), mask=inside, other=0.0).to(tl.float32)
     if QUERY > 0:
-        s += read_window(QUERIES + b * ab + h * ah, i, an, j - i, n, inside, QUERY, CLAMP)
+        near = is_near(first_i, first_j, i.numel, j.numel, QUERY)
+        s = add_window(s, QUERIES + b * ab + h * ah, i, an, j - i, n, inside, near, QUERY, CLAMP)
     if KEY > 0:
-        s += read_window(KEYS + b * bb + h * bh, j, bn, i - j, n, inside, KEY, CLAMP)
+        near = is_near(first_i, first_j, i.numel, j.numel, KEY)
+        s = add_window(s, KEYS + b * bb + h * bh, j, bn, i - j, n, inside, near, KEY, CLAMP)
     if HAS_DENSE:
         s += tl.load(DENSE + b * dense_b + h * n * n + i * n + j, mask=inside, other=0.0).to(tl.float32)
     scored = inside
@@ -135,14 +146,14 @@ def kept_by_dropout(row_word, column_word, column, THRESHOLD: tl.constexpr):
 
 @triton.jit
 def tile_scores(
-    product, i, j, b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+    product, i, j, first_i, first_j, b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
     TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, HAS_DENSE: tl.constexpr, HAS_MASK: tl.constexpr,
     CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, KEYED: tl.constexpr,
 ):  # fmt: skip
     """`scores`, and which of their probabilities dropout keeps."""
     s, scored = scores(
-        product, i, j, b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+        product, i, j, first_i, first_j, b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
         HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
     )  # fmt: skip
     kept = scored
@@ -181,7 +192,7 @@ def differentiate(
     inside = (i < n) & (j < n)
     p = tl.where(inside, tl.exp(s - top) * (1.0 / total), 0.0)
     if VALUE > 0:
-        dp += read_window(value_grad, i, VALUE, j - i, n, inside, VALUE, CLAMP)
+        dp = add_window(dp, value_grad, i, VALUE, j - i, n, inside, True, VALUE, CLAMP)
     dropped = p
     if THRESHOLD > 0:
         dropped = tl.where(kept, p * RESCALE, 0.0)
