@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from relpos.files import write_json
 from relpos.runs.table_file import read_table
 from relpos.tables.render import text
 from relpos.tables.render.view import view_of
-from relpos.tables.table import Row, Table
+from relpos.tables.table import Row, Table, made_with
 from tables.written_table import table
 
 WRITTEN = sorted((shipped("experiments") / "results").glob("*/table.json"))
@@ -23,6 +24,15 @@ def test_a_table_in_the_repository_is_shown_as_it_was(path: Path) -> None:
     view = view_of(read_table(path.parent, Table))
     assert text.markdown(view) == (path.parent / "table.md").read_text(encoding="utf-8")
     assert text.comma_separated(view) == (path.parent / "table.csv").read_text(encoding="utf-8")
+
+
+def test_a_table_says_what_its_finished_runs_were_made_with() -> None:
+    record = {"hardware": {"processor": "a CPU", "instructions": "avx2"}, "commit": "01234567", "versions": {"torch": "2.13.0"}}
+    records = [record, record, record | {"hardware": {"processor": "another"}}]
+    runs = [SimpleNamespace(path=place, record=each, state="finished") for place, each in enumerate(records)]
+    plan = [SimpleNamespace(runs=runs), SimpleNamespace(runs=[*runs[:1], SimpleNamespace(path=3, record={}, state="missing")])]
+    said = "Runs were made on a CPU, avx2 (2) and another (1); with torch 2.13.0; at commit 0123456."
+    assert (made_with(plan), made_with(plan[:0])) == (said, "")
 
 
 def test_there_are_tables_in_the_repository() -> None:

@@ -117,8 +117,8 @@ def test_a_dev_score_gets_no_verdict_beside_a_test_score() -> None:
 
 
 def test_the_servers_score_stands_beside_a_test_score() -> None:
-    assert judged(around(80.0, 0.1), Printed(75.0, test=True), server=75.1) == "reproduced"
-    assert judged(around(80.0, 0.1), Printed(75.0, test=True), server=78.0) == "above"
+    assert judged(around(80.0, 0.1), Printed(75.0), server=75.1) == "reproduced"
+    assert judged(around(80.0, 0.1), Printed(75.0), server=78.0) == "above"
 
 
 def test_what_stands_beside_a_cell() -> None:

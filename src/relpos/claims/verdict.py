@@ -129,16 +129,13 @@ def adjusted(verdicts: Sequence[Verdict]) -> list[Verdict]:
         # and counts among the tests: leaving it out would make the correction too small.
         alone = {place: each.p for place, each in enumerate(verdicts) if each.scale == scale and each.p is not None}
         for place, p in zip(alone, benjamini_hochberg(list(alone.values())), strict=True):
-            if p >= ALPHA and verdicts[place].verdict in (HOLDS, FAILS):
-                note = f"p {p:.2g} among the {len(alone)} of the paper here leaves it undecided"
-                corrected[place] = _undecided(verdicts[place], f"with p {alone[place]:.2g}; {note}")
+            found = verdicts[place]
+            if p >= ALPHA and found.verdict in (HOLDS, FAILS):
+                note = f"by itself it {found.verdict} with p {alone[place]:.2g}; p {p:.2g} among the {len(alone)} of the paper here"
+                takes = found.takes or "more pre-training seeds, half as many again or more: it is clear alone and not among so many tests"
+                figures = joined([found.figures, f"{note} leaves it undecided"])
+                corrected[place] = replace(found, verdict=UNDECIDED, figures=figures, takes=takes)
     return corrected
-
-
-def _undecided(found: Verdict, note: str) -> Verdict:
-    figures = joined([found.figures, f"by itself it {found.verdict} {note}"])
-    takes = found.takes or "more pre-training seeds, half as many again or more: it is clear alone and not among so many tests"
-    return replace(found, verdict=UNDECIDED, figures=figures, takes=takes)
 
 
 def joined(parts: Iterable[str]) -> str:

@@ -161,7 +161,7 @@ def _prior(cells: Cells, is_crossed: bool) -> Prior | None:
         return None
     from scipy.special import digamma, polygamma
 
-    most = float(_fit(cells, is_crossed).df_resid)
+    most = float(_fit(cells, is_crossed)[1])
     mean = float((variances * freedom).sum() / freedom.sum())
     # Compared by their logarithms, whose expectation and spread under one true variance are known.
     logs = np.log(np.maximum(variances, LEAST * np.median(variances))) - digamma(freedom / 2) + np.log(freedom / 2)
@@ -228,42 +228,35 @@ def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) 
     if max(map(len, pool.values())) < 2:
         return None
     cells = _cells(pool)
-    fit = _fit(cells, is_crossed=False)
+    squares, freedom = _fit(cells, is_crossed=False)
     # A pooled spread would be too small for a noisy row and too large for a quiet one.
     if equal_spreads(cells) < ALPHA:
         values, prior = list(pool[row].values()), _prior(cells, False)
         return prior.moderated(float(np.var(values, ddof=1)), len(values) - 1.0) if prior and len(values) > 1 else None
-    crossed = _fit(cells, is_crossed=True)
-    by_seeds = fit.df_resid - crossed.df_resid
+    within, left = _fit(cells, is_crossed=True)
+    by_seeds = freedom - left
     # Too few rows or seeds to tell the two components apart: their sum is still known.
-    if by_seeds < 1 or crossed.df_resid < 1:
-        return Spread(float(fit.ssr / fit.df_resid), float(fit.df_resid))
+    if by_seeds < 1 or left < 1:
+        return Spread(squares / freedom, float(freedom))
     # Mean squares, with r rows a seed: of seeds, error + r · seed; of errors, error. So seed + error is the first / r plus the
     # second · (1 − 1/r).
     several = [units for units in pool.values() if len(units) > 1]
     share = len({seed for units in several for seed in units}) / sum(map(len, several))  # 1/r
-    parts = share * (fit.ssr - crossed.ssr) / by_seeds, (1 - share) * crossed.ssr / crossed.df_resid
+    parts = share * (squares - within) / by_seeds, (1 - share) * within / left
     if sum(parts) < POINT**2:
-        return Spread(0.0, float(fit.df_resid))
-    return Spread(float(sum(parts)), satterthwaite(parts, (by_seeds, crossed.df_resid)))
+        return Spread(0.0, float(freedom))
+    return Spread(float(sum(parts)), satterthwaite(parts, (by_seeds, left)))
 
 
 def _cells(pool: Mapping[str, Units]) -> Cells:
     return tuple((place, seed, score) for place, units in enumerate(pool.values()) for seed, score in units.items())
 
 
-@dataclass(frozen=True)
-class _Fit:
-    """What an ordinary least-squares fit leaves: the sum of the squared residuals and their degrees of freedom."""
-
-    ssr: float
-    df_resid: int
-
-
 # Not statsmodels' OLS, which takes 1.4 s of CPU time to import.
 @lru_cache(maxsize=256)
-def _fit(cells: Cells, is_crossed: bool) -> _Fit:
-    """Least squares with an effect for each row and, if crossed, each seed but the first. Cached for all pairs of a scale."""
+def _fit(cells: Cells, is_crossed: bool) -> tuple[float, int]:
+    """Sum of the squared residuals and their degrees of freedom, by least squares with an effect for each row and, if crossed, each
+    seed but the first. Cached for all pairs of a scale."""
     rows = 1 + max(place for place, *_ in cells)
     # The first seed has no effect of its own: with one for every row and every seed the design would be singular.
     seeds = sorted({seed for _, seed, _ in cells})[1:] if is_crossed else []
@@ -274,7 +267,7 @@ def _fit(cells: Cells, is_crossed: bool) -> _Fit:
             design[line, rows + seeds.index(seed)] = 1.0
     # By rank: where rows share no seed, the effect of a seed cannot be told from that of a row, and a column is too many.
     effects, _, rank, _ = np.linalg.lstsq(design, scores := _split(cells)[1])
-    return _Fit(float(((scores - design @ effects) ** 2).sum()), len(cells) - int(rank))
+    return float(((scores - design @ effects) ** 2).sum()), len(cells) - int(rank)
 
 
 @lru_cache(maxsize=256)

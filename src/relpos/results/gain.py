@@ -75,8 +75,12 @@ def gain(
     if tested:
         beside = f"; these pairs alone {tested.alone.interval(digits)}" if tested.alone else ""
         spread = f"{tested.interval(digits)} over {tested.n} {scale.units}, {tested.freedom:.3g} degrees of freedom{beside}"
-    else:
-        spread = _of_models(scale.singles(first, columns), scale.singles(second, columns), digits)
+    else:  # all that can be said is how much these two models differ
+        single = [scale.singles(row, columns) for row in rows]
+        spread = "(one run each)" if [*map(len, single)] == [1, 1] else "(no pre-training seeds to compare)"
+        if models := between_models(*single):
+            how = f"{models.interval(digits)} over {models.n} fine-tunings"
+            spread = f"(these two models: {how}; says nothing about other pre-trainings)"
     return Gain(value, tested, tuple(columns), f"{first} − {second} {value:+.{digits}f} {spread}{_where(columns)}{over}")
 
 
@@ -125,14 +129,20 @@ def sizes(alike: Sequence[Sequence[Scale]], rows: Sequence[str], column: str) ->
     return [list(group.values()) for group in groups if len(group) > 1]
 
 
-def _of_models(ours: Mapping[Seed, float], theirs: Mapping[Seed, float], digits: int) -> str:
-    """All that can be said if the spread between pre-trainings is unknown: how much these two models differ."""
+def between_models(first: Mapping[Seed, float], second: Mapping[Seed, float]) -> Difference | None:
+    """The difference of two models, one pre-training each, paired over their fine-tuning seeds.
+
+    None for rows of several pre-trainings. It says nothing about other pre-trainings of these two rows.
+
+    >>> between_models({(0, 0): 71.0, (0, 1): 73.0}, {(0, 0): 70.0, (0, 1): 71.0}).value
+    1.5
+    """
+    if max(len({seed for seed, _ in each}) for each in (first, second)) > 1:
+        return None
+    ours, theirs = ({seed: value for (_, seed), value in each.items()} for each in (first, second))
     # Paired by seeds, because what a seed of a fine-tuning does (order of the examples) it does to both.
-    both = [seed for seed in ours if seed in theirs]
-    tested = paired([ours[seed] for seed in both], [theirs[seed] for seed in both])
-    if tested is None:
-        return "(one run each)" if len(ours) == len(theirs) == 1 else "(no pre-training seeds to compare)"
-    return f"(these two models: {tested.interval(digits)} over {tested.n} fine-tunings; says nothing about other pre-trainings)"
+    shared = [seed for seed in ours if seed in theirs]
+    return paired([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
 
 
 def over_texts(first: Sequence[Figure], second: Sequence[Figure]) -> Difference | None:

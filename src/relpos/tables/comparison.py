@@ -40,8 +40,9 @@ import numpy as np
 
 from relpos.results import contrast
 from relpos.results.contrast import Spread
+from relpos.results.gain import between_models
 from relpos.results.scale import MEAN, named
-from relpos.results.statistics import ALPHA, FOUND, NOT_RUN, SEED, UNDECIDED, Difference, holm, paired
+from relpos.results.statistics import ALPHA, FOUND, NOT_RUN, SEED, UNDECIDED, Difference, holm
 from relpos.results.values import GLUE, by
 from relpos.tables.experiment import Experiment
 from relpos.tables.table import Column, Row, column_values, scale_of
@@ -97,18 +98,14 @@ def _compared(row: Row, name: str, group: Sequence[Row], experiment: Experiment,
     if column.printed is None:
         return column
     is_test = experiment.split == "test"
-    paper = Printed(column.printed, column.printed_sem, experiment.printed_runs, experiment.statistic, is_test)
+    if is_test and column.test is None:  # ours is a dev score, theirs a test score: only differences to the baseline compare
+        return column if column.values else replace(column, verdict=NOT_RUN)
+    paper = Printed(column.printed, column.printed_sem, experiment.printed_runs, experiment.statistic)
     units = {of_group.name: _units(of_group, name, paper) for of_group in group if name in of_group.numbers}
     # Seeds make no difference to a constant answer: such rows would make the pooled spread too small.
     spread = contrast.spread(units, row.name, scale_of(group).at_constant(_names(row, name)))
-    return _judged(column, units[row.name], paper, spread)
-
-
-def _judged(column: Column, units: contrast.Units, paper: Printed, spread: Spread | None) -> Column:
-    if paper.test and column.test is None:  # ours is a dev score, theirs a test score: only differences to the baseline compare
-        return column if column.values else replace(column, verdict=verdict(0, None, 0.0))
-    server = column.test if paper.test else None
-    tested = difference(units, paper, spread, server)
+    server = column.test if is_test else None
+    tested = difference(units[row.name], paper, spread, server)
     ours: float | None = server if server is not None else getattr(column, paper.statistic)
     return replace(
         column,
@@ -179,7 +176,7 @@ def _with_delta(column: Column, base: Column | None, test: Difference | None, ad
     means = (column.mean, base.mean) if base is not None else (None, None)
     printed = (column.printed, base.printed) if base is not None else (None, None)
     # Only where pre-trainings cannot be compared: two models differ more surely than two rows do.
-    known = test or (between_models(column, base) if base is not None else None)
+    known = test or (between_models(column.by_seed, base.by_seed) if base is not None else None)
     delta = known.value if known is not None else minus(*means)
     # Per cent of the errors: 90 → 95 halves them, as 50 → 75 does, though the points differ.
     rest = 100 - base.mean if base is not None and base.mean is not None else 0.0
@@ -199,22 +196,6 @@ def minus(first: float | None, second: float | None) -> float | None:
     return None if first is None or second is None else first - second
 
 
-def between_models(column: Column, base: Column) -> Difference | None:
-    """The difference of two models, one pre-training each, paired over their fine-tuning seeds.
-
-    None for rows of several pre-trainings. It says nothing about other pre-trainings of these two rows.
-
-    >>> first, second = Column(values=[71.0, 73.0], seeds=[(0, 0), (0, 1)]), Column(values=[70.0, 71.0], seeds=[(0, 0), (0, 1)])
-    >>> between_models(first, second).value
-    1.5
-    """
-    if max(len({seed for seed, _ in each.seeds}) for each in (column, base)) > 1:
-        return None
-    ours, theirs = ({seed: value for (_, seed), value in each.by_seed.items()} for each in (column, base))
-    shared = [seed for seed in ours if seed in theirs]
-    return paired([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
-
-
 @dataclass(frozen=True)
 class Printed:
     """A printed number of a paper.
@@ -227,14 +208,12 @@ class Printed:
         sem: its standard error; None where none is printed.
         runs: how many runs it sums up.
         statistic: mean, best or median of them.
-        test: whether it was measured on the test set.
     """
 
     value: float
     sem: float | None = None
     runs: int = 10
     statistic: str = "mean"
-    test: bool = False
 
     def error(self, spread: Spread | None) -> float:
         """Standard error of the number, including that of its single pre-training as far as ours show it."""

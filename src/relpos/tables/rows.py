@@ -179,28 +179,23 @@ def with_plateau(
         curves: row → seed → what its training went through, see `constant_phase`.
     """
     without = scheme([f"position={NONE}"])
-    scales: dict[str, Scale] = {}
-    places: dict[str, tuple[str, str]] = {}  # row → its scale, and its name there
-    in_scale: dict[str, dict[str, Mapping[int, Curve]]] = {}
+    groups: dict[str, list[tuple[str, Row]]] = {}  # scale → its rows, with their names there
     for row in rows:
-        if found := select(values[row.name], column=LOSS):
-            key, name = places[row.name] = found[0].scale, NONE if found[0].scheme == without else row.name
+        if losses := select(values[row.name], column=LOSS):
+            groups.setdefault(losses[0].scale, []).append((NONE if losses[0].scheme == without else row.name, row))
+    told: dict[str, Row] = {}
+    for group in groups.values():
+        scale = Scale({}, "", "")
+        for name, row in group:
             # Whether `none` itself knows order, as it does under causal attention, decides for the other rows of the scale.
             gaps = column_values(GAP, row.columns[GAP]) if GAP in row.columns else []
-            scales.setdefault(key, Scale({}, "", "")).add({name: [*found, *gaps]})
-            in_scale.setdefault(key, {})[name] = curves.get(row.name, {})
-    orders = {key: order_found(each) for key, each in in_scale.items()}
-
-    def told(row: Row) -> Row:
+            scale.add({name: [*select(values[row.name], column=LOSS), *gaps]})
+        orders = order_found({name: curves.get(row.name, {}) for name, row in group})
         # Not even `none` is known where no gap was measured: losses of answers, for instance, have no such plateau.
-        if row.name not in places or GAP not in row.columns:
-            return row
-        key, name = places[row.name]
-        scale = scales[key]
-        known, is_on_it = scale.order_known(name), scale.is_on_plateau(name)
-        return replace(row, order_found=orders[key].get(name), order_known=known, on_plateau=is_on_it)
-
-    return [told(row) for row in rows]
+        for name, row in (each for each in group if GAP in each[1].columns):
+            known, is_on_it = scale.order_known(name), scale.is_on_plateau(name)
+            told[row.name] = replace(row, order_found=orders.get(name), order_known=known, on_plateau=is_on_it)
+    return [told.get(row.name, row) for row in rows]
 
 
 def with_heldout_lengths(rows: Sequence[Row], plan: Iterable[PlannedRow], lengths: list[int]) -> list[Row]:

@@ -250,17 +250,7 @@ def made_with(plan: Iterable[PlannedRow]) -> str:
     `Runs were made on AMD EPYC, avx512_bf16 (60) and AMD EPYC, avx2 (12); with torch 2.13.0; at commit 849145d.`, or empty.
     """
     runs = {run.path: run for row in plan for run in row.runs}  # rows may share a run, which was made once
-    return _made_with([run.record for run in runs.values() if run.state == "finished"])
-
-
-def _made_with(records: Iterable[Mapping[str, Any]]) -> str:
-    """The line of `made_with`, of these records.
-
-    >>> first = {"hardware": {"processor": "a CPU", "instructions": "avx2"}, "commit": "01234567", "versions": {"torch": "2.13.0"}}
-    >>> _made_with([first, first, first | {"hardware": {"processor": "another"}}])
-    'Runs were made on a CPU, avx2 (2) and another (1); with torch 2.13.0; at commit 0123456.'
-    """
-    records = list(records)
+    records = [run.record for run in runs.values() if run.state == "finished"]
     if not records:
         return ""
     parts = {
