@@ -60,11 +60,7 @@ class Claim:
 
     @cached_property
     def tester(self) -> Test:
-        """The test.
-
-        Raises:
-            RelposError: there is no such rule, it does not take these arguments, or it has no variants and this is one.
-        """
+        """The test."""
         arguments = dict(self.test)
         try:
             test = _rule(str(arguments.pop("rule", "")))(**arguments)
@@ -107,11 +103,7 @@ def _rule(name: str) -> Rule:
 
 
 def load(paper: str) -> list[Claim]:
-    """The claims of a paper, or of `all`, each followed by its variants.
-
-    Raises:
-        RelposError: there is no such paper, or a key is wrong.
-    """
+    """The claims of a paper, or of `all`, each followed by its variants."""
     papers = sorted(path.stem for path in _folder().glob("*.yaml") if path.stem != ROWS)
     if paper == "all":
         return sorted((claim for name in papers for claim in load(name)), key=lambda claim: claim.id)

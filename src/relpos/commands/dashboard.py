@@ -21,11 +21,7 @@ MAX_RUNS = 100
 
 
 def dashboard(table: str, project: str, entity: str | None, mode: Literal["auto", "online"]) -> str:
-    """`relpos dashboard`: uploads the workspace; returns its address.
-
-    Raises:
-        RelposError: there is no such table, or no key; or the upload failed.
-    """
+    """`relpos dashboard`: uploads the workspace; returns its address."""
     _, content = written(table)
     if wandb_mode(mode) != "online":
         raise RelposError("nothing was uploaded: set WANDB_API_KEY, or type mode=online if you are logged in")
@@ -33,11 +29,7 @@ def dashboard(table: str, project: str, entity: str | None, mode: Literal["auto"
 
 
 def build(table: Table, project: str, entity: str) -> Any:
-    """The `wandb_workspaces.workspaces.Workspace` of a table.
-
-    Raises:
-        RelposError: wandb-workspaces is not installed.
-    """
+    """The `wandb_workspaces.workspaces.Workspace` of a table."""
     try:
         import wandb_workspaces.reports.v2 as panels
         import wandb_workspaces.workspaces as workspaces
@@ -88,11 +80,7 @@ def _maker(run: Path) -> str | None:
 
 
 def upload(table: Table, project: str, entity: str | None) -> str:
-    """Saves the workspace; returns its address.
-
-    Raises:
-        RelposError: Weights & Biases is out of reach, or refuses.
-    """
+    """Saves the workspace; returns its address."""
     try:
         import wandb
 

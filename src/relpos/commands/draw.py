@@ -21,11 +21,7 @@ from relpos.train.network import build_model
 
 
 def draw(all: bool, network: str | None, layer: Count, heads: Count, length: Count, **described: Unpack[NetworkKeys]) -> str:
-    """Draws a figure into `$RELPOS_RUNS/figures`; returns its path.
-
-    Raises:
-        RelposError: there is nothing to draw, or no such layer.
-    """
+    """Draws a figure into `$RELPOS_RUNS/figures`; returns its path."""
     if all:
         patterns = overview(described, layer, length)
         path = runs_root() / "figures" / "patterns.png"

@@ -76,11 +76,7 @@ class Slurm(Engine):
             raise RelposError(f"engine.signal={self.signal}: fewer seconds are expected than engine.time={self.time} minutes have")
 
     def start(self, standing: Standing, folder: Path) -> SlurmTasks:
-        """Submits tasks for the runs that are ready.
-
-        Raises:
-            RelposError: there is no Slurm here, or it refuses.
-        """
+        """Submits tasks for the runs that are ready."""
         if shutil.which("sbatch") is None:
             raise RelposError("engine=slurm: there is no sbatch here")
         tasks = SlurmTasks(self, standing, folder)
@@ -204,11 +200,7 @@ class SlurmTasks:
 
 
 def in_queue() -> set[str]:
-    """Numbers of this user's tasks that wait or run, such as 12_3.
-
-    Raises:
-        Unanswered: squeue failed; has its message.
-    """
+    """Numbers of this user's tasks that wait or run, such as 12_3."""
     # `--array`: without it the waiting tasks of an array are one line, 12_[3-5], which no number in the book equals.
     return set(_said("squeue", "--noheader", "--array", "--format=%i", f"--user={getpass.getuser()}").split())
 

@@ -118,11 +118,7 @@ def refuse_impossible(run: Run) -> None:
 
 
 def counted(model: Network) -> dict[str, Any]:
-    """`relpos.model.build.count`; refuses a network of more than `MOST` parameters.
-
-    Raises:
-        RelposError: says how many there are.
-    """
+    """`relpos.model.build.count`; refuses a network of more than `MOST` parameters."""
     numbers = count(model)
     if numbers["total"] > MOST:
         raise RelposError(f"{numbers['total']:.2e} parameters: more than {MOST:.0e} are too many")
@@ -130,11 +126,7 @@ def counted(model: Network) -> dict[str, Any]:
 
 
 def counted_without_memory(cfg: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
-    """The counts of a network whose tensors have shapes but no values.
-
-    Raises:
-        RelposError: there are more than 10¹³ parameters.
-    """
+    """The counts of a network whose tensors have shapes but no values."""
     with without_memory():
         return counted(build_model(cfg))
 

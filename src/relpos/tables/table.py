@@ -224,22 +224,14 @@ class Table:
         write_json(folder / FILE, asdict(self))
 
     def row(self, name: str) -> Row:
-        """The row of this name.
-
-        Raises:
-            RelposError: there is none; the nearest names are given.
-        """
+        """The row of this name."""
         by_name = {row.name: row for row in self.rows}
         refuse_unknown(f"table {self.name}: unknown row", name, by_name)
         return by_name[name]
 
 
 def written(name: str) -> tuple[Path, Table]:
-    """The folder of a table that has been written, and the table; `name` may be the experiment file that it was made from.
-
-    Raises:
-        RelposError: see `read_table`.
-    """
+    """The folder of a table that has been written, and the table; `name` may be the experiment file that it was made from."""
     folder = table_folder(name)
     return folder, read_table(folder, Table)
 
