@@ -158,7 +158,7 @@ def json_lines(path: Path, end: int | None = None) -> list[dict[str, Any]]:
     # The first line may have begun before the part that is read.
     first = 1 if end and len(content) == end else 0
     lines = enumerate(content.split(b"\n")[first:-1], 1)
-    return [_parsed(_decoded(line, path, number), dict, f"{path}, line {number}{' of its end' * first}") for number, line in lines]
+    return [_parsed(decoded(line, path, number), dict, f"{path}, line {number}{' of its end' * first}") for number, line in lines]
 
 
 def _parsed(text: str, shape: Any, where: str) -> Any:
@@ -189,7 +189,7 @@ def read_text(path: Path) -> str:
     Raises:
         RelposError: names the file, and the line at fault: see `read_bytes`; or it is not UTF-8.
     """
-    return _decoded(read_bytes(path), path)
+    return decoded(read_bytes(path), path)
 
 
 def read_bytes(path: Path, limit: int = LARGE, end: int | None = None) -> bytes:
@@ -213,7 +213,8 @@ def read_bytes(path: Path, limit: int = LARGE, end: int | None = None) -> bytes:
         raise RelposError(f"{path}: {error.strerror}") from error
 
 
-def _decoded(content: bytes, path: Path, line: int = 1) -> str:
+def decoded(content: bytes, path: Path, line: int = 1) -> str:
+    """The text of a file, or of a part of it that begins in this line; RelposError with the line that is not UTF-8."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:

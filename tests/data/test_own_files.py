@@ -99,7 +99,7 @@ def test_a_column_of_text_does_not_number_the_rows(tmp_path: Path, name: str) ->
         ("train.jsonl", "", "train.jsonl: the file is empty"),
         ("train.csv", "a,b,y\n", "train.csv: a header and no rows"),
         ("train.csv", "a;b;y\none, two;three;no\n", "train.csv line 1: its columns stand between ';'"),
-        ("train.csv", b"a,b,y\none,caf\xe9,no\n", "train.csv line 2: not UTF-8"),
+        ("train.csv", b"a,b,y\none,caf\xe9,no\n", "train.csv, line 2: not UTF-8"),
         ("train.tsv", "a\tb\ty\none\ttwo\tmaybe\n", "train.tsv line 2: label 'maybe' is outside the set. Known: no, yes."),
     ],
 )

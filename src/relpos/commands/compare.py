@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from relpos.results.statistics import Difference, paired
 from relpos.results.values import Value, pretraining_values, read, shared_ways
 from relpos.runs.networks import labels, networks_of, resolve
 from relpos.runs.run import Run, recorded, runs_root
-from relpos.runs.shelf import END, protocol
+from relpos.runs.shelf import END, leaves, protocol
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import PlannedRow, Tuning
@@ -206,20 +205,16 @@ def _described(subject: PlannedRow) -> Settings:
     settings: Settings = {}
     for group in GROUPS:
         # The name of its class, and `position.k`, … its dials.
-        dials = dict(_leaves(group, run.meaning.get(group) or {}))
+        dials = dict(leaves(group, run.meaning.get(group) or {}))
         settings |= {group: class_of(run.meaning.get(group))}
-        settings |= {path: value for path, value in dials.items() if not path.endswith(("._target_", "._partial_"))}
+        settings |= {path: _word(value) for path, value in dials.items() if not path.endswith(("._target_", "._partial_"))}
     for key in (key for key in run.meaning if key not in GROUPS):
-        settings |= dict(_leaves(key, run.meaning[key]))
+        settings |= {path: _word(value) for path, value in leaves(key, run.meaning[key])}
     return settings | {"seed": ",".join(str(seed) for seed in sorted(by_seed(subject))), "text": text_of(run)}
 
 
-def _leaves(path: str, value: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from _leaves(f"{path}.{key}", part)
-    else:
-        yield path, "null" if value is None else str(value)
+def _word(value: object) -> str:
+    return "null" if value is None else str(value)
 
 
 def why_not(subjects: Sequence[PlannedRow]) -> str | None:

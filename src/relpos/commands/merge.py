@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from relpos.ranges import Names
 from relpos.readers import check_recorded, check_regular, sha256
 from relpos.runs.lock import LOCK, is_locked, locked
 from relpos.runs.run import read_record, runs_root
-from relpos.runs.shelf import is_current, run_folders
+from relpos.runs.shelf import is_current, leaves, run_folders
 
 RESULTS = ("config.yaml", "metrics.jsonl", "log.txt", "lengths-*.json", "order/*.json", "dev/*.tsv", "figures/*.png")
 """Files of a run that tables and claims read, beside its record."""
@@ -165,22 +165,13 @@ def _differing(first: dict[str, Any], second: dict[str, Any]) -> str | None:
     """The first thing in which two records of one run differ; None where they say the same."""
     if first["meaning"] != second["meaning"]:
         return "meaning"
-    ours, theirs = dict(_leaves(first["metrics"])), dict(_leaves(second["metrics"]))
+    ours, theirs = (dict(leaves("metrics", record["metrics"])) for record in (first, second))
     return next((key for key in [*ours, *theirs] if not _same(ours.get(key), theirs.get(key))), None)
 
 
-def _leaves(node: Any, path: str = "metrics") -> Iterator[tuple[str, Any]]:
-    if isinstance(node, dict):
-        for key, value in node.items():
-            yield from _leaves(value, f"{path}.{key}")
-    elif isinstance(node, list):
-        for place, value in enumerate(node):
-            yield from _leaves(value, f"{path}.{place}")
-    else:
-        yield path, node
-
-
 def _same(ours: Any, theirs: Any) -> bool:
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(map(_same, ours, theirs))
     # The same run on two kinds of processors differs in the last digits of its sums.
     numbers = isinstance(ours, int | float) and isinstance(theirs, int | float)
     return math.isclose(ours, theirs, rel_tol=ROUNDING) or (ours != ours and theirs != theirs) if numbers else ours == theirs

@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relpos.errors import NOT_UTF8, RelposError, nearest
-from relpos.readers import ANY, read_bytes
+from relpos.errors import RelposError, nearest
+from relpos.readers import ANY, decoded, read_bytes
 
 Fields = dict[str, Any]
 Rows = Callable[[Fields, str], Iterator[Fields]]
@@ -52,12 +53,7 @@ def read_text(path: Path) -> str:
 
     Raises: RelposError naming file and line: unreadable, not UTF-8, empty.
     """
-    raw = read_bytes(path, ANY)
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        # With a byte order mark the position is counted from the end of the mark; the count of lines stays the same.
-        raise RelposError(f"{path} line {raw[: error.start].count(10) + 1}: {NOT_UTF8}") from None
+    text = decoded(read_bytes(path, ANY).removeprefix(BOM_UTF8), path)
     if not text.strip():
         raise RelposError(f"{path}: the file is empty")
     if "\0" in text:

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from relpos.errors import NOT_UTF8, RelposError, one_line
-from relpos.readers import check_regular
+from relpos.errors import RelposError, one_line
+from relpos.readers import check_regular, decoded
 
 SUFFIXES = (".txt", ".tokens", ".train")  # WikiText's files end in .tokens, BabyLM's in .train
 MARKDOWN = (".md", ".markdown")
@@ -44,10 +44,10 @@ def blocks(path: Path) -> Iterator[str]:
                 data = rest + data
                 cut = _cut(data)
                 data, rest = data[:cut], data[cut:]
-                yield _decoded(data.removeprefix(mark), path, line)
+                yield decoded(data.removeprefix(mark), path, line).replace("\r\n", "\n")
                 line, mark = line + data.count(b"\n"), b"" if data else mark
             if rest:
-                yield _decoded(rest.removeprefix(mark), path, line)
+                yield decoded(rest.removeprefix(mark), path, line).replace("\r\n", "\n")
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         raise RelposError(f"{path}, near line {line}: {one_line(error)}") from error
 
@@ -59,14 +59,6 @@ def _cut(data: bytes) -> int:
         # Without the last character, which may not be complete.
         end = data.rfind(b" ") + 1 or codecs.utf_8_decode(data[:-1], "replace")[1]
     return end
-
-
-def _decoded(data: bytes, path: Path, line: int) -> str:
-    try:
-        return data.decode("utf-8").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        at = line + data.count(b"\n", 0, error.start)
-        raise RelposError(f"{path}, line {at}: {NOT_UTF8}") from None
 
 
 class _Zstandard:

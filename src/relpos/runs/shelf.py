@@ -153,6 +153,19 @@ def protocol(*meanings: Mapping[str, Any], without: Collection[str] = ("seed",))
     return json.dumps(kept, sort_keys=True)
 
 
+def leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Dotted key → value for all that is in a group of keys, however deep; a list is a value.
+
+    >>> dict(leaves("recipe", {"lr": 0.1, "betas": {"first": 0.9}}))
+    {'recipe.lr': 0.1, 'recipe.betas.first': 0.9}
+    """
+    if not isinstance(value, Mapping):
+        yield path, value
+    else:
+        for key, part in value.items():
+            yield from leaves(f"{path}.{key}", part)
+
+
 def common(meaning: Mapping[str, Any]) -> dict[str, Any]:
     """What the rows of one scale have in common in the meaning of a pre-training.
 

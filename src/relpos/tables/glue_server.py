@@ -1,7 +1,8 @@
 """What gluebenchmark.com accepts, eleven files of `index<TAB>prediction`, and the scores that it gives, × 100.
 
-Names of the files, row counts and answers are listed in `templates/glue_server.csv`. Its column `constant` has the answer that
-fills a file for which there is no model: the majority class, 0 for STS-B. The server asks this of those who submit single tasks.
+Names of the files and row counts are listed in `templates/glue_server.csv`; the answers are the labels of conf/task. The column
+`constant` has the answer that fills a file for which there is no model: the majority class, 0 for STS-B. The server asks this of
+those who submit single tasks.
 Scores are kept beside the table in `scores.json`, and shown in it as `test`.
 """
 
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
+from relpos.config.conf import conf_file, options
 from relpos.readers import read_json
 from relpos.results.values import GLUE
 from relpos.tables.table import Row, mean_if_all
@@ -82,11 +84,11 @@ class Answers:
 def layout() -> list[Answers]:
     """The eleven files."""
     text = files("relpos.tables").joinpath("templates/glue_server.csv").read_text(encoding="utf-8")
+    tasks = [conf_file(f"task/{name}") for name in options()["task"]]
+    allowed = {file: (task["labels"], task.get("range")) for task in tasks for file in task.get("test", ())}
     result = []
     for line in csv.DictReader(text.splitlines()):
-        low, dots, high = line["answers"].partition("..")
-        # `0..5` is a range of numbers, anything else a list of labels.
-        labels, bounds = (None, (float(low), float(high))) if dots else (tuple(line["answers"].split(" ")), None)
+        labels, bounds = (None if each is None else tuple(each) for each in allowed[line["file"]])
         result.append(Answers(line["file"], line["column"], int(line["rows"]), labels, bounds, line["constant"]))
     return result
 
