@@ -29,7 +29,7 @@ def plain_console(**more: Any) -> Console:
     return Spelling(**more)
 
 
-def aligned(lines: Sequence[Sequence[str]], indent: str = "  ") -> str:
+def aligned(lines: Sequence[Sequence[str]]) -> str:
     """The first column is aligned to the right, the others to the left; letters of double width count twice.
 
     >>> print(aligned([["0.5", "cat", "a cat"], ["-0.25", "dog", "a dog"]]))
@@ -40,7 +40,7 @@ def aligned(lines: Sequence[Sequence[str]], indent: str = "  ") -> str:
 
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
-        indent
+        "  "
         + "  ".join(
             " " * (width - cell_len(cell)) + cell if place == 0 else cell + " " * (width - cell_len(cell))
             for place, (cell, width) in enumerate(zip(line, widths, strict=True))

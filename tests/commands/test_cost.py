@@ -9,7 +9,7 @@ import torch
 import relpos
 from relpos.config.compose import called, composed, resolved
 from relpos.runs import plan
-from relpos.runs.cost import costs, flops_per_token, forward
+from relpos.runs.cost import costs, forward
 
 TINY = ["size=tiny", "vocabulary=40", "batch=2", "length=8", "steps=5"]
 
@@ -47,7 +47,7 @@ def test_the_head_computes_what_is_predicted(overrides: list[str], share: float)
     head = 2 * size["embedding"] * (size["hidden"] + 40)
     assert content["operations_per_token"] == pytest.approx(3 * (forward(size, 8) + share * head))
     run = plan(relpos.compose("pretrain", [*TINY, *overrides]))
-    assert flops_per_token(run) == pytest.approx(content["operations_per_token"])
+    assert costs(run)["flops_per_token"] == pytest.approx(content["operations_per_token"])
 
 
 def test_muon_keeps_one_moment_of_a_matrix() -> None:

@@ -7,7 +7,7 @@ import pytest
 import relpos
 from relpos.files import write_json
 from relpos.runs import cost, plan
-from relpos.runs.cost import Estimate, costs, flops_per_token
+from relpos.runs.cost import Estimate, costs
 from relpos.runs.run import Run, runs_root
 
 HERE = {"processor": "one", "cores": 2}
@@ -38,7 +38,7 @@ def finish(run: Run, **changes: Any) -> Run:
 def test_the_operations_are_those_of_all_tokens_of_all_steps() -> None:
     run = pretraining()
     tokens = run.config["steps"] * run.config["batch"] * run.config["length"]
-    assert flops_per_token(run) * tokens == pytest.approx(costs(run)["flops"])
+    assert costs(run)["flops_per_token"] * tokens == pytest.approx(costs(run)["flops"])
     assert costs(run.inputs["store"]) == {"flops": 0.0, "flops_per_token": 0.0}
 
 

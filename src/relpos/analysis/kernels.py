@@ -36,6 +36,7 @@ _TOKENS = (8, 64)  # sequences × length over which the kernels made from tokens
 FLAT = float(np.log(2))
 LEAD = 0.25
 RANK = 0.8
+DRAWS = 20  # random orders of the weights of a kernel
 
 
 @torch.no_grad()
@@ -133,11 +134,11 @@ class Tally:
         return len(self.shaped) - self.counts["other"]
 
 
-def tally(kernels: Float[np.ndarray, "kernels width"], draws: int = 20) -> Tally:
+def tally(kernels: Float[np.ndarray, "kernels width"]) -> Tally:
     """The kinds of some kernels, and what would be found by chance."""
     kinds = [kind(kernel) for kernel in kernels]
     shaped = kernels[[name != "uniform" for name in kinds]]
     chance = np.random.default_rng(0)
     # Shuffled within a kernel: the values stay, so that only their places can make a kind.
-    drawn = [kind(kernel) for _ in range(draws) for kernel in chance.permuted(shaped, axis=1)]
+    drawn = [kind(kernel) for _ in range(DRAWS) for kernel in chance.permuted(shaped, axis=1)]
     return Tally(Counter(kinds), shaped, 1 - drawn.count("other") / len(drawn) if drawn else 0.0)

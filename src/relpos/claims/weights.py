@@ -24,20 +24,7 @@ from relpos.analysis.fit import fit_heads
 from relpos.analysis.kernels import kind, tally
 from relpos.claims.comparisons import decided
 from relpos.claims.rule import Place, Rule, Says, Test, each_scale, rule
-from relpos.claims.verdict import (
-    FAILS,
-    HOLDS,
-    NOT_HERE,
-    NOT_RUN,
-    UNDECIDED,
-    Evidence,
-    Verdict,
-    joined,
-    longer,
-    more_seeds,
-    plural,
-    sided,
-)
+from relpos.claims.verdict import Evidence, Verdict, joined, longer, more_seeds, plural, sided
 from relpos.measures.kept import is_here, seen
 from relpos.measures.kinds.kernels import Kernels, near
 from relpos.measures.kinds.patterns import NEAR, Patterns
@@ -45,7 +32,7 @@ from relpos.measures.kinds.toeplitz import Toeplitz
 from relpos.measures.measure import Measure, Measured
 from relpos.measures.sample import Sample
 from relpos.results.scale import Scale, Scales
-from relpos.results.statistics import ALPHA, Difference, paired, trials
+from relpos.results.statistics import ALPHA, FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED, Difference, paired, trials
 from relpos.runs.networks import resolve
 
 CLOSE, NOT_CLOSE = 0.8, 0.5

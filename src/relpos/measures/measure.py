@@ -7,6 +7,7 @@ measured, not where kept results are read.
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -20,6 +21,7 @@ import numpy.typing as npt
 
 from relpos import style
 from relpos.errors import RelposError, nearest
+from relpos.files import replacing
 from relpos.measures import kinds
 from relpos.ranges import Count
 
@@ -145,10 +147,6 @@ class Drawing:
 
     def save(self, folder: Path, suffixes: Sequence[str] = ("png", "pdf")) -> list[Path]:
         """Writes the files, the figure in the formats of these suffixes; returns their paths."""
-        import csv
-
-        from relpos.files import replacing
-
         paths = []
         if self.rows:
             paths.append(folder / f"{self.name}.csv")

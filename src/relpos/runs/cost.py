@@ -43,12 +43,6 @@ def flops(run: Run) -> float:
     return sum(tokens * cost for tokens, cost in _parts(run))
 
 
-def flops_per_token(run: Run) -> float:
-    """Operations of a training run for each token that it reads; 0 for a stage that does not train."""
-    tokens = sum(tokens for tokens, _ in _parts(run))
-    return flops(run) / tokens if tokens else 0.0
-
-
 def _parts(run: Run) -> list[tuple[float, float]]:
     """(tokens, operations for each) of the stages of a training run: one, or two where short text comes first."""
     if run.stage not in ("pretrain", "finetune"):
@@ -95,8 +89,9 @@ def steps_of(run: Run) -> float:
 
 
 def costs(run: Run) -> dict[str, float]:
-    """The operations of a run, as its record has them."""
-    return {"flops": flops(run), "flops_per_token": flops_per_token(run)}
+    """The operations of a run, and those for each token that it reads, as its record has them."""
+    operations, tokens = flops(run), sum(tokens for tokens, _ in _parts(run))
+    return {"flops": operations, "flops_per_token": operations / tokens if tokens else 0.0}
 
 
 def hardware() -> dict[str, Any]:
@@ -222,9 +217,9 @@ class Estimate:
     def _of(self, run: Run) -> tuple[float, Kind | None]:
         """Its operations and its kind; (0, None) for a stage that does not train."""
         if run.identity not in self._known:  # asked several times a second, of all runs
-            operations, inputs = flops(run), {name: needed.path for name, needed in run.inputs.items()}
-            kind = _kind(run.stage, run.meaning, inputs, flops_per_token(run)) if operations else None
-            self._known[run.identity] = operations, kind
+            cost, inputs = costs(run), {name: needed.path for name, needed in run.inputs.items()}
+            kind = _kind(run.stage, run.meaning, inputs, cost["flops_per_token"]) if cost["flops"] else None
+            self._known[run.identity] = cost["flops"], kind
         return self._known[run.identity]
 
 

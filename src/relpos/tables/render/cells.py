@@ -129,10 +129,9 @@ class SideTable:
 
 def printed(heads: list[str], cells: Sequence[tuple[str, list[Cell]]]) -> SideTable | None:
     """The paper's numbers with differences and verdicts; None where nothing is printed."""
-    if all(cell.column.printed is None for _, line in cells for cell in line):
-        return None
     lines = [(name, [cell.comparison or MISSING for cell in line]) for name, line in cells]
-    return SideTable("printed (ours − printed) verdict", heads, lines)
+    is_any = any(cell.comparison for _, line in cells for cell in line)
+    return SideTable("printed (ours − printed) verdict", heads, lines) if is_any else None
 
 
 def server(rows: Sequence[Row]) -> SideTable | None:
@@ -145,10 +144,9 @@ def server(rows: Sequence[Row]) -> SideTable | None:
 
 def deltas(heads: list[str], cells: Sequence[tuple[str, list[Cell]]]) -> SideTable | None:
     """Differences to the baseline row; None where there is none."""
-    if all(cell.column.delta is None for _, line in cells for cell in line):
-        return None
     lines = [(name, [cell.delta for cell in line]) for name, line in cells]
-    return SideTable("Δ to the baseline row (in per cent of its errors; * p < 0.05, Holm)", heads, lines)
+    is_any = any(cell.column.delta is not None for _, line in cells for cell in line)
+    return SideTable("Δ to the baseline row (in per cent of its errors; * p < 0.05, Holm)", heads, lines) if is_any else None
 
 
 def losses_by_length(rows: Sequence[Row]) -> SideTable | None:
