@@ -150,14 +150,13 @@ def error_reduction(test: Test, scale: Scale) -> Verdict:
     def mean(row: str, half: int) -> float:
         return fmean(fmean(rows[row][half] for rows in by_seed.values()) for by_seed in columns.values())
 
-    # On one half, and scored on the other: the best of several on the same examples gains by choice alone.
     chosen = best_on_halves({row: (mean(row, 0), mean(row, 1)) for row, _ in test.contrasts})
 
     def reductions(names: Iterable[str]) -> list[float]:
         """Of each pre-training the per cent of the base's errors that are gone, of the seeds that have all of these columns."""
         found = {}
         for seed in sorted(set.intersection(*(set(columns[name]) for name in names))):
-            parts = [(columns[name][seed], row, 1 - half) for name in names for half, row in enumerate(chosen)]
+            parts = [(columns[name][seed], row, other) for name in names for row, _, other in chosen]
             errors = sum(100 - rows[base][other] for rows, _, other in parts)
             # A ratio of sums and not a mean of ratios: a column with few errors left would rule the mean by chance.
             gone = sum(rows[row][other] - rows[base][other] for rows, row, other in parts)

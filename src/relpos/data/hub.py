@@ -46,11 +46,7 @@ class Text:
 
 
 def checked(text: Mapping[str, Any]) -> dict[str, Any]:
-    """One entry of `data.texts` with its defaults filled in.
-
-    Raises:
-        RelposError: a key is unknown, a value is wrong, or `id` is missing.
-    """
+    """One entry of `data.texts` with its defaults filled in."""
     refuse_mistakes(text, Text, "data.texts")
     if not text.get("id"):
         raise RelposError("data.texts: an entry has no id")

@@ -174,11 +174,7 @@ ACTIVATIONS = {
 
 
 def activation(name: Any) -> str:
-    """Our name of an activation.
-
-    Raises:
-        RelposError: we have none that computes the same.
-    """
+    """Our name of an activation."""
     if name not in ACTIVATIONS:
         raise RelposError("gelu, gelu_new or relu is expected")
     return ACTIVATIONS[name]

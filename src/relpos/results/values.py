@@ -262,9 +262,11 @@ def rates_of(recipe: Mapping[str, Any]) -> Rates:
     return position_lr, None if conv_lr in (None, position_lr) else float(conv_lr)
 
 
-def best_on_halves(rows: Mapping[str, Halves]) -> list[str]:
-    """The row that is best on even examples, and the one that is best on odd ones; of equal ones the first."""
-    return [max(rows, key=lambda row: rows[row][half]) for half in (0, 1)]
+def best_on_halves(rows: Mapping[str, Halves]) -> list[tuple[str, int, int]]:
+    """Of each half of the examples the row that is best on it, of equal ones the first, that half, and the other one, on which the
+    row is to be scored: the best of several on the same examples gains by choice alone.
+    """
+    return [(max(rows, key=lambda row: rows[row][half]), half, 1 - half) for half in (0, 1)]
 
 
 def halves(path: Path, metric: str) -> Halves:

@@ -110,7 +110,7 @@ def _on_halves(rows: Mapping[str, Halves | None], base: str) -> tuple[float | No
         return None, None
     of_base = known.pop(base)
     # Each half chooses once and judges once, so that no example is used for nothing.
-    gains = [[known[row][half] - of_base[half] for half in (first, 1 - first)] for first, row in enumerate(best_on_halves(known))]
+    gains = [[known[row][half] - of_base[half] for half in both] for row, *both in best_on_halves(known)]
     return sum(seen for seen, _ in gains) / 2, sum(unseen for _, unseen in gains) / 2
 
 
