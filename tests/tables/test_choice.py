@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from relpos.results.statistics import of_errors
 from relpos.runs.table_file import RowRun
-from relpos.tables.choice import Choice, by_choice, choose
+from relpos.tables.choice import by_choice, choose
 from relpos.tables.table import Row
 from tables.made_rows import column, experiment
 
@@ -33,7 +34,7 @@ def test_the_best_row_and_each_fixed_one_gain_from_scores_that_are_not_rounded(r
     choice = choose(rows, "base", ["one", "two"], "median")["rte"]
     assert choice.gains == {"one": 25.0, "two": 25.0}
     assert choice.best == "one"
-    assert Choice(100 * (1 - 62 / 872), {}).of_errors(100 * 4 / 872) == pytest.approx(100 * 4 / 62)
+    assert of_errors(100 * 4 / 872, 100 * (1 - 62 / 872)) == pytest.approx(100 * 4 / 62)
 
 
 def test_a_row_chosen_on_one_half_is_scored_on_the_other(rows: list[Row], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, all_of,
 from relpos.results.contrast import difference
 from relpos.results.gain import gain
 from relpos.results.scale import MEAN, Scale, Seed, by_pretraining, named, seeds
-from relpos.results.statistics import ALPHA, SEED, Difference, combined, paired
+from relpos.results.statistics import ALPHA, SEED, Difference, combined, of_errors, paired
 from relpos.results.values import Halves, best_on_halves, halves
 
 DRAWS = 20_000
@@ -213,6 +213,6 @@ def _beside_published(column: str, published: float, values: list[float], tested
     """`sst2 93.1 [92.6, 93.6] against 92.9, 2.8 % fewer errors, 5 fine-tunings`"""
     mean = sum(values) / len(values)
     interval = f" [{published + tested.low:.1f}, {published + tested.high:.1f}]" if tested else ""
-    fewer = 100 * (mean - published) / (100 - published)
+    fewer = of_errors(mean - published, published) or 0.0
     errors = f"{abs(fewer):.1f} % {'fewer' if fewer >= 0 else 'more'} errors"
     return f"{column} {mean:.1f}{interval} against {published}, {errors}, {len(values)} fine-tunings"

@@ -116,10 +116,7 @@ class Scale:
 
     def singles(self, row: str, columns: Sequence[str]) -> dict[Seed, float]:
         """Seeds → mean of the columns, for the fine-tunings that have all of them."""
-        # Only what has every column: a mean over other columns of another seed would be the mean of something else.
-        by_column = [{seeds(each): each.value for each in self.values[row][column]} for column in columns]
-        common = [seed for seed in by_column[0] if all(seed in scores for scores in by_column)]
-        return {seed: sum(scores[seed] for scores in by_column) / len(by_column) for seed in common}
+        return mean_of([{seeds(each): each.value for each in self.values[row][column]} for column in columns])
 
     def by_seed(self, columns: Sequence[str]) -> dict[str, dict[int, float]]:
         """Row → pre-training seed → mean over its fine-tunings, for all rows that have these columns."""
@@ -296,6 +293,17 @@ def published_checkpoints(checkpoints: Iterable[str]) -> list[Scale]:
 def seeds(each: Value) -> Seed:
     """The seeds of a value. Where fine-tunings of a named network are what is repeated: their own seed and 0."""
     return (each.seed, 0) if each.pretrain_seed is None else (each.pretrain_seed, each.seed)
+
+
+def mean_of(columns: Sequence[Mapping[Seed, float]]) -> dict[Seed, float]:
+    """Seeds → mean of the columns, for the seeds that all of them have: a mean over fewer columns would be high or low by which of
+    them are missing.
+
+    >>> mean_of([{(0, 0): 70.0, (0, 1): 71.0}, {(0, 0): 50.0}])
+    {(0, 0): 60.0}
+    """
+    common = [seed for seed in columns[0] if all(seed in scores for scores in columns)]
+    return {seed: sum(scores[seed] for scores in columns) / len(columns) for seed in common}
 
 
 def by_pretraining(single: Mapping[Seed, float]) -> dict[int, float]:

@@ -114,6 +114,16 @@ def clustered(differences: NDArray[np.float64], sizes: NDArray[np.float64], clus
     return Difference(ratio, sqrt(factor * float(((y - ratio * m) ** 2).sum())) / tokens, max(count - 1, 1), count)
 
 
+def of_errors(gain: float, base: float) -> float | None:
+    """Per cent of the errors of a score × 100 that a gain over it removes; None where it has none: 90 → 95 halves them, as 50 → 75
+    does, though the points differ.
+
+    >>> of_errors(5.0, 90.0), of_errors(25.0, 50.0)
+    (50.0, 50.0)
+    """
+    return 100 * gain / (100 - base) if base < 100 else None
+
+
 def standard_error(score: float, examples: int, metric: str) -> float:
     """Standard error of a score × 100 on a set of examples: how much a model's score differs from one such set to another.
 

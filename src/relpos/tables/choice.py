@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from relpos.results.statistics import of_errors
 from relpos.results.values import Halves, best_on_halves, halves
 from relpos.runs.run import runs_root
 from relpos.tables.comparison import baseline_of, minus, sum_up
@@ -41,10 +42,6 @@ class Choice:
     def best(self) -> str:
         """The row with the largest gain, of equal ones the first."""
         return max(self.gains, key=lambda name: self.gains[name])
-
-    def of_errors(self, gain: float) -> float:
-        """Per cent of the baseline's errors that a gain removes."""
-        return 100 * gain / (100 - self.base) if self.base < 100 else 0.0
 
 
 def by_choice(rows: Sequence[Row], experiment: Experiment) -> list[SideTable]:
@@ -115,4 +112,4 @@ def _on_halves(rows: Mapping[str, Halves | None], base: str) -> tuple[float | No
 
 
 def _gain(choice: Choice, gain: float) -> str:
-    return f"{signed(gain, 2)} ({signed(choice.of_errors(gain))} %)"
+    return f"{signed(gain, 2)} ({signed(of_errors(gain, choice.base))} %)"

@@ -42,7 +42,7 @@ from relpos.results import contrast
 from relpos.results.contrast import Spread
 from relpos.results.gain import between_models
 from relpos.results.scale import MEAN, named
-from relpos.results.statistics import ALPHA, FOUND, NOT_RUN, SEED, UNDECIDED, Difference, holm
+from relpos.results.statistics import ALPHA, FOUND, NOT_RUN, SEED, UNDECIDED, Difference, holm, of_errors
 from relpos.results.values import GLUE, by
 from relpos.tables.experiment import Experiment
 from relpos.tables.table import Column, Row, column_values, scale_of
@@ -143,7 +143,7 @@ def _with_baselines(rows: Sequence[Row], baselines: Sequence[str | None], groups
         # Over the rows of one column, the family that a reader looks through for the best.
         adjusted = iter(holm([test.p for test in tests if test is not None]))
         for (row, base), test in zip(places, tests, strict=True):
-            column = base.numbers.get(name) if base is not None else None
+            column = base.numbers.get(name, Column()) if base is not None else Column()
             compared[row.name][name] = _with_delta(row.numbers[name], column, test, next(adjusted) if test else None)
     return [row.with_numbers(compared[row.name]) for row in rows]
 
@@ -172,22 +172,18 @@ def baseline_of(row: Row, baselines: Mapping[str, Sequence[str]]) -> str | None:
     return max(baselines, key=lambda name: len(set(baselines[name]) & set(row.overrides)), default=None)
 
 
-def _with_delta(column: Column, base: Column | None, test: Difference | None, adjusted: float | None) -> Column:
-    means = (column.mean, base.mean) if base is not None else (None, None)
-    printed = (column.printed, base.printed) if base is not None else (None, None)
+def _with_delta(column: Column, base: Column, test: Difference | None, adjusted: float | None) -> Column:
     # Only where pre-trainings cannot be compared: two models differ more surely than two rows do.
-    known = test or (between_models(column.by_seed, base.by_seed) if base is not None else None)
-    delta = known.value if known is not None else minus(*means)
-    # Per cent of the errors: 90 → 95 halves them, as 50 → 75 does, though the points differ.
-    rest = 100 - base.mean if base is not None and base.mean is not None else 0.0
+    known = test or between_models(column.by_seed, base.by_seed)
+    delta = known.value if known is not None else minus(column.mean, base.mean)
     return replace(
         column,
         delta=delta,
-        delta_percent=100 * delta / rest if delta is not None and rest > 0 and column.is_score else None,
+        delta_percent=of_errors(delta, base.mean) if column.is_score and delta is not None and base.mean is not None else None,
         delta_interval=(known.low, known.high) if known is not None else None,
         delta_p=test.p if test is not None else None,
         delta_p_holm=adjusted,
-        delta_printed=minus(*printed),
+        delta_printed=minus(column.printed, base.printed),
     )
 
 

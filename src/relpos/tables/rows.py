@@ -18,7 +18,7 @@ from relpos.analysis.resampling import crossed_interval, multi_bootstrap
 from relpos.measures.kinds.lengths import losses
 from relpos.measures.measure import NATS, Figure, Results, measured_columns, measures
 from relpos.results.plateau import NONE, Curve, order_found
-from relpos.results.scale import MEAN, Scale, named, scheme, seeds, travel
+from relpos.results.scale import MEAN, Scale, mean_of, named, scheme, seeds, travel
 from relpos.results.statistics import Difference, Interval, interval
 from relpos.results.values import (
     GAP,
@@ -345,16 +345,13 @@ def mean_column(columns: Mapping[str, Column], several: bool) -> Column:
     if not names:
         return Column()
     parts = [columns[name] for name in names]
-    by_seed = [part.by_seed for part in parts]
-    # A mean over fewer columns would be high or low by which of them are missing.
-    whole = [seed for seed in parts[0].seeds if all(seed in values for values in by_seed)]
-    means = [float(np.mean([values[seed] for values in by_seed])) for seed in whole]
-    mean = summary(means, [pretraining for pretraining, _ in whole] if several else None)
+    single = mean_of([part.by_seed for part in parts])
+    mean = summary(list(single.values()), [pretraining for pretraining, _ in single] if several else None)
     # Of the column with most runs: one that was cut short must not hide that seeds are missing.
     planned = max(len(part.values) + part.n_failed + part.n_missing for part in parts)
     return replace(
         mean,
-        seeds=whole,
+        seeds=list(single),
         of=names,
         best=mean_if_all([part.best for part in parts]),
         median=mean_if_all([part.median for part in parts]),
