@@ -42,9 +42,7 @@ def before(tuning: Run) -> str | None:
 
 def uncounted(content: Mapping[str, Any]) -> list[str]:
     """What a task of the user's own says and the recipe overrules: all of it at `size=tiny`, the learning rate at `size=base`.
-
-    Args:
-        content: of the fine-tuning, with its interpolations.
+    The content has its interpolations.
     """
     content, config = unresolved(content), resolved(content)
     task, recipe, said = config["task"], config["recipe"], []
