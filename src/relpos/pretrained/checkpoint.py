@@ -141,9 +141,7 @@ class Checkpoint:
     def fill(self, model: nn.Module) -> None:
         """Assigns the weights to a network made from `settings`; they keep the number format in which they are stored."""
         size = self.settings["size"]
-        layers = 1 if size["share_layers"] else size["layers"]
-        widen = size["embedding"] != size["hidden"]
-        weights = listed(self.family, self.head, layers, self._has_pooler, widen, self.prefix)
+        weights = listed(self.family, self.head, size, self._has_pooler, self.prefix)
         parameters = {name: tuple(value.shape) for name, value in model.named_parameters()}
         try:
             state = {weight.ours: read(weight, self.tensors, parameters[weight.ours], size["heads"]) for weight in weights}

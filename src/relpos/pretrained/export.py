@@ -86,18 +86,16 @@ def _weights(
 ) -> dict[str, Tensor]:
     parameters = {name: value.detach() for name, value in network.named_parameters()}
     size = settings["size"]
-    layers = 1 if size.get("share_layers", False) else size["layers"]
     # With a point in front, because names of an encoder alone begin with `pooler`.
     pooler = "outputs" not in settings and any(".pooler." in f".{name}" for name in parameters)
     prefix = family.prefix if head else ""
-    widen = size["embedding"] != size["hidden"]
     # Popped one by one: what is left at the end is what the description has forgotten.
     weights: dict[str, Tensor] = {}
-    for weight in listed(family, head, layers, pooler, widen, prefix):
+    for weight in listed(family, head, size, pooler, prefix):
         weights.update(write(weight, parameters.pop(weight.ours), size["heads"]))
     assert not parameters, f"{family.model_type} says nothing about {sorted(parameters)}"
     like = next(network.parameters())
-    if family.always_widens and not widen:  # a linear map that changes nothing
+    if family.always_widens and size["embedding"] == size["hidden"]:  # a linear map that changes nothing
         eye = torch.eye(size["hidden"], dtype=like.dtype)
         values = eye, eye.new_zeros(len(eye))
         weights |= {prefix + names(weight)[0]: value for weight, value in zip(family.widen, values, strict=True)}

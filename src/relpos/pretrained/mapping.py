@@ -98,16 +98,16 @@ def _value(node: Mapping[str, Any], path: str, name: str) -> Any:
     return inspect.signature(target).parameters[name].default
 
 
-def listed(family: Family, head: Head | None, layers: int, pooler: bool, widen: bool, prefix: str) -> list[Weight]:
-    """Every weight of a network, under full names on both sides.
+def listed(family: Family, head: Head | None, size: Mapping[str, Any], pooler: bool, prefix: str) -> list[Weight]:
+    """Every weight of a network of this size, under full names on both sides.
 
     Args:
-        layers: how many layers have weights of their own.
         pooler: whether the encoder has a pooler.
-        widen: whether there is a map from the embedding's width to the hidden one.
         prefix: before the names of the encoder's weights in the checkpoint.
     """
     our_prefix = "" if head is None else "encoder."  # without a head the network is the encoder itself
+    layers = 1 if size.get("share_layers", False) else size["layers"]  # with weights of their own
+    widen = size["embedding"] != size["hidden"]
     parts = [*family.encoder, *(family.widen if widen else ()), *(family.pooler if pooler else ())]
     parts += [_numbered(weight, number) for number in range(layers) for weight in family.layer if number >= weight.since]
     encoder = [

@@ -60,7 +60,11 @@ PrintedRow = Mapping[str, float]
 
 def with_comparisons(rows: Sequence[Row], experiment: Experiment, printed: Mapping[str, PrintedRow]) -> list[Row]:
     """The rows of a table, each column with its comparisons, as the experiment's statistic, printed split and baselines say."""
-    planned = [_with_planned(row, experiment, printed.get(row.name, {})) for row in rows]
+    planned = []
+    for row in rows:
+        # Without a checkpoint to start from at hand there is no plan, and so no column; its printed numbers are shown all the same.
+        names = named(MEAN, printed.get(row.name, {})) if experiment.network else []
+        planned.append(replace(row, columns=row.columns | {name: Column() for name in names if name not in row.columns}))
     overrides: dict[str, Sequence[str]] = {name: experiment.rows.get(name, ()) for name in experiment.baseline}
     # As the rows have them: under `relpos record-scores` the file may have changed since the table was made.
     overrides |= {row.name: row.overrides for row in planned if row.name in overrides}
@@ -73,15 +77,6 @@ def with_comparisons(rows: Sequence[Row], experiment: Experiment, printed: Mappi
         row.name: _with_printed(row, group, experiment, printed.get(row.name, {})) for group in groups.values() for row in group
     }
     return _with_baselines([compared[row.name] for row in planned], baselines, groups)
-
-
-def _with_planned(row: Row, experiment: Experiment, printed: PrintedRow) -> Row:
-    """The row with an empty column for each printed one that it lacks, if the table starts from a checkpoint.
-
-    Without the checkpoint at hand there is no plan, and so no column; the printed numbers are shown all the same.
-    """
-    missing = [name for name in named(MEAN, printed) if name not in row.columns] if experiment.network else []
-    return replace(row, columns=row.columns | {name: Column() for name in missing})
 
 
 def _with_printed(row: Row, group: Sequence[Row], experiment: Experiment, printed: PrintedRow) -> Row:
