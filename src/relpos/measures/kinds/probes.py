@@ -84,8 +84,9 @@ def _hidden_states(model: Any, ids: Tensor) -> list[npt.NDArray[np.float32]]:
     device, batches = next(model.parameters()).device, []
     outputs: list[Tensor] = []
     with exact(model), ExitStack() as hooks:
-        for part in (model.encoder.embedding, *model.encoder.layers):
-            hooks.enter_context(part.register_forward_hook(lambda _module, _inputs, output: outputs.append(output)))
+        hooks.enter_context(model.encoder.embedding.register_forward_hook(lambda _module, _inputs, output: outputs.append(output)))
+        for layer in model.encoder.layers:  # of which each gives its output twice
+            hooks.enter_context(layer.register_forward_hook(lambda _module, _inputs, output: outputs.append(output[0])))
         for texts in ids.split(_AT_ONCE):
             outputs.clear()
             model.encoder(texts.to(device))
