@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
@@ -85,35 +86,33 @@ def refuse_overrides(command: str, overrides: Iterable[str], config: Mapping[str
             )
 
 
-class one_line:
+@contextmanager
+def one_line(command: str, overrides: Sequence[str]) -> Iterator[None]:
     """Turns what Hydra and OmegaConf raise into a RelposError of one line."""
-
-    def __init__(self, command: str, overrides: Sequence[str]) -> None:
-        self.command, self.overrides = command, overrides
-
-    def __enter__(self) -> None:
-        for override in self.overrides:
-            _check_form(override)
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        # From the special to the general: most of these classes are subclasses of HydraException, too.
-        if isinstance(error, OverrideParseException):
-            raise RelposError(
-                f"{error.override}: the value cannot be read. If it is a text with spaces or other signs than letters, digits and "
-                f"._-/:, it needs quotes of its own: \"{error.override.partition('=')[0]}='…'\""
-            ) from error
-        if isinstance(error, MissingConfigException):
-            raise RelposError(_unknown_option(str(error), self.command)) from error
+    for override in overrides:
+        _check_form(override)
+    try:
+        yield
+    # From the special to the general: most of these classes are subclasses of HydraException, too.
+    except OverrideParseException as error:
+        raise RelposError(
+            f"{error.override}: the value cannot be read. If it is a text with spaces or other signs than letters, digits and "
+            f"._-/:, it needs quotes of its own: \"{error.override.partition('=')[0]}='…'\""
+        ) from error
+    except MissingConfigException as error:
+        raise RelposError(_unknown_option(str(error), command)) from error
+    except MissingMandatoryValue as error:
+        raise RelposError(f"{error.full_key} must be given") from error
+    except MarkedYAMLError as error:  # in an option file of `--config-dir`
+        if not error.problem_mark:
+            raise
+        raise RelposError(f"{error.problem_mark.name}:{error.problem_mark.line + 1}: not YAML: {error.problem}") from error
+    except (HydraException, OmegaConfBaseException) as error:
         if isinstance(error, ConfigCompositionException) and (key := re.search(r"Could not override '([^']+)'", str(error))):
             # Of a whole group, `first={shar: 0.5}`, the cause alone names the wrong key; elsewhere it may stop at the group.
             known = str(getattr(error.__cause__, "full_key", ""))
-            raise _unknown_key(max(key[1], known, key=len), _known(self.command, ())) from error
-        if isinstance(error, MissingMandatoryValue):
-            raise RelposError(f"{error.full_key} must be given") from error
-        if isinstance(error, MarkedYAMLError) and error.problem_mark:  # in an option file of `--config-dir`
-            raise RelposError(f"{error.problem_mark.name}:{error.problem_mark.line + 1}: not YAML: {error.problem}") from error
-        if isinstance(error, HydraException | OmegaConfBaseException):
-            raise RelposError(" ".join(str(error).split("\n")[:1])) from error
+            raise _unknown_key(max(key[1], known, key=len), _known(command, ())) from error
+        raise RelposError(" ".join(str(error).split("\n")[:1])) from error
 
 
 def _check_form(override: str) -> None:
