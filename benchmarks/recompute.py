@@ -36,6 +36,23 @@ for (scale, row), by_rate in values.items():  # of several learning rates, the o
     chosen = max(by_rate.items(), key=lambda item: (len(item[1]), item[0]))[1]
     known = {seed: (gap.get(at) if of_order else loss) for seed, (loss, at) in chosen.items()}
     scales[scale][row] = {seed: value for seed, value in known.items() if value is not None}
+
+
+def moments(variances, f):
+    """Smyth's d0 and s0² of variances with f degrees of freedom; where they differ no more than by chance, d0 is large."""
+    logs = np.log(np.maximum(variances, 1e-5 * np.median(variances))) - digamma(f / 2) + np.log(f / 2)
+    excess = logs.var(ddof=1) - polygamma(1, f / 2).mean() if len(logs) > 1 else 0.0  # trigamma(d0 / 2)
+    if excess <= 0:
+        return 1e9, (variances * f).sum() / f.sum()
+    d0 = 2 * brentq(lambda x, above: polygamma(1, x) - above, 1e-6, 1e9, (excess,))
+    return d0, np.exp(logs.mean() + digamma(d0 / 2) - np.log(d0 / 2))
+
+
+def say(pair, mean, error, freedom, more=""):
+    wide = t.ppf(0.975, freedom) * error
+    print(f"{pair[0]} − {pair[1]} {mean:+.3f} [{mean - wide:+.3f}, {mean + wide:+.3f}], {freedom:.3g} degrees of freedom{more}")
+
+
 for rows in scales.values():
     pool = {row: seeds for row, seeds in rows.items() if len(seeds) > 1 and np.ptp(list(seeds.values())) > 1e-6}
     paired = {
@@ -45,15 +62,20 @@ for rows in scales.values():
     inside = [each for pair, each in paired.items() if len(each) > 1 and set(pair) <= set(pool)]
     if len(inside) < 2:
         continue
-    half, f = np.array([[each.var(ddof=1) / 2, len(each) - 1] for each in inside]).T
-    logs = np.log(np.maximum(half, 1e-5 * np.median(half))) - digamma(f / 2) + np.log(f / 2)
-    excess = logs.var(ddof=1) - polygamma(1, f / 2).mean()  # trigamma(d0 / 2); where there is none, all variances are one
-    d0 = 2 * brentq(lambda x, above: polygamma(1, x) - above, 1e-6, 1e9, (excess,)) if excess > 0 else 1e9
-    s0 = np.exp(logs.mean() + digamma(d0 / 2) - np.log(d0 / 2)) if excess > 0 else (half * f).sum() / f.sum()
+    d0, s0 = moments(*np.array([[each.var(ddof=1) / 2, len(each) - 1] for each in inside]).T)
     most = sum(map(len, pool.values())) - len(pool) - len(set().union(*pool.values())) + 1
     for pair, each in ((pair, each) for pair, each in paired.items() if len(each) > 1):
         n, own, prior = len(each), each.var(ddof=1), d0 if set(pair) <= set(pool) else 0.0
         freedom, error = min(prior + n - 1, most), ((prior * 2 * s0 + (n - 1) * own) / (prior + n - 1) / n) ** 0.5
-        wide, alone = t.ppf(0.975, freedom) * error, t.ppf(0.975, n - 1) * (own / n) ** 0.5
-        said = [f"[{each.mean() - by:+.3f}, {each.mean() + by:+.3f}]" for by in (wide, alone)]
-        print(f"{pair[0]} − {pair[1]} {each.mean():+.3f} {said[0]}, {freedom:.3g} degrees of freedom; these pairs alone {said[1]}")
+        by = t.ppf(0.975, n - 1) * (own / n) ** 0.5
+        say(pair, each.mean(), error, freedom, f"; these pairs alone [{each.mean() - by:+.3f}, {each.mean() + by:+.3f}]")
+    # One run of a row beside several of another: no pairs, and each row's own variance, moderated by those of all rows.
+    d0, s0 = moments(*np.array([[np.var(list(x.values()), ddof=1), len(x) - 1] for x in pool.values()]).T)
+    most = sum(map(len, pool.values())) - len(pool)
+    for pair in (pair for pair, each in paired.items() if len(each) < 2 and max(len(rows[row]) for row in pair) > len(each)):
+        parts = []
+        for values in (list(rows[row].values()) for row in pair):
+            n, squares = len(values), np.var(values) * len(values)
+            parts.append((np.mean(values), (d0 * s0 + squares) / (d0 + n - 1) / n, min(d0 + n - 1, most)))
+        (first, v, f), (second, w, g) = parts
+        say(pair, first - second, (v + w) ** 0.5, min((v + w) ** 2 / (v**2 / f + w**2 / g), most))

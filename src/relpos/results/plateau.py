@@ -68,7 +68,8 @@ def _all_order(means: Mapping[str, float]) -> float:
 
 def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Units], row: str) -> bool | None:
     """Whether a row is still on the bag-of-words plateau: it predicts masked words about as well as who knows which words a text
-    has, and not their order. None where its gap was not measured. Without a row `none` the gap alone decides.
+    has, and not their order. None where its gap was not measured, unless it knows too little order. Without a row `none` the gap
+    alone decides.
 
     A row has left it when its held-out loss is below that of `none` beyond noise, the rise of that loss when words are shuffled is
     above `LEAST_GAP` beyond noise, and it knows at least `LEAST_KNOWN` of the order that the best row of the scale knows.
@@ -77,6 +78,8 @@ def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Units], row: s
     >>> gaps = {"fixed": {0: 1.4, 1: 1.5}, "absolute": {0: 0.2, 1: 0.21}}
     >>> is_on_plateau(losses, gaps, "fixed"), is_on_plateau(losses, gaps, "absolute"), is_on_plateau(losses, {}, "fixed")
     (False, True, None)
+    >>> is_on_plateau(losses | {"late": {0: 6.1}}, {}, "late")
+    True
     >>> is_on_plateau({}, {"none": {0: 2.1}, "rope": {0: 2.4}}, "none")  # causal attention
     False
 
@@ -84,12 +87,12 @@ def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Units], row: s
         losses: held-out losses of the rows of one scale.
         gaps: their shuffle gaps.
     """
+    known, ordered = order_known(losses, row), bool(gaps.get(NONE)) and fmean(gaps[NONE].values()) > LEAST_GAP
     if not gaps.get(row):
-        return True if row == NONE else None
+        return True if row == NONE or (known is not None and known < LEAST_KNOWN and not ordered) else None
     if _least(gaps, row) <= LEAST_GAP:
         return True
-    known = order_known(losses, row)
-    if row == NONE or known is None or (gaps.get(NONE) and fmean(gaps[NONE].values()) > LEAST_GAP):
+    if row == NONE or known is None or ordered:
         return False
     tested = difference(losses, NONE, row)
     is_ahead = tested.low > 0 if tested else fmean(losses[NONE].values()) - fmean(losses[row].values()) > LEAD
