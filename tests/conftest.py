@@ -1,5 +1,6 @@
 """Fixtures every test may use: a folder for runs of its own, and one small toy language for the whole session."""
 
+import atexit
 import gc
 import logging
 import os
@@ -20,11 +21,14 @@ from omegaconf import OmegaConf
 from awake import Awake
 from linked import link_runs
 from process_state import ProcessState
-from relpos.when_imported import when_imported
+from relpos.when_imported import import_quickly, when_imported
 from rooms import pytest_terminal_summary  # noqa: F401  a hook of pytest
 from shapes import install
 
 gc.disable()  # imports make a million objects that stay: looking for circles among them takes a seventh of the time
+# Python takes three seconds to take apart what has been imported: no worker of pytest-xdist does. Else libraries complain at its end
+# about what is left.
+atexit.register(*((os._exit, 0) if "PYTEST_XDIST_WORKER" in os.environ else (gc.unfreeze,)))
 NUMBERS = count()
 HELDOUT = 100
 """Held-out examples along a training: two thirds of a training of a few steps would go into all of them."""
@@ -38,6 +42,7 @@ os.environ.setdefault("WANDB_INIT_TIMEOUT", "600")
 os.environ.setdefault("WANDB__SERVICE_WAIT", "600")  # seconds: a busy machine takes its time to start a process
 os.environ["RELPOS_COMPILE"] = "0"  # the same bits with and without a compiler
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background jobs, and all they start, would not hear Ctrl-C
+import_quickly()  # as the processes that relpos starts do
 install()  # before any of them is imported
 # A run waits twenty times for the disk; what tests write need not outlive a power cut.
 os.fsync = lambda _: None
@@ -67,10 +72,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     gc.freeze()  # what is imported by now lives as long as the process: no collection need look at it
     gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    gc.unfreeze()  # else libraries complain at the end of Python about what is left
 
 
 @pytest.fixture(scope="session", autouse=True)
