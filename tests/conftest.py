@@ -26,8 +26,8 @@ from rooms import pytest_terminal_summary  # noqa: F401  a hook of pytest
 from shapes import install
 
 gc.disable()  # imports make a million objects that stay: looking for circles among them takes a seventh of the time
-# Python takes three seconds to take apart what has been imported: no worker of pytest-xdist does. Elsewhere libraries complain at its
-# end about what is left.
+# Python takes three seconds to take apart what has been imported: no worker of pytest-xdist does. Elsewhere libraries complain at
+# its end about what is left.
 atexit.register(*((os._exit, 0) if "PYTEST_XDIST_WORKER" in os.environ else (gc.unfreeze,)))
 NUMBERS = count()
 HELDOUT = 100
