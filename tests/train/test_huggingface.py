@@ -317,11 +317,10 @@ def test_the_configuration_has_the_names_of_transformers(tmp_path: Path) -> None
 COMPILED = """
 import torch, relpos
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForSequenceClassification
-size = relpos.compose("params", ["size=tiny"]).size
 ids, mask = torch.randint(5, 99, (2, 9)), torch.ones(2, 9, dtype=torch.long)
 mask[1, 6:] = 0
 for scheme, auto in (("composite", AutoModelForMaskedLM), ("rope", AutoModelForSequenceClassification)):
-    cfg = relpos.compose("params", ["size=tiny", f"position={scheme}"])
+    cfg = relpos.compose("params", ["size=tiny", "size.layers=1", f"position={scheme}"])  # a second one is the same program
     config = AutoConfig.for_model("relpos", size=dict(cfg.size), position=dict(cfg.position), conv=dict(cfg.conv), vocabulary=99)
     model = auto.from_config(config).eval()
     axes = {0: torch.export.Dim("batch", min=1, max=64), 1: torch.export.Dim("n", min=2, max=128)}
