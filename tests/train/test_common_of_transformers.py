@@ -33,8 +33,8 @@ NETWORKS = {
     "without relpos": (node("position", "absolute"), node("conv", "depthwise")),  # without a convolution it would be a BERT
 }
 OURS, BERT = 73, 5
-"""How many pass with our classes, and how many of the others with BERT's: three about SDPA, of whose cases one is taken, two about how
-transformers collects the outputs of its layers."""
+"""How many pass with our classes, and how many of the others with BERT's: three about SDPA, of whose cases one is taken, two about
+how transformers collects the outputs of its layers."""
 REASONS = {
     "accelerator": "needs a GPU",
     "accelerators": "needs GPUs",

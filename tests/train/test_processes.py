@@ -26,8 +26,8 @@ from relpos.train.group import Broken, Group
 pytestmark = pytest.mark.usefixtures("python")
 OVERRIDES = ["batch=8", "speed.microbatch=1", "position=composite", "recipe.warmup=5", "log_every=10", "evaluations=1"]
 OVERRIDES += ["data.pairs=500"]
-THIRTY = [*OVERRIDES, "steps=30", "snapshots=[1]"]
-TELLING = "import os, sys; from relpos.cli import main; print(os.getpid(), flush=True); sys.exit(main(sys.argv[1:]))"
+TWENTY = [*OVERRIDES, "steps=20", "snapshots=[1]"]
+TELLING = "import os, sys; from relpos.cli import main; print(os.getpid(), flush=True); sys.exit(main())"
 LEAVING = """
 import atexit, sys
 from pathlib import Path
@@ -102,11 +102,11 @@ def test_several_processes_compute_the_same_steps_as_one(toy_runs: Path) -> None
         "drawn": (["position=randomized"], (1, 2)),
     }
     groups = [
-        {"world": world, "root": str(own_root(toy_runs, f"{name}{world}")), "overrides": [*THIRTY, *more]}
+        {"world": world, "root": str(own_root(toy_runs, f"{name}{world}")), "overrides": [*TWENTY, *more]}
         for name, (more, worlds) in dials.items()
         for world in worlds
     ]
-    stopped = {"root": str(own_root(toy_runs, "stopped")), "overrides": [*THIRTY, "checkpoint_every=5"]}
+    stopped = {"root": str(own_root(toy_runs, "stopped")), "overrides": [*TWENTY, "checkpoint_every=3"]}
     folders = in_groups([*groups, stopped | {"world": 3, "stop": True}, stopped | {"world": 2}])
     went_on = folders[-1]
     in_order = iter(folders)
@@ -124,7 +124,7 @@ def test_several_processes_compute_the_same_steps_as_one(toy_runs: Path) -> None
         *([group["world"]] for group in groups),
         *([3, 2], [3, 2]),
     ]
-    assert 5 <= record(went_on)["starts"][1]["from_step"] < 30
+    assert 3 <= record(went_on)["starts"][1]["from_step"] < 20
 
 
 def two_processes(overrides: list[str]) -> tuple[Run, Any, list[int]]:
