@@ -10,7 +10,7 @@ from relpos.claims.claim import load
 
 
 @pytest.mark.full
-def test_the_page_of_claims_is_not_stale(tmp_path: Path) -> None:
+def test_the_page_of_claims_is_not_stale(tmp_path: Path, python: str) -> None:
     page = claims_page.PAGE.read_text(encoding="utf-8")
     assert page == claims_page.page(claims_page.verdicts(tmp_path)), "make claims"
 
