@@ -193,6 +193,7 @@ def test_a_process_that_somebody_has_stopped_does_not_keep_the_command_from_endi
     assert run.state == "interrupted"
 
 
+@pytest.mark.full  # three processes that import torch
 def test_under_torchrun(toy_runs: Path) -> None:
     overrides = [*OVERRIDES, "steps=2"]
     done = start(overrides, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "relpos.cli")
