@@ -70,9 +70,7 @@ def test_the_page_has_a_verdict_of_each_checkpoint(tmp_path: Path) -> None:
     assert [[finding["scale"] for finding in claim["findings"]] for claim in claims] == [["some (3×16)"]] * 4
 
 
-def test_the_command_reads_checkpoints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_reads_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("relpos.commands.claims.families", lambda wanted: [wanted])  # the other claims of the paper take seconds
     folder = checkpoint(tmp_path / "some", "BertModel", True)
     assert main(["claims", "ids=[W01]", f"network={folder}"]) == 0

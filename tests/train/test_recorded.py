@@ -34,9 +34,11 @@ def network(position: str = "composite", conv: str = "none", *more: str) -> Mask
     return model.double().train()
 
 
-def steps(prepared: Path, masks: Objective = masked, microbatch: int = 24, packing: str = "pair", few: bool = True) -> Steps:
+def steps(
+    prepared: Path, masks: Objective = masked, batch: int = 8, microbatch: int = 8, packing: str = "pair", few: bool = True
+) -> Steps:
     examples = Store(next((prepared / "store").iterdir())).examples("train", packing, 128, 500)
-    return Steps(examples, 3, 24, microbatch, 232, objective=masks, few_shapes=few)
+    return Steps(examples, 3, batch, microbatch, 232, objective=masks, few_shapes=few)
 
 
 def training(model: MaskedLM, precision: str = "fp32", recorder: type[Any] | None = Recorder) -> Any:
@@ -89,7 +91,7 @@ def test_a_recorded_step_has_the_gradients_of_a_plain_one(prepared: Path, positi
 
 @pytest.mark.parametrize(("microbatch", "packing"), PASSES)
 def test_so_has_one_of_several_passes(prepared: Path, microbatch: int, packing: str) -> None:
-    check_steps(network("none", "canon"), prepared, 2, microbatch=microbatch, packing=packing)
+    check_steps(network("none", "canon"), prepared, 2, batch=24, microbatch=microbatch, packing=packing)
 
 
 @pytest.mark.parametrize("masks", [Masked(0.3, 0.3), Masked(0.1, 0.6, 10), diffused, answered])
