@@ -148,7 +148,7 @@ def test_no_pairs_is_refused(examples: Pairs) -> None:
 
 def test_steps_of_real_sentences_are_one_pass_of_four_shapes() -> None:
     """Sentences as long as those of books and encyclopedias: a pair has 60 tokens in the mean and 128 at most."""
-    random, count = np.random.default_rng(0), 1000 if FULL else 150
+    random, count = np.random.default_rng(0), 500 if FULL else 150
     lengths = np.exp(random.normal(3.15, 0.65, 200 * count)).astype(int) + 1
     ids, ends = random.integers(5, VOCABULARY, lengths.sum()).astype(np.uint16), np.cumsum(lengths)
     pairs = Pairs(ids, np.concatenate([[0], ends]), np.asarray([0]), np.asarray([len(lengths)]), 128)

@@ -138,7 +138,8 @@ def test_a_repository_can_be_installed(tmp_path: Path) -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("this tree is no checkout")
     # With one whole commit: pip asks for a clone without files, which git cannot make of a shallow one without end.
-    script = 'git archive HEAD | tar -x -C "$1" && cd "$1" && git init -q && git add -A && git commit -qm all'
+    wheel = "src conf experiments ':!experiments/results' pyproject.toml README.md LICENSE"  # what it is made of
+    script = f'git archive HEAD {wheel} | tar -x -C "$1" && cd "$1" && git init -q && git add -A && git commit -qm all'
     names = {f"GIT_{who}_{what}": "none" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     (tmp_path / "there").mkdir()
     subprocess.run(["sh", "-c", script, "-", str(tmp_path / "there")], cwd=ROOT, env=os.environ | names, check=True)
@@ -183,6 +184,9 @@ SHORT = ["steps=2", "batch=4", "evaluations=1", "size=tiny"]
 LOGGED = """
 import wandb
 from pathlib import Path
+from relpos.when_imported import import_quickly
+
+import_quickly()
 from relpos.train.loggers import tensorboard_logger
 
 tensorboard_logger(run={}, folder=Path()).log_metrics({"loss": 1.0}, 1)
@@ -215,7 +219,9 @@ ONE_AFTER_ANOTHER = """
 import io, json, sys
 from contextlib import redirect_stderr, redirect_stdout
 from relpos.cli import main
+from relpos.when_imported import import_quickly
 
+import_quickly()
 run = ""
 for words in json.loads(sys.argv[1]):
     out, errors = io.StringIO(), io.StringIO()
