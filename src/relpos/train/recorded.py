@@ -28,6 +28,7 @@ from relpos.counter import fold
 from relpos.model.dropout import RecordedKeys, seed_dropout
 from relpos.model.precision import autocast, cast_together
 from relpos.model.tokens import Tokens
+from relpos.train.prefetch import pinned
 
 Inputs = dict[str, Tensor]
 Function = Callable[[Inputs], tuple[Tensor, ...]]
@@ -196,7 +197,9 @@ class RecordedSteps:
     def update(self, number: float) -> Tensor:
         """Updates the weights by `gradients` ÷ `number`, which are zero then; the norm of these before they are clipped."""
         rates = [group["lr"] for group in self.optimizer.param_groups]
-        (norm,) = self.updates({"number": torch.tensor(number, dtype=torch.float64), "rates": torch.tensor(rates)})
+        inputs = {"number": torch.tensor(number, dtype=torch.float64), "rates": torch.tensor(rates)}
+        # For a copy from memory that is not pinned the driver may wait for the device.
+        (norm,) = self.updates(pinned(inputs) if self.device.type == "cuda" else inputs)
         return norm
 
     def _pass(self, inputs: Inputs) -> tuple[Tensor, ...]:
