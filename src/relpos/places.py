@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from functools import cache
 from pathlib import Path
@@ -45,11 +46,15 @@ def _resolved(folder: str, below: str, home: str | None) -> Path:
     if not folder:
         raise RelposError("RELPOS_RUNS is empty: name a folder, or unset it for ./runs")
     try:
-        path = Path(below, expanded(folder)).resolve()
+        path = Path(below, expanded(folder))
     except RelposError as error:
         raise RelposError(f"RELPOS_RUNS={error}") from None
-    except (OSError, RuntimeError):  # which of them, depends on the version of Python
-        raise RelposError(f"RELPOS_RUNS={folder}: links lead in a circle there; name another folder") from None
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise RelposError(f"RELPOS_RUNS={folder}: links lead in a circle there; name another folder") from None
+    path = path.resolve()
     if path.exists() and not path.is_dir():
         raise RelposError(f"RELPOS_RUNS={folder}: a folder is expected, this is a file")
     return path
