@@ -180,8 +180,10 @@ def uninterrupted() -> Iterator[None]:
 
 
 def tether(before: Callable[[], None] | None = None) -> None:
-    """Waits until standard input, a pipe from the parent, closes; then calls `before` and sends this process SIGTERM. Runs in a
-    thread of its own.
+    """Waits until standard input, a pipe from the parent, closes; then sends this process SIGTERM. Runs in a thread of its own.
+
+    Args:
+        before: called first, once the pipe has closed.
     """
     # Nothing is written to it: the read returns, with nothing, when the parent is gone.
     while os.read(0, 1024):

@@ -146,6 +146,7 @@ def json_lines(path: Path, end: int | None = None) -> list[dict[str, Any]]:
     A last line that is still being written, or that a kill cut short, is left out.
 
     Args:
+        path: the file.
         end: read only so many bytes at its end, and of these only whole lines.
 
     Raises:

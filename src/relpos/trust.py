@@ -134,7 +134,15 @@ def refuse(name: object, kind: str, key: str) -> None:
 
 
 def find(name: object, kind: str, key: str) -> Any:
-    """The class or function of this dotted name, if it is of this kind, one of `KINDS`; `key` says where the name stands.
+    """The class or function of this dotted name.
+
+    Args:
+        name: as the file has it.
+        kind: a key of `KINDS`.
+        key: where it stands, for messages.
+
+    Raises:
+        RelposError: the name is refused, there is no such thing, or it is of another kind.
 
     >>> find("relpos.model.position.Tisa", "position", "position._target_").__name__
     'Tisa'

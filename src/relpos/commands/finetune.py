@@ -42,7 +42,9 @@ def before(tuning: Run) -> str | None:
 
 def uncounted(content: Mapping[str, Any]) -> list[str]:
     """What a task of the user's own says and the recipe overrules: all of it at `size=tiny`, the learning rate at `size=base`.
-    The content has its interpolations.
+
+    Args:
+        content: of the fine-tuning, with its interpolations.
     """
     content, config = unresolved(content), resolved(content)
     task, recipe, said = config["task"], config["recipe"], []

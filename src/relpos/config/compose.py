@@ -24,6 +24,10 @@ TRAININGS = ("pretrain", "finetune")
 def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
     """The configuration that `relpos COMMAND OVERRIDES…` would use.
 
+    Args:
+        command: a primary configuration: `pretrain`, `finetune`, `data`, `params`, `reproduce`.
+        overrides: as typed on the command line.
+
     Raises:
         RelposError: an override is wrong; it is named, with the nearest right word.
     """

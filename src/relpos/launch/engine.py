@@ -90,8 +90,14 @@ class Engine(Protocol):
     """Where runs are executed: a class named by `engine._target_`, its arguments the other keys."""
 
     def start(self, standing: Standing, folder: Path) -> Workers | None:
-        """Starts workers on a job, with a folder of this launch for job files and logs. Returns the workers to wait for; None where
-        there is nothing to wait for.
+        """Starts workers on a job.
+
+        Args:
+            standing: the job and how its runs stand.
+            folder: of this launch, for job files and workers' logs.
+
+        Returns:
+            The workers to wait for; None where there is nothing to wait for.
         """
 
     def each(

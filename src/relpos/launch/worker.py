@@ -41,7 +41,10 @@ def work(job: Job, stop: threading.Event) -> None:
 
     A worker that has all runs of a table waits for runs that other processes hold, because runs that need them may follow. A worker
     that has a part of them (a job on a cluster) ends when none of its runs is ready: the runs that need them are in another job.
-    Another thread sets `stop` to end the work.
+
+    Args:
+        job: the runs.
+        stop: set from another thread to end the work.
 
     Raises:
         RelposError: runs are left that can be neither executed nor marked as failed; or this process cannot go on.

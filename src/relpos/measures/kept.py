@@ -52,6 +52,8 @@ def measured(sample: Sample, asked: Sequence[Measure], named: bool = True) -> Re
     """The results of a network, each read from its run's folder where it was measured before.
 
     Args:
+        sample: the network, and what it is measured on.
+        asked: the measures.
         named: whether the user named them; else those are taken that suit the network and for which there are text and pairs, and
             the others are named on stderr.
 

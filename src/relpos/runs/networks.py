@@ -143,8 +143,14 @@ def resolve(name: str | Path) -> Network:
 
 
 def networks_of(name: str | Path, store: Path | None = None) -> list[Network]:
-    """All networks of a name: one, but a row and the folder of a table stand for all their finished pre-trainings. `store` is
-    held-out text for a model folder that stands alone.
+    """All networks of a name: one, but a row and the folder of a table stand for all their finished pre-trainings.
+
+    Args:
+        name: see above.
+        store: held-out text for a model folder that stands alone.
+
+    Raises:
+        RelposError: as `resolve`; or no pre-training is finished.
     """
     path = expanded(name)
     # At the last colon: a table may be named by a path with a colon in it.
@@ -157,7 +163,11 @@ def networks_of(name: str | Path, store: Path | None = None) -> list[Network]:
 
 
 def networks_of_table(table: str) -> list[Network]:
-    """The finished pre-trainings of all rows of `table=TABLE`."""
+    """The finished pre-trainings of all rows of `table=TABLE`.
+
+    Raises:
+        RelposError: there is no such table, or no pre-training is finished.
+    """
     return _from_table(f"table={table}", table_folder(table))
 
 

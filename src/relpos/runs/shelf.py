@@ -35,7 +35,12 @@ MANY = 200
 
 
 def run_folders(stage: str, root: Path | None = None) -> list[Path]:
-    """The folders of a stage below `$RELPOS_RUNS`, or another runs folder, that hold a record, whatever it says, sorted by name."""
+    """The folders of a stage that hold a record, whatever it says, sorted by name.
+
+    Args:
+        stage: pretrain, finetune, store …
+        root: the runs folder; `$RELPOS_RUNS` if it is None.
+    """
     return sorted(path.parent for path in ((root or runs_root()) / stage).glob("*/record.json"))
 
 
@@ -137,8 +142,11 @@ def figure(run: Path, metric: str) -> float:
 
 
 def protocol(*meanings: Mapping[str, Any], without: Collection[str] = ("seed",)) -> str:
-    """Everything but a few keys in the meaning of a run, or in those of a fine-tuning and the fine-tunings that it started from, as
-    text: runs of one protocol differ in these keys alone.
+    """Everything in the meanings of some runs except a few keys, as text: runs of one protocol differ in these keys alone.
+
+    Args:
+        meanings: of a run; or of a fine-tuning and the fine-tunings that it started from.
+        without: the keys.
     """
     # As text, so that it can be counted, compared and be a key.
     kept = [{key: value for key, value in meaning.items() if key not in without} for meaning in meanings]
@@ -170,11 +178,14 @@ def common(meaning: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def most_shared(runs: Iterable[tuple[What, str, Group]], groups: Collection[Group]) -> dict[What, str]:
-    """The protocol of each thing that was measured, in which it is compared: runs of several protocols are never mixed. Of each run
-    it is given what was measured, by which protocol, and in which group.
+    """The protocol of each thing that was measured, in which it is compared: runs of several protocols are never mixed.
 
     It is the protocol with most runs in the group that has the fewest, so that a group with many runs does not decide for one that
     has few. Of equally good ones the first counts. What no protocol gives for all groups is left out.
+
+    Args:
+        runs: what was measured, by which protocol, and in which group, for each run.
+        groups: those that are compared.
 
     >>> most_shared([("RTE", "long", "a"), ("RTE", "short", "a"), ("RTE", "short", "b")], groups="ab")
     {'RTE': 'short'}

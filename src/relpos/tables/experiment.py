@@ -104,7 +104,11 @@ class Experiment:
 
 
 def load(table: str, changes: Mapping[str, Any] | None = None) -> Experiment:
-    """Reads and checks an experiment file: one of `experiments/` by its name, or the user's by its path. `changes` replace keys.
+    """Reads and checks an experiment file.
+
+    Args:
+        table: a name in `experiments/`, or the path of a YAML file.
+        changes: keys that replace those of the file.
 
     >>> load("demo").tasks
     ['cola', 'sst2']

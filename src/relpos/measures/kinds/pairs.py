@@ -58,7 +58,11 @@ class Pairs(Measure):
         return {"form": self.form, "pairs": self.source(toy).identity()}
 
     def source(self, toy: bool) -> PairSource:
-        """The pairs for a network, which may be one of the embedded language."""
+        """The pairs for a network.
+
+        Args:
+            toy: whether it was trained on the embedded language.
+        """
         # Pairs of English say nothing of a network that knows only the embedded language, nor the other way round.
         found = self.pairs.suited(toy) if isinstance(self.pairs, AutoPairs) else self.pairs
         if found is None:
