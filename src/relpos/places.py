@@ -11,7 +11,11 @@ from relpos.errors import RelposError
 
 
 def expanded(name: str | Path) -> Path:
-    """The path of a name that the user gives; a `~` before it is a home folder, as in a shell."""
+    """The path of a name that the user gives; a `~` before it is a home folder, as in a shell.
+
+    Raises:
+        RelposError: nobody has that home.
+    """
     # Not Path's: it ends in an error of Python's own, and takes away the `./` that tells a file from a home.
     path = os.path.expanduser(name)
     if path.startswith("~") and not os.path.lexists(path):
@@ -31,7 +35,11 @@ def runs_root() -> Path:
 
 
 def make_runs_root() -> None:
-    """Makes `$RELPOS_RUNS`. From here on the variable has no `~` any more, which Hydra would not read."""
+    """Makes `$RELPOS_RUNS`. From here on the variable has no `~` any more, which Hydra would not read.
+
+    Raises:
+        RelposError: it cannot be made.
+    """
     try:
         runs_root().mkdir(parents=True, exist_ok=True)
     except OSError as error:

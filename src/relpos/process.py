@@ -61,7 +61,11 @@ def number_in(name: str, default: int, environment: Mapping[str, str] = os.envir
 
 
 def omp_threads() -> int | None:
-    """The number of threads in OMP_NUM_THREADS, of a list the first, that of the outermost level; None where none is set."""
+    """The number of threads in OMP_NUM_THREADS, of a list the first, which is that of the outermost level; None where none is set.
+
+    Raises:
+        RelposError: it is no number.
+    """
     first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     return number_in("OMP_NUM_THREADS", 0, {"OMP_NUM_THREADS": first}) or None
 

@@ -241,7 +241,11 @@ def _group(annotation: Any) -> Any:
 
 
 def refuse_mistakes(values: Any, target: Any, path: str = "") -> None:
-    """Refuses what is no group of keys, and the first of its `mistakes`."""
+    """Refuses what is no group of keys, and the first of its `mistakes`.
+
+    Raises:
+        RelposError: names the key.
+    """
     if not isinstance(values, Mapping):
         raise RelposError(f"{path}={shown(values):.100}: a group of keys {{key: value}} is expected".lstrip("="))
     for _, error in mistakes(values, target, path):
@@ -249,7 +253,11 @@ def refuse_mistakes(values: Any, target: Any, path: str = "") -> None:
 
 
 def constructor(node: Any, kind: str) -> Any:
-    """What a node's `_target_` names, with the node's other keys as arguments. Nodes inside it become such constructors, too."""
+    """What a node's `_target_` names, with the node's other keys as arguments. Nodes inside it become such constructors, too.
+
+    Raises:
+        RelposError: a name or an argument is refused.
+    """
     if not _is_node(node):
         raise RelposError(f"{kind}={str(node)[:100]}: a group with the key _target_ is expected")
     for _, error in _wrong(kind, node, Any):

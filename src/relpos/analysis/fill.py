@@ -36,7 +36,11 @@ class FillMask:
         self.model, self.tokenizer = model, tokenizer
 
     def __call__(self, text: str, top: int = 5) -> list[list[Guess]]:
-        """For each masked token, from left to right, the `top` most probable pieces, the most probable first."""
+        """For each masked token, from left to right, the `top` most probable pieces, the most probable first.
+
+        Raises:
+            RelposError: no token of the text is masked, or it is longer than the position scheme serves.
+        """
         ids = self.tokenizer.marked_ids(text)
         places = (ids == self.tokenizer.mask).nonzero()[0].tolist()
         if not places:

@@ -92,6 +92,9 @@ def pseudo_log_likelihoods(
         advance: called with the number of sentences whenever some are done.
         marks: the special tokens of the tokenizer.
         given: how many tokens at the beginning of each sentence are not scored; None: none of them.
+
+    Raises:
+        RelposError: a sentence is longer than the position scheme serves.
     """
     first = np.zeros(len(sentences), np.int64) if given is None else np.asarray(given, np.int64)
     by_length: dict[int, list[int]] = defaultdict(list)
@@ -189,7 +192,11 @@ class Score:
         self.words = Words(tokenizer) if form == "within_word" else None
 
     def __call__(self, text: str) -> Scored:
-        """Scores all tokens but the special ones, which the network reads all the same: a `[MASK]` stays unknown."""
+        """Scores all tokens but the special ones, which the network reads all the same: a `[MASK]` stays unknown.
+
+        Raises:
+            RelposError: there is nothing to score, or the text is longer than the position scheme serves.
+        """
         ids = self.tokenizer.marked_ids(text)
         places = (~self.tokenizer.is_special(ids)).nonzero()[0]
         if not len(places):

@@ -49,6 +49,9 @@ def pattern(encoder: Encoder, layer: int = 0, length: int = 64, trained: bool = 
     are the layer's means over random tokens, or, with `trained` false, vectors of ones. If it does neither, the products of the
     rows that it adds to the embeddings: mapped by the first layer's queries and keys, or, with `trained` false, not mapped at
     all, over √embedding. None where it does nothing, or nothing that reaches a score.
+
+    Raises:
+        RelposError: there is no such layer.
     """
     position = encoder.position
     if not 0 <= layer < encoder.shape.layers:

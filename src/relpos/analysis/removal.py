@@ -112,6 +112,9 @@ def compared(networks: Iterable[tuple[str, MaskedLM]], texts: Batches, shuffled:
         networks: the first is the intact one, the second the one without positions.
         texts: held-out ones, masked.
         shuffled: the same with their words in random order.
+
+    Raises:
+        RelposError: the texts are so few and short that no token is masked.
     """
     tokens = sum(int((labels != IGNORED).sum()) for _, labels in texts)
     if not tokens:

@@ -30,6 +30,9 @@ def toeplitz_r2(matrix: Any, main: bool = True) -> float:
     Args:
         matrix: (n, n), of numpy or torch.
         main: whether the entries of the main diagonal count.
+
+    Raises:
+        RelposError: it is not square, or not finite.
     """
     values = _square(matrix)
     n = len(values)

@@ -60,7 +60,11 @@ class Claim:
 
     @cached_property
     def tester(self) -> Test:
-        """The test."""
+        """The test.
+
+        Raises:
+            RelposError: there is no such rule, it does not take these arguments, or it has no variants and this is one.
+        """
         arguments = dict(self.test)
         try:
             test = _rule(str(arguments.pop("rule", "")))(**arguments)
@@ -103,7 +107,11 @@ def _rule(name: str) -> Rule:
 
 
 def load(paper: str) -> list[Claim]:
-    """The claims of a paper, or of `all`, each followed by its variants."""
+    """The claims of a paper, or of `all`, each followed by its variants.
+
+    Raises:
+        RelposError: there is no such paper, or a key is wrong.
+    """
     papers = sorted(path.stem for path in _folder().glob("*.yaml") if path.stem != ROWS)
     if paper == "all":
         return sorted((claim for name in papers for claim in load(name)), key=lambda claim: claim.id)

@@ -48,7 +48,11 @@ class Rule:
     by_contrast: bool = False
 
     def __call__(self, **arguments: Any) -> Test:
-        """The test of a claim with these arguments: those of `Test`, and the rule's options."""
+        """The test of a claim with these arguments: those of `Test`, and the rule's options.
+
+        Raises:
+            TypeError: there is no such argument, or one is missing.
+        """
         options = {key: arguments.pop(key, default) for key, default in self.options.items()}
         if missing := [key for key, value in options.items() if value is inspect.Parameter.empty]:
             raise TypeError(f"{missing[0]!r} is missing")

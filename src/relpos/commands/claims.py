@@ -27,7 +27,11 @@ COLOURS = {HOLDS: "green", FAILS: "red", UNDECIDED: "yellow", NOT_HERE: "yellow"
 
 
 def claims(paper: str, ids: Names | None, network: Names | None) -> str:
-    """`relpos claims`: prints each claim with its verdicts; writes them to a file and returns its path."""
+    """`relpos claims`: prints each claim with its verdicts; writes them to a file and returns its path.
+
+    Raises:
+        RelposError: there is no such paper, claim or checkpoint.
+    """
     wanted = chosen(load(paper), ids)
     content = page(wanted, claim_files.scales(network or ()), experiments())
     _show_page(content, plain_console(highlight=False))
@@ -49,7 +53,11 @@ def table_page(ids: list[str], primary: str) -> str:
 
 
 def chosen(known: list[Claim], ids: list[str] | None) -> list[Claim]:
-    """The claims with these ids, each with its variants; None: all."""
+    """The claims with these ids, each with its variants; None: all.
+
+    Raises:
+        RelposError: there is no such claim.
+    """
     of_ids = [claim.id for claim in known]
     for name in ids or ():
         refuse_unknown("ids: unknown claim", name, of_ids)
@@ -63,6 +71,9 @@ def page(wanted: list[Claim], runs: Scales, files: Iterable[Experiment] = ()) ->
     A claim has `id`, `says`, `source`, `printed`, `restated`, `test`, `rows` (with their overrides), `tables` (those of the
     experiment `files` that are about it), `findings` (one for each scale, corrected for the tests of its family), `verdict`, `word`
     and `scale` (of the largest scale that decides) and `takes` (the command that makes its runs, if it is not run at any scale).
+
+    Raises:
+        RelposError: a test names a row that `rows.yaml` does not have.
     """
     rows = claim_files.rows()
     tables = [(claim, file.name) for file in files for claim in file.claims]

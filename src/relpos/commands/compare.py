@@ -44,6 +44,9 @@ def compare(network: Names, examples: Count) -> str:
     """Writes a table of the runs below `$RELPOS_RUNS/compare`, prints it, and returns its folder.
 
     The first run is the baseline with which the losses and the columns of the others are compared.
+
+    Raises:
+        RelposError: fewer than two runs are named, or one is not a finished pre-training.
     """
     subjects = titled(subjects_of(network))
     differing = differences(subjects)
@@ -263,6 +266,9 @@ def between(ours: Mapping[int, Figure], first: Mapping[int, Figure]) -> tuple[Di
 def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda _: None) -> Figure:
     """The loss of a network on its held-out text, by example, in float32, under the masks that every run is scored with: BERT's, or
     the answers where it was trained to fill in these.
+
+    Raises:
+        RelposError: its token store is no longer there.
     """
     from relpos.analysis.shuffle_gap import gaps
     from relpos.data.objective import answered, masked

@@ -21,7 +21,11 @@ MAX_RUNS = 100
 
 
 def dashboard(table: str, project: str, entity: str | None, mode: Literal["auto", "online"]) -> str:
-    """`relpos dashboard`: uploads the workspace; returns its address."""
+    """`relpos dashboard`: uploads the workspace; returns its address.
+
+    Raises:
+        RelposError: there is no such table, or no key; or the upload failed.
+    """
     _, content = written(table)
     if wandb_mode(mode) != "online":
         raise RelposError("nothing was uploaded: set WANDB_API_KEY, or type mode=online if you are logged in")
@@ -29,7 +33,11 @@ def dashboard(table: str, project: str, entity: str | None, mode: Literal["auto"
 
 
 def build(table: Table, project: str, entity: str) -> Any:
-    """The `wandb_workspaces.workspaces.Workspace` of a table."""
+    """The `wandb_workspaces.workspaces.Workspace` of a table.
+
+    Raises:
+        RelposError: wandb-workspaces is not installed.
+    """
     try:
         import wandb_workspaces.reports.v2 as panels
         import wandb_workspaces.workspaces as workspaces
@@ -80,7 +88,11 @@ def _maker(run: Path) -> str | None:
 
 
 def upload(table: Table, project: str, entity: str | None) -> str:
-    """Saves the workspace; returns its address."""
+    """Saves the workspace; returns its address.
+
+    Raises:
+        RelposError: Weights & Biases is out of reach, or refuses.
+    """
     try:
         import wandb
 

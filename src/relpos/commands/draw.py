@@ -21,7 +21,11 @@ from relpos.train.network import build_model
 
 
 def draw(all: bool, network: str | None, layer: Count, heads: Count, length: Count, **described: Unpack[NetworkKeys]) -> str:
-    """Draws a figure into `$RELPOS_RUNS/figures`; returns its path."""
+    """Draws a figure into `$RELPOS_RUNS/figures`; returns its path.
+
+    Raises:
+        RelposError: there is nothing to draw, or no such layer.
+    """
     if all:
         patterns = overview(described, layer, length)
         path = runs_root() / "figures" / "patterns.png"

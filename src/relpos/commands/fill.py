@@ -13,7 +13,11 @@ from relpos.ranges import Count, Names
 
 
 def fill(text: Names, network: str, top: Count, json: bool) -> str:
-    """The most probable pieces for each masked token of each text, as a table or as JSON."""
+    """The most probable pieces for each masked token of each text, as a table or as JSON.
+
+    Raises:
+        RelposError: `network` names no masked language model; or a text has no `[MASK]`, or is too long.
+    """
     filler = FillMask(network)
     results = [filler(each, top) for each in text]
     if json:

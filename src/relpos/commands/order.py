@@ -35,7 +35,11 @@ def order(
     threads: Threads | None,
     **dials: Unpack[Dials],
 ) -> str:
-    """Writes `order.json` and figures into a folder below `$RELPOS_RUNS/order`, which it returns."""
+    """Writes `order.json` and figures into a folder below `$RELPOS_RUNS/order`, which it returns.
+
+    Raises:
+        RelposError: nothing is named, a folder holds no masked language model, or a pair of sentences cannot be read.
+    """
     folders = network or []
     if not folders and not table:
         raise RelposError("network=FOLDER or table=NAME is expected: which networks?")

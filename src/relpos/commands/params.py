@@ -44,6 +44,9 @@ def lines(paper: str) -> list[dict[str, Any]]:
 
     `printed` has the paper's unit and precision: chang2021 prints millions to two decimals; `difference` is ours, rounded as the
     paper rounds, minus the printed figure, in the paper's unit. `exact` is the number of the authors' own code, if it is known.
+
+    Raises:
+        RelposError: there is no such paper.
     """
     path = shipped("experiments") / "printed" / f"{paper}{_SUFFIX}"
     if paper not in papers():

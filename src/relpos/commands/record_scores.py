@@ -21,6 +21,9 @@ def record_scores(table: str, row: str, **scores: str | float | Sequence[float] 
 
     Returns:
         the folder of the table.
+
+    Raises:
+        RelposError: no score is given, or something that is not a score.
     """
     folder, content = written(table)
     of_row = content.row(row)

@@ -19,7 +19,11 @@ LOWEST = -10.0
 
 
 def score(text: Names, network: str, form: Literal["within_word", "plain"], json: bool) -> str:
-    """The log-probability of each token of each text given the others, and their sum, as a table or as JSON."""
+    """The log-probability of each token of each text given the others, and their sum, as a table or as JSON.
+
+    Raises:
+        RelposError: `network` names no masked language model, or a text has no tokens, or is too long.
+    """
     scorer = Score(network, form)
     results = [scorer(each) for each in text]
     if json:

@@ -15,7 +15,11 @@ from relpos.runs.run import runs_root
 
 
 def status(table: str, rows: Names | None, overrides: Sequence[str], every: Positive) -> str:
-    """Shows the table's runs, on a terminal again and again; returns the table's folder."""
+    """Shows the table's runs, on a terminal again and again; returns the table's folder.
+
+    Raises:
+        RelposError: there is no such table, or an override is wrong.
+    """
     name, job = _job(table, rows, overrides)
     screen, standing = console(), Standing(job)
     standing.look()

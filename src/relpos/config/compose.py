@@ -77,7 +77,11 @@ def unresolved(content: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def values(command: str, overrides: Sequence[str], keys: Iterable[str]) -> dict[str, Any]:
-    """The values of these keys of `compose`, not checked: the check loads torch and the class of every group."""
+    """The values of these keys of `compose`, not checked: the check loads torch and the class of every group.
+
+    Raises:
+        RelposError: an override is wrong.
+    """
     try:
         return quick.resolved(quick.merged(command, rewritten(command, overrides)), keys)
     except quick.LeftToHydra:

@@ -169,7 +169,11 @@ class Local(Engine):
         return [os.environ | threads | ({} if place is None else {"CUDA_VISIBLE_DEVICES": place}) for place in places]
 
     def places(self, pending: list[Run]) -> list[str | None]:
-        """One entry per worker: the GPUs that it sees, as many as a run takes; None: it works on the CPU. At most one per run."""
+        """One entry per worker: the GPUs that it sees, as many as a run takes; None where it works on the CPU. At most one per run.
+
+        Raises:
+            RelposError: there are fewer GPUs than a run takes.
+        """
         speeds = [run.config["speed"] for run in pending if "speed" in run.config]  # other stages use no GPU
         size = max((int(speed.get("devices", 1)) for speed in speeds), default=1)
         return self._slots(all(speed.get("accelerator") == "cpu" for speed in speeds), size)[: len(pending)]
@@ -218,7 +222,11 @@ class LocalWorkers:
         )
 
     def poll(self) -> None:
-        """Restarts workers that ended early. The deaths are counted in `execute`, run by run, not here."""
+        """Restarts workers that ended early. The deaths are counted in `execute`, run by run, not here.
+
+        Raises:
+            RelposError: workers end without having started a run.
+        """
         codes = [process.poll() for process in self.processes]
         ended = [number for number, code in enumerate(codes) if code not in (None, 0)]
         if not ended and any(code is None for code in codes):

@@ -76,7 +76,11 @@ class Slurm(Engine):
             raise RelposError(f"engine.signal={self.signal}: fewer seconds are expected than engine.time={self.time} minutes have")
 
     def start(self, standing: Standing, folder: Path) -> SlurmTasks:
-        """Submits tasks for the runs that are ready."""
+        """Submits tasks for the runs that are ready.
+
+        Raises:
+            RelposError: there is no Slurm here, or it refuses.
+        """
         if shutil.which("sbatch") is None:
             raise RelposError("engine=slurm: there is no sbatch here")
         tasks = SlurmTasks(self, standing, folder)
@@ -200,7 +204,11 @@ class SlurmTasks:
 
 
 def in_queue() -> set[str]:
-    """Numbers of this user's tasks that wait or run, such as 12_3."""
+    """Numbers of this user's tasks that wait or run, such as 12_3.
+
+    Raises:
+        Unanswered: squeue failed; has its message.
+    """
     # `--array`: without it the waiting tasks of an array are one line, 12_[3-5], which no number in the book equals.
     return set(_said("squeue", "--noheader", "--array", "--format=%i", f"--user={getpass.getuser()}").split())
 

@@ -89,7 +89,11 @@ def _measured(sample: Sample, measure: Measure) -> Results:
 
 
 def seen(sample: Sample, asked: Sequence[Measure], course: bool = False, named: bool = True) -> Measured:
-    """What a figure or a claim looks at: a network's results, and on demand those of its snapshots."""
+    """What a figure or a claim looks at: a network's results, and on demand those of its snapshots.
+
+    Raises:
+        RelposError: as `measured`.
+    """
     results, along = measured(sample, asked, named), {}
     for percent, then in snapshots(sample.network).items() if course else ():
         # None: nothing is kept of this snapshot, and its weights are not here.

@@ -255,6 +255,9 @@ def _of_file(name: str) -> Measure:
 def chosen(names: Iterable[str] | None, dials: Mapping[str, Any] | None = None) -> list[Measure]:
     """The measures of these names, in the order in which they are named, all where it is None; with these fields where they have
     them.
+
+    Raises:
+        RelposError: there is no such measure.
     """
     known = {measure.name: measure for measure in measures()}
     for name in names or ():

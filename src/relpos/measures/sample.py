@@ -63,7 +63,11 @@ class Sample:
 
     @cached_property
     def model(self) -> MaskedLM:
-        """The same of a network that predicts words."""
+        """The same of a network that predicts words.
+
+        Raises:
+            RelposError: it predicts none.
+        """
         return self._placed(self.network.masked_lm())
 
     def _placed(self, model: Any) -> Any:
@@ -120,7 +124,11 @@ class Sample:
         return self.store.examples("heldout", self.network.packing, self.network.length, count)
 
     def refuse_answers(self) -> None:
-        """Refuses a network that was trained to fill in answers."""
+        """Refuses a network that was trained to fill in answers.
+
+        Raises:
+            NothingToMeasure: it is one.
+        """
         if fills_answers(self.network.record.get("meaning") or {}):
             raise NothingToMeasure(f"{self.network.name}: {ANSWERS}")
 
@@ -206,7 +214,11 @@ def data_of(store: Path | None) -> dict[str, Any]:
 
 
 def _device(accelerator: str) -> str:
-    """`cpu` or `cuda`, for auto, cpu or gpu."""
+    """`cpu` or `cuda`, for auto, cpu or gpu.
+
+    Raises:
+        RelposError: there is no GPU here.
+    """
     # Answered first, because torch takes seconds to load.
     if accelerator == "cpu":
         return "cpu"

@@ -272,7 +272,11 @@ def row_of(change: Plain, start: Start) -> str | None:
 
 
 def published_checkpoints(checkpoints: Iterable[str]) -> list[Scale]:
-    """A scale for each folder or id of the hub, such as `roberta-base (12×768)`, the smallest network first."""
+    """A scale for each folder or id of the hub, such as `roberta-base (12×768)`, the smallest network first.
+
+    Raises:
+        RelposError: one cannot be read, or has no table of position embeddings.
+    """
     from relpos.pretrained.checkpoint import Checkpoint
     from relpos.train.described import class_of
 

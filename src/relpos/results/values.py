@@ -280,7 +280,11 @@ def halves(path: Path, metric: str) -> Halves:
 
 
 def answers(path: Path) -> NDArray[np.float64]:
-    """(examples, 2 or 3): predictions and targets of a dev set, as fine-tuning wrote them, and the groups where there are some."""
+    """(examples, 2 or 3): predictions and targets of a dev set, as fine-tuning wrote them, and the groups where there are some.
+
+    Raises:
+        RelposError: the file is damaged.
+    """
     check_recorded(path)
     try:
         table: NDArray[np.float64] = np.loadtxt(read_text(path).splitlines(), delimiter="\t", skiprows=1, ndmin=2)

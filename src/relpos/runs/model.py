@@ -118,7 +118,11 @@ def refuse_impossible(run: Run) -> None:
 
 
 def counted(model: Network) -> dict[str, Any]:
-    """`relpos.model.build.count`; refuses a network of more than `MOST` parameters."""
+    """`relpos.model.build.count`; refuses a network of more than `MOST` parameters.
+
+    Raises:
+        RelposError: says how many there are.
+    """
     numbers = count(model)
     if numbers["total"] > MOST:
         raise RelposError(f"{numbers['total']:.2e} parameters: more than {MOST:.0e} are too many")
@@ -126,7 +130,11 @@ def counted(model: Network) -> dict[str, Any]:
 
 
 def counted_without_memory(cfg: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
-    """The counts of a network whose tensors have shapes but no values."""
+    """The counts of a network whose tensors have shapes but no values.
+
+    Raises:
+        RelposError: there are more than 10¹³ parameters.
+    """
     with without_memory():
         return counted(build_model(cfg))
 

@@ -92,7 +92,11 @@ class Network:
         return load_model(self.path)
 
     def masked_lm(self) -> MaskedLM:
-        """The network in evaluation mode and float32, in which everything is measured."""
+        """The network in evaluation mode and float32, in which everything is measured.
+
+        Raises:
+            RelposError: it predicts no words.
+        """
         from relpos.model.heads import MaskedLM
 
         self.refuse_classifier()
@@ -118,7 +122,11 @@ class Network:
             raise RelposError(f"network={named}: a fine-tuned classifier predicts no words; name its pre-training{hint}")
 
     def tokenizer(self) -> Tokenizer:
-        """Its tokenizer."""
+        """Its tokenizer.
+
+        Raises:
+            RelposError: the model folder has none.
+        """
         from relpos.data.published_tokenizer import load_tokenizer
 
         return load_tokenizer(self.folder)
@@ -175,6 +183,9 @@ def given_run(name: str) -> Run:
     """The network of this name as a run that nobody has to make.
 
     A network of a run is identified by that run, another one by the SHA-256 of its files, one from the hub by its id and commit.
+
+    Raises:
+        RelposError: there is no such network.
     """
     network, path = resolve(name), expanded(name)
     folder = network.folder
@@ -221,7 +232,11 @@ def described_by(run: Run) -> dict[str, Any]:
 
 
 def tokenizer_of(start: Run, vocabulary: int) -> Run:
-    """The tokenizer in the folder of a given network; it is identified by its own files, so that networks may share a store."""
+    """The tokenizer in the folder of a given network; it is identified by its own files, so that networks may share a store.
+
+    Raises:
+        RelposError: there is none.
+    """
     from relpos.train.weights import model_folder
 
     folder = model_folder(start.path)

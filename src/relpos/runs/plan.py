@@ -53,7 +53,11 @@ MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "l
 
 
 def plan(cfg: DictConfig | Mapping[str, Any]) -> Run:
-    """The run that a checked configuration names."""
+    """The run that a checked configuration names.
+
+    Raises:
+        RelposError: `cfg.stage` is not one of `store`, `pretrain` and `finetune`; or a file that the run needs is missing.
+    """
     stages: dict[str, Callable[[Content], Run]] = {
         "store": lambda content: store_run(resolved(content)),
         "pretrain": pretrain_run,
@@ -188,7 +192,11 @@ def _pretraining_of(config: Content) -> Content:
 
 
 def with_task(cfg: DictConfig | Content, name: str, **dials: Any) -> Content:
-    """The same fine-tuning on another task: steps, batch and intermediate task are the other task's; `dials` are set afterwards."""
+    """The same fine-tuning on another task: steps, batch and intermediate task are the other task's; `dials` are set afterwards.
+
+    Raises:
+        RelposError: there is no such task.
+    """
     content = unresolved(cfg)
     task_meaning = {"steps": "${recipe.steps}", "batch": "${recipe.batch}", "intermediate": INTERMEDIATE}
     return content | ({} if name == content["task"]["name"] else {"task": node_of(name)} | task_meaning) | dials

@@ -139,7 +139,11 @@ class Run:
 
 
 def recorded(folder: Path) -> Run:
-    """The run of a folder as its record describes it, whatever code and configuration made it."""
+    """The run of a folder as its record describes it, whatever code and configuration made it.
+
+    Raises:
+        RelposError: record or configuration is damaged.
+    """
     record, config = read_record(folder), read_yaml(folder / "config.yaml")
     for key in ("stage", "meaning"):
         if key not in record:

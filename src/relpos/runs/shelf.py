@@ -135,7 +135,11 @@ def scores(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def figure(run: Path, metric: str) -> float:
-    """The final figure of this name; with a minus sign in front, as in `-RTE`, its negative, so that the least is the best."""
+    """The final figure of this name; with a minus sign in front, as in `-RTE`, its negative, so that the least is the best.
+
+    Raises:
+        RelposError: the run has none of this name.
+    """
     known, name = final(read_record(run)), metric.removeprefix("-")
     refuse_unknown(f"metric={metric}: the run has no figure", name, known)
     return -known[name] if metric.startswith("-") else known[name]

@@ -78,7 +78,11 @@ def read_table(folder: Path, form: type[Form]) -> Form:
 
 
 def runs_by_row(folder: Path) -> dict[str, list[RowRun]]:
-    """Row → its runs, of the table in a folder."""
+    """Row → its runs, of the table in a folder.
+
+    Raises:
+        RelposError: as `read_table`.
+    """
     return {row.name: row.runs for row in read_table(folder, _Rows).rows}
 
 

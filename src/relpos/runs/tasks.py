@@ -23,7 +23,11 @@ values. They were added when there were runs without them."""
 
 
 def node_of(name: str) -> dict[str, Any]:
-    """The configuration of a task by its name in conf/task or by the path of a user's YAML file."""
+    """The configuration of a task by its name in conf/task or by the path of a user's YAML file.
+
+    Raises:
+        RelposError: there is no such task or file, or a key of the file is unknown.
+    """
     if is_task_file(name):
         return node_of("custom") | read_task_file(name)
     refuse_unknown("unknown task", name, options()["task"])
@@ -35,6 +39,9 @@ def task_and_meaning(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
 
     For a task of conf/task the identity holds all arguments but those of `UNREAD`. For a task of the user's own it holds the hashes
     of the files instead of their folder.
+
+    Raises:
+        RelposError: something is wrong with a task of the user's own or its files.
     """
     if node["_target_"] != OWN:  # compared by name, because instantiating the tasks of a large table takes seconds
         return node, {"task": {key: value for key, value in node.items() if not key.startswith(UNREAD)}}

@@ -93,6 +93,9 @@ class Experiment:
     def select(self, names: list[str] | None) -> dict[str, list[str]]:
         """The rows of these names, in the order of the file; None: all.
 
+        Raises:
+            RelposError: there is no such row.
+
         >>> load("demo").select(["fixed", "none"])
         {'none': ['position=none'], 'fixed': ['position=fixed']}
         """
@@ -109,6 +112,9 @@ def load(table: str, changes: Mapping[str, Any] | None = None) -> Experiment:
     Args:
         table: a name in `experiments/`, or the path of a YAML file.
         changes: keys that replace those of the file.
+
+    Raises:
+        RelposError: there is no such file, or something in it is wrong.
 
     >>> load("demo").tasks
     ['cola', 'sst2']
@@ -238,7 +244,11 @@ def pilot_seeds(files: Iterable[Experiment]) -> set[int]:
 
 
 def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:
-    """Row → column → the paper's number, from the CSV that an experiment names; its heads are `COLUMN` or `COLUMN_mean`."""
+    """Row → column → the paper's number, from the CSV that an experiment names; its heads are `COLUMN` or `COLUMN_mean`.
+
+    Raises:
+        RelposError: there is no such file, it lies elsewhere, or it is no CSV with a column `row`.
+    """
     if experiment.printed is None:
         return {}
     path = experiment.folder / experiment.printed

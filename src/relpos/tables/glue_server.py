@@ -94,13 +94,21 @@ def layout() -> list[Answers]:
 
 
 def read_scores(folder: Path) -> dict[str, dict[str, float]]:
-    """Row → column → score, as they were recorded; empty if there is no file."""
+    """Row → column → score, as they were recorded; empty if there is no file.
+
+    Raises:
+        RelposError: the file is damaged.
+    """
     scores: dict[str, dict[str, float]] = read_json(folder / FILE, dict[str, dict[str, float]], {})
     return scores
 
 
 def with_scores(rows: Sequence[Row], folder: Path) -> list[Row]:
-    """The rows with the server's scores: in `test` of each column, of the mean, and of the row."""
+    """The rows with the server's scores: in `test` of each column, of the mean, and of the row.
+
+    Raises:
+        RelposError: `scores.json` is damaged.
+    """
     recorded = read_scores(folder)
     return [_with_scores(row, recorded[row.name]) if row.name in recorded else row for row in rows]
 

@@ -50,6 +50,9 @@ class Instrument:
 def instrument(experiment: Experiment, overrides: Iterable[str] = (), plan: Iterable[PlannedRow] = ()) -> Instrument | None:
     """What the stages `order` and `order_snapshots` of a table ask for, and overrides that begin with their names; None where there
     are no columns about order. The rows of the plan must keep snapshots if these are to be measured.
+
+    Raises:
+        RelposError: an override is wrong, named pairs cannot be read, or a row keeps no snapshots.
     """
     if not experiment.order:
         return None

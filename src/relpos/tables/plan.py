@@ -102,7 +102,11 @@ def _row(experiment: Experiment, network: Run | None, name: str, overrides: list
 
 
 def _refuse_network(content: Mapping[str, Any], typed: Collection[str]) -> None:
-    """Refuses what would use the network, and the user's key, because a file says so and not what the user has typed."""
+    """Refuses what would use the network, and the user's key, because a file says so and not what the user has typed.
+
+    Raises:
+        RelposError: says what to type.
+    """
     data, logger = content.get("data") or {}, content.get("logger") or {}
     if str(data.get("_target_")).endswith(".Hub") and "data" not in typed:
         raise _asks_for_network("data=hub", "data=hub")
@@ -122,7 +126,11 @@ def _asks_for_network(what: str, typed: str) -> RelposError:
 
 
 def _contents(experiment: Experiment, network: Run | None, overrides: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The configurations of a row, with their interpolations: of its pre-trainings (empty with `network`), and of each task."""
+    """The configurations of a row, with their interpolations: of its pre-trainings (empty with `network`), and of each task.
+
+    Raises:
+        RelposError: an override is wrong, or two tasks have one name.
+    """
     of_stage = {stage: overrides_of(stage, experiment, overrides) for stage in ("pretrain", "finetune")}
     of_tuning = of_stage["finetune"]
     if network:
@@ -161,8 +169,10 @@ def reseeded(run: Run, seed: int) -> Run:
 
 
 def _network_of(experiment: Experiment, overrides: Sequence[str]) -> Run | None:
-    """The network that all rows are fine-tuned from; None if there is none, or if the one that the file names is not here. One that
-    `overrides` name must be here.
+    """The network that all rows are fine-tuned from; None if there is none, or if the one that the file names is not here.
+
+    Raises:
+        RelposError: the one that `overrides` name is not here.
     """
     if experiment.network is None:
         return None
@@ -196,7 +206,11 @@ def _labelled(run: Run, table: str, row: str) -> Run:
 
 
 def of_stages(runs: list[Run], stages: list[str] | None) -> list[Run]:
-    """The runs of these stages, and the runs that they need; None: all. `order`, which makes no runs, is a stage, too."""
+    """The runs of these stages, and the runs that they need; None: all. `order`, which measures and makes no runs, is a stage, too.
+
+    Raises:
+        RelposError: there is no such stage.
+    """
     known = ("toy", "tokenizer", "store", "pretrain", "finetune", "order")
     for stage in stages or ():
         refuse_unknown("stages: unknown stage", stage, known)

@@ -224,14 +224,22 @@ class Table:
         write_json(folder / FILE, asdict(self))
 
     def row(self, name: str) -> Row:
-        """The row of this name."""
+        """The row of this name.
+
+        Raises:
+            RelposError: there is none; the nearest names are given.
+        """
         by_name = {row.name: row for row in self.rows}
         refuse_unknown(f"table {self.name}: unknown row", name, by_name)
         return by_name[name]
 
 
 def written(name: str) -> tuple[Path, Table]:
-    """The folder of a table that has been written, and the table; `name` may be the experiment file that it was made from."""
+    """The folder of a table that has been written, and the table; `name` may be the experiment file that it was made from.
+
+    Raises:
+        RelposError: see `read_table`.
+    """
     folder = table_folder(name)
     return folder, read_table(folder, Table)
 

@@ -62,6 +62,9 @@ class Pairs(Measure):
 
         Args:
             toy: whether it was trained on the embedded language.
+
+        Raises:
+            NothingToMeasure: there are none.
         """
         # Pairs of English say nothing of a network that knows only the embedded language, nor the other way round.
         found = self.pairs.suited(toy) if isinstance(self.pairs, AutoPairs) else self.pairs
