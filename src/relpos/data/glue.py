@@ -60,7 +60,11 @@ class OwnFiles:
     folder: Path
 
     def file(self, split: str) -> Path | None:
-        """The file of a split; None where there is none."""
+        """The file of a split; None where there is none.
+
+        Raises:
+            RelposError: there are several, of different formats.
+        """
         files = [path for suffix in READERS if (path := self.folder / f"{split}{suffix}").is_file()]
         if len(files) > 1:
             raise RelposError(f"{self.folder}: both {files[0].name} and {files[1].name}; which of them is the {split} file?")

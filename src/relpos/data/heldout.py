@@ -30,6 +30,9 @@ def ends(hashes: npt.NDArray[np.uint64], documents: Ints, sentences: Ints, share
         sentences: (sentences + 1,) where each begins, in tokens.
         share: of the tokens.
         alike: the documents are of one size, as generated ones are: whole ones, of which each is as probable as any.
+
+    Raises:
+        RelposError: the only document has too few sentences to be cut.
     """
     counts, sizes = np.diff(documents), np.diff(sentences[documents])
     if len(counts) == 1 and counts[0] < 2 * FEWEST:

@@ -37,6 +37,9 @@ def heldout_texts(store: Store, longest: int, tokens: int, objective: Objective 
     """The beginnings of held-out documents, about `tokens` tokens in all, each of whole windows of `longest` − 2 tokens of text.
 
     They are taken from documents that are long enough, spread evenly over the store.
+
+    Raises:
+        RelposError: no held-out document has a whole window.
     """
     window = longest - 2
     documents = np.flatnonzero(store.heldout)

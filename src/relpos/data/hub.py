@@ -46,7 +46,11 @@ class Text:
 
 
 def checked(text: Mapping[str, Any]) -> dict[str, Any]:
-    """One entry of `data.texts` with its defaults filled in."""
+    """One entry of `data.texts` with its defaults filled in.
+
+    Raises:
+        RelposError: a key is unknown, a value is wrong, or `id` is missing.
+    """
     refuse_mistakes(text, Text, "data.texts")
     if not text.get("id"):
         raise RelposError("data.texts: an entry has no id")

@@ -143,7 +143,11 @@ def is_task_file(name: str) -> bool:
 
 
 def read_task_file(name: str) -> dict[str, Any]:
-    """The arguments of `OwnTask` in a YAML file; `name` and `folder` are the file's own where it does not set them."""
+    """The arguments of `OwnTask` in a YAML file; `name` and `folder` are the file's own where it does not set them.
+
+    Raises:
+        RelposError: names the file and what is wrong.
+    """
     path = expanded(name)
     content = read_yaml(path)
     if "${" in str(content):  # in a plan it would be read as a reference to another key, or to the environment

@@ -189,7 +189,11 @@ def limited(pairs: Iterable[Item], limit: int | None, others: int | None = None)
 
 
 def read(path: Path) -> list[Item]:
-    """The pairs or sets of a file."""
+    """The pairs or sets of a file.
+
+    Raises:
+        RelposError: file and line of what is none.
+    """
     return list(_json_items(path) if path.suffix == ".jsonl" else _text_pairs(path))
 
 

@@ -43,6 +43,9 @@ def load_tokenizer(path: Path | str) -> Tokenizer:
 
     Args:
         path: the folder, or the file `tokenizer.model`.
+
+    Raises:
+        RelposError: there is neither, or its files are damaged.
     """
     path = Path(path)
     if has_tokenizer(path) and not (path / FILE).is_file():
@@ -180,6 +183,9 @@ def adopt(file: Path, folder: Path) -> None:
     Args:
         file: of any name: what it contains says which of the two it is.
         folder: is made where it does not exist.
+
+    Raises:
+        RelposError: it is neither, or the library that reads it is not installed.
     """
     content = read_bytes(file)
     folder.mkdir(parents=True, exist_ok=True)

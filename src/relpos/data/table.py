@@ -143,7 +143,11 @@ def check_commas(where: str, header: Sequence[str]) -> None:
 
 
 def only(table: Table, columns: Sequence[str]) -> Table:
-    """These columns of a table with a header line; what other columns hold, such as an id that is no number, is not checked."""
+    """These columns of a table with a header line; what other columns hold, such as an id that is no number, is not checked.
+
+    Raises:
+        RelposError: a column is missing, or two have its name.
+    """
     for column in columns:
         if column not in table.header:
             raise RelposError(f"{table.source} line 1: no column {column!r}.{nearest(column, table.header)}")
@@ -193,7 +197,11 @@ def objects(path: Path) -> Iterator[tuple[int, Fields]]:
 
 
 def inside(fields: object, key: str, kind: type, where: str) -> Any:
-    """The value of a key, where it is of this type."""
+    """The value of a key, where it is of this type.
+
+    Raises:
+        RelposError: names file and line.
+    """
     value = fields.get(key) if isinstance(fields, dict) else None
     # To isinstance a truth value is an int, but in a file it is no number.
     if not isinstance(value, kind) or isinstance(value, bool) or (isinstance(value, str) and not value.strip()):

@@ -151,7 +151,11 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path | str) -> Tokenizer:
-        """From `tokenizer.model` or the folder that holds it; `load_tokenizer` takes the folder of a published checkpoint too."""
+        """From `tokenizer.model` or the folder that holds it; `load_tokenizer` takes the folder of a published checkpoint too.
+
+        Raises:
+            RelposError: there is no such file, or it is damaged.
+        """
         path = Path(path)
         file = path / FILE if path.is_dir() else path
         if not file.is_file():
@@ -221,7 +225,11 @@ class Tokenizer:
         return np.array(ids, np.int64)
 
     def marked_ids(self, text: str) -> Ids:
-        """(n,) `encode_marked` of a text, with [CLS] before and [SEP] after it unless it has them already."""
+        """(n,) `encode_marked` of a text, with [CLS] before and [SEP] after it unless it has them already.
+
+        Raises:
+            RelposError: the text is empty but for [CLS], [SEP] and [PAD].
+        """
         ids = self.encode_marked(text).tolist()
         if not set(ids) - {self.cls, self.sep, self.pad}:
             raise RelposError(f"text={text!r}: there is no token in it")

@@ -139,7 +139,11 @@ class Checkpoint:
                 raise RelposError(f"{self.folder}: a classifier without a pooler: {OTHER_HEADS['TokenClassification']}")
 
     def fill(self, model: nn.Module) -> None:
-        """Assigns the weights to a network made from `settings`; they keep the number format in which they are stored."""
+        """Assigns the weights to a network made from `settings`; they keep the number format in which they are stored.
+
+        Raises:
+            RelposError: a weight is missing, unknown, or of another shape; names it.
+        """
         size = self.settings["size"]
         weights = listed(self.family, self.head, size, self._has_pooler, self.prefix)
         parameters = {name: tuple(value.shape) for name, value in model.named_parameters()}
@@ -172,7 +176,11 @@ class Checkpoint:
                 raise RelposError(f"{self.folder}: weight {self.prefix + name!r} is not the table that it is by config.json")
 
     def _identity_map(self) -> set[str]:
-        """Names of the weights of a linear map between two equal widths, which ALBERT always has and ours does not."""
+        """Names of the weights of a linear map between two equal widths, which ALBERT always has and ours does not.
+
+        Raises:
+            RelposError: the map is not the identity, or a part of it is missing.
+        """
         size = self.settings["size"]
         if not self.family.always_widens or size["embedding"] != size["hidden"]:
             return set()
@@ -193,7 +201,11 @@ class Checkpoint:
 
 
 def position_table(folder: Path) -> Float[Tensor, "positions embedding"]:
-    """The absolute position embeddings of a published checkpoint, without reserved rows."""
+    """The absolute position embeddings of a published checkpoint, without reserved rows.
+
+    Raises:
+        RelposError: it has none.
+    """
     checkpoint = Checkpoint(folder)
     weight = next(
         (weight for weight in checkpoint.family.encoder if weight.ours in ("position.table", "position.parts.0.table")), None

@@ -41,7 +41,11 @@ def to_huggingface(network: nn.Module, settings: Mapping[str, Any]) -> tuple[dic
 
 
 def family_of(settings: Mapping[str, Any]) -> Family:
-    """The family of a network, by its position scheme, its convolution and its size."""
+    """The family of a network, by its position scheme, its convolution and its size.
+
+    Raises:
+        RelposError: there is none.
+    """
     size = settings["size"]
     position, conv = (settings[key]["_target_"].rpartition(".")[2] for key in ("position", "conv"))
     if size.get("attention") == "causal":

@@ -174,7 +174,11 @@ ACTIVATIONS = {
 
 
 def activation(name: Any) -> str:
-    """Our name of an activation."""
+    """Our name of an activation.
+
+    Raises:
+        RelposError: we have none that computes the same.
+    """
     if name not in ACTIVATIONS:
         raise RelposError("gelu, gelu_new or relu is expected")
     return ACTIVATIONS[name]

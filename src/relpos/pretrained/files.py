@@ -29,7 +29,11 @@ OWN = "relpos"
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The content of `config.json`."""
+    """The content of `config.json`.
+
+    Raises:
+        RelposError: there is none, or it is damaged.
+    """
     path = folder / CONFIG
     if not path.exists():
         raise RelposError(f"no model in {folder}: {CONFIG} is missing")
@@ -65,7 +69,11 @@ def name_of(folder: Path) -> str:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files that hold the weights: one, or the shards of an index."""
+    """The files that hold the weights: one, or the shards of an index.
+
+    Raises:
+        RelposError: there are none, or a shard is missing.
+    """
     for name in WEIGHTS:
         index = folder / f"{name}.index.json"
         if (folder / name).is_file():

@@ -122,7 +122,11 @@ def names(weight: Weight) -> tuple[str, ...]:
 
 
 def read(weight: Weight, tensors: Mapping[str, Tensor], shape: Shape, heads: int) -> Tensor:
-    """Our parameter of this shape, from the weights of the checkpoint. Where a single weight makes it, nothing is copied."""
+    """Our parameter of this shape, from the weights of the checkpoint. Where a single weight makes it, nothing is copied.
+
+    Raises:
+        RelposError: a weight is missing, has another shape, or no floating-point numbers; names it.
+    """
     parts = [tensors[_present(weight, name, tensors)] for name in names(weight)]
     expected = _their_shape(weight, shape)
     for name, part in zip(names(weight), parts, strict=True):

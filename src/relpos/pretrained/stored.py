@@ -49,7 +49,11 @@ def read_weights(folder: Path, names: Callable[[str], str] | None = None) -> dic
 
 
 def check_numbers(name: str, weight: Tensor) -> None:
-    """Refuses a weight with which nothing sensible can be computed."""
+    """Refuses a weight with which nothing sensible can be computed.
+
+    Raises:
+        RelposError: it is not of floating-point numbers, or one of them is not finite; names it.
+    """
     if not weight.is_floating_point():
         raise RelposError(f"weight {name!r} is {str(weight.dtype).removeprefix('torch.')}: quantised weights are not supported")
     if not bool(torch.isfinite(weight if weight.element_size() > 1 else weight.float()).all()):
