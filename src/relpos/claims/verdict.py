@@ -132,9 +132,9 @@ def adjusted(verdicts: Sequence[Verdict]) -> list[Verdict]:
             found = verdicts[place]
             if p >= ALPHA and found.verdict in (HOLDS, FAILS):
                 note = f"by itself it {found.verdict} with p {alone[place]:.2g}; p {p:.2g} among the {len(alone)} of the paper here"
-                takes = found.takes or "more pre-training seeds, half as many again or more: it is clear alone and not among so many tests"
+                takes = "more pre-training seeds, half as many again or more: it is clear alone and not among so many tests"
                 figures = joined([found.figures, f"{note} leaves it undecided"])
-                corrected[place] = replace(found, verdict=UNDECIDED, figures=figures, takes=takes)
+                corrected[place] = replace(found, verdict=UNDECIDED, figures=figures, takes=found.takes or takes)
     return corrected
 
 
