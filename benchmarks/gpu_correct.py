@@ -1,6 +1,6 @@
 """Is it right on this GPU? Every kind of term beside float64, every preset in training, the same bits each time.
 
-    python benchmarks/gpu_correct.py [--seconds 90] [--workers N] [--out FOLDER] [--only WORD …] [--rehearse]
+    python benchmarks/gpu_correct.py [--seconds 150] [--workers N] [--out FOLDER] [--only WORD …] [--rehearse]
 
 Terms: what the fastest attention kernel that serves them gives, in float32 and bfloat16, at 64, 70, 128 and 256 tokens, beside
 `eager` in float64. "of what is allowed" is the distance from float64 over what a proof allows (proof.py), "over eager" that
@@ -71,7 +71,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=90)
+    parser.add_argument("--seconds", type=float, default=150)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--only", nargs="+", default=[""], metavar="WORD", help="tasks whose name has one of these")
