@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -42,21 +44,17 @@ def import_quickly() -> None:
     gc.set_threshold(10_000)  # new objects, instead of 700
 
     def pretend() -> None:
-        asked = vars(sys.modules["lightning_utilities.core.imports"])
-        asked |= {name: _without_some(asked[name]) for name in ("find_spec", "_version") if name in asked}
+        asked: Any = sys.modules["lightning_utilities.core.imports"]
+
+        def without_some(find: Callable[[str], Any], name: str) -> Any:
+            if name in ABSENT:
+                raise asked.PackageNotFoundError(name)
+            return find(name)
+
+        with suppress(AttributeError):  # of another version
+            asked.find_spec, asked._version = (partial(without_some, find) for find in (asked.find_spec, asked._version))
 
     when_imported("lightning_utilities.core.imports", pretend)
-
-
-def _without_some(found: Callable[[str], Any]) -> Callable[[str], Any]:
-    def find(name: str) -> Any:
-        if name in ABSENT:
-            from importlib.metadata import PackageNotFoundError
-
-            raise PackageNotFoundError(name)
-        return found(name)
-
-    return find
 
 
 class _Finder(MetaPathFinder):
