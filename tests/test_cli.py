@@ -244,7 +244,7 @@ def test_a_sweep_goes_through_the_launchers_of_hydra(
         f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher",
         reason="pip install hydra-joblib-launcher hydra-submitit-launcher",
     )
-    arguments = [f"position={schemes}", "steps=2", "batch=4", "speed.threads=1", f"hydra/launcher={launcher}"]
+    arguments = [f"position={schemes}", "steps=2", "batch=4", "evaluations=1", "speed.threads=1", f"hydra/launcher={launcher}"]
     command = [sys.executable, "-m", "relpos.cli", "pretrain", "-m", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -22,6 +22,7 @@ from typing import Any, TextIO
 from relpos.config.conf import commands
 from relpos.errors import RelposError, printable, refuse_unknown, say
 from relpos.process import COMMAND, SAFE_PATH, interrupt, on_stops
+from relpos.when_imported import import_quickly
 
 UNREAD = 141
 """Exit status if stdout is closed before its end, as by `| head`: the one that a shell reports for a program ended by SIGPIPE."""
@@ -48,8 +49,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         if argv is None:  # this process is ours
-            from relpos.when_imported import import_quickly
-
             on_stops(interrupt)
             import_quickly()
             os.environ[SAFE_PATH] = "1"  # for what others start, as launchers of sweeps
@@ -189,6 +188,8 @@ def _run(command: str, arguments: list[str]) -> int:
 
     def task(cfg: Any) -> float | None:
         """What a sweeper minimises: the figure that `metric` names; infinity where there is none because of an error."""
+        if os.getpid() != main_process:  # a sweep's launcher has started this one
+            import_quickly()
         try:
             typed = _typed(HydraConfig.get())
             if any("hydra.searchpath=" in override for override in typed):  # the user's own option files
@@ -202,7 +203,7 @@ def _run(command: str, arguments: list[str]) -> int:
             if all(each.kind is each.VAR_KEYWORD for each in signature(function).parameters.values()):
                 config = with_scheme(OmegaConf.to_container(cfg, resolve=False), command, typed)  # type: ignore[arg-type]
             paths.append(str(function(**with_words(config, rules(function)))))
-            if os.getpid() != main_process:  # a sweep's launcher runs it elsewhere; the main process will not see this list
+            if os.getpid() != main_process:  # the main process will not see this list
                 print(printable(paths[-1]))
             metric = config.get("metric")
             return figure(Path(paths[-1]), metric) if metric else None

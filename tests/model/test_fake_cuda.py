@@ -15,6 +15,7 @@ from relpos.errors import RelposError
 from relpos.model.build import build
 from relpos.model.heads import Classifier, ClassifierKind, MaskedLM, ReplacedTokens
 from schemes import CONVS, FULL, POSITIONS, SIZE, VOCABULARY, model_of, preset
+from schemes import SAMPLE as WAYS
 
 pytest.importorskip("triton", reason="Triton is not installed: it is there for Linux alone")
 import fake_cuda
@@ -53,8 +54,9 @@ def made(position: str, conv: str, **keys: Any) -> MaskedLM:
 )
 def test_a_pre_training(position: str, conv: str, kernel: str, precision: str, turn: int) -> None:
     """In float32 with one of the kernels: each has it with every other preset. The kernel that is taken by itself leaves out most
-    of the padding, `eager` is in a modern block."""
-    size = SIZE | {"auto": {}, "fused": {"layers": 1}, "eager": MODERN | {"layers": 1}}[kernel]
+    of the padding, and has a second layer with `WAYS`; `eager` is in a modern block."""
+    layers = 2 if kernel == "auto" and {position, conv} <= WAYS else 1
+    size = SIZE | {"layers": layers} | (MODERN if kernel == "eager" else {})
     model = build(size, preset("position", position), VOCABULARY, preset("conv", conv), kernel)
     cut: dict[str, Any] = {"held": 40, "weighted": bool(turn % 2)} if kernel == "auto" else {}
     check(lambda: fake_cuda.recorded(model, precision=precision, **cut))
