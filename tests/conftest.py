@@ -26,9 +26,6 @@ from rooms import pytest_terminal_summary  # noqa: F401  a hook of pytest
 from shapes import install
 
 gc.disable()  # imports make a million objects that stay: looking for circles among them takes a seventh of the time
-# Python takes three seconds to take apart what has been imported: no worker of pytest-xdist does. Elsewhere libraries complain at
-# its end about what is left.
-atexit.register(*((os._exit, 0) if "PYTEST_XDIST_WORKER" in os.environ else (gc.unfreeze,)))
 NUMBERS = count()
 HELDOUT = 100
 """Held-out examples along a training: two thirds of a training of a few steps would go into all of them."""
@@ -57,6 +54,12 @@ logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # it tells
 # The same examples each time, however long a busy machine takes over them, and no folder that processes share.
 settings.register_profile("same", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("same")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Python takes three seconds to take apart what has been imported: no worker of pytest-xdist does. Elsewhere libraries complain
+    # at its end about what is left.
+    atexit.register(*((os._exit, 0) if hasattr(config, "workerinput") else (gc.unfreeze,)))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
