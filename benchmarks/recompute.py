@@ -2,6 +2,7 @@
 
 FOLDER is an unpacked experiments/results/*/records.tar.xz, or several. Each line is a pair of rows of one scale: the difference in
 held-out loss or in shuffle gap, its 95 % interval with moderated variances (Smyth 2004), and that of these pairs of seeds alone.
+Rows that share one seed at most are compared by Welch's formula.
 Every run counts; claims leave out pilots (seeds from 100) and rows that no claim names, which are to be deleted from FOLDER first.
 """
 

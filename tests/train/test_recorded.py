@@ -109,7 +109,9 @@ def test_cuda_graphs_give_the_gradients_of_plain_calls_and_the_same_bits_each_ti
     for recorder in (Recorder, CudaGraphs, CudaGraphs):
         model = network().float().cuda()
         module = training(model, "bf16", recorder)
-        for index in (0, 1):  # the second is another replay of the same graphs
+        for index in (0, 1):  # the second is another replay of the same graphs, at another rate
+            for group in module.recorded.optimizer.param_groups:
+                group["lr"] = 1e-3 * (1 + index)
             module.recorded.sums(index, passes(data, index))
             module.recorded.update(1000.0)
         assert module.recorded.passes.trusted
@@ -117,6 +119,22 @@ def test_cuda_graphs_give_the_gradients_of_plain_calls_and_the_same_bits_each_ti
         found.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
     assert float((found[1] - found[0]).norm() / found[0].norm()) < 1e-3
     assert torch.equal(found[1], found[2])
+
+
+def test_a_recorded_update_reads_its_rates_where_a_replay_finds_them(prepared: Path) -> None:
+    """A number would be part of the recording: all later updates would have the rate of the first."""
+    module, step = training(network()), passes(steps(prepared), 0)
+    optimizer, seen = module.recorded.optimizer, []
+    call = optimizer.step
+    optimizer.step = lambda: (seen.append([group["lr"] for group in optimizer.param_groups]), call())
+    for rate in (0.0, 1e-3):
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        module.recorded.sums(0, step)
+        module.recorded.update(1000.0)
+        assert all(isinstance(each, Tensor) and float(each) == pytest.approx(rate) for each in seen[-1])
+        assert [group["lr"] for group in optimizer.param_groups] == [rate] * len(optimizer.param_groups)
+    assert len({each.data_ptr() for rates in seen[-2:] for each in rates}) == len(seen[-1])
 
 
 def test_a_replay_waits_for_nothing(prepared: Path) -> None:
