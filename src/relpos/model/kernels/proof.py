@@ -171,7 +171,7 @@ def results(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float, d
         mask = torch.ones(BATCH, n, dtype=torch.bool, device=kind.device)
         mask[1, n - n // 3 :] = False
     y = kernel.attention(x.get("q"), x.get("k"), x["v"], terms, mask, Draw(rate, 1234567))
-    if mask is not None and kind.reach is not None:  # what a token gets that sees nothing but padding means nothing
+    if mask is not None:  # what padding gets means nothing
         y = y * mask[:, None, :, None]
     y.backward(_numbers(99, full, kind).to(y.dtype))
     grads = {f"gradient of {name}": value.grad for name, value in x.items() if value.grad is not None}

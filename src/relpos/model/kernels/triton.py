@@ -21,7 +21,8 @@ On its band an entry of da and db is one ds, which is stored at an address of it
 a row or a column beyond the window, which the walk collects. dβ_o = Σ_i ds_{i, i+o}: each tile of `backward_columns` is summed
 along its diagonals and writes 2 · columns sums, which are then added in a fixed order. So no sum depends on which program is first.
 Where one tile holds all keys of a sequence (n ≤ 128) the walk over blocks of keys makes dq, too, and all terms are read as one, and
-their gradients made of the stored ds, by `triton_terms.py`.
+their gradients made of the stored ds, by `triton_terms.py`. No tile of padding alone is
+computed.
 
 Storage is in the number format of q, k, v; sums are in float32, and so is everything in Triton's interpreter, which multiplies
 bfloat16 as if it were integers. Nothing is tuned when it is imported or first used: the tiles follow from n and D.
@@ -117,8 +118,17 @@ class _Problem:
             "num_stages": tiles.stages,
         }  # fmt: skip
 
+    def by_length(self) -> list[dict[str, int]]:
+        """The launches of `backward_columns`: sequences that end in the first half of a tile of all keys have a tile of half."""
+        _, columns, warps, _ = self.tiles
+        all_keys = self.constants["ALL"]
+        if not self.constants["HAS_MASK"] or all_keys > columns or columns <= 2 * self.tiles.rows:
+            return [{"FEWER": 0, "MOST": all_keys}]
+        half = columns // 2
+        return [{"FEWER": 0, "MOST": half, "COLUMNS": half, "num_warps": warps // 2}, {"FEWER": half, "MOST": all_keys}]
+
     def launch(self, program: Any, grid: tuple[int, ...], *others: Tensor, numbers: tuple[int, ...] = (), **constants: Any) -> None:
-        program[grid](*self.tensors, *others, *self.numbers, *numbers, **self.constants, **constants)
+        program[grid](*self.tensors, *others, *self.numbers, *numbers, **(self.constants | constants))
 
 
 class _Attention(torch.autograd.Function):
@@ -139,7 +149,7 @@ class _Attention(torch.autograd.Function):
             for x, own, table, beside in ((query, q, query_table, bias), (key, k, key_table, None))
         ]
         added = Added(offset, windows[0], windows[1], dense, outside)
-        summed = added.summed(v) if _whole(v) else None
+        summed = added.summed(v, mask) if _whole(v) else None
         terms = (None, None, None, summed, value) if _whole(v) else (*added.tensors(), value)
         problem = _Problem(content, q, k, v, terms, mask, outside, draw, scale, backward=False)
         batch, heads, n, width = v.shape
@@ -179,20 +189,23 @@ class _Attention(torch.autograd.Function):
         delta = torch.empty_like(top)
         known, strides = (top, total, delta, grad, of_value), (grad_v.stride(0), grad_v.stride(2), grad_v.stride(1))
         by_tile = grad_query = grad_key = ds = top  # of no meaning where there is no such term
+        made_of = torch.empty if mask is None else torch.zeros  # tiles of padding alone are not written
         if whole:
             if summed is not None:
-                ds = v.new_empty(batch, heads, n, n)
+                ds = made_of(batch, heads, n, n, dtype=v.dtype, device=v.device)
             of_terms: tuple[Tensor | None, ...] = (None,) * 4
         else:
             rows, columns = problem.row_tiles, problem.column_tiles
-            if added.offset is not None:  # tiles of padding alone are not written
-                made_of = torch.empty if mask is None else torch.zeros
+            if added.offset is not None:
                 by_tile = made_of(batch, heads, rows, columns, 2 * problem.tiles.columns, dtype=torch.float32, device=v.device)
             grad_query, grad_key = (top if x is None else x.grad().zero_() for x in (added.query, added.key))
             problem.launch(programs.backward_rows, (problem.rows, rows), y, *known, grad_q, grad_query, numbers=strides)
         made = grad_q, grad_k, grad_v, by_tile, grad_query, grad_key, ds
         grid = problem.rows, problem.column_tiles
-        problem.launch(programs.backward_columns, grid, *known, *made, numbers=strides, WHOLE=whole, KEEP=summed is not None)
+        for lengths in problem.by_length():
+            problem.launch(
+                programs.backward_columns, grid, *known, *made, numbers=strides, WHOLE=whole, KEEP=summed is not None, **lengths
+            )
         if whole:
             of_terms = added.collected(ds) if summed is not None else (None,) * 4
         else:

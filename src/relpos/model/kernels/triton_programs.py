@@ -1,5 +1,8 @@
 """The Triton programs of attention: forward, and the walks over the scores that make all gradients. See `triton.py`.
 
+Queries and keys behind the last real token of a sequence are padding, for which nothing is read or computed: outputs and gradients
+are 0 there. `last` is the number of the tokens before, n where nothing is masked.
+
 Names of arguments: strides by example, head and token of q, k, v (`qb, qh, qn` …), of queries' kernels (`ab …`) and of keys'
 (`bb …`); y and its gradient are (B, n, H, D) without gaps, gradients of q, k, v have the strides `gb, gh, gn`, those of kernels the
 kernels' own; `top`, `total` and `delta` are (B, H, n): the largest score of a row, Σ_j exp(s_ij − top_i), and g_i·y_i.
@@ -38,21 +41,22 @@ def forward(
     b, h = row // H, row % H
     i = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     real = REAL + b * n
-    q = load_rows(Q + b * qb + h * qh, i, qn, n, D, PADDED).to(DOT)
+    last = last_real(real, n, HAS_MASK, ALL)
+    q = load_rows(Q + b * qb + h * qh, i, qn, last, D, PADDED).to(DOT)
     # Finite: with −∞ a row whose first keys are all hidden by β = −∞ would have −∞ − (−∞) here.
     top = tl.full([ROWS], LOWEST, tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     y = tl.zeros([ROWS, PADDED], tl.float32)
-    for start in range(0, last_real(real, n, HAS_MASK, ALL), COLUMNS):
+    for start in range(0, tl.where(tl.program_id(1) * ROWS < last, last, 0), COLUMNS):
         j = start + tl.arange(0, COLUMNS)
         product = tl.zeros([ROWS, COLUMNS], tl.float32)
         if CONTENT:
-            k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
+            k = load_rows(K + b * kb + h * kh, j, kn, last, D, PADDED).to(DOT)
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
-        v = load_rows(V + b * vb + h * vh, j, vn, n, D, PADDED).to(DOT)
+        v = load_rows(V + b * vb + h * vh, j, vn, last, D, PADDED).to(DOT)
         s, _, kept = tile_scores(
             product, i[:, None], j[None, :], tl.program_id(1) * ROWS, start,
-            b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+            b, h, n, last, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
             TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
         )  # fmt: skip
         higher = tl.maximum(top, tl.max(s, 1))
@@ -63,9 +67,10 @@ def forward(
             p = tl.where(kept, p, 0.0)
         y = y * factor[:, None] + tl.dot(p.to(DOT), v, input_precision="ieee")
         top = higher
-    store_rows(Y + (b * n * H + h) * D, i, H * D, n, y * (RESCALE / total)[:, None], D, PADDED)
-    tl.store(TOP + row * n + i, top, mask=i < n)
-    tl.store(TOTAL + row * n + i, total, mask=i < n)
+    share = tl.where(i < last, RESCALE, 0.0) / tl.where(i < last, total, 1.0)
+    store_rows(Y + (b * n * H + h) * D, i, H * D, n, y * share[:, None], D, PADDED)
+    tl.store(TOP + row * n + i, top, mask=i < last)
+    tl.store(TOTAL + row * n + i, total, mask=i < last)
 
 
 @triton.jit
@@ -82,25 +87,26 @@ def value_band(
     b, h = row // H, row % H
     i = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     real, band = REAL + b * n, BAND + row * n * VALUE
-    q = load_rows(Q + b * qb + h * qh, i, qn, n, D, PADDED).to(DOT)
-    top = tl.load(TOP + row * n + i, mask=i < n, other=0.0)
-    total = tl.load(TOTAL + row * n + i, mask=i < n, other=1.0)
+    last = last_real(real, n, HAS_MASK, ALL)
+    q = load_rows(Q + b * qb + h * qh, i, qn, last, D, PADDED).to(DOT)
+    top = tl.load(TOP + row * n + i, mask=i < last, other=0.0)
+    total = tl.load(TOTAL + row * n + i, mask=i < last, other=1.0)
     low, high = tl.zeros([ROWS], tl.float32), tl.zeros([ROWS], tl.float32)
-    for start in range(0, last_real(real, n, HAS_MASK, ALL), COLUMNS):
+    for start in range(0, tl.where(tl.program_id(1) * ROWS < last, last, 0), COLUMNS):
         j = start + tl.arange(0, COLUMNS)
         product = tl.zeros([ROWS, COLUMNS], tl.float32)
         if CONTENT:
-            k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
+            k = load_rows(K + b * kb + h * kh, j, kn, last, D, PADDED).to(DOT)
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         s, _, kept = tile_scores(
             product, i[:, None], j[None, :], tl.program_id(1) * ROWS, start,
-            b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+            b, h, n, last, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
             TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
         )  # fmt: skip
         p = tl.exp(s - top[:, None]) * (RESCALE / total)[:, None]
         if THRESHOLD > 0:
             p = tl.where(kept, p, 0.0)
-        inside = (i[:, None] < n) & (j[None, :] < n)
+        inside = (i[:, None] < last) & (j[None, :] < last)
         offset = j[None, :] - i[:, None]
         near = is_near(tl.program_id(1) * ROWS, start, ROWS, COLUMNS, VALUE)
         write_window(band, i[:, None], VALUE, offset, inside, near, p, VALUE, CLAMP)
@@ -108,7 +114,7 @@ def value_band(
             left, right = edge_sums(p, offset, VALUE, 1)
             low, high = low + left, high + right
     if CLAMP:
-        store_edges(band, i, VALUE, n, low, high, VALUE)
+        store_edges(band, i, VALUE, last, low, high, VALUE)
 
 
 @triton.jit
@@ -120,10 +126,10 @@ def backward_columns(
     D: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, VALUE: tl.constexpr, HAS_DENSE: tl.constexpr,
     HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, KEYED: tl.constexpr,
-    DOT: tl.constexpr, WHOLE: tl.constexpr, KEEP: tl.constexpr,
+    DOT: tl.constexpr, WHOLE: tl.constexpr, KEEP: tl.constexpr, FEWER: tl.constexpr, MOST: tl.constexpr,
 ):  # fmt: skip
     """Gradients of k, v, b of one block of keys, and of β tile by tile; where one block is all keys, also of q, and to KEEP of the
-    scores.
+    scores; of sequences of more than FEWER tokens, and MOST at most.
 
     Tiles have keys along their rows, so that dk and dv are products of tiles as they are; dq is made transposed for that reason.
     """
@@ -131,33 +137,36 @@ def backward_columns(
     b, h = row // H, row % H
     j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     real, own, of_row = REAL + b * n, (b * n * H + h) * D, b * gb + h * gh
-    v = load_rows(V + b * vb + h * vh, j, vn, n, D, PADDED).to(DOT)
+    last = last_real(real, n, HAS_MASK, ALL)
+    if WHOLE:  # noqa: SIM102 (known when it is compiled)
+        if (last <= FEWER) | (last > MOST):
+            return
+    v = load_rows(V + b * vb + h * vh, j, vn, last, D, PADDED).to(DOT)
     k = v
     if CONTENT:
-        k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
+        k = load_rows(K + b * kb + h * kh, j, kn, last, D, PADDED).to(DOT)
     grad_k, grad_v = tl.zeros([COLUMNS, PADDED], tl.float32), tl.zeros([COLUMNS, PADDED], tl.float32)
     low, high = tl.zeros([COLUMNS], tl.float32), tl.zeros([COLUMNS], tl.float32)
-    seen = tl.program_id(1) * COLUMNS < last_real(real, n, HAS_MASK, ALL)
-    for start in range(0, tl.where(seen, n, 0), ROWS):
+    for start in range(0, tl.where(tl.program_id(1) * COLUMNS < last, last, 0), ROWS):
         at = start + tl.arange(0, ROWS)
         i = at[None, :]
-        grad = load_rows(GRAD + own, at, H * D, n, D, PADDED).to(DOT)
+        grad = load_rows(GRAD + own, at, H * D, last, D, PADDED).to(DOT)
         product, q = tl.zeros([COLUMNS, ROWS], tl.float32), grad
         if CONTENT:
-            q = load_rows(Q + b * qb + h * qh, at, qn, n, D, PADDED).to(DOT)
+            q = load_rows(Q + b * qb + h * qh, at, qn, last, D, PADDED).to(DOT)
             product = tl.dot(k, tl.trans(q), input_precision="ieee") * scale
         s, scored, kept = tile_scores(
             product, i, j[:, None], start, tl.program_id(1) * COLUMNS,
-            b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+            b, h, n, last, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
             TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
         )  # fmt: skip
-        top = tl.load(TOP + row * n + i, mask=i < n, other=0.0)
-        total = tl.load(TOTAL + row * n + i, mask=i < n, other=1.0)
+        top = tl.load(TOP + row * n + i, mask=i < last, other=0.0)
+        total = tl.load(TOTAL + row * n + i, mask=i < last, other=1.0)
         delta = top
         if not WHOLE:
-            delta = tl.load(DELTA + row * n + i, mask=i < n, other=0.0)
+            delta = tl.load(DELTA + row * n + i, mask=i < last, other=0.0)
         p, ds = differentiate(
-            s, scored, tl.dot(v, tl.trans(grad), input_precision="ieee"), i, j[:, None], n, top, total, delta, kept,
+            s, scored, tl.dot(v, tl.trans(grad), input_precision="ieee"), i, j[:, None], last, top, total, delta, kept,
             VALUE_GRAD + row * n * VALUE, VALUE, CLAMP, THRESHOLD, RESCALE, WHOLE, 0,
         )  # fmt: skip
         inside = (i < n) & (j[:, None] < n)
@@ -189,6 +198,16 @@ def backward_columns(
     store_rows(GRAD_V + of_row, j, gn, n, grad_v, D, PADDED)
     if KEY > 0 and CLAMP:
         store_edges(GRAD_KEYS + b * bb + h * bh, j, bn, n, low, high, KEY)
+    if WHOLE and HAS_MASK:  # what no tile holds is padding
+        for start in range(tl.cdiv(last, ROWS) * ROWS, n, ROWS):
+            at = start + tl.arange(0, ROWS)
+            nothing = tl.zeros([ROWS, PADDED], tl.float32)
+            if CONTENT:
+                store_rows(GRAD_Q + of_row, at, gn, n, nothing, D, PADDED)
+            if start >= COLUMNS:
+                if CONTENT:
+                    store_rows(GRAD_K + of_row, at, gn, n, nothing, D, PADDED)
+                store_rows(GRAD_V + of_row, at, gn, n, nothing, D, PADDED)
 
 
 @triton.jit
@@ -206,37 +225,38 @@ def backward_rows(
     b, h = row // H, row % H
     i = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     real, own = REAL + b * n, (b * n * H + h) * D
-    grad = load_rows(GRAD + own, i, H * D, n, D, PADDED).to(DOT)
+    last = last_real(real, n, HAS_MASK, ALL)
+    grad = load_rows(GRAD + own, i, H * D, last, D, PADDED).to(DOT)
     q = grad
     if CONTENT:
-        q = load_rows(Q + b * qb + h * qh, i, qn, n, D, PADDED).to(DOT)
-    y = load_rows(Y + own, i, H * D, n, D, PADDED)
+        q = load_rows(Q + b * qb + h * qh, i, qn, last, D, PADDED).to(DOT)
+    y = load_rows(Y + own, i, H * D, last, D, PADDED)
     delta = tl.sum(grad.to(tl.float32) * y.to(tl.float32), 1)
-    tl.store(DELTA + row * n + i, delta, mask=i < n)
-    top = tl.load(TOP + row * n + i, mask=i < n, other=0.0)
-    total = tl.load(TOTAL + row * n + i, mask=i < n, other=1.0)
+    tl.store(DELTA + row * n + i, delta, mask=i < last)
+    top = tl.load(TOP + row * n + i, mask=i < last, other=0.0)
+    total = tl.load(TOTAL + row * n + i, mask=i < last, other=1.0)
     grad_q = tl.zeros([ROWS, PADDED], tl.float32)
     low, high = tl.zeros([ROWS], tl.float32), tl.zeros([ROWS], tl.float32)
-    for start in range(0, last_real(real, n, HAS_MASK, ALL), COLUMNS):
+    for start in range(0, tl.where(tl.program_id(1) * ROWS < last, last, 0), COLUMNS):
         j = start + tl.arange(0, COLUMNS)
-        v = load_rows(V + b * vb + h * vh, j, vn, n, D, PADDED).to(DOT)
+        v = load_rows(V + b * vb + h * vh, j, vn, last, D, PADDED).to(DOT)
         product, k = tl.zeros([ROWS, COLUMNS], tl.float32), v
         if CONTENT:
-            k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
+            k = load_rows(K + b * kb + h * kh, j, kn, last, D, PADDED).to(DOT)
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         s, scored, kept = tile_scores(
             product, i[:, None], j[None, :], tl.program_id(1) * ROWS, start,
-            b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+            b, h, n, last, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
             TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
         )  # fmt: skip
         _, ds = differentiate(
-            s, scored, tl.dot(grad, tl.trans(v), input_precision="ieee"), i[:, None], j[None, :], n, top[:, None], total[:, None],
-            delta[:, None], kept, VALUE_GRAD + row * n * VALUE, VALUE, CLAMP, THRESHOLD, RESCALE, False, 1,
+            s, scored, tl.dot(grad, tl.trans(v), input_precision="ieee"), i[:, None], j[None, :], last, top[:, None],
+            total[:, None], delta[:, None], kept, VALUE_GRAD + row * n * VALUE, VALUE, CLAMP, THRESHOLD, RESCALE, False, 1,
         )  # fmt: skip
         if CONTENT:
             grad_q += tl.dot(ds.to(DOT), k, input_precision="ieee")
         if QUERY > 0:
-            inside = (i[:, None] < n) & (j[None, :] < n)
+            inside = (i[:, None] < last) & (j[None, :] < last)
             offset = j[None, :] - i[:, None]
             near = is_near(tl.program_id(1) * ROWS, start, ROWS, COLUMNS, QUERY)
             write_window(GRAD_QUERIES + b * ab + h * ah, i[:, None], an, offset, inside, near, ds, QUERY, CLAMP)
@@ -269,24 +289,25 @@ def backward_dense(
         b = (dh // H) * examples + number
         row = b * H + h
         real, own = REAL + b * n, (b * n * H + h) * D
-        v = load_rows(V + b * vb + h * vh, j, vn, n, D, PADDED).to(DOT)
-        grad = load_rows(GRAD + own, i, H * D, n, D, PADDED).to(DOT)
+        last = last_real(real, n, HAS_MASK, ALL)
+        v = load_rows(V + b * vb + h * vh, j, vn, last, D, PADDED).to(DOT)
+        grad = load_rows(GRAD + own, i, H * D, last, D, PADDED).to(DOT)
         product = tl.zeros([ROWS, COLUMNS], tl.float32)
         if CONTENT:
-            q = load_rows(Q + b * qb + h * qh, i, qn, n, D, PADDED).to(DOT)
-            k = load_rows(K + b * kb + h * kh, j, kn, n, D, PADDED).to(DOT)
+            q = load_rows(Q + b * qb + h * qh, i, qn, last, D, PADDED).to(DOT)
+            k = load_rows(K + b * kb + h * kh, j, kn, last, D, PADDED).to(DOT)
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         s, scored, kept = tile_scores(
             product, i[:, None], j[None, :], tl.program_id(1) * ROWS, tl.program_id(2) * COLUMNS,
-            b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+            b, h, n, last, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
             TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
         )  # fmt: skip
-        top = tl.load(TOP + row * n + i, mask=i < n, other=0.0)
-        total = tl.load(TOTAL + row * n + i, mask=i < n, other=1.0)
-        delta = tl.load(DELTA + row * n + i, mask=i < n, other=0.0)
+        top = tl.load(TOP + row * n + i, mask=i < last, other=0.0)
+        total = tl.load(TOTAL + row * n + i, mask=i < last, other=1.0)
+        delta = tl.load(DELTA + row * n + i, mask=i < last, other=0.0)
         _, ds = differentiate(
-            s, scored, tl.dot(grad, tl.trans(v), input_precision="ieee"), i[:, None], j[None, :], n, top[:, None], total[:, None],
-            delta[:, None], kept, VALUE_GRAD + row * n * VALUE, VALUE, CLAMP, THRESHOLD, RESCALE, False, 1,
+            s, scored, tl.dot(grad, tl.trans(v), input_precision="ieee"), i[:, None], j[None, :], last, top[:, None],
+            total[:, None], delta[:, None], kept, VALUE_GRAD + row * n * VALUE, VALUE, CLAMP, THRESHOLD, RESCALE, False, 1,
         )  # fmt: skip
         sum_ds += ds
     inside = (i[:, None] < n) & (j[None, :] < n)
@@ -310,20 +331,23 @@ def join_diagonals(BY_TILE, OUT, n, row_tiles, column_tiles, ROWS: tl.constexpr,
 
 @triton.jit
 def spread_terms(
-    OFFSETS, QUERIES, KEYS, DENSE, OUT, ab, ah, an, bb, bh, bn, dense_b, H, n,
+    OFFSETS, QUERIES, KEYS, DENSE, REAL, OUT, ab, ah, an, bb, bh, bn, dense_b, H, n,
     ROWS: tl.constexpr, ALL: tl.constexpr, HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr,
-    HAS_DENSE: tl.constexpr, CLAMP: tl.constexpr,
+    HAS_DENSE: tl.constexpr, HAS_MASK: tl.constexpr, CLAMP: tl.constexpr,
 ):  # fmt: skip
-    """All that is added to some rows of scores, (B, H, n, n)."""
+    """All that is added to some rows of scores, (B, H, n, n); nothing is written behind the last real token."""
     row = tl.program_id(0).to(tl.int64)
     b, h = row // H, row % H
+    last = last_real(REAL + b * n, n, HAS_MASK, ALL)
+    if tl.program_id(1) * ROWS >= last:
+        return
     i, j = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None], tl.arange(0, ALL)[None, :]
     added, _ = scores(
         tl.zeros([ROWS, ALL], tl.float32), i, j, tl.program_id(1) * ROWS, 0,
-        b, h, n, OUT, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+        b, h, n, last, REAL, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
         HAS_OFFSET, QUERY, KEY, HAS_DENSE, False, CLAMP,
     )  # fmt: skip
-    tl.store(OUT + row * n * n + i * n + j, added.to(OUT.dtype.element_ty), mask=(i < n) & (j < n))
+    tl.store(OUT + row * n * n + i * n + j, added.to(OUT.dtype.element_ty), mask=(i < last) & (j < last))
 
 
 @triton.jit

@@ -87,8 +87,9 @@ class Added(NamedTuple):
         """β, a, b, D as the programs read them."""
         return self.offset, *(None if x is None else x.kernels[..., : x.width] for x in (self.query, self.key)), self.dense
 
-    def summed(self, like: Tensor) -> Tensor | None:
-        """All of it in one tensor, for values `like` (B, H, n, D), in their number format; in float32 if all examples share it."""
+    def summed(self, like: Tensor, mask: Tensor | None) -> Tensor | None:
+        """All of it in one tensor, for values `like` (B, H, n, D), in their number format; in float32 if all examples share it.
+        What stands behind the last token of the `mask` (B, n) is not computed."""
         offset, query, key, dense = tensors = self.tensors()
         if all(x is None for x in tensors):
             return None
@@ -97,11 +98,14 @@ class Added(NamedTuple):
         out = torch.empty(1 if shared else batch, heads, n, n, dtype=torch.float32 if shared else like.dtype, device=like.device)
         columns = 1 << (n - 1).bit_length()
         rows = max(1, min(columns, TILE // columns))
+        real = None if mask is None or shared else mask.contiguous().view(torch.uint8)
         numbers = [0 if x is None else stride for x in (query, key) for stride in ((0, 0, 0) if x is None else x.stride()[:3])]
         programs.spread_terms[len(out) * heads, -(-n // rows)](
-            *(out if x is None else x for x in tensors), out, *numbers, 0 if dense is None or len(dense) == 1 else dense.stride(0),
-            heads, n, ROWS=rows, ALL=columns, HAS_OFFSET=offset is not None, QUERY=0 if self.query is None else self.query.width,
-            KEY=0 if self.key is None else self.key.width, HAS_DENSE=dense is not None, CLAMP=self.outside == "clamp",
+            *(out if x is None else x for x in (*tensors, real)), out, *numbers,
+            0 if dense is None or len(dense) == 1 else dense.stride(0), heads, n, ROWS=rows, ALL=columns,
+            HAS_OFFSET=offset is not None, QUERY=0 if self.query is None else self.query.width,
+            KEY=0 if self.key is None else self.key.width, HAS_DENSE=dense is not None, HAS_MASK=real is not None,
+            CLAMP=self.outside == "clamp",
         )  # fmt: skip
         return out
 

@@ -32,7 +32,7 @@ def store_rows(base, rows, stride, n, values, WIDTH: tl.constexpr, PADDED: tl.co
 
 @triton.jit
 def last_real(real, n, HAS_MASK: tl.constexpr, ALL: tl.constexpr):
-    """One more than the place of the last real key; keys beyond it need no work. n for a sequence of padding alone."""
+    """One more than the place of the last real token; queries and keys beyond it need no work. n for padding alone."""
     last = n
     if HAS_MASK:
         place = tl.arange(0, ALL)
@@ -97,29 +97,29 @@ def store_edges(base, owner, stride, n, low, high, WIDTH: tl.constexpr):
 
 @triton.jit
 def scores(
-    product, i, j, first_i, first_j, b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+    product, i, j, first_i, first_j, b, h, n, last, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, HAS_DENSE: tl.constexpr, HAS_MASK: tl.constexpr,
     CLAMP: tl.constexpr,
 ):  # fmt: skip
-    """s of a tile of example b and head h from its scaled products q·k: MASKED at padding, −∞ beyond the sequence; and where it is
-    a score: inside, not padding."""
-    s, inside = product, (i < n) & (j < n)
+    """s of a tile of example b and head h from its scaled products q·k: MASKED at padding, −∞ from `last` on; and where it is a
+    score: before `last`, not padding."""
+    s, inside = product, (i < last) & (j < last)
     if HAS_OFFSET:
         s += tl.load(OFFSETS + h * (2 * n - 1) + (j - i + n - 1), mask=inside, other=0.0).to(tl.float32)
     if QUERY > 0:
         near = is_near(first_i, first_j, i.numel, j.numel, QUERY)
-        s = add_window(s, QUERIES + b * ab + h * ah, i, an, j - i, n, inside, near, QUERY, CLAMP)
+        s = add_window(s, QUERIES + b * ab + h * ah, i, an, j - i, last, inside, near, QUERY, CLAMP)
     if KEY > 0:
         near = is_near(first_i, first_j, i.numel, j.numel, KEY)
-        s = add_window(s, KEYS + b * bb + h * bh, j, bn, i - j, n, inside, near, KEY, CLAMP)
+        s = add_window(s, KEYS + b * bb + h * bh, j, bn, i - j, last, inside, near, KEY, CLAMP)
     if HAS_DENSE:
         s += tl.load(DENSE + b * dense_b + h * n * n + i * n + j, mask=inside, other=0.0).to(tl.float32)
     scored = inside
     if HAS_MASK:
-        kept = tl.load(real + j, mask=j < n, other=0) != 0
+        kept = tl.load(real + j, mask=j < last, other=0) != 0
         scored = scored & kept
         s = tl.where(kept, s, MASKED)
-    return tl.where(j < n, s, float("-inf")), scored
+    return tl.where(j < last, s, float("-inf")), scored
 
 
 @triton.jit
@@ -146,20 +146,20 @@ def kept_by_dropout(row_word, column_word, column, THRESHOLD: tl.constexpr):
 
 @triton.jit
 def tile_scores(
-    product, i, j, first_i, first_j, b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+    product, i, j, first_i, first_j, b, h, n, last, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
     TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, HAS_DENSE: tl.constexpr, HAS_MASK: tl.constexpr,
     CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, KEYED: tl.constexpr,
 ):  # fmt: skip
     """`scores`, and which of their probabilities dropout keeps."""
     s, scored = scores(
-        product, i, j, first_i, first_j, b, h, n, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+        product, i, j, first_i, first_j, b, h, n, last, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
         HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
     )  # fmt: skip
     kept = scored
     if THRESHOLD > 0:
-        word = tl.load(TOKEN_WORDS + b * n + i, mask=i < n, other=0) ^ tl.load(HEAD_WORDS + h)
-        column_word = tl.load(COLUMN_WORDS + j // 4, mask=j < n, other=0)
+        word = tl.load(TOKEN_WORDS + b * n + i, mask=i < last, other=0) ^ tl.load(HEAD_WORDS + h)
+        column_word = tl.load(COLUMN_WORDS + j // 4, mask=j < last, other=0)
         kept = kept_by_dropout(stirred(word, DRAWN, KEYED), column_word, j, THRESHOLD)
     return s, scored, kept
 
@@ -178,7 +178,7 @@ def diagonal_sums(values, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 def differentiate(
-    s, scored, dp, i, j, n, top, total, delta, kept, value_grad,
+    s, scored, dp, i, j, last, top, total, delta, kept, value_grad,
     VALUE: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, WHOLE: tl.constexpr,
     AXIS: tl.constexpr,
 ):  # fmt: skip
@@ -189,10 +189,10 @@ def differentiate(
     with r_ij = 0 where dropped, else the rescaling. A tile that holds WHOLE rows, its keys along AXIS, has the sum itself, which is
     closer than `delta`, g_i·y_i: y was rounded.
     """
-    inside = (i < n) & (j < n)
+    inside = (i < last) & (j < last)
     p = tl.where(inside, tl.exp(s - top) * (1.0 / total), 0.0)
     if VALUE > 0:
-        dp = add_window(dp, value_grad, i, VALUE, j - i, n, inside, True, VALUE, CLAMP)
+        dp = add_window(dp, value_grad, i, VALUE, j - i, last, inside, True, VALUE, CLAMP)
     dropped = p
     if THRESHOLD > 0:
         dropped = tl.where(kept, p * RESCALE, 0.0)
