@@ -4,8 +4,8 @@
 
 The text is the generated language and, where overrides of `relpos data` are given, theirs. On a CPU only attention's scores are
 computed for padding, in passes as `relpos.data.passes.passes` cuts them; in recorded passes on a GPU all else is, too, of the few
-tokens that `relpos.data.passes.Shapes` adds. Operations are those of BERT-small, as `relpos.runs.cost` counts them. Writes
-benchmarks/results/padding.md.
+tokens that `relpos.data.passes.Shapes` adds; of the scores those of tiles of 64 × 64 that hold a real token. Operations are those
+of BERT-small, as `relpos.runs.cost` counts them. Writes benchmarks/results/padding.md.
 """
 
 from __future__ import annotations
@@ -26,12 +26,22 @@ from relpos.runs.cost import forward
 BATCH, LENGTH, STEPS = 128, 128, 40
 MICROBATCH = 16
 """2,048 tokens, which `speed.microbatch=auto` takes on a CPU."""
-HEAD = "| text | packing | tokens an example | padded to 128 | positions, CPU | scores, CPU | operations, CPU | operations, GPU |"
+TILE = 64
+"""Queries, and keys, that a forward program on a GPU computes at once."""
+COLUMNS = (
+    "tokens per example",
+    "padded to 128",
+    "positions, CPU",
+    "scores, CPU",
+    "scores, GPU",
+    "operations, CPU",
+    "operations, GPU",
+)
 
 
 def main() -> None:
     asked = sys.argv[1:]
-    lines = [HEAD, "|---" * 8 + "|"]
+    lines = [" | ".join(["| text", "packing", *COLUMNS, ""]).rstrip(), "|---" * (2 + len(COLUMNS)) + "|"]
     for overrides in [["data=toy"], *([asked] if asked else [])]:
         store = Store(relpos.run(relpos.compose("data", overrides)).path)
         for packing in ("pair", "document"):
@@ -49,16 +59,23 @@ def row(store: Store, packing: str) -> str:
     real = sum(int(step.sum()) for step in lengths)
     cpu = [step[part] for step in lengths for part in passes(step, steps.room)]
     gpu = [part for step in lengths for part in steps.shapes.deal(step)]
-    held = sum(len(rows) * n if places is None else len(places) for rows, n, places in gpu)
+    held = sum(len(at["held"]) if at else len(rows) * n for rows, n, at in gpu)
     scores = sum(int(step.square().sum()) for step in lengths)
-    padded = 1 - real / positions(cpu), 1 - scores / squares(cpu)
+    tiles = sum(in_tiles(step[rows], n) for step in lengths for rows, n, _ in steps.shapes.deal(step))
+    padded = 1 - real / positions(cpu), 1 - scores / squares(cpu), 1 - scores / tiles
     size = resolved(relpos.compose("params"))["size"]
     tokens, score = forward(size, 0, store.vocabulary), forward(size, 1) - forward(size, 0)
     needed = tokens * real + score * scores
     on_cpu = 1 - needed / (tokens * real + score * squares(cpu))
-    on_gpu = 1 - needed / (tokens * held + score * sum(len(rows) * n * n for rows, n, _ in gpu))
+    on_gpu = 1 - needed / (tokens * held + score * tiles)
     shares = [1 - real / (STEPS * BATCH * LENGTH), *padded, on_cpu, on_gpu]
     return " | ".join([f"{real / STEPS / BATCH:.0f}", *(f"{share:.3f}" for share in shares)])
+
+
+def in_tiles(lengths: Tensor, n: int) -> int:
+    """Scores of one head that a GPU computes, of rows with n columns."""
+    side = min(TILE, 1 << (n - 1).bit_length())
+    return int((-(-lengths // side) * side).square().sum())
 
 
 def width(part: Tensor) -> int:

@@ -6,8 +6,11 @@ from typing import Any
 
 import _contestants as contestants
 import _presets as presets
+import padding
 import pytest
+from torch import tensor
 
+from relpos.data.store import Store
 from schemes import CONVS, POSITIONS
 
 
@@ -59,3 +62,13 @@ def test_results_of_other_presets_are_kept_where_asked(tmp_path: Path, monkeypat
     presets.write("some", "Title", result | {"repeats": 5, "presets": {"position=alibi": row}}, keep=True)  # of other settings
     assert set(json.loads((tmp_path / "some.json").read_text())["presets"]) == {"position=tisa", "position=rope"}
     assert "| `position=tisa` | 1.000 | 0.90 – 1.10 | 0.5000 | 1.00 | 10 |" in (tmp_path / "some.md").read_text()
+
+
+def test_figures_of_padding_are_shares(store: Store) -> None:
+    figures = [float(figure) for figure in padding.row(store, "pair").split(" | ")]
+    assert len(figures) == len(padding.COLUMNS)
+    _, to_length, positions, *shares = figures
+    assert all(0 <= share < 1 for share in (to_length, positions, *shares))
+    assert positions < to_length  # batches of similar length have less
+    short, long = padding.in_tiles(tensor([3, 64, 65]), 128), padding.in_tiles(tensor([128, 128, 128]), 128)
+    assert (short, long) == (64**2 + 64**2 + 128**2, 3 * 128**2)
