@@ -10,7 +10,7 @@ from relpos.config.arguments import flags_and_overrides, rewritten
 from relpos.errors import RelposError
 from relpos.launch.jobs import Job
 from relpos.runs import compose, plan
-from relpos.runs.plan import finetune_run, with_task
+from relpos.runs.plan import with_task
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, reseeded, runs_of
 from tables.small_data import write_experiment
@@ -48,7 +48,7 @@ def test_runs_are_those_of_the_single_commands(tmp_path: Path) -> None:
 
 def test_another_seed_is_what_planning_anew_gives() -> None:
     cfg = compose("finetune", ["task=cola"])
-    first, anew = (finetune_run(with_task(cfg, "rte", seed=seed)) for seed in (0, 5))
+    first, anew = (plan(with_task(cfg, "rte", seed=seed)) for seed in (0, 5))
     assert reseeded(first, 5) == anew
     assert reseeded(first, 5).inputs["start"].identity == anew.inputs["start"].identity
 

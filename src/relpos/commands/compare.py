@@ -21,7 +21,7 @@ from relpos.ranges import Count, Names
 from relpos.results.gain import over_texts
 from relpos.results.statistics import Difference, paired
 from relpos.results.values import Value, pretraining_values, read, shared_ways
-from relpos.runs.networks import labels, networks_of, resolve
+from relpos.runs.networks import labels, networks_of, of_run
 from relpos.runs.run import Run, recorded, runs_root
 from relpos.runs.shelf import END, leaves, protocol
 from relpos.tables.comparison import with_comparisons
@@ -281,7 +281,7 @@ def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda
     store = Store(folder)
     heldout = store.examples("heldout", run.meaning["packing"], run.meaning["length"], examples)
     objective = answered if fills_answers(run.meaning) else masked
-    found = gaps(resolve(run.path).masked_lm(), heldout, {}, advance, objective)
+    found = gaps(of_run(run.path).masked_lm(), heldout, {}, advance, objective)
     parts = np.stack([found.losses, found.predicted])
     return Figure(float(found.losses.sum() / found.predicted.sum()), parts=parts, documents=heldout.documents().tolist())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ from relpos.runs.run import Run
 from relpos.train.described import class_of, network
 from relpos.train.network import MOST, build_model, classifier_on, masked_lm_on, without_memory
 from relpos.train.optim import Recipe
-from relpos.train.weights import load_model, read_model_config
+from relpos.train.weights import opened
 from relpos.trust import instantiate
 
 Values = list[tuple[Any, Any, Any]]
@@ -34,69 +33,59 @@ PACKAGE = "relpos.model.position"
 ABSOLUTE = f"{PACKAGE}.Absolute"
 
 
-def model_of(run: Run, vocabulary: int | None = None) -> MaskedLM | Classifier:
+def model_of(run: Run) -> MaskedLM | Classifier:
     """The network of a pre-training or a fine-tuning before its first step. Torch's random generator is left as it was.
 
-    If the tokenizer is not trained yet, it is assumed to have `vocabulary` pieces, or with None the number that the configuration
-    asks for (a small text yields fewer). If the run that a fine-tuning starts from is not finished, the encoder has that run's
-    initial weights.
+    If the tokenizer is not trained yet, it is assumed to have as many pieces as the configuration asks for (a small text yields
+    fewer). If the run that a fine-tuning starts from is not finished, the encoder has that run's initial weights.
     """
     with torch.random.fork_rng(devices=[]):
-        if run.stage == "finetune":
-            return finetuning_model(run, vocabulary)
-        tokenizer = run.inputs["tokenizer"]
-        start = run.inputs["start"].path if "start" in run.inputs else None
-        return pretraining_model(
-            run.config, int(tokenizer.metrics.get("pieces", vocabulary or tokenizer.config["vocabulary"])), start
-        )
+        return _begun(run)[0]
 
 
-def pretraining_model(config: dict[str, Any], vocabulary: int, start: Path | None = None) -> MaskedLM:
-    """The masked language model of a pre-training's configuration: weights from `seed`, attention by `speed.kernel`.
+def _begun(run: Run) -> tuple[MaskedLM | Classifier, dict[str, Any]]:
+    if run.stage == "finetune":
+        return finetuning_model(run)
+    tokenizer = run.inputs["tokenizer"]
+    return pretraining_model(run, int(tokenizer.metrics.get("pieces", tokenizer.config["vocabulary"])))
 
-    With `start` it is the network in that folder, in float32; if that has no head, the head is drawn from `seed`.
+
+def pretraining_model(run: Run, vocabulary: int) -> tuple[MaskedLM, dict[str, Any]]:
+    """The masked language model of a pre-training, and the description of it: weights from `seed`, attention by `speed.kernel`.
+
+    One that goes on with another network begins with that, in float32. A head that predicts words is trained further; where there
+    is none, or a classifier's, which is dropped, the head is drawn from `seed`.
     """
-    if start:
-        # The seed is set behind this line, because building a network to load weights into draws numbers, too.
-        before = load_model(start, config["speed"]["kernel"]).float()
-        torch.manual_seed(config["seed"])
-        return masked_lm_on(before).train()
-    torch.manual_seed(config["seed"])
-    return network(description(config, vocabulary) | {"kernel": config["speed"]["kernel"]})
-
-
-def pretrained_settings(config: dict[str, Any], vocabulary: int, start: Path | None = None) -> dict[str, Any]:
-    """The description of that network. A head that predicts words is trained further; a classifier's is dropped."""
-    if start is None:
-        return description(config, vocabulary)
-    settings = read_model_config(start)
+    kernel, seed = run.config["speed"]["kernel"], run.config["seed"]
+    if "start" not in run.inputs:
+        settings = description(run.config, vocabulary)
+        torch.manual_seed(seed)
+        return network(settings | {"kernel": kernel}), settings
+    before, settings = opened(run.inputs["start"].path, kernel)
+    # The seed is set behind that line, because building a network to load weights into draws numbers, too.
+    torch.manual_seed(seed)
     head = {key: value for key, value in settings.get("head", {}).items() if key in ("activation", "tied")}
-    return {key: value for key, value in settings.items() if key not in ("head", "outputs")} | ({"head": head} if head else {})
+    settings = {key: value for key, value in settings.items() if key not in ("head", "outputs")} | ({"head": head} if head else {})
+    return masked_lm_on(before.float()).train(), settings
 
 
-def finetuning_model(run: Run, vocabulary: int | None = None) -> Classifier:
-    """A classifier on the encoder that the run starts from; its output layer is drawn from `seed`, and so is the pooler unless an
-    intermediate task has trained one. With `change`, the encoder gets other positions first."""
-    start, task = run.inputs["start"], instantiate(run.config["task"], "task")
+def finetuning_model(run: Run) -> tuple[Classifier, dict[str, Any]]:
+    """A classifier on the encoder that the run starts from, and the description of it. Its output layer is drawn from `seed`, so
+    is the pooler unless an intermediate task has trained one. With `change`, the encoder gets other positions first."""
+    start, config, task = run.inputs["start"], run.config, instantiate(run.config["task"], "task")
     assert isinstance(task, Task)
-    if start.state == "finished":
-        before: Any = load_model(start.network, run.config["speed"]["kernel"])
-    else:
-        before = model_of(start, vocabulary)
-    before = before.float()  # a published checkpoint may hold half precision, in which small updates would be lost
-    if change := run.config.get("change"):
-        change_positions(encoder_of(before), change, run.config["length"], run.config["seed"])
-    # Here and not before: loading the network and changing its positions draw numbers, too.
-    torch.manual_seed(run.config["seed"])
-    return classifier_on(before, task.outputs, encoder_of(before).embedding.dropout.p, run.config.get("head", "plain")).train()
-
-
-def finetuned_settings(run: Run, outputs: int) -> dict[str, Any]:
-    """The description of the network of a fine-tuning; head and positions may differ from those that it started with."""
-    settings, kind = read_model_config(run.inputs["start"].network), run.config.get("head", "plain")
-    position = changed_position(settings["position"], run.config.get("change"))
+    kind, change = config.get("head", "plain"), config.get("change")
+    before: Any
+    before, settings = opened(start.network, config["speed"]["kernel"]) if start.state == "finished" else _begun(start)
     head = {} if kind == "plain" else {"head": {"classifier": kind}}
-    return {key: value for key, value in settings.items() if key != "head"} | {"position": position, "outputs": outputs} | head
+    settings = {key: value for key, value in settings.items() if key != "head"} | {"outputs": task.outputs} | head
+    settings["position"] = changed_position(settings["position"], change)
+    before = before.float()  # a published checkpoint may hold half precision, in which small updates would be lost
+    if change:
+        change_positions(encoder_of(before), change, config["length"], config["seed"])
+    # Here and not before: loading the network and changing its positions draw numbers, too.
+    torch.manual_seed(config["seed"])
+    return classifier_on(before, task.outputs, encoder_of(before).embedding.dropout.p, kind).train(), settings
 
 
 def refuse_impossible(run: Run) -> None:

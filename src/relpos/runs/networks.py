@@ -188,26 +188,25 @@ def given_run(name: str) -> Run:
         RelposError: there is no such network.
     """
     network, path = resolve(name), expanded(name)
-    folder = network.folder
+    folder, run = network.folder, network.run
     if is_published(folder):
         # The hub's cache keeps the files of a commit in snapshots/COMMIT: the folder's name identifies them, unhashed.
         if folder.parent.name == "snapshots" and not path.is_dir():
             meaning = {"hub": name.partition("@")[0], "revision": folder.name}
             return Run("given", name.replace("/", "-"), meaning, {}, folder=str(folder))
-        return _given(folder.resolve().name, folder, {"model": checkpoint_files(folder)})
-    files = {"model": weight_files(folder) if is_exported(folder) else [network.weights]}
-    if network.is_snapshot:
-        label = f"{network.run.resolve().name}-at{network.share}" if network.run else network.name
-        return _given(label, network.path, files)
-    named = network.run if network.row and network.run else path  # `RUN/model` is identified by its weights, as it always was
-    label, identity = named.resolve().name, read_record(named).get("identity")
-    return Run("given", label, {"model": identity}, {}, folder=str(folder.resolve())) if identity else _given(label, folder, files)
+        return _given(folder.resolve().name, folder, "model", checkpoint_files(folder))
+    if run and network.is_snapshot:
+        return _given(f"{run.resolve().name}-at{network.share}", network.weights, "model", [network.weights])
+    # `RUN/model` is identified by its weights, as it always was.
+    named = run if run and network.row else path
+    if named == run and (identity := network.record.get("identity")):
+        return Run("given", network.name, {"model": identity}, {}, folder=str(folder.resolve()))
+    return _given(named.resolve().name, folder, "model", weight_files(folder))
 
 
-def _given(label: str, path: Path, files: Mapping[str, list[Path]], config: Mapping[str, Any] | None = None) -> Run:
+def _given(label: str, path: Path, what: str, files: Iterable[Path], config: Mapping[str, Any] | None = None) -> Run:
     """A network, or its tokenizer, that is identified by what these files contain."""
-    folder = path if path.is_dir() else path.parent
-    meaning = {what: described(some, folder) for what, some in files.items()}
+    meaning = {what: described(files, path if path.is_dir() else path.parent)}
     return Run("given", label, meaning, dict(config or {}), folder=str(path.resolve()))
 
 
@@ -243,7 +242,7 @@ def tokenizer_of(start: Run, vocabulary: int) -> Run:
     files = tokenizer_files(folder)
     if not files:
         raise RelposError(f"network={folder}: there is no tokenizer in it")
-    return _given(f"{start.name}-tokenizer", folder, {"tokenizer": files}, {"vocabulary": vocabulary})
+    return _given(f"{start.name}-tokenizer", folder, "tokenizer", files, {"vocabulary": vocabulary})
 
 
 def labels(networks: Sequence[Network]) -> list[str]:
@@ -276,13 +275,12 @@ def _from_path(name: str, path: Path, store: Path | None) -> Network:
             raise RelposError(
                 f"network={path}: no such snapshot.{nearest(path.name, (file.name for file in path.parent.glob('*')))}"
             )
-        run = _from_run(path.parent.parent, read_record(path.parent.parent))
+        run = of_run(path.parent.parent)
         return replace(run, name=f"{run.name} at {path.stem} %", weights=path)
-    if record := read_record(path):
-        return _from_run(path, record)
     # RUN/model stands for its run, by whose record the text and the results are known.
-    if path.name == "model" and read_record(path.resolve().parent):
-        return _from_run(path.resolve().parent, read_record(path.resolve().parent))
+    for folder in [path, *([path.resolve().parent] if path.name == "model" else [])]:
+        if read_record(folder):
+            return of_run(folder)
     folder = path / "model" if (path / "model").is_dir() else located(name)
     if is_published(folder):
         # Some checkpoints say null, -1 or nothing about how long their inputs may be.
@@ -296,7 +294,13 @@ def _from_path(name: str, path: Path, store: Path | None) -> Network:
     return Network(path.resolve().name, folder, weights, store=store)
 
 
-def _from_run(folder: Path, record: dict[str, Any]) -> Network:
+def of_run(folder: Path) -> Network:
+    """The network of a finished pre-training or fine-tuning, by the run's folder.
+
+    Raises:
+        RelposError: the run is another one, not finished, or damaged.
+    """
+    record = read_record(folder)
     stage, state = record.get("stage"), record.get("state")
     if stage is None:  # deleted after its table was written, for instance, or failed before it began
         raise RelposError(f"network={folder}: no run that has begun (record.json is missing or names no stage)")
@@ -326,7 +330,7 @@ def _from_table(override: str, folder: Path, row: str | None = None) -> list[Net
         rows = {row: rows[row]}
     wanted = "pretrain", "finished"
     runs = [(name, runs_root() / run.path) for name, some in rows.items() for run in some if (run.stage, run.state) == wanted]
-    networks = [replace(_from_run(run, read_record(run)), row=name) for name, run in runs]
+    networks = [replace(of_run(run), row=name) for name, run in runs]
     if not networks:
         raise RelposError(f"{override}: no pre-training {'of this row ' if row is not None else ''}is finished")
     return networks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,19 +53,20 @@ MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "l
 
 
 def plan(cfg: DictConfig | Mapping[str, Any]) -> Run:
-    """The run that a checked configuration names.
+    """The run that a checked configuration names. The network that it starts from is looked up here, and nowhere behind.
 
     Raises:
         RelposError: `cfg.stage` is not one of `store`, `pretrain` and `finetune`; or a file that the run needs is missing.
     """
-    stages: dict[str, Callable[[Content], Run]] = {
-        "store": lambda content: store_run(resolved(content)),
-        "pretrain": pretrain_run,
-        "finetune": finetune_run,
-    }
     content = unresolved(cfg)
-    refuse_unknown("unknown stage", content["stage"], stages)
-    return stages[content["stage"]](content)
+    refuse_unknown("unknown stage", content["stage"], ("store", "pretrain", "finetune"))
+    config = resolved(content)
+    if content["stage"] == "store":
+        return store_run(config)
+    network = given_run(str(config["network"])) if config.get("network") else None
+    if content["stage"] == "pretrain":
+        return pretrain_run(content, network)
+    return finetune_run(content, network or pretrain_run(_pretraining_of(config)))
 
 
 def store_run(config: Content, tokenizer: Run | None = None) -> Run:
@@ -107,10 +108,14 @@ def _own_tokenizer(file: Path, vocabulary: int) -> Run:
     return Run("tokenizer", "own", {"file": sha256(file)}, {"file": str(file), "vocabulary": vocabulary})
 
 
-def pretrain_run(content: Content) -> Run:
-    """Store → pre-training. The configuration is checked and has its interpolations."""
+def pretrain_run(content: Content, start: Run | None = None) -> Run:
+    """Store → pre-training.
+
+    Args:
+        content: the checked configuration, with its interpolations.
+        start: the network that is trained further, of the stage `given`.
+    """
     config = resolved(content)
-    start = given_run(str(config["network"])) if config.get("network") else None
     if start:
         # After the composed values: the network on disk says what it is, and overrides of its shape were refused.
         config |= described_by(start)
@@ -138,12 +143,12 @@ def pretrain_run(content: Content) -> Run:
     return Run("pretrain", name, meaning, meaning | _machine(config), inputs)
 
 
-def finetune_run(content: Content, start: Run | None = None) -> Run:
+def finetune_run(content: Content, start: Run) -> Run:
     """Pre-training (or a given model) → intermediate task, where there is one → the task.
 
     Args:
         content: the checked configuration, with its interpolations.
-        start: the run to start from; None: the one that the configuration names.
+        start: the run to start from.
     """
     config = resolved(content)
     task, task_meaning = task_and_meaning(config["task"])
@@ -153,8 +158,6 @@ def finetune_run(content: Content, start: Run | None = None) -> Run:
         # Left out rather than null, which would replace the steps of that task's recipe.
         steps = {} if intermediate["steps"] is None else {"steps": intermediate["steps"]}
         start = finetune_run(with_task(content, intermediate["task"], **steps), start)
-    elif start is None:
-        start = given_run(str(config["network"])) if config.get("network") else pretrain_run(_pretraining_of(config))
     inputs = {"start": start}
     meaning: dict[str, Any] = {key: config[key] for key in DIALS} | task_meaning | {"recipe": _recipe(config["recipe"])}
     if start.stage != "finetune" and (change := _change(config["change"])):  # an intermediate task has already changed the network

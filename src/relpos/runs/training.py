@@ -34,7 +34,7 @@ from relpos.model.precision import has_bf16
 from relpos.process import ASKED
 from relpos.readers import sha256
 from relpos.runs import trunk
-from relpos.runs.model import finetuned_settings, finetuning_model, pretrained_settings, pretraining_model
+from relpos.runs.model import finetuning_model, pretraining_model
 from relpos.runs.plan import task_files
 from relpos.runs.run import Run, closure
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, figures, logged
@@ -59,10 +59,9 @@ warnings.filterwarnings("ignore", module=r"pytorch_lightning|lightning_fabric") 
 def pretrain(run: Run) -> dict[str, Any]:
     """Pre-trains, alone or as one of several processes; the first writes `model/`, `snapshots/` and the figure of the kernels."""
     config, store = run.config, Store(run.inputs["store"].path)
-    start = run.inputs["start"].path if "start" in run.inputs else None
     # Read before the training: hours later the network that it goes on with may be gone.
-    settings, tokenizer = pretrained_settings(config, store.vocabulary, start), load_tokenizer(run.inputs["tokenizer"].path)
-    model = pretraining_model(config, store.vocabulary, start)
+    tokenizer = load_tokenizer(run.inputs["tokenizer"].path)
+    model, settings = pretraining_model(run, store.vocabulary)
     group = present()
     dials = _of(config, "steps", "seed", "precision", "log_every")
     objective = trained_for(config)
@@ -103,7 +102,7 @@ def finetune(run: Run) -> dict[str, Any]:
     tokenizer, location = load_tokenizer(folder), task_files(run)
     splits = read_before(_content(run, folder), Splits(location, task, tokenizer, config["length"]))
     encoded, *_ = [splits[split] for split in ("train", *task.dev.values())]  # a mistake in a dev file shows before training
-    settings, model = finetuned_settings(run, task.outputs), finetuning_model(run)
+    model, settings = finetuning_model(run)
     recipe = dict(config["recipe"])
     steps = tuning_steps(config["steps"], recipe.pop("epochs", None), task, len(encoded), config["batch"])
     recorder = recorder_of(run, model.encoder, ALONE)

@@ -15,7 +15,7 @@ from relpos.errors import RelposError, nearest, say
 from relpos.measures.kept import is_measured, measured, snapshots
 from relpos.measures.measure import Dials, Measure, Results, chosen
 from relpos.measures.sample import Sample
-from relpos.runs.networks import Network, resolve
+from relpos.runs.networks import Network, of_run
 from relpos.runs.run import Run
 from relpos.runs.shelf import END
 from relpos.tables.experiment import Experiment
@@ -138,7 +138,7 @@ Each = Callable[[Callable[[ToMeasure], Results], Sequence[ToMeasure]], list[Resu
 
 def to_measure(run: Run, instrument: Instrument) -> list[ToMeasure]:
     """What is measured of a pre-training: of a finished one its networks that are here, of another one those that it will keep."""
-    end = resolve(run.path) if run.state == "finished" else None
+    end = of_run(run.path) if run.state == "finished" else None
     asked = [ToMeasure(run, END, end, instrument)]
     # The end is measured again with the snapshots' dials: a curve must not jump where the dials change.
     if instrument.snapshots is not None:

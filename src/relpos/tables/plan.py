@@ -15,7 +15,7 @@ from relpos.config.conf import key_of, shipped
 from relpos.errors import RelposError, refuse_unknown
 from relpos.pretrained.files import is_remote
 from relpos.runs.networks import given_run
-from relpos.runs.plan import finetune_run, pretrain_run
+from relpos.runs.plan import finetune_run, plan
 from relpos.runs.run import Run, closure
 from relpos.tables.experiment import STAGES, Experiment
 from relpos.train.wandb_settings import wandb_mode
@@ -96,7 +96,7 @@ def _row(experiment: Experiment, network: Run | None, name: str, overrides: list
             _refuse_network(content, typed)
     label = partial(_labelled, table=experiment.name, row=name)
     seeds = [] if network else experiment.pretrain_seeds or [first["seed"]]
-    pretrainings = [label(pretrain_run(first | {"seed": seed})) for seed in seeds]
+    pretrainings = [label(plan(first | {"seed": seed})) for seed in seeds]
     tunings = _tunings([network] if network else pretrainings, tasks, experiment.seeds, label)
     return replace(row, pretrainings=pretrainings, tunings=tunings)
 

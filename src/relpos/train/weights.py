@@ -147,8 +147,13 @@ def _naming(path: Path, weights: Path) -> Iterator[None]:
         raise RelposError(f"{path}: no network can be made of it: {type(error).__name__} {said}") from error
 
 
-def load_model(path: Path, kernel: str = "auto") -> Any:
-    """The network of a model folder, or of a snapshot's file, with its weights, in evaluation mode.
+def load_model(path: Path) -> Any:
+    """The network of `opened`, alone."""
+    return opened(path)[0]
+
+
+def opened(path: Path, kernel: str = "auto") -> tuple[Any, dict[str, Any]]:
+    """The network of a model folder, or of a snapshot's file, with its weights, in evaluation mode; and its `read_model_config`.
 
     A folder of ours gives a `MaskedLM`, or a `Classifier` where it was fine-tuned. A published checkpoint gives a network with the
     head whose weights it has, or an `Encoder` where it has none. Weights of a folder with `config.json` keep the number format in
@@ -158,25 +163,26 @@ def load_model(path: Path, kernel: str = "auto") -> Any:
         RelposError: names the file, and the key or parameter that is wrong.
     """
     folder = model_folder(path)
+    settings = read_model_config(folder)
     # Which kernel computes is a matter of this machine, not of the folder.
-    settings = read_model_config(folder) | {"kernel": kernel}
+    config = settings | {"kernel": kernel}
     file = folder / (CONFIG if is_published(folder) or is_exported(folder) else "config.yaml")
     weights = folder / WEIGHTS if path == folder else path
     with _naming(file, weights):
         if is_published(folder):
-            model: nn.Module = network(settings, filled=False)
+            model: nn.Module = network(config, filled=False)
             Checkpoint(folder).fill(model)
         elif is_exported(folder):
-            model = network(settings, filled=False)
+            model = network(config, filled=False)
             shards = path == folder and not weights.is_file()
             # Not strict: buffers are never read from a file, and `_stored` has compared the names of the parameters.
             model.load_state_dict(_stored(model, folder if shards else weights), strict=False, assign=True)
         else:
             with without_memory():  # a file of a few bytes may ask for more memory than there is: only what has weights is built
-                expected = network(settings)
+                expected = network(config)
             stored = _stored(expected, weights)
-            model = network(settings)
+            model = network(config)
             with torch.no_grad():
                 for name, parameter in model.named_parameters():
                     parameter.copy_(stored[name])
-    return model.eval()
+    return model.eval(), settings

@@ -17,7 +17,7 @@ from relpos.measures.measure import Drawing, Measure, Measured, Results
 from relpos.measures.sample import Sample
 from relpos.ranges import Count, Length
 from relpos.readers import read_json
-from relpos.runs.networks import resolve
+from relpos.runs.networks import of_run
 from relpos.runs.shelf import END
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def losses(run: Path, lengths: Sequence[int]) -> ByLength:
     with suppress(RelposError):
         known: ByLength = read_json(run / f"lengths-{digest([sorted(lengths), TOKENS])}.json", ByLength)
         return known
-    return _losses(measured(Sample(resolve(run)), [Lengths(lengths)]))
+    return _losses(measured(Sample(of_run(run)), [Lengths(lengths)]))
 
 
 def kept_losses(run: Path) -> ByLength:
