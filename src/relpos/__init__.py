@@ -113,14 +113,13 @@ def load(network: str | Path) -> tuple[nn.Module, Tokenizer | None]:
     """
     from relpos.data.published_tokenizer import has_tokenizer
     from relpos.data.tokenizer import FILE
-    from relpos.pretrained.files import is_exported, is_published
+    from relpos.pretrained.files import has_config_json
     from relpos.runs.networks import resolve
 
     named = resolve(network)
     model = named.load()
-    from_elsewhere = is_published(named.folder) or is_exported(named.folder)
     has_one = (named.folder / FILE).is_file() or has_tokenizer(named.folder)
-    return model, named.tokenizer() if has_one or not from_elsewhere else None
+    return model, named.tokenizer() if has_one or not has_config_json(named.folder) else None
 
 
 def order(*networks: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:

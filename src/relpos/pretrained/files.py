@@ -43,16 +43,16 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def is_published(folder: Path) -> bool:
     """Whether `transformers` has written this folder for one of its own classes, or another library in the same form."""
-    return _has_config_json(folder) and not is_exported(folder)
+    return has_config_json(folder) and not is_exported(folder)
 
 
 def is_exported(folder: Path) -> bool:
     """Whether `relpos export` has written this folder for a network that `transformers` has no class for."""
-    return _has_config_json(folder) and read_config(folder).get("model_type") == OWN
+    return has_config_json(folder) and read_config(folder).get("model_type") == OWN
 
 
-def _has_config_json(folder: Path) -> bool:
-    """Whether there is a `config.json`, and not the `config.yaml` of a run's model folder."""
+def has_config_json(folder: Path) -> bool:
+    """Whether the folder is one of these two: there is a `config.json`, and not the `config.yaml` of a run's model folder."""
     return (folder / CONFIG).is_file() and not (folder / "config.yaml").is_file()
 
 

@@ -17,7 +17,7 @@ from relpos.errors import RelposError
 from relpos.files import replacing, write_text
 from relpos.model.build import HeadSettings
 from relpos.pretrained.checkpoint import OTHER_HEADS, Checkpoint
-from relpos.pretrained.files import CONFIG, is_exported, is_published, read_config
+from relpos.pretrained.files import CONFIG, has_config_json, is_exported, is_published, read_config
 from relpos.pretrained.stored import check_numbers, read_safetensors, read_weights, wrapper
 from relpos.ranges import Arguments, Width
 from relpos.readers import read_yaml
@@ -93,15 +93,18 @@ def read_model_config(path: Path) -> dict[str, Any]:
         RelposError: there is no model in `path`, or its file describes no network; names file and key.
     """
     folder = model_folder(path)
-    if is_published(folder) or is_exported(folder):
-        with _naming(folder / CONFIG, folder / WEIGHTS):
-            return _checked(Checkpoint(folder).settings if is_published(folder) else _exported(read_config(folder)))
-    file = folder / "config.yaml"
-    if not file.is_file() or not (folder / WEIGHTS).is_file():
+    file = _config_file(folder)
+    if file.name != CONFIG and not (file.is_file() and (folder / WEIGHTS).is_file()):
         expected = f"config.yaml and {WEIGHTS} are expected, or the config.json of a published checkpoint"
         raise RelposError(f"no model in {folder}: {expected}")
     with _naming(file, folder / WEIGHTS):
-        return _checked(read_yaml(file))
+        if is_published(folder):
+            return _checked(Checkpoint(folder).settings)
+        return _checked(_exported(read_config(folder)) if is_exported(folder) else read_yaml(file))
+
+
+def _config_file(folder: Path) -> Path:
+    return folder / (CONFIG if has_config_json(folder) else "config.yaml")
 
 
 def _exported(config: dict[str, Any]) -> dict[str, Any]:
@@ -166,9 +169,8 @@ def opened(path: Path, kernel: str = "auto") -> tuple[Any, dict[str, Any]]:
     settings = read_model_config(folder)
     # Which kernel computes is a matter of this machine, not of the folder.
     config = settings | {"kernel": kernel}
-    file = folder / (CONFIG if is_published(folder) or is_exported(folder) else "config.yaml")
     weights = folder / WEIGHTS if path == folder else path
-    with _naming(file, weights):
+    with _naming(_config_file(folder), weights):
         if is_published(folder):
             model: nn.Module = network(config, filled=False)
             Checkpoint(folder).fill(model)
