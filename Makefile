@@ -72,7 +72,7 @@ lint: .venv/.dev
 	$(BIN)/ruff check .
 
 types: .venv/.dev
-	$(BIN)/mypy src
+	$(BIN)/mypy src benchmarks
 
 floors: .venv/.dev
 	$(BIN)/lint-imports --no-logo

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,8 @@ def network(*overrides: str) -> Any:
     ]
     model = relpos.build(relpos.compose("params", ["position=none", *given]))
     for kernel in kernels:
-        for part in model.modules():
+        parts: Iterable[Any] = model.modules()
+        for part in parts:
             if hasattr(part, "kernel"):
                 part.kernel = kernel
     return model
@@ -96,7 +97,7 @@ def hugging_face_config(size: str, attention: str, **keys: Any) -> Any:
         num_attention_heads=sizes["heads"],
         intermediate_size=sizes["ffn"],
         max_position_embeddings=sizes["max_positions"],
-        attn_implementation=attention,  # type: ignore[call-arg]
+        attn_implementation=attention,
         **keys,
     )
 

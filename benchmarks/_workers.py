@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
 from typing import Any
 
 Result = dict[str, Any]
@@ -21,7 +22,8 @@ def side_by_side(tasks: Mapping[str, Task], workers: int, seconds: float) -> Ite
     """
     context = multiprocessing.get_context("fork")
     end = time.monotonic() + seconds
-    waiting, busy = list(tasks), {}
+    waiting = list(tasks)
+    busy: dict[Connection, tuple[ForkProcess, str]] = {}
     try:
         while waiting or busy:
             while waiting and len(busy) < workers:

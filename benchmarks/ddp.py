@@ -107,7 +107,7 @@ def measure_exchange(rank: int, port: int, folder: str, repeats: int = 8) -> Non
 def exchange_rows() -> list[dict[str, Any]]:
     """What `measure_exchange` finds, in two processes."""
     with tempfile.TemporaryDirectory() as folder, reserved_port() as port:
-        mp.spawn(measure_exchange, (port, folder), nprocs=2)  # type: ignore[no-untyped-call]
+        mp.spawn(measure_exchange, (port, folder), nprocs=2)
         return list(json.loads(Path(folder, "found.json").read_text(encoding="utf-8")))
 
 

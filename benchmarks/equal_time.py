@@ -55,8 +55,9 @@ def losses(folder: Path, cost: dict[str, float]) -> list[tuple[str, float, float
             curves[row][seed] = [(line["step"], line["heldout_loss"]) for line in lines if "heldout_loss" in line]
     found = []
     for row, by_seed in curves.items():
-        ends = [(curve[-1][1], np.interp(curve[-1][0] / cost[row], *zip(*curve, strict=True))) for curve in by_seed.values()]
-        found.append((row, cost[row], *(float(mean(of)) for of in zip(*ends, strict=True))))
+        at_equal_steps = mean(curve[-1][1] for curve in by_seed.values())
+        at_equal_time = mean(float(np.interp(curve[-1][0] / cost[row], *np.transpose(curve))) for curve in by_seed.values())
+        found.append((row, cost[row], at_equal_steps, at_equal_time))
     return sorted(found, key=lambda each: each[3])
 
 

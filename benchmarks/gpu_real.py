@@ -102,11 +102,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def in_rounds(session: Session, table: str) -> int:
     """The table with one pre-training of every row, with two, and so on, as long as there is time."""
     experiment = load(table)
-    engine = ["engine=local", "workers=4"] if torch.cuda.is_available() else []
+    engine, seeds = ["engine=local", "workers=4"] if torch.cuda.is_available() else [], experiment.pretrain_seeds or [0]
     try:
-        for seeds in range(1, len(experiment.pretrain_seeds) + 1):
-            asked = f"pretrain_seeds=[{','.join(map(str, experiment.pretrain_seeds[:seeds]))}]"
-            session.do(f"{table}, {seeds} of {len(experiment.pretrain_seeds)}", ["reproduce", f"table={table}", asked, *engine])
+        for count in range(1, len(seeds) + 1):
+            asked = f"pretrain_seeds=[{','.join(map(str, seeds[:count]))}]"
+            session.do(f"{table}, {count} of {len(seeds)}", ["reproduce", f"table={table}", asked, *engine])
     except TimeoutError:
         print("the time is over", file=sys.stderr)
     session.end_with(pack(session.root, session.out, largest=1_000_000))
@@ -242,7 +242,7 @@ def pack(root: Path, out: Path, largest: int = PIECE * PIECES) -> list[str]:
                 continue
             for path in files:
                 archive.add(path, path.relative_to(root))
-            archive.fileobj.flush()  # type: ignore[union-attr]
+            archive.fileobj.flush()  # type: ignore[attr-defined]
             packed.append(str(folder.relative_to(root)))
     whole = content.getvalue()
     for number in range(PIECES):

@@ -181,8 +181,8 @@ def norms(tokens: int) -> Work:
     weight, draw = torch.ones(HEADS * WIDTH, device=device()), Draw(0.1, 1)
 
     def work() -> Any:
-        _, *kept = triton_sweeps.norm_forward(x, y, weight, weight, 1e-5, draw, weight)
-        return triton_sweeps.sum_rows(triton_sweeps.norm_backward(grad, [], *kept, weight, draw, True)[2])
+        _, total, mean, rstd = triton_sweeps.norm_forward(x, y, weight, weight, 1e-5, draw, weight)
+        return triton_sweeps.sum_rows(triton_sweeps.norm_backward(grad, [], total, mean, rstd, weight, draw, True)[2])
 
     return work
 

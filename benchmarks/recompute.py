@@ -11,14 +11,18 @@ import sys
 from collections import defaultdict
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 from scipy.stats import t
 
+Floats = NDArray[np.float64]
 of_order = sys.argv[2:] == ["order"]
-values, gaps = defaultdict(lambda: defaultdict(dict)), defaultdict(dict)
+values: dict[tuple[str, str], dict[Any, dict[int, tuple[float, Path]]]] = defaultdict(lambda: defaultdict(dict))
+gaps: dict[int, dict[Path, float]] = defaultdict(dict)
 for path in sorted(Path(sys.argv[1], "pretrain").glob("*/record.json")):
     record = json.loads(path.read_text(encoding="utf-8"))
     meaning = record["meaning"]
@@ -32,24 +36,24 @@ for path in sorted(Path(sys.argv[1], "pretrain").glob("*/record.json")):
         if kept["share"] == 100:
             gaps[kept["meaning"]["examples"]][path.parent] = kept["results"]["shuffle_gap"]["all"]
 gap = max(gaps.items(), key=lambda item: (len(item[1]), item[0]))[1] if gaps else {}
-scales = defaultdict(dict)
+scales: dict[str, dict[str, dict[int, float]]] = defaultdict(dict)
 for (scale, row), by_rate in values.items():  # of several learning rates, the one with most seeds; of equally many, the lowest
     chosen = max(by_rate.items(), key=lambda item: (len(item[1]), item[0]))[1]
     known = {seed: (gap.get(at) if of_order else loss) for seed, (loss, at) in chosen.items()}
     scales[scale][row] = {seed: value for seed, value in known.items() if value is not None}
 
 
-def moments(variances, f):
+def moments(variances: Floats, f: Floats) -> tuple[float, float]:
     """Smyth's d0 and s0² of variances with f degrees of freedom; where they differ no more than by chance, d0 is large."""
     logs = np.log(np.maximum(variances, 1e-5 * np.median(variances))) - digamma(f / 2) + np.log(f / 2)
     excess = logs.var(ddof=1) - polygamma(1, f / 2).mean() if len(logs) > 1 else 0.0  # trigamma(d0 / 2)
     if excess <= 0:
-        return 1e9, (variances * f).sum() / f.sum()
+        return 1e9, float((variances * f).sum() / f.sum())
     d0 = 2 * brentq(lambda x, above: polygamma(1, x) - above, 1e-6, 1e9, (excess,))
-    return d0, np.exp(logs.mean() + digamma(d0 / 2) - np.log(d0 / 2))
+    return d0, float(np.exp(logs.mean() + digamma(d0 / 2) - np.log(d0 / 2)))
 
 
-def say(pair, mean, error, freedom, more=""):
+def say(pair: tuple[str, str], mean: float, error: float, freedom: float, more: str = "") -> None:
     wide = t.ppf(0.975, freedom) * error
     print(f"{pair[0]} − {pair[1]} {mean:+.3f} [{mean - wide:+.3f}, {mean + wide:+.3f}], {freedom:.3g} degrees of freedom{more}")
 
@@ -66,17 +70,17 @@ for rows in scales.values():
     d0, s0 = moments(*np.array([[each.var(ddof=1) / 2, len(each) - 1] for each in inside]).T)
     most = sum(map(len, pool.values())) - len(pool) - len(set().union(*pool.values())) + 1
     for pair, each in ((pair, each) for pair, each in paired.items() if len(each) > 1):
-        n, own, prior = len(each), each.var(ddof=1), d0 if set(pair) <= set(pool) else 0.0
+        n, own, prior = len(each), float(each.var(ddof=1)), d0 if set(pair) <= set(pool) else 0.0
         freedom, error = min(prior + n - 1, most), ((prior * 2 * s0 + (n - 1) * own) / (prior + n - 1) / n) ** 0.5
         by = t.ppf(0.975, n - 1) * (own / n) ** 0.5
-        say(pair, each.mean(), error, freedom, f"; these pairs alone [{each.mean() - by:+.3f}, {each.mean() + by:+.3f}]")
+        say(pair, float(each.mean()), error, freedom, f"; these pairs alone [{each.mean() - by:+.3f}, {each.mean() + by:+.3f}]")
     # One run of a row beside several of another: no pairs, and each row's own variance, moderated by those of all rows.
     d0, s0 = moments(*np.array([[np.var(list(x.values()), ddof=1), len(x) - 1] for x in pool.values()]).T)
     most = sum(map(len, pool.values())) - len(pool)
     for pair in (pair for pair, each in paired.items() if len(each) < 2 and max(len(rows[row]) for row in pair) > len(each)):
         parts = []
-        for values in (list(rows[row].values()) for row in pair):
-            n, squares = len(values), np.var(values) * len(values)
-            parts.append((np.mean(values), (d0 * s0 + squares) / (d0 + n - 1) / n, min(d0 + n - 1, most)))
+        for units in (list(rows[row].values()) for row in pair):
+            n, squares = len(units), float(np.var(units)) * len(units)
+            parts.append((float(np.mean(units)), (d0 * s0 + squares) / (d0 + n - 1) / n, min(d0 + n - 1, most)))
         (first, v, f), (second, w, g) = parts
         say(pair, first - second, (v + w) ** 0.5, min((v + w) ** 2 / (v**2 / f + w**2 / g), most))
