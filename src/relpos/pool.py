@@ -14,13 +14,13 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, redirect_stderr, suppress
+from contextlib import contextmanager, redirect_stderr
 from io import StringIO
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from relpos.errors import RelposError, say
-from relpos.process import end, exit_status, interruptible, started
+from relpos.process import end_all, exit_status, interruptible, started
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -71,12 +71,7 @@ def pool(environments: Sequence[Mapping[str, str]]) -> Iterator[Submit]:
         threads.shutdown(wait=False, cancel_futures=True)
         for process in processes:
             process.terminate()
-        for process in processes:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            with suppress(BrokenPipeError):  # what a process that died was not told
-                process.stdin.close()
-            end(process)
+        end_all(processes)
         threads.shutdown()
         for process in processes:
             assert process.stdout is not None

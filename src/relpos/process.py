@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -86,6 +86,22 @@ def end(process: subprocess.Popen[bytes], seconds: float = 600) -> int:
         say(f"relpos: process {process.pid} has not ended {seconds:.0f} seconds after it was asked to: killed")
         process.kill()
         return process.wait()
+
+
+def end_all(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Closes the pipes of processes of ours, which asks them to end, and waits until all have, as `end` does; whatever interrupts
+    the wait, such as a second Ctrl-C, kills them."""
+    # All pipes before the first wait, so that workers write their checkpoints at the same time.
+    for process in processes:
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):  # what a process that died was not told
+            process.stdin.close()
+    try:
+        for process in processes:
+            end(process)
+    finally:
+        for process in processes:
+            process.kill()
 
 
 def cores() -> int:

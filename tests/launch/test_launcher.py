@@ -20,7 +20,7 @@ from pretend import pretend, trains
 from relpos.errors import RelposError
 from relpos.launch import engine
 from relpos.launch.engine import Local, run_all
-from relpos.launch.jobs import WAITING, Job, Standing
+from relpos.launch.jobs import WAITING, Job, Standing, rest
 from relpos.launch.progress import ending
 from relpos.runs import compose, plan
 from relpos.runs.cost import left_of
@@ -226,7 +226,7 @@ def test_the_rest_between_two_looks_does_not_grow_with_what_is_measured_meanwhil
     monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
     workers: Any = SimpleNamespace(poll=lambda: None)
     engine._watch(Standing(Job([first, second])), "table", workers, lambda run: now.append(now.pop() + 30))
-    assert (now, pauses) == ([30.0], [engine.PAUSE])
+    assert (now, pauses) == ([30.0], [rest(0.0)])
 
 
 def test_a_table_is_not_started_by_torchrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """What the Slurm engine submits, and what it does when tasks disappear, on a cluster that only keeps a queue."""
 
-import json
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -85,8 +84,7 @@ def lose(tasks: SlurmTasks, cluster: Cluster) -> None:
 
 def mine(folder: Path, number: int) -> list[str]:
     """The runs that an array may execute: first those of its tasks, by their numbers."""
-    content: dict[str, list[str]] = json.loads((folder / f"job-{number}.json").read_text(encoding="utf-8"))
-    return content["mine"]
+    return [run.identity for run in Job.read(folder / f"job-{number}.json").runs]
 
 
 def test_what_is_ready_gets_a_task_and_a_finished_run_makes_more_ready(table: list[Run], folder: Path, cluster: Cluster) -> None:
@@ -133,7 +131,7 @@ def test_a_task_begins_with_its_own_run(world: int, tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(worker, "execute", execute)
     runs = [of_seed(seed) for seed in range(3)]
-    Job(runs, mine=[run.identity for run in runs]).write(tmp_path / "job.json")
+    Job(runs).write(tmp_path / "job.json")
     for name, value in {"ARRAY_TASK_ID": 1, "STEP_NUM_TASKS": world, "PROCID": 1}.items():
         monkeypatch.setenv(f"SLURM_{name}", str(value))
     with interruptible():
@@ -144,7 +142,7 @@ def test_a_task_begins_with_its_own_run(world: int, tmp_path: Path, monkeypatch:
 def test_a_task_goes_back_into_the_queue_once(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "execute", lambda run, **_: signal.raise_signal(signal.SIGUSR2))
     monkeypatch.setattr(worker, "PATIENCE", 0.0)
-    Job([run := of_seed(0)], mine=[run.identity]).write(tmp_path / "job.json")
+    Job([of_seed(0)]).write(tmp_path / "job.json")
     monkeypatch.setenv("SLURM_JOB_ID", "77")
     for number in "10":
         monkeypatch.setenv("SLURM_PROCID", number)

@@ -14,7 +14,7 @@ from typing import Any
 from rich.filesize import decimal
 
 from relpos.errors import RelposError, nearest, printable, say
-from relpos.launch.jobs import PLAN, Job
+from relpos.launch.jobs import PLAN, Job, seen
 from relpos.ranges import Names
 from relpos.runs.lock import is_locked, locked
 from relpos.runs.run import VERSIONS, closure, read_record, runs_root
@@ -41,9 +41,8 @@ class Seen:
 
     @property
     def state(self) -> str:
-        """As `relpos status` has it: a run that no process holds is interrupted."""
-        state = str(self.record.get("state", "damaged"))
-        return "interrupted" if state == "running" and not is_locked(self.folder) else state
+        """As `relpos status` has it."""
+        return seen(str(self.record.get("state", "damaged")), self.folder)
 
     @property
     def figure(self) -> str:

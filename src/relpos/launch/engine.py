@@ -16,23 +16,22 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
 from relpos.errors import RelposError, say
 from relpos.files import opened, remove_left
-from relpos.launch.jobs import PLAN, Job, Standing
+from relpos.launch.jobs import PLAN, Job, Standing, rest
 from relpos.launch.progress import Display
 from relpos.pool import Item, Result, side_by_side
-from relpos.process import cores, end, exit_status, interruptible, started, thread_variables
+from relpos.process import cores, end_all, exit_status, interruptible, started, thread_variables
 from relpos.ranges import Count, Threads
 from relpos.readers import read_json
-from relpos.runs.distributed import place
+from relpos.runs.cost import GPUS
+from relpos.runs.distributed import place, shape
 from relpos.runs.execute import execute
 from relpos.runs.lock import HOLDER, LOCK, is_locked, locked
 from relpos.runs.run import Run
 
-PAUSE = 0.3
-"""Seconds between two looks at the folders; longer where looking takes long."""
 FRUITLESS = 3
 """The launch ends after this many workers in a row that ended without having started a run."""
 BOOK = "slurm.json"
@@ -175,8 +174,8 @@ class Local(Engine):
             RelposError: there are fewer GPUs than a run takes.
         """
         speeds = [run.config["speed"] for run in pending if "speed" in run.config]  # other stages use no GPU
-        size = max((int(speed.get("devices", 1)) for speed in speeds), default=1)
-        return self._slots(all(speed.get("accelerator") == "cpu" for speed in speeds), size)[: len(pending)]
+        on_cpu = all(speed.get("accelerator") == "cpu" for speed in speeds)
+        return self._slots(on_cpu, max((shape(run)[1] for run in pending), default=1))[: len(pending)]
 
     def _slots(self, on_cpu: bool, size: int) -> list[str | None]:
         """One entry per worker: the GPUs that it sees, `size` of them; None where it works on the CPU."""
@@ -197,8 +196,7 @@ def _gpus() -> list[str]:
     names = os.environ.get("CUDA_VISIBLE_DEVICES")
     if names is not None:
         return [name for name in names.split(",") if name.strip() not in ("", "-1")]
-    driver = Path("/proc/driver/nvidia/gpus")
-    return [str(number) for number, _ in enumerate(driver.iterdir())] if driver.is_dir() else []
+    return [str(number) for number, _ in enumerate(GPUS.glob("*"))]
 
 
 class LocalWorkers:
@@ -207,19 +205,20 @@ class LocalWorkers:
     def __init__(self, standing: Standing, folder: Path, environments: list[dict[str, str]]) -> None:
         self.standing, self.folder, self.environments = standing, folder, environments
         self.guard = Guard(standing)
-        self.logs: list[IO[bytes]] = [opened(folder / f"worker-{number + 1}.log", "ab") for number in range(len(environments))]
+        self.logs = [folder / f"worker-{number + 1}.log" for number in range(len(environments))]
         self.processes = [self._start(number) for number in range(len(environments))]
 
     def _start(self, number: int) -> subprocess.Popen[bytes]:
         self.guard.begin(str(number))
-        return started(
-            "relpos.launch.worker",
-            str(self.folder / "job.json"),
-            environment=self.environments[number],
-            stdout=self.logs[number],
-            stderr=self.logs[number],
-            process_group=0,  # Ctrl-C reaches the launcher alone, which passes it on once
-        )
+        with opened(self.logs[number], "ab") as log:
+            return started(
+                "relpos.launch.worker",
+                str(self.folder / "job.json"),
+                environment=self.environments[number],
+                stdout=log,
+                stderr=log,
+                process_group=0,  # Ctrl-C reaches the launcher alone, which passes it on once
+            )
 
     def poll(self) -> None:
         """Restarts workers that ended early. The deaths are counted in `execute`, run by run, not here.
@@ -236,23 +235,12 @@ class LocalWorkers:
             ended = [0]
         for number in ended:
             if self.guard.end(str(number)):
-                raise RelposError(f"workers end with {exit_status(codes[number])}: see {self.logs[number].name}")
+                raise RelposError(f"workers end with {exit_status(codes[number])}: see {self.logs[number]}")
             self.processes[number] = self._start(number)
 
     def shutdown(self) -> None:
         """Closes the pipes and waits, ten minutes at most; a second Ctrl-C kills."""
-        # All pipes before the first wait, so that the workers write their checkpoints at the same time.
-        for process in self.processes:
-            assert process.stdin is not None
-            process.stdin.close()
-        try:
-            for process in self.processes:
-                end(process)
-        finally:
-            for process in self.processes:
-                process.kill()
-            for log in self.logs:
-                log.close()
+        end_all(self.processes)
 
 
 def run_all(
@@ -328,5 +316,4 @@ def _watch(standing: Standing, table: str, workers: Workers, settled: Callable[[
             looked = time.monotonic() - began
             for run in new:
                 settled(run)
-            # However many runs there are and however slow their disk, looking takes at most a sixth of the time.
-            time.sleep(max(PAUSE, 5 * looked))
+            time.sleep(rest(looked))

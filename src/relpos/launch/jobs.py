@@ -19,10 +19,14 @@ from relpos.runs.lock import is_locked
 from relpos.runs.retries import Retries
 from relpos.runs.run import Run, closure
 
+PAUSE, LONGEST = 0.3, 10.0
+"""Seconds of the shortest and of the longest `rest`."""
 PLAN = "plan.json"
 """Beside a table: the job of its newest launch."""
 WAITING = "waiting for a failed run"
 """State of a run that nothing is to be done about, because it needs a run that has failed."""
+IMPOSSIBLE = "neither executed nor marked as failed"
+"""State of a run that `Standing.set_aside` gave up."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +37,11 @@ class Job:
         runs: inputs before the runs that need them.
         retries: how often a run that fails is tried again.
         starts: identity → how many starts the run's record had before this launch, where it had any.
-        mine: identities of the runs to execute; None: all. The other runs are inputs, which are only waited for.
     """
 
     runs: list[Run]
     retries: int = 0
     starts: dict[str, int] = field(default_factory=dict)
-    mine: list[str] | None = None
 
     @classmethod
     def now(cls, runs: list[Run], retries: int) -> Job:
@@ -52,16 +54,12 @@ class Job:
         """How often this launch tries a run."""
         return Retries(self.retries, self.starts.get(run.identity, 0))
 
-    def part(self, runs: list[Run]) -> Job:
-        """A job that executes only some of the runs; what they need is in it, to be waited for."""
-        return replace(self, runs=closure(runs), mine=[run.identity for run in runs])
-
     def write(self, path: Path) -> None:
         """Writes the job as JSON."""
         everything, own = closure(self.runs), {run.identity for run in self.runs}
         flat = [[run.identity, _flat(run)] for run in everything]
         described = [run.identity for run in everything if run.identity not in own]
-        content = {"retries": self.retries, "starts": self.starts, "mine": self.mine, "runs": flat, "only_described": described}
+        content = {"retries": self.retries, "starts": self.starts, "runs": flat, "only_described": described}
         write_text(path, json.dumps(content))
 
     @classmethod
@@ -76,7 +74,7 @@ class Job:
                 del runs[identity]
         except KeyError as error:
             raise RelposError(f"{path}: damaged: it lacks the run {error}") from error
-        return cls(list(runs.values()), content.retries, content.starts, content.mine)
+        return cls(list(runs.values()), content.retries, content.starts)
 
 
 @dataclass
@@ -98,7 +96,6 @@ class _Written:
     runs: list[tuple[str, _Flat]]
     retries: int
     starts: dict[str, int] = field(default_factory=dict)
-    mine: list[str] | None = None
     only_described: list[str] = field(default_factory=list)
 
 
@@ -112,8 +109,6 @@ class Standing:
         """Identity → state as the record last said; `WAITING` if the run needs, at any depth, one that has failed."""
         self.settled: list[Run] = []
         """Those that are finished or out of retries, in the order in which that was read; without those that wait for one."""
-        self.impossible: set[str] = set()
-        """Runs that `set_aside` gave up."""
         self.starts_of: dict[str, int] = {}
         """Identity → starts in the run's record."""
 
@@ -149,15 +144,13 @@ class Standing:
         return [run for run, _ in self.walk()]
 
     def look(self) -> None:
-        """Reads the states of all runs. One whose record says `running` while no process holds its lock is interrupted."""
+        """Reads the states of all runs, as they are `seen`."""
         for run, state in self.walk():
-            # A process that is killed cannot write its end: the lock is what goes with it.
-            if state == "running" and not is_locked(run.path):
-                self.states[run.identity] = "interrupted"
+            self.states[run.identity] = seen(state, run.path)
 
     def set_aside(self, run: Run) -> None:
         """Gives up a run that can be neither executed nor marked as failed: nothing waits for it or for the runs that need it."""
-        self.impossible.add(run.identity)
+        self.states[run.identity] = IMPOSSIBLE
         self.unsettled.pop(run.identity, None)
 
     def _is_hopeless(self, needed: Run) -> bool:
@@ -172,6 +165,18 @@ class Standing:
         if state == "finished" or (state == "failed" and self.job.retries_of(run).are_used_up(record)):
             self.settled.append(self.unsettled.pop(run.identity))
         return state
+
+
+def rest(looked: float) -> float:
+    """Seconds between two looks at the runs' folders, the last of which took so many: however many runs there are and however slow
+    their disk, looking takes at most a sixth of the time, unless that would be a rest of more than `LONGEST`."""
+    return max(PAUSE, min(LONGEST, 5 * looked))
+
+
+def seen(state: str, folder: Path) -> str:
+    """The state that a record has, for those who watch a run: one that is `running` while no process holds it is interrupted."""
+    # A process that is killed cannot write its end: the lock is what goes with it.
+    return "interrupted" if state == "running" and not is_locked(folder) else state
 
 
 def _flat(run: Run) -> dict[str, object]:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from relpos.launch.jobs import Standing
 from relpos.process import SAFE_PATH, thread_variables
 from relpos.ranges import Count, Natural, Threads
 from relpos.runs.distributed import ALONE, shape
-from relpos.runs.lock import is_locked
 from relpos.runs.run import Run
 
 PAUSE = 5.0
@@ -150,9 +149,9 @@ class SlurmTasks:
         """
         book = tasks_of(self.book.parent)  # before the queue: what it has and the queue has not is over
         queue = in_queue()
-        left = self.standing.open()  # after the queue, so that the records have what the tasks did last
-        held = {run.identity for run in self.standing.those("running") if is_locked(run.path)}
-        ready = {run.identity: run for run in left if run.identity not in held and self.standing.is_ready(run)}
+        self.standing.look()  # after the queue, so that the records have what the tasks did last
+        left, states = [*self.standing.unsettled.values()], self.standing.states
+        ready = {run.identity: run for run in left if states[run.identity] != "running" and self.standing.is_ready(run)}
         for number in self.submitted.keys() - queue:
             # A task rightly ends where its run is not ready or another process is at work on it.
             if self.submitted.pop(number) in ready and self.guard.end(number):
@@ -171,7 +170,7 @@ class SlurmTasks:
         # Another file each time: tasks of an earlier array may still have to read theirs.
         file = self.folder / f"job-{len([*self.folder.glob('*.json')])}.json"
         others = [run for run in left if shape(run) == form and run not in runs] if form == ALONE else []
-        self.standing.job.part([*runs, *others]).write(file)
+        replace(self.standing.job, runs=[*runs, *others]).write(file)
         write_text(file.with_suffix(".sh"), self.engine.script(*form, file, len(runs)))
         (self.folder / "slurm").mkdir(exist_ok=True)
         number, *_ = _said("sbatch", "--parsable", str(file.with_suffix(".sh"))).strip().split(";")  # the cluster may follow

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relpos.errors import RelposError, say
-from relpos.launch.jobs import Job, Standing
+from relpos.launch.jobs import IMPOSSIBLE, Job, Standing, rest
 from relpos.process import STOPS, interrupt, number_in, omp_threads, on_stops, tether
 from relpos.runs.distributed import SHARED, place
 from relpos.runs.execute import execute
@@ -28,23 +28,18 @@ from relpos.runs.retries import failures
 from relpos.runs.run import Run
 from relpos.when_imported import import_quickly
 
-PAUSE = 0.2
-"""Seconds between two looks at runs that other processes hold; longer where looking takes long."""
-LONGEST = 10.0
-"""Seconds of the longest such pause."""
 PATIENCE = 600.0
 """Seconds after SIGTERM within which Slurm will have killed a task."""
 
 
-def work(job: Job, stop: threading.Event) -> None:
+def work(job: Job, stop: threading.Event, waits: bool = True) -> None:
     """Executes ready runs until none is left: the first that no other process holds; then it looks again from the top.
-
-    A worker that has all runs of a table waits for runs that other processes hold, because runs that need them may follow. A worker
-    that has a part of them (a job on a cluster) ends when none of its runs is ready: the runs that need them are in another job.
 
     Args:
         job: the runs.
         stop: set from another thread to end the work.
+        waits: for runs that other processes hold, because runs that need them may follow. A task on a cluster does not, and ends
+            when none of its runs is ready: the runs that need them get tasks of their own.
 
     Raises:
         RelposError: runs are left that can be neither executed nor marked as failed; or this process cannot go on.
@@ -52,19 +47,16 @@ def work(job: Job, stop: threading.Event) -> None:
     standing = Standing(job)
     while not stop.is_set():
         began = time.monotonic()
-        unsettled = False
         for run, _ in standing.walk():
-            if job.mine is None or run.identity in job.mine:  # otherwise it is only waited for
-                unsettled = True
-                if standing.is_ready(run) and _attempt(run, standing):
-                    break  # an earlier run that waited for it may be ready now
+            if standing.is_ready(run) and _attempt(run, standing):
+                break  # an earlier run that waited for it may be ready now
         else:
-            if not unsettled or job.mine is not None:
+            if not waits or not standing.unsettled:
                 break
-            stop.wait(max(PAUSE, min(LONGEST, 5 * (time.monotonic() - began))))
-    if not stop.is_set() and standing.impossible:
-        names = ", ".join(str(run.path) for run in job.runs if run.identity in standing.impossible)
-        raise RelposError(f"these runs can be neither executed nor marked as failed: {names}")
+            stop.wait(rest(time.monotonic() - began))
+    if not stop.is_set() and (impossible := standing.those(IMPOSSIBLE)):
+        names = ", ".join(str(run.path) for run in impossible)
+        raise RelposError(f"these runs can be {IMPOSSIBLE}: {names}")
 
 
 def _attempt(run: Run, standing: Standing) -> bool:
@@ -126,10 +118,9 @@ def slurm_task(job: Job) -> None:
     After SIGUSR2 (a preemption or the time limit is near) the task goes back into the queue. After SIGTERM it waits to be killed: a
     task that ended by itself would count as completed, and Slurm would not start it again after a preemption.
     """
-    assert job.mine is not None
-    stopped = interrupted(replace(job, mine=[job.mine[number_in("SLURM_ARRAY_TASK_ID", 0)]]))
+    stopped = interrupted(replace(job, runs=[job.runs[number_in("SLURM_ARRAY_TASK_ID", 0)]]), waits=False)
     if stopped is None and place() is None:
-        stopped = interrupted(job)
+        stopped = interrupted(job, waits=False)
     if stopped == signal.SIGUSR2 and number_in("SLURM_PROCID", 0) == 0:
         say("relpos: back into the queue")
         subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True, timeout=120)
@@ -139,11 +130,11 @@ def slurm_task(job: Job) -> None:
         time.sleep(PATIENCE)
 
 
-def interrupted(job: Job, stop: threading.Event | None = None) -> int | None:
-    """Works on a job; returns the signal that stopped it, or None. If the work cannot go on, ends the process with status 1."""
+def interrupted(job: Job, stop: threading.Event | None = None, waits: bool = True) -> int | None:
+    """`work`s on a job; returns the signal that stopped it, or None. If the work cannot go on, ends the process with status 1."""
     _reset()
     try:
-        work(job, stop or threading.Event())
+        work(job, stop or threading.Event(), waits)
     except KeyboardInterrupt as asked:
         return int(asked.args[0]) if asked.args else int(signal.SIGTERM)
     except RelposError as error:
