@@ -34,6 +34,11 @@ def one_line(error: BaseException) -> str:
     return shorten(str(error), 300, placeholder=" …") or type(error).__name__
 
 
+def with_class(error: BaseException) -> str:
+    """The class of an error and the first line of what it says, for errors that may be of any kind."""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
 NOT_UTF8 = "not UTF-8: iconv -f LATIN1 -t UTF-8 OLD > NEW makes it so, where OLD is Latin-1"
 
 

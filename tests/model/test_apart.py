@@ -74,7 +74,7 @@ def test_without_a_folder_of_ones_own_nothing_is_kept(
 
 def test_the_attention_kernel_on_a_gpu_is_tried_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "_passed", {})
-    monkeypatch.setattr(proof.apart, "tried", lambda trial, *arguments: "the process that tried it was ended by SIGSEGV")
+    monkeypatch.setattr(apart, "tried", lambda trial, *arguments: "the process that tried it was ended by SIGSEGV")
     from relpos.model.kernels import triton
 
     with pytest.warns(
@@ -84,7 +84,7 @@ def test_the_attention_kernel_on_a_gpu_is_tried_so(monkeypatch: pytest.MonkeyPat
 
 
 def test_single_passes_on_a_gpu_are_tried_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeps.apart, "tried", lambda trial, *arguments: trial("cpu", arguments[1]))
+    monkeypatch.setattr(apart, "tried", lambda trial, *arguments: trial("cpu", arguments[1]))
     monkeypatch.setattr(sweeps, "_example", lambda name, *_: 1 // 0 if name == "cross_entropy" else [])
     with pytest.warns(UserWarning, match=r"compiled cross_entropy fails \(ZeroDivisionError: .*\) in torch.float32 on cuda: plain"):
         assert not sweeps.hold.__wrapped__("cuda", torch.float32)

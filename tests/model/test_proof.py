@@ -1,5 +1,6 @@
 """An optional attention kernel is used only where it equals the definition."""
 
+import sys
 import warnings
 from collections.abc import Callable
 from types import ModuleType
@@ -21,6 +22,7 @@ TERMS = Terms(query=torch.zeros(2, 2, 9, 5))
 def optional(monkeypatch: pytest.MonkeyPatch, attention: Callable[..., Any]) -> ModuleType:
     """An attention kernel named `quick` that is tried first."""
     quick = ModuleType("quick")
+    monkeypatch.setitem(sys.modules, "quick", quick)
     vars(quick).update(attention=attention, supports=lambda terms, v, training: True)
     monkeypatch.setattr(kernels, "FASTEST_FIRST", (quick, *kernels.FASTEST_FIRST))
     monkeypatch.setattr(kernels, "OPTIONAL", frozenset({quick}))

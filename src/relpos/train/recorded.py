@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from relpos.counter import fold
+from relpos.errors import with_class
 from relpos.model.dropout import RecordedKeys, seed_dropout
 from relpos.model.precision import autocast, cast_together
 from relpos.model.tokens import Tokens
@@ -143,7 +144,7 @@ class Replay:
             replay = self.recorder.record(run)
             fault = self._difference(plain, results(replay), len(outputs))
         except Exception as error:  # of any kind: recording is optional, and training goes on without it
-            fault = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            fault = with_class(error)
         if fault is None:
             self.recordings[shapes] = _Recording(buffers, replay, outputs)
         else:

@@ -1,4 +1,4 @@
-"""An optional attention kernel proves itself before it is trusted.
+"""An optional program proves itself before it is trusted: attention kernels here, single passes in `sweeps`.
 
 The first time that a kernel is to compute a kind of terms on a device in a number format, its values and gradients are compared
 with those of `eager` on small batches, on a GPU in a process of their own (`apart`). So code that no test has run on this
@@ -8,14 +8,17 @@ hardware can neither spoil a result nor end a training.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from importlib import import_module
+from itertools import product
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from relpos.counter import normal
+from relpos.errors import with_class
 from relpos.model.dropout import Draw
 from relpos.model.kernels import apart, eager
 from relpos.model.position.base import Outside, Terms
@@ -87,32 +90,32 @@ def holds(kernel: ModuleType, kind: Kind) -> bool:
     """Whether the kernel equals `eager` for this kind of call. Tested once in each process; if it does not, one warning says so."""
     known = (kernel.__name__, kind)
     if known not in _passed:
-        fault = apart.tried(fault_of, kernel.__name__, kind) if kind.device.type == "cuda" else _fault(kernel, kind)
-        _passed[known] = fault is None
-        if fault:
-            name = kernel.__name__.rpartition(".")[2]
-            warnings.warn(
-                f"attention kernel {name!r} is not used on {kind.device.type}: {fault}; plain torch computes instead", stacklevel=3
-            )
+        name, device = kernel.__name__.rpartition(".")[2], kind.device.type
+        said = f"attention kernel {name!r} is not used on {device}: {{}}; plain torch computes instead"
+        _passed[known] = proven(device, said, fault_of, kernel.__name__, kind)
     return _passed[known]
+
+
+def proven(device: str, said: str, trial: Callable[..., str | None], *arguments: Any) -> bool:
+    """Whether `trial(*arguments)` finds nothing wrong, on a GPU in a process of its own. What it finds is said in a warning, at the
+    braces in `said`."""
+    fault = apart.tried(trial, *arguments) if device == "cuda" else trial(*arguments)
+    if fault:
+        warnings.warn(said.format(fault), stacklevel=4)
+    return fault is None
 
 
 def fault_of(kernel: str, kind: Kind) -> str | None:
     """What is wrong with the kernel of this name for this kind of call; None: nothing."""
-    return _fault(import_module(kernel), kind)
-
-
-def _fault(kernel: ModuleType, kind: Kind) -> str | None:
     # Whatever mode the caller is in, gradients are needed here, and number formats are those of `kind`.
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast(kind.device.type, enabled=False):
-        for n in LENGTHS:
-            for padded in (True, False):
-                try:
-                    fault = compare(kernel, kind, n, padded, RATE if padded else 0.0)
-                except Exception as error:  # of any kind: the kernel is optional, and training goes on without it
-                    fault = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-                if fault:
-                    return fault
+        for n, padded in product(LENGTHS, (True, False)):
+            try:
+                fault = compare(import_module(kernel), kind, n, padded, RATE if padded else 0.0)
+            except Exception as error:  # of any kind: the kernel is optional, and training goes on without it
+                fault = with_class(error)
+            if fault:
+                return fault
     return None
 
 

@@ -5,7 +5,6 @@ both must equal.
 
 from __future__ import annotations
 
-import warnings
 from functools import cache
 from importlib import import_module
 from itertools import product
@@ -18,9 +17,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from relpos.counter import normal
+from relpos.errors import with_class
 from relpos.model import residual
 from relpos.model.dropout import Draw, drop, transformed
-from relpos.model.kernels import apart, compiled, proof, sweeps_cpu, triton
+from relpos.model.kernels import compiled, proof, sweeps_cpu, triton
 from relpos.model.precision import as_given, cast_once, compute_dtype
 
 
@@ -95,10 +95,7 @@ class _AddNorm(torch.autograd.Function):
 def hold(device: str, dtype: torch.dtype) -> bool:
     """Whether the single passes equal plain torch on this device in this number format. Found out once; where not, one warning says
     so."""
-    fault = apart.tried(fault_of, device, dtype) if device == "cuda" else fault_of(device, dtype)
-    if fault:
-        warnings.warn(f"the compiled {fault} in {dtype} on {device}: plain torch computes instead", stacklevel=3)
-    return fault is None
+    return proof.proven(device, f"the compiled {{}} in {dtype} on {device}: plain torch computes instead", fault_of, device, dtype)
 
 
 def fault_of(device: str, dtype: torch.dtype) -> str | None:
@@ -110,7 +107,7 @@ def fault_of(device: str, dtype: torch.dtype) -> str | None:
                     _example(name, width, *how) for how in ((torch.float64, False), (dtype, False), (dtype, True))
                 )
             except Exception as error:  # of any kind: the passes are optional, and training goes on without them
-                return f"{name} fails ({type(error).__name__}: {str(error).partition(chr(10))[0]})"
+                return f"{name} fails ({with_class(error)})"
             if not all(proof.close(*values, dtype) for values in zip(tested, plain, exact, strict=True)):
                 return f"{name} is off"
     return None
