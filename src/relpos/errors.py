@@ -22,6 +22,15 @@ def say(text: object, end: str = "\n") -> None:
     print(printable(text), end=end, file=sys.stderr, flush=True)
 
 
+def plural(number: int, what: str) -> str:
+    """A number of things in words.
+
+    >>> plural(1, "model"), plural(2000, "model")
+    ('1 model', '2,000 models')
+    """
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
 class RelposError(ValueError):
     """What the user can mend (a wrong word, a full disk); not a bug. The message is one line; the command line exits with 1."""
 

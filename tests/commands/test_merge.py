@@ -196,7 +196,7 @@ def test_what_is_unfinished_or_damaged_is_told(plans: Any, merged: Any, tmp_path
     runs = plans("two", "fixed")
     train(runs)
     runs[-1].update(state="running")
-    assert "5 trained runs copied, 0 were here already, 1 unfinished ones left out" in merged()
+    assert "5 trained runs copied, 0 were here already, 1 unfinished one left out" in merged()
     (tmp_path / "two" / "finetune" / runs[-2].path.name / "record.json").write_text("{", encoding="utf-8")
     assert "relpos: damaged record" in merged(status=1)
 

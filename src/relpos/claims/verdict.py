@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from relpos.errors import plural
 from relpos.results.scale import Scale
 from relpos.results.statistics import (
     ALPHA,
@@ -167,8 +168,3 @@ def more_seeds(scale: Scale, row: str = "", count: int = SEVERAL, how: str = "")
 def longer(scale: Scale) -> str:
     """Training for twice the steps: for a value that lies between two bounds, where more seeds would leave it."""
     return f"longer training and not more seeds, for instance steps={2 * scale.meaning.get('steps', 0)}"
-
-
-def plural(number: int, what: str) -> str:
-    """`1 model`, `2 models`"""
-    return f"{number} {what}{'s' * (number != 1)}"

@@ -24,7 +24,8 @@ from relpos.analysis.fit import fit_heads
 from relpos.analysis.kernels import kind, tally
 from relpos.claims.comparisons import decided
 from relpos.claims.rule import Place, Rule, Says, Test, each_scale, rule
-from relpos.claims.verdict import Evidence, Verdict, joined, longer, more_seeds, plural, sided
+from relpos.claims.verdict import Evidence, Verdict, joined, longer, more_seeds, sided
+from relpos.errors import plural
 from relpos.measures.kept import is_here, seen
 from relpos.measures.kinds.kernels import Kernels, near
 from relpos.measures.kinds.patterns import NEAR, Patterns

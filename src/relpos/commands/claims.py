@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from relpos.claims import claim as claim_files
 from relpos.claims.claim import Claim, families, load
 from relpos.claims.verdict import Verdict, adjusted, headline
-from relpos.errors import refuse_unknown
+from relpos.errors import plural, refuse_unknown
 from relpos.files import write_json
 from relpos.progress import plain_console, tracked
 from relpos.ranges import Names
@@ -161,6 +161,7 @@ def _sums(content: dict[str, Any]) -> Iterator[str]:
         "among the claims of one paper in one measure at one scale"
     )
     if content["older"]:
-        yield f"{content['older']} runs of older code were left out"
+        yield f"{plural(content['older'], 'run')} of older code {'was' if content['older'] == 1 else 'were'} left out"
     if content["pilots"]:
-        yield f"{content['pilots']} runs were left out, because a table in which rates were chosen (tuned:) trains with their seed"
+        left = f"{plural(content['pilots'], 'run')} {'was' if content['pilots'] == 1 else 'were'} left out"
+        yield f"{left}, because a table in which rates were chosen (tuned:) trains with their seed"

@@ -12,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Unpack
 
 from relpos.config.schema import Cost
-from relpos.errors import say
+from relpos.errors import plural, say
 from relpos.ranges import NotNegative
 from relpos.runs.cost import forward, predicted
 
@@ -34,7 +34,7 @@ def cost(seconds: NotNegative, **config: Unpack[Cost]) -> str:
         "operations_per_token": per_token,
         "weights_and_optimiser_bytes": stored,
     }
-    said = f"{parameters:,} parameters, {result['operations']:.2g} operations in {config['steps']:,} steps"
+    said = f"{parameters:,} parameters, {result['operations']:.2g} operations in {plural(config['steps'], 'step')}"
     if seconds:
         result |= (found := _measured(config, seconds))
         result |= {"seconds": found["step_seconds"] * config["steps"], "operations_per_second": step / found["step_seconds"]}

@@ -10,7 +10,7 @@ from relpos import run
 from relpos.config.compose import resolved, unresolved
 from relpos.config.schema import Finetune
 from relpos.data.own_task import OwnTask
-from relpos.errors import say
+from relpos.errors import plural, say
 from relpos.runs import Run, plan
 from relpos.runs.stages import refuse_absent
 
@@ -66,4 +66,4 @@ def uncounted(content: Mapping[str, Any]) -> list[str]:
 
 def _steps(run: Run) -> str:
     steps = run.config["steps"]
-    return "" if steps is None else f"{steps:,} steps of "
+    return "" if steps is None else f"{plural(steps, 'step')} of "

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from relpos.errors import RelposError, say
+from relpos.errors import RelposError, plural, say
 from relpos.files import copied, write_json
 from relpos.places import expanded
 from relpos.pretrained.files import TOKENIZER
@@ -73,8 +73,9 @@ def merge(folders: Names, weights: bool) -> str:
             _copy(path, root / name, root, weights)
     trained = [name for name in sources if name.partition("/")[0] in TRAINED]
     count = sum(name in known for name in trained)
-    left = f", {unfinished} unfinished ones left out" if unfinished else ""
-    say(f"relpos: {len(trained) - count} trained runs copied, {count} were here already{left}")
+    left = f", {plural(unfinished, 'unfinished one')} left out" if unfinished else ""
+    new = plural(len(trained) - count, "trained run")
+    say(f"relpos: {new} copied, {count} {'was' if count == 1 else 'were'} here already{left}")
     return str(root)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.filesize import decimal
 
-from relpos.errors import RelposError, nearest, printable, say
+from relpos.errors import RelposError, nearest, plural, printable, say
 from relpos.launch.jobs import PLAN, Job, seen
 from relpos.ranges import Names
 from relpos.runs.lock import is_locked, locked
@@ -71,7 +71,7 @@ def runs(removed: Names | None, ask: bool) -> str:
     if busy := next((run for run in chosen if is_locked(run.folder)), None):
         raise RelposError(f"{busy.name}: a process is at work on it; stop that one first")
     _show(chosen)
-    what = f"{len(chosen)} run{'s' if len(chosen) > 1 else ''}, {decimal(sum(run.size for run in chosen))}"
+    what = f"{plural(len(chosen), 'run')}, {decimal(sum(run.size for run in chosen))}"
     if ask and not _agreed(f"remove {what}, from {runs_root()}?"):
         say("relpos: nothing is removed")
         return str(runs_root())

@@ -9,6 +9,7 @@ from typing import Literal
 
 from relpos import Score
 from relpos.analysis.likelihood import Scored
+from relpos.errors import plural
 from relpos.progress import aligned
 from relpos.ranges import Names
 
@@ -41,6 +42,5 @@ def _shown(text: str, scored: Scored) -> str:
         [f"{value:.3f}", piece, "█" * round(BAR * min(1.0, value / LOWEST))]
         for piece, value in zip(scored.pieces, scored.log_probabilities, strict=True)
     ]
-    count = len(scored.pieces)
-    summary = f"{scored.total:.3f} nats, {count} token{'s' * (count != 1)}, pseudo-perplexity {scored.perplexity:.2f}"
+    summary = f"{scored.total:.3f} nats, {plural(len(scored.pieces), 'token')}, pseudo-perplexity {scored.perplexity:.2f}"
     return "\n".join([text, aligned(lines), summary])

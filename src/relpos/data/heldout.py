@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, plural
 
 FEWEST = 2
 """Sentences on either side of a cut: with one, a side would have no pair."""
@@ -36,7 +36,7 @@ def ends(hashes: npt.NDArray[np.uint64], documents: Ints, sentences: Ints, share
     """
     counts, sizes = np.diff(documents), np.diff(sentences[documents])
     if len(counts) == 1 and counts[0] < 2 * FEWEST:
-        raise RelposError(f"data: the corpus has {counts[0]} sentences in one document, too few to hold some out")
+        raise RelposError(f"data: the corpus has {plural(int(counts[0]), 'sentence')} in one document, too few to hold some out")
     if alike and len(counts) > 1:
         return np.where(chosen(hashes, share), counts, 0)
     if alike:

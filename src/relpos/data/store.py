@@ -34,7 +34,7 @@ from relpos.data.heldout import ends
 from relpos.data.shuffle import ngrams_permuted
 from relpos.data.tokenizer import OURS, Marks, Tokenizer
 from relpos.data.words import Words
-from relpos.errors import RelposError, one_line, say
+from relpos.errors import RelposError, one_line, plural, say
 from relpos.files import cannot_write, opened, write_json
 from relpos.process import cores
 from relpos.ranges import Count, Length, check, checked
@@ -121,10 +121,12 @@ def tell(folder: Path) -> None:
     """Prints, once in a process, what was read into a store, what of it is held out, and what of the text was left out."""
     store = Store(folder)
     sizes = np.diff(store.sentences[store.documents])
+    held = store.heldout.sum()
     kinds = [f"{number:,} {kind}" for kind, number in store.manifest.get("dropped", {}).items()]
     say(
-        f"relpos: {len(sizes):,} documents, {len(store.sentences) - 1:,} sentences, {len(store.ids):,} tokens; held out "
-        f"{sizes[store.heldout].sum() / sizes.sum():.2%} of the tokens, in {store.heldout.sum():,} documents or ends of documents; "
+        f"relpos: {plural(len(sizes), 'document')}, {plural(len(store.sentences) - 1, 'sentence')}, "
+        f"{plural(len(store.ids), 'token')}; held out {sizes[store.heldout].sum() / sizes.sum():.2%} of the tokens, in "
+        f"{held:,} {'documents or ends of documents' if held != 1 else 'document or end of a document'}; "
         f"left out {', '.join(kinds) or 'nothing'}"
     )
     if (unknown := store.manifest.get("unknown", 0) / len(store.ids)) > MANY:

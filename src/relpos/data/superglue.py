@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from relpos.data.table import Fields, inside
 from relpos.data.tasks import Task
-from relpos.errors import RelposError
+from relpos.errors import RelposError, plural
 
 MARKUP = re.compile(r"<b>Sent \d+: </b>|<br>|</?b>")
 """Of the passages of MultiRC, which some releases have as HTML."""
@@ -51,7 +51,7 @@ class Wsc(Task):
         for name, mark in (("span1", "*"), ("span2", "#")):
             start, text = inside(target, f"{name}_index", int, where), inside(target, f"{name}_text", str, where)
             if not 0 <= start < len(words):
-                raise RelposError(f"{where}: {name}_index={str(start)[:20]}: the text has {len(words)} words")
+                raise RelposError(f"{where}: {name}_index={str(start)[:20]}: the text has {plural(len(words), 'word')}")
             end = start + len(text.split())
             # In the order of the text: at one place closing marks stand first, and of nested spans the inner one closes first.
             marks += [(start, 1, -end, mark), (end, 0, -start, mark)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relpos.errors import RelposError, nearest
+from relpos.errors import RelposError, nearest, plural
 from relpos.readers import ANY, decoded, read_bytes
 
 Fields = dict[str, Any]
@@ -45,7 +45,7 @@ def check_widths(path: Path, rows: list[list[str]], places: Sequence[int], width
     """Raises: RelposError naming file and line of the first row that has another number of columns."""
     for row, place in zip(rows, places, strict=True):
         if len(row) != width:
-            raise RelposError(f"{path} line {place}: {len(row)} column{'s' if len(row) != 1 else ''} where {owner} {width}")
+            raise RelposError(f"{path} line {place}: {plural(len(row), 'column')} where {owner} {width}")
 
 
 def read_text(path: Path) -> str:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import sentencepiece
 
 from relpos.data.documents import UNKNOWN, Document, sentences
-from relpos.errors import RelposError, one_line
+from relpos.errors import RelposError, one_line, plural
 from relpos.files import replacing
 from relpos.readers import check_recorded, read_bytes
 
@@ -92,7 +92,9 @@ def train_tokenizer(
                 f"vocabulary={vocabulary}: too small for this text, whose single characters and the {MASK + 1} special tokens "
                 f"make {needed[1]} ids: vocabulary={needed[1]} or more"
             ) from None
-        raise RelposError(f"vocabulary={vocabulary}: no tokenizer from {len(drawn)} sentences: {one_line(error)}") from None
+        raise RelposError(
+            f"vocabulary={vocabulary}: no tokenizer from {plural(len(drawn), 'sentence')}: {one_line(error)}"
+        ) from None
     with replacing(folder / FILE) as temporary:
         temporary.write_bytes(model.getvalue())
 

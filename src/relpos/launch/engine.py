@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from relpos.errors import RelposError, say
+from relpos.errors import RelposError, plural, say
 from relpos.files import opened, remove_left
 from relpos.launch.jobs import PLAN, Job, Standing, rest
 from relpos.launch.progress import Display
@@ -185,7 +185,7 @@ class Local(Engine):
         # GPUs that are left over are too few for a run, and stay idle.
         shares = [",".join(gpus[i : i + size]) for i in range(0, len(gpus) - size + 1, size)]
         if not shares:
-            raise RelposError(f"speed.devices={size}: engine=local has {len(gpus)} GPUs")
+            raise RelposError(f"speed.devices={size}: engine=local has {plural(len(gpus), 'GPU')}")
         # Round by round, so that few workers spread over all GPUs.
         slots = [share for _ in range(self.runs_per_device) for share in shares]
         return [slots[i % len(slots)] for i in range(self.workers or len(slots))]  # more workers than slots: they share them

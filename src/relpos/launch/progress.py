@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from relpos.errors import plural
 from relpos.launch.jobs import WAITING, Standing
 from relpos.progress import plain_console
 from relpos.runs.cost import Estimate, clock, left_of
@@ -66,7 +67,7 @@ class Picture:
         head = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
         failed = self.standing.those("failed")[:MOST_FAILED]
         return Group(
-            Text(f"{self.name}: {len(self.standing.job.runs):,} runs: {head}{self.left()}", style="bold"),
+            Text(f"{self.name}: {plural(len(self.standing.job.runs), 'run')}: {head}{self.left()}", style="bold"),
             self._rows(),
             *([self.under_way()] if self.standing.those("running") else []),
             *(Text(f"failed: {run.stage} {run.name}: {run.record.get('error')}", style="red") for run in failed),
