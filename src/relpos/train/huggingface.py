@@ -325,15 +325,10 @@ class RelposForSequenceClassification(_WithHead):
         return class_logits(self, pooled(self.encoder.network, x, attention_mask, self.mean))
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        if self.config.problem_type is None:
-            many = "single_label" if labels.dtype in (torch.long, torch.int) else "multi_label"
-            self.config.problem_type = "regression" if self.num_labels == 1 else f"{many}_classification"
-        if self.config.problem_type == "regression":
-            flat = (logits.squeeze(), labels.squeeze()) if self.num_labels == 1 else (logits, labels)
-            return functional.mse_loss(flat[0], flat[1].to(logits.dtype))
-        if self.config.problem_type == "single_label_classification":
-            return super()._loss(logits, labels)
-        return functional.binary_cross_entropy_with_logits(logits, labels)
+        if self.config.problem_type == "regression" or (self.config.problem_type is None and self.num_labels == 1):
+            labels = labels.to(logits.dtype)
+        loss: Tensor = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return loss
 
 
 class RelposForMultipleChoice(RelposForSequenceClassification):
@@ -402,12 +397,7 @@ class RelposForQuestionAnswering(RelposPreTrainedModel):
             input_ids, attention_mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states, return_dict=True
         )
         start, end = self.qa_outputs(outputs.last_hidden_state).unbind(-1)
-        loss = None
-        if start_positions is not None and end_positions is not None:
-            n = start.shape[1]
-            targets = [positions.view(-1).clamp(0, n) for positions in (start_positions, end_positions)]
-            losses = [functional.cross_entropy(*pair, ignore_index=n) for pair in zip((start, end), targets, strict=True)]
-            loss = (losses[0] + losses[1]) / 2
+        loss = self.loss_function(start, end, start_positions, end_positions)  # None without both positions
         return QuestionAnsweringModelOutput(
             loss=loss, start_logits=start, end_logits=end, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
