@@ -89,29 +89,20 @@ class Replay:
         function: returns tensors; for inputs of the same shapes it must launch the same operations.
         changed: by name, what it changes. The first call may add to it; from then on all keep their place in memory.
         noise: by how much of a change, relative to the norm of all, a replay of it may be off beside `TOLERANCE` of itself.
-        can_be: recorded; otherwise every call is plain.
     """
 
-    def __init__(
-        self, function: Function, changed: Changed, device: torch.device, recorder: Recorder, noise: float, can_be: bool = True
-    ) -> None:
+    def __init__(self, function: Function, changed: Changed, device: torch.device, recorder: Recorder, noise: float) -> None:
         self.function, self.changed, self.device, self.recorder, self.noise = function, changed, device, recorder, noise
-        self.can_be = can_be
         self.recordings: dict[tuple[tuple[int, ...], ...], _Recording] = {}
         self.trusted = True
         """Until a recording fails, or differs from the plain function."""
 
-    @property
-    def records(self) -> bool:
-        """Whether calls are recorded and replayed."""
-        return self.can_be and self.trusted
-
     def __call__(self, inputs: Inputs) -> tuple[Tensor, ...]:
         """The function's outputs; use them before the next call, which overwrites them. Inputs may lie in the CPU's memory."""
         shapes = tuple(tuple(value.shape) for value in inputs.values())
-        if self.records and shapes not in self.recordings:
+        if self.trusted and shapes not in self.recordings:
             self._record(shapes, inputs)
-        if not self.records:
+        if not self.trusted:
             return self.function({name: value.to(self.device) for name, value in inputs.items()})
         recording = self.recordings[shapes]
         for name, value in inputs.items():
@@ -196,8 +187,8 @@ class RecordedSteps:
         self.multiplied = dict(_multiplied(model)) if precision == "bf16" else {}
         self.gradients: dict[str, Tensor] = {}
         self.passes = Replay(self._pass, self._gradients, self.device, recorder, noise=TOLERANCE)
-        capturable = all("capturable" in group for group in optimizer.param_groups)
-        self.updates = Replay(self._update, self._updated, self.device, recorder, noise=0.0, can_be=capturable)
+        self.updates = Replay(self._update, self._updated, self.device, recorder, noise=0.0)
+        self.capturable = all("capturable" in group for group in optimizer.param_groups)
 
     def sums(self, index: int, passes: list[Inputs]) -> Tensor:
         """Adds the gradient of the summed losses to `gradients`; the sums of `losses` over the passes, float64, on the device."""
@@ -209,6 +200,8 @@ class RecordedSteps:
         """Updates the weights by `gradients` ÷ `number`, which are zero then; the norm of these before they are clipped."""
         rates = [group["lr"] for group in self.optimizer.param_groups]
         inputs = {"number": torch.tensor(number, dtype=torch.float64), "rates": torch.tensor(rates)}
+        if not self.capturable:
+            return self._update({name: value.to(self.device) for name, value in inputs.items()})[0]
         # For a copy from memory that is not pinned the driver may wait for the device.
         (norm,) = self.updates(pinned(inputs) if self.device.type == "cuda" else inputs)
         return norm
@@ -237,7 +230,7 @@ class RecordedSteps:
         for name, grad in self.gradients.items():
             self.parameters[name].grad = grad
         norm = nn.utils.clip_grad_norm_(self.parameters.values(), self.clip)
-        with self._rates(inputs["rates"]) if self.updates.records else nullcontext():
+        with self._rates(inputs["rates"]) if self.capturable and self.updates.trusted else nullcontext():
             self.optimizer.step()
         for name in self.gradients:
             self.parameters[name].grad = None
