@@ -189,14 +189,14 @@ class _Attention(torch.autograd.Function):
         delta = torch.empty_like(top)
         known, strides = (top, total, delta, grad, of_value), (grad_v.stride(0), grad_v.stride(2), grad_v.stride(1))
         by_tile = grad_query = grad_key = ds = top  # of no meaning where there is no such term
-        made_of = torch.empty if mask is None else torch.zeros  # tiles of padding alone are not written
         if whole:
             if summed is not None:
-                ds = made_of(batch, heads, n, n, dtype=v.dtype, device=v.device)
+                ds = v.new_empty(batch, heads, n, n)
             of_terms: tuple[Tensor | None, ...] = (None,) * 4
         else:
             rows, columns = problem.row_tiles, problem.column_tiles
-            if added.offset is not None:
+            if added.offset is not None:  # tiles of padding alone are not written
+                made_of = torch.empty if mask is None else torch.zeros
                 by_tile = made_of(batch, heads, rows, columns, 2 * problem.tiles.columns, dtype=torch.float32, device=v.device)
             grad_query, grad_key = (top if x is None else x.grad().zero_() for x in (added.query, added.key))
             problem.launch(programs.backward_rows, (problem.rows, rows), y, *known, grad_q, grad_query, numbers=strides)

@@ -199,15 +199,20 @@ def backward_columns(
     if KEY > 0 and CLAMP:
         store_edges(GRAD_KEYS + b * bb + h * bh, j, bn, n, low, high, KEY)
     if WHOLE and HAS_MASK:  # what no tile holds is padding
-        for start in range(tl.cdiv(last, ROWS) * ROWS, n, ROWS):
+        every = tl.arange(0, ALL)[:, None]
+        for start in range(0, n, ROWS):
             at = start + tl.arange(0, ROWS)
             nothing = tl.zeros([ROWS, PADDED], tl.float32)
-            if CONTENT:
+            if CONTENT and start >= last:
                 store_rows(GRAD_Q + of_row, at, gn, n, nothing, D, PADDED)
             if start >= COLUMNS:
                 if CONTENT:
                     store_rows(GRAD_K + of_row, at, gn, n, nothing, D, PADDED)
                 store_rows(GRAD_V + of_row, at, gn, n, nothing, D, PADDED)
+            if KEEP:
+                outside = (every >= tl.where(start < last, COLUMNS, 0)) & (every < n) & (at[None, :] < n)
+                place = GRAD_SCORES + row * n * n + at[None, :] * n + every
+                tl.store(place, tl.zeros([ALL, ROWS], GRAD_SCORES.dtype.element_ty), mask=outside)
 
 
 @triton.jit
