@@ -45,6 +45,8 @@ from relpos.model.precision import as_given, compute_dtype
 from relpos.model.shape import Heads, Mask
 
 WIDEST_HEAD = 128
+WORTH_IT = 64
+"""Keys of a tile that is not worth a launch of its own, if there are fewer."""
 
 
 class Tiles(NamedTuple):
@@ -92,7 +94,8 @@ class _Problem:
 
         batch, heads, n, width = v.shape
         offset, query, key, dense, value = terms
-        self.tiles = tiles = _tiles(n, v.element_size(), backward)
+        self.size = v.element_size()
+        self.tiles = tiles = _tiles(n, self.size, backward)
         self.row_tiles, self.column_tiles, self.rows = -(-n // tiles.rows), -(-n // tiles.columns), batch * heads
         dropout: list[Any] = [None, None, None, 0]
         if draw.rate > 0:
@@ -119,13 +122,13 @@ class _Problem:
         }  # fmt: skip
 
     def by_length(self) -> list[dict[str, int]]:
-        """The launches of `backward_columns`: sequences that end in the first half of a tile of all keys have a tile of half."""
-        _, columns, warps, _ = self.tiles
-        all_keys = self.constants["ALL"]
-        if not self.constants["HAS_MASK"] or all_keys > columns or columns <= 2 * self.tiles.rows:
+        """The launches of `backward_columns`: sequences that end in the first half of a tile of all keys have others."""
+        all_keys, half = self.constants["ALL"], self.tiles.columns // 2
+        if not self.constants["HAS_MASK"] or all_keys > self.tiles.columns or half < WORTH_IT:
             return [{"FEWER": 0, "MOST": all_keys}]
-        half = columns // 2
-        return [{"FEWER": 0, "MOST": half, "COLUMNS": half, "num_warps": warps // 2}, {"FEWER": half, "MOST": all_keys}]
+        rows, columns, warps, stages = _tiles(half, self.size, backward=True)
+        short = {"ROWS": rows, "COLUMNS": columns, "num_warps": warps, "num_stages": stages}
+        return [{"FEWER": 0, "MOST": half, **short}, {"FEWER": half, "MOST": all_keys}]
 
     def launch(self, program: Any, grid: tuple[int, ...], *others: Tensor, numbers: tuple[int, ...] = (), **constants: Any) -> None:
         program[grid](*self.tensors, *others, *self.numbers, *numbers, **(self.constants | constants))
