@@ -152,7 +152,7 @@ def deltas(heads: list[str], cells: Sequence[tuple[str, list[Cell]]]) -> SideTab
 def losses_by_length(rows: Sequence[Row]) -> SideTable | None:
     """Nats per predicted token; None where no lengths were measured."""
     lengths = list(dict.fromkeys(length for row in rows for length in row.heldout_by_length))
-    lines = [(row.name, [_loss(row.heldout_by_length.get(length)) for length in lengths]) for row in rows]
+    lines = [(row.name, [number(row.heldout_by_length.get(length), 3) for length in lengths]) for row in rows]
     return SideTable("held-out loss at length", lengths, lines) if lengths else None
 
 
@@ -163,7 +163,7 @@ def losses_by_step(rows: Sequence[Row]) -> SideTable | None:
     steps = [step for step in curves[0][1] if all(step in curve for _, curve in curves)] if curves else []
     if len(steps) > MOST_STEPS:
         steps = sorted({min(steps, key=lambda step: abs(step - even)) for even in np.geomspace(steps[0], steps[-1], MOST_STEPS)})
-    lines = [(name, [_loss(curve[step]) for step in steps]) for name, curve in curves]
+    lines = [(name, [number(curve[step], 3) for step in steps]) for name, curve in curves]
     return SideTable("held-out loss at step", [str(step) for step in steps], lines) if steps else None
 
 
@@ -187,7 +187,7 @@ def by_multiplier(rows: Sequence[Row]) -> SideTable | None:
     """The last held-out loss of rows that differ in `position_lr` or `conv_lr` alone; None where there are none."""
     kinds = sweeps(rows)
     heads = sorted({multiplier for losses in kinds.values() for multiplier in losses})
-    lines = [(kind, [_loss(losses.get(multiplier)) for multiplier in heads]) for kind, losses in kinds.items()]
+    lines = [(kind, [number(losses.get(multiplier), 3) for multiplier in heads]) for kind, losses in kinds.items()]
     return SideTable("held-out loss at position_lr", [f"{multiplier:g}" for multiplier in heads], lines) if lines else None
 
 
@@ -216,7 +216,3 @@ def _point(column: Column | None) -> str:
     """`0.512 ± 0.012`"""
     # Without what failed or is missing: these are the pre-trainings, whose counts stand in the table itself.
     return MISSING if column is None else Cell(replace(column, best=None, n_failed=0, n_missing=0)).text
-
-
-def _loss(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.3f}"
