@@ -140,15 +140,11 @@ def profile_kinds(scale: Scale, row: str, found: Networks, *, groups: Sequence[S
 def _of_kinds(
     scale: Scale, row: str, of_models: Sequence[np.ndarray], groups: Sequence[Sequence[str]], short: bool = False
 ) -> Verdict:
-    from scipy.stats import binomtest
-
     kernels = np.concatenate(of_models)
     found = tally(kernels)
     n, missing = len(found.shaped), ["/".join(group) for group in groups if not any(found.counts[name] for name in group)]
     # Both sides, each at 0.05: fewer than by chance speaks against the claim, about as many leaves it undecided.
-    more, fewer = (
-        float(binomtest(found.typed, n, found.chance, alternative=side).pvalue) if n else 1.0 for side in ("greater", "less")
-    )
+    more, fewer = (_by_chance(found.typed, n, found.chance, side) for side in ("greater", "less"))
     typed, verdict = found.typed / max(1, n), UNDECIDED
     peaks = np.abs(found.shaped.argmax(axis=1) - found.shaped.shape[1] // 2) if n else np.zeros(0)
     is_near = bool(n and np.mean(peaks <= SHORT) >= 0.5)
@@ -173,8 +169,6 @@ def neighbours(scale: Scale, row: str, found: Networks) -> Verdict:
 
     Holds: one-sided binomial tests at 0.05 show both, over all channels of all layers. Fails: they show neither.
     """
-    from scipy.stats import binomtest
-
     counts: Counter[str] = Counter()
     by_layer: list[str] = []
     extremes = {"largest": np.argmax, "smallest": np.argmin}
@@ -185,7 +179,7 @@ def neighbours(scale: Scale, row: str, found: Networks) -> Verdict:
         counts.update(beside | {"all": len(kernels)})
         by_layer.append("/".join(f"{count / len(kernels):.0%}" for count in beside.values()))
     chance, n = 2 / kernels.shape[1], counts["all"]
-    p = {name: float(binomtest(counts[name], n, chance, alternative="greater").pvalue) for name in extremes}
+    p = {name: _by_chance(counts[name], n, chance, "greater") for name in extremes}
     unclear = [name for name in extremes if p[name] >= ALPHA]
     verdict = (HOLDS, UNDECIDED, FAILS)[len(unclear)]
     times = max((trials(counts[name] / n, chance, n) for name in unclear), default=0.0)
@@ -360,6 +354,13 @@ def newer_is_more(test: Test, *scales: Scale, newer: Sequence[str], older: Seque
     verdict = HOLDS if all(tables[new]["P"] > tables[old]["P"] for new, old in pairs) else FAILS
     said = [f"{key[1]} {tables[key]['P']:.2f}" for key in dict.fromkeys(key for pair in pairs for key in pair)]
     return Verdict(verdict, f"R² of P: {', '.join(said)}")
+
+
+def _by_chance(count: int, of: int, chance: float, side: str) -> float:
+    """p-value of the one-sided binomial test that `count` of so many trials are `greater` or `less` than by chance."""
+    from scipy.stats import binomtest
+
+    return float(binomtest(count, of, chance, alternative=side).pvalue) if of else 1.0
 
 
 def _results(found: Networks, name: str) -> list[Any]:
