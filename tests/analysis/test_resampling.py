@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from relpos.analysis.resampling import crossed_interval, multi_bootstrap, pooled_interval, ratio_interval
+from relpos.analysis.resampling import crossed_interval, mean_interval, multi_bootstrap, pooled_interval, ratio_interval
 
 
 def test_the_interval_over_pairs_is_wilsons_within_each_paradigm() -> None:
@@ -51,3 +51,17 @@ def test_the_multi_bootstrap_takes_a_metric() -> None:
     targets = np.tile([0.0, 1.0], 50)
     table = np.stack([np.stack([targets, targets], -1)] * 3)
     assert multi_bootstrap(table, 50, lambda pairs: float(np.mean(pairs[:, 0] == pairs[:, 1]))) == (1.0, 1.0)
+
+
+def test_interval_of_the_mean_is_near_the_normal_one() -> None:
+    values = [30.0, 32.0, 37.0, 31.0, 33.0, 34.0, 29.0, 35.0, 33.5, 30.5]
+    found = mean_interval(values)
+    half = 1.96 * np.std(values) / np.sqrt(10)  # a bootstrap knows the spread with 1/n
+    assert found == (pytest.approx(np.mean(values) - half, abs=0.25), pytest.approx(np.mean(values) + half, abs=0.25))
+
+
+@pytest.mark.parametrize(("n", "share"), [(3, 0.8), (10, 0.9)])
+def test_few_seeds_give_intervals_that_are_too_narrow_by_as_much_as_the_guide_says(n: int, share: float) -> None:
+    chance = np.random.default_rng(0)
+    found = [mean_interval(list(chance.normal(size=n))) for _ in range(150)]
+    assert np.mean([one is not None and one[0] <= 0 <= one[1] for one in found]) == pytest.approx(share, abs=0.08)

@@ -10,26 +10,12 @@ from relpos.results.statistics import (
     benjamini_hochberg,
     clustered,
     holm,
-    interval,
     paired,
     standard_error,
     welch,
 )
 
 VALUES = [30.0, 32.0, 37.0, 31.0, 33.0, 34.0, 29.0, 35.0, 33.5, 30.5]
-
-
-def test_interval_of_the_mean_is_near_the_normal_one() -> None:
-    found = interval(VALUES)
-    half = 1.96 * np.std(VALUES) / sqrt(10)  # a bootstrap knows the spread with 1/n
-    assert found == (pytest.approx(np.mean(VALUES) - half, abs=0.25), pytest.approx(np.mean(VALUES) + half, abs=0.25))
-
-
-@pytest.mark.parametrize(("n", "share"), [(3, 0.8), (10, 0.9)])
-def test_few_seeds_give_intervals_that_are_too_narrow_by_as_much_as_the_guide_says(n: int, share: float) -> None:
-    chance = np.random.default_rng(0)
-    found = [interval(list(chance.normal(size=n))) for _ in range(150)]
-    assert np.mean([one is not None and one[0] <= 0 <= one[1] for one in found]) == pytest.approx(share, abs=0.08)
 
 
 def test_welch_by_hand() -> None:

@@ -145,27 +145,6 @@ def standard_error(score: float, examples: int, metric: str) -> float:
     return 100 * sqrt(share * (1 - share) / examples)
 
 
-def interval(values: Sequence[float]) -> Interval | None:
-    """95 % bootstrap interval of the mean over seeds (bias-corrected and accelerated; percentile where that is undefined).
-
-    None for fewer than two values; a point if all are equal. Intervals of few seeds, such as ten, are too narrow.
-
-    >>> interval([70.0]), interval([70.0, 70.0])
-    (None, (70.0, 70.0))
-    >>> low, high = interval([70.0, 71.0, 72.0, 73.0])
-    >>> 70 <= low < 71.5 < high <= 73
-    True
-    """
-    # One value says nothing of a spread, and an interval of no width would look like certainty.
-    if len(values) < 2:
-        return None
-    if max(values) == min(values):
-        return float(values[0]), float(values[0])
-    from relpos.analysis.resampling import bootstrapped
-
-    return bootstrapped((values,), np.mean) or bootstrapped((values,), np.mean, method="percentile")
-
-
 def paired(first: Sequence[float], second: Sequence[float] | float = 0.0) -> Difference | None:
     """Two rows over the same seeds: Student's paired test of `first − second`; against a number it is the one-sample test. None for
     fewer than two pairs.

@@ -14,12 +14,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from relpos.analysis.resampling import crossed_interval, multi_bootstrap
+from relpos.analysis.resampling import crossed_interval, mean_interval, multi_bootstrap
 from relpos.measures.kinds.lengths import losses
 from relpos.measures.measure import NATS, Figure, Results, measured_columns, measures
 from relpos.results.plateau import NONE, Curve, order_found
 from relpos.results.scale import MEAN, Scale, mean_of, named, scheme, seeds, travel
-from relpos.results.statistics import Difference, Interval, interval
+from relpos.results.statistics import Difference, Interval
 from relpos.results.values import (
     GAP,
     LOSS,
@@ -281,7 +281,7 @@ def summary(values: Sequence[float], pretrainings: Sequence[Hashable] | None = N
         sem=float(np.std(units, ddof=1) / np.sqrt(len(units))) if len(units) > 1 else None,
         best=max(values),
         median=float(np.median(values)),
-        interval=interval(units),
+        interval=mean_interval(units),
     )
 
 
