@@ -167,7 +167,7 @@ def error_reduction(test: Test, scale: Scale) -> Verdict:
     said = ", ".join(f"{name} {fmean(units):+.1f} %" for name, units in by_name.items())
     tested, by_column = paired(reductions(columns)), [paired(units) for units in by_name.values()]
     if tested is not None:
-        said += f"; together {tested.value:+.1f} % [{tested.low:+.1f}, {tested.high:+.1f}] over {tested.n} {scale.units}"
+        said += f"; together {tested.value:+.1f} % {tested.interval(1)} over {tested.n} {scale.units}"
 
     def judge(known: Sequence[Difference]) -> Evidence:
         both_sides = mean_without_loss(known[0], [each for each in by_column if each])

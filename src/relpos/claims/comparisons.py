@@ -8,10 +8,10 @@ from functools import wraps
 from typing import Any
 
 from relpos.claims.rule import Place, Rule, Says, Test, Variant, each_scale, rule
-from relpos.claims.verdict import FAILS, NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, below, joined, sided, to_decide
+from relpos.claims.verdict import FAILS, NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, below, joined, more_seeds, sided
 from relpos.results.gain import Gain, gain, mean_gain, sizes
 from relpos.results.scale import MEAN, Scale, Scales
-from relpos.results.statistics import ALPHA, Difference, holm
+from relpos.results.statistics import ALPHA, Difference, holm, seeds_needed
 from relpos.results.values import GLUE
 
 SEVERAL_SEEDS = "two pre-training seeds or more of some row of this scale"
@@ -85,7 +85,7 @@ def decided(
     against: float = 0.0,
     of_row: str = "",
 ) -> Verdict:
-    """The verdict of a judge; if it is undecided, with the seeds that would find effects as large as these.
+    """The verdict of a judge; if it is undecided, with the seeds that would find effects as large as these with probability 0.8.
 
     Args:
         scale: its pre-trainings show what more seeds cost.
@@ -93,15 +93,17 @@ def decided(
         tested: all that the judge needs; None: there are too few seeds for it.
         judge: the differences → evidence.
         needs: what would show how much pre-trainings differ, if one of them is None.
-        against, of_row: as of `to_decide`.
+        against: the value from which the differences are to be told.
+        of_row: the row of which these seeds are; empty: of all rows of the scale.
     """
     # Not decided by those that are there: what the claim says of the others could still be false.
     known = [each for each in tested if each]
     if len(known) < len(tested):
         return Verdict(UNDECIDED, joined(figures), takes=needs)
     evidence = judge(known)
-    takes = to_decide(scale, known, against, of_row) if evidence.verdict == UNDECIDED else ""
-    return Verdict(evidence.verdict, joined(figures), p=evidence.p, takes=takes)
+    # Of the difference that needs most: the claim is decided when the last of them is.
+    takes = more_seeds(scale, of_row, max(seeds_needed(each, against) for each in known))
+    return Verdict(evidence.verdict, joined(figures), p=evidence.p, takes=takes if evidence.verdict == UNDECIDED else "")
 
 
 @comparison(lambda test, bound: f"each difference above zero{f' and {bound} or more' if bound else ''}: {test.said}")

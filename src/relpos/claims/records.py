@@ -52,7 +52,7 @@ def serves_longer(test: Test, scale: Scale, *, bound: float = 0.02) -> Verdict |
     # None cannot be among them any more: it is decided above.
     at_length = {n: [losses[n] or 0.0 for losses in ours] for n in lengths}
     tested = {n: paired(at_length[n], at_length[length]) for n in lengths[1:]}
-    said += [f"{n} tokens [{each.low:+.3f}, {each.high:+.3f}]" for n, each in tested.items() if each]
+    said += [f"{n} tokens {each.interval(3)}" for n, each in tested.items() if each]
     needs = more_seeds(scale, test.row, how=f" measured at {lengths}")
     every = list(tested.values())
     return decided(scale, said, every, lambda known: all_of([below(each, bound) for each in known]), needs, bound, test.row)
@@ -133,7 +133,7 @@ def dev_above_test(test: Test) -> Verdict:
     tested = Difference(fmean(values), hypot(max(errors), of_rows), MANY, len(values))
     evidence = sided(tested)
     said = ", ".join(f"{name} {value:+.1f}" for name, value in differences.items())
-    figures = f"dev − test: {said}; mean {tested.value:+.1f} {tested.interval(1)} by the examples of both sets"
+    figures = f"dev − test: {said}; mean {tested.said(1)} by the examples of both sets"
     takes = "nothing that is trained: the examples of the dev and test sets are too few"
     return Verdict(evidence.verdict, figures, "rows with recorded scores", evidence.p, takes)
 

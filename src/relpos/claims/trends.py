@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import permutations
 from math import log2
 from statistics import fmean
@@ -11,11 +12,10 @@ import numpy as np
 
 from relpos.claims.comparisons import decided, few_columns
 from relpos.claims.rule import Judge, Place, Test, rule
-from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, below, joined, sided, to_decide
-from relpos.results.gain import gains_alike, sizes
-from relpos.results.scale import MEAN, Scale, Scales, named
-from relpos.results.statistics import ALPHA, Difference, combined, paired, welch
-from relpos.results.values import GLUE
+from relpos.claims.verdict import NOT_RUN, UNDECIDED, Evidence, Verdict, below, joined, sided
+from relpos.results.gain import digits, gains_alike, sizes
+from relpos.results.scale import Scale, Scales, named
+from relpos.results.statistics import ALPHA, Difference, combined, paired, paired_by_seed, welch
 
 
 def _change_weights(places: Sequence[float]) -> np.ndarray:
@@ -44,12 +44,11 @@ def _falls(word: str, amount: Callable[[Scale], int], name: Callable[[Scale], st
         weights = -_change_weights(doublings)
         # Scales are not paired: a seed gives weights of another shape at another size, and other text of another amount.
         known = [(float(weight), each.tested) for weight, (_, each) in zip(weights, gains, strict=True) if each.tested]
-        if len(known) < len(gains):
-            return Verdict(UNDECIDED, joined(said), takes="two pre-training seeds or more of both rows at each scale")
-        fall, digits = combined(known), 1 if test.column in (MEAN, *GLUE) else 3
-        evidence = sided(fall, bound)
-        figures = joined([*said, word, f"by {fall.value:+.{digits}f} {fall.interval(digits)}"])
-        return Verdict(evidence.verdict, figures, p=evidence.p, takes=to_decide(scales[-1], [fall], bound) + " at each scale")
+        fall = combined(known) if len(known) == len(gains) else None
+        said += [word, f"by {fall.said(digits(test.column))}"] if fall else []
+        needs = "two pre-training seeds or more of both rows"
+        verdict = decided(scales[-1], said, [fall], lambda known: sided(known[0], bound), needs, bound)
+        return replace(verdict, takes=verdict.takes and f"{verdict.takes} at each scale")
 
     return judge
 
@@ -112,7 +111,7 @@ def steady(test: Test, scale: Scale, *, at_s: Sequence[int] = (1, 3, 5), bound: 
     # One line for each seed: what a seed does to all rows alike does not change the slope.
     if (change := paired(changes)) is None:
         return Verdict(UNDECIDED, joined(said), takes="two pre-training seeds or more of every S")
-    said.append(f"changes by {change.value:+.2f} {change.interval(2)} over {change.n} {scale.units}")
+    said.append(f"changes by {change.said(2)} over {change.n} {scale.units}")
     outside = change.p_inside(-bound, bound)
     evidence = Evidence(outside, change.p if outside >= ALPHA else 1.0)
     return decided(scale, said, [change], lambda _: evidence, against=bound if change.value > 0 else -bound)
@@ -139,7 +138,7 @@ def two_stages(test: Test, one: Scale, two: Scale, *, bound: float = 0.02) -> Ve
     for row in (row for row in test.rows if all(row in of_scale for of_scale in losses)):
         in_one, in_two = (of_scale[row] for of_scale in losses)
         tested, value = _lost(in_one, in_two), fmean(in_two.values()) - fmean(in_one.values())
-        said.append(f"{row} {tested.value:+.3f} {tested.interval(3)}" if tested else f"{row} {value:+.3f} (too few seeds)")
+        said.append(f"{row} {tested.said(3)}" if tested else f"{row} {value:+.3f} (too few seeds)")
     lost = _lost(*(of_scale[test.row] for of_scale in losses))
     figures, needs = f"two stages − one: {', '.join(said)}", f"two pre-training seeds or more of {test.row}"
     return decided(two, [figures], [lost], lambda known: below(known[0], bound), needs, against=bound)
@@ -147,7 +146,4 @@ def two_stages(test: Test, one: Scale, two: Scale, *, bound: float = 0.02) -> Ve
 
 def _lost(in_one: dict[int, float], in_two: dict[int, float]) -> Difference | None:
     # Paired where seeds are shared: both trainings of a seed begin with the same weights.
-    both = [seed for seed in in_two if seed in in_one]
-    if len(both) >= 2:
-        return paired([in_two[seed] for seed in both], [in_one[seed] for seed in both])
-    return welch([(1.0, list(in_two.values())), (-1.0, list(in_one.values()))])
+    return paired_by_seed(in_two, in_one) or welch([(1.0, list(in_two.values())), (-1.0, list(in_one.values()))])

@@ -7,19 +7,7 @@ from dataclasses import dataclass, replace
 
 from relpos.errors import plural
 from relpos.results.scale import Scale
-from relpos.results.statistics import (
-    ALPHA,
-    FAILS,
-    HOLDS,
-    MOST,
-    NOT_HERE,
-    NOT_RUN,
-    UNDECIDED,
-    Difference,
-    benjamini_hochberg,
-    holm,
-    seeds_needed,
-)
+from relpos.results.statistics import ALPHA, FAILS, HOLDS, MOST, NOT_HERE, NOT_RUN, UNDECIDED, Difference, benjamini_hochberg, holm
 
 EXACT = "at any size"
 SEVERAL = 2
@@ -142,14 +130,6 @@ def adjusted(verdicts: Sequence[Verdict]) -> list[Verdict]:
 def joined(parts: Iterable[str]) -> str:
     """Figures and notes in one line, without the empty ones."""
     return "; ".join(filter(None, parts))
-
-
-def to_decide(scale: Scale, tested: Sequence[Difference], against: float = 0.0, of_row: str = "") -> str:
-    """How many seeds, of all rows of the scale or of one, would find differences from a value as large as these with probability
-    0.8.
-    """
-    # Of the difference that needs most: the claim is decided when the last of them is.
-    return more_seeds(scale, of_row, max((seeds_needed(each, against) for each in tested), default=MOST))
 
 
 def more_seeds(scale: Scale, row: str = "", count: int = SEVERAL, how: str = "") -> str:

@@ -19,7 +19,7 @@ from relpos.measures.sample import fills_answers
 from relpos.progress import bar
 from relpos.ranges import Count, Names
 from relpos.results.gain import over_texts
-from relpos.results.statistics import Difference, paired
+from relpos.results.statistics import Difference, paired_by_seed
 from relpos.results.values import Value, pretraining_values, read, shared_ways
 from relpos.runs.networks import labels, networks_of, of_run
 from relpos.runs.run import Run, recorded, runs_root
@@ -258,8 +258,9 @@ def between(ours: Mapping[int, Figure], first: Mapping[int, Figure]) -> tuple[Di
     seeds.
     """
     # Seeds before examples: what differs from seed to seed is part of the question, if there is a way to know it.
-    if len(seeds := sorted(ours.keys() & first.keys())) > 1:
-        return paired([ours[seed].value for seed in seeds], [first[seed].value for seed in seeds]), "seeds"
+    values = ({seed: figure.value for seed, figure in sorted(figures.items())} for figures in (ours, first))
+    if found := paired_by_seed(*values):
+        return found, "seeds"
     return over_texts([next(iter(ours.values()))], [next(iter(first.values()))]), "documents"
 
 

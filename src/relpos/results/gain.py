@@ -12,7 +12,7 @@ import numpy as np
 from relpos.measures.measure import Figure
 from relpos.results.contrast import contrast
 from relpos.results.scale import MEAN, Scale, Seed, named
-from relpos.results.statistics import Difference, clustered, paired
+from relpos.results.statistics import Difference, clustered, paired_by_seed
 from relpos.results.values import GLUE
 
 MEASURES = {"loss": "held-out loss", "order": "shuffle gap over all words"}
@@ -71,17 +71,17 @@ def gain(
     if not (found := _estimate(scale, {first: 1.0, second: -1.0}, columns)):
         return None
     value, tested = found
-    digits, over = 3 if columns[0] in WHERE else 1, _of_texts(scale, rows, columns)
+    places, over = digits(columns[0]), _of_texts(scale, rows, columns)
     if tested:
-        beside = f"; these pairs alone {tested.alone.interval(digits)}" if tested.alone else ""
-        spread = f"{tested.interval(digits)} over {tested.n} {scale.units}, {tested.freedom:.3g} degrees of freedom{beside}"
+        beside = f"; these pairs alone {tested.alone.interval(places)}" if tested.alone else ""
+        spread = f"{tested.interval(places)} over {tested.n} {scale.units}, {tested.freedom:.3g} degrees of freedom{beside}"
     else:  # all that can be said is how much these two models differ
         single = [scale.singles(row, columns) for row in rows]
         spread = "(one run each)" if [*map(len, single)] == [1, 1] else "(no pre-training seeds to compare)"
         if models := between_models(*single):
-            how = f"{models.interval(digits)} over {models.n} fine-tunings"
+            how = f"{models.interval(places)} over {models.n} fine-tunings"
             spread = f"(these two models: {how}; says nothing about other pre-trainings)"
-    return Gain(value, tested, tuple(columns), f"{first} − {second} {value:+.{digits}f} {spread}{_where(columns)}{over}")
+    return Gain(value, tested, tuple(columns), f"{first} − {second} {value:+.{places}f} {spread}{_where(columns)}{over}")
 
 
 def mean_gain(scale: Scale, pairs: Sequence[Contrast], column: str, only: Sequence[str] | None) -> Gain | None:
@@ -95,9 +95,9 @@ def mean_gain(scale: Scale, pairs: Sequence[Contrast], column: str, only: Sequen
     if not columns or not (found := _estimate(scale, weights, columns)):
         return None
     value, tested = found
-    digits = 3 if columns[0] in WHERE else 1
-    spread = f" {tested.interval(digits)} over {tested.n} {scale.units}" if tested else ""
-    return Gain(value, tested, tuple(columns), f"mean of these {value:+.{digits}f}{spread}{_where(columns)}")
+    places = digits(columns[0])
+    spread = f" {tested.interval(places)} over {tested.n} {scale.units}" if tested else ""
+    return Gain(value, tested, tuple(columns), f"mean of these {value:+.{places}f}{spread}{_where(columns)}")
 
 
 def _estimate(scale: Scale, weights: Mapping[str, float], columns: Sequence[str]) -> tuple[float, Difference | None] | None:
@@ -141,8 +141,7 @@ def between_models(first: Mapping[Seed, float], second: Mapping[Seed, float]) ->
         return None
     ours, theirs = ({seed: value for (_, seed), value in each.items()} for each in (first, second))
     # Paired by seeds, because what a seed of a fine-tuning does (order of the examples) it does to both.
-    shared = [seed for seed in ours if seed in theirs]
-    return paired([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
+    return paired_by_seed(ours, theirs)
 
 
 def over_texts(first: Sequence[Figure], second: Sequence[Figure]) -> Difference | None:
@@ -165,6 +164,11 @@ def _of_texts(scale: Scale, rows: Sequence[str], columns: Sequence[str]) -> str:
     if not (over := over_texts(first, second)):
         return ""
     return f"; ±{over.high - over.value:.3f} over {over.n:,} held-out {'documents' if first[0].documents else 'examples'}"
+
+
+def digits(column: str) -> int:
+    """Decimals with which differences in a column are shown."""
+    return 3 if column in WHERE else 1
 
 
 def _where(columns: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ scipy does the statistics; this file says which. α = 0.05 and power 0.8 through
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, sqrt
 
@@ -81,6 +81,10 @@ class Difference:
     def interval(self, digits: int) -> str:
         """`[+0.02, +1.98]`: the 95 % interval."""
         return f"[{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
+
+    def said(self, digits: int) -> str:
+        """`+1.00 [+0.02, +1.98]`"""
+        return f"{self.value:+.{digits}f} {self.interval(digits)}"
 
     @property
     def _half_width(self) -> float:
@@ -158,6 +162,16 @@ def paired(first: Sequence[float], second: Sequence[float] | float = 0.0) -> Dif
     if n < 2:
         return None
     return Difference(float(differences.mean()), float(differences.std(ddof=1) / n**0.5), n - 1, n)
+
+
+def paired_by_seed(first: Mapping[int, float], second: Mapping[int, float]) -> Difference | None:
+    """`paired`, over the seeds that both rows have.
+
+    >>> paired_by_seed({0: 71.0, 1: 72.0, 2: 74.0}, {2: 72.0, 1: 71.0}).value
+    1.5
+    """
+    shared = [seed for seed in first if seed in second]
+    return paired([first[seed] for seed in shared], [second[seed] for seed in shared])
 
 
 def welch(terms: Sequence[tuple[float, Sequence[float]]]) -> Difference | None:
