@@ -11,7 +11,7 @@ from relpos.claims.rule import Place, Rule, Says, Test, Variant, each_scale, rul
 from relpos.claims.verdict import FAILS, NOT_RUN, UNDECIDED, Evidence, Verdict, all_of, below, joined, more_seeds, sided
 from relpos.results.gain import Gain, gain, mean_gain, sizes
 from relpos.results.scale import MEAN, Scale, Scales
-from relpos.results.statistics import ALPHA, Difference, holm, seeds_needed
+from relpos.results.statistics import ALPHA, MOST, Difference, holm, seeds_needed
 from relpos.results.values import GLUE
 
 SEVERAL_SEEDS = "two pre-training seeds or more of some row of this scale"
@@ -102,7 +102,7 @@ def decided(
         return Verdict(UNDECIDED, joined(figures), takes=needs)
     evidence = judge(known)
     # Of the difference that needs most: the claim is decided when the last of them is.
-    takes = more_seeds(scale, of_row, max(seeds_needed(each, against) for each in known))
+    takes = more_seeds(scale, of_row, max((seeds_needed(each, against) for each in known), default=MOST))
     return Verdict(evidence.verdict, joined(figures), p=evidence.p, takes=takes if evidence.verdict == UNDECIDED else "")
 
 
