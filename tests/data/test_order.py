@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relpos.data.order import order
+from relpos.data.steps import order
 
 
 @settings(max_examples=60, deadline=None)

@@ -4,6 +4,11 @@ Step s takes the examples at places s·batch … (s+1)·batch - 1 of the endless
 processes; each process reads its own alone and cuts them into micro-batches, so that short examples are not padded to the length of
 long ones. Order, masks and dropout are functions of (seed, step, example): resuming at a step is `start=step`, and neither the cut
 nor the padding changes a result by more than rounding.
+
+The order of an epoch is a permutation of 0 … count-1 that is computed where it is needed and never stored: a Feistel network over
+the smallest even number of bits that holds `count`, applied again to results that are not below `count` (cycle walking, Black &
+Rogaway 2002, "Ciphers with arbitrary finite domains"). Integer operations only: the same on every device. Differs from the authors'
+code: they shuffle once and repeat that order; here every epoch has its own.
 """
 
 from __future__ import annotations
@@ -19,13 +24,13 @@ from torch.utils.data import IterableDataset
 from relpos.counter import counter_hash
 from relpos.data.examples import Examples
 from relpos.data.objective import Objective, Predicted, masked
-from relpos.data.order import order
 from relpos.data.passes import Shapes, outputs, passes, share
 from relpos.errors import RelposError
 
 SAMPLED = 4096  # examples, spread over all, whose lengths decide the shapes of recorded passes
 AT_ONCE = 16  # steps whose examples are drawn together: each for itself would take the time of many small operations
 HELDOUT_SEED = 20_210_801  # held-out text has the same masks in every run
+ROUNDS = 6  # of the Feistel network
 
 
 @dataclass(frozen=True)
@@ -141,6 +146,23 @@ class Steps(IterableDataset[Step]):
         """Of passes of few shapes; the same whatever the step from which a run goes on."""
         some = torch.arange(0, len(self.examples), max(1, len(self.examples) // SAMPLED))
         return Shapes.of(self.examples.lengths(some), self.examples.length, self.room)
+
+
+def order(count: int, epoch: int, seed: int, positions: Tensor) -> Tensor:
+    """Which pair stands at `positions` (any shape, each in [0, count)) of an epoch: a bijection of [0, count)."""
+    half = max(1, ((count - 1).bit_length() + 1) // 2)
+    out = _feistel(positions, half, epoch, seed)
+    while bool((outside := out >= count).any()):  # at most 4 times as many values as pairs: few rounds
+        out = torch.where(outside, _feistel(out, half, epoch, seed), out)
+    return out
+
+
+def _feistel(x: Tensor, half: int, epoch: int, seed: int) -> Tensor:
+    low = (1 << half) - 1
+    left, right = x >> half, x & low
+    for number in range(ROUNDS):
+        left, right = right, left ^ (counter_hash(seed, epoch, number, right) & low)
+    return (left << half) | right
 
 
 def heldout_batches(
