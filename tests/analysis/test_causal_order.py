@@ -8,13 +8,12 @@ from torch.nn import functional
 from relpos.analysis.fill import FillMask
 from relpos.analysis.likelihood import Score, pseudo_log_likelihoods
 from relpos.analysis.shuffle_gap import MIRROR, MIRRORED, gaps, shuffled
-from relpos.data.heldout_windows import heldout_texts
 from relpos.data.objective import next_tokens
 from relpos.data.store import Store
 from relpos.data.tokenizer import CLS, SEP, Tokenizer
 from relpos.data.words import Words
 from relpos.measures.kinds.attention import attention_mass
-from relpos.measures.kinds.lengths import loss_by_length
+from relpos.measures.kinds.lengths import heldout_texts, loss_by_length
 from relpos.model.heads import MaskedLM
 from schemes import model_of
 

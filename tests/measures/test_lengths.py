@@ -11,11 +11,10 @@ import torch
 import relpos
 from linked import pretrained
 from relpos.config.compose import called
-from relpos.data.heldout_windows import MaskedText
 from relpos.errors import RelposError
 from relpos.files import digest, write_json
 from relpos.measures.kept import kept
-from relpos.measures.kinds.lengths import Lengths, kept_losses, loss_by_length, losses
+from relpos.measures.kinds.lengths import Lengths, MaskedText, kept_losses, loss_by_length, losses
 from relpos.measures.measure import Measured
 from relpos.measures.sample import is_of_toy
 from schemes import VOCABULARY, model_of

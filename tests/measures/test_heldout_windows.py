@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from relpos.data.heldout_windows import heldout_texts, heldout_windows
 from relpos.data.objective import IGNORED
 from relpos.data.store import Store
 from relpos.data.tokenizer import CLS, OURS, SEP
 from relpos.errors import RelposError
+from relpos.measures.kinds.lengths import heldout_texts, heldout_windows
 
 
 def made_store(lengths: list[int], heldout: list[int]) -> Any:
