@@ -1,8 +1,12 @@
-"""A configuration → the run that it names, with the runs that must be finished before it. Nothing is executed; files are hashed."""
+"""A configuration → the run that it names, with the runs that must be finished before it. Nothing is executed; files are hashed.
+
+The task of a fine-tuning is one of conf/task, or one of the user's own files. Both end as the arguments of one `Task`.
+"""
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,15 +14,16 @@ from typing import Any
 from omegaconf import DictConfig
 
 from relpos.config.compose import resolved, unresolved
+from relpos.config.conf import conf_file, options
 from relpos.data.glue import OwnFiles
 from relpos.data.objective import RATE, Objective
+from relpos.data.own_task import METRICS, OwnTask, is_task_file, read_task_file
 from relpos.data.source import READING, Toy
-from relpos.errors import RelposError, refuse_unknown
+from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.places import expanded
 from relpos.readers import sha256
 from relpos.runs.networks import described_by, given_run, tokenizer_of
 from relpos.runs.run import Run
-from relpos.runs.tasks import node_of, task_and_meaning
 from relpos.train.described import scheme_name
 from relpos.trust import find, instantiate, targets
 
@@ -50,6 +55,14 @@ IDLE: Mapping[str, tuple[Any, ...]] = {
 """Keys of a recipe that an identity leaves out where they have one of these values: they change nothing then."""
 MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "log_every")
 """Keys that a run reads but that do not change its result: they are not part of its identity."""
+OWN_TASK = f"{OwnTask.__module__}.{OwnTask.__qualname__}"
+CLASS_METRICS = {"accuracy": None, "f1": 2, "accuracy_and_f1": 2, "matthews": 2}
+"""The metrics of relpos.train.metrics that compare classes → the number of classes they are made for; None: any."""
+NUMBER_METRICS = ("pearson", "spearman", "pearson_and_spearman")
+"""The metrics of relpos.train.metrics that compare numbers."""
+UNREAD = "albert_"
+"""Prefix of a task's keys that are left out of identities: only `recipe=tisa` reads them, and its part of the identity has their
+values. They were added when there were runs without them."""
 
 
 def plan(cfg: DictConfig | Mapping[str, Any]) -> Run:
@@ -151,7 +164,7 @@ def finetune_run(content: Content, start: Run) -> Run:
         start: the run to start from.
     """
     config = resolved(content)
-    task, task_meaning = task_and_meaning(config["task"])
+    task, task_meaning = _task_and_meaning(config["task"])
     intermediate = config["intermediate"]
     # A task is not fine-tuned before itself, as MNLI is not where MNLI is its own intermediate task.
     if intermediate["task"] not in (None, "none", task["name"]):
@@ -194,6 +207,59 @@ def _pretraining_of(config: Content) -> Content:
     return {key: config[key] for key in (*shared, "scheme") if key in config} | config["pretrain"] | {"stage": "pretrain"}
 
 
+def _task_and_meaning(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arguments of a run's `Task` as plain values, and the task's part of a fine-tuning's identity.
+
+    For a task of conf/task the identity holds all arguments but those of `UNREAD`. For a task of the user's own it holds the hashes
+    of the files instead of their folder.
+
+    Raises:
+        RelposError: something is wrong with a task of the user's own or its files.
+    """
+    if node["_target_"] != OWN_TASK:  # compared by name, because instantiating the tasks of a large table takes seconds
+        return node, {"task": {key: value for key, value in node.items() if not key.startswith(UNREAD)}}
+    task: OwnTask = instantiate(node, "task")
+    arguments = task.arguments()
+    # In tables and claims a column of such a name would be taken for GLUE's.
+    names = {"mnli_m", "mnli_mm", *options()["task"]}
+    if arguments["name"] in names:
+        raise RelposError(f"task.name={arguments['name']}: a task of relpos has this name; choose another one")
+    known = {key: value for key, value in arguments.items() if key != "folder"}
+    return arguments, {"task": known, "files": task.files.identity()} | _metric_source(arguments)
+
+
+def _metric_source(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The hash of the module of a metric from outside the package, for the identity; empty for those of relpos.train.metrics."""
+    module, _, name = arguments["metric"].rpartition(".")
+    if module != METRICS:
+        find(arguments["metric"], "metric", "task.metric")
+        # A module that is built in has no file, and is as stable as Python itself.
+        file = getattr(sys.modules[module], "__file__", None)
+        return {"sources": {module: sha256(Path(file))}} if file else {}
+    known = [*CLASS_METRICS, *NUMBER_METRICS]
+    if name not in known:
+        raise RelposError(f"task.metric={name}: no such metric in {module}.{nearest(name, known)}")
+    labels = arguments["labels"]
+    # Refused when it is planned: behind the training the metric's own error would come too late.
+    if (name in NUMBER_METRICS) != (labels is None):
+        raise RelposError(f"task.metric={name}: it does not compare {'numbers' if labels is None else 'classes'}")
+    if labels is not None and CLASS_METRICS[name] not in (None, len(labels)):
+        raise RelposError(f"task.metric={name}: it is for two classes, this task has {len(labels)}")
+    return {}
+
+
+def _node_of(name: str) -> dict[str, Any]:
+    """The configuration of a task by its name in conf/task or by the path of a user's YAML file.
+
+    Raises:
+        RelposError: there is no such task or file, or a key of the file is unknown.
+    """
+    if is_task_file(name):
+        return _node_of("custom") | read_task_file(name)
+    refuse_unknown("unknown task", name, options()["task"])
+    return dict(conf_file(f"task/{name}"))
+
+
 def with_task(cfg: DictConfig | Content, name: str, **dials: Any) -> Content:
     """The same fine-tuning on another task: steps, batch and intermediate task are the other task's; `dials` are set afterwards.
 
@@ -202,7 +268,7 @@ def with_task(cfg: DictConfig | Content, name: str, **dials: Any) -> Content:
     """
     content = unresolved(cfg)
     task_meaning = {"steps": "${recipe.steps}", "batch": "${recipe.batch}", "intermediate": INTERMEDIATE}
-    return content | ({} if name == content["task"]["name"] else {"task": node_of(name)} | task_meaning) | dials
+    return content | ({} if name == content["task"]["name"] else {"task": _node_of(name)} | task_meaning) | dials
 
 
 def _architecture(config: dict[str, Any]) -> dict[str, Any]:
