@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from linked import pretrained
-from relpos.tables import arrivals
-from relpos.tables.arrivals import Arrivals
+from relpos.commands.reproduce import Arrivals
+from relpos.measures import sample
 from relpos.tables.experiment import load
 from relpos.tables.order_instrument import instrument
 from relpos.tables.plan import PlannedRow, plan_table
@@ -52,6 +52,6 @@ def test_a_row_is_shown_once_its_last_pre_training_is_finished(
 def test_what_takes_longer_is_left_for_later(
     plan: list[PlannedRow], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrivals, "is_toy", lambda data: False)
+    monkeypatch.setattr(sample, "is_toy", lambda data: False)
     heads, line = shown(plan, tmp_path, capsys)
     assert (heads, line[0], len(line)) == (["row", "perplexity"], "none", 2)
