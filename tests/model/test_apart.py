@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from relpos.model.kernels import apart, kept, proof, sweeps
+from relpos.model.kernels import kept, proof, sweeps
 from relpos.model.kernels.proof import Kind
 
 KIND = Kind(torch.device("cpu"), torch.float32, 4, True, False, None, None, False, None, "clamp")
@@ -27,26 +27,26 @@ def no_process(*_: object, **__: object) -> None:
 
 
 def test_what_is_right_is_tried_once_for_each_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert apart.tried(proof.fault_of, "relpos.model.kernels.fused", KIND) is None
-    monkeypatch.setattr(apart.subprocess, "run", no_process)
-    assert apart.tried(proof.fault_of, "relpos.model.kernels.fused", KIND) is None
+    assert proof.tried(proof.fault_of, "relpos.model.kernels.fused", KIND) is None
+    monkeypatch.setattr(proof.subprocess, "run", no_process)
+    assert proof.tried(proof.fault_of, "relpos.model.kernels.fused", KIND) is None
     assert records(tmp_path) == [""]
     with pytest.raises(AssertionError, match="tried again"):
-        apart.tried(proof.fault_of, "relpos.model.kernels.fused", KIND._replace(head_dim=8))
+        proof.tried(proof.fault_of, "relpos.model.kernels.fused", KIND._replace(head_dim=8))
 
 
 def test_what_is_wrong_stays_so_until_a_version_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
-        assert apart.tried(os.getcwd) == os.getcwd()
-    monkeypatch.setattr(apart.subprocess, "run", no_process)
-    assert apart.tried(os.getcwd) == os.getcwd()
-    monkeypatch.setattr(apart, "_versions", lambda: ("another",))
+        assert proof.tried(os.getcwd) == os.getcwd()
+    monkeypatch.setattr(proof.subprocess, "run", no_process)
+    assert proof.tried(os.getcwd) == os.getcwd()
+    monkeypatch.setattr(proof, "_versions", lambda: ("another",))
     with pytest.raises(AssertionError, match="tried again"):
-        apart.tried(os.getcwd)
+        proof.tried(os.getcwd)
 
 
 def test_what_ends_its_process_is_wrong(tmp_path: Path) -> None:
-    assert apart.tried(os.abort) == "the process that tried it was ended by SIGABRT"
+    assert proof.tried(os.abort) == "the process that tried it was ended by SIGABRT"
     assert records(tmp_path) == ["the process that tried it was ended by SIGABRT"]
 
 
@@ -54,13 +54,13 @@ def test_what_ends_its_process_is_wrong(tmp_path: Path) -> None:
 def test_the_working_directory_has_no_module_of_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "torch.py").write_text("raise SystemExit('read from the working directory')", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(apart.sys, "executable", str(Path(sys.prefix, "bin", "python")))
-    assert apart.tried(os.readlink, "/proc/self") != str(os.getpid())
+    monkeypatch.setattr(proof.sys, "executable", str(Path(sys.prefix, "bin", "python")))
+    assert proof.tried(os.readlink, "/proc/self") != str(os.getpid())
 
 
 def test_where_there_can_be_no_other_process_it_is_tried_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart.sys, "executable", "/bin/false")
-    assert apart.tried(os.getcwd) == os.getcwd()
+    monkeypatch.setattr(proof.sys, "executable", "/bin/false")
+    assert proof.tried(os.getcwd) == os.getcwd()
 
 
 def test_without_a_folder_of_ones_own_nothing_is_kept(
@@ -68,13 +68,13 @@ def test_without_a_folder_of_ones_own_nothing_is_kept(
 ) -> None:
     (tmp_path / "relpos").symlink_to(tmp_path)
     assert kept.folder() == tmp_path / "relpos"
-    assert apart.tried(os.getcwd) == os.getcwd()
+    assert proof.tried(os.getcwd) == os.getcwd()
     assert "cannot be kept" in capsys.readouterr().err
 
 
 def test_the_attention_kernel_on_a_gpu_is_tried_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "_passed", {})
-    monkeypatch.setattr(apart, "tried", lambda trial, *arguments: "the process that tried it was ended by SIGSEGV")
+    monkeypatch.setattr(proof, "tried", lambda trial, *arguments: "the process that tried it was ended by SIGSEGV")
     from relpos.model.kernels import triton
 
     with pytest.warns(
@@ -84,7 +84,7 @@ def test_the_attention_kernel_on_a_gpu_is_tried_so(monkeypatch: pytest.MonkeyPat
 
 
 def test_single_passes_on_a_gpu_are_tried_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "tried", lambda trial, *arguments: trial("cpu", arguments[1]))
+    monkeypatch.setattr(proof, "tried", lambda trial, *arguments: trial("cpu", arguments[1]))
     monkeypatch.setattr(sweeps, "_example", lambda name, *_: 1 // 0 if name == "cross_entropy" else [])
     with pytest.warns(UserWarning, match=r"compiled cross_entropy fails \(ZeroDivisionError: .*\) in torch.float32 on cuda: plain"):
         assert not sweeps.hold.__wrapped__("cuda", torch.float32)
