@@ -1,7 +1,8 @@
 """Texts -> token ids of their sentences, in order, by several processes once there is enough to do.
 
 loky instead of `relpos.pool` encoded 109 MB of books at 0.66 of its speed and with a tenth more CPU time (medians of 8 pairs in
-alternation, two busy cores).
+alternation, two busy cores). The processes import this module and not the store, which loads torch: 0.14 s and 37 MB for each of
+them, where the store takes 1.1 s and 223 MB.
 """
 
 from __future__ import annotations
