@@ -2,7 +2,7 @@
 
 FOLDER is an unpacked experiments/results/*/records.tar.xz, or several. Each line is a pair of rows of one scale: the difference in
 held-out loss or in shuffle gap, its 95 % interval with moderated variances (Smyth 2004), and that of these pairs of seeds alone.
-Rows that share one seed at most are compared by Welch's formula.
+Rows that share one seed at most are compared by Welch's formula, and two single runs with the same seed by what other pairs show.
 Every run counts; claims leave out pilots (seeds from 100) and rows that no claim names, which are to be deleted from FOLDER first.
 """
 
@@ -35,11 +35,15 @@ for path in sorted(Path(sys.argv[1], "pretrain").glob("*/record.json")):
     for kept in (json.loads(file.read_text(encoding="utf-8")) for file in path.parent.glob("order/shuffle*.json")):
         if kept["share"] == 100:
             gaps[kept["meaning"]["examples"]][path.parent] = kept["results"]["shuffle_gap"]["all"]
-gap = max(gaps.items(), key=lambda item: (len(item[1]), item[0]))[1] if gaps else {}
+ways: dict[str, dict[Path, float]] = {}  # of each scale the gaps on as many examples as most of its networks were measured on
+for scale in {scale for scale, _ in values}:
+    networks = {at for (own, _), by_rate in values.items() if own == scale for runs in by_rate.values() for _, at in runs.values()}
+    of_scale = {examples: {at: found[at] for at in networks & found.keys()} for examples, found in gaps.items()}
+    ways[scale] = max(of_scale.items(), key=lambda item: (len(item[1]), item[0]))[1] if of_scale else {}
 scales: dict[str, dict[str, dict[int, float]]] = defaultdict(dict)
 for (scale, row), by_rate in values.items():  # of several learning rates, the one with most seeds; of equally many, the lowest
     chosen = max(by_rate.items(), key=lambda item: (len(item[1]), item[0]))[1]
-    known = {seed: (gap.get(at) if of_order else loss) for seed, (loss, at) in chosen.items()}
+    known = {seed: (ways[scale].get(at) if of_order else loss) for seed, (loss, at) in chosen.items()}
     scales[scale][row] = {seed: value for seed, value in known.items() if value is not None}
 
 
@@ -74,6 +78,9 @@ for rows in scales.values():
         freedom, error = min(prior + n - 1, most), ((prior * 2 * s0 + (n - 1) * own) / (prior + n - 1) / n) ** 0.5
         by = t.ppf(0.975, n - 1) * (own / n) ** 0.5
         say(pair, float(each.mean()), error, freedom, f"; these pairs alone [{each.mean() - by:+.3f}, {each.mean() + by:+.3f}]")
+    for pair, each in paired.items():
+        if len(each) == 1 and all(len(rows[row]) == 1 for row in pair):  # one run of each row, with the same seed
+            say(pair, float(each[0]), (2 * s0) ** 0.5, min(d0, most))
     # One run of a row beside several of another: no pairs, and each row's own variance, moderated by those of all rows.
     d0, s0 = moments(*np.array([[np.var(list(x.values()), ddof=1), len(x) - 1] for x in pool.values()]).T)
     most = sum(map(len, pool.values())) - len(pool)
