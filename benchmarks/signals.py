@@ -278,9 +278,9 @@ def main() -> int:
     import relpos.commands.order
     import relpos.commands.reproduce
     import relpos.runs.training  # noqa: F401  what takes seconds
-    from relpos.data.toy import write as language
+    from relpos.data.toy import write as write_language
 
-    language.__defaults__ = (0, 3_000, 200)  # seed, pairs, items: a tenth of the language
+    write_language.__defaults__ = (0, 3_000, 200)  # seed, pairs, items: a tenth of the language
 
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ["RELPOS_COMPILE"] = "0"  # the first training would compile its kernels, the second would not

@@ -207,7 +207,7 @@ def test_sequences_that_end_in_the_first_half_of_a_tile_of_all_keys(
 ) -> None:
     """As in training with bfloat16 on pairs of 64 tokens or fewer that stand in rows of 128."""
     monkeypatch.setattr(fused_triton, "_tiles", lambda n, *_, **__: fused_triton.Tiles(16, 64 if n > 32 else 32, 4))
-    monkeypatch.setattr(fused_triton, "WORTH_IT", 32)
+    monkeypatch.setattr(fused_triton, "SHORT", 32)
     case = ("clamp", True, DROPPED)
     assert_as_close_as_eager(names, case, 45, torch.float32)  # of 45 and 30 tokens
     found = results(fused_triton, names, case, 45, torch.float32)

@@ -45,8 +45,8 @@ from relpos.model.precision import as_given, compute_dtype
 from relpos.model.shape import Heads, Mask
 
 WIDEST_HEAD = 128
-WORTH_IT = 64
-"""Keys of a tile that is not worth a launch of its own, if there are fewer."""
+SHORT = 64
+"""Tokens of sequences for which a launch of their own is worth it where rows have more, twice as many at most."""
 
 
 class Tiles(NamedTuple):
@@ -122,9 +122,10 @@ class _Problem:
         }  # fmt: skip
 
     def by_length(self) -> list[dict[str, int]]:
-        """The launches of `backward_columns`: sequences that end in the first half of a tile of all keys have others."""
+        """The launches of `backward_columns`, each for sequences of more than FEWER tokens, and MOST at most: those that end in the
+        first half of a tile of all keys have tiles of their own, as rows of so many tokens have."""
         all_keys, half = self.constants["ALL"], self.tiles.columns // 2
-        if not self.constants["HAS_MASK"] or all_keys > self.tiles.columns or half < WORTH_IT:
+        if not self.constants["HAS_MASK"] or all_keys > self.tiles.columns or half < SHORT:
             return [{"FEWER": 0, "MOST": all_keys}]
         rows, columns, warps, stages = _tiles(half, self.size, backward=True)
         short = {"ROWS": rows, "COLUMNS": columns, "num_warps": warps, "num_stages": stages}
