@@ -45,8 +45,8 @@ from relpos.train.recorded import Recorder
 CUDA = torch.device("cuda")
 MODE = FakeTensorMode(allow_non_fake_inputs=True)
 """One for all: tensors of two modes do not go together, and functions of ours keep some."""
-ATTENTION = "relpos.model.kernels.triton_programs"
-"""The module of the programs whose bytes are not counted."""
+ATTENTION = {"relpos.model.kernels.triton_programs", "relpos.model.kernels.triton_terms"}
+"""The modules of the programs whose bytes are not counted."""
 
 _CUDA, _META = 1, 14  # numbers of c10::DeviceType, which are part of torch's binary interface
 _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
@@ -201,7 +201,7 @@ class FakeCuda:
             function = program.fn
             for ledger in self.ledgers:
                 ledger.programs.append((program, arguments, options))
-                ledger.launch(f"triton {function.__name__}", 0 if function.__module__ == ATTENTION else sum(moved.values()))
+                ledger.launch(f"triton {function.__name__}", 0 if function.__module__ in ATTENTION else sum(moved.values()))
 
         return launch
 

@@ -39,14 +39,17 @@ def test_passes_of_fixed_shapes_compute_every_real_token_once_within_the_room(le
     rows = torch.tensor(lengths)
     parts = list(Shapes.of(torch.tensor([3, 40, 70]), 100, room).deal(rows))
     assert sorted(row for part, _, _ in parts for row in part.tolist()) == list(range(len(lengths)))
-    for part, n, chosen in parts:
-        held = chosen.get("held")
+    for part, n, places in parts:
+        held = places.get("held")
         assert len(part) == 1 or len(part) * n <= room + n  # where they cannot be even, some passes have one row more
         real = torch.arange(n) < rows[part][:, None]
         assert int(real.sum()) == int(rows[part].sum())
         if held is not None:
             assert len(held.unique()) == len(held) <= FULL * len(part) * n + 64
-            assert torch.equal(held[: int(real.sum())], real.flatten().nonzero().squeeze(1))
+            chosen = torch.zeros(len(part) * n, dtype=torch.bool).index_fill(0, held, True).view(len(part), n)
+            assert torch.equal(held, chosen.flatten().nonzero().squeeze(1))
+            assert bool((chosen >= real).all())
+            assert bool((chosen.int().diff(dim=1) <= 0).all())  # of each row the first ones
 
 
 def test_rows_without_padding_are_computed_whole() -> None:

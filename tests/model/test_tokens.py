@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from relpos.model import kernels
 from relpos.model.dropout import Draw, drop, seed_dropout
 from relpos.model.heads import Classifier
 from relpos.model.tokens import Tokens
@@ -20,6 +21,17 @@ def test_take_and_spread_are_adjoint() -> None:
     torch.testing.assert_close((tokens.take(x) * y).sum(), (x * tokens.spread(y)).sum())
     assert torch.autograd.gradcheck(tokens.take, x)
     assert torch.autograd.gradcheck(tokens.spread, y)
+
+
+def test_heads_of_the_first_tokens_of_each_row() -> None:
+    tokens = Tokens.first(3, 4, torch.tensor([0, 1, 4, 5, 6, 8]))
+    assert tokens.starts is not None
+    assert tokens.starts.tolist() == [0, 2, 5, 6]
+    x = torch.randn(3, 2, 4, 5)
+    row = tokens.take_heads(x)
+    assert row.shape == (1, 2, 6, 5)
+    assert torch.equal(row[0, :, 2:5], x[1, :, :3])
+    assert torch.equal(tokens.take_heads(tokens.spread_heads(row)), row)
 
 
 def test_all_tokens_stay_as_they_are() -> None:
@@ -55,6 +67,26 @@ def losses_and_gradients(position: str, conv: str, kernel: str) -> list[Tensor]:
 def test_losses_and_gradients_are_those_with_padding(position: str, conv: str) -> None:
     found, expected = (losses_and_gradients(position, conv, kernel) for kernel in ("auto", "eager"))
     torch.testing.assert_close(found, expected, atol=1e-11, rtol=1e-9)
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_schemes_that_go_by_token_do_without_the_rows_of_a_batch(position: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here with a kernel for which q and k in one row are spread again."""
+    packed: list[bool] = []
+    monkeypatch.setattr(kernels, "packs", lambda *_: packed.append(True) or True)
+    results = []
+    for first in (True, False):
+        model = model_of(position).train()
+        ids, mask = batch(rows=4, n=12)
+        at = mask.flatten().nonzero().squeeze(1)
+        seed_dropout(model, 3, torch.arange(4))
+        labels = torch.where((torch.arange(12) % 3 == 1) & mask.bool(), ids, torch.tensor(-100))
+        held = Tokens.first(4, 12, at) if first else Tokens(4, 12, at)
+        loss, *_ = model.loss_sum(ids, labels, mask, held=held)
+        loss.backward()
+        results.append([loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
+    assert bool(packed) == model.encoder.position.by_token
+    torch.testing.assert_close(*results, atol=1e-11, rtol=1e-9)
 
 
 @pytest.mark.parametrize("kernel", ["auto", "eager"])

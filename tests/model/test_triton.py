@@ -11,10 +11,12 @@ from torch import Tensor
 
 from relpos.errors import RelposError
 from relpos.model import kernels
+from relpos.model.attention import kernels_used
+from relpos.model.dropout import seed_dropout
 from relpos.model.kernels import eager, proof
 from relpos.model.kernels import triton as fused_triton
 from relpos.model.position import Terms
-from relpos.model.tokens import side_by_side
+from relpos.model.tokens import Tokens, side_by_side
 from schemes import FULL, batch, model_of
 
 pytest.importorskip("triton", reason="Triton is not installed: it is there for Linux alone")
@@ -221,6 +223,44 @@ def test_kernels_that_are_products_with_a_table(monkeypatch: pytest.MonkeyPatch,
     kind = proof.Kind(torch.device(DEVICE), torch.float32, D, True, True, D, D, False, None, "clamp", query_table=7, key_table=7)
     for n in (21, 40):  # one tile of keys, and two
         assert proof.compare(fused_triton, kind._replace(narrow=narrow, query_bias=narrow), n, True, 0.1) is None
+
+
+@pytest.mark.parametrize("of", ["offset", "windows", "tables"])
+def test_sequences_in_one_row(of: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of the padding is in it, too; sequences of both lengths that have a launch of their own."""
+    monkeypatch.setattr(fused_triton, "serves", lambda *_: True)
+    monkeypatch.setattr(fused_triton, "_tiles", lambda n, *_, **__: fused_triton.Tiles(16, 64 if n > 32 else 32, 4))
+    monkeypatch.setattr(fused_triton, "SHORT", 32)
+    kind = proof.Kind(torch.device(DEVICE), torch.float32, D, True, True, None, None, False, None, "clamp", packed=True)
+    if of == "windows":
+        kind = kind._replace(offset=False, query=2 * K + 1, key=2 * K + 1, outside="zero")
+    if of == "tables":
+        kind = kind._replace(query=D, key=D, query_table=7, key_table=7, narrow=True, query_bias=True)
+    called: list[Any] = []
+    plain = fused_triton.attention
+    monkeypatch.setattr(fused_triton, "attention", lambda *x, held=None: called.append(held) or plain(*x, held=held))
+    for n in (24, 45):  # of 45 and 30 tokens, of which the first half of a tile has the second
+        assert proof.compare(fused_triton, kind, n, True, 0.1) is None
+    assert all(held is not None for held in called)
+
+
+@pytest.mark.parametrize("position", ["composite_key", *(["none", "fixed", "composite", "tisa"] if FULL else [])])
+def test_a_network_on_sequences_in_one_row(position: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused_triton, "serves", lambda *_: True)
+    monkeypatch.setattr(proof, "holds", lambda *_: True)
+    ids, mask = batch(rows=3, n=12)
+    lengths = mask.sum(1) + torch.tensor([0, 1, 0])
+    at = (torch.arange(12) < lengths[:, None]).flatten().nonzero().squeeze(1)
+    labels = torch.where(mask.bool(), ids, -100)
+    results = []
+    for kernel, held in (("auto", Tokens.first(3, 12, at)), ("eager", None)):
+        model = model_of(position, kernel=kernel).float().to(DEVICE).train()
+        seed_dropout(model, 3, torch.arange(3))
+        loss, *_ = model.loss_sum(ids.to(DEVICE), labels.to(DEVICE), mask.to(DEVICE), held=held)
+        loss.backward()
+        results.append([loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
+        assert kernels_used(model) == ["triton" if kernel == "auto" else "eager"]
+    torch.testing.assert_close(*results, atol=1e-4, rtol=1e-3)
 
 
 def test_kernels_made_from_the_queries_themselves_add_their_gradient_to_that_of_the_queries() -> None:

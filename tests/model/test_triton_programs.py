@@ -95,7 +95,7 @@ def test_the_programs_compile_for_a_gpu_without_one(
         for row in rows:
             print("\n" + ", ".join(f"{name} {value}" for name, value in row.items()), end="")
     for row in rows:
-        record_property(f"{row['program']} {row['position']} {row['head']} {row['n']}", row)
+        record_property(f"{row['program']} {row['position']} {row['head']} {row['n']} {row['padded']}", row)
     attention = [row for row in rows if row["program"] in ATTENTION]
     assert {row["program"] for row in attention} == ATTENTION
     assert all(row["matrices"] for row in attention)

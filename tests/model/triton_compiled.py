@@ -25,13 +25,14 @@ import_quickly()
 import fake_cuda  # noqa: E402
 
 TRAININGS = [
-    ("composite", 4, 128),
-    ("composite_key", 4, 128),
-    ("composite_key", 4, 256),
-    ("tupe_r", 4, 256),
-    ("shaw", 8, 128),
+    ("composite", 4, 128, False),
+    ("composite", 4, 128, True),
+    ("composite_key", 4, 128, True),
+    ("composite_key", 4, 256, False),
+    ("tupe_r", 4, 256, False),
+    ("shaw", 8, 128, False),
 ]
-"""Position scheme, heads of the 256 channels, tokens; with all kinds of terms."""
+"""Position scheme, heads of the 256 channels, tokens, whether half of them are padding; with all kinds of terms."""
 
 
 class Absent:
@@ -69,9 +70,9 @@ def main() -> None:
     capability = int((sys.argv[1:] or ["90"])[0])
     triton.runtime.driver.set_active(Absent(capability))
     seen: set[tuple[Any, ...]] = set()
-    for position, heads, n in TRAININGS:
+    for position, heads, n, padded in TRAININGS:
         overrides = [f"position={position}", "size=small", "size.layers=1", f"size.heads={heads}", f"size.max_positions={n}"]
-        ledger = fake_cuda.recorded(relpos.build(relpos.compose("params", overrides)), 32, n)
+        ledger = fake_cuda.recorded(relpos.build(relpos.compose("params", overrides)), 32, n, held=16 * n if padded else None)
         for program, arguments, options in ledger.programs:
             mocks = [MockTensor(x.dtype, tuple(x.shape)) if isinstance(x, Tensor) else x for x in arguments]
             constants = tuple(sorted((name, str(value)) for name, value in options.items()))
@@ -79,7 +80,7 @@ def main() -> None:
             if key not in seen:
                 seen.add(key)
                 compiled = program.warmup(*mocks, grid=(1,), **options)
-                case = {"program": program.fn.__name__, "position": position, "head": 256 // heads, "n": n}
+                case = {"program": program.fn.__name__, "position": position, "head": 256 // heads, "n": n, "padded": padded}
                 print(json.dumps(case | figures(compiled, capability)), flush=True)
 
 

@@ -50,7 +50,7 @@ class Shapes:
     """The few shapes of the passes of a training on a GPU, where each shape is recorded once.
 
     A step is dealt out to as few passes as memory allows. All have n columns, and each computes a fixed number of tokens: its real
-    ones, and of the padding so many that there are
+    ones, and of the padding behind them so many that there are
 
         m + 2 s i tokens, i = −1, 0, 1, …       m, s: mean and standard deviation over steps of rows drawn at random
 
@@ -79,7 +79,7 @@ class Shapes:
 
     def deal(self, lengths: Tensor) -> Iterator[tuple[Tensor, int, dict[str, Tensor]]]:
         """(b,) the tokens of each row of a step → of each pass its rows, the longest first; its columns n; and `held` (tokens,),
-        the places that it computes, row · n + column, first the real ones; without it all are computed."""
+        the places that it computes, row · n + column, in order, of each row the first ones; without it all are computed."""
         n = self.n if int(lengths.max()) <= self.n else self.length
         count = min(len(lengths), -(-len(lengths) * n // self.room))
         by_length = argsort(lengths, stable=True, descending=True)
@@ -105,9 +105,11 @@ def outputs(labels: Tensor, held: Tensor | None) -> Tensor:
 
 
 def _places(lengths: Tensor, n: int, tokens: int) -> Tensor:
-    """So many places of a batch of rows of these lengths, (tokens,), first those of its real tokens."""
-    real = (arange(n) < lengths[:, None]).flatten()
-    return cat((real.nonzero(), (~real).nonzero()[: tokens - int(lengths.sum())])).squeeze(1)
+    """So many places of a batch of rows of these lengths, (tokens,): those of its real tokens, and of the padding behind them what
+    the first rows have."""
+    padding = (n - lengths).cumsum(0).clamp(max=tokens - int(lengths.sum()))
+    ends = lengths + padding.diff(prepend=padding.new_zeros(1))
+    return (arange(n) < ends[:, None]).flatten().nonzero().squeeze(1)
 
 
 def share(count: int, rank: int, world: int) -> Tensor:

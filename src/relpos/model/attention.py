@@ -71,13 +71,14 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "*kept hidden"]:  # fmt: skip
         """Without the bias of W_o where it is not `biased`."""
         x = convolved(self.conv, "input", x, x, call)
-        q, k, v = self.heads(x, call)
+        in_one_row = self.in_one_row(x, call)
+        q, k, v = self.heads(x, call, in_one_row)
         draw = self.dropout.draw(call.layer)
         if self.scored:
             given = Input(x, call.held, call.mask, self.maps)
             call = call._replace(state=call.position.see(call.layer, given, call.state))
         if self.scored == self.shape.heads:
-            y = self.attend(q, k, v, call, draw)
+            y = self.attend(q, k, v, call, draw, in_one_row)
         elif self.scored == 0:
             y = self.conv.heads(call.held.spread(x), q, v, call.mask, draw.beside())
         else:
@@ -86,12 +87,21 @@ class Attention(nn.Module):
             # Masks of their own (`beside`): dropout of these heads is not that of the first ones.
             y = cat((y, self.conv.heads(call.held.spread(x), q, last, call.mask, draw.beside())), 1)
         y = y.transpose(1, 2).flatten(2)
-        after = self.conv.after(v.transpose(1, 2).flatten(2), call.mask)
-        y = call.kept.take(y if after is None else y + after)
+        if in_one_row:
+            y = y[0] if call.kept is call.held else call.kept.take(call.held.spread(y[0]))
+        else:
+            after = self.conv.after(v.transpose(1, 2).flatten(2), call.mask)
+            y = call.kept.take(y if after is None else y + after)
         return self.linear(self.output, y) if biased else functional.linear(y, self.output.weight)
 
-    def attend(self, q: Any, k: Any, v: Heads, call: LayerCall, dropout: Draw) -> Heads:
-        """The heads that have scores: q, k, v (B, scored, n, head_dim) → the same shape."""
+    def in_one_row(self, x: Float[Tensor, "*tokens hidden"], call: LayerCall) -> bool:
+        """Whether q, k and v stay as they are computed, one row of the tokens that are held: an attention kernel knows where in it
+        each sequence begins, and nobody else needs to."""
+        alone = call.position.by_token and self.conv.by_token and not call.causal and call.maps is None
+        return alone and call.held.starts is not None and kernels.packs(self.kernel, x, call.held.n)
+
+    def attend(self, q: Any, k: Any, v: Heads, call: LayerCall, dropout: Draw, in_one_row: bool = False) -> Heads:
+        """The heads that have scores: q, k, v (B, scored, n, head_dim), or (1, scored, held, head_dim) → the same shape."""
         position, layer = call.position, call.layer
         terms, scale = position.terms(layer, q, k, call.state), position.scale
         spare = 0
@@ -107,7 +117,8 @@ class Attention(nn.Module):
         if call.causal:
             terms = terms.causal(v)
         factor = 1.0 if scale is None else scale
-        y, self.ran = kernels.attend(self.kernel, q, k, v, terms, call.mask, dropout, self.training, factor, call.maps)
+        held = call.held if in_one_row else None
+        y, self.ran = kernels.attend(self.kernel, q, k, v, terms, call.mask, dropout, self.training, factor, call.maps, held)
         y = y[..., :-spare] if spare else y
         # Heads that the scheme has split stand side by side: their halves become one head again.
         return y if y.shape[1] == self.scored else y.unflatten(1, (self.scored, -1)).transpose(2, 3).flatten(3)
@@ -119,14 +130,14 @@ class Attention(nn.Module):
     def linear(self, part: nn.Linear, x: Float[Tensor, "*tokens _"]) -> Float[Tensor, "*tokens _"]:
         return sweeps.linear(x, part, self.kernel, self.training)
 
-    def heads(self, x: Float[Tensor, "*tokens hidden"], call: LayerCall) -> tuple[Any, Any, Any]:
+    def heads(self, x: Float[Tensor, "*tokens hidden"], call: LayerCall, in_one_row: bool) -> tuple[Any, Any, Any]:
         """q, k (B, scored, n, head_dim), v (B, H, n, head_dim); None for those that neither scheme nor convolution needs."""
         held = call.held
         made = self.conv.project(held.spread(x), call.mask) if self.conv.projections else {}
         if self.widths:
-            made.update(
-                zip(self.widths, side_by_side(held.spread(self.linear(self.project, x)), list(self.widths.values())), strict=True)
-            )
+            y = self.linear(self.project, x)
+            parts = side_by_side(y[None] if in_one_row else held.spread(y), list(self.widths.values()))
+            made.update(zip(self.widths, parts, strict=True))
         # In the order of the maps: a set's order is another in each process, and with it the last bits of the gradient of x.
         for name in [name for name in made if name in self.conv.places]:
             made[name] = self.conv.act(name, made[name], held.spread(x), call.mask)

@@ -12,6 +12,7 @@ Turned = Float[Tensor, "batch heads n turned_dim"]  # queries and keys as a sche
 Hidden = Float[Tensor, "batch n hidden"]  # a vector for each token
 Ids = Int[Tensor, "batch n"]  # a number for each token
 Mask = Bool[Tensor, "batch n"]  # true at real tokens
+Masks = Bool[Tensor, "sequences longest"]  # the same where q, k and v may be one row of all sequences
 
 
 def scaled(q: Tensor | None, scale: float) -> Tensor | None:

@@ -18,6 +18,8 @@ class Tokens:
 
     Args:
         at: (T,) their places, row · n + token, each once; None: all tokens, whose tensors stay (B, n, …).
+        starts: (B + 1,) if these are the first tokens of each row in order, where in `at` those of each begin, and T; None: they
+            may be any.
 
     Example:
         >>> real = Tokens(2, 3, torch.tensor([0, 1, 2, 3]))
@@ -28,8 +30,19 @@ class Tokens:
         [[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]]
     """
 
-    def __init__(self, batch: int, n: int, at: Int[Tensor, "tokens"] | None = None) -> None:
-        self.batch, self.n, self.at = batch, n, at
+    def __init__(
+        self, batch: int, n: int, at: Int[Tensor, "tokens"] | None = None, starts: Int[Tensor, "ends"] | None = None
+    ) -> None:
+        self.batch, self.n, self.at, self.starts = batch, n, at, starts
+
+    @classmethod
+    def first(cls, batch: int, n: int, at: Int[Tensor, "tokens"]) -> Tokens:
+        """Those at `at`, which are the first ones of each row, in order.
+
+        >>> Tokens.first(2, 3, torch.tensor([0, 1, 3])).starts.tolist()
+        [0, 2, 3]
+        """
+        return cls(batch, n, at, torch.searchsorted(at, torch.arange(0, batch * n + 1, n, device=at.device)))
 
     def take(self, x: Float[Tensor, "batch n width"]) -> Float[Tensor, "*tokens width"]:
         """(B, n, C) → (T, C)."""
@@ -38,6 +51,14 @@ class Tokens:
     def spread(self, x: Float[Tensor, "*tokens width"]) -> Float[Tensor, "batch n width"]:
         """(T, C) → (B, n, C), 0 at all other tokens."""
         return x if self.at is None else _Spread.apply(x, self.at, self.batch, self.n)
+
+    def take_heads(self, x: Float[Tensor, "batch heads n width"]) -> Float[Tensor, "1 heads tokens width"]:
+        """(B, H, n, C) → (1, H, T, C): the tokens in one row."""
+        return self.take(x.transpose(1, 2).flatten(2)).unflatten(1, x.shape[1::2]).transpose(0, 1)[None]
+
+    def spread_heads(self, x: Float[Tensor, "1 heads tokens width"]) -> Float[Tensor, "batch heads n width"]:
+        """(1, H, T, C) → (B, H, n, C), 0 at all other tokens."""
+        return self.spread(x[0].transpose(0, 1).flatten(1)).unflatten(2, x.shape[1::2]).transpose(1, 2)
 
 
 def side_by_side(x: Float[Tensor, "batch n width"], widths: list[int]) -> tuple[Tensor, ...]:

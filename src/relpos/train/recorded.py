@@ -208,10 +208,11 @@ class RecordedSteps:
 
     def _pass(self, inputs: Inputs) -> tuple[Tensor, ...]:
         ids = inputs["input_ids"]
+        batch, n = ids.shape
         seed_dropout(self.model, self.keys, inputs["keys"])
         with autocast(self.precision, self.device):
             cast = cast_together(self.multiplied, torch.bfloat16) if self.multiplied else {}
-            given = inputs, Tokens(len(ids), ids.shape[1], inputs.get("held"))
+            given = inputs, Tokens.first(batch, n, inputs["held"]) if "held" in inputs else Tokens(batch, n)
             loss, *others = functional_call(_Called(self.model, self.losses), cast, given)
         # One addition for all parameters, and not one for each.
         grads = torch.autograd.grad(loss, [*self.parameters.values()], allow_unused=True)

@@ -26,6 +26,7 @@ class Conv(nn.Module):
     reads: frozenset[str] = frozenset()  # which others of them it needs, whatever makes them
     places: frozenset[str] = frozenset()
     reads_ahead: bool = True  # whether it reads tokens on the right of a token: causal attention refuses it
+    by_token: bool = False  # whether it does without the rows of a batch
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -100,3 +101,4 @@ class NoConv(Conv):
     """
 
     reads_ahead = False
+    by_token = True

@@ -7,6 +7,7 @@ like v, and `attention(q, k, v, terms, mask, dropout, scale)` computes. An optio
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import ModuleType
 from typing import Literal
 
@@ -17,7 +18,8 @@ from relpos.errors import RelposError
 from relpos.model.dropout import Draw, transformed
 from relpos.model.kernels import compiled, eager, fused, proof, triton
 from relpos.model.position.base import Terms
-from relpos.model.shape import Heads, Mask
+from relpos.model.shape import Heads, Masks
+from relpos.model.tokens import Tokens
 
 FASTEST_FIRST: tuple[ModuleType, ...] = (triton, compiled, fused, eager)
 OPTIONAL: frozenset[ModuleType] = frozenset({triton, compiled})
@@ -35,30 +37,44 @@ def attend(
     k: Heads | None,
     v: Heads,
     terms: Terms,
-    mask: Mask | None,
+    mask: Masks | None,
     dropout: Draw | tuple[float, int],
     training: bool,
     scale: float = 1.0,
     maps: list[Tensor] | None = None,
+    held: Tokens | None = None,
 ) -> tuple[Heads, str]:
-    """y of the attention kernel that `select` chooses, and its name; `scale` is the factor of q·k.
+    """y of the attention kernel that `select` chooses, and its name; `scale` is the factor of q·k. With `held` q, k and v are one
+    row of these tokens, (1, H, T, D), and so are y and the kernels in the terms.
 
     The definition in plain torch serves where others cannot: to compilers, to transforms of torch.func, and to whoever wants
     `maps`, the list to which it adds the probabilities.
     """
     plain = maps is not None or torch.compiler.is_compiling() or transformed()
-    kernel = eager if plain else select(name, terms, v, training, q is not None)
+    kernel = eager if plain else select(name, terms, v, training, q is not None, held is not None)
     if maps is not None:
         return eager.attention(q, k, v, terms, mask, dropout, scale, maps), name_of(eager)
+    if held is not None:
+        if kernel is triton:
+            return triton.attention(q, k, v, terms, mask, dropout, scale, held), name_of(triton)
+        query, key, *given = (None if x is None else held.spread_heads(x) for x in (terms.query, terms.key, q, k, v))
+        y = kernel.attention(*given, replace(terms, query=query, key=key), mask, dropout, scale)
+        return held.take_heads(y), name_of(kernel)
     return kernel.attention(q, k, v, terms, mask, dropout, scale), name_of(kernel)
 
 
-def select(name: str, terms: Terms, v: Heads, training: bool, content: bool = True) -> ModuleType:
+def packs(name: str, x: Tensor, n: int) -> bool:
+    """Whether an attention kernel of this name can read q, k and v of sequences of n tokens at most, made of x, from one row."""
+    return name in ("auto", name_of(triton)) and triton.packs(x, n)
+
+
+def select(name: str, terms: Terms, v: Heads, training: bool, content: bool = True, packed: bool = False) -> ModuleType:
     """The named attention kernel, or with `auto` the first that serves these terms; `eager` for a named one that fails its proof.
 
     Args:
         v: the values that will be weighted; their device and number format matter.
         content: whether there is q·k.
+        packed: whether all sequences are one row.
 
     Raises:
         RelposError: the named one does not serve.
@@ -66,7 +82,7 @@ def select(name: str, terms: Terms, v: Heads, training: bool, content: bool = Tr
     for kernel in FASTEST_FIRST:
         if name not in ("auto", name_of(kernel)) or not kernel.supports(terms, v, training):
             continue
-        if kernel not in OPTIONAL or proof.holds(kernel, proof.kind_of(terms, v, content)):
+        if kernel not in OPTIONAL or proof.holds(kernel, proof.kind_of(terms, v, content, packed and kernel is triton)):
             return kernel
         if name != "auto":
             return eager

@@ -37,6 +37,7 @@ from relpos.model.dropout import Draw
 from relpos.model.kernels import eager, kept
 from relpos.model.position.base import Outside, Terms
 from relpos.model.precision import compute_dtype
+from relpos.model.tokens import Tokens
 
 FACTOR = 4.0
 """A kernel's error against float64 may be so many times that of `eager` in the same number format …"""
@@ -67,12 +68,13 @@ class Kind(NamedTuple):
     key_table: int | None = None
     narrow: bool = False  # the tables have two axes
     query_bias: bool = False
+    packed: bool = False  # all sequences are one row, where a kernel packs them
 
 
 _passed: dict[tuple[str, Kind], bool] = {}
 
 
-def kind_of(terms: Terms, v: Tensor, content: bool) -> Kind:
+def kind_of(terms: Terms, v: Tensor, content: bool, packed: bool = False) -> Kind:
     """The kind of a call of an attention kernel with these terms and values v (B, H, n, head_dim)."""
     query, key = (None if x is None else x.shape[-1] for x in (terms.query, terms.key))
     value = None if terms.value is None else len(terms.value)
@@ -98,6 +100,7 @@ def kind_of(terms: Terms, v: Tensor, content: bool) -> Kind:
         tables[1],
         narrow=any(x is not None and x.dim() == 2 for x in (terms.query_table, terms.key_table)),
         query_bias=terms.query_bias is not None,
+        packed=packed,
     )
 
 
@@ -240,13 +243,18 @@ def results(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float, d
     if kind.columns:
         width = min(table for table in (kind.query_table or kind.query, kind.key_table or kind.key) if table)
         columns = 3 * torch.arange(2 * n - 1, device=kind.device) // 2 % width
-    filled = {name: value for name, value in x.items() if name not in "qkv"}
-    terms = Terms(**filled, outside=kind.outside, columns=columns, reach=kind.reach)
-    mask = None
+    mask, given, held = None, dict(x), None
     if padded:
         mask = torch.ones(BATCH, n, dtype=torch.bool, device=kind.device)
         mask[1, n - n // 3 :] = False
-    y = kernel.attention(x.get("q"), x.get("k"), x["v"], terms, mask, Draw(rate, 1234567))
+        if kind.packed and kernel is not eager and kernel.packs(x["v"], n):
+            held = Tokens.first(BATCH, n, torch.arange(BATCH * n - n // 4, device=kind.device))  # some padding, too
+            given |= {name: held.take_heads(value) for name, value in x.items() if value.shape[:3] == full[:3]}
+    filled = {name: value for name, value in given.items() if name not in "qkv"}
+    terms = Terms(**filled, outside=kind.outside, columns=columns, reach=kind.reach)
+    draw, packed = Draw(rate, 1234567), {} if held is None else {"held": held}
+    y = kernel.attention(given.get("q"), given.get("k"), given["v"], terms, mask, draw, **packed)
+    y = y if held is None else held.spread_heads(y)
     if mask is not None:  # what padding gets means nothing
         y = y * mask[:, None, :, None]
     y.backward(_numbers(99, full, kind).to(y.dtype))

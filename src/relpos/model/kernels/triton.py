@@ -21,8 +21,8 @@ On its band an entry of da and db is one ds, which is stored at an address of it
 a row or a column beyond the window, which the walk collects. dβ_o = Σ_i ds_{i, i+o}: each tile of `backward_columns` is summed
 along its diagonals and writes 2 · columns sums, which are then added in a fixed order. So no sum depends on which program is first.
 Where one tile holds all keys of a sequence (n ≤ 128) the walk over blocks of keys makes dq, too, and all terms are read as one, and
-their gradients made of the stored ds, by `triton_terms.py`. No tile of padding alone is
-computed.
+their gradients made of the stored ds, by `triton_terms.py`; the tokens of all sequences may then be one row (`packs`). No tile of
+padding alone is computed.
 
 Storage is in the number format of q, k, v; sums are in float32, and so is everything in Triton's interpreter, which multiplies
 bfloat16 as if it were integers. Nothing is tuned when it is imported or first used: the tiles follow from n and D.
@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -42,11 +43,17 @@ from torch.autograd.function import once_differentiable
 from relpos.model.dropout import Draw, axis_words, rescale, threshold, unmixed
 from relpos.model.position.base import Terms
 from relpos.model.precision import as_given, compute_dtype
-from relpos.model.shape import Heads, Mask
+from relpos.model.shape import Heads, Masks
+from relpos.model.tokens import Tokens
 
 WIDEST_HEAD = 128
 SHORT = 64
 """Tokens of sequences for which a launch of their own is worth it where rows have more, twice as many at most."""
+
+
+def strides(x: Tensor | None) -> tuple[int, int, int]:
+    """By example, head and token, of (B, H, n, …). The first is 0 where B is 1, so that all sequences may be one row."""
+    return (0, 0, 0) if x is None else (0 if len(x) == 1 else x.stride(0), x.stride(1), x.stride(2))
 
 
 class Tiles(NamedTuple):
@@ -69,6 +76,11 @@ def supports(terms: Terms, v: Heads, training: bool) -> bool:
     return terms.columns is None and terms.reach is None and v.shape[-1] <= WIDEST_HEAD and serves(v, training)
 
 
+def packs(x: Tensor, n: int) -> bool:
+    """Whether q, k and v made of x, of sequences of n tokens at most, may be one row; they have no value table then."""
+    return serves(x, True) and _whole(n, compute_dtype(x).itemsize)
+
+
 def _tiles(n: int, size: int, backward: bool) -> Tiles:
     """For n tokens and numbers of so many bytes.
 
@@ -88,11 +100,11 @@ class _Problem:
 
     def __init__(
         self, content: bool, q: Tensor, k: Tensor, v: Tensor, terms: tuple[Tensor | None, ...], mask: Tensor | None, outside: str,
-        draw: Draw, scale: float, backward: bool,
+        draw: Draw, scale: float, held: Tokens, backward: bool,
     ) -> None:  # fmt: skip
         import triton.language as tl
 
-        batch, heads, n, width = v.shape
+        (_, heads, _, width), batch, n = v.shape, held.batch, held.n
         offset, query, key, dense, value = terms
         self.size = v.element_size()
         self.tiles = tiles = _tiles(n, self.size, backward)
@@ -102,12 +114,10 @@ class _Problem:
             tokens, columns = unmixed(torch.Size((batch, n, n)), draw._replace(tokens=None), v.device)
             dropout = [tokens, axis_words(heads, v.device), columns, draw.key]
         real = None if mask is None else mask.contiguous().view(torch.uint8)
+        self.starts = v if held.starts is None else held.starts
         self.tensors = [v if x is None else x for x in (q, k, v, offset, query, key, dense, real, *dropout)]
-        windows = [(0, 0, 0) if x is None else x.stride()[:3] for x in (query, key)]
         dense_stride = 0 if dense is None or len(dense) == 1 else dense.stride(0)
-        self.numbers = (
-            *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *windows[0], *windows[1], dense_stride, float(scale), heads, n,
-        )  # fmt: skip
+        self.numbers = (*chain.from_iterable(map(strides, (q, k, v, query, key))), dense_stride, float(scale), heads, n)
         interpreted = os.environ.get("TRITON_INTERPRET") == "1"
         self.constants: dict[str, Any] = {
             "D": width, "PADDED": max(16, 1 << (width - 1).bit_length()), "ROWS": tiles.rows, "COLUMNS": tiles.columns,
@@ -143,7 +153,7 @@ class _Attention(torch.autograd.Function):
     def forward(
         ctx: Any, content: bool, q: Tensor, k: Tensor, v: Tensor, offset: Tensor | None, query: Tensor | None, key: Tensor | None,
         dense: Tensor | None, value: Tensor | None, query_table: Tensor | None, key_table: Tensor | None, bias: Tensor | None,
-        mask: Tensor | None, outside: str, draw: Draw, scale: float,
+        mask: Tensor | None, outside: str, draw: Draw, scale: float, held: Tokens,
     ) -> Tensor:  # fmt: skip
         from relpos.model.kernels import triton_programs as programs
         from relpos.model.kernels.triton_terms import Added, Windows
@@ -152,22 +162,22 @@ class _Attention(torch.autograd.Function):
             None if x is None and table is None else Windows(own if x is None else x, table, beside)
             for x, own, table, beside in ((query, q, query_table, bias), (key, k, key_table, None))
         ]
-        added = Added(offset, windows[0], windows[1], dense, outside)
-        summed = added.summed(v, mask) if _whole(v) else None
-        terms = (None, None, None, summed, value) if _whole(v) else (*added.tensors(), value)
-        problem = _Problem(content, q, k, v, terms, mask, outside, draw, scale, backward=False)
-        batch, heads, n, width = v.shape
-        y = v.new_empty(batch, n, heads, width)
-        top, total = (torch.empty(batch, heads, n, dtype=torch.float32, device=v.device) for _ in range(2))
+        added, whole = Added(offset, windows[0], windows[1], dense, outside), _whole(held.n, v.element_size())
+        summed = added.summed(v, mask, held) if whole else None
+        terms = (None, None, None, summed, value) if whole else (*added.tensors(), value)
+        problem = _Problem(content, q, k, v, terms, mask, outside, draw, scale, held, backward=False)
+        y = torch.empty_like(v.transpose(1, 2), memory_format=torch.contiguous_format)
+        heads = v.shape[1]
+        top, total = (torch.empty(held.batch, heads, held.n, dtype=torch.float32, device=v.device) for _ in range(2))
         grid = problem.rows, problem.row_tiles
-        problem.launch(programs.forward, grid, y, top, total)
+        problem.launch(programs.forward, grid, problem.starts, y, top, total, PACKED=held.starts is not None)
         band = None
         if value is not None:
-            band = torch.zeros(batch, heads, n, len(value), dtype=torch.float32, device=v.device)
+            band = torch.zeros(held.batch, heads, held.n, len(value), dtype=torch.float32, device=v.device)
             problem.launch(programs.value_band, grid, top, total, band)
             y = (y + (band @ value.float()).transpose(1, 2)).to(y.dtype)
         ctx.save_for_backward(q, k, v, summed, value, mask, y, top, total, band)
-        ctx.rest, ctx.added = (content, outside, draw, scale), added
+        ctx.rest, ctx.added = (content, outside, draw, scale, held), added
         ctx.own = [table is not None and x is None for x, table in ((query, query_table), (key, key_table))]
         return y.transpose(1, 2)
 
@@ -178,20 +188,21 @@ class _Attention(torch.autograd.Function):
         from relpos.model.kernels import triton_programs as programs
 
         q, k, v, summed, value, mask, y, top, total, band = ctx.saved_tensors
-        (content, outside, draw, scale), added, whole = ctx.rest, ctx.added, _whole(v)
+        (content, outside, draw, scale, held), added = ctx.rest, ctx.added
+        (_, heads, tokens, width), batch, n = v.shape, held.batch, held.n
+        whole = _whole(n, v.element_size())
         terms = (None, None, None, summed, value) if whole else (*added.tensors(), value)
-        problem = _Problem(content, q, k, v, terms, mask, outside, draw, scale, backward=True)
-        batch, heads, n, width = v.shape
+        problem = _Problem(content, q, k, v, terms, mask, outside, draw, scale, held, backward=True)
         grad = grad.transpose(1, 2).contiguous()  # (B, n, H, D), as y
         # Side by side as q, k and v are behind one linear map, so that the gradient of its output is there already.
-        grads = v.new_empty(batch, n, 3 if content else 1, heads, width).unbind(2)
+        grads = v.new_empty(len(v), tokens, 3 if content else 1, heads, width).unbind(2)
         grad_q, grad_k, grad_v = grads if content else grads * 3
         grad_value, of_value = None, grad
         if value is not None:
             of_value = grad.transpose(1, 2).float() @ value.float().t()  # (B, H, n, 2k+1): g_i·u_c
             grad_value = torch.einsum("bhnc,bnhd->cd", band, grad.float()).to(value.dtype)
         delta = torch.empty_like(top)
-        known, strides = (top, total, delta, grad, of_value), (grad_v.stride(0), grad_v.stride(2), grad_v.stride(1))
+        known, by = (top, total, delta, grad, of_value), strides(grad_v.transpose(1, 2))
         by_tile = grad_query = grad_key = ds = top  # of no meaning where there is no such term
         if whole:
             if summed is not None:
@@ -203,15 +214,16 @@ class _Attention(torch.autograd.Function):
                 made_of = torch.empty if mask is None else torch.zeros
                 by_tile = made_of(batch, heads, rows, columns, 2 * problem.tiles.columns, dtype=torch.float32, device=v.device)
             grad_query, grad_key = (top if x is None else x.grad().zero_() for x in (added.query, added.key))
-            problem.launch(programs.backward_rows, (problem.rows, rows), y, *known, grad_q, grad_query, numbers=strides)
+            problem.launch(programs.backward_rows, (problem.rows, rows), y, *known, grad_q, grad_query, numbers=by)
         made = grad_q, grad_k, grad_v, by_tile, grad_query, grad_key, ds
         grid = problem.rows, problem.column_tiles
         for lengths in problem.by_length():
             problem.launch(
-                programs.backward_columns, grid, *known, *made, numbers=strides, WHOLE=whole, KEEP=summed is not None, **lengths
-            )
+                programs.backward_columns, grid, problem.starts, *known, *made, numbers=by, WHOLE=whole,
+                KEEP=summed is not None, PACKED=held.starts is not None, **lengths,
+            )  # fmt: skip
         if whole:
-            of_terms = added.collected(ds) if summed is not None else (None,) * 4
+            of_terms = added.collected(ds, held) if summed is not None else (None,) * 4
         else:
             of_offset = None if added.offset is None else _joined(by_tile.sum(0), n, problem.tiles).to(added.offset.dtype)
             of_dense = None if added.dense is None else _grad_dense(problem, known, added.dense)
@@ -225,13 +237,13 @@ class _Attention(torch.autograd.Function):
         (of_query, of_query_table, of_bias), (of_key, of_key_table, _) = windows
         return (
             None, *((of_q, of_k) if content else (None, None)), of_v, of_offset, of_query, of_key, of_dense, grad_value,
-            of_query_table, of_key_table, of_bias, None, None, None, None,
+            of_query_table, of_key_table, of_bias, None, None, None, None, None,
         )  # fmt: skip
 
 
-def _whole(v: Tensor) -> bool:
+def _whole(n: int, size: int) -> bool:
     """Whether one tile of the backward pass holds all keys."""
-    return v.shape[2] <= _tiles(v.shape[2], v.element_size(), backward=True).columns
+    return n <= _tiles(n, size, backward=True).columns
 
 
 def _grad_dense(problem: _Problem, known: tuple[Tensor, ...], dense: Tensor) -> Tensor:
@@ -256,10 +268,11 @@ def _joined(by_tile: Tensor, n: int, tiles: Tiles) -> Tensor:
 
 
 def attention(
-    q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Mask | None, dropout: Draw | tuple[float, int],
-    scale: float = 1.0,
+    q: Heads | None, k: Heads | None, v: Heads, terms: Terms, mask: Masks | None, dropout: Draw | tuple[float, int],
+    scale: float = 1.0, held: Tokens | None = None,
 ) -> Heads:  # fmt: skip
-    """y; q not scaled."""
+    """y; q not scaled. With `held`, see `packs`, all of q, k, v, y and the kernels in the terms are (1, H, T, …), and where the
+    tokens of a sequence begin is told by `held.starts`."""
     draw, dtype = Draw(*dropout), compute_dtype(v)
     if terms.query_bias is not None and (terms.query_table is None or terms.query_table.dim() != 2):
         terms = terms.multiplied()
@@ -294,6 +307,7 @@ def attention(
         terms.outside,
         draw,
         scale,
+        held or Tokens(v.shape[0], v.shape[2]),
     )
     return y
 

@@ -6,6 +6,9 @@ are 0 there. `last` is the number of the tokens before, n where nothing is maske
 Names of arguments: strides by example, head and token of q, k, v (`qb, qh, qn` …), of queries' kernels (`ab …`) and of keys'
 (`bb …`); y and its gradient are (B, n, H, D) without gaps, gradients of q, k, v have the strides `gb, gh, gn`, those of kernels the
 kernels' own; `top`, `total` and `delta` are (B, H, n): the largest score of a row, Σ_j exp(s_ij − top_i), and g_i·y_i.
+
+PACKED, the tokens of all sequences are one row in what has no size of its own for B, `STARTS` tells where each begins, and strides
+by example are 0.
 """
 
 import triton
@@ -19,22 +22,23 @@ from relpos.model.kernels.triton_tiles import (
     is_near,
     last_real,
     load_rows,
-    scores,
     store_edges,
     store_rows,
     tile_scores,
+    tokens_of,
     write_window,
 )
 
 
 @triton.jit
 def forward(
-    Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, Y, TOP, TOTAL,
+    Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN,
+    STARTS, Y, TOP, TOTAL,
     qb, qh, qn, kb, kh, kn, vb, vh, vn, ab, ah, an, bb, bh, bn, dense_b, scale, H, n,
     D: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, VALUE: tl.constexpr, HAS_DENSE: tl.constexpr,
     HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, KEYED: tl.constexpr,
-    DOT: tl.constexpr,
+    DOT: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
     """y, top and total of one block of queries, walking over the keys with a running softmax."""
     row = tl.program_id(0).to(tl.int64)
@@ -42,6 +46,9 @@ def forward(
     i = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     real = REAL + b * n
     last = last_real(real, n, HAS_MASK, ALL)
+    first, held = tokens_of(STARTS, b, n, PACKED)
+    if PACKED:
+        Q, K, V = Q + first * qn, K + first * kn, V + first * vn
     q = load_rows(Q + b * qb + h * qh, i, qn, last, D, PADDED).to(DOT)
     # Finite: with −∞ a row whose first keys are all hidden by β = −∞ would have −∞ − (−∞) here.
     top = tl.full([ROWS], LOWEST, tl.float32)
@@ -68,7 +75,7 @@ def forward(
         y = y * factor[:, None] + tl.dot(p.to(DOT), v, input_precision="ieee")
         top = higher
     share = tl.where(i < last, RESCALE, 0.0) / tl.where(i < last, total, 1.0)
-    store_rows(Y + (b * n * H + h) * D, i, H * D, n, y * share[:, None], D, PADDED)
+    store_rows(Y + (first * H + h) * D, i, H * D, held, y * share[:, None], D, PADDED)
     tl.store(TOP + row * n + i, top, mask=i < last)
     tl.store(TOTAL + row * n + i, total, mask=i < last)
 
@@ -120,13 +127,14 @@ def value_band(
 @triton.jit
 def backward_columns(
     Q, K, V, OFFSETS, QUERIES, KEYS, DENSE, REAL, TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN,
-    TOP, TOTAL, DELTA, GRAD, VALUE_GRAD,
+    STARTS, TOP, TOTAL, DELTA, GRAD, VALUE_GRAD,
     GRAD_Q, GRAD_K, GRAD_V, GRAD_OFFSETS, GRAD_QUERIES, GRAD_KEYS, GRAD_SCORES,
     qb, qh, qn, kb, kh, kn, vb, vh, vn, ab, ah, an, bb, bh, bn, dense_b, scale, H, n, gb, gh, gn,
     D: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, VALUE: tl.constexpr, HAS_DENSE: tl.constexpr,
     HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, KEYED: tl.constexpr,
     DOT: tl.constexpr, WHOLE: tl.constexpr, KEEP: tl.constexpr, FEWER: tl.constexpr, MOST: tl.constexpr,
+    PACKED: tl.constexpr,
 ):  # fmt: skip
     """Gradients of k, v, b of one block of keys, and of β tile by tile; where one block is all keys, also of q, and to KEEP of the
     scores; of sequences of more than FEWER tokens, and MOST at most.
@@ -136,11 +144,15 @@ def backward_columns(
     row = tl.program_id(0).to(tl.int64)
     b, h = row // H, row % H
     j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    real, own, of_row = REAL + b * n, (b * n * H + h) * D, b * gb + h * gh
+    real = REAL + b * n
     last = last_real(real, n, HAS_MASK, ALL)
     if WHOLE:  # noqa: SIM102 (known when it is compiled)
         if (last <= FEWER) | (last > MOST):
             return
+    first, held = tokens_of(STARTS, b, n, PACKED)
+    own, of_row = (first * H + h) * D, b * gb + h * gh
+    if PACKED:
+        Q, K, V, of_row = Q + first * qn, K + first * kn, V + first * vn, of_row + first * gn
     v = load_rows(V + b * vb + h * vh, j, vn, last, D, PADDED).to(DOT)
     k = v
     if CONTENT:
@@ -189,13 +201,13 @@ def backward_columns(
         if WHOLE:
             if CONTENT:
                 grad_q = tl.dot(tl.trans(k), ds.to(DOT), input_precision="ieee") * scale
-                store_rows(GRAD_Q + of_row, at, gn, n, tl.trans(grad_q), D, PADDED)
+                store_rows(GRAD_Q + of_row, at, gn, held, tl.trans(grad_q), D, PADDED)
             if KEEP:
                 kept_ds = GRAD_SCORES + row * n * n + i * n + j[:, None]
                 tl.store(kept_ds, ds.to(GRAD_SCORES.dtype.element_ty), mask=inside)
     if CONTENT:
-        store_rows(GRAD_K + of_row, j, gn, n, grad_k * scale, D, PADDED)
-    store_rows(GRAD_V + of_row, j, gn, n, grad_v, D, PADDED)
+        store_rows(GRAD_K + of_row, j, gn, held, grad_k * scale, D, PADDED)
+    store_rows(GRAD_V + of_row, j, gn, held, grad_v, D, PADDED)
     if KEY > 0 and CLAMP:
         store_edges(GRAD_KEYS + b * bb + h * bh, j, bn, n, low, high, KEY)
     if WHOLE and HAS_MASK:  # what no tile holds is padding
@@ -204,11 +216,11 @@ def backward_columns(
             at = start + tl.arange(0, ROWS)
             nothing = tl.zeros([ROWS, PADDED], tl.float32)
             if CONTENT and start >= last:
-                store_rows(GRAD_Q + of_row, at, gn, n, nothing, D, PADDED)
+                store_rows(GRAD_Q + of_row, at, gn, held, nothing, D, PADDED)
             if start >= COLUMNS:
                 if CONTENT:
-                    store_rows(GRAD_K + of_row, at, gn, n, nothing, D, PADDED)
-                store_rows(GRAD_V + of_row, at, gn, n, nothing, D, PADDED)
+                    store_rows(GRAD_K + of_row, at, gn, held, nothing, D, PADDED)
+                store_rows(GRAD_V + of_row, at, gn, held, nothing, D, PADDED)
             if KEEP:
                 outside = (every >= tl.where(start < last, COLUMNS, 0)) & (every < n) & (at[None, :] < n)
                 place = GRAD_SCORES + row * n * n + at[None, :] * n + every
@@ -332,65 +344,3 @@ def join_diagonals(BY_TILE, OUT, n, row_tiles, column_tiles, ROWS: tl.constexpr,
             tile = BY_TILE + ((h * row_tiles + r) * column_tiles + c) * (2 * COLUMNS)
             total += tl.load(tile + place, mask=(place >= 0) & (place < 2 * COLUMNS), other=0.0)
     tl.store(OUT + h * (2 * n - 1) + offset + n - 1, total, mask=offset < n)
-
-
-@triton.jit
-def spread_terms(
-    OFFSETS, QUERIES, KEYS, DENSE, REAL, OUT, ab, ah, an, bb, bh, bn, dense_b, H, n,
-    ROWS: tl.constexpr, ALL: tl.constexpr, HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr,
-    HAS_DENSE: tl.constexpr, HAS_MASK: tl.constexpr, CLAMP: tl.constexpr,
-):  # fmt: skip
-    """All that is added to some rows of scores, (B, H, n, n); nothing is written behind the last real token."""
-    row = tl.program_id(0).to(tl.int64)
-    b, h = row // H, row % H
-    last = last_real(REAL + b * n, n, HAS_MASK, ALL)
-    if tl.program_id(1) * ROWS >= last:
-        return
-    i, j = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None], tl.arange(0, ALL)[None, :]
-    added, _ = scores(
-        tl.zeros([ROWS, ALL], tl.float32), i, j, tl.program_id(1) * ROWS, 0,
-        b, h, n, last, REAL, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
-        HAS_OFFSET, QUERY, KEY, HAS_DENSE, False, CLAMP,
-    )  # fmt: skip
-    tl.store(OUT + row * n * n + i * n + j, added.to(OUT.dtype.element_ty), mask=(i < last) & (j < last))
-
-
-@triton.jit
-def head_by_head(
-    TABLE, BIAS, OUT, by_row, by_column, H, inner, width, padded, BIASED: tl.constexpr, BLOCK: tl.constexpr
-):  # fmt: skip
-    """A row of (H · inner + 1, H · padded): a table (inner, width) once for each head on the diagonal and zeros elsewhere, in the
-    last row a bias (H, width)."""
-    row, column = tl.program_id(0) + tl.zeros([BLOCK], tl.int32), tl.arange(0, BLOCK)
-    h, own = column // padded, column % padded
-    inside = (h < H) & (own < width)
-    value = tl.load(TABLE + row % inner * by_row + own * by_column, mask=inside & (h == row // inner), other=0.0).to(tl.float32)
-    if BIASED:
-        value += tl.load(BIAS + h * width + own, mask=inside & (row == H * inner), other=0.0).to(tl.float32)
-    tl.store(OUT + row * H * padded + column, value.to(OUT.dtype.element_ty), mask=h < H)
-
-
-@triton.jit
-def collect_windows(
-    GRAD_SCORES, OUT, ob, oh, on, of_owner, of_other, H, n, columns,
-    ROWS: tl.constexpr, ALL: tl.constexpr, WIDTH: tl.constexpr, PADDED: tl.constexpr, CLAMP: tl.constexpr,
-):  # fmt: skip
-    """The gradient of the kernels of some queries, or keys, from that of the scores (B, H, n, n), in which owners and others have
-    the strides `of_owner` and `of_other`; 0 in columns beyond WIDTH."""
-    K: tl.constexpr = WIDTH // 2
-    row = tl.program_id(0).to(tl.int64)
-    b, h = row // H, row % H
-    owner = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None]
-    column, other = tl.arange(0, PADDED)[None, :], tl.arange(0, ALL)[None, :]
-    ds = GRAD_SCORES + row * n * n + owner * of_owner
-    seen = owner + column - K
-    inside = (owner < n) & (seen >= 0) & (seen < n) & (column < WIDTH)
-    if CLAMP:
-        inside = inside & (column > 0) & (column < WIDTH - 1)
-    grad = tl.load(ds + seen * of_other, mask=inside, other=0.0).to(tl.float32)
-    if CLAMP:
-        whole = tl.load(ds + other * of_other, mask=(owner < n) & (other < n), other=0.0).to(tl.float32)
-        low, high = edge_sums(whole, other - owner, WIDTH, 1)
-        grad += tl.where(column == 0, low[:, None], 0.0) + tl.where(column == WIDTH - 1, high[:, None], 0.0)
-    place = OUT + b * ob + h * oh + owner * on + column
-    tl.store(place, grad.to(OUT.dtype.element_ty), mask=(owner < n) & (column < columns))

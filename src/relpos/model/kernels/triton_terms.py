@@ -11,16 +11,89 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+import triton
+import triton.language as tl
 from torch import Tensor
 
-from relpos.model.kernels import triton_programs as programs
 from relpos.model.kernels.band import diagonal_sums
+from relpos.model.kernels.triton import strides
 from relpos.model.kernels.triton_sweeps import sum_rows
+from relpos.model.kernels.triton_tiles import edge_sums, last_real, scores, tokens_of
+from relpos.model.tokens import Tokens
 
 ALIGNED = 8
 """Kernels made here have a multiple of so many columns: products of bfloat16 want rows that begin at 16 bytes."""
 TILE = 2048
 """Scores that a program holds."""
+
+
+@triton.jit
+def spread_terms(
+    OFFSETS, QUERIES, KEYS, DENSE, REAL, STARTS, OUT, ab, ah, an, bb, bh, bn, dense_b, H, n,
+    ROWS: tl.constexpr, ALL: tl.constexpr, HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr,
+    HAS_DENSE: tl.constexpr, HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, PACKED: tl.constexpr,
+):  # fmt: skip
+    """All that is added to some rows of scores, (B, H, n, n); nothing is written behind the last real token."""
+    row = tl.program_id(0).to(tl.int64)
+    b, h = row // H, row % H
+    last = last_real(REAL + b * n, n, HAS_MASK, ALL)
+    if tl.program_id(1) * ROWS >= last:
+        return
+    if PACKED:
+        first, _ = tokens_of(STARTS, b, n, PACKED)
+        QUERIES, KEYS = QUERIES + first * an, KEYS + first * bn
+    i, j = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None], tl.arange(0, ALL)[None, :]
+    added, _ = scores(
+        tl.zeros([ROWS, ALL], tl.float32), i, j, tl.program_id(1) * ROWS, 0,
+        b, h, n, last, REAL, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
+        HAS_OFFSET, QUERY, KEY, HAS_DENSE, False, CLAMP,
+    )  # fmt: skip
+    tl.store(OUT + row * n * n + i * n + j, added.to(OUT.dtype.element_ty), mask=(i < last) & (j < last))
+
+
+@triton.jit
+def head_by_head(
+    TABLE, BIAS, OUT, by_row, by_column, H, inner, width, padded, BIASED: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """A row of (H · inner + 1, H · padded): a table (inner, width) once for each head on the diagonal and zeros elsewhere, in the
+    last row a bias (H, width)."""
+    row, column = tl.program_id(0) + tl.zeros([BLOCK], tl.int32), tl.arange(0, BLOCK)
+    h, own = column // padded, column % padded
+    inside = (h < H) & (own < width)
+    value = tl.load(TABLE + row % inner * by_row + own * by_column, mask=inside & (h == row // inner), other=0.0).to(tl.float32)
+    if BIASED:
+        value += tl.load(BIAS + h * width + own, mask=inside & (row == H * inner), other=0.0).to(tl.float32)
+    tl.store(OUT + row * H * padded + column, value.to(OUT.dtype.element_ty), mask=h < H)
+
+
+@triton.jit
+def collect_windows(
+    GRAD_SCORES, STARTS, OUT, ob, oh, on, of_owner, of_other, H, n, columns,
+    ROWS: tl.constexpr, ALL: tl.constexpr, WIDTH: tl.constexpr, PADDED: tl.constexpr, CLAMP: tl.constexpr,
+    PACKED: tl.constexpr,
+):  # fmt: skip
+    """The gradient of the kernels of some queries, or keys, from that of the scores (B, H, n, n), in which owners and others have
+    the strides `of_owner` and `of_other`; 0 in columns beyond WIDTH."""
+    K: tl.constexpr = WIDTH // 2
+    row = tl.program_id(0).to(tl.int64)
+    b, h = row // H, row % H
+    owner = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None]
+    column, other = tl.arange(0, PADDED)[None, :], tl.arange(0, ALL)[None, :]
+    ds = GRAD_SCORES + row * n * n + owner * of_owner
+    seen = owner + column - K
+    inside = (owner < n) & (seen >= 0) & (seen < n) & (column < WIDTH)
+    if CLAMP:
+        inside = inside & (column > 0) & (column < WIDTH - 1)
+    grad = tl.load(ds + seen * of_other, mask=inside, other=0.0).to(tl.float32)
+    if CLAMP:
+        whole = tl.load(ds + other * of_other, mask=(owner < n) & (other < n), other=0.0).to(tl.float32)
+        low, high = edge_sums(whole, other - owner, WIDTH, 1)
+        grad += tl.where(column == 0, low[:, None], 0.0) + tl.where(column == WIDTH - 1, high[:, None], 0.0)
+    first, held = tokens_of(STARTS, b, n, PACKED)
+    if PACKED:
+        OUT += first * on
+    place = OUT + b * ob + h * oh + owner * on + column
+    tl.store(place, grad.to(OUT.dtype.element_ty), mask=(owner < held) & (column < columns))
 
 
 class Windows:
@@ -36,7 +109,7 @@ class Windows:
         self.padded = -(-self.width // ALIGNED) * ALIGNED
         self.rows, rows, columns = in_rows(x), self.heads * inner, self.heads * self.padded
         blocks = x.new_empty(rows + 1, columns)
-        programs.head_by_head[(rows + 1,)](
+        head_by_head[(rows + 1,)](
             table, table if bias is None else bias.contiguous(), blocks, *table.stride(), self.heads, inner, self.width,
             self.padded, BIASED=self.biased, BLOCK=1 << (columns - 1).bit_length(),
         )  # fmt: skip
@@ -87,32 +160,32 @@ class Added(NamedTuple):
         """β, a, b, D as the programs read them."""
         return self.offset, *(None if x is None else x.kernels[..., : x.width] for x in (self.query, self.key)), self.dense
 
-    def summed(self, like: Tensor, mask: Tensor | None) -> Tensor | None:
-        """All of it in one tensor, for values `like` (B, H, n, D), in their number format; in float32 if all examples share it.
-        What stands behind the last token of the `mask` (B, n) is not computed."""
+    def summed(self, like: Tensor, mask: Tensor | None, held: Tokens) -> Tensor | None:
+        """All of it in one tensor, in the number format of `like` (…, H, …, D); in float32 if all examples share it. What stands
+        behind the last token of the `mask` (B, n) is not computed."""
         offset, query, key, dense = tensors = self.tensors()
         if all(x is None for x in tensors):
             return None
-        batch, heads, n, _ = like.shape
+        batch, n, heads = held.batch, held.n, like.shape[1]
         shared = query is None and key is None and (dense is None or len(dense) == 1)
         out = torch.empty(1 if shared else batch, heads, n, n, dtype=torch.float32 if shared else like.dtype, device=like.device)
         columns = 1 << (n - 1).bit_length()
         rows = max(1, min(columns, TILE // columns))
         real = None if mask is None or shared else mask.contiguous().view(torch.uint8)
-        numbers = [0 if x is None else stride for x in (query, key) for stride in ((0, 0, 0) if x is None else x.stride()[:3])]
-        programs.spread_terms[len(out) * heads, -(-n // rows)](
-            *(out if x is None else x for x in (*tensors, real)), out, *numbers,
+        spread_terms[len(out) * heads, -(-n // rows)](
+            *(out if x is None else x for x in (*tensors, real, held.starts)), out, *strides(query), *strides(key),
             0 if dense is None or len(dense) == 1 else dense.stride(0), heads, n, ROWS=rows, ALL=columns,
             HAS_OFFSET=offset is not None, QUERY=0 if self.query is None else self.query.width,
             KEY=0 if self.key is None else self.key.width, HAS_DENSE=dense is not None, HAS_MASK=real is not None,
-            CLAMP=self.outside == "clamp",
+            CLAMP=self.outside == "clamp", PACKED=held.starts is not None,
         )  # fmt: skip
         return out
 
-    def collected(self, ds: Tensor) -> tuple[Tensor | None, ...]:
+    def collected(self, ds: Tensor, held: Tokens) -> tuple[Tensor | None, ...]:
         """The gradients of β, a, b, D from that of the scores, (B, H, n, n)."""
         windows = [
-            None if x is None else self._window(ds, x, transposed) for x, transposed in ((self.query, False), (self.key, True))
+            None if x is None else self._window(ds, x, transposed, held)
+            for x, transposed in ((self.query, False), (self.key, True))
         ]
         shared = ds
         if self.offset is not None or (self.dense is not None and len(self.dense) == 1):
@@ -121,13 +194,13 @@ class Added(NamedTuple):
         of_dense = None if self.dense is None else (shared if len(self.dense) == 1 else ds).to(self.dense.dtype)
         return of_offset, *windows, of_dense
 
-    def _window(self, ds: Tensor, windows: Windows, transposed: bool) -> Tensor:
+    def _window(self, ds: Tensor, windows: Windows, transposed: bool, held: Tokens) -> Tensor:
         out, (batch, heads, n, _) = windows.grad(), ds.shape
         columns = 1 << (max(n, out.shape[-1]) - 1).bit_length()
         rows = max(1, min(columns, TILE // columns))
-        programs.collect_windows[batch * heads, -(-n // rows)](
-            ds, out, *out.stride()[:3], *((1, n) if transposed else (n, 1)), heads, n, out.shape[-1], ROWS=rows,
-            ALL=1 << (n - 1).bit_length(), WIDTH=windows.width, PADDED=1 << (out.shape[-1] - 1).bit_length(),
-            CLAMP=self.outside == "clamp",
+        collect_windows[batch * heads, -(-n // rows)](
+            ds, ds if held.starts is None else held.starts, out, *strides(out), *((1, n) if transposed else (n, 1)),
+            heads, n, out.shape[-1], ROWS=rows, ALL=1 << (n - 1).bit_length(), WIDTH=windows.width,
+            PADDED=1 << (out.shape[-1] - 1).bit_length(), CLAMP=self.outside == "clamp", PACKED=held.starts is not None,
         )  # fmt: skip
         return out

@@ -43,6 +43,16 @@ def last_real(real, n, HAS_MASK: tl.constexpr, ALL: tl.constexpr):
 
 
 @triton.jit
+def tokens_of(STARTS, b, n, PACKED: tl.constexpr):
+    """Where the tokens of a sequence begin in a tensor of the tokens of all, and how many it has there."""
+    first, held = b * n, n
+    if PACKED:
+        first = tl.load(STARTS + b)
+        held = (tl.load(STARTS + b + 1) - first).to(tl.int32)
+    return first, held
+
+
+@triton.jit
 def is_near(first_i, first_j, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr):
     """Whether a tile of ROWS queries and COLUMNS keys has an offset on the band of a window: few tiles of a long sequence have."""
     K: tl.constexpr = WIDTH // 2

@@ -36,6 +36,7 @@ class Alibi(Scheme):
     """
 
     asks = "offsets"
+    by_token = True
 
     @checked
     def __init__(self, shape: Shape, sides: Literal["symmetric", "half", "shift"] = "symmetric") -> None:

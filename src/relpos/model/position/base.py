@@ -204,6 +204,12 @@ class Scheme(nn.Module):
         kind = type(self)
         return kind.terms is not Scheme.terms or kind.turn is not Scheme.turn
 
+    @property
+    def by_token(self) -> bool:
+        """Whether `terms` gives q and k on as they are, if at all, with a table; they may then be (1, H, tokens of all sequences,
+        head_dim). Nothing is turned or split, and values have no table."""
+        return not self.acts_on_scores
+
     def embed(self, n: int) -> Float[Tensor, "{n} embedding"] | None:
         """(n, embedding) added to the token embeddings."""
         return None

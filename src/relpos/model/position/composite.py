@@ -27,6 +27,8 @@ class Composite(Scheme):
         (torch.Size([2, 9]), torch.Size([1, 2, 5, 3]))
     """
 
+    by_token = True
+
     @checked
     def __init__(self, shape: Shape, k: Natural = 8, outside: Outside = "clamp", scaled: bool = True) -> None:
         super().__init__(shape)

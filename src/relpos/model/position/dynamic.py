@@ -43,6 +43,10 @@ class Dynamic(Scheme):
         self.query = kernel_table(shape, self.k)
         self.value = value_table(shape, self.k) if value else None
 
+    @property
+    def by_token(self) -> bool:
+        return self.value is None
+
     def prepare(self, n: int) -> State:
         values = [None] * self.shape.layers if self.value is None else self.value.unbind(0)
         return list(zip(tables(self.query, self.scaled), values, strict=True))

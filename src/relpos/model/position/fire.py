@@ -35,6 +35,7 @@ class Fire(Scheme):
     """
 
     asks = "offsets"
+    by_token = True
 
     @checked
     def __init__(self, shape: Shape, width: Width = 32, length: Width = 512, sign: bool = False) -> None:

@@ -26,6 +26,8 @@ class Fixed(Scheme):
         [1.0, 1.0, 0.0, 2.0, 2.0]
     """
 
+    by_token = True
+
     @checked
     def __init__(self, shape: Shape, k: Natural = 8, outside: Outside = "clamp") -> None:
         super().__init__(shape)

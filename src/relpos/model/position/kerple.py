@@ -33,6 +33,7 @@ class Kerple(Scheme):
     """
 
     asks = "offsets"
+    by_token = True
     most = inf  # of p
 
     def __init__(self, shape: Shape) -> None:

@@ -25,6 +25,8 @@ class Key(Scheme):
         torch.Size([1, 2, 5, 3])
     """
 
+    by_token = True
+
     @checked
     def __init__(self, shape: Shape, k: Natural = 8, outside: Outside = "clamp", scaled: bool = True) -> None:
         super().__init__(shape)

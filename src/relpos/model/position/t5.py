@@ -45,6 +45,7 @@ class T5(Scheme):
     edges: Int[Tensor, "edges"]  # m − 1 of them: the least distance of each bucket but the first
 
     asks = "offsets"
+    by_token = True
 
     @checked
     def __init__(self, shape: Shape, buckets: Count = 32, max_distance: Count = 128) -> None:

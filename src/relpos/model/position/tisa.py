@@ -40,6 +40,7 @@ class Tisa(Scheme):
     """
 
     asks = "offsets"
+    by_token = True
 
     @checked
     def __init__(self, shape: Shape, kernels: Natural = 5, reused: bool = False) -> None:
