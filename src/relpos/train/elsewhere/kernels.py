@@ -33,9 +33,14 @@ class sweeps:
         return y
 
 
+def packs(name: str, x: Tensor, n: int) -> bool:
+    """Sequences are never one row."""
+    return False
+
+
 def attend(
     name: str, q: Any, k: Any, v: Tensor, terms: Any, mask: Any, dropout: Any, training: bool, scale: float = 1.0,
-    maps: list[Tensor] | None = None,
+    maps: list[Tensor] | None = None, held: Any = None,
 ) -> tuple[Tensor, str]:  # fmt: skip
     """The attention, and the name of the kernel that has computed it."""
     return attention(q, k, v, terms, mask, dropout, scale, maps), "eager"
