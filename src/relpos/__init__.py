@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
     from torch import nn
 
-    from relpos.analysis import fill, likelihood
+    from relpos.analysis import likelihood
     from relpos.data.tokenizer import Tokenizer
     from relpos.model.function import attention
     from relpos.model.heads import Classifier, MaskedLM
@@ -142,7 +142,7 @@ def order(*networks: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any
     return content
 
 
-def FillMask(network: str | Path) -> fill.FillMask:
+def FillMask(network: str | Path) -> likelihood.FillMask:
     """A function: text with `[MASK]` → the most probable pieces at each masked token, as `relpos fill` shows them.
 
     Args:
@@ -154,7 +154,7 @@ def FillMask(network: str | Path) -> fill.FillMask:
         >>> best.probability >= second.probability
         True
     """
-    from relpos.analysis.fill import FillMask as Filler
+    from relpos.analysis.likelihood import FillMask as Filler
     from relpos.runs.networks import resolve
 
     named = resolve(network)

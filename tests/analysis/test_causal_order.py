@@ -5,8 +5,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from relpos.analysis.fill import FillMask
-from relpos.analysis.likelihood import Score, pseudo_log_likelihoods
+from relpos.analysis.likelihood import FillMask, Score, pseudo_log_likelihoods
 from relpos.analysis.shuffle_gap import MIRROR, MIRRORED, gaps, shuffled
 from relpos.data.objective import next_tokens
 from relpos.data.store import Store

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 import relpos
-from relpos.analysis.fill import FillMask
-from relpos.analysis.likelihood import Score, pseudo_log_likelihoods
+from relpos.analysis.likelihood import FillMask, Score, pseudo_log_likelihoods
 from relpos.data.tokenizer import CLS, MASK, SEP, Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from relpos.errors import RelposError
+from relpos.model.block import add_norm
 from relpos.model.build import build
 from relpos.model.conv import Conv
 from relpos.model.encoder import Encoder
 from relpos.model.loss import tied_cross_entropy
 from relpos.model.position import Composite, NoPosition
 from relpos.model.precision import autocast
-from relpos.model.residual import add_norm
 from relpos.model.tokens import Tokens
 from schemes import CONVS, POSITIONS, SHAPE, SIZE, VOCABULARY, batch, model_of, preset
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import relpos
 from hosts import all_in_float64
-from relpos.analysis.fill import FillMask
+from relpos.analysis.likelihood import FillMask
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier

@@ -1,4 +1,5 @@
-"""Pseudo-log-likelihoods of sentences, and log-probabilities of single masked tokens, in float32 whatever a run was trained in.
+"""Pseudo-log-likelihoods of sentences, log-probabilities of single masked tokens, and what a network puts in place of `[MASK]`, in
+float32 whatever a run was trained in.
 
 A sentence is scored token by token: each stands masked once, and its log-probability given all others is added up (Salazar et al.
 2020, "Masked Language Model Scoring"). In the within-word form the later pieces of the same word are masked too, since they would
@@ -212,3 +213,57 @@ class Score:
             hidden = hidden_at(model, rows, places - model.encoder.causal)
             scores = log_probabilities(model, hidden, torch.from_numpy(ids[places]).to(hidden.device))
         return Scored([self.tokenizer.piece(ids[place]) for place in places], scores.tolist())
+
+
+@dataclass(frozen=True)
+class Guess:
+    """One piece for one masked token.
+
+    Args:
+        piece: as the tokenizer has it.
+        id: of the piece.
+        probability: of the piece at this token, given all tokens that are not masked.
+        text: the whole text with this piece in place; other masked tokens stay masked.
+    """
+
+    piece: str
+    id: int
+    probability: float
+    text: str
+
+
+class FillMask:
+    """A text → the most probable pieces at each of its masked tokens, computed in float32 on the network's device."""
+
+    def __init__(self, model: MaskedLM, tokenizer: Tokenizer) -> None:
+        self.model, self.tokenizer = model, tokenizer
+
+    def __call__(self, text: str, top: int = 5) -> list[list[Guess]]:
+        """For each masked token, from left to right, the `top` most probable pieces, the most probable first.
+
+        Raises:
+            RelposError: no token of the text is masked, or it is longer than the position scheme serves.
+        """
+        ids = self.tokenizer.marked_ids(text)
+        places = (ids == self.tokenizer.mask).nonzero()[0].tolist()
+        if not places:
+            raise RelposError(f"text={text!r}: no [MASK] in it, as in 'the cat [MASK] on the mat'")
+        with exact(self.model) as model:
+            device = next(model.parameters()).device
+            read = [place - model.encoder.causal for place in places]  # a causal network predicts it from what stands before it
+            # The last layer computes the masked tokens alone.
+            hidden = model.encoder(torch.from_numpy(ids)[None].to(device), at=torch.tensor(read, device=device))
+            logits = model.head(hidden, model.table).double()
+            # In float64: probabilities of rare words would lose their digits.
+            best = logits.softmax(-1).topk(min(top, logits.shape[-1]), -1)
+        return [
+            [self._guess(ids, place, number, value) for number, value in zip(numbers, values, strict=True)]
+            for place, numbers, values in zip(places, best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+
+    def _guess(self, ids: npt.NDArray[np.int64], place: int, number: int, probability: float) -> Guess:
+        filled, tokenizer = ids.tolist(), self.tokenizer
+        filled[place] = number
+        # For a person: without the [CLS] in front and the [SEP] at the end.
+        first, last = int(filled[0] == tokenizer.cls), len(filled) - (filled[-1] == tokenizer.sep)
+        return Guess(tokenizer.piece(number), number, probability, tokenizer.decode_marked(filled[first:last]))

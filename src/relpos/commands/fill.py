@@ -7,7 +7,7 @@ import json as json_format
 from dataclasses import asdict
 
 from relpos import FillMask
-from relpos.analysis.fill import Guess
+from relpos.analysis.likelihood import Guess
 from relpos.progress import aligned
 from relpos.ranges import Count, Names
 

@@ -11,12 +11,11 @@ from torch.nn import functional
 from torch.nn.functional import pad
 
 from relpos.model import kernels
-from relpos.model.block import Block
+from relpos.model.block import Block, normed
 from relpos.model.conv import Conv
 from relpos.model.dropout import Draw, Dropout
 from relpos.model.kernels import sweeps
 from relpos.model.position.base import Input, Scheme
-from relpos.model.residual import normed
 from relpos.model.shape import Heads, Mask, Shape
 from relpos.model.tokens import Tokens, side_by_side
 

@@ -12,16 +12,15 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from relpos.errors import RelposError
-from relpos.model import kernels, residual
+from relpos.model import kernels
 from relpos.model.attention import Attention, LayerCall, convolved
-from relpos.model.block import Activation, Block, NormKind
+from relpos.model.block import Activation, Block, NormKind, add_norm, normed
 from relpos.model.conv import Conv, NoConv
 from relpos.model.dropout import Draw, Dropout
 from relpos.model.kernels import sweeps
 from relpos.model.position.base import Position
 from relpos.model.position.merge import name_of
 from relpos.model.precision import compute_dtype
-from relpos.model.residual import normed
 from relpos.model.shape import Ids, Mask, Shape
 from relpos.model.tokens import Tokens
 from relpos.ranges import Positive, Rate, Width, between, checked
@@ -103,7 +102,7 @@ class Layer(nn.Module):
             """The residual stream behind a sum, for the next sum and for what is computed beside it."""
             if swept and not first:
                 return sweeps.add_norm(x, y, norm, draw, *beside)
-            total = sweeps.dropped(self.attention.kernel, y, draw, x) if first else residual.add_norm(x, y, norm, draw)
+            total = sweeps.dropped(self.attention.kernel, y, draw, x) if first else add_norm(x, y, norm, draw)
             return total, total
 
         y = self.attention(normed(read, self.attention_norm) if first else read, call, not apart)

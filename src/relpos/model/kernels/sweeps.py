@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from relpos.counter import normal
 from relpos.errors import with_class
-from relpos.model import residual
+from relpos.model import block
 from relpos.model.dropout import Draw, drop, transformed
 from relpos.model.kernels import compiled, proof, sweeps_cpu, triton
 from relpos.model.precision import as_given, cast_once, compute_dtype
@@ -64,7 +64,7 @@ def dropped(
     if draw.rate > 0 and y.device.type != "cpu" and not transformed() and serve(name, y, True):
         y = _Drop.apply(y, draw, None if x is None else x.to(y.dtype))
         return y
-    return drop(y, draw) if x is None else residual.added(x, y, draw)
+    return drop(y, draw) if x is None else block.added(x, y, draw)
 
 
 class _AddNorm(torch.autograd.Function):
@@ -120,10 +120,10 @@ def _example(name: str, width: int, dtype: torch.dtype, compiled: bool) -> list[
     norm, draw = nn.LayerNorm(width).to(dtype), Draw(0.25, 1234567)
     inputs = [x.requires_grad_(), y.requires_grad_(), *norm.parameters()]
     if name == "add_norm":
-        one, other = add_norm(x, y, norm, draw) if compiled else (residual.add_norm(x, y, norm, draw),) * 2
+        one, other = add_norm(x, y, norm, draw) if compiled else (block.add_norm(x, y, norm, draw),) * 2
         result = one + 0.5 * other
     elif name == "added":
-        result = _Drop.apply(y, draw, x) if compiled and passes(x) is not sweeps_cpu else residual.added(x, y, draw)
+        result = _Drop.apply(y, draw, x) if compiled and passes(x) is not sweeps_cpu else block.added(x, y, draw)
     elif name == "feed_forward":
         widen, narrow = (_example_linear(width, place).to(dtype) for place in (3, 4))
         inputs = [x.requires_grad_(), *widen.parameters(), *narrow.parameters()]

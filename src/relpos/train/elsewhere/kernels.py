@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
+from relpos.model.block import added
 from relpos.model.dropout import drop
 from relpos.model.kernels.eager import attention
-from relpos.model.residual import added
 
 Name = str
 
