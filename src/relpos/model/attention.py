@@ -87,7 +87,8 @@ class Attention(nn.Module):
             y = cat((y, self.conv.heads(call.held.spread(x), q, last, call.mask, draw.beside())), 1)
         y = y.transpose(1, 2).flatten(2)
         if in_one_row:
-            y = y[0] if call.kept is call.held else call.kept.take(call.held.spread(y[0]))
+            y = y.flatten(0, 1)
+            y = y if call.kept is call.held else call.kept.take(call.held.spread(y))
         else:
             after = self.conv.after(v.transpose(1, 2).flatten(2), call.mask)
             y = call.kept.take(y if after is None else y + after)
