@@ -314,7 +314,9 @@ def recorded(
         gpu.move(model).train()
         ids, keys = torch.zeros(rows, n, dtype=torch.int64, device=CUDA), torch.arange(rows, device=CUDA)
         inputs = {"input_ids": ids, "keys": keys, "attention_mask": torch.ones(rows, n, dtype=torch.bool, device=CUDA)}
-        inputs |= {} if held is None else {"held": torch.arange(held, device=CUDA)}
+        if held is not None:
+            inputs |= {"held": torch.arange(held, device=CUDA)}
+            inputs["attention_mask"] = (torch.arange(rows * n, device=CUDA) < held).view(rows, n)
         dials = Recipe(lr=1e-3, warmup=0), 20, 0, precision, 1
         training: Training
         if isinstance(model, Classifier):

@@ -1,4 +1,4 @@
-"""The encoder with what it is made of: embedding, `attention`, the sums of `residual`, number formats (`precision`)."""
+"""The encoder with what it is made of: embedding, `attention`, its sums, number formats (`precision`)."""
 
 import hashlib
 import os

@@ -1,5 +1,7 @@
 """Tokens that nobody reads are not computed, and nothing else changes."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -7,6 +9,8 @@ from torch import Tensor
 from relpos.model import kernels
 from relpos.model.dropout import Draw, drop, seed_dropout
 from relpos.model.heads import Classifier
+from relpos.model.position import Composite, Terms
+from relpos.model.shape import Shape
 from relpos.model.tokens import Tokens
 from schemes import CONVS, POSITIONS, batch, model_of, sampled
 
@@ -87,6 +91,15 @@ def test_schemes_that_go_by_token_do_without_the_rows_of_a_batch(position: str, 
         results.append([loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
     assert bool(packed) == model.encoder.position.by_token
     torch.testing.assert_close(*results, atol=1e-11, rtol=1e-9)
+
+
+def test_a_scheme_that_fills_holes_in_another_way_says_anew_whether_it_goes_by_token() -> None:
+    class Mine(Composite):
+        def terms(self, layer: int, q: Any, k: Any, state: Any) -> Terms:
+            return Terms(offset=q.new_zeros(self.shape.heads, 2 * q.shape[2] - 1))
+
+    assert Composite(Shape.example()).by_token
+    assert not Mine(Shape.example()).by_token
 
 
 @pytest.mark.parametrize("kernel", ["auto", "eager"])

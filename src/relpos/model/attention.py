@@ -98,7 +98,7 @@ class Attention(nn.Module):
         """Whether q, k and v stay as they are computed, one row of the tokens that are held: an attention kernel knows where in it
         each sequence begins, and nobody else needs to."""
         alone = call.position.by_token and self.conv.by_token and not call.causal and call.maps is None
-        return alone and call.held.starts is not None and kernels.packs(self.kernel, x, call.held.n)
+        return alone and call.held.starts is not None and call.mask is not None and kernels.packs(self.kernel, x, call.held.n)
 
     def attend(self, q: Any, k: Any, v: Heads, call: LayerCall, dropout: Draw, in_one_row: bool = False) -> Heads:
         """The heads that have scores: q, k, v (B, scored, n, head_dim), or (1, scored, held, head_dim) → the same shape."""
@@ -131,7 +131,8 @@ class Attention(nn.Module):
         return sweeps.linear(x, part, self.kernel, self.training)
 
     def heads(self, x: Float[Tensor, "*tokens hidden"], call: LayerCall, in_one_row: bool) -> tuple[Any, Any, Any]:
-        """q, k (B, scored, n, head_dim), v (B, H, n, head_dim); None for those that neither scheme nor convolution needs."""
+        """q, k (B, scored, n, head_dim), v (B, H, n, head_dim), or (1, …, held, head_dim) in one row; None for those that neither
+        scheme nor convolution needs."""
         held = call.held
         made = self.conv.project(held.spread(x), call.mask) if self.conv.projections else {}
         if self.widths:

@@ -37,7 +37,7 @@ class Tokens:
 
     @classmethod
     def first(cls, batch: int, n: int, at: Int[Tensor, "tokens"]) -> Tokens:
-        """Those at `at`, which are the first ones of each row, in order.
+        """Those at `at`, which are the first ones of each row, in order, all real ones among them.
 
         >>> Tokens.first(2, 3, torch.tensor([0, 1, 3])).starts.tolist()
         [0, 2, 3]

@@ -26,7 +26,6 @@ class Conv(nn.Module):
     reads: frozenset[str] = frozenset()  # which others of them it needs, whatever makes them
     places: frozenset[str] = frozenset()
     reads_ahead: bool = True  # whether it reads tokens on the right of a token: causal attention refuses it
-    by_token: bool = False  # whether it does without the rows of a batch
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -41,6 +40,12 @@ class Conv(nn.Module):
     def scored_heads(self) -> int:
         """How many heads, the first ones, have scores: where a position scheme acts. The rest come from `heads`."""
         return self.shape.heads
+
+    @property
+    def by_token(self) -> bool:
+        """Whether it fills no hole, so that the layer does without the rows of the batch."""
+        whole = not (self.projections or self.places) and self.scored_heads == self.shape.heads
+        return whole and type(self).after is Conv.after
 
     def project(self, x: Hidden, mask: Mask | None) -> dict[str, Float[Tensor, "batch n _"]]:
         """From the layer's input, one tensor for each name in `projections`. The width of v is heads · head_dim, that of q and k
@@ -101,4 +106,3 @@ class NoConv(Conv):
     """
 
     reads_ahead = False
-    by_token = True

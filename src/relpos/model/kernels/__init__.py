@@ -2,7 +2,7 @@
 
 An attention kernel is a module with two functions. `supports(terms, v, training)` says whether it serves these terms for values
 like v, and `attention(q, k, v, terms, mask, dropout, scale)` computes. An optional one is used only after it has proved itself
-(proof.py).
+(proof.py). That of Triton may be given the tokens of all sequences in one row, see `packs`.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ def attend(
     if held is not None:
         if kernel is triton:
             return triton.attention(q, k, v, terms, mask, dropout, scale, held), name_of(triton)
-        query, key, *given = (None if x is None else held.spread_heads(x) for x in (terms.query, terms.key, q, k, v))
-        y = kernel.attention(*given, replace(terms, query=query, key=key), mask, dropout, scale)
-        return held.take_heads(y), name_of(kernel)
+        query, key, q, k = (None if x is None else held.spread_heads(x) for x in (terms.query, terms.key, q, k))
+        terms = replace(terms, query=query, key=key)
+        y, ran = attend(name, q, k, held.spread_heads(v), terms, mask, dropout, training, scale)
+        return held.take_heads(y), ran
     return kernel.attention(q, k, v, terms, mask, dropout, scale), name_of(kernel)
 
 

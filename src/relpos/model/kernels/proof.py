@@ -247,8 +247,10 @@ def results(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float, d
     if padded:
         mask = torch.ones(BATCH, n, dtype=torch.bool, device=kind.device)
         mask[1, n - n // 3 :] = False
+        mask[0, n - 2 - n // 20 :] = not kind.packed
         if kind.packed and kernel is not eager and kernel.packs(x["v"], n):
-            held = Tokens.first(BATCH, n, torch.arange(BATCH * n - n // 4, device=kind.device))  # some padding, too
+            # Some padding is held, too, and no sequence begins where it would in padded rows.
+            held = Tokens.first(BATCH, n, torch.arange(BATCH * n, device=kind.device).view(BATCH, n)[:, :-1].flatten())
             given |= {name: held.take_heads(value) for name, value in x.items() if value.shape[:3] == full[:3]}
     filled = {name: value for name, value in given.items() if name not in "qkv"}
     terms = Terms(**filled, outside=kind.outside, columns=columns, reach=kind.reach)

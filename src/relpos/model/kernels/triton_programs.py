@@ -4,8 +4,9 @@ Queries and keys behind the last real token of a sequence are padding, for which
 are 0 there. `last` is the number of the tokens before, n where nothing is masked.
 
 Names of arguments: strides by example, head and token of q, k, v (`qb, qh, qn` …), of queries' kernels (`ab …`) and of keys'
-(`bb …`); y and its gradient are (B, n, H, D) without gaps, gradients of q, k, v have the strides `gb, gh, gn`, those of kernels the
-kernels' own; `top`, `total` and `delta` are (B, H, n): the largest score of a row, Σ_j exp(s_ij − top_i), and g_i·y_i.
+(`bb …`); y and its gradient are (B, n, H, D), or (tokens, H, D), without gaps, gradients of q, k, v have the strides `gb, gh, gn`,
+those of kernels the kernels' own; `top`, `total` and `delta` are (B, H, n): the largest score of a row, Σ_j exp(s_ij − top_i), and
+g_i·y_i.
 
 PACKED, the tokens of all sequences are one row in what has no size of its own for B, `STARTS` tells where each begins, and strides
 by example are 0.
@@ -46,7 +47,7 @@ def forward(
     i = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     real = REAL + b * n
     last = last_real(real, n, HAS_MASK, ALL)
-    first, held = tokens_of(STARTS, b, n, PACKED)
+    first, count = tokens_of(STARTS, b, n, PACKED)
     if PACKED:
         Q, K, V = Q + first * qn, K + first * kn, V + first * vn
     q = load_rows(Q + b * qb + h * qh, i, qn, last, D, PADDED).to(DOT)
@@ -75,7 +76,7 @@ def forward(
         y = y * factor[:, None] + tl.dot(p.to(DOT), v, input_precision="ieee")
         top = higher
     share = tl.where(i < last, RESCALE, 0.0) / tl.where(i < last, total, 1.0)
-    store_rows(Y + (first * H + h) * D, i, H * D, held, y * share[:, None], D, PADDED)
+    store_rows(Y + (first * H + h) * D, i, H * D, count, y * share[:, None], D, PADDED)
     tl.store(TOP + row * n + i, top, mask=i < last)
     tl.store(TOTAL + row * n + i, total, mask=i < last)
 
@@ -149,7 +150,7 @@ def backward_columns(
     if WHOLE:  # noqa: SIM102 (known when it is compiled)
         if (last <= FEWER) | (last > MOST):
             return
-    first, held = tokens_of(STARTS, b, n, PACKED)
+    first, count = tokens_of(STARTS, b, n, PACKED)
     own, of_row = (first * H + h) * D, b * gb + h * gh
     if PACKED:
         Q, K, V, of_row = Q + first * qn, K + first * kn, V + first * vn, of_row + first * gn
@@ -201,13 +202,13 @@ def backward_columns(
         if WHOLE:
             if CONTENT:
                 grad_q = tl.dot(tl.trans(k), ds.to(DOT), input_precision="ieee") * scale
-                store_rows(GRAD_Q + of_row, at, gn, held, tl.trans(grad_q), D, PADDED)
+                store_rows(GRAD_Q + of_row, at, gn, count, tl.trans(grad_q), D, PADDED)
             if KEEP:
                 kept_ds = GRAD_SCORES + row * n * n + i * n + j[:, None]
                 tl.store(kept_ds, ds.to(GRAD_SCORES.dtype.element_ty), mask=inside)
     if CONTENT:
-        store_rows(GRAD_K + of_row, j, gn, held, grad_k * scale, D, PADDED)
-    store_rows(GRAD_V + of_row, j, gn, held, grad_v, D, PADDED)
+        store_rows(GRAD_K + of_row, j, gn, count, grad_k * scale, D, PADDED)
+    store_rows(GRAD_V + of_row, j, gn, count, grad_v, D, PADDED)
     if KEY > 0 and CLAMP:
         store_edges(GRAD_KEYS + b * bb + h * bh, j, bn, n, low, high, KEY)
     if WHOLE and HAS_MASK:  # what no tile holds is padding
@@ -216,11 +217,11 @@ def backward_columns(
             at = start + tl.arange(0, ROWS)
             nothing = tl.zeros([ROWS, PADDED], tl.float32)
             if CONTENT and start >= last:
-                store_rows(GRAD_Q + of_row, at, gn, held, nothing, D, PADDED)
+                store_rows(GRAD_Q + of_row, at, gn, count, nothing, D, PADDED)
             if start >= COLUMNS:
                 if CONTENT:
-                    store_rows(GRAD_K + of_row, at, gn, held, nothing, D, PADDED)
-                store_rows(GRAD_V + of_row, at, gn, held, nothing, D, PADDED)
+                    store_rows(GRAD_K + of_row, at, gn, count, nothing, D, PADDED)
+                store_rows(GRAD_V + of_row, at, gn, count, nothing, D, PADDED)
             if KEEP:
                 outside = (every >= tl.where(start < last, COLUMNS, 0)) & (every < n) & (at[None, :] < n)
                 place = GRAD_SCORES + row * n * n + at[None, :] * n + every

@@ -89,11 +89,11 @@ def collect_windows(
         whole = tl.load(ds + other * of_other, mask=(owner < n) & (other < n), other=0.0).to(tl.float32)
         low, high = edge_sums(whole, other - owner, WIDTH, 1)
         grad += tl.where(column == 0, low[:, None], 0.0) + tl.where(column == WIDTH - 1, high[:, None], 0.0)
-    first, held = tokens_of(STARTS, b, n, PACKED)
+    first, count = tokens_of(STARTS, b, n, PACKED)
     if PACKED:
         OUT += first * on
     place = OUT + b * ob + h * oh + owner * on + column
-    tl.store(place, grad.to(OUT.dtype.element_ty), mask=(owner < held) & (column < columns))
+    tl.store(place, grad.to(OUT.dtype.element_ty), mask=(owner < count) & (column < columns))
 
 
 class Windows:

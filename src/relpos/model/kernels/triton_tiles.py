@@ -45,11 +45,11 @@ def last_real(real, n, HAS_MASK: tl.constexpr, ALL: tl.constexpr):
 @triton.jit
 def tokens_of(STARTS, b, n, PACKED: tl.constexpr):
     """Where the tokens of a sequence begin in a tensor of the tokens of all, and how many it has there."""
-    first, held = b * n, n
+    first, count = b * n, n
     if PACKED:
         first = tl.load(STARTS + b)
-        held = (tl.load(STARTS + b + 1) - first).to(tl.int32)
-    return first, held
+        count = (tl.load(STARTS + b + 1) - first).to(tl.int32)
+    return first, count
 
 
 @triton.jit

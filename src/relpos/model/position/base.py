@@ -206,9 +206,15 @@ class Scheme(nn.Module):
 
     @property
     def by_token(self) -> bool:
-        """Whether `terms` gives q and k on as they are, if at all, with a table; they may then be (1, H, tokens of all sequences,
-        head_dim). Nothing is turned or split, and values have no table."""
+        """Whether `terms` gives q and k on as they are, if at all, with a table of two axes; they may then be (1, H, tokens of all
+        sequences, head_dim). Nothing is turned or split, and values have no table."""
         return not self.acts_on_scores
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        # Whoever fills the holes in another way says so anew.
+        if {"terms", "turn", "split"} & vars(cls).keys() and "by_token" not in vars(cls):
+            cls.by_token = Scheme.by_token  # type: ignore[method-assign]
 
     def embed(self, n: int) -> Float[Tensor, "{n} embedding"] | None:
         """(n, embedding) added to the token embeddings."""

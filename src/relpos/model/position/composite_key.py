@@ -22,6 +22,8 @@ class CompositeKey(Composite):
         (60, 36)
     """
 
+    by_token = True
+
     @checked
     def __init__(self, shape: Shape, k: Natural = 8, outside: Outside = "clamp", scaled: bool = True) -> None:
         super().__init__(shape, k, outside, scaled)
