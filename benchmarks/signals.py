@@ -94,7 +94,7 @@ PHASES = {
     "table: it is planned": Phase(TABLE, "relpos.tables.plan.plan_table"),
     "table: its runs are trained": Phase(TABLE, None, under_way=is_training),
     "table: networks are measured": Phase(TABLE, "relpos.pool.as_completed", (*DATA, "pretrain")),
-    "table: it is drawn": Phase(TABLE, "relpos.tables.render.curves.draw", OF_TABLE),
+    "table: it is drawn": Phase(TABLE, "relpos.tables.render.pictures.draw", OF_TABLE),
 }
 
 

@@ -91,7 +91,6 @@ def page(wanted: list[Claim], runs: Scales, files: Iterable[Experiment] = ()) ->
         # Corrected as one family, then dealt out again to the claims that they came from.
         found |= {claim.id: [next(corrected) for _ in verdicts] for claim, verdicts in zip(family, by_claim, strict=True)}
         tests += sum(verdict.p is not None for verdict in flat)
-    heads = {claim.id: headline(found[claim.id]) for claim in wanted}
     return {
         "claims": [
             {key: getattr(claim, key) for key in ("id", "says", "source", "printed", "restated")}
@@ -100,7 +99,7 @@ def page(wanted: list[Claim], runs: Scales, files: Iterable[Experiment] = ()) ->
                 "rows": {row: rows[row] for row in claim.tester.rows},
                 "tables": [table for of_table, table in tables if of_table == claim.id],
                 "findings": [asdict(verdict) | {"word": verdict.word} for verdict in found[claim.id]],
-                "verdict": (head := heads[claim.id]).verdict,
+                "verdict": (head := headline(found[claim.id])).verdict,
                 "word": head.word,
                 "scale": head.scale,
                 "takes": f"relpos reproduce {claim.run}" if claim.run and head.verdict == NOT_RUN else "",

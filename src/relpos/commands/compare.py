@@ -4,7 +4,6 @@ all of them have; and what distinguishes them stands above it, as `position=fixe
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -185,14 +184,13 @@ def in_words(differing: Mapping[str, Sequence[str]]) -> str:
 
 def titled(subjects: Sequence[PlannedRow]) -> list[PlannedRow]:
     """The subjects under different names: to a name that several have, the settings in which these differ are added."""
-    # Only names that stand twice grow longer: short ones are easier to read in a figure.
-    count = Counter(subject.name for subject in subjects)
     result = []
     for subject in subjects:
+        # Only names that stand twice grow longer, one alone differs in nothing: short ones are easier to read in a figure.
         same = [other for other in subjects if other.name == subject.name]
         settings = {key: values[same.index(subject)] for key, values in differences(same).items()}
         name = " ".join([subject.name, *(f"{key.rpartition('.')[2]}={value}" for key, value in settings.items())])
-        result.append(replace(subject, name=name) if count[subject.name] > 1 else subject)
+        result.append(replace(subject, name=name))
     return result
 
 

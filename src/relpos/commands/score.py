@@ -28,10 +28,9 @@ def score(text: Names, network: str, form: Literal["within_word", "plain"], json
     scorer = Score(network, form)
     results = [scorer(each) for each in text]
     if json:
-        sums = [{"total": scored.total, "perplexity": scored.perplexity} for scored in results]
         content = [
-            {"text": each, "form": form} | asdict(scored) | of_text
-            for each, scored, of_text in zip(text, results, sums, strict=True)
+            {"text": each, "form": form} | asdict(scored) | {"total": scored.total, "perplexity": scored.perplexity}
+            for each, scored in zip(text, results, strict=True)
         ]
         return json_format.dumps(content, indent=1, ensure_ascii=False)
     return "\n\n".join(_shown(each, scored) for each, scored in zip(text, results, strict=True))

@@ -223,9 +223,7 @@ def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) 
     Spread(variance=2.0, freedom=1.0)
     """
     pool = _pool(rows, constant)
-    if row not in pool:
-        return None
-    if max(map(len, pool.values())) < 2:
+    if row not in pool or max(map(len, pool.values())) < 2:
         return None
     cells = _cells(pool)
     squares, freedom = _fit(cells, is_crossed=False)

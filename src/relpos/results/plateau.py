@@ -101,13 +101,10 @@ def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Units], row: s
 
 def _least(gaps: Mapping[str, Units], row: str) -> float:
     """The lower end of the 95 % interval of a row's mean gap; the mean where no row has several pre-trainings."""
-    values = list(gaps[row].values())
     # Rows that use no order have gaps of zero, without a spread that would say what that of others is.
     using = {name: units for name, units in gaps.items() if units and fmean(units.values()) > LEAST_GAP / 10}
-    found = spread(using, row) if row in using else None
-    if found is None:
-        return fmean(values)
-    return _mean(values, found).low
+    found, values = spread(using, row), gaps[row].values()
+    return _mean(values, found).low if found else fmean(values)
 
 
 def _mean(values: Collection[float], found: Spread) -> Difference:

@@ -7,7 +7,7 @@ again. Records that lack what is needed are named on stderr and left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +19,6 @@ from relpos.errors import RelposError, one_line, say
 from relpos.measures.kept import kept
 from relpos.measures.measure import NATS, Figure, Measure, Results, chosen
 from relpos.readers import check_recorded, read_text
-from relpos.runs.run import runs_root
 from relpos.runs.shelf import END, common, final, finished, is_current, most_shared, protocol
 
 Plain = dict[str, Any]
@@ -104,9 +103,9 @@ class Value:
     figure: Figure | None = field(default=None, compare=False)
 
 
-def read(root: Path | None = None, measured: Collection[str] = ("shuffle",)) -> list[Value]:
+def read(measured: Collection[str] = ("shuffle",)) -> list[Value]:
     """The numbers of all finished pre-trainings and fine-tunings, and the kept results of measures of these names."""
-    pretrainings, tunings = (list(_whole(stage, root or runs_root())) for stage in NEEDED)
+    pretrainings, tunings = (list(_whole(stage)) for stage in NEEDED)
     values = [each for run in pretrainings for each in pretraining_values(*run, measured)]
     # By the folders' names: after `relpos merge` the paths in records are those of another machine.
     sources = {each.origin: each for each in values}
@@ -158,13 +157,12 @@ def figure_values(known: Value, measures: Iterable[Measure], results: Results) -
             yield replace(known, column=column.name, value=figure.value, metric=column.metric, majority=figure.guess, figure=figure)
 
 
-def tuning_values(folder: Path, chain: Iterable[Plain], source: Value | None, is_made_today: bool = True) -> Iterator[Value]:
+def tuning_values(folder: Path, chain: Sequence[Plain], source: Value | None, is_made_today: bool = True) -> Iterator[Value]:
     """The numbers of one fine-tuning; its chain is its record, and those of the fine-tunings that it started from.
 
     `source` is any value of the pre-training, None if that is not here.
     """
-    records = list(chain)
-    record, start = records[0], Path(records[-1]["inputs"]["start"])
+    record, start = chain[0], Path(chain[-1]["inputs"]["start"])
     meaning, metrics = record["meaning"], record["metrics"]
     known = Value(folder, "finetune", "", 0.0, str(start), seed=meaning["seed"], is_current=is_made_today)
     if source:
@@ -174,11 +172,11 @@ def tuning_values(folder: Path, chain: Iterable[Plain], source: Value | None, is
             is_current=is_made_today and source.is_current,
         )
     # Below these folders lie runs, whose scales are those of their pre-trainings.
-    elif len(records) == 1 and start.parent.name not in NEEDED:
+    elif len(chain) == 1 and start.parent.name not in NEEDED:
         change = json.dumps(meaning.get("change") or {}, sort_keys=True)
         known = replace(known, scale=json.dumps({"checkpoint": str(start)}), scheme=change)
     without = ("seed",) if source else ("seed", "change")
-    scored = replace(known, way=protocol(*(each["meaning"] for each in records), without=without), metric=meaning["task"]["metric"])
+    scored = replace(known, way=protocol(*(each["meaning"] for each in chain), without=without), metric=meaning["task"]["metric"])
     yield from (each for each in _record_values(known, record) if each.column not in metrics["columns"])
     for name, value in metrics["columns"].items():
         # Runs of older code kept no answers.
@@ -192,9 +190,9 @@ def _record_values(known: Value, record: Plain) -> Iterator[Value]:
         yield replace(known, column=name, value=float(value), metric=NATS if name == LOSS else "")
 
 
-def _whole(stage: str, root: Path) -> Iterator[tuple[Path, Plain]]:
+def _whole(stage: str) -> Iterator[tuple[Path, Plain]]:
     """Folder and record of the finished runs of a stage whose records have what is needed."""
-    for folder, record in finished(stage, root):
+    for folder, record in finished(stage):
         if lacking := [key for key, kind in NEEDED[stage].items() if not isinstance(_at(record, key), kind)]:
             path = folder / "record.json"
             say(f"relpos: damaged record {path}: no {lacking[0]}: delete the folder to start anew")
@@ -219,12 +217,11 @@ def select(values: Iterable[Value], **wanted: object) -> list[Value]:
     return [each for each in values if all(getattr(each, key) == value for key, value in wanted.items())]
 
 
-def by(values: Iterable[Value], *keys: str) -> dict[Any, list[Value]]:
-    """The values of each group: those that agree in a field, or in several, whose values are then a tuple."""
+def by(values: Iterable[Value], key: str) -> dict[Any, list[Value]]:
+    """The values of each group: those that agree in a field."""
     groups: dict[Any, list[Value]] = {}
     for each in values:
-        found = tuple(getattr(each, key) for key in keys)
-        groups.setdefault(found if len(keys) > 1 else found[0], []).append(each)
+        groups.setdefault(getattr(each, key), []).append(each)
     return groups
 
 

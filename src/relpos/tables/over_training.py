@@ -72,13 +72,11 @@ def courses_of(rows: Sequence[Row], claims: Mapping[str, tuple[float, Sequence[C
     units = _units(rows, measure)
     # All rows of a time go along: their spread then says what the error is, and early it is another than late.
     tested = {
-        (id, pair): {at: found for at, by_row in units.items() if {*pair} <= by_row.keys() and (found := difference(by_row, *pair))}
-        for id, (_, pairs) in claims.items()
+        pair: {at: found for at, by_row in units.items() if {*pair} <= by_row.keys() and (found := difference(by_row, *pair))}
+        for _, pairs in claims.values()
         for pair in pairs
     }
-    courses = [
-        Course(id, bound, {pair: tested[id, pair] for pair in pairs if tested[id, pair]}) for id, (bound, pairs) in claims.items()
-    ]
+    courses = [Course(id, bound, {pair: tested[pair] for pair in pairs if tested[pair]}) for id, (bound, pairs) in claims.items()]
     return [course for course in courses if course.differences]
 
 

@@ -131,14 +131,13 @@ def _contents(experiment: Experiment, network: Run | None, overrides: list[str])
     Raises:
         RelposError: an override is wrong, or two tasks have one name.
     """
-    of_stage = {stage: overrides_of(stage, experiment, overrides) for stage in ("pretrain", "finetune")}
-    of_tuning = of_stage["finetune"]
+    of_tuning = overrides_of("finetune", experiment, overrides)
     if network:
         of_tuning = [override for override in of_tuning if key_of(override) != "network"]
         refuse_overrides("finetune", of_tuning, {"network": network.name})
         # Stands for the network, which comes as a run: nothing is to be pre-trained, and the recipe is that of base.
         of_tuning.append("network=given")
-    first = {} if network else composed("pretrain", of_stage["pretrain"])
+    first = {} if network else composed("pretrain", overrides_of("pretrain", experiment, overrides))
     tasks = [composed("finetune", [*of_tuning, f"task={task}"]) for task in experiment.tasks]
     # Columns, and the files with answers, are found by the name of a task.
     names = [content["task"]["name"] for content in tasks]
@@ -177,8 +176,7 @@ def _network_of(experiment: Experiment, overrides: Sequence[str]) -> Run | None:
     if experiment.network is None:
         return None
     # The last one counts, as everywhere on a command line.
-    named = [override.partition("=")[2] for override in overrides if key_of(override) in NETWORK_KEYS]
-    if named:
+    if named := [override.partition("=")[2] for override in overrides if key_of(override) in NETWORK_KEYS]:
         return given_run(named[-1])
     # A plan without it still shows the rows, also where the file leaves the network to the user.
     with suppress(RelposError):
@@ -226,18 +224,13 @@ def runs_of(rows: Sequence[PlannedRow]) -> list[Run]:
     pre-training of every row, the second of every row and so on. A table that is stopped early then has fewer seeds and every row.
     """
     rounds = {run.identity: number for row in rows for number, run in enumerate(row.pretrainings)}
-    depths: dict[str, int] = {}
-    needed: set[str] = set()
-
-    def depth(run: Run) -> int:
-        if run.identity not in depths:
-            depths[run.identity] = 1 + max((depth(other) for other in run.inputs.values()), default=-1)
-            needed.update(other.identity for other in run.inputs.values())
-        return depths[run.identity]
-
     runs = closure([run for row in rows for run in row.runs])
+    waited_for = {other.identity for run in runs for other in run.inputs.values()}
+    depths: dict[str, int] = {}
+    for run in runs:  # inputs come before the runs that need them
+        depths[run.identity] = 1 + max((depths[other.identity] for other in run.inputs.values()), default=-1)
     # Sorted is stable: within these, the runs keep the order of the file.
-    return sorted(runs, key=lambda run: (depth(run), run.identity not in needed, rounds.get(run.identity, 0)))
+    return sorted(runs, key=lambda run: (depths[run.identity], run.identity not in waited_for, rounds.get(run.identity, 0)))
 
 
 def needed(runs: list[Run]) -> list[Run]:

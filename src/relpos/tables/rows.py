@@ -75,9 +75,8 @@ def values_of(planned: PlannedRow) -> Iterator[Value]:
     for tuning in planned.tunings:
         if (record := tuning.run.record).get("state") == "finished":
             # Its pre-training is the plan's, wherever the folders lie.
-            yield from (
-                replace(value, pretrain_seed=tuning.pretrain_seed) for value in tuning_values(tuning.run.path, [record], None)
-            )
+            for value in tuning_values(tuning.run.path, [record], None):
+                yield replace(value, pretrain_seed=tuning.pretrain_seed)
 
 
 def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
@@ -121,10 +120,8 @@ def _runs(row: PlannedRow) -> Iterator[RowRun]:
     """The pre-trainings of a row, then its fine-tunings, as their records are now."""
     root = runs_root()
     trained = [(run, None, run.config.get("seed"), run.config.get("seed")) for run in row.pretrainings]
-    for run, task, pretrain_seed, seed in (
-        *trained,
-        *((each.run, each.task, each.pretrain_seed, each.seed) for each in row.tunings),
-    ):
+    tuned = [(each.run, each.task, each.pretrain_seed, each.seed) for each in row.tunings]
+    for run, task, pretrain_seed, seed in [*trained, *tuned]:
         record = run.record
         yield RowRun(
             stage=run.stage,
