@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from relpos.errors import printable
@@ -74,11 +74,9 @@ def tracked(items: Sequence[Item], title: str) -> Iterator[Item]:
             advance(1)
 
 
-@contextmanager
-def reading(title: str, characters: int | None) -> Iterator[Callable[[int], None]]:
+def reading(title: str, characters: int | None) -> AbstractContextManager[Callable[[float], None]]:
     """A bar for text that is read, in bytes and bytes per second; None where it is not known how many characters there are."""
     from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
     columns = "{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
-    with bar(title, characters, *columns) as advance:
-        yield advance
+    return bar(title, characters, *columns)

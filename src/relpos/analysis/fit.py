@@ -113,9 +113,6 @@ class _Problem(NamedTuple):
     offsets: Float[Tensor, "offsets"]
     root: Float[Tensor, "offsets"]  # square roots of the weights
 
-    def rows(self, index: Tensor) -> _Problem:
-        return self._replace(y=self.y[index])
-
 
 class _State(NamedTuple):
     """The linear part solved at some (log b, c)."""
@@ -191,19 +188,16 @@ def _started_again(problem: _Problem, state: _State, total: Problems) -> _State:
     if not len(unmet):
         return state
     generator = torch.Generator().manual_seed(0)
-    some = problem.rows(unmet)
-    bends = torch.nn.functional.pad((some.y[:, 2:] - 2 * some.y[:, 1:-1] + some.y[:, :-2]).abs(), (1, 1)) + 1e-12
+    y = problem.y[unmet]
+    bends = torch.nn.functional.pad((y[:, 2:] - 2 * y[:, 1:-1] + y[:, :-2]).abs(), (1, 1)) + 1e-12
     functions = state.c.shape[1]
     starts = min(max(STARTS // len(unmet), RESTARTS[0]), RESTARTS[-1])
-    repeated = some._replace(y=some.y.repeat_interleave(starts, 0))
+    repeated = problem._replace(y=y.repeat_interleave(starts, 0))
     c = problem.offsets[torch.multinomial(bends.repeat_interleave(starts, 0), functions, generator=generator)]
     low, high = np.log(SHARPNESS[0]), np.log(SHARPNESS[-1])
     # Widths are drawn evenly on the scale of their logarithms: from a word to a paragraph.
     log_b = low + (high - low) * torch.rand(c.shape, generator=generator, dtype=torch.float64)
-    anew = _best(_search(repeated, log_b, c, RESTART_STEPS), len(unmet))
-    # Only the best start is worth the many steps.
-    anew = _search(some, anew.log_b, anew.c, LATE)
-    return _merged(state, anew, unmet)
+    return _merged(problem, state, _search(repeated, log_b, c, RESTART_STEPS), unmet)
 
 
 def _swapped(problem: _Problem, state: _State, unmet: Tensor) -> _State:
@@ -215,12 +209,14 @@ def _swapped(problem: _Problem, state: _State, unmet: Tensor) -> _State:
     kept = torch.tensor([[s for s in range(functions) if s != left_out] for left_out in range(functions)], dtype=torch.int64)
     log_b, c = (part[unmet][:, kept].flatten(0, 1) for part in (state.log_b, state.c))
     repeated = problem._replace(y=problem.y[unmet].repeat_interleave(functions, 0))
-    anew = _best(_one_more(repeated, _solve(repeated, log_b, c)), len(unmet))
-    return _merged(state, _search(problem.rows(unmet), anew.log_b, anew.c, LATE), unmet)
+    return _merged(problem, state, _one_more(repeated, _solve(repeated, log_b, c)), unmet)
 
 
-def _merged(state: _State, anew: _State, rows: Tensor) -> _State:
-    """`state` with those of `rows` replaced whose cost is lower in `anew`."""
+def _merged(problem: _Problem, state: _State, starts: _State, rows: Tensor) -> _State:
+    """`state` with those of `rows` replaced whose cost is lower after a search from the best of their new `starts`."""
+    best = _best(starts, len(rows))
+    # Only the best start is worth the many steps.
+    anew = _search(problem._replace(y=problem.y[rows]), best.log_b, best.c, LATE)
     better = anew.cost < state.cost[rows]
     merged = [part.clone() for part in state]
     for whole, part in zip(merged, anew, strict=True):

@@ -84,10 +84,8 @@ def _sum(terms: Terms, half: int) -> Float[Tensor, "heads 2*{half}+1"]:
 
 def _centre(kernel: Float[Tensor, "heads odd"], half: int) -> Float[Tensor, "heads 2*{half}+1"]:
     """The 2·half+1 middle columns of a kernel; NaN where it is narrower."""
-    missing = half - kernel.shape[-1] // 2
-    if missing > 0:
-        return nn.functional.pad(kernel, (missing, missing), value=float("nan"))
-    return kernel[:, -missing : kernel.shape[-1] + missing]
+    missing = half - kernel.shape[-1] // 2  # negative where it is wider: `pad` then cuts off
+    return nn.functional.pad(kernel, (missing, missing), value=float("nan"))
 
 
 def kind(kernel: ArrayLike) -> str:

@@ -14,12 +14,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relpos.analysis.likelihood import exact, log_probabilities
+from relpos.analysis.likelihood import Floats, exact, log_probabilities
 from relpos.analysis.profiles import fit_profiles, profiles
 from relpos.analysis.resampling import bootstrapped
 from relpos.analysis.toeplitz import diagonal_means
@@ -35,7 +34,6 @@ from relpos.model.position import Merge, Scheme, Terms
 from relpos.model.shape import Ids
 from relpos.model.surgery import add_tisa, average_positions, fold_positions, set_tisa
 
-Floats = npt.NDArray[np.float64]
 HELDOUT_SEED = 2
 """Seed of the masks under which every network is measured."""
 Matrices = Sequence[Float[Tensor, "heads n n"]]
@@ -258,19 +256,15 @@ def train_head(encoder: Encoder, texts: Ids, tokenizer: Tokenizer, epochs: int =
             chosen = (labels != IGNORED).flatten().nonzero().squeeze(1)
             features.append(encoder(ids, at=chosen))
             targets.append(labels.flatten()[chosen])
-    x, y = torch.cat(features), torch.cat(targets)
-    with torch.no_grad():
-        words = model.table
-        counts = torch.bincount(texts.flatten(), minlength=len(words)).float() + 0.1
+        counts = torch.bincount(texts.flatten(), minlength=len(model.table)).float() + 0.1
         model.head.bias.copy_((counts / counts.sum()).log())
         if model.head.narrow.in_features == model.head.narrow.out_features:
             # Training then begins at the outputs themselves, not at random mixtures of them.
             nn.init.eye_(model.head.narrow.weight)
             if model.head.narrow.bias is not None:
                 nn.init.zeros_(model.head.narrow.bias)
+    x, y = torch.cat(features), torch.cat(targets)
     model.head.requires_grad_(True)
-    if model.head.table is not None:
-        model.head.table.requires_grad_(False)
     optimizer = torch.optim.AdamW(model.head.parameters(), lr=lr)
     steps = epochs * -(-len(x) // rows)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)

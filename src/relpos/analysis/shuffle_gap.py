@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from relpos.analysis.likelihood import exact, log_probabilities
+from relpos.analysis.likelihood import Floats, exact, log_probabilities
 from relpos.analysis.resampling import Interval, ratio_interval
 from relpos.data.examples import Examples
 from relpos.data.objective import IGNORED, Objective, masked, next_tokens
@@ -24,7 +23,6 @@ from relpos.data.words import Words
 from relpos.model.heads import MaskedLM, at_outputs
 
 BATCH_TOKENS = 2_048
-Floats = npt.NDArray[np.float64]
 Change = Callable[[MicroBatch, torch.Tensor], MicroBatch]
 """Masked examples and their numbers (b,) → the same examples with tokens moved, none lost."""
 ALL, MIRROR = "all", "mirror"

@@ -179,8 +179,7 @@ def error_reduction(test: Test, scale: Scale) -> Verdict:
 
 def _answered(scale: Scale, rows: Sequence[str], column: str) -> dict[Seed, dict[str, Halves]]:
     """Seeds → row → the scores on both halves, for the seeds for which all of these rows have kept their answers."""
-    of_rows = {row: scale.values[row][column] for row in rows}
-    kept = {row: {seeds(each): halves(each.answers, each.metric) for each in some if each.answers} for row, some in of_rows.items()}
+    kept = {row: {seeds(one): halves(one.answers, one.metric) for one in scale.values[row][column] if one.answers} for row in rows}
     shared = [seed for seed in kept[rows[0]] if all(seed in of_row for of_row in kept.values())]
     return {seed: {row: of_row[seed] for row, of_row in kept.items()} for seed in shared}
 

@@ -134,16 +134,13 @@ def two_stages(test: Test, one: Scale, two: Scale, *, bound: float = 0.02) -> Ve
     `others` lose is shown and does not decide. With one seed of each the claim is undecided.
     """
     losses, said = (one.losses(), two.losses()), []
+    lost: dict[str, Difference | None] = {}
     # The row is there, see `_one_and_two_stages`; of the others, those that both scales have.
     for row in (row for row in test.rows if all(row in of_scale for of_scale in losses)):
         in_one, in_two = (of_scale[row] for of_scale in losses)
-        tested, value = _lost(in_one, in_two), fmean(in_two.values()) - fmean(in_one.values())
+        # Paired where seeds are shared: both trainings of a seed begin with the same weights.
+        lost[row] = tested = paired_by_seed(in_two, in_one) or welch([(1.0, list(in_two.values())), (-1.0, list(in_one.values()))])
+        value = fmean(in_two.values()) - fmean(in_one.values())
         said.append(f"{row} {tested.said(3)}" if tested else f"{row} {value:+.3f} (too few seeds)")
-    lost = _lost(*(of_scale[test.row] for of_scale in losses))
     figures, needs = f"two stages − one: {', '.join(said)}", f"two pre-training seeds or more of {test.row}"
-    return decided(two, [figures], [lost], lambda known: below(known[0], bound), needs, against=bound)
-
-
-def _lost(in_one: dict[int, float], in_two: dict[int, float]) -> Difference | None:
-    # Paired where seeds are shared: both trainings of a seed begin with the same weights.
-    return paired_by_seed(in_two, in_one) or welch([(1.0, list(in_two.values())), (-1.0, list(in_one.values()))])
+    return decided(two, [figures], [lost[test.row]], lambda known: below(known[0], bound), needs, against=bound)

@@ -146,8 +146,7 @@ def _of_kinds(
     # Both sides, each at 0.05: fewer than by chance speaks against the claim, about as many leaves it undecided.
     more, fewer = (_by_chance(found.typed, n, found.chance, side) for side in ("greater", "less"))
     typed, verdict = found.typed / max(1, n), UNDECIDED
-    peaks = np.abs(found.shaped.argmax(axis=1) - found.shaped.shape[1] // 2) if n else np.zeros(0)
-    is_near = bool(n and np.mean(peaks <= SHORT) >= 0.5)
+    is_near = bool(n and np.mean(np.abs(found.shaped.argmax(axis=1) - found.shaped.shape[1] // 2) <= SHORT) >= 0.5)
     if not missing and more < ALPHA and (is_near or not short):
         verdict = HOLDS
     elif (missing and len(kernels) >= ENOUGH) or fewer < ALPHA:

@@ -104,9 +104,7 @@ def mask(
     how = uniform(seed, row, place, 1)
     drawn = (counter_hash(seed, row, place, 2) >> 1 & (1 << 62) - 1) % vocabulary
     replaced = torch.where(how < 0.8, torch.full_like(input_ids, marks.mask), torch.where(how < 0.9, drawn, input_ids))
-    ids = torch.where(chosen, replaced, input_ids)
-    labels = torch.where(chosen, input_ids, torch.full_like(input_ids, IGNORED))
-    return ids, labels
+    return torch.where(chosen, replaced, input_ids), input_ids.masked_fill(~chosen, IGNORED)
 
 
 def text_tokens(input_ids: Tensor, lengths: Tensor, marks: Marks) -> Tensor:

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -113,8 +113,7 @@ def _checked(plain: str, kind: str, files: tuple[tuple[Any, ...], ...]) -> tuple
     location = OwnFiles(Path(arguments["folder"]))
     task = Task(**arguments, rows=1, steps=1)
     if kind == "classes" and task.labels is None:
-        classes = _classes(location, task)
-        task = Task(**arguments | {"labels": classes}, rows=1, steps=1)
+        task = replace(task, labels=_classes(location, task))
     rows = len(read(location, task, "train"))
     read(location, task, "dev")
     return None if task.labels is None else list(task.labels), rows

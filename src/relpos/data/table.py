@@ -28,7 +28,6 @@ class Table:
     rows: list[list[str]]
     places: Sequence[int]  # line or row number of each row, from 1
     place: str = "line"
-    skipped: int = 0  # rows left out because they were broken in two
 
     def where(self, row: int) -> str:
         return f"{self.source} {self.place} {self.places[row]}"
@@ -80,32 +79,30 @@ def read_table(path: Path, header: Sequence[str] | None = None, broken: bool = F
     if not rows:
         raise RelposError(f"{path}: a header and no rows")
     places = list(range(first, first + len(rows)))
-    skipped = 0
     if broken:
-        rows, places, skipped = _without_broken(rows, places, len(names))
+        rows, places = _without_broken(rows, places, len(names))
     check_widths(path, rows, places, len(names), "the header has" if header is None else "there should be")
-    return Table(str(path), names, rows, places, skipped=skipped)
+    return Table(str(path), names, rows, places)
 
 
-def _without_broken(rows: list[list[str]], places: list[int], width: int) -> tuple[list[list[str]], list[int], int]:
+def _without_broken(rows: list[list[str]], places: list[int], width: int) -> tuple[list[list[str]], list[int]]:
     """Leaves out each run of short lines that together make exactly one row; the official QQP files hold some.
 
     As the authors' loader and nyu-mll/glue do. Any other short line stays, and is refused by the caller.
     """
     kept: list[int] = []
-    skipped = at = 0
+    at = 0
     while at < len(rows):
         end, columns = at, 1
         while end < len(rows) and len(rows[end]) < width and columns < width:
             columns += len(rows[end]) - 1  # a line end inside a field makes two fields of one
             end += 1
         if end > at + 1 and columns == width:
-            skipped += 1
             at = end
         else:
             kept.append(at)
             at += 1
-    return [rows[i] for i in kept], [places[i] for i in kept], skipped
+    return [rows[i] for i in kept], [places[i] for i in kept]
 
 
 def csv_table(path: Path, columns: Sequence[str]) -> Table:

@@ -94,7 +94,7 @@ def epoch_steps(rows: int, batch: int) -> int:
     return ceil(rows / batch)
 
 
-def authors_steps(task: Task, rows: int, batch: int) -> int:
-    """The authors' steps for the official rows and their batch; for other numbers, the same number of epochs."""
-    epochs = task.steps / epoch_steps(task.rows, task.batch)
+def authors_steps(task: Task, rows: int, batch: int, epochs: float | None = None) -> int:
+    """The authors' steps for the official rows and their batch; for other numbers, the same number of epochs, or `epochs`."""
+    epochs = epochs or task.steps / epoch_steps(task.rows, task.batch)
     return max(1, round(epochs * epoch_steps(rows, batch)))

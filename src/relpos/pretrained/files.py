@@ -83,11 +83,6 @@ def weight_files(folder: Path) -> list[Path]:
     raise RelposError(f"no weights in {folder}: {' or '.join(WEIGHTS)} is expected")
 
 
-def checkpoint_files(folder: Path) -> list[Path]:
-    """Every file of which a checkpoint consists: configuration, weights, tokenizer."""
-    return [folder / CONFIG, *weight_files(folder), *tokenizer_files(folder)]
-
-
 def tokenizer_files(folder: Path) -> list[Path]:
     """The files of a tokenizer, of a published one or of ours."""
     return sorted({path for pattern in TOKENIZER for path in folder.glob(pattern) if path.is_file()})

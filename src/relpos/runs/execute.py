@@ -215,8 +215,10 @@ def _record_end(run: Run, error: BaseException, seconds: Callable[[], float], lo
     try:
         with uninterrupted():
             _check_folder(run)
-            if log and not isinstance(error, KeyboardInterrupt):
-                _print(error)
+            if log and isinstance(error, RelposError):
+                say(f"relpos: {error}")
+            elif log and not isinstance(error, KeyboardInterrupt):
+                traceback.print_exc()
             # On a full disk the record cannot be written either; the first error is the one to show.
             with suppress(RelposError):
                 if isinstance(error, KeyboardInterrupt):
@@ -248,13 +250,6 @@ def _is_mine(run: Run) -> bool:
     return (last.get("pid"), last.get("host")) == (os.getpid(), socket.gethostname())
 
 
-def _print(error: BaseException) -> None:
-    if isinstance(error, RelposError):
-        say(f"relpos: {error}")
-    else:
-        traceback.print_exc()
-
-
 def _record_failure(run: Run, error: BaseException) -> None:
     """Writes into the record that the run failed and why, with the end of the traceback unless the input was wrong."""
     last = "".join(traceback.format_exception(error)[-3:]) if not isinstance(error, RelposError) else None
@@ -273,7 +268,5 @@ def _version(name: str) -> str | None:
 def _name_missing_snapshots(run: Run) -> None:
     """Says so if the run is asked for snapshots that it did not keep; they are not part of its identity."""
     wanted = {int(share) for share in run.config.get("snapshots") or ()}
-    kept = {*snapshots(run.path)}
-    if wanted - kept:
-        missing = ", ".join(map(str, sorted(wanted - kept)))
-        say(f"relpos: finished before, without snapshots at {missing} %: delete {run.path} to train again")
+    if missing := sorted(wanted - {*snapshots(run.path)}):
+        say(f"relpos: finished before, without snapshots at {', '.join(map(str, missing))} %: delete {run.path} to train again")

@@ -16,7 +16,7 @@ from relpos.data.filehash import described
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.places import expanded
 from relpos.pretrained.files import (
-    checkpoint_files,
+    CONFIG,
     is_exported,
     is_published,
     located,
@@ -194,7 +194,7 @@ def given_run(name: str) -> Run:
         if folder.parent.name == "snapshots" and not path.is_dir():
             meaning = {"hub": name.partition("@")[0], "revision": folder.name}
             return Run("given", name.replace("/", "-"), meaning, {}, folder=str(folder))
-        return _given(folder.resolve().name, folder, "model", checkpoint_files(folder))
+        return _given(folder.resolve().name, folder, "model", [folder / CONFIG, *weight_files(folder), *tokenizer_files(folder)])
     if run and network.is_snapshot:
         return _given(f"{run.resolve().name}-at{network.share}", network.weights, "model", [network.weights])
     # `RUN/model` is identified by its weights, as it always was.

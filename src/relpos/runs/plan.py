@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 from relpos.config.compose import resolved, unresolved
 from relpos.config.conf import conf_file, options
 from relpos.data.glue import OwnFiles
-from relpos.data.objective import RATE, Objective
+from relpos.data.objective import RATE, trained_for
 from relpos.data.own_task import METRICS, OwnTask, is_task_file, read_task_file
 from relpos.data.source import READING, Toy
 from relpos.errors import RelposError, nearest, refuse_unknown
@@ -135,7 +135,7 @@ def pretrain_run(content: Content, start: Run | None = None) -> Run:
         config.pop("scheme", None)  # the network has another one, for which no word was typed
     store = store_run(config, tokenizer_of(start, config["vocabulary"]) if start else None)
     meaning = {key: config[key] for key in (*DIALS, "packing")} | _architecture(config)
-    objective: Objective = instantiate(config["objective"], "objective").on(meaning["size"].get("attention") == "causal")
+    objective = trained_for(config)
     # Under `masking` as runs from before there was the group have it.
     meaning["recipe"] = _recipe(config["recipe"] | {"masking": objective.masking})
     meaning["pairs"] = config["data"].get("pairs")

@@ -33,7 +33,7 @@ class Retries:
 
     def are_used_up(self, record: dict[str, Any]) -> bool:
         """Whether the run has failed more often than allowed."""
-        ends = [start.get("ended") for start in _starts(record)[self.forgiven :]]
+        ends = [start.get("ended") for start in record.get("starts", [])[self.forgiven :]]
         return ends.count("failed") > self.allowed
 
     def crashes(self, record: dict[str, Any], checkpoint: str | None) -> int:
@@ -43,15 +43,10 @@ class Retries:
             record: in which all deaths are marked.
             checkpoint: the one that the next try would go on from. A try that began from another one has made progress.
         """
-        last = reversed(_starts(record)[self.forgiven :])
+        last = reversed(record.get("starts", [])[self.forgiven :])
         return sum(1 for _ in takewhile(lambda start: start.get("ended") == "died" and start.get("checkpoint") == checkpoint, last))
 
 
 def failures(record: dict[str, Any]) -> int:
     """How often the run has failed, ever."""
-    return sum(start.get("ended") == "failed" for start in _starts(record))
-
-
-def _starts(record: dict[str, Any]) -> list[dict[str, Any]]:
-    starts: list[dict[str, Any]] = record.get("starts", [])
-    return starts
+    return sum(start.get("ended") == "failed" for start in record.get("starts", []))

@@ -24,7 +24,7 @@ from relpos.data.objective import trained_for
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store
 from relpos.data.task_batches import TuningSteps
-from relpos.data.tasks import Task, authors_steps, epoch_steps
+from relpos.data.tasks import Task, authors_steps
 from relpos.errors import RelposError, say
 from relpos.model.attention import kernels_used
 from relpos.model.build import count
@@ -64,14 +64,13 @@ def pretrain(run: Run) -> dict[str, Any]:
     model, settings = pretraining_model(run, store.vocabulary)
     group = present()
     dials = _of(config, "steps", "seed", "precision", "log_every")
-    objective = trained_for(config)
     recorder = recorder_of(run, model.encoder, group)
     module = Pretraining(model, Recipe.of(config["recipe"]), **dials, group=group, recorder=recorder)
     examples = _of(config, "seed", "steps", "batch", "length", "packing", "pairs")
     microbatch = microbatch_of(run, model.encoder, group)
     data = PretrainingData(
         store, **examples, microbatch=microbatch, first=config.get("first"), group=group,
-        few_shapes=recorder is not None, objective=objective, heldout=objective.heldout,
+        few_shapes=recorder is not None, objective=trained_for(config),
     )  # fmt: skip
     trainer = fit(run, module, data, config["evaluations"], microbatch)
     if module.evaluated != trainer.global_step:  # no evaluation was due after the last step, or this process began behind it
@@ -103,11 +102,10 @@ def finetune(run: Run) -> dict[str, Any]:
     splits = read_before(_content(run, folder), Splits(location, task, tokenizer, config["length"]))
     encoded, *_ = [splits[split] for split in ("train", *task.dev.values())]  # a mistake in a dev file shows before training
     model, settings = finetuning_model(run)
-    recipe = dict(config["recipe"])
-    steps = tuning_steps(config["steps"], recipe.pop("epochs", None), task, len(encoded), config["batch"])
+    steps = config["steps"] or authors_steps(task, len(encoded), config["batch"], config["recipe"].get("epochs"))
     recorder = recorder_of(run, model.encoder, ALONE)
     dials = _of(config, "seed", "precision", "log_every")
-    module = Finetuning(task, model, Recipe(**recipe), steps, **dials, recorder=recorder)
+    module = Finetuning(task, model, Recipe.of(config["recipe"]), steps, **dials, recorder=recorder)
     microbatch, few_shapes = microbatch_of(run, model.encoder, ALONE), recorder is not None
     tuning = TuningSteps(encoded, config["seed"], config["batch"], steps, microbatch, few_shapes=few_shapes)
     trainer = fit(run, module, StepsData([tuning], few_shapes), 0, microbatch)
@@ -126,13 +124,6 @@ def _content(run: Run, folder: Path) -> str:
     inputs = {name: other.identity for name, other in run.inputs.items() if name != "start"}
     tokenizer = {path.name: sha256(path) for path in folder.iterdir() if path.suffix in (".model", ".json", ".txt")}
     return json.dumps([meaning, inputs, tokenizer], sort_keys=True, default=str)
-
-
-def tuning_steps(steps: int | None, epochs: float | None, task: Task, rows: int, batch: int) -> int:
-    """The steps asked for; else the epochs asked for; else the authors' epochs."""
-    if steps is not None:
-        return steps
-    return max(1, round(epochs * epoch_steps(rows, batch))) if epochs else authors_steps(task, rows, batch)
 
 
 def _of(config: dict[str, Any], *keys: str) -> dict[str, Any]:

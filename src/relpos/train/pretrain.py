@@ -126,8 +126,7 @@ class PretrainingData(StepsData):
             other steps `batch` examples of `length`; None: all steps do the latter.
         group: the processes among which the examples of a step, and the held-out ones, are divided.
         few_shapes: see `StepsData`.
-        objective: what is predicted in training.
-        heldout: what is predicted of the held-out examples.
+        objective: what is predicted in training; its `heldout` is what is predicted of the held-out examples.
     """
 
     def __init__(
@@ -145,7 +144,6 @@ class PretrainingData(StepsData):
         group: Group = ALONE,
         few_shapes: bool = False,
         objective: Objective = masked,
-        heldout: Objective = masked,
     ) -> None:
         examples = store.examples("train", packing, length, pairs)
         place: dict[str, Any] = {"rank": group.rank, "world": group.world, "objective": objective, "few_shapes": few_shapes}
@@ -155,12 +153,12 @@ class PretrainingData(StepsData):
             examples, end = store.examples("train", packing, first["length"], pairs), round(first["share"] * steps)
             phases.insert(0, Steps(examples, seed, first["batch"], microbatch, store.vocabulary, stop=end, **place))
         super().__init__(phases, few_shapes)
-        self.heldout, self.heldout_objective = store.examples("heldout", packing, length, HELDOUT_EXAMPLES), heldout
+        self.heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES)
         self.microbatch = max(16, microbatch)  # of the held-out examples, which need less memory
 
     def val_dataloader(self) -> DataLoader[MicroBatch]:
         """Held-out examples under fixed masks."""
         steps = self.steps
-        batches = heldout_batches(self.heldout, self.microbatch, steps.vocabulary, steps.rank, steps.world, self.heldout_objective)
+        batches = heldout_batches(self.heldout, self.microbatch, steps.vocabulary, steps.rank, steps.world, steps.objective.heldout)
         # A list: every evaluation goes through it, and it has some megabytes.
         return DataLoader(list(batches), batch_size=None)  # type: ignore[arg-type]

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
-import torch
 from omegaconf import OmegaConf
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -184,7 +183,5 @@ def opened(path: Path, kernel: str = "auto") -> tuple[Any, dict[str, Any]]:
                 expected = network(config)
             stored = _stored(expected, weights)
             model = network(config)
-            with torch.no_grad():
-                for name, parameter in model.named_parameters():
-                    parameter.copy_(stored[name])
+            model.load_state_dict(stored, strict=False)
     return model.eval(), settings

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -136,11 +135,9 @@ def _parts(found: dict[str, list[int]]) -> dict[str, Floats]:
 def _summary(found: dict[str, list[int]]) -> dict[str, Any]:
     from relpos.analysis.resampling import ratio_interval
 
+    lengths, parts = np.array(found["length"]), _parts(found)
     summary: dict[str, Any] = {}
-    for quantity, (numerators, denominators) in _parts(found).items():
+    for quantity, (numerators, denominators) in parts.items():
         summary[quantity] = float(numerators.sum() / denominators.sum())
         summary[f"{quantity}_interval"] = ratio_interval(numerators, denominators)
-    by_length = defaultdict(list)
-    for length, right, tokens in zip(found["length"], found["right"], found["tokens"], strict=True):
-        by_length[length].append(100.0 * (right == tokens))
-    return summary | {"by_length": {str(length): round(float(np.mean(by_length[length])), 2) for length in sorted(by_length)}}
+    return summary | {"by_length": {str(n): round(float(parts[EXACT][0][lengths == n].mean()), 2) for n in np.unique(lengths)}}

@@ -62,10 +62,8 @@ def near(results: Results) -> np.ndarray:
     """(kernels, 17): what a network adds to the scores at offsets −8 … 8, a line for each layer and head; NaN where it has none."""
     layers = [np.array(layer, np.float64) for layer in results["kernels"]["head"]]
     kernels = np.concatenate(layers) if layers else np.empty((0, 2 * NEAR + 1))
-    beyond = kernels.shape[1] // 2 - NEAR
-    if beyond < 0:
-        return np.pad(kernels, ((0, 0), (-beyond, -beyond)), constant_values=np.nan)
-    return kernels[:, beyond : kernels.shape[1] - beyond]
+    half = kernels.shape[1] // 2
+    return np.pad(kernels, ((0, 0), (NEAR, NEAR)), constant_values=np.nan)[:, half : half + 2 * NEAR + 1]
 
 
 def _drawing(name: str, title: str, kept: Sequence[Any], unit: str) -> Drawing:

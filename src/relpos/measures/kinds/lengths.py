@@ -126,8 +126,7 @@ def heldout_texts(store: Store, longest: int, tokens: int, objective: Objective 
     window = longest - 2
     documents = np.flatnonzero(store.heldout)
     first, last = store.sentences[store.documents[documents]], store.sentences[store.documents[documents + 1]]
-    if not len(documents) or int((last - first).max()) < window:
-        most = int((last - first).max()) if len(documents) else 0
+    if (most := int((last - first).max(initial=0))) < window:
         raise RelposError(f"lengths={longest}: the longest held-out document has {most} tokens, {window} are needed")
     whole = (last - first) // window * window
     enough = np.flatnonzero(whole)

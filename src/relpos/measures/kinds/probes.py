@@ -103,16 +103,14 @@ def held_out_r2(features: npt.NDArray[np.floating[Any]], target: Floats) -> floa
     train = max(2, round(_TRAIN * texts))
     tune = max(1, round(_TUNE * train))
     # By texts and not by tokens: tokens of one text are not independent of each other.
-    parts = [slice(0, train - tune), slice(train - tune, train), slice(train, texts)]
-    fitted, tuned, held = ((_flat(features[part]), target[part].reshape(-1)) for part in parts)
+    parts = [slice(0, train - tune), slice(train - tune, train), slice(train, texts), slice(0, train)]
+    fitted, tuned, held, known = (
+        (features[part].reshape(-1, features.shape[-1]).astype(np.float64), target[part].reshape(-1)) for part in parts
+    )
     weights = {penalty: _ridge(*fitted, penalty) for penalty in PENALTIES}
     # Chosen on texts that neither the weights nor the verdict are from.
     best = max(PENALTIES, key=lambda penalty: _r2(*tuned, weights[penalty]))
-    return _r2(*held, _ridge(_flat(features[:train]), target[:train].reshape(-1), best))
-
-
-def _flat(features: npt.NDArray[np.floating[Any]]) -> Floats:
-    return features.reshape(-1, features.shape[-1]).astype(np.float64)
+    return _r2(*held, _ridge(*known, best))
 
 
 def _ridge(x: Floats, y: Floats, penalty: float) -> tuple[Floats, float]:

@@ -57,7 +57,7 @@ class Toeplitz(Measure):
         from relpos.analysis.profiles import profiles
         from relpos.model.surgery import position_table
 
-        encoder, table = sample.encoder, position_table(sample.encoder).detach().double().cpu().numpy()
+        encoder, table = sample.encoder, position_table(sample.encoder)
         p, cosine = products(table)
         rows = min(reached(sample.network, len(p)), len(p))
         width, beside = min(self.block, len(p)), min(rows, len(p) - rows)
