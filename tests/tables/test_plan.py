@@ -33,6 +33,13 @@ def test_a_fine_tuning_starts_from_its_rows_pre_training(tmp_path: Path) -> None
         assert starts[1].inputs["start"] is row.pretrainings[0]
 
 
+def test_fine_tunings_that_others_wait_for_come_before_those_beside_them(tmp_path: Path) -> None:
+    stages = {"pretrain": PRETRAIN, "finetune": ["steps=5"]}
+    runs = runs_of(plan_table(load(str(write_experiment(tmp_path, stages=stages, tasks=["cola", "rte"])))))
+    tasks = [run.config["task"]["name"] for run in runs if run.stage == "finetune"]
+    assert tasks == ["mnli"] * (len(tasks) // 3) + ["cola"] * (len(tasks) // 3) + ["rte"] * (len(tasks) // 3)
+
+
 def test_runs_are_those_of_the_single_commands(tmp_path: Path) -> None:
     stages = {"pretrain": PRETRAIN, "finetune": ["steps=5", "intermediate=none"]}
     experiment = load(str(write_experiment(tmp_path, stages=stages, seeds=[0, 4])))
