@@ -17,7 +17,7 @@ _GOLDEN = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: consecutive keys land far a
 _ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
-def _signed(word: int) -> int:
+def signed(word: int) -> int:
     """The int64 with the same 64 bits."""
     word &= _WORD
     return word - (1 << 64) if word >> 63 else word
@@ -32,9 +32,9 @@ def _mix(word: int) -> int:
 
 def _mix_(words: Tensor) -> Tensor:
     """`_mix` in place. A right shift of a signed number copies the sign, hence the masks."""
-    words.add_(_signed(_GOLDEN))
+    words.add_(signed(_GOLDEN))
     for shift, factor in _ROUNDS:
-        words.bitwise_xor_((words >> shift).bitwise_and_((1 << (64 - shift)) - 1)).mul_(_signed(factor))
+        words.bitwise_xor_((words >> shift).bitwise_and_((1 << (64 - shift)) - 1)).mul_(signed(factor))
     return words.bitwise_xor_((words >> 31).bitwise_and_((1 << 33) - 1))
 
 
@@ -43,7 +43,7 @@ def fold(*keys: int) -> int:
     word = 0
     for key in keys:
         word = _mix(word ^ (key & _WORD))
-    return _signed(word)
+    return signed(word)
 
 
 def counter_hash(*keys: int | Tensor) -> Tensor:
@@ -53,9 +53,9 @@ def counter_hash(*keys: int | Tensor) -> Tensor:
         if isinstance(key, Tensor):
             state = _mix_(key.to(torch.int64) ^ state)
         elif isinstance(state, Tensor):
-            state = _mix_(state ^ _signed(key))
+            state = _mix_(state ^ signed(key))
         else:
-            state = _signed(_mix((state ^ key) & _WORD))
+            state = signed(_mix((state ^ key) & _WORD))
     return state if isinstance(state, Tensor) else torch.tensor(state)
 
 

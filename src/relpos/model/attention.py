@@ -92,7 +92,7 @@ class Attention(nn.Module):
         else:
             after = self.conv.after(v.transpose(1, 2).flatten(2), call.mask)
             y = call.kept.take(y if after is None else y + after)
-        return self.linear(self.output, y) if biased else functional.linear(y, self.output.weight)
+        return sweeps.linear(y, self.output, self.kernel, self.training) if biased else functional.linear(y, self.output.weight)
 
     def in_one_row(self, x: Float[Tensor, "*tokens hidden"], call: LayerCall) -> bool:
         """Whether q, k and v stay as they are computed, one row of the tokens that are held: an attention kernel knows where in it
@@ -127,16 +127,13 @@ class Attention(nn.Module):
         """q, k, v side by side of all heads, those for which there is a linear map here."""
         return dict(zip(self.widths, self.project(x).split(list(self.widths.values()), -1), strict=True)) if self.widths else {}
 
-    def linear(self, part: nn.Linear, x: Float[Tensor, "*tokens _"]) -> Float[Tensor, "*tokens _"]:
-        return sweeps.linear(x, part, self.kernel, self.training)
-
     def heads(self, x: Float[Tensor, "*tokens hidden"], call: LayerCall, in_one_row: bool) -> tuple[Any, Any, Any]:
         """q, k (B, scored, n, head_dim), v (B, H, n, head_dim), or (1, …, held, head_dim) in one row; None for those that neither
         scheme nor convolution needs."""
         held = call.held
         made = self.conv.project(held.spread(x), call.mask) if self.conv.projections else {}
         if self.widths:
-            y = self.linear(self.project, x)
+            y = sweeps.linear(x, self.project, self.kernel, self.training)
             parts = side_by_side(y[None] if in_one_row else held.spread(y), list(self.widths.values()))
             made.update(zip(self.widths, parts, strict=True))
         # In the order of the maps: a set's order is another in each process, and with it the last bits of the gradient of x.

@@ -68,7 +68,7 @@ class _AddNorm(torch.autograd.Function):
     @as_given
     def forward(ctx: Any, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, draw: Draw) -> Tensor:
         bits = keep_bits(y.shape, draw, y.device) if draw.rate > 0 else None
-        ctx.rescale = rescale(draw.rate) if draw.rate > 0 else 1.0
+        ctx.rescale = rescale(draw.rate)
         total = x.add(y if bits is None else zero_dropped(y, bits), alpha=ctx.rescale)
         out, mean, rstd = torch.native_layer_norm(_wide(total, weight), weight.shape, weight, bias, eps)
         ctx.save_for_backward(total, mean, rstd, weight, bias, bits)

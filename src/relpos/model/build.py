@@ -10,7 +10,7 @@ from torch import nn
 
 from relpos.model import kernels
 from relpos.model.conv import Conv
-from relpos.model.encoder import Encoder
+from relpos.model.encoder import Encoder, encoder_of
 from relpos.model.heads import Classifier, ClassifierKind, MaskedLM, ReplacedTokens
 from relpos.model.initial import Distribution, describe, redraw
 from relpos.model.position.base import Position
@@ -50,7 +50,7 @@ def initialise(model: Network, seed: int) -> None:
 
     What a class from outside the package has drawn in another way is left as it is.
     """
-    schemes = set((model if isinstance(model, Encoder) else model.encoder).position.modules())
+    schemes = set(encoder_of(model).position.modules())
     for part in model.modules():
         if isinstance(part, nn.Linear | nn.Embedding) and part not in schemes:
             describe(part.weight, WEIGHTS)
@@ -95,7 +95,7 @@ def count(model: Network) -> dict[str, Any]:
 
     The head is all that belongs to no other part, a pooler included. The norm behind the last layer counts among the layers.
     """
-    encoder = model if isinstance(model, Encoder) else model.encoder
+    encoder = encoder_of(model)
     parts = {
         "words": encoder.embedding.words,
         "token_types": encoder.embedding.types,

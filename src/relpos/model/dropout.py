@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
-from relpos.counter import counter_hash, fold
+from relpos.counter import counter_hash, fold, signed
 from relpos.model.tokens import Tokens
 
 _LEVELS = 1 << 15
@@ -97,20 +97,17 @@ def _stir_(words: Tensor) -> Tensor:
     return words.bitwise_xor_((words >> 32).bitwise_and_(0xFFFF_FFFF))
 
 
-def _of_tokens(shape: torch.Size, draw: Draw, device: torch.device) -> Tensor:
-    """(B, tokens) a word for each token, whatever the key; of (B, C) for each example, or for each of the draw's tokens."""
+def unmixed(shape: torch.Size, draw: Draw, device: torch.device) -> tuple[Tensor, Tensor]:
+    """What a kernel draws the masks of a shape (..., C) without heads from: a word for each token, of (B, C) for each example, or
+    for each of the draw's tokens, still to be mixed with the draw's key, and one for every four columns (C / 4,)."""
     some = draw.tokens
     examples = draw.examples or _rows_as_examples(shape[0] if some is None else some.batch, device)
     if some is not None and some.at is not None:
-        return examples.some(some, some.at)
-    words = examples.tokens(shape[-2] if len(shape) > 2 else 1)
-    return words[:, 0] if len(shape) == 2 else words
-
-
-def unmixed(shape: torch.Size, draw: Draw, device: torch.device) -> tuple[Tensor, Tensor]:
-    """What a kernel draws the masks of a shape (..., C) without heads from: a word for each row, still to be mixed with the draw's
-    key, and one for every four columns (C / 4,)."""
-    return _of_tokens(shape, draw, device), axis_words((shape[-1] + 3) // 4, device)
+        of_rows = examples.some(some, some.at)
+    else:
+        of_rows = examples.tokens(shape[-2] if len(shape) > 2 else 1)
+        of_rows = of_rows[:, 0] if len(shape) == 2 else of_rows
+    return of_rows, axis_words((shape[-1] + 3) // 4, device)
 
 
 def words(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -132,12 +129,8 @@ def dropped(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.devic
     of_rows, of_columns = words(shape, draw, device)
     mixed = _stir_(of_rows[..., None] ^ of_columns)
     # In each lane, 2^15 + threshold - 1 - x has its sign bit set just where x < threshold, and borrows nothing from the next.
-    mixed.bitwise_and_(0x7FFF * _LANES).neg_().add_(_signed((_LEVELS + threshold(draw.rate) - 1) * _LANES))
+    mixed.bitwise_and_(0x7FFF * _LANES).neg_().add_(signed((_LEVELS + threshold(draw.rate) - 1) * _LANES))
     return mixed.view(torch.int16)[..., : shape[-1]]
-
-
-def _signed(word: int) -> int:
-    return word - (1 << 64) if word >> 63 else word
 
 
 def keep_bits(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device) -> Int16[Tensor, "..."]:
@@ -211,6 +204,12 @@ class RecordedKeys:
         return self.values[self.uses[use]]
 
 
+def fresh_key() -> int | Tensor:
+    """A key from torch's generator."""
+    drawn = torch.randint(1 << 62, (), device="cpu")
+    return drawn if torch.compiler.is_compiling() else int(drawn)  # a compiler does not know its value
+
+
 class Dropout(nn.Module):
     """A place in the model where dropout happens. `seed_dropout` gives it its seed and its number.
 
@@ -233,8 +232,7 @@ class Dropout(nn.Module):
     def key(self, number: int = 0) -> int | Tensor:
         """The key of the pass `number` through this place in the present step."""
         if self.seed is None:
-            drawn = torch.randint(1 << 62, (), device="cpu")
-            return drawn if torch.compiler.is_compiling() else int(drawn)  # a compiler does not know its value
+            return fresh_key()
         if isinstance(self.seed, RecordedKeys):
             return self.seed.key(self.place, number)
         return fold(self.seed, self.place, number)

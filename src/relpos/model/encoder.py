@@ -53,8 +53,8 @@ class Embedding(nn.Module):
             beside.append(self.types.weight[0] if token_types is None or len(self.types.weight) == 1 else self.types(token_types))
         if positions is not None:
             beside.append(positions.to(x.dtype))
-        plain = x.device.type == "cpu" or not sweeps.serve(self.kernel, x, self.training)
-        if beside and isinstance(self.norm, nn.LayerNorm) and self.norm.bias is not None and not plain:
+        swept = x.device.type != "cpu" and sweeps.serve(self.kernel, x, self.training)
+        if beside and isinstance(self.norm, nn.LayerNorm) and self.norm.bias is not None and swept:
             dtype = compute_dtype(x)
             x, _ = sweeps.add_norm(x.to(dtype), reduce(torch.add, beside).to(dtype).expand_as(x), self.norm, Draw(0.0, 0))
         else:

@@ -10,7 +10,7 @@ from torch import Tensor
 from relpos.counter import fold
 from relpos.errors import RelposError
 from relpos.model import kernels
-from relpos.model.dropout import Draw
+from relpos.model.dropout import Draw, fresh_key
 from relpos.model.position.base import Outside, Terms
 from relpos.model.precision import compute_dtype
 from relpos.ranges import Natural, Rate, check
@@ -96,16 +96,8 @@ def attention(
     # A function is in no training mode: that gradients are wanted stands for it.
     needed = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given.values())
     factor = v.shape[-1] ** -0.5 if scale is None else scale
-    return kernels.attend("auto", q, k, v, terms, mask, _draw(dropout, seed), needed, factor)[0]
-
-
-def _draw(rate: float, seed: int | None) -> Draw:
-    if rate == 0:
-        return Draw(0.0, 0)
-    if seed is not None:
-        return Draw(rate, fold(seed))
-    drawn = torch.randint(1 << 62, (), device="cpu")
-    return Draw(rate, drawn if torch.compiler.is_compiling() else int(drawn))  # a compiler does not know its value
+    draw = Draw(0.0, 0) if dropout == 0 else Draw(dropout, fresh_key() if seed is None else fold(seed))
+    return kernels.attend("auto", q, k, v, terms, mask, draw, needed, factor)[0]
 
 
 def _check(given: dict[str, Any]) -> None:

@@ -188,7 +188,7 @@ def class_logits(parts: Any, x: Float[Tensor, "batch hidden"]) -> Float[Tensor, 
     """(B, labels) of the vector that stands for each row, in float32 or wider; `parts` is a `Classifier`, or a module of another
     library that has its parts."""
     x = torch.tanh(parts.pooler(x))
-    if parts.dense is not None and parts.dense_dropout is not None:
+    if parts.dense is not None:
         x = torch.tanh(parts.dense(parts.dense_dropout(x)))
     logits: Tensor = parts.classifier(parts.dropout(x))
     return logits.to(torch.promote_types(logits.dtype, torch.float32))

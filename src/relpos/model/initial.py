@@ -7,6 +7,7 @@ two networks that both have a parameter give it the same initial values, whateve
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -53,6 +54,12 @@ def normal_(parameter: Filled, std: float, mean: float = 0.0) -> Filled:
 def uniform_(parameter: Filled, low: float, high: float) -> Filled:
     """Draws the parameter uniformly from low to high, and returns it."""
     return _drawn(parameter, Distribution(low, high - low, gaussian=False))
+
+
+def glorot(*shape: int, fans: int) -> nn.Parameter:
+    """Uniform in ±√(6 / (fan in + fan out)); `fans` is their sum."""
+    bound = math.sqrt(6 / fans)
+    return uniform_(nn.Parameter(torch.empty(shape)), -bound, bound)
 
 
 def describe(parameter: Filled, distribution: Distribution) -> Filled:

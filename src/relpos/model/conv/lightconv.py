@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -12,7 +10,7 @@ from torch.nn import functional
 from relpos.model.conv.base import Conv
 from relpos.model.conv.window import depthwise, hide, weighted
 from relpos.model.dropout import Draw, drop
-from relpos.model.initial import uniform_
+from relpos.model.initial import glorot
 from relpos.model.shape import Heads, Hidden, Mask, Shape
 from relpos.ranges import Natural, checked
 
@@ -63,8 +61,7 @@ class LightConv(GatedConv):
     @checked
     def __init__(self, shape: Shape, k: Natural) -> None:
         super().__init__(shape, k)
-        bound = math.sqrt(6 / ((shape.heads + 1) * self.width))
-        self.weight = uniform_(nn.Parameter(torch.empty(shape.heads, 1, self.width)), -bound, bound)
+        self.weight = glorot(shape.heads, 1, self.width, fans=(shape.heads + 1) * self.width)
 
     def heads(self, x: Hidden, q: Heads | None, v: Heads, mask: Mask | None, dropout: Draw | tuple[float, int]) -> Heads:
         weights = drop(torch.softmax(self.weight[:, 0], -1), Draw(*dropout[:2]))  # one mask for all examples of a step

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -199,33 +200,23 @@ def _sums(terms: _Terms, v: Tensor, parts: int) -> _Terms:
     """Room for the gradients of the terms. What sequences share has sums of its own for each of them, or for each part of the
     batch, which are added up afterwards: threads that added into one would do so in another order each time."""
     batch, heads, n, _ = v.shape
-
-    def zeros(x: Tensor | None, *runs: int) -> Tensor | None:
-        return None if x is None else x.new_zeros(*runs, dtype=torch.float32)
-
-    query, key = (None if x is None else zeros(x, *x.shape) if table is None else torch.empty_like(x) for x, table in terms.pairs)
-    tables = (None if x is None else zeros(x, parts, heads, *x.shape[1:]) for x in (terms.query_table, terms.key_table))
+    zeros = partial(v.new_zeros, dtype=torch.float32)
+    query, key = (None if x is None else zeros(x.shape) if table is None else torch.empty_like(x) for x, table in terms.pairs)
+    tables = (None if x is None else zeros((parts, heads, *x.shape[1:])) for x in (terms.query_table, terms.key_table))
     return _Terms(
-        None if terms.offset is None else zeros(terms.offset, batch, *terms.offset.shape),
+        None if terms.offset is None else zeros((batch, *terms.offset.shape)),
         query,
         key,
-        None if terms.value is None else zeros(terms.value, batch * heads, *terms.value.shape),
+        None if terms.value is None else zeros((batch * heads, *terms.value.shape)),
         None if terms.dense is None else terms.dense.new_empty(batch, heads, n, n),
         *tables,
     )
 
 
 def _call(
-    q: Tensor | None,
-    k: Tensor | None,
-    v: Tensor,
-    y: Tensor,
-    p: Tensor | None,
-    terms: _Terms,
-    columns: Tensor | None,
-    mask: Tensor | None,
-    rest: _Rest,
-) -> tuple[_Call, list[Tensor]]:
+    q: Tensor | None, k: Tensor | None, v: Tensor, y: Tensor, p: Tensor | None, terms: _Terms, columns: Tensor | None,
+    mask: Tensor | None, rest: _Rest,
+) -> tuple[_Call, list[Tensor]]:  # fmt: skip
     """What both passes need, and the tensors that must live as long."""
     batch, heads, n, width = v.shape
     dropout, alive = dropout_call((batch, heads, n, n), rest.draw)

@@ -76,32 +76,15 @@ _passed: dict[tuple[str, Kind], bool] = {}
 
 def kind_of(terms: Terms, v: Tensor, content: bool, packed: bool = False) -> Kind:
     """The kind of a call of an attention kernel with these terms and values v (B, H, n, head_dim)."""
-    query, key = (None if x is None else x.shape[-1] for x in (terms.query, terms.key))
-    value = None if terms.value is None else len(terms.value)
-    dense = terms.dense is not None
+    tensors = terms.query, terms.key, terms.query_table, terms.key_table
+    query, key, query_table, key_table = (None if x is None else x.shape[-1] for x in tensors)
     outside: Outside = "zero" if terms.windowed and terms.outside == "zero" else "clamp"
-    dtype = compute_dtype(v)
-    mapped = terms.columns is not None and (query, key) != (None, None)
-    tables = [None if x is None else x.shape[-1] for x in (terms.query_table, terms.key_table)]
     return Kind(
-        v.device,
-        dtype,
-        v.shape[-1],
-        content,
-        terms.offset is not None,
-        query,
-        key,
-        dense,
-        value,
-        outside,
-        mapped,
-        terms.reach,
-        tables[0],
-        tables[1],
-        narrow=any(x is not None and x.dim() == 2 for x in (terms.query_table, terms.key_table)),
-        query_bias=terms.query_bias is not None,
-        packed=packed,
-    )
+        v.device, compute_dtype(v), v.shape[-1], content, terms.offset is not None, query, key, terms.dense is not None,
+        None if terms.value is None else len(terms.value), outside, terms.columns is not None and (query, key) != (None, None),
+        terms.reach, query_table, key_table, narrow=any(x is not None and x.dim() == 2 for x in tensors[2:]),
+        query_bias=terms.query_bias is not None, packed=packed,
+    )  # fmt: skip
 
 
 def holds(kernel: ModuleType, kind: Kind) -> bool:

@@ -125,7 +125,7 @@ class _Problem:
             "HAS_OFFSET": offset is not None, "HAS_DENSE": dense is not None, "HAS_MASK": mask is not None,
             "QUERY": 0 if query is None else query.shape[-1], "KEY": 0 if key is None else key.shape[-1],
             "VALUE": 0 if value is None else len(value), "CLAMP": outside == "clamp",
-            "THRESHOLD": threshold(draw.rate) if draw.rate > 0 else 0, "RESCALE": rescale(draw.rate) if draw.rate > 0 else 1.0,
+            "THRESHOLD": threshold(draw.rate), "RESCALE": rescale(draw.rate),
             "KEYED": isinstance(draw.key, Tensor) and draw.rate > 0,
             "DOT": tl.bfloat16 if v.dtype == torch.bfloat16 and not interpreted else tl.float32, "num_warps": tiles.warps,
             "num_stages": tiles.stages,
@@ -207,7 +207,6 @@ class _Attention(torch.autograd.Function):
         if whole:
             if summed is not None:
                 ds = v.new_empty(batch, heads, n, n)
-            of_terms: tuple[Tensor | None, ...] = (None,) * 4
         else:
             rows, columns = problem.row_tiles, problem.column_tiles
             if added.offset is not None:  # tiles of padding alone are not written
@@ -223,12 +222,11 @@ class _Attention(torch.autograd.Function):
                 KEEP=summed is not None, PACKED=held.starts is not None, **lengths,
             )  # fmt: skip
         if whole:
-            of_terms = added.collected(ds, held) if summed is not None else (None,) * 4
+            of_offset, of_query, of_key, of_dense = added.collected(ds, held)
         else:
             of_offset = None if added.offset is None else _joined(by_tile.sum(0), n, problem.tiles).to(added.offset.dtype)
             of_dense = None if added.dense is None else _grad_dense(problem, known, added.dense)
-            of_terms = of_offset, grad_query, grad_key, of_dense
-        of_offset, of_query, of_key, of_dense = of_terms
+            of_query, of_key = grad_query, grad_key
         of_q, of_k, of_v = (x.transpose(1, 2) for x in (grad_q, grad_k, grad_v))
         windows = [
             (None, None, None) if x is None else x.grads(made, onto if own else None)
@@ -291,24 +289,9 @@ def attention(
     )
     offset, dense, value = (x if x is None else x.contiguous() for x in (terms.offset, terms.dense, terms.value))
     y: Heads = _Attention.apply(
-        content,
-        queries,
-        keys,
-        v,
-        offset,
-        query,
-        key,
-        dense,
-        value,
-        query_table,
-        key_table,
-        terms.query_bias,
-        mask,
-        terms.outside,
-        draw,
-        scale,
-        held or Tokens(v.shape[0], v.shape[2]),
-    )
+        content, queries, keys, v, offset, query, key, dense, value, query_table, key_table, terms.query_bias, mask, terms.outside,
+        draw, scale, held or Tokens(v.shape[0], v.shape[2]),
+    )  # fmt: skip
     return y
 
 

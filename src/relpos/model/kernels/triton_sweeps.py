@@ -25,10 +25,6 @@ COLUMNS = 8192
 """Logits that a program holds at a time."""
 
 
-def _power(n: int) -> int:
-    return 1 << (n - 1).bit_length()
-
-
 @triton.jit
 def _dropped(y, word, column, columns, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr):
     kept = kept_by_dropout(word[:, None], tl.load(columns + column // 4)[None, :], column[None, :], THRESHOLD)
@@ -131,7 +127,7 @@ def _norm_backward(
 
 
 def _norm_shape(width: int, tile: int, warps: int) -> dict[str, int]:
-    padded = _power(width)
+    padded = triton.next_power_of_2(width)
     return {"WIDTH": width, "PADDED": padded, "ROWS": max(1, tile // padded), "num_warps": warps}
 
 
@@ -184,9 +180,9 @@ def sum_rows(x: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """(groups, rows, width) → (groups, width), summed in float32 in an order that depends on the number of rows alone."""
     groups, rows, width = x.shape
     many = rows > MOST_ROWS
-    block = min(64 if many else 16, _power(width))
+    block = min(64 if many else 16, triton.next_power_of_2(width))
     rows_of_part = max(2 * TILE // block, triton.cdiv(rows, MOST_ROWS)) if many else rows
-    at_once = TILE // block if many else _power(rows)  # few programs, that wait for memory once
+    at_once = TILE // block if many else triton.next_power_of_2(rows)  # few programs, that wait for memory once
     parts = triton.cdiv(rows, rows_of_part)
     out = x.new_empty(groups, parts, width, dtype=torch.float32 if many else dtype)
     _sum_rows[triton.cdiv(width, block), parts, groups](
@@ -240,7 +236,7 @@ def _gelu_backward(WIDE, BIAS, GRAD, SUMS, rows, WIDTH: tl.constexpr, BLOCK: tl.
 
 
 def _gelu_shape(width: int) -> dict[str, int]:
-    block = min(128, _power(width))  # the rows of a tile are many, so that there are few sums to add
+    block = min(128, triton.next_power_of_2(width))  # the rows of a tile are many, so that there are few sums to add
     return {"WIDTH": width, "BLOCK": block, "ROWS": TILE // block}
 
 
@@ -295,7 +291,7 @@ def _cross_entropy(
 def cross_entropy_(logits: Tensor, _bias: None, target: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """See `sweeps.cross_entropy_`."""
     losses, hits = logits.new_empty(2, len(logits), dtype=torch.float32)
-    width, block = logits.shape[1], min(COLUMNS, _power(logits.shape[1]))
+    width, block = logits.shape[1], min(COLUMNS, triton.next_power_of_2(logits.shape[1]))
     _cross_entropy[(len(logits),)](
         logits, target, target if counts is None else counts, losses, hits, width, counts is not None, block, num_warps=8
     )
@@ -342,7 +338,7 @@ def _grad_taps(
 
 def taps(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """y_i = Σ_r weight[:, r + k] x_{i+r} + bias for r = −k..k, x (batch, n, channels), weight (channels, 2k+1)."""
-    out, (batch, n, width), block = torch.empty_like(x), x.shape, min(128, _power(x.shape[2]))
+    out, (batch, n, width), block = torch.empty_like(x), x.shape, min(128, triton.next_power_of_2(x.shape[2]))
     rows = TILE // block // 2
     grid = batch, triton.cdiv(n, rows), triton.cdiv(width, block)
     weight = weight.contiguous()
@@ -352,7 +348,7 @@ def taps(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def grad_taps(x: Tensor, grad: Tensor, taps: int) -> Tensor:
     """See `sweeps_cpu.grad_taps`."""
-    (batch, n, width), block = x.shape, min(64, _power(x.shape[2]))
+    (batch, n, width), block = x.shape, min(64, triton.next_power_of_2(x.shape[2]))
     rows = TILE // block
     parts = triton.cdiv(n, rows)
     sums = x.new_empty(batch * parts, taps * width, dtype=torch.float32)

@@ -111,7 +111,7 @@ class Windows:
         blocks = x.new_empty(rows + 1, columns)
         head_by_head[(rows + 1,)](
             table, table if bias is None else bias.contiguous(), blocks, *table.stride(), self.heads, inner, self.width,
-            self.padded, BIASED=self.biased, BLOCK=1 << (columns - 1).bit_length(),
+            self.padded, BIASED=self.biased, BLOCK=triton.next_power_of_2(columns),
         )  # fmt: skip
         self.blocks, spaced = blocks[:-1], blocks[-1]  # the table once for each head, zeros elsewhere; the bias
         made = self.rows @ self.blocks if bias is None else torch.addmm(spaced, self.rows, self.blocks)
@@ -130,10 +130,10 @@ class Windows:
         """The gradients of x, table and bias. That of x is added to `onto` (B, H, n, D) where it is given, and None then."""
         if self.table is None:
             return grad, None, None
-        flat = grad.transpose(1, 2).flatten(2).flatten(0, 1)
+        flat = in_rows(grad)
         of_x = None
         if onto is None:
-            of_x = (flat @ self.blocks.t()).view(self.batch, self.n, self.heads, -1).transpose(1, 2)
+            of_x = self._by_head(flat @ self.blocks.t())
         else:
             in_rows(onto).addmm_(flat, self.blocks.t())
         products = (self.rows.t() @ flat).view(self.heads, -1, self.heads, self.padded)
@@ -169,7 +169,7 @@ class Added(NamedTuple):
         batch, n, heads = held.batch, held.n, like.shape[1]
         shared = query is None and key is None and (dense is None or len(dense) == 1)
         out = torch.empty(1 if shared else batch, heads, n, n, dtype=torch.float32 if shared else like.dtype, device=like.device)
-        columns = 1 << (n - 1).bit_length()
+        columns = triton.next_power_of_2(n)
         rows = max(1, min(columns, TILE // columns))
         real = None if mask is None or shared else mask.contiguous().view(torch.uint8)
         spread_terms[len(out) * heads, -(-n // rows)](
@@ -196,11 +196,11 @@ class Added(NamedTuple):
 
     def _window(self, ds: Tensor, windows: Windows, transposed: bool, held: Tokens) -> Tensor:
         out, (batch, heads, n, _) = windows.grad(), ds.shape
-        columns = 1 << (max(n, out.shape[-1]) - 1).bit_length()
+        columns = triton.next_power_of_2(max(n, out.shape[-1]))
         rows = max(1, min(columns, TILE // columns))
         collect_windows[batch * heads, -(-n // rows)](
             ds, ds if held.starts is None else held.starts, out, *strides(out), *((1, n) if transposed else (n, 1)),
-            heads, n, out.shape[-1], ROWS=rows, ALL=1 << (n - 1).bit_length(), WIDTH=windows.width,
-            PADDED=1 << (out.shape[-1] - 1).bit_length(), CLAMP=self.outside == "clamp", PACKED=held.starts is not None,
+            heads, n, out.shape[-1], ROWS=rows, ALL=triton.next_power_of_2(n), WIDTH=windows.width,
+            PADDED=triton.next_power_of_2(out.shape[-1]), CLAMP=self.outside == "clamp", PACKED=held.starts is not None,
         )  # fmt: skip
         return out

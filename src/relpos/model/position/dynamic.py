@@ -5,13 +5,10 @@ An option adds Shaw's table for the values.
 
 from __future__ import annotations
 
-import math
-
-import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from relpos.model.initial import uniform_
+from relpos.model.initial import glorot
 from relpos.model.position.base import Outside, Scheme, Terms, kernel_table
 from relpos.model.shape import Heads, Shape
 from relpos.ranges import Natural, checked
@@ -41,7 +38,7 @@ class Dynamic(Scheme):
         super().__init__(shape)
         self.k, self.outside, self.scaled = k, outside, scaled
         self.query = kernel_table(shape, self.k)
-        self.value = value_table(shape, self.k) if value else None
+        self.value = glorot(shape.layers, 2 * k + 1, shape.head_dim, fans=2 * k + 1 + shape.head_dim) if value else None
 
     @property
     def by_token(self) -> bool:
@@ -57,12 +54,6 @@ class Dynamic(Scheme):
 
     def count(self, shape: Shape) -> int:
         return shape.layers * shape.head_dim * (2 * self.k + 1) * (1 if self.value is None else 2)
-
-
-def value_table(shape: Shape, k: int) -> nn.Parameter:
-    """(layers, 2k+1, head_dim), uniform in ±√(6 / (2k+1 + head_dim))."""
-    bound = math.sqrt(6 / (2 * k + 1 + shape.head_dim))
-    return uniform_(nn.Parameter(torch.empty(shape.layers, 2 * k + 1, shape.head_dim)), -bound, bound)
 
 
 def tables(table: Float[Tensor, "layers head_dim width"], scaled: bool) -> tuple[Float[Tensor, "head_dim width"], ...]:

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from relpos.model.initial import normal_, uniform_
+from relpos.model.initial import glorot, normal_
 from relpos.model.position.sinusoidal import Sinusoidal
 from relpos.model.shape import Heads, Shape
 from relpos.ranges import Count, Positive, checked
@@ -56,8 +56,7 @@ class Floater(Sinusoidal):
         super().__init__(shape, rms)
         width = shape.heads * shape.head_dim
         self.refresh, self.solving = refresh, True
-        bound = math.sqrt(6 / ((3 + shape.layers) * width))
-        self.start = uniform_(nn.Parameter(torch.empty(3, shape.layers, width)), -bound, bound)
+        self.start = glorot(3, shape.layers, width, fans=(3 + shape.layers) * width)
         self.first, self.second = (nn.Linear(width + 1, width) for _ in range(2))
         for part in (self.first, self.second):
             normal_(part.weight, math.sqrt(2 / (2 * width + 1)))

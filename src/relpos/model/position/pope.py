@@ -47,7 +47,7 @@ class Pope(Scheme):
     @checked
     def __init__(self, shape: Shape, base: Positive = 10000.0, uniform: bool = False) -> None:
         super().__init__(shape)
-        self.base, self.uniform = float(base), uniform
+        self.base = float(base)
         self.shift = nn.Parameter(torch.zeros(shape.heads, shape.head_dim))  # δ
         if uniform:
             uniform_(self.shift, -2 * pi, 0)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from relpos.model.initial import uniform_
 from relpos.model.position.base import Scheme
 from relpos.model.shape import Heads, Shape
 
@@ -45,9 +43,3 @@ class Synthesizer(Scheme):
 
     def count(self, shape: Shape) -> int:
         return shape.layers * self.mixture
-
-
-def glorot(*shape: int, fans: int) -> nn.Parameter:
-    """Uniform in ±√(6 / (fan in + fan out)); `fans` is their sum."""
-    bound = math.sqrt(6 / fans)
-    return uniform_(nn.Parameter(torch.empty(shape)), -bound, bound)

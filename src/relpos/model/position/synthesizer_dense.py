@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 
 from relpos.errors import RelposError
+from relpos.model.initial import glorot
 from relpos.model.position.base import Terms
-from relpos.model.position.synthesizer import Synthesizer, glorot
+from relpos.model.position.synthesizer import Synthesizer
 from relpos.model.shape import Heads, Shape
 from relpos.ranges import Count, checked
 

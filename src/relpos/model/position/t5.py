@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import bisect
-import math
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from relpos.errors import RelposError
-from relpos.model.initial import uniform_
+from relpos.model.initial import glorot
 from relpos.model.position.base import Scheme, Terms
 from relpos.model.shape import Heads, Shape
 from relpos.ranges import Count, checked
@@ -52,8 +51,7 @@ class T5(Scheme):
         super().__init__(shape)
         self.buckets = buckets
         self.register_buffer("edges", torch.tensor(bucket_edges(buckets, max_distance)), persistent=False)
-        bound = math.sqrt(6 / (buckets + shape.heads))
-        self.table = uniform_(nn.Parameter(torch.empty(shape.heads, buckets)), -bound, bound)
+        self.table = glorot(shape.heads, buckets, fans=buckets + shape.heads)
 
     def prepare(self, n: int) -> Float[Tensor, "heads 2*{n}-1"]:
         """β (H, 2n−1)."""

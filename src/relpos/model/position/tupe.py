@@ -65,7 +65,9 @@ class Tupe(Scheme):
             q, k = (part(p).view(n + 1, self.shape.heads, -1).transpose(0, 1) for part in (self.query, self.key))
             dense = self.scale * (q[:, 1:] @ k[:, 1:].transpose(1, 2))
             first_row, first_column = (self.scale * (q[:, :2] * k[:, :2]).sum(-1)).unbind(1)
-        dense = _untie(dense, first_row, first_column)
+        # The first row, and then the rest of the first column, are one number per head.
+        below = torch.cat((first_column[:, None, None].expand(-1, n - 1, 1), dense[:, 1:, 1:]), 2)
+        dense = torch.cat((first_row[:, None, None].expand(-1, 1, n), below), 1)
         return (dense + self._relative(n) if self.relative else dense)[None]
 
     def _relative(self, n: int) -> Float[Tensor, "heads {n} {n}"]:
@@ -83,12 +85,3 @@ class Tupe(Scheme):
         width = shape.heads * shape.head_dim
         untied = (shape.max_positions + 1) * shape.hidden + 2 * shape.hidden + 2 * (shape.hidden + 1) * width
         return untied + (BUCKETS + 1) * shape.heads * self.relative
-
-
-def _untie(
-    dense: Float[Tensor, "heads n n"], row: Float[Tensor, "heads"], column: Float[Tensor, "heads"]
-) -> Float[Tensor, "heads n n"]:
-    """D with the first row and then the rest of the first column replaced by one number per head."""
-    heads, n, _ = dense.shape
-    below = torch.cat((column[:, None, None].expand(heads, n - 1, 1), dense[:, 1:, 1:]), 2)
-    return torch.cat((row[:, None, None].expand(heads, 1, n), below), 1)
