@@ -131,13 +131,14 @@ def _contents(experiment: Experiment, network: Run | None, overrides: list[str])
     Raises:
         RelposError: an override is wrong, or two tasks have one name.
     """
-    of_tuning = overrides_of("finetune", experiment, overrides)
+    of_stage = {stage: overrides_of(stage, experiment, overrides) for stage in ("pretrain", "finetune")}
+    of_tuning = of_stage["finetune"]
     if network:
         of_tuning = [override for override in of_tuning if key_of(override) != "network"]
         refuse_overrides("finetune", of_tuning, {"network": network.name})
         # Stands for the network, which comes as a run: nothing is to be pre-trained, and the recipe is that of base.
         of_tuning.append("network=given")
-    first = {} if network else composed("pretrain", overrides_of("pretrain", experiment, overrides))
+    first = {} if network else composed("pretrain", of_stage["pretrain"])
     tasks = [composed("finetune", [*of_tuning, f"task={task}"]) for task in experiment.tasks]
     # Columns, and the files with answers, are found by the name of a task.
     names = [content["task"]["name"] for content in tasks]
