@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from relpos.files import replacing
-from relpos.readers import read_bytes
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A7A00", "#56B4E9", "#E69F00")
 """All read on white and on black: a page may be shown in either. Olive stands for their yellow, which does not read on white."""
@@ -150,25 +147,14 @@ def matrix(axes: Any, values: Any, centred: bool = True, covered: float = 0.995)
     return axes.imshow(values, cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")
 
 
-def save(figure: Any, path: Path, dpi: int = 130, stamp: str = "") -> None:
-    """Writes a figure, in the format that the suffix of the path names; the same figure gives the same file. A PNG has `stamp` as
-    a comment."""
+def save(figure: Any, path: Path, dpi: int = 130) -> None:
+    """Writes a figure, in the format that the suffix of the path names; the same figure gives the same file."""
     # Else a PDF would have the time of its making, and the same figure other bytes.
-    metadata = {".pdf": {"CreationDate": None}, ".png": {"Comment": stamp} if stamp else {}}
+    metadata = {"CreationDate": None} if path.suffix == ".pdf" else {}
     import matplotlib
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):
         text.set_parse_math(False)  # a $ in the name of a row is a dollar
     with replacing(path) as temporary, matplotlib.rc_context({"text.parse_math": False}):
-        figure.savefig(temporary, format=path.suffix[1:], dpi=dpi, metadata=metadata.get(path.suffix))
-
-
-def update(path: Path, content: Any, draw: Callable[[], Any]) -> None:
-    """Saves the figure that `draw` returns; does nothing if there is no content, or if the PNG shows this content already.
-
-    The PNG carries a hash of its content, so that a table that is only shown again does not load matplotlib.
-    """
-    stamp = hashlib.sha256(json.dumps(content).encode()).hexdigest()
-    if content and not (path.exists() and stamp.encode() in read_bytes(path)):
-        save(draw(), path, stamp=stamp)
+        figure.savefig(temporary, format=path.suffix[1:], dpi=dpi, metadata=metadata)

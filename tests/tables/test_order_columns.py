@@ -315,14 +315,3 @@ def test_a_table_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str
     assert "no table 'demmo'" in capsys.readouterr().err.splitlines()[-1]
     assert main(["order", "measure=shuffle"]) == 1
     assert "network=FOLDER or table=NAME is expected" in capsys.readouterr().err.splitlines()[-1]
-
-
-def test_a_dry_run_says_how_many_networks_are_to_be_measured(
-    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("RELPOS_RUNS", str(made))
-    arguments = ["reproduce", f"table={made / 'ordered.yaml'}", "dry_run=true"]
-    assert main(arguments) == 0
-    assert capsys.readouterr().out.splitlines()[-2] == "order: all is measured"
-    assert main([*arguments, "order.examples=21", "rows=none"]) == 0
-    assert capsys.readouterr().out.splitlines()[-2] == "order: 6 networks to measure, snapshots counted"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from relpos.errors import RelposError, say
+from relpos.errors import RelposError
 from relpos.files import write_json
 from relpos.tables.choice import by_choice
 from relpos.tables.comparison import with_comparisons
@@ -25,7 +25,7 @@ def record_scores(table: str, row: str, **scores: str | float | Sequence[float] 
     Raises:
         RelposError: no score is given, or something that is not a score.
     """
-    folder, content = written(table)
+    (folder, content), experiment = written(table), load(table)
     of_row = content.row(row)
     new = {column: _score(column, score) for column in COLUMNS if (score := scores[column]) is not None}
     if not new:
@@ -36,16 +36,8 @@ def record_scores(table: str, row: str, **scores: str | float | Sequence[float] 
     # Added to those of earlier calls: the server's answers may come one task at a time.
     recorded = read_scores(folder)
     write_json(folder / FILE, recorded | {of_row.name: recorded.get(of_row.name, {}) | new})
-    rows, side_tables = with_scores(content.rows, folder), []
-    try:
-        experiment = load(table)
-    except RelposError as error:
-        say(f"relpos: verdicts stay as they were: {error}")
-    else:
-        rows = with_comparisons(rows, experiment, printed_numbers(experiment))
-        # Not among what `table.json` keeps.
-        side_tables = by_choice(rows, experiment)
-    view = view_of(replace(content, rows=rows), side_tables)
+    rows = with_comparisons(with_scores(content.rows, folder), experiment, printed_numbers(experiment))
+    view = view_of(replace(content, rows=rows), by_choice(rows, experiment))
     text.write(folder, view)
     text.terminal(view)
     return str(folder)

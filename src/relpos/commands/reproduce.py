@@ -72,7 +72,7 @@ def reproduce(
     is_measured = stages is None or "order" in stages
     folder: Path = runs_root() / "tables" / file.name
     if dry_run:
-        show_plan(file, planned, runs, instrument if is_measured else None)
+        show_plan(file, planned, runs)
         return str(folder)
     from_file = {"threads": file.threads} if engine.get("threads", ...) is None else {}
     chosen: Engine = instantiate(engine | from_file, "engine")
@@ -106,16 +106,14 @@ def _changes(seeds: Seeds | None, pretrain_seeds: Seeds | None, tasks: list[str]
     return {key: value for key, value in changes.items() if value is not None}
 
 
-def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run], instrument: Instrument | None) -> None:
-    """Prints the picture of `relpos status`, the device-hours left, what is not at hand, and how many networks are to be
-    measured."""
+def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run]) -> None:
+    """Prints the picture of `relpos status`, the device-hours left, and what is not at hand."""
     from rich.text import Text
 
     from relpos.launch.jobs import Job, Standing
     from relpos.launch.progress import Picture, console
     from relpos.runs.cost import Estimate, duration, flops
     from relpos.runs.stages import refuse_absent
-    from relpos.tables.order_instrument import to_measure
 
     screen = console()
     if file.network and not any(row.runs for row in rows):
@@ -139,11 +137,6 @@ def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run], ins
             refuse_absent(run)
     except RelposError as error:
         lines.append(str(error))
-    if instrument is not None:
-        # Once per pre-training, though several rows may show it.
-        networks = {run.identity: run for row in rows for run in row.pretrainings}.values()
-        asked = [each for run in networks for each in to_measure(run, instrument) if not each.is_measured()]
-        lines.append(f"order: {len(asked):,} networks to measure, snapshots counted" if asked else "order: all is measured")
     screen.print(Text("\n".join(lines)), soft_wrap=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest
@@ -24,7 +24,7 @@ class RowRun:
         task: of a fine-tuning.
         path: below `$RELPOS_RUNS`, or absolute.
         columns: the scores of a finished fine-tuning.
-        error: why it failed; `log` has the last lines that it printed.
+        error: why it failed.
     """
 
     stage: str
@@ -36,7 +36,6 @@ class RowRun:
     seed: int | None = None
     columns: dict[str, float] = field(default_factory=dict)
     error: str | None = None
-    log: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -71,7 +70,7 @@ def read_table(folder: Path, form: type[Form]) -> Form:
         raise RelposError(f"no table {folder.name!r} in {folder.parent}{command}.{known}")
     content = read_json(path, dict)
     try:
-        table: Form = fitted(_newer(content), form)
+        table: Form = fitted(content, form)
     except RelposError as error:
         raise RelposError(f"{path}: damaged: {error}") from error
     return table
@@ -84,20 +83,3 @@ def runs_by_row(folder: Path) -> dict[str, list[RowRun]]:
         RelposError: as `read_table`.
     """
     return {row.name: row.runs for row in read_table(folder, _Rows).rows}
-
-
-def _newer(content: Any) -> Any:
-    """The content as today's code writes it: older code called a row's `overrides` `words`, and wrote seeds as numbers and text."""
-    if isinstance(content, list):
-        return [_newer(part) for part in content]
-    if not isinstance(content, dict):
-        return content
-    newer = {"overrides" if key == "words" else key: _newer(part) for key, part in content.items()}
-    return newer | {"seeds": list(map(_pair, newer["seeds"]))} if isinstance(newer.get("seeds"), list) else newer
-
-
-def _pair(seed: object) -> object:
-    """`1/42` is fine-tuning 42 of pre-training 1, `1` a pre-training itself, and 42 a fine-tuning of a row's only pre-training."""
-    if isinstance(seed, str):
-        return [*seed.split("/"), "0"][:2]
-    return (0, seed) if isinstance(seed, int) else seed

@@ -98,23 +98,21 @@ class ToMeasure:
     Args:
         run: the pre-training.
         percent: per cent of its steps.
-        network: as it was then; None if the run is not finished.
+        network: as it was then.
         instrument: what is measured of it.
     """
 
     run: Run
     percent: int
-    network: Network | None
+    network: Network
     instrument: Instrument
 
     def __str__(self) -> str:
-        return f"order of {self.network.name if self.network else self.run.name}"
+        return f"order of {self.network.name}"
 
     def results(self) -> Results:
-        """The results; a measure that fails is named on stderr and left out. None of a network that is not trained yet."""
+        """The results; a measure that fails is named on stderr and left out."""
         results: Results = {}
-        if self.network is None:
-            return results
         sample = Sample(self.network, self.instrument.accelerator, self.instrument.threads)
         # One by one: a measure that refuses this network must not take the others with it.
         for measure in self.instrument.measures:
@@ -127,7 +125,7 @@ class ToMeasure:
     def is_measured(self) -> bool:
         """Whether no result is left to measure."""
         try:
-            return self.network is not None and all(is_measured(self.network, each) for each in self.instrument.measures)
+            return all(is_measured(self.network, each) for each in self.instrument.measures)
         except RelposError:  # the pairs cannot be read, as `results` says
             return False
 
@@ -137,12 +135,12 @@ Each = Callable[[Callable[[ToMeasure], Results], Sequence[ToMeasure]], list[Resu
 
 
 def to_measure(run: Run, instrument: Instrument) -> list[ToMeasure]:
-    """What is measured of a pre-training: of a finished one its networks that are here, of another one those that it will keep."""
-    end = of_run(run.path) if run.state == "finished" else None
+    """What is measured of a finished pre-training: its networks that are here."""
+    end = of_run(run.path)
     asked = [ToMeasure(run, END, end, instrument)]
     # The end is measured again with the snapshots' dials: a curve must not jump where the dials change.
     if instrument.snapshots is not None:
-        course = {**snapshots(end), END: end} if end else dict.fromkeys(sorted({*run.config["snapshots"], END}))
+        course = {**snapshots(end), END: end}
         asked += [ToMeasure(run, percent, network, instrument.snapshots) for percent, network in course.items()]
     return asked
 

@@ -34,7 +34,7 @@ from relpos.results.values import (
     tuning_values,
 )
 from relpos.runs.run import Run, runs_root
-from relpos.runs.shelf import LOG, final, last_lines, logged, scores
+from relpos.runs.shelf import final, logged, scores
 from relpos.runs.table_file import RowRun
 from relpos.runs.trunk import last_constant_step
 from relpos.tables.order_instrument import Each, Instrument, ToMeasure, results_of
@@ -133,7 +133,6 @@ def _runs(row: PlannedRow) -> Iterator[RowRun]:
             seed=seed,
             columns=scores(record),
             error=record.get("error"),
-            log=last_lines(run.path / LOG) if record.get("error") else [],
         )
 
 

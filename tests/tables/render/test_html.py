@@ -1,7 +1,6 @@
 """The page of a table: its text, and how it looks and behaves in a real browser."""
 
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -80,15 +79,6 @@ def test_what_is_missing_has_no_number(page: Path) -> None:
     cells = re.findall(r"<td.*?</td>", row[: row.index("</tr>")], flags=re.S)
     assert len(cells) == 5
     assert all("data-value" not in cell and "—" in cell for cell in cells)
-
-
-def test_a_page_that_shows_this_already_is_left_alone(page: Path, tmp_path: Path) -> None:
-    page = Path(shutil.copy(page, tmp_path))
-    before = page.stat().st_mtime_ns
-    write_html(page, view_of(table()))
-    assert page.stat().st_mtime_ns == before
-    write_html(page, view_of(replace(table(), question="and now?")))
-    assert "and now?" in page.read_text(encoding="utf-8")
 
 
 def test_a_figure_keeps_the_digits_of_its_numbers_and_the_letters_of_its_title() -> None:

@@ -10,16 +10,13 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from relpos import style
-from relpos.files import digest, write_text
-from relpos.readers import read_text
+from relpos.files import write_text
 from relpos.runs.table_file import RowRun
 from relpos.tables.render.cells import MINUS, number, signed, title
 from relpos.tables.render.view import View
@@ -28,8 +25,6 @@ from relpos.tables.table import Column
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PARTS = ("templates/page.html.j2", "templates/page.css", "templates/page.js", "html.py", "cells.py")
-"""What makes the page what it is, beside the numbers: where one of these changes, the page is written anew."""
 INK, FAINT, OURS, PAPER = "#010101", "#020202", "#030303", "#040404"
 """Stand-ins that matplotlib takes for colours; `_svg` puts the page's own in their place."""
 WIDTH = 4.3
@@ -37,13 +32,24 @@ WIDTH = 4.3
 
 
 def write_html(path: Path, view: View) -> None:
-    """Writes the page; nothing where it shows this table already: its figures need matplotlib, which is slow to load."""
-    parts = {part.rpartition("/")[2]: files("relpos.tables.render").joinpath(part).read_text(encoding="utf-8") for part in PARTS}
-    stamp = digest([asdict(view.table), parts], 64)
-    # The stamp stands in the page's head, so that the rest of a large page need not be searched.
-    if path.exists() and stamp in read_text(path)[:1000]:
-        return
-    write_text(path, _page(view, parts, stamp))
+    """Writes the page."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("relpos.tables.render")
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    environment.filters |= {"number": number, "signed": signed, "states": _states}
+    environment.filters["sortable"] = lambda text: float(text.split()[0].replace(MINUS, "-"))  # the number that it begins with
+    curves = {line.row.name: line.row.heldout_loss for line in view.lines if line.row.heldout_loss}
+    page = environment.get_template("page.html.j2").render(
+        view=view,
+        table=view.table,
+        shows=_shows(view),
+        runs=[[_listed(run) for run in line.row.runs] for line in view.lines],
+        states=_states([run for line in view.lines for run in line.row.runs]),
+        panels=_panels(view),
+        curves=_curves("held-out loss (nats per predicted token)", curves) if curves else None,
+    )
+    write_text(path, page + "\n")
 
 
 def _shows(view: View) -> dict[str, bool]:
@@ -68,28 +74,6 @@ def _listed(run: RowRun) -> dict[str, str | None]:
         "state": run.state,
         "notes": " · ".join(filter(None, (state, scores, run.identity))),
     }
-
-
-def _page(view: View, templates: dict[str, str], stamp: str) -> str:
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    environment.filters |= {"number": number, "signed": signed, "states": _states}
-    environment.filters["sortable"] = lambda text: float(text.split()[0].replace(MINUS, "-"))  # the number that it begins with
-    curves = {line.row.name: line.row.heldout_loss for line in view.lines if line.row.heldout_loss}
-    page = environment.from_string(templates["page.html.j2"]).render(
-        view=view,
-        table=view.table,
-        shows=_shows(view),
-        runs=[[_listed(run) for run in line.row.runs] for line in view.lines],
-        states=_states([run for line in view.lines for run in line.row.runs]),
-        panels=_panels(view),
-        curves=_curves("held-out loss (nats per predicted token)", curves) if curves else None,
-        style=templates["page.css"],
-        script=templates["page.js"],
-        stamp=stamp,
-    )
-    return page + "\n"
 
 
 def _states(runs: list[RowRun]) -> str:

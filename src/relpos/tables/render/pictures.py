@@ -20,7 +20,7 @@ NATS_PER_TOKEN = "held-out loss (nats per predicted token)"
 
 
 def draw(folder: Path, rows: Sequence[Row]) -> None:
-    """Draws each figure that the rows have numbers for; one that shows these numbers already is left as it is."""
+    """Draws each figure that the rows have numbers for."""
     draw_losses(folder / "curves.png", rows)
     draw_snapshots(folder / "snapshots.png", rows)
     draw_multipliers(folder / "position_lr.png", rows)
@@ -33,7 +33,8 @@ def draw_losses(path: Path, rows: Sequence[Row]) -> None:
         steps = next((each.removeprefix("steps=") for each in row.overrides if each.startswith("steps=")), "")
         name = row.name.removesuffix(steps).rstrip("_-")
         lines.setdefault((name, *(each for each in row.overrides if each != f"steps={steps}")), []).append(row.heldout_loss)
-    style.update(path, [[name, curves] for (name, *_), curves in lines.items()], lambda: _losses(lines))
+    if lines:
+        style.save(_losses(lines), path)
 
 
 def draw_snapshots(path: Path, rows: Sequence[Row]) -> None:
@@ -44,18 +45,15 @@ def draw_snapshots(path: Path, rows: Sequence[Row]) -> None:
             for name, column in columns.items():
                 if column.mean is not None:
                     panels.setdefault(name, {}).setdefault(row.name, {})[percent] = column
-    has_bands = len(rows) <= MOST_BANDS
-    points = {
-        name: {row: [(percent, column.mean, column.interval) for percent, column in line.items()] for row, line in lines.items()}
-        for name, lines in panels.items()
-    }
-    style.update(path, panels and [points, has_bands], lambda: _snapshots(panels, [row.name for row in rows], has_bands))
+    if panels:
+        style.save(_snapshots(panels, [row.name for row in rows], len(rows) <= MOST_BANDS), path)
 
 
 def draw_multipliers(path: Path, rows: Sequence[Row]) -> None:
     """The last held-out loss against the multiplier, a line for rows that differ in it alone; a larger dot marks the lowest."""
     kinds = sweeps(rows)
-    style.update(path, [[kind, *sorted(losses.items())] for kind, losses in kinds.items()], lambda: _multipliers(kinds))
+    if kinds:
+        style.save(_multipliers(kinds), path)
 
 
 def _losses(lines: Mapping[tuple[str, ...], Sequence[Sequence[tuple[int, float]]]]) -> Any:
