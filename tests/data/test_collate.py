@@ -12,7 +12,7 @@ from relpos.data.task_batches import Encoded, TuningSteps, collate, epoch_batche
 def encoded(lengths: list[int], length: int = 128, labels: bool = True) -> Encoded:
     ids = [np.full(n, 5 + row, dtype=np.int32) for row, n in enumerate(lengths)]
     types = [(np.arange(n) >= n // 2).astype(np.uint8) for n in lengths]
-    return Encoded(ids, types, torch.arange(len(lengths)) if labels else None, list(range(len(lengths))), 0, length)
+    return Encoded(ids, types, torch.arange(len(lengths)) if labels else None, 0, length)
 
 
 def random_lengths(count: int) -> torch.Tensor:

@@ -26,12 +26,12 @@ def refusal(folder: Path, name: str, split: str = "train") -> str:
 
 def test_cola_has_no_header_and_numbers_its_rows(tmp_path: Path) -> None:
     write(tmp_path, "CoLA/train.tsv", "gj04\t1\t\tHe sat.\ngj04\t0\t*\tSat he the.")
-    assert read(TsvGlue(tmp_path), task("cola"), "train") == Rows(["He sat.", "Sat he the."], None, [1, 0], [0, 1])
+    assert read(TsvGlue(tmp_path), task("cola"), "train") == Rows(["He sat.", "Sat he the."], None, [1, 0])
 
 
 def test_words_become_classes_in_the_order_of_the_hub(tmp_path: Path) -> None:
     write(tmp_path, "RTE/train.tsv", f"{PAIRS}7\ta\tb\tnot_entailment\n9\tc\td\tentailment\n")
-    assert read(TsvGlue(tmp_path), task("rte"), "train") == Rows(["a", "c"], ["b", "d"], [1, 0], [0, 1])
+    assert read(TsvGlue(tmp_path), task("rte"), "train") == Rows(["a", "c"], ["b", "d"], [1, 0])
 
 
 def test_gold_label_is_the_label_of_mnli(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_test_split_has_indices_and_no_labels(tmp_path: Path) -> None:
     write(tmp_path, "QQP/test.tsv", "id\tquestion1\tquestion2\n4\ta\tb\n2\tc\td\n")
     assert TsvGlue(tmp_path).has(task("qqp"), "test")
     rows = read(TsvGlue(tmp_path), task("qqp"), "test")
-    assert (rows.labels, rows.indices) == (None, [4, 2])
+    assert (rows.labels, rows.sentence_a) == (None, ["a", "c"])
 
 
 def test_label_outside_the_set_is_refused_with_line_and_set(tmp_path: Path) -> None:
@@ -78,11 +78,6 @@ def test_missing_column_is_refused_with_the_nearest(tmp_path: Path, gone: str) -
     assert f"{path}: no column '{gone}'." in refusal(tmp_path, "wnli")
 
 
-def test_index_that_is_no_number_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, "RTE/test.tsv", "index\tsentence1\tsentence2\nx\ta\tb\n")
-    assert "line 2: index 'x' is not a row number" in refusal(tmp_path, "rte", "test")
-
-
 @pytest.mark.skipif("RELPOS_DATA" not in os.environ, reason="RELPOS_DATA names no folder with glue/")
 @pytest.mark.parametrize("name", NAMES)
 def test_real_files_have_the_official_rows(name: str) -> None:
@@ -96,4 +91,3 @@ def test_real_files_have_the_official_rows(name: str) -> None:
         if TsvGlue(folder).has(t, split):
             rows = read(TsvGlue(folder), t, split)
             assert rows.labels is None
-            assert rows.indices == list(range(len(rows)))

@@ -52,11 +52,6 @@ def test_ragged_row_is_refused_with_its_line(tmp_path: Path, row: str) -> None:
     assert "header has 4" in message
 
 
-def test_ragged_row_is_refused_where_broken_rows_are_left_out(tmp_path: Path) -> None:
-    message = refusal(write(tmp_path, "t.tsv", f"{HEADER}0\ta\tb\t1\n1\tx\ty\n2\ta\tb\t1\n"), broken=True)
-    assert "line 3: 3 columns" in message
-
-
 @pytest.mark.parametrize("broken", ['1\tx\n"\ty\t0', "1\tx\n\n z\ty\t0", "1\tx\ty\n\t0"])
 def test_rows_broken_by_line_ends_are_left_out(tmp_path: Path, broken: str) -> None:
     table = read_table(write(tmp_path, "t.tsv", f"{HEADER}0\ta\tb\t1\n{broken}\n2\ta\tb\t1\n"), broken=True)

@@ -96,10 +96,10 @@ def test_a_folder_is_known_by_its_content(place: Path) -> None:
 
 def test_a_folder_of_glue_is_known_by_its_content(place: Path) -> None:
     hub = Hub(texts=[], glue=str(place))
-    before = hub.glue_identity("rte")
+    before = hub.glue_identity({"name": "rte"})
     (place / "more.txt").write_text("x")
-    assert hub.glue_identity("rte") != before
-    assert Hub(texts=[], glue="a/b", glue_revision="r").glue_identity("rte") == {
+    assert hub.glue_identity({"name": "rte"}) != before
+    assert Hub(texts=[], glue="a/b", glue_revision="r").glue_identity({"name": "rte"}) == {
         "hub": {"id": "a/b", "config": "rte", "revision": "r"}
     }
 

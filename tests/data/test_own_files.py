@@ -71,21 +71,20 @@ def test_numbers_and_truth_values_of_json_are_spelled_as_json_does(tmp_path: Pat
 def test_a_test_file_needs_no_labels_and_its_rows_are_counted(tmp_path: Path) -> None:
     write(tmp_path, "test.csv", "id,a,b,y\nx7,one,two,unknown\n")
     assert rows(tmp_path, "test") == [("one", "two", None)]
-    assert read(OwnFiles(tmp_path), PAIRS, "test").indices == [0]
 
 
 @pytest.mark.parametrize("name", ["id", "index"])
 def test_a_column_of_text_does_not_number_the_rows(tmp_path: Path, name: str) -> None:
     write(tmp_path, "test.csv", f"{name},b\n7,one\ntwo,three\n")
     found = read(OwnFiles(tmp_path), replace(PAIRS, sentences=[name, "b"]), "test")
-    assert (found.sentence_a, found.indices) == (["7", "two"], [0, 1])
+    assert found.sentence_a == ["7", "two"]
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("train.tsv", "a\tB\ty\none\ttwo\tno\n", "train.tsv line 1: no column 'b'."),
-        ("train.csv", "a,b,label\none,two,no\n", "train.csv line 1: no column 'y'."),
+        ("train.tsv", "a\tB\ty\none\ttwo\tno\n", "train.tsv: no column 'b'."),
+        ("train.csv", "a,b,label\none,two,no\n", "train.csv: no column 'y'."),
         ("train.jsonl", '{"a": "one", "b": "two", "y": "no"}\n{"a": "one", "y": "no"}\n', "train.jsonl line 2: no column 'b'."),
         ("train.tsv", "a\tb\ty\none\ttwo\tno\none\ttwo\n", "train.tsv line 3: 2 columns where the header has 3"),
         ("train.csv", "a,b,y\none,two,no\none,two,no,no\n", "train.csv line 3: 4 columns where the header has 3"),
@@ -93,7 +92,7 @@ def test_a_column_of_text_does_not_number_the_rows(tmp_path: Path, name: str) ->
         ("train.jsonl", '{"a": "one", "b": "two", "y": "no"}\n{"a": "one", \n', "train.jsonl line 2: not JSON"),
         ("train.jsonl", '["one", "two", "no"]\n', "train.jsonl line 1: an object"),
         ("train.jsonl", '{"a": "one", "b": null, "y": "no"}\n', "train.jsonl line 1: column 'b' holds null"),
-        ("train.csv", "a,b,y,y\none,two,no,no\n", "train.csv line 1: two columns 'y'"),
+        ("train.csv", "a,b,y,y\none,two,no,no\n", "train.csv: two columns 'y'"),
         ("train.tsv", "", "train.tsv: the file is empty"),
         ("train.csv", "\n", "train.csv: the file is empty"),
         ("train.jsonl", "", "train.jsonl: the file is empty"),

@@ -191,3 +191,12 @@ def test_a_column_of_no_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("A text.\n")
     with pytest.raises(RelposError, match=r"data\.text=body is a column of a table, and no text file .*; it has \.txt"):
         documents(Files(corpus=str(tmp_path), text="body"))
+
+
+def test_a_table_of_several_frames_that_breaks_off_is_refused(tmp_path: Path) -> None:
+    jsonl(tmp_path / "a.jsonl", TEXTS * 8_000)  # more than the block at which its header is looked for
+    whole = zstandard.compress((tmp_path / "a.jsonl").read_bytes())
+    (tmp_path / "a.jsonl").unlink()
+    (tmp_path / "a.jsonl.zst").write_bytes(whole + whole[:-20])
+    with pytest.raises(RelposError, match=r"a\.jsonl\.zst, near line "):
+        list(Files(corpus=str(tmp_path)).documents())

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from relpos.data.filehash import Described, described
-from relpos.data.table import Table, csv_table, json_table, only, read_table
+from relpos.data.table import Table, csv_table, json_table, read_table
 from relpos.data.tasks import Task
 from relpos.errors import RelposError, nearest, one_line
 
@@ -25,31 +25,35 @@ class TsvGlue:
 
     folder: Path
 
-    def files(self, task: Task, split: str) -> list[Path]:
-        """The names under which the file of this split may lie; the first is the usual one."""
+    def places(self, task: Task, split: str) -> list[Path]:
+        """Where the file of this split may lie; the first is the usual one."""
         names = IN_FOLDER.get(split, (f"{task.folder}/{split}{task.suffix}",))
         return [self.folder / name for name in names]
 
     def has(self, task: Task, split: str) -> bool:
-        return any(path.is_file() for path in self.files(task, split))
+        return any(path.is_file() for path in self.places(task, split))
 
     def table(self, task: Task, split: str) -> Table:
         """Raises: RelposError naming what is missing, or the file and line at fault."""
-        paths = self.files(task, split)
-        for path in paths:
-            if path.is_file():
-                if path.suffix == ".jsonl":
-                    return json_table(path, task.needed(split), task.rows_of)
-                return read_table(path, task.headers.get(split), task.broken)
+        places = self.places(task, split)
+        path = next(filter(Path.is_file, places), None)
+        if path is None:
+            raise RelposError(self.missing(task, places))
+        if path.suffix == ".jsonl":
+            return json_table(path, task.needed(split), task.rows_of)
+        return csv_table(path) if path.suffix == ".csv" else read_table(path, task.headers.get(split), task.broken)
+
+    def missing(self, task: Task, places: list[Path]) -> str:
+        """What to say where there is no such file."""
         if not self.folder.is_dir():
-            raise RelposError(f"no GLUE folder {self.folder}")
+            return f"no GLUE folder {self.folder}"
         folders = [entry.name for entry in self.folder.iterdir() if entry.is_dir()]
-        hint = "" if paths[0].parent.is_dir() else nearest(task.folder, folders)
-        raise RelposError(f"no GLUE file {paths[0]}.{hint}")
+        hint = "" if places[0].parent.is_dir() else nearest(task.folder, folders)
+        return f"no GLUE file {places[0]}.{hint}"
 
 
 @dataclass(frozen=True)
-class OwnFiles:
+class OwnFiles(TsvGlue):
     """A folder with a task of the user's own: `train.*`, `dev.*` and perhaps `test.*`.
 
     .tsv     a header line, fields between tabs, quotes are ordinary characters (as in GLUE's files)
@@ -57,46 +61,22 @@ class OwnFiles:
     .jsonl   an object on each line: {"premise": "…", "hypothesis": "…", "label": "…"}
     """
 
-    folder: Path
-
-    def file(self, split: str) -> Path | None:
-        """The file of a split; None where there is none.
-
-        Raises:
-            RelposError: there are several, of different formats.
-        """
-        files = [path for suffix in READERS if (path := self.folder / f"{split}{suffix}").is_file()]
-        if len(files) > 1:
-            raise RelposError(f"{self.folder}: both {files[0].name} and {files[1].name}; which of them is the {split} file?")
-        return files[0] if files else None
+    def places(self, task: Task | None, split: str) -> list[Path]:
+        """Raises: RelposError: there are files of several formats."""
+        places = [self.folder / f"{split}{suffix}" for suffix in (".tsv", ".csv", ".jsonl")]
+        first, *more = [path.name for path in places if path.is_file()] or [""]
+        if more:
+            raise RelposError(f"{self.folder}: both {first} and {more[0]}; which of them is the {split} file?")
+        return places
 
     def identity(self) -> list[Described]:
         """Name, size and SHA-256 of the files that are read."""
-        return described([path for split in SPLITS if (path := self.file(split))], self.folder)
+        return described([path for split in SPLITS for path in self.places(None, split) if path.is_file()], self.folder)
 
-    def has(self, task: Task, split: str) -> bool:
-        """Whether there is a file of this split."""
-        return self.file(split) is not None
-
-    def table(self, task: Task, split: str) -> Table:
-        """The columns of a split that the task reads: its texts and, but for the test file, its label.
-
-        Raises:
-            RelposError: names the file, and the line at fault.
-        """
-        path = self.file(split)
-        if path is None:
-            if not self.folder.is_dir():
-                raise RelposError(f"task.folder: there is no folder {self.folder}")
-            raise RelposError(f"task.folder: no {split}.tsv, {split}.csv or {split}.jsonl in {self.folder}")
-        return READERS[path.suffix](path, task.needed(split))
-
-
-READERS: dict[str, Callable[[Path, Sequence[str]], Table]] = {
-    ".tsv": lambda path, columns: only(read_table(path), columns),
-    ".csv": csv_table,
-    ".jsonl": json_table,
-}
+    def missing(self, task: Task, places: list[Path]) -> str:
+        if not self.folder.is_dir():
+            return f"task.folder: there is no folder {self.folder}"
+        return "task.folder: no {}, {} or {} in {}".format(*(path.name for path in places), self.folder)
 
 
 @dataclass(frozen=True)
@@ -127,16 +107,13 @@ class HubGlue:
         data_set, config, revision, name = self._address(task, split)
         rows = _ask(datasets.load_dataset, data_set, config, revision=revision, split=name)
         source = f"{data_set} {config} {name}"
-        columns = dict(zip(task.sentences, task.hub_sentences or (), strict=True))
+        columns = dict(zip(task.sentences, task.hub_sentences or task.sentences, strict=True))
         missing = [hub for hub in columns.values() if hub not in rows.column_names]
         if missing:
             raise RelposError(f"{source}: no column {missing[0]!r}. Known: {', '.join(rows.column_names)}.")
         fields = {ours: [str(text) for text in rows[hub]] for ours, hub in columns.items()}
-        labels = rows["label"] if "label" in rows.column_names else []
-        if any(label != -1 for label in labels):  # hidden test labels read -1
-            fields[task.label] = [_word(task, label) for label in labels]
-        if number := next((name for name in ("idx", "id") if name in rows.column_names), None):
-            fields["index"] = [str(index) for index in rows[number]]
+        if split in task.labelled and "label" in rows.column_names:
+            fields[task.label] = [_word(task, label) for label in rows["label"]]
         table = [list(row) for row in zip(*fields.values(), strict=True)]
         if not table:
             raise RelposError(f"{source}: no rows")
@@ -167,7 +144,7 @@ def _word(task: Task, label: Any) -> str:
     return task.labels[label] if known else str(label)
 
 
-Location = TsvGlue | HubGlue | OwnFiles
+Location = TsvGlue | HubGlue
 """Where the rows of tasks are: `has(task, split)` and `table(task, split)`; a missing test split is no mistake."""
 
 
@@ -178,7 +155,6 @@ class Rows:
     sentence_a: list[str]
     sentence_b: list[str] | None  # None: a task of single sentences
     labels: list[int] | list[float] | None  # None: a test split
-    indices: list[int]  # what a submission calls the row
     groups: list[int] | None = None  # of rows that the metric judges together, the same number; None: it judges each by itself
 
     def __len__(self) -> int:
@@ -194,8 +170,7 @@ def read(location: Location, task: Task, split: str) -> Rows:
     table = location.table(task, split)
     sentences = [table.column(name) for name in task.sentences]
     labels = None
-    # A test file may have labels all the same, as PAWS has.
-    if split in task.labelled or task.label in table.header:
+    if split in task.labelled:
         words = table.column(task.label)
         labels = _classes(table, words, task.labels) if task.labels is not None else _scores(table, words, task)
     return Rows(
@@ -203,7 +178,6 @@ def read(location: Location, task: Task, split: str) -> Rows:
         sentence_b=sentences[1] if len(sentences) > 1 else None,
         labels=labels,
         groups=_numbered(table.column(task.group)) if task.group else None,
-        indices=list(range(len(table.rows))) if split in task.labelled else _indices(table, task),
     )
 
 
@@ -237,19 +211,6 @@ def _scores(table: Table, words: list[str], task: Task) -> list[float]:
             raise RelposError(f"{table.where(row)}: score {_shown(word)} is outside {low:g} to {high:g}")
         scores.append(score)
     return scores
-
-
-def _indices(table: Table, task: Task) -> list[int]:
-    """The numbers of a test split's rows: its column `index` (QQP: `id`), unless it is one of the texts, or else their order."""
-    for name in ("index", "id"):
-        if name in table.header and name not in task.sentences:
-            words = table.column(name)
-            for row, word in enumerate(words):
-                # isdigit alone accepts ², which int refuses.
-                if not (word.isascii() and word.isdigit()):
-                    raise RelposError(f"{table.where(row)}: {name} {_shown(word)} is not a row number")
-            return [int(word) for word in words]
-    return list(range(len(table.rows)))
 
 
 def _shown(word: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -91,9 +91,11 @@ def documents_of_file(name: str, path: Path, column: str, lines: int, reporting:
     """The same of a file in one of the formats of `TABLES`, JSONL and CSV also compressed."""
     kind = suffix(path)
     if kind in (".csv", ".jsonl"):  # with the line that is not UTF-8; the builders name a temporary file and a byte
-        head = next(blocks(path), "").partition("\n")[0]
+        head = next(text := blocks(path), "").partition("\n")[0]
         if kind == ".csv":
             check_commas(str(path), next(csv.reader([head]), []))
+        if path.suffix == ".zst":  # the builders would take the place where it breaks off for its end
+            deque(text, maxlen=0)
     more = {"keep_default_na": False} if kind == ".csv" else {}  # else a text `NA` or `null` would be no text
     with TemporaryDirectory() as folder:
         # `datasets` takes `texts[1].csv` for a pattern, which is the name of another file, and `a::b.csv` for two addresses.

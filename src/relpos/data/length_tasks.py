@@ -99,7 +99,7 @@ class LengthTask(ABC):
         """The generator's version and its keys."""
         return {"length_task": VERSION, "task": self.name, "longest": self.longest, "examples": self.examples, "seed": self.seed}
 
-    def glue_identity(self, task: str, hub: object = None) -> dict[str, Any] | None:
+    def glue_identity(self, task: object) -> dict[str, Any] | None:
         """None: there are no files of GLUE."""
         return None
 

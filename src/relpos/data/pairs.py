@@ -12,7 +12,7 @@ import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,8 +75,16 @@ class PairSource(ABC):
         """Plain values that change when these pairs do."""
 
     def pairs(self) -> list[Item]:
-        """The pairs that are taken, in order; RelposError as of `all`."""
-        return limited(self.all(), self.limit, self.others)
+        """The pairs that are taken, in their order: those of each paradigm whose text has the smallest SHA-256. RelposError as of
+        `all`."""
+        ranked: dict[tuple[str, bool], list[tuple[str, int]]] = defaultdict(list)
+        for number, pair in enumerate(pairs := self.all()):
+            group = pair.paradigm, self.others is not None and not pair.has_same_words
+            # By hash and not by place: the choice does not depend on the order of the file.
+            ranked[group].append((hashlib.sha256("\n".join(pair.texts).encode()).hexdigest(), number))
+        limits = {False: self.limit, True: self.others}
+        kept = {number for (_, is_other), entries in ranked.items() for _, number in sorted(entries)[: limits[is_other]]}
+        return [pair for number, pair in enumerate(pairs) if number in kept]
 
     def identity(self) -> dict[str, Any]:
         """Plain values that change when the pairs that are taken do."""
@@ -165,27 +173,6 @@ class AutoPairs:
         if toy:
             return ToyPairs(limit=self.limit, others=self.others)
         return PairFiles(self.zorro, limit=self.limit, others=self.others) if Path(self.zorro).is_dir() else None
-
-
-def limited(pairs: Iterable[Item], limit: int | None, others: int | None = None) -> list[Item]:
-    """The pairs of each paradigm whose text has the smallest SHA-256, in their order.
-
-    Args:
-        pairs: all there are.
-        limit: so many of each paradigm; None: all.
-        others: so many of those that do not hold the same words; `limit` then counts those that do. None: they count alike.
-    """
-    pairs = list(pairs)
-    if limit is None and others is None:
-        return pairs
-    ranked: dict[tuple[str, bool], list[tuple[str, int]]] = defaultdict(list)
-    for number, pair in enumerate(pairs):
-        group = pair.paradigm, others is not None and not pair.has_same_words
-        # By hash and not by place: the choice does not depend on the order of the file.
-        ranked[group].append((hashlib.sha256("\n".join(pair.texts).encode()).hexdigest(), number))
-    limits = {False: limit, True: others}
-    kept = {number for (_, is_other), entries in ranked.items() for _, number in sorted(entries)[: limits[is_other]]}
-    return [pair for number, pair in enumerate(pairs) if number in kept]
 
 
 def read(path: Path) -> list[Item]:

@@ -103,14 +103,13 @@ class Files(Text):
         tables = {"text": self.text or COLUMN, "lines": self.lines} if suffix(files[0]) in hub.TABLES else {}
         return {"files": described(files, place if place.is_dir() else place.parent)} | tables
 
-    def glue_identity(self, task: str, hub: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+    def glue_identity(self, task: Mapping[str, Any]) -> dict[str, Any] | None:
         """Name, size and SHA-256 of the files of one task's folder but for hidden ones; None where it is absent."""
         try:
             place = self.glue_location().folder
         except RelposError:
             return None
-        folder = next((path for path in sorted(place.glob("*")) if _plain(path.name) == _plain(task)), None)
-        files = described_folder(folder, place) if folder else []
+        files = described_folder(place / task["folder"], place)
         return {"files": files} if files else None
 
     def characters(self) -> int | None:
@@ -161,9 +160,10 @@ class Hub(Text):
         """GLUE on the hub."""
         return HubGlue(self.glue, self.glue_revision)
 
-    def glue_identity(self, task: str, hub: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-        """Id, configuration and revision of one task: `hub`, where its data set is not GLUE; of a folder its content."""
-        return {"hub": identified(hub or {"id": self.glue, "config": task, "revision": self.glue_revision})}
+    def glue_identity(self, task: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Id, configuration and revision of one task's data set, its own or GLUE's; of a folder its content."""
+        own = task.get("hub")
+        return {"hub": identified(own or {"id": self.glue, "config": task["name"], "revision": self.glue_revision})}
 
     def documents(self, progress: Progress | None = None) -> Iterator[Document]:
         """The documents of all data sets, one data set after the other."""
@@ -186,10 +186,6 @@ class Toy(Text):
         from relpos.data import toy
 
         return {"toy": toy.VERSION, "seed": self.seed}
-
-    def glue_identity(self, task: str, hub: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-        """The corpus's identity: one generator writes both."""
-        return self.identity()
 
     def at(self, folder: Path) -> Files:
         """The files that the generator has written into `folder`, as a source."""
@@ -251,11 +247,6 @@ def _parts(state: Path) -> list[str]:
         if Path(name).name != name or not (state.parent / name).is_file():
             raise RelposError(f"{state}: there is no {name} beside it")
     return names
-
-
-def _plain(name: str) -> str:
-    """`STS-B`, `sts_b` and `stsb` are one task."""
-    return name.lower().replace("-", "").replace("_", "")
 
 
 def _reporting(portions: Iterator[str], progress: Progress | None) -> Iterator[str]:

@@ -33,9 +33,11 @@ class Table:
         return f"{self.source} {self.place} {self.places[row]}"
 
     def column(self, name: str) -> list[str]:
-        """Raises: RelposError with the nearest name where there is no such column."""
+        """Raises: RelposError with the nearest name where there is no such column, or where there are two."""
         if name not in self.header:
             raise RelposError(f"{self.source}: no column {name!r}.{nearest(name, self.header)}")
+        if self.header.count(name) > 1:
+            raise RelposError(f"{self.source}: two columns {name!r}")
         at = self.header.index(name)
         return [row[at] for row in self.rows]
 
@@ -76,40 +78,21 @@ def read_table(path: Path, header: Sequence[str] | None = None, broken: bool = F
     first = 1 if header is not None else 2
     names = tuple(header) if header is not None else tuple(lines[0].split("\t"))
     rows = [line.split("\t") for line in lines[first - 1 :]]
+    places = list(range(first, first + len(rows)))
+    if broken:  # as the authors' loader and nyu-mll/glue do
+        whole = [at for at, row in enumerate(rows) if len(row) >= len(names)]
+        rows, places = [rows[at] for at in whole], [places[at] for at in whole]
     if not rows:
         raise RelposError(f"{path}: a header and no rows")
-    places = list(range(first, first + len(rows)))
-    if broken:
-        rows, places = _without_broken(rows, places, len(names))
     check_widths(path, rows, places, len(names), "the header has" if header is None else "there should be")
     return Table(str(path), names, rows, places)
 
 
-def _without_broken(rows: list[list[str]], places: list[int], width: int) -> tuple[list[list[str]], list[int]]:
-    """Leaves out each run of short lines that together make exactly one row; the official QQP files hold some.
-
-    As the authors' loader and nyu-mll/glue do. Any other short line stays, and is refused by the caller.
-    """
-    kept: list[int] = []
-    at = 0
-    while at < len(rows):
-        end, columns = at, 1
-        while end < len(rows) and len(rows[end]) < width and columns < width:
-            columns += len(rows[end]) - 1  # a line end inside a field makes two fields of one
-            end += 1
-        if end > at + 1 and columns == width:
-            at = end
-        else:
-            kept.append(at)
-            at += 1
-    return [rows[i] for i in kept], [places[i] for i in kept]
-
-
-def csv_table(path: Path, columns: Sequence[str]) -> Table:
-    """These columns of a CSV file with a header line; quotes enclose fields, so that a text may hold commas, quotes and line ends.
+def csv_table(path: Path) -> Table:
+    """A CSV file with a header line; quotes enclose fields, so that a text may hold commas, quotes and line ends.
 
     Raises:
-        RelposError: names file and line: not CSV, no rows, another number of columns; or see `only`.
+        RelposError: names file and line: not CSV, no rows, another number of columns.
     """
     rows, places, line = [], [], 1
     text = read_text(path)
@@ -130,28 +113,13 @@ def csv_table(path: Path, columns: Sequence[str]) -> Table:
     if len(rows) < 2:
         raise RelposError(f"{path}: a header and no rows")
     check_widths(path, rows[1:], places[1:], len(rows[0]))
-    return only(Table(str(path), tuple(rows[0]), rows[1:], places[1:]), columns)
+    return Table(str(path), tuple(rows[0]), rows[1:], places[1:])
 
 
 def check_commas(where: str, header: Sequence[str]) -> None:
     """Raises: RelposError where the header of a CSV file is one field with other separators than commas in it."""
     if len(header) == 1 and (mark := next((mark for mark in ";\t|" if mark in header[0]), None)):
         raise RelposError(f"{where} line 1: its columns stand between {mark!r}; write them between commas, or as JSONL")
-
-
-def only(table: Table, columns: Sequence[str]) -> Table:
-    """These columns of a table with a header line; what other columns hold, such as an id that is no number, is not checked.
-
-    Raises:
-        RelposError: a column is missing, or two have its name.
-    """
-    for column in columns:
-        if column not in table.header:
-            raise RelposError(f"{table.source} line 1: no column {column!r}.{nearest(column, table.header)}")
-        if table.header.count(column) > 1:
-            raise RelposError(f"{table.source} line 1: two columns {column!r}")
-    rows = [list(row) for row in zip(*(table.column(column) for column in columns), strict=True)]
-    return Table(table.source, tuple(columns), rows, table.places)
 
 
 def json_table(path: Path, columns: Sequence[str], rows_of: Rows = lambda fields, _: iter([fields])) -> Table:

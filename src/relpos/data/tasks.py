@@ -16,8 +16,7 @@ from relpos.ranges import Batch, Count, NotNegative, Positive
 
 @dataclass(frozen=True)
 class Task:
-    """One task: of GLUE, SuperGLUE, PAWS, or of the user's own. Sequences and mappings of any kind are accepted and kept as tuples
-    and dicts.
+    """One task: of GLUE, SuperGLUE, PAWS, or of the user's own.
 
     The training numbers are those of the authors' released `run_glue.py`; `paper_*` are those that the paper's Table 5 prints,
     `albert_*` those of ALBERT's `run_glue.sh`.
@@ -53,18 +52,8 @@ class Task:
     group: ClassVar[str | None] = None  # column that is equal in the rows that the metric judges together
 
     def __post_init__(self) -> None:
-        plain: dict[str, Any] = {
-            "sentences": tuple(self.sentences),
-            "labels": None if self.labels is None else tuple(str(word) for word in self.labels),
-            "columns": tuple(self.columns),
-            "dev": dict(self.dev),
-            "test": dict(self.test),
-            "range": None if self.range is None else tuple(float(bound) for bound in self.range),
-            "headers": {split: tuple(header) for split, header in self.headers.items()},
-            "hub_sentences": tuple(self.sentences if self.hub_sentences is None else self.hub_sentences),
-        }
-        for key, value in plain.items():
-            object.__setattr__(self, key, value)  # the dataclass is frozen for everybody else
+        if self.labels is not None:  # `labels: [0, 1]` are numbers to YAML, and words in the files
+            object.__setattr__(self, "labels", tuple(map(str, self.labels)))
 
     @property
     def outputs(self) -> int:

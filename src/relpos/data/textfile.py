@@ -21,8 +21,6 @@ from relpos.readers import check_regular, decoded
 SUFFIXES = (".txt", ".tokens", ".train")  # WikiText's files end in .tokens, BabyLM's in .train
 MARKDOWN = (".md", ".markdown")
 BLOCK = 1 << 20  # bytes
-# Bytes of a Zstandard file that are unpacked at a time. Few: four of them may stand for 128 kB of text.
-PACKED = 1 << 12
 
 
 def suffix(path: Path) -> str:
@@ -61,40 +59,12 @@ def _cut(data: bytes) -> int:
     return end
 
 
-class _Zstandard:
-    """An open file of one Zstandard frame or several. `zstandard.open` would take the place where the last one breaks off for its
-    end."""
+def _zstandard(path: Path) -> Any:
+    """An open file of one Zstandard frame or several."""
+    import pyarrow
 
-    def __init__(self, path: Path) -> None:
-        import zstandard
-
-        self.new, self.broken = zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError
-        self.file, self.frame = path.open("rb"), self.new()
-        self.packed, self.text = b"", bytearray()
-
-    def __enter__(self) -> _Zstandard:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.file.close()
-
-    def read(self, size: int) -> bytes:
-        """`size` bytes of text, fewer at the end of a frame, none at that of the file; EOFError where one is no whole one."""
-        while len(self.text) < size and not (self.text and self.frame.eof):
-            if not (packed := self.packed or self.file.read(PACKED)):
-                break
-            if self.frame.eof:
-                self.frame = self.new()
-            try:
-                self.text += self.frame.decompress(packed)
-            except self.broken as error:
-                raise EOFError(str(error)) from error
-            self.packed = self.frame.unused_data
-        if len(self.text) < size and not self.frame.eof:
-            raise EOFError("Compressed file ended before the end-of-stream marker was reached")
-        data = bytes(self.text[:size])
-        del self.text[:size]
-        return data
+    # `zstandard.open` would take the place where the last frame breaks off for its end.
+    return pyarrow.input_stream(path, compression="zstd")
 
 
-_OPEN: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open, ".zst": _Zstandard}
+_OPEN: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open, ".zst": _zstandard}

@@ -183,7 +183,7 @@ def finetune_run(content: Content, start: Run) -> Run:
     if "files" not in meaning:  # the task is one of the source's
         inputs |= toy
         if not toy:
-            meaning["glue"] = source.glue_identity(task["name"], task.get("hub"))
+            meaning["glue"] = source.glue_identity(task)
     # For the reader alone: the identity behind it tells apart what these words do not.
     name = f"{task['name']}-{_network_name(start)}{_change_name(meaning)}-seed{config['seed']}"
     more = {"data": config["data"], "task": task, "scheme": start.config.get("scheme")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -135,7 +134,7 @@ def columns(model: Classifier, task: Task, splits: Splits, precision: str, predi
         # GLUE has test sets without labels for the server; a task of one's own need not.
         if split in splits:
             rows = splits[split]
-            write_predictions(predictions, task, name, rows.indices, decide(task, outputs(model, rows, precision)))
+            write_predictions(predictions, task, name, decide(task, outputs(model, rows, precision)))
     return result
 
 
@@ -159,7 +158,7 @@ def outputs(model: Classifier, encoded: Encoded, precision: str) -> Tensor:
     return result
 
 
-def write_predictions(folder: Path, task: Task, name: str, indices: Sequence[int], predictions: ArrayLike) -> Path:
+def write_predictions(folder: Path, task: Task, name: str, predictions: ArrayLike) -> Path:
     """Writes `folder/NAME.tsv` in one piece and returns its path. `name` is a key of `task.test`.
 
     Predictions are classes or scores, as `relpos.train.metrics.decide` gives them. Classes are written as the words of
@@ -167,7 +166,7 @@ def write_predictions(folder: Path, task: Task, name: str, indices: Sequence[int
     """
     # The server knows words, not our numbers of classes.
     words = _words(task, np.asarray(predictions, dtype=np.float64))
-    lines = [f"{index}\t{word}\n" for index, word in sorted(zip(indices, words, strict=True))]
+    lines = [f"{row}\t{word}\n" for row, word in enumerate(words)]
     path = folder / f"{name}.tsv"
     write_text(path, "".join(["index\tprediction\n", *lines]))
     return path
