@@ -164,7 +164,6 @@ def _run(command: str, arguments: list[str]) -> int:
     from relpos.files import refuse_links
     from relpos.places import make_runs_root, runs_root
     from relpos.ranges import rules, with_words
-    from relpos.runs.shelf import figure
     from relpos.trust import asked, outside, targets, trust
 
     flags, overrides = flags_and_overrides(command, arguments)
@@ -205,8 +204,11 @@ def _run(command: str, arguments: list[str]) -> int:
             paths.append(str(function(**with_words(config, rules(function)))))
             if os.getpid() != main_process:  # the main process will not see this list
                 print(printable(paths[-1]))
-            metric = config.get("metric")
-            return figure(Path(paths[-1]), metric) if metric else None
+            if not (metric := config.get("metric")):
+                return None
+            from relpos.runs.shelf import figure  # loads torch, as only some commands do
+
+            return figure(Path(paths[-1]), metric)
         except Exception as error:  # not passed on to Hydra, which would print a line of its own
             is_plain = _line(error) is not None or (isinstance(error, BrokenPipeError) and _is_unread(sys.stdout))
             if not is_plain or os.getpid() != main_process:

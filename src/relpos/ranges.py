@@ -35,29 +35,9 @@ def at_least(low: float) -> Range:
     return Range(f"of {low} or more", lambda value: bool(value >= low))
 
 
-def above(low: float) -> Range:
-    """low < x."""
-    return Range(f"above {low}", lambda value: bool(value > low))
-
-
 def between(low: float, high: float) -> Range:
     """low ≤ x ≤ high."""
     return Range(f"from {low} to {high:,}", lambda value: bool(low <= value <= high))
-
-
-def below(low: float, high: float) -> Range:
-    """low ≤ x < high."""
-    return Range(f"from {low} up to, not including, {high}", lambda value: bool(low <= value < high))
-
-
-def inside(low: float, high: float) -> Range:
-    """low < x < high."""
-    return Range(f"between {low} and {high}", lambda value: bool(low < value < high))
-
-
-def up_to(low: float, high: float) -> Range:
-    """low < x ≤ high."""
-    return Range(f"above {low} and up to {high}", lambda value: bool(low < value <= high))
 
 
 @dataclass(frozen=True)
@@ -80,10 +60,11 @@ ONE_OR_MORE = "one or more"
 Names = Annotated[list[str], ONE_OR_MORE]
 Count = Annotated[int, at_least(1)]
 Natural = Annotated[int, at_least(0)]
-Positive = Annotated[float, above(0)]
+Positive = Annotated[float, Range("above 0", lambda value: bool(value > 0))]
 NotNegative = Annotated[float, at_least(0)]
-Rate = Annotated[float, below(0, 1)]
-Share = Annotated[float, inside(0, 1)]
+Rate = Annotated[float, Range("from 0 up to, not including, 1", lambda value: bool(0 <= value < 1))]
+Share = Annotated[float, Range("between 0 and 1", lambda value: bool(0 < value < 1))]
+Fraction = Annotated[float, Range("above 0 and up to 1", lambda value: bool(0 < value <= 1))]
 Length = Annotated[int, at_least(8)]
 """Tokens of a sequence; fewer have no room for two sentences and their marks."""
 Width = Annotated[int, between(1, 1_000_000)]

@@ -5,22 +5,26 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from resource import RUSAGE_SELF, getrusage
 from statistics import median
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
+
+import torch
 
 from relpos.config.schema import Cost
+from relpos.counter import fold
 from relpos.errors import plural, say
+from relpos.model.dropout import seed_dropout
+from relpos.model.precision import autocast
 from relpos.ranges import NotNegative
 from relpos.runs.cost import forward, predicted
-
-if TYPE_CHECKING:
-    import torch
-
-DISTURBED = 0.1
-"""Share of the time that one thread waits for the processor from which on the time of several threads means nothing."""
+from relpos.runs.model import counted, without_memory
+from relpos.runs.networks import description
+from relpos.train.described import network
+from relpos.train.network import build_model
+from relpos.train.optim import Recipe
+from relpos.train.room import fitting_microbatch
 
 
 def cost(seconds: NotNegative, **config: Unpack[Cost]) -> str:
@@ -48,10 +52,6 @@ def cost(seconds: NotNegative, **config: Unpack[Cost]) -> str:
 
 def _counted(config: Cost) -> tuple[int, int]:
     """Parameters, and bytes of float32 weights, their gradients and two moments; of Muon's matrices one moment."""
-    from relpos.runs.model import counted, without_memory
-    from relpos.train.network import build_model
-    from relpos.train.optim import Recipe
-
     # A network may be larger than this machine's memory, and is only counted.
     with without_memory():
         model = build_model(config)
@@ -60,25 +60,11 @@ def _counted(config: Cost) -> tuple[int, int]:
 
 
 def _measured(config: Cost, seconds: float) -> dict[str, Any]:
-    """Measures passes for about `seconds`, at least two, and two updates; the first of each does not count.
+    """Measures passes for about `seconds`, at least two, and two updates, by the clock; the first of each does not count.
 
     All examples are taken to be of full length. The device is a GPU where there is one and `speed.accelerator` allows it.
-
-    On a processor one thread is measured first, by the time that it works: other processes do not change that. Several threads wait
-    for each other, so that their time is that of the clock; it is measured only where the one thread had the processor to itself.
-    Otherwise they are taken to share its work evenly.
     """
-    import torch
-
-    from relpos.counter import fold
-    from relpos.model.dropout import seed_dropout
-    from relpos.model.precision import autocast
-    from relpos.process import one_thread
-    from relpos.runs.networks import description
-    from relpos.train.described import network
-    from relpos.train.module import set_threads
-    from relpos.train.optim import Recipe
-    from relpos.train.room import fitting_microbatch
+    from relpos.train.module import set_threads  # loads Lightning, which counting does without
 
     speed, batch, length = config["speed"], config["batch"], config["length"]
     set_threads(speed["threads"])
@@ -102,30 +88,19 @@ def _measured(config: Cost, seconds: float) -> dict[str, Any]:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
-    def step(seconds: float) -> tuple[float, float]:
-        parts = zip(_times(forward_and_backward, seconds), _times(update, 0.0), strict=True)
-        clock, worked = (-(-batch // microbatch) * of_pass + of_update for of_pass, of_update in parts)
-        return clock, worked
-
     # Schemes that draw positions for each step have none before.
     model.encoder.position.begin_step(0)
-    cuda, threads = device.type == "cuda", torch.get_num_threads()
-    with nullcontext() if cuda else one_thread():
-        clock, alone = step(seconds / (1 if cuda else min(2, threads)))
-    if not cuda:
-        clock = step(seconds / 2)[0] if threads > 1 and alone > (1 - DISTURBED) * clock else alone / threads
+    cuda, passes = device.type == "cuda", -(-batch // microbatch)
     return {
-        "device": torch.cuda.get_device_name() if cuda else f"CPU, {threads} threads",
+        "device": torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads",
         "microbatch": microbatch,
-        "step_seconds": clock,
+        "step_seconds": passes * _median(forward_and_backward, seconds) + _median(update, 0.0),
         "peak_memory_bytes": torch.cuda.max_memory_allocated() if cuda else getrusage(RUSAGE_SELF).ru_maxrss * 1024,
     }
 
 
 def _made_up(vocabulary: int, shape: tuple[int, int], masked: float) -> tuple[torch.Tensor, torch.Tensor]:
     """(input ids, labels) of this shape: a share of the tokens is to be predicted."""
-    import torch
-
     generator = torch.Generator().manual_seed(0)
     # The first five ids are special tokens.
     ids = torch.randint(min(5, vocabulary - 1), vocabulary, shape, generator=generator)
@@ -135,17 +110,15 @@ def _made_up(vocabulary: int, shape: tuple[int, int], masked: float) -> tuple[to
     return ids, ids.masked_fill(~chosen, -100)
 
 
-def _times(work: Callable[[int], None], seconds: float) -> tuple[float, float]:
-    """Medians of the seconds by the clock, and of those that this process works; of at least two repetitions."""
-    import torch
-
-    times: list[tuple[float, float]] = []
+def _median(work: Callable[[int], None], seconds: float) -> float:
+    """The median of the seconds of at least two repetitions."""
+    times: list[float] = []
     begun = time.perf_counter()
     while len(times) < 3 or time.perf_counter() - begun < seconds:
-        clock, worked = time.perf_counter(), time.process_time()
+        started = time.perf_counter()
         work(len(times))
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        times.append((time.perf_counter() - clock, time.process_time() - worked))
+        times.append(time.perf_counter() - started)
     # Without the first, which also allocates memory, and compiles where something is compiled.
-    return median(clock for clock, _ in times[1:]), median(worked for _, worked in times[1:])
+    return median(times[1:])

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 import zipfile
-from dataclasses import dataclass
 
 from relpos.errors import RelposError, say
-from relpos.files import replacing, write_json
-from relpos.readers import check_recorded, read_bytes, sha256
+from relpos.files import replacing
+from relpos.readers import check_recorded, read_bytes
 from relpos.runs.run import runs_root
 from relpos.runs.table_file import RowRun
 from relpos.tables.glue_server import Answers, layout
@@ -22,7 +21,7 @@ TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def submit(table: str, row: str, allow_missing: bool) -> str:
-    """`relpos submit`: writes `submissions/ROW.zip` beside the table, and `ROW.json` that says which run answered what.
+    """`relpos submit`: writes `submissions/ROW.zip` beside the table.
 
     Returns:
         the path of the zip.
@@ -36,49 +35,31 @@ def submit(table: str, row: str, allow_missing: bool) -> str:
     file_name = re.sub(r"[^\w.+-]+", "_", of_row.name)
     path = folder / "submissions" / f"{file_name}.zip"
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in files:
-            archive.writestr(zipfile.ZipInfo(f"{file.answers.file}.tsv", TIME), file.text, zipfile.ZIP_DEFLATED)
-    about = {"table": content.name, "row": of_row.name, "sha256": sha256(path)}
-    write_json(path.with_suffix(".json"), about | {"files": {file.answers.file: _origin(file) for file in files}})
+        for file, text in files.items():
+            archive.writestr(zipfile.ZipInfo(f"{file}.tsv", TIME), text, zipfile.ZIP_DEFLATED)
     return str(path)
 
 
-@dataclass(frozen=True)
-class File:
-    """One file of the zip.
-
-    Args:
-        answers: what the server accepts as this file.
-        text: the file's content.
-        run: the run that predicted it; None for the constant answer.
-    """
-
-    answers: Answers
-    text: str
-    run: RowRun | None
-
-
-def _gather(row: Row, allow_missing: bool) -> list[File]:
-    """The files, each from the run that is best on the dev set."""
-    files: list[File] = []
+def _gather(row: Row, allow_missing: bool) -> dict[str, str]:
+    """Name of a file → its content, from the run that is best on the dev set."""
+    files: dict[str, str] = {}
     # All are collected before the refusal: each that is missing may be a training to do.
-    wrong, missing = [], []
+    wrong, missing, filled = [], [], 0
     for answers in layout():
-        run = best_run(row, answers.column)
-        text, why = _predictions(run, answers)
+        text, why = _predictions(best_run(row, answers.column), answers)
         if text is None and allow_missing:
-            text, run = answers.constant_file(), None
+            text, filled = answers.constant_file(), filled + 1
             say(f"relpos: {answers.file}: {why}; every row says {answers.constant}: no result")
         if text is None:
             missing.append(f"{answers.file}: {why}")
         elif problem := answers.problem(text):
             wrong.append(f"{answers.file}: {problem}")
         else:
-            files.append(File(answers, text, run))
+            files[answers.file] = text
     if wrong or missing:
         tail = "; allow_missing=true fills what is missing with a constant answer" if missing else ""
         raise RelposError(f"cannot submit {row.name}: {'; '.join(wrong + missing)}{tail}")
-    if all(file.run is None for file in files):
+    if filled == len(files):
         raise RelposError(f"cannot submit {row.name}: no run of it has predicted a test file")
     return files
 
@@ -104,11 +85,3 @@ def _predictions(run: RowRun | None, answers: Answers) -> tuple[str | None, str]
     check_recorded(path)
     # What is no UTF-8 is no answer: `Answers.problem` names its line, where missing files may be filled, too.
     return read_bytes(path).decode("utf-8", errors="replace"), ""
-
-
-def _origin(file: File) -> dict[str, object]:
-    """Which run made a file, for the JSON beside the zip."""
-    run = file.run
-    if run is None:
-        return {"constant": file.answers.constant}
-    return {"path": run.path, "pretrain_seed": run.pretrain_seed, "seed": run.seed, "dev": run.columns[file.answers.column]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hydra import compose as hydra_compose
@@ -74,19 +74,6 @@ def resolved(content: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
 def unresolved(content: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
     """The content as plain values, with its interpolations."""
     return _plain(content, resolve=False) if isinstance(content, DictConfig) else dict(content)
-
-
-def values(command: str, overrides: Sequence[str], keys: Iterable[str]) -> dict[str, Any]:
-    """The values of these keys of `compose`, not checked: the check loads torch and the class of every group.
-
-    Raises:
-        RelposError: an override is wrong.
-    """
-    try:
-        return quick.resolved(quick.merged(command, rewritten(command, overrides)), keys)
-    except quick.LeftToHydra:
-        every = resolved(composed(command, overrides))
-        return {key: every[key] for key in keys}
 
 
 def _by_hydra(command: str, overrides: Sequence[str]) -> DictConfig:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import cache
 from typing import Any
@@ -123,14 +123,14 @@ def _inside(node: Any, key: str) -> Any:
         raise LeftToHydra from error
 
 
-def resolved(content: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict[str, Any]:
-    """The content, or these of its keys, with a value in the place of each interpolation; the caller's own.
+def resolved(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The content with a value in the place of each interpolation; the caller's own.
 
     Raises:
         LeftToHydra: an interpolation leads nowhere or is one that `conf` does not use; or a value is missing (`???`).
     """
     try:
-        return {key: _resolved(content[key], content, (key,)) for key in (content if keys is None else keys)}
+        return {key: _resolved(value, content, (key,)) for key, value in content.items()}
     except RecursionError as error:
         raise LeftToHydra from error
 

@@ -28,7 +28,7 @@ from functools import cache
 from math import copysign, inf
 from pathlib import Path
 
-from relpos.config.compose import values as composed_values
+from relpos.config.compose import composed, resolved
 from relpos.config.conf import key_of
 from relpos.errors import RelposError
 from relpos.pretrained.files import located, name_of
@@ -337,7 +337,8 @@ def named(column: str, only: Collection[str] | None = None) -> list[str]:
 
 @cache
 def _scheme(overrides: tuple[str, ...]) -> str:
-    return json.dumps(composed_values("pretrain", overrides, ("position", "conv")), sort_keys=True)
+    config = resolved(composed("pretrain", overrides))
+    return json.dumps({key: config[key] for key in ("position", "conv")}, sort_keys=True)
 
 
 def scheme(overrides: Iterable[str]) -> str:

@@ -10,10 +10,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relpos.data.filehash import described
+from relpos.data.published_tokenizer import load_tokenizer
+from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError, nearest, refuse_unknown
+from relpos.model.heads import MaskedLM
 from relpos.places import expanded
 from relpos.pretrained.files import (
     CONFIG,
@@ -29,10 +32,8 @@ from relpos.readers import read_yaml
 from relpos.runs.run import Run, read_record, runs_root
 from relpos.runs.shelf import END, SNAPSHOTS, snapshot, snapshots
 from relpos.runs.table_file import FILE, runs_by_row, table_folder
-
-if TYPE_CHECKING:
-    from relpos.data.tokenizer import Tokenizer
-    from relpos.model.heads import MaskedLM
+from relpos.train.described import scheme_name
+from relpos.train.weights import load_model, model_folder, read_model_config
 
 WEIGHTS = "model.safetensors"
 LENGTH = 128  # of examples, for a network about whose training nothing is known
@@ -87,8 +88,6 @@ class Network:
 
     def load(self) -> Any:
         """The network in evaluation mode, with whatever head it has, in the number format in which it is stored."""
-        from relpos.train.weights import load_model
-
         return load_model(self.path)
 
     def masked_lm(self) -> MaskedLM:
@@ -97,8 +96,6 @@ class Network:
         Raises:
             RelposError: it predicts no words.
         """
-        from relpos.model.heads import MaskedLM
-
         self.refuse_classifier()
         model = self.load()
         if not isinstance(model, MaskedLM):
@@ -111,8 +108,6 @@ class Network:
         Raises:
             RelposError: it is one; names the run that it was fine-tuned from.
         """
-        from relpos.train.weights import read_model_config
-
         if self.record.get("stage") == "pretrain":  # `relpos merge` may have left its weights out
             return
         start = (self.record.get("inputs") or {}).get("start")
@@ -127,8 +122,6 @@ class Network:
         Raises:
             RelposError: the model folder has none.
         """
-        from relpos.data.published_tokenizer import load_tokenizer
-
         return load_tokenizer(self.folder)
 
     def snapshots(self) -> dict[int, Network]:
@@ -217,9 +210,7 @@ def description(config: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
 
 def described_by(run: Run) -> dict[str, Any]:
     """The `description` of the network that a run trains or, of the stage `given`, of the one that the user named."""
-    # Both load torch, which a plan without a given network does without.
-    from relpos.runs.model import changed_position
-    from relpos.train.weights import read_model_config
+    from relpos.runs.model import changed_position  # which imports this module
 
     if run.stage == "given":
         settings = read_model_config(run.path)
@@ -236,8 +227,6 @@ def tokenizer_of(start: Run, vocabulary: int) -> Run:
     Raises:
         RelposError: there is none.
     """
-    from relpos.train.weights import model_folder
-
     folder = model_folder(start.path)
     files = tokenizer_files(folder)
     if not files:
@@ -260,9 +249,6 @@ def labels(networks: Sequence[Network]) -> list[str]:
 
 def _scheme(network: Network) -> str:
     """Position and convolution, as the run's meaning has them; the name of a network whose training is not known."""
-    # Loads torch, which those who name no network do without.
-    from relpos.train.described import scheme_name
-
     meaning = network.record.get("meaning") or {}
     if not (meaning.get("position") and meaning.get("conv")):
         return network.name

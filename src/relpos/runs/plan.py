@@ -146,7 +146,6 @@ def pretrain_run(content: Content, start: Run | None = None) -> Run:
             f"packing={config['packing']}: recipe.masking={objective.masking} masks the second sentence of a pair; "
             "packing=pair has one"
         )
-    _refuse_rates(meaning["recipe"], meaning["position"], config["size"]["layers"])
     if config["first"]["share"]:  # otherwise left out: runs of one stage keep the identity from before two-stage training
         meaning["first"] = config["first"]
     size, causal = config["size"], "-causal" * (config["size"].get("attention") == "causal")
@@ -305,17 +304,6 @@ def _recipe(recipe: dict[str, Any]) -> dict[str, Any]:
     if recipe.get("schedule") == "linear":  # which falls from the first step on, and has no last phase
         del recipe["decay"]
     return {key: value for key, value in recipe.items() if value not in IDLE.get(key, ())}
-
-
-def _refuse_rates(recipe: Content, position: Content, layers: int) -> None:
-    """Refuses a list of rates that does not fit the scheme, without building it; `Recipe.multipliers` refuses the rest."""
-    # A scheme of the user's own may have parts that its node does not list.
-    if not isinstance(rates := recipe.get("position_lr"), list) or not position["_target_"].startswith("relpos."):
-        return
-    # Of a list by layers, schemes for which there is no layer are not made.
-    parts = len(position.get("parts") or position.get("layers", [position])[:layers])
-    if len(rates) != parts:
-        raise RelposError(f"recipe.position_lr={rates}: a list of {parts}, one for each part of the scheme, is expected")
 
 
 def _change(change: dict[str, Any]) -> dict[str, Any]:

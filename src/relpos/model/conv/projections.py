@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor, cat, nn
@@ -12,7 +12,7 @@ from relpos.model.conv.base import Conv
 from relpos.model.conv.separable import SeparableConv
 from relpos.model.conv.window import hide
 from relpos.model.shape import Hidden, Mask, Shape
-from relpos.ranges import Natural, checked, up_to
+from relpos.ranges import Fraction, Natural, checked
 
 ACTIVATIONS = {"none": nn.Identity, "gelu": nn.GELU}
 Activation = Literal["none", "gelu"]
@@ -29,9 +29,7 @@ class ConvProjections(Conv):
     """
 
     @checked
-    def __init__(
-        self, shape: Shape, k: Natural, fraction: Annotated[float, up_to(0, 1)] = 0.5, activation: Activation = "none"
-    ) -> None:
+    def __init__(self, shape: Shape, k: Natural, fraction: Fraction = 0.5, activation: Activation = "none") -> None:
         super().__init__(shape)
         self.width = 2 * k + 1
         self.convolved = convolved_heads(shape, fraction) * shape.head_dim

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
 from jaxtyping import Complex
 from torch import Tensor
@@ -11,7 +9,7 @@ from torch import Tensor
 from relpos.errors import RelposError
 from relpos.model.position.base import Scheme
 from relpos.model.shape import Heads, Shape
-from relpos.ranges import Positive, checked, up_to
+from relpos.ranges import Fraction, Positive, checked
 
 
 class Rope(Scheme):
@@ -45,9 +43,7 @@ class Rope(Scheme):
     asks = "positions"
 
     @checked
-    def __init__(
-        self, shape: Shape, base: Positive = 10000.0, values: bool = False, fraction: Annotated[float, up_to(0, 1)] = 1.0
-    ) -> None:
+    def __init__(self, shape: Shape, base: Positive = 10000.0, values: bool = False, fraction: Fraction = 1.0) -> None:
         super().__init__(shape)
         self.base, self.values, self.fraction = float(base), values, fraction
         if shape.head_dim % 2:
