@@ -7,23 +7,30 @@ import torch
 
 from relpos.analysis.profiles import profiles
 from relpos.errors import RelposError
-from schemes import model_of
+from schemes import model_of, network, preset
 
 N = 5
 
 
 def looped(encoder: Any, layer: int) -> torch.Tensor:
     """Eq. 12 by loops; the tiny network has narrow embeddings, so that every step is there."""
-    embedding, attention = encoder.embedding, encoder.layers[layer].attention
+    embedding, attention, first = encoder.embedding, encoder.layers[layer].attention, encoder.layers[layer].attention_norm
+
+    def affine(part: Any, x: torch.Tensor, rows: slice = slice(None)) -> torch.Tensor:
+        made: torch.Tensor = part.weight[rows] @ x
+        return made if part.bias is None else made + part.bias[rows]
+
+    def by_rms(x: torch.Tensor, norm: Any) -> torch.Tensor:
+        made: torch.Tensor = x / (x.square().mean() + norm.eps) ** 0.5 * norm.weight
+        return made
 
     def entering(row: torch.Tensor) -> torch.Tensor:
-        made: torch.Tensor = embedding.widen.weight @ embedding.norm(row) + embedding.widen.bias
-        return made
+        made = affine(embedding.widen, embedding.norm(row))
+        return by_rms(made, first) if encoder.layers[layer].block.norm_first else made
 
     def projected(x: torch.Tensor, part: int, head: int) -> torch.Tensor:
-        rows = slice(8 * part + 4 * head, 8 * part + 4 * head + 4)
-        made: torch.Tensor = attention.project.weight[rows] @ x + attention.project.bias[rows]
-        return made
+        made = affine(attention.project, x, slice(8 * part + 4 * head, 8 * part + 4 * head + 4))
+        return by_rms(made, attention.norms["qk"[part]]) if attention.norms else made
 
     word = embedding.words.weight.mean(0) + embedding.types.weight[0]
     found = torch.zeros(2, N, N, dtype=torch.float64)
@@ -37,9 +44,10 @@ def looped(encoder: Any, layer: int) -> torch.Tensor:
     return found / 2.0  # head_dim 4
 
 
+@pytest.mark.parametrize("block", [{}, {"norm_first": True, "norm": "rms", "bias": False, "qk_norm": True}])
 @torch.no_grad()
-def test_equals_loops() -> None:
-    encoder = model_of("absolute").encoder
+def test_equals_loops(block: dict[str, Any]) -> None:
+    encoder = network(preset("position", "absolute"), **block).encoder
     torch.testing.assert_close(profiles(encoder, 1, N), looped(encoder, 1), atol=1e-10, rtol=0)
 
 

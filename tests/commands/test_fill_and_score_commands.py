@@ -1,6 +1,5 @@
 """`relpos fill` and `relpos score`."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +34,6 @@ def test_fill_shows_each_masked_token_with_its_guesses(run: Path, capsys: pytest
     assert lines[2].endswith(best.text)
 
 
-def test_json_holds_what_python_gives(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    [filled] = json.loads(answer(capsys, "fill", "a [MASK]", f"network={run}", "top=1", "json=true"))
-    [[guess]] = relpos.FillMask(run)("a [MASK]", top=1)
-    assert filled == {"text": "a [MASK]", "masks": [[guess.__dict__]]}
-    first, second = json.loads(answer(capsys, "score", "the dog sleeps.", "a cat", f"network={run}", "form=plain", "json=true"))
-    scored = relpos.Score(run, form="plain")("a cat")
-    assert (second["pieces"], second["total"], second["form"]) == (scored.pieces, scored.total, "plain")
-    assert first["total"] == pytest.approx(sum(first["log_probabilities"]))
-
-
 def test_score_shows_a_line_a_token_and_the_sum(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, *tokens, summary = answer(capsys, "score", "the dog sleeps.", f"network={run}").splitlines()
     scored = relpos.Score(run)("the dog sleeps.")
@@ -54,7 +43,7 @@ def test_score_shows_a_line_a_token_and_the_sum(run: Path, capsys: pytest.Captur
 
 
 def test_model_folders_snapshots_and_rows_of_tables_are_runs_too(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["fill", "a [MASK]", "json=true"]
+    arguments = ["fill", "a [MASK]"]
     expected = answer(capsys, *arguments, f"network={run}")
     assert answer(capsys, *arguments, f"network={run / 'model'}") == expected
     assert answer(capsys, *arguments, f"network={run / 'snapshots' / '50.safetensors'}") != expected

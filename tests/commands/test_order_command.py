@@ -123,7 +123,6 @@ def test_a_file_of_ones_own_is_named_like_an_option(none: Path, tmp_path: Path) 
         (["measure=[]"], "measure=[]: at least one is needed"),
         (["examples=0"], "examples=0: a whole number of 1 or more"),
         (["form=word"], "form=word: within_word or plain is expected"),
-        (["accelerator=tpu"], "accelerator=tpu: auto, cpu or gpu is expected"),
         (["pairs=zoro"], "unknown pairs 'zoro'. Did you mean 'zorro'?"),
         (["pairs=gone/file.txt"], "pairs=gone/file.txt: no such file or folder"),
         (["pairs.limit=0"], "pairs.limit=0: a whole number of 1 or more"),

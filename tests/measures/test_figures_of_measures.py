@@ -10,13 +10,12 @@ import pytest
 import torch
 
 from relpos.analysis import toeplitz_r2
-from relpos.analysis.removal import HELDOUT_SEED, masked_texts, passed, train_head
 from relpos.commands.analyze import drawn
 from relpos.data.tokenizer import OURS
 from relpos.errors import RelposError
 from relpos.measures.kinds.attention import Attention
 from relpos.measures.kinds.kernels import Kernels
-from relpos.measures.kinds.removal import Removal
+from relpos.measures.kinds.removal import HELDOUT_SEED, Removal, masked_texts, passed, train_head
 from relpos.measures.kinds.toeplitz import Toeplitz
 from relpos.measures.maps import Profiles, Responses, Similarity
 from relpos.measures.measure import Drawing, Measure, Measured

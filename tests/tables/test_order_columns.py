@@ -123,6 +123,7 @@ def test_the_interval_over_five_pre_trainings_is_over_these_and_their_examples(n
     column = made_column(name, [made_results(seed) for seed in range(5)])
     low, high = column.interval or (0, 0)
     assert low < column.mean < high <= 100
+    assert column.majority == (50 if name == "same_word_pairs" else None)  # what guessing gives
     same = made_column(name, [made_results(0)] * 5)  # the spread of the seeds is none, that of the examples stays
     assert same.interval == ((0.4, 0.6) if name == "shuffle_gap" else (same.mean - 9, same.mean + 9))
 

@@ -15,8 +15,6 @@ A kernel is what is added to the score at offsets −k … k; `spread` is its la
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -112,31 +110,9 @@ def kind(kernel: ArrayLike) -> str:
     return "graded" if abs(float(spearmanr(np.arange(len(values)), values).statistic)) >= RANK else "other"
 
 
-@dataclass(frozen=True)
-class Tally:
-    """Kinds of some kernels.
-
-    Args:
-        counts: how many are of each kind.
-        shaped: (kernels, width): those that are not uniform. A uniform kernel stays uniform in any order of its weights.
-        chance: fraction of these that have a kind when each one's values are put into random order: what the rules find by chance.
-    """
-
-    counts: Counter[str]
-    shaped: Float[np.ndarray, "kernels width"]
-    chance: float
-
-    @property
-    def typed(self) -> int:
-        """Kernels that have a kind besides `uniform`."""
-        return len(self.shaped) - self.counts["other"]
-
-
-def tally(kernels: Float[np.ndarray, "kernels width"]) -> Tally:
-    """The kinds of some kernels, and what would be found by chance."""
-    kinds = [kind(kernel) for kernel in kernels]
-    shaped = kernels[[name != "uniform" for name in kinds]]
+def kinds_by_chance(kernels: Float[np.ndarray, "kernels width"]) -> float:
+    """The fraction of kernels that have a kind when the values of each are put into random order: what the rules find by chance."""
     chance = np.random.default_rng(0)
     # Shuffled within a kernel: the values stay, so that only their places can make a kind.
-    drawn = [kind(kernel) for _ in range(DRAWS) for kernel in chance.permuted(shaped, axis=1)]
-    return Tally(Counter(kinds), shaped, 1 - drawn.count("other") / len(drawn) if drawn else 0.0)
+    drawn = [kind(kernel) for _ in range(DRAWS) for kernel in chance.permuted(kernels, axis=1)]
+    return 1 - drawn.count("other") / len(drawn) if drawn else 0.0

@@ -6,7 +6,8 @@ the product of the words, which no position enters, and the rest:
     F̂_P[i, j] = (x_i W_Q · x_j W_K − w̄ W_Q · w̄ W_K) / √d_h
 
 The equations leave out what lies between embeddings and queries in the models that the paper studies. All of it is part of F̂_P
-here: w̄ has the row of token type 0, embeddings are normed and widened, and queries and keys have their biases.
+here: w̄ has the row of token type 0, embeddings are normed and widened, and queries and keys have their biases; with `norm_first`
+the layer norms its input, and with `qk_norm` there are norms behind W_Q and W_K.
 """
 
 from __future__ import annotations
@@ -62,17 +63,20 @@ def fit_profiles(matrices: Float[Tensor, "heads n n"], functions: int) -> list[F
 
 def _entering(encoder: Encoder, rows: Float[Tensor, "n embedding"]) -> Float[Tensor, "n hidden"]:
     """The input of the first layer, from rows of the embedding's width."""
-    # Copies, because `.double()` changes a module in place.
-    norm, widen = (copy.deepcopy(part).double() for part in (encoder.embedding.norm, encoder.embedding.widen))
-    hidden: Tensor = widen(norm(rows))
-    return hidden
+    return _in_float64(encoder.embedding.widen, _in_float64(encoder.embedding.norm, rows))
+
+
+def _in_float64(module: torch.nn.Module, x: Tensor) -> Tensor:
+    y: Tensor = copy.deepcopy(module).double()(x)  # a copy, because `.double()` changes a module in place
+    return y
 
 
 def _queries_and_keys(encoder: Encoder, layer: int, x: Float[Tensor, "n hidden"]) -> tuple[Tensor, Tensor]:
     """(heads, n, head_dim) of each."""
     layers: Any = encoder.layers
     # Shared layers are stored once, and run several times.
-    attention = layers[layer % len(layers)].attention
+    own = layers[layer % len(layers)]
+    attention, x = own.attention, _in_float64(own.attention_norm, x) if own.block.norm_first else x
     widths: dict[str, int] = attention.widths
     if "q" not in widths or "k" not in widths:
         raise RelposError("the queries and keys of this network are not linear maps: there is no F̂_P")
@@ -82,7 +86,7 @@ def _queries_and_keys(encoder: Encoder, layer: int, x: Float[Tensor, "n hidden"]
     biases = dict(zip(widths, shift.to(project.weight.device).split(list(widths.values())), strict=True))
 
     def heads(name: str) -> Tensor:
-        projected = torch.nn.functional.linear(x, weights[name], biases[name])
-        return projected.view(len(x), -1, encoder.shape.head_dim).transpose(0, 1)
+        projected = torch.nn.functional.linear(x, weights[name], biases[name]).view(len(x), -1, encoder.shape.head_dim)
+        return (_in_float64(attention.norms[name], projected) if name in attention.norms else projected).transpose(0, 1)
 
     return heads("q"), heads("k")

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from relpos.analysis.fit import fit_heads
-from relpos.analysis.kernels import kind, tally
+from relpos.analysis.kernels import kind, kinds_by_chance
 from relpos.claims.comparisons import decided
 from relpos.claims.rule import Place, Rule, Says, Test, each_scale, rule
 from relpos.claims.verdict import Evidence, Verdict, joined, longer, more_seeds, sided
@@ -141,21 +141,24 @@ def _of_kinds(
     scale: Scale, row: str, of_models: Sequence[np.ndarray], groups: Sequence[Sequence[str]], short: bool = False
 ) -> Verdict:
     kernels = np.concatenate(of_models)
-    found = tally(kernels)
-    n, missing = len(found.shaped), ["/".join(group) for group in groups if not any(found.counts[name] for name in group)]
+    kinds = [kind(kernel) for kernel in kernels]
+    counts, shaped = Counter(kinds), kernels[[name != "uniform" for name in kinds]]
+    # A uniform kernel stays uniform in any order of its weights.
+    n, having, chance = len(shaped), len(shaped) - counts["other"], kinds_by_chance(shaped)
+    missing = ["/".join(group) for group in groups if not any(counts[name] for name in group)]
     # Both sides, each at 0.05: fewer than by chance speaks against the claim, about as many leaves it undecided.
-    more, fewer = (_by_chance(found.typed, n, found.chance, side) for side in ("greater", "less"))
-    typed, verdict = found.typed / max(1, n), UNDECIDED
-    is_near = bool(n and np.mean(np.abs(found.shaped.argmax(axis=1) - found.shaped.shape[1] // 2) <= SHORT) >= 0.5)
+    more, fewer = (_by_chance(having, n, chance, side) for side in ("greater", "less"))
+    typed, verdict = having / max(1, n), UNDECIDED
+    is_near = bool(n and np.mean(np.abs(shaped.argmax(axis=1) - shaped.shape[1] // 2) <= SHORT) >= 0.5)
     if not missing and more < ALPHA and (is_near or not short):
         verdict = HOLDS
     elif (missing and len(kernels) >= ENOUGH) or fewer < ALPHA:
         verdict = FAILS
-    times = ENOUGH / len(kernels) if missing else trials(typed, found.chance, max(1, n))
+    times = ENOUGH / len(kernels) if missing else trials(typed, chance, max(1, n))
     takes = more_seeds(scale, row, ceil(times * len(of_models)))
-    said = ", ".join(f"{name} {count}" for name, count in found.counts.most_common())
+    said = ", ".join(f"{name} {count}" for name, count in counts.most_common())
     absent = f"; none is {', '.join(missing)}" if missing else ""
-    compared = f"{typed:.0%} of {n} not uniform have a kind, {found.chance:.0%} in random order"
+    compared = f"{typed:.0%} of {n} not uniform have a kind, {chance:.0%} in random order"
     figures = f"{len(kernels)} kernels of {plural(len(of_models), 'model')}: {said}; {compared}{absent}"
     return Verdict(verdict, figures, p=min(more, fewer, 1.0), takes=takes)
 

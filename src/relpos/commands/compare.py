@@ -11,6 +11,9 @@ from statistics import fmean
 
 import numpy as np
 
+from relpos.analysis.shuffle_gap import gaps
+from relpos.data.objective import answered, masked
+from relpos.data.store import Store
 from relpos.errors import RelposError, say
 from relpos.files import digest
 from relpos.measures.measure import Figure, measures
@@ -269,10 +272,6 @@ def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda
     Raises:
         RelposError: its token store is no longer there.
     """
-    from relpos.analysis.shuffle_gap import gaps
-    from relpos.data.objective import answered, masked
-    from relpos.data.store import Store
-
     folder = Path(run.record["inputs"]["store"])
     if not (folder / "record.json").is_file():
         raise RelposError(f"{run.name}: its text {folder} is no longer there")

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-# `json` is the name of a key.
-import json as json_format
-from dataclasses import asdict
-
 from relpos import FillMask
 from relpos.analysis.likelihood import Guess
 from relpos.progress import aligned
 from relpos.ranges import Count, Names
 
 
-def fill(text: Names, network: str, top: Count, json: bool) -> str:
-    """The most probable pieces for each masked token of each text, as a table or as JSON.
+def fill(text: Names, network: str, top: Count) -> str:
+    """The most probable pieces for each masked token of each text, as a table.
 
     Raises:
         RelposError: `network` names no masked language model; or a text has no `[MASK]`, or is too long.
     """
     filler = FillMask(network)
-    results = [filler(each, top) for each in text]
-    if json:
-        content = [
-            {"text": each, "masks": [[asdict(guess) for guess in guesses] for guesses in masks]}
-            for each, masks in zip(text, results, strict=True)
-        ]
-        return json_format.dumps(content, indent=1, ensure_ascii=False)
-    return "\n\n".join(_shown(each, masks) for each, masks in zip(text, results, strict=True))
+    return "\n\n".join(_shown(each, filler(each, top)) for each in text)
 
 
 def _shown(text: str, masks: list[list[Guess]]) -> str:

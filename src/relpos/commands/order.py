@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, Unpack
+from typing import Unpack
 
 from relpos.errors import RelposError, say
 from relpos.files import digest, write_json
@@ -31,7 +31,6 @@ def order(
     measure: Names | None,
     curves: bool,
     store: str | None,
-    accelerator: Literal["auto", "cpu", "gpu"],
     threads: Threads | None,
     **dials: Unpack[Dials],
 ) -> str:
@@ -53,7 +52,7 @@ def order(
     rows, drawn = [], []
     values: dict[str, list[Value]] = {}
     for name, each in zip(labels(networks), networks, strict=True):
-        found = seen(Sample(each, accelerator, threads), asked, curves, measure is not None)
+        found = seen(Sample(each, True, threads), asked, curves, measure is not None)
         results, course = found.results, found.course
         row = {"name": name, "folder": each.name} | ({"row": each.row} if each.row else {}) | _shown(results, asked)
         rows.append(row | ({"snapshots": {str(share): _shown(known, asked) for share, known in course.items()}} if curves else {}))

@@ -78,8 +78,7 @@ def reproduce(
     chosen: Engine = instantiate(engine | from_file, "engine")
     # A table is made of what there is even where runs failed, and the failure is raised behind it.
     failed = run_all(runs, folder, chosen, retries, Arrivals(planned, instrument if is_measured else None).settled)
-    accelerator = "auto" if instrument is None else instrument.accelerator
-    each = partial(chosen.each, title="networks measured", accelerator=accelerator)
+    each = partial(chosen.each, title="networks measured")
     # What is not measured has no figures.
     show(file, planned, folder, instrument, each if is_measured else lambda _, networks: [{}] * len(networks), checks)
     if failed:

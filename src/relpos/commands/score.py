@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-# `json` is the name of a key.
-import json as json_format
-from dataclasses import asdict
 from typing import Literal
 
 from relpos import Score
@@ -19,21 +16,14 @@ LOWEST = -10.0
 """Log-probability in nats at which a bar has its full length."""
 
 
-def score(text: Names, network: str, form: Literal["within_word", "plain"], json: bool) -> str:
-    """The log-probability of each token of each text given the others, and their sum, as a table or as JSON.
+def score(text: Names, network: str, form: Literal["within_word", "plain"]) -> str:
+    """The log-probability of each token of each text given the others, and their sum, as a table.
 
     Raises:
         RelposError: `network` names no masked language model, or a text has no tokens, or is too long.
     """
     scorer = Score(network, form)
-    results = [scorer(each) for each in text]
-    if json:
-        content = [
-            {"text": each, "form": form} | asdict(scored) | {"total": scored.total, "perplexity": scored.perplexity}
-            for each, scored in zip(text, results, strict=True)
-        ]
-        return json_format.dumps(content, indent=1, ensure_ascii=False)
-    return "\n\n".join(_shown(each, scored) for each, scored in zip(text, results, strict=True))
+    return "\n\n".join(_shown(each, scorer(each)) for each in text)
 
 
 def _shown(text: str, scored: Scored) -> str:

@@ -99,14 +99,8 @@ class Engine(Protocol):
             The workers to wait for; None where there is nothing to wait for.
         """
 
-    def each(
-        self, function: Callable[[Item], Result], items: Sequence[Item], title: str, accelerator: str = "auto"
-    ) -> list[Result]:
-        """Applies a function to each item, see `relpos.pool`: one after another in this process, unless the engine does better.
-
-        Args:
-            accelerator: that the function uses: auto, cpu or gpu.
-        """
+    def each(self, function: Callable[[Item], Result], items: Sequence[Item], title: str) -> list[Result]:
+        """Applies a function to each item, see `relpos.pool`: one after another in this process, unless the engine does better."""
         return [function(item) for item in items]
 
 
@@ -153,13 +147,11 @@ class Local(Engine):
         standing.job.write(folder / "job.json")
         return LocalWorkers(standing, folder, environments)
 
-    def each(
-        self, function: Callable[[Item], Result], items: Sequence[Item], title: str, accelerator: str = "auto"
-    ) -> list[Result]:
+    def each(self, function: Callable[[Item], Result], items: Sequence[Item], title: str) -> list[Result]:
         """Applies a function in as many processes as there are workers, each with a worker's threads and GPU."""
-        environments = self._environments(self._slots(accelerator == "cpu", size=1)[: len(items)])
+        environments = self._environments(self._slots(False, size=1)[: len(items)])
         if len(environments) < 2:
-            return super().each(function, items, title, accelerator)
+            return super().each(function, items, title)
         return side_by_side(function, items, environments, title)
 
     def _environments(self, places: Sequence[str | None]) -> list[dict[str, str]]:

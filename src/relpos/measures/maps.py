@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from relpos import style
+from relpos.analysis.fit import Fit
+from relpos.analysis.profiles import fit_profiles, profiles
 from relpos.analysis.toeplitz import diagonal_means, products, toeplitz_r2
 from relpos.measures.measure import Drawing, Measure, Results
 from relpos.measures.sample import Sample
+from relpos.model.surgery import position_table
 from relpos.ranges import Count, Natural
-
-if TYPE_CHECKING:
-    from relpos.analysis.fit import Fit
 
 COLUMNS = 4
 ROWS = 3
@@ -35,8 +35,6 @@ class Similarity(Measure):
 
     def measure(self, sample: Sample) -> Results:
         """`P` and `cosine` (n, n)."""
-        from relpos.model.surgery import position_table
-
         return dict(zip(("P", "cosine"), products(position_table(sample.encoder), self.length), strict=True))
 
     def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
@@ -78,8 +76,6 @@ class Profiles(Measure):
 
     def measure(self, sample: Sample) -> Results:
         """`heads`: F̂_P (heads, n, n), and `fits`: TISA's functions fitted to it; None where `functions` is 0."""
-        from relpos.analysis.profiles import fit_profiles, profiles
-
         heads = profiles(sample.encoder, self.layer - 1, self.length)
         return {"heads": heads.numpy(), "fits": fit_profiles(heads, self.functions) if self.functions else None}
 

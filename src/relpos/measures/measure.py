@@ -1,8 +1,7 @@
 """What a measure is: from a network to kept values, and from these to columns of a table, figures and claims.
 
 A new measure is a file in `kinds/`. It is found there: its name is the file's, and `relpos order` measures it, keeps its results in
-the runs' folders, and tables have its columns. It is a dataclass whose fields are its dials. torch is loaded where something is
-measured, not where kept results are read.
+the runs' folders, and tables have its columns. It is a dataclass whose fields are its dials.
 """
 
 from __future__ import annotations

@@ -7,22 +7,23 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import numpy as np
+import torch
+
+from relpos.data.objective import answered, trained_for
+from relpos.data.shuffle import windows_of_text
+from relpos.data.store import Examples, Store
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError, say
 from relpos.measures.measure import NothingToMeasure
+from relpos.model.encoder import Encoder, encoder_of
+from relpos.model.heads import MaskedLM
 from relpos.progress import bar
 from relpos.readers import ANY, read_bytes, read_yaml
 from relpos.runs.networks import Network
-
-if TYPE_CHECKING:
-    import torch
-
-    from relpos.data.store import Examples, Store
-    from relpos.model.encoder import Encoder
-    from relpos.model.heads import MaskedLM
 
 Part = Literal["heldout", "train"]
 SEEN = 1_000
@@ -41,13 +42,13 @@ class Sample:
 
     Args:
         network: as it lies on disk.
-        accelerator: auto, cpu or gpu.
+        gpu: whether it is measured on a GPU where there is one.
         threads: CPU threads; None: torch's own number.
         file: a text file that is read in place of the network's own text; results are not kept then.
     """
 
     network: Network
-    accelerator: str = "cpu"
+    gpu: bool = False
     threads: int | None = None
     file: Path | None = None
 
@@ -71,17 +72,13 @@ class Sample:
         return self._placed(self.network.masked_lm())
 
     def _placed(self, model: Any) -> Any:
-        import torch
-
         # Before anything is computed: the last digits of a sum depend on the threads.
         if self.threads:
             torch.set_num_threads(self.threads)
-        return model.to(_device(self.accelerator))
+        return model.to("cuda" if self.gpu and torch.cuda.is_available() else "cpu")
 
     @property
     def encoder(self) -> Encoder:
-        from relpos.model.encoder import encoder_of
-
         return encoder_of(self.any_model)
 
     @cached_property
@@ -106,8 +103,6 @@ class Sample:
             raise NothingToMeasure(
                 f"network={self.network.folder}: held-out text is not known for a model folder; name it: store=FOLDER"
             )
-        from relpos.data.store import Store
-
         store, pieces = Store(folder), self.tokenizer.size
         # Its ids would stand for other pieces, and all results would still look like numbers.
         if store.vocabulary != pieces:
@@ -151,10 +146,6 @@ class Sample:
         return ids
 
     def _of_store(self, count: int, length: int, part: Part) -> torch.Tensor:
-        import torch
-
-        from relpos.data.shuffle import windows_of_text
-
         examples = self.store.examples("train", self.network.packing, self.network.length, SEEN)
         # What a network does with more tokens than it has ever been given says nothing of what it has learned.
         longest = int(examples.lengths(torch.arange(len(examples))).max()) - 2 if len(examples) else length
@@ -164,9 +155,6 @@ class Sample:
 
     def _of_file(self, path: Path, count: int, length: int, part: Part) -> torch.Tensor:
         """Windows of a text file, whose lines are read as one text."""
-        import numpy as np
-        import torch
-
         lines = [line for line in read_bytes(path, ANY).decode(errors="replace").splitlines() if line.strip()]
         needed = (count + 1) * length * (EVERY if part == "heldout" else EVERY / (EVERY - 1)) + length * EVERY
         ids: list[Any] = []
@@ -188,8 +176,6 @@ class Sample:
 
 def fills_answers(meaning: Mapping[str, Any]) -> bool:
     """Whether a pre-training of this meaning masks answers and nothing else."""
-    from relpos.data.objective import answered, trained_for
-
     return trained_for(meaning) == answered
 
 
@@ -211,19 +197,3 @@ def data_of(store: Path | None) -> dict[str, Any]:
     config = read_yaml(store / "config.yaml")
     data = config.get("data") if isinstance(config, dict) else None
     return data if isinstance(data, dict) else {}
-
-
-def _device(accelerator: str) -> str:
-    """`cpu` or `cuda`, for auto, cpu or gpu.
-
-    Raises:
-        RelposError: there is no GPU here.
-    """
-    # Answered first, because torch takes seconds to load.
-    if accelerator == "cpu":
-        return "cpu"
-    import torch
-
-    if accelerator == "gpu" and not torch.cuda.is_available():
-        raise RelposError("accelerator=gpu: there is no GPU here")
-    return "cuda" if torch.cuda.is_available() else "cpu"

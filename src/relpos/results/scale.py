@@ -31,6 +31,7 @@ from pathlib import Path
 from relpos.config.compose import composed, resolved
 from relpos.config.conf import key_of
 from relpos.errors import RelposError
+from relpos.pretrained.checkpoint import Checkpoint
 from relpos.pretrained.files import located, name_of
 from relpos.ranges import shown
 from relpos.results import plateau
@@ -38,6 +39,8 @@ from relpos.results.statistics import standard_error
 from relpos.results.values import GAP, GLUE, LOSS, PartRates, Plain, Rates, Value, by, means_by, shared_ways
 from relpos.runs.plan import other_layers
 from relpos.runs.shelf import END
+from relpos.train.described import class_of
+from relpos.train.optim import Recipe
 
 MEAN = "glue"
 """Stands for the mean of GLUE's columns."""
@@ -277,9 +280,6 @@ def published_checkpoints(checkpoints: Iterable[str]) -> list[Scale]:
     Raises:
         RelposError: one cannot be read, or has no table of position embeddings.
     """
-    from relpos.pretrained.checkpoint import Checkpoint
-    from relpos.train.described import class_of
-
     scales: list[Scale] = []
     for checkpoint in checkpoints:
         folder = located(checkpoint)
@@ -376,9 +376,6 @@ def travel(recipe: Plain | None, steps: int, rates: Rates) -> float | None:
     """
     if not recipe or "lr" not in recipe:
         return None
-    # Loads torch, which a table of nothing but missing runs can do without.
-    from relpos.train.optim import Recipe
-
     return Recipe.of(recipe).travel(steps) * slowest(*rates)
 
 

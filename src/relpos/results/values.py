@@ -20,6 +20,7 @@ from relpos.measures.kept import kept
 from relpos.measures.measure import NATS, Figure, Measure, Results, chosen
 from relpos.readers import check_recorded, read_text
 from relpos.runs.shelf import END, common, final, finished, is_current, most_shared, protocol
+from relpos.train.metrics import applied
 
 Plain = dict[str, Any]
 """Values as JSON has them: a record, or the meaning of a run."""
@@ -268,8 +269,6 @@ def best_on_halves(rows: Mapping[str, Halves]) -> list[tuple[str, int, int]]:
 
 def halves(path: Path, metric: str) -> Halves:
     """The scores of a file of answers; `metric` is the dotted name of the function that scores them."""
-    from relpos.train.metrics import applied
-
     columns = answers(path).T
     numbers = columns[2] if len(columns) > 2 else np.arange(columns.shape[1])  # groups stay whole
     even, odd = (100 * applied(metric, "task.metric", *columns[:, numbers % 2 == half]) for half in (0, 1))

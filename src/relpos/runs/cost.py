@@ -20,6 +20,7 @@ from pathlib import Path, PurePath
 from statistics import median
 from typing import Any
 
+from relpos.data.objective import trained_for
 from relpos.runs.networks import described_by
 from relpos.runs.run import Run
 from relpos.runs.shelf import finished
@@ -65,8 +66,6 @@ def _parts(run: Run) -> list[tuple[float, float]]:
 
 def predicted(size: Mapping[str, Any], recipe: Mapping[str, Any]) -> float:
     """Share of the tokens that a pre-training predicts: all in a causal network, otherwise the mean rate of the masks."""
-    from relpos.data.objective import trained_for
-
     return trained_for({"size": size, "recipe": recipe}).expected
 
 

@@ -16,7 +16,6 @@ from relpos.errors import RelposError, say
 from relpos.files import write_text
 from relpos.runs.run import Run, read_record, runs_root
 from relpos.runs.shelf import LOGGED, input_identities, is_current, logged
-from relpos.train.checkpoint import newest, snapshot_step
 from relpos.train.optim import Recipe
 
 FOLDER = "trunk"
@@ -49,6 +48,8 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:
 
     Results depend on threads and micro-batch in their last bits, so that the other run must have the same.
     """
+    from relpos.train.checkpoint import newest, snapshot_step  # loads Lightning
+
     steps = run.config["steps"]
     end = min([end, *(snapshot_step(share, steps) - 1 for share in run.config["snapshots"])])  # a snapshot needs its own training
     inputs = {name: other.identity for name, other in run.inputs.items()}

@@ -22,7 +22,7 @@ from relpos.tables.experiment import Experiment
 from relpos.tables.plan import PlannedRow
 from relpos.trust import instantiate
 
-KEYS = (*Dials.__annotations__, "accelerator", "threads")
+KEYS = (*Dials.__annotations__, "threads")
 """Keys of `relpos order` that a table may set."""
 
 
@@ -32,13 +32,11 @@ class Instrument:
 
     Args:
         measures: those of `relpos order` that have columns.
-        accelerator: auto, cpu or gpu.
         threads: CPU threads; None: all cores.
         snapshots: what is measured of the snapshots; None: nothing.
     """
 
     measures: list[Measure]
-    accelerator: str = "auto"
     threads: int | None = None
     snapshots: Instrument | None = None
 
@@ -88,7 +86,7 @@ def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Ins
     if "pairs" in experiment.order and not isinstance(pairs, AutoPairs):
         pairs.pairs()  # so that pairs that cannot be read are refused before anything is trained
     dials = {key: cfg[key] for key in Dials.__annotations__} | {"pairs": pairs}
-    return Instrument(chosen(experiment.order, dials), cfg.accelerator, cfg.threads)
+    return Instrument(chosen(experiment.order, dials), cfg.threads)
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ class ToMeasure:
     def results(self) -> Results:
         """The results; a measure that fails is named on stderr and left out."""
         results: Results = {}
-        sample = Sample(self.network, self.instrument.accelerator, self.instrument.threads)
+        sample = Sample(self.network, True, self.instrument.threads)
         # One by one: a measure that refuses this network must not take the others with it.
         for measure in self.instrument.measures:
             try:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from relpos import style
+from relpos.analysis.likelihood import exact
+from relpos.data.shuffle import with_edges
 from relpos.measures.measure import Drawing, Measure, Results
 from relpos.measures.sample import Sample
+from relpos.model.encoder import encoder_of
 from relpos.ranges import Count
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 REACH = 8
 _AT_ONCE = 32
@@ -34,8 +37,6 @@ class Attention(Measure):
 
     def measure(self, sample: Sample) -> Results:
         """`attention`, see `attention_mass`."""
-        from relpos.data.shuffle import with_edges
-
         # On windows that are full: an offset is then as often there in each text.
         ids = with_edges(sample.texts(self.texts, self.length), sample.tokenizer.marks)
         return {"attention": attention_mass(sample.any_model, ids)}
@@ -68,11 +69,6 @@ def attention_mass(model: Any, ids: Tensor) -> dict[str, Any]:
         model: a network with an `encoder`, or an encoder itself.
         ids: (texts, n), with [CLS] and [SEP].
     """
-    import torch
-
-    from relpos.analysis.likelihood import exact
-    from relpos.model.encoder import encoder_of
-
     encoder, n = encoder_of(model), ids.shape[1]
     device = next(model.parameters()).device
     token = torch.arange(n, device=device)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from relpos.analysis.likelihood import BATCH_TOKENS, exact
+from relpos.analysis.resampling import ratio_interval
+from relpos.data.examples import Examples, Pairs
 from relpos.data.length_tasks import LengthTask
+from relpos.data.objective import IGNORED, answered
+from relpos.data.shuffle import masked_batches
+from relpos.data.toy.events import Chance
 from relpos.errors import RelposError
 from relpos.measures.measure import Figure, Floats, Measure, MeasuredColumn, NothingToMeasure, Results
 from relpos.measures.sample import Sample, data_of
+from relpos.model.heads import MaskedLM
 from relpos.ranges import Count
 from relpos.runs.networks import Network
 from relpos.trust import instantiate
-
-if TYPE_CHECKING:
-    from relpos.data.examples import Examples
-    from relpos.model.heads import MaskedLM
 
 EXACT, TOKENS, FOUND = "exact", "tokens", "length_task"
 BY_EXAMPLE = f"{FOUND}_by_example"
@@ -90,9 +93,6 @@ def _task_of(network: Network) -> LengthTask | None:
 
 def _examples(sample: Sample, task: LengthTask, lengths: range, count: int) -> tuple[list[int], Examples]:
     """The same for all networks of a task: the lengths of the questions, and the examples, none of them cut."""
-    from relpos.data.examples import Pairs
-    from relpos.data.toy.events import Chance
-
     # Drawn by the task and not by the network, so that networks of one task answer the same questions.
     chance = Chance(task.seed, task.name, "test", lengths)
     drawn = [task.draw(chance, "test", lengths) for _ in range(count)]
@@ -110,10 +110,6 @@ def _examples(sample: Sample, task: LengthTask, lengths: range, count: int) -> t
 def _right_tokens(model: MaskedLM, examples: Examples, advance: Callable[[int], object]) -> tuple[Floats, Floats]:
     """(examples,) how many tokens of each answer have the highest score at their place where all of them are masked, and how many
     tokens it has."""
-    from relpos.analysis.likelihood import BATCH_TOKENS, exact
-    from relpos.data.objective import IGNORED, answered
-    from relpos.data.shuffle import masked_batches
-
     right, tokens = np.zeros(len(examples)), np.zeros(len(examples))
     device, vocabulary = next(model.parameters()).device, model.encoder.embedding.words.num_embeddings
     with exact(model):
@@ -133,8 +129,6 @@ def _parts(found: dict[str, list[int]]) -> dict[str, Floats]:
 
 
 def _summary(found: dict[str, list[int]]) -> dict[str, Any]:
-    from relpos.analysis.resampling import ratio_interval
-
     lengths, parts = np.array(found["length"]), _parts(found)
     summary: dict[str, Any] = {}
     for quantity, (numerators, denominators) in parts.items():

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
+import torch
 
 from relpos import style
+from relpos.analysis.kernels import kind, learned_kernels
 from relpos.errors import RelposError
 from relpos.measures.kinds.patterns import NEAR
 from relpos.measures.measure import Drawing, Measure, Results, plain
@@ -32,10 +34,6 @@ class Kernels(Measure):
     def measure(self, sample: Sample) -> Results:
         """`kernels` {"scheme": its name, "head": (layers, heads, 2k+1), "channel": the depthwise ones (layers, channels, width)};
         an offset without a value is None."""
-        import torch
-
-        from relpos.analysis.kernels import learned_kernels
-
         layers: Any = sample.encoder.layers
         depthwise = [getattr(getattr(layer.attention.conv, "values", None), "weight", None) for layer in layers]
         weights = [weight.detach() for weight in depthwise if isinstance(weight, torch.Tensor)]
@@ -67,8 +65,6 @@ def near(results: Results) -> np.ndarray:
 
 
 def _drawing(name: str, title: str, kept: Sequence[Any], unit: str) -> Drawing:
-    from relpos.analysis.kernels import kind
-
     layers = [np.array(layer, np.float64) for layer in kept]
     half = layers[0].shape[1] // 2
     offsets = range(-half, half + 1)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,13 +29,12 @@ from relpos.files import digest
 from relpos.measures.kept import kept, measured
 from relpos.measures.measure import Drawing, Measure, Measured, Results
 from relpos.measures.sample import Sample
+from relpos.model.heads import MaskedLM
+from relpos.model.precision import autocast
 from relpos.ranges import Count, Length
 from relpos.readers import read_json
 from relpos.runs.networks import of_run
 from relpos.runs.shelf import END
-
-if TYPE_CHECKING:
-    from relpos.model.heads import MaskedLM
 
 TOKENS = 100_000
 AT_ONCE = 4096  # tokens of a batch, padding included
@@ -160,7 +159,6 @@ def _batch(parts: list[tuple[Tensor, Tensor]], marks: Marks) -> MicroBatch:
 
 def loss_by_length(model: MaskedLM, texts: list[MaskedText], length: int, precision: str) -> dict[str, Any]:
     """{loss, perplexity, accuracy, predicted} on inputs of a length, or {refused: why} where the scheme cannot serve it."""
-    from relpos.model.precision import autocast
     from relpos.train.prefetch import move
 
     try:

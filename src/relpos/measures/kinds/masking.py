@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relpos.analysis.shuffle_gap import ALL, MIRRORED, gaps, shuffled
+from relpos.data.objective import Masked
 from relpos.measures.measure import Figure, Measure, MeasuredColumn, NothingToMeasure, Results, by_example
 from relpos.measures.sample import Sample
 from relpos.ranges import Count
@@ -43,9 +45,6 @@ class Masking(Measure):
         """`masking` {"5": {"loss", "shuffle_gap", "shuffle_gap_interval", "mirror_gap", "mirror_gap_interval"}, …, "80": …}; and
         `masking_by_example`, at each rate of each held-out example its predicted tokens, their loss, and how much both changes
         raise it."""
-        from relpos.analysis.shuffle_gap import ALL, MIRRORED, gaps, shuffled
-        from relpos.data.objective import Masked
-
         if sample.model.encoder.causal:
             raise NothingToMeasure(f"{sample.network.name}: a causal network has no masks")
         examples = sample.heldout(self.examples)

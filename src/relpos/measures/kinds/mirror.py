@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relpos.analysis.shuffle_gap import MIRROR, MIRRORED, gaps
 from relpos.measures.measure import Figure, Measure, MeasuredColumn, Results, by_example
 from relpos.measures.sample import Sample
 from relpos.ranges import Count
@@ -28,8 +29,6 @@ class Mirror(Measure):
     def measure(self, sample: Sample) -> Results:
         """`mirror_gap`, `mirror_gap_interval`; and `mirror_gap_by_example`, of each held-out example its predicted tokens and the
         nats by which reading it from right to left raises their loss."""
-        from relpos.analysis.shuffle_gap import MIRROR, MIRRORED, gaps
-
         examples = sample.heldout(self.examples)
         with sample.bar("reversed text", 2 * len(examples)) as advance:
             found = gaps(sample.model, examples, MIRRORED, advance)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from relpos.analysis.likelihood import pseudo_log_likelihoods
 from relpos.analysis.resampling import pooled_interval
 from relpos.data.pairs import MOST, AutoPairs, Item, PairSource
 from relpos.data.tokenizer import Tokenizer
@@ -16,9 +17,7 @@ from relpos.data.words import Words
 from relpos.errors import RelposError
 from relpos.measures.measure import Figure, Floats, Measure, MeasuredColumn, NothingToMeasure, Results
 from relpos.measures.sample import Sample
-
-if TYPE_CHECKING:
-    from relpos.model.heads import MaskedLM
+from relpos.model.heads import MaskedLM
 
 GROUPS = {"same_word_pairs": "same_words", "other_pairs": "others"}
 """Column → its key among the results."""
@@ -90,7 +89,7 @@ class Pairs(Measure):
         low, high = pooled["interval"]
         guess = pooled.get("guess", 50.0)  # results that were kept before do not have it: two texts in each pair
         paradigms = tuple(paradigm for paradigm, _ in answers)
-        return Figure(pooled["accuracy"], (low, high), pooled["n"], parts, paradigms, guess)
+        return Figure(pooled["accuracy"], (low, high), pooled["n"], parts, paradigms, guess=guess)
 
     def said(self, results: Results) -> list[str]:
         pooled = [(column.title, results.get("pairs", {}).get(GROUPS[column.name], {})) for column in self.columns]
@@ -160,8 +159,6 @@ def minimal_pairs(
     Raises:
         RelposError: a text has no tokens to score, or more than the position scheme serves; names file and line.
     """
-    from relpos.analysis.likelihood import pseudo_log_likelihoods
-
     words = words or Words(tokenizer)
     texts = tokenizer.encode([text for pair in pairs for text in pair.texts])  # neighbours share rows
     owners = [pair for pair in pairs for _ in pair.texts]

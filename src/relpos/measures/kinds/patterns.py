@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relpos.analysis.patterns import pattern
+from relpos.analysis.toeplitz import toeplitz_r2
 from relpos.measures.measure import Measure, Results, plain
 from relpos.measures.sample import Sample
 from relpos.ranges import Count
@@ -27,9 +29,6 @@ class Patterns(Measure):
     def measure(self, sample: Sample) -> Results:
         """`pattern`: None where the scheme adds nothing to the scores, else of each head {"mean": at the offsets 1−n … n−1, "r2":
         of the nearest Toeplitz matrix, "near": the mean at −8 … 8 of sequences of 64 tokens}; n tokens are a whole example."""
-        from relpos.analysis.patterns import pattern
-        from relpos.analysis.toeplitz import toeplitz_r2
-
         whole = pattern(sample.encoder, self.layer - 1, sample.network.length)
         short = pattern(sample.encoder, self.layer - 1)
         if whole is None or short is None:

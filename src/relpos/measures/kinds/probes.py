@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
+from relpos.analysis.likelihood import exact
+from relpos.data.shuffle import shuffled, with_edges
 from relpos.measures.measure import Floats, Measure, NothingToMeasure, Results
 from relpos.measures.sample import Sample
 from relpos.ranges import Count
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 FEWEST = 6
 """Texts, which the probes divide into three parts: to fit, to choose the penalty and to be judged by."""
@@ -45,8 +45,6 @@ class Probes(Measure):
 
     def measure(self, sample: Sample) -> Results:
         """`probes`, see `order_probes`."""
-        from relpos.data.shuffle import shuffled, with_edges
-
         texts = sample.texts(self.texts, self.length)
         if len(texts) < FEWEST:
             raise NothingToMeasure(f"{sample.network.name}: {len(texts)} held-out windows of text are too few for probes")
@@ -79,8 +77,6 @@ def order_probes(model: Any, ids: Tensor) -> dict[str, list[float]]:
 
 def _hidden_states(model: Any, ids: Tensor) -> list[npt.NDArray[np.float32]]:
     """(texts, n, hidden) of the embedding and of every pass through a layer, [CLS] and [SEP] left out."""
-    from relpos.analysis.likelihood import exact
-
     device, batches = next(model.parameters()).device, []
     outputs: list[Tensor] = []
     with exact(model), ExitStack() as hooks:

@@ -1,20 +1,53 @@
-"""Position embeddings removed, and TISA put in their place (Wennberg & Henter 2021, Section 5, Appendix C)."""
+"""What a trained network loses without its position embeddings, and how much of that other networks regain (Wennberg & Henter 2021,
+App. C): those without them, with TISA or with the embeddings' own effect on the scores in their place.
+
+Three things are measured: the loss at masked tokens of texts of one length; the order gap, by how much that loss rises when the
+words of each text are put into random order, which is zero for a network without positions; and the distance of the encoder's
+outputs from the intact network's, E‖h′ − h‖² / E‖h − E h‖², which needs no head: over all tokens, and of [CLS] alone, which a
+classifier reads and no masked token's loss.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from relpos import style
+from relpos.analysis.likelihood import Floats, exact, log_probabilities
+from relpos.analysis.profiles import fit_profiles, profiles
+from relpos.analysis.resampling import bootstrapped
+from relpos.analysis.toeplitz import diagonal_means
+from relpos.counter import counter_hash
+from relpos.data.objective import mask
+from relpos.data.shuffle import with_edges
+from relpos.data.tokenizer import Tokenizer
+from relpos.data.words import Words
 from relpos.errors import RelposError, say
 from relpos.measures.measure import Drawing, Measure, NothingToMeasure, Results
 from relpos.measures.sample import Sample
+from relpos.model.encoder import Encoder, encoder_of
+from relpos.model.heads import IGNORED, MaskedLM
+from relpos.model.position import Merge, Scheme, Terms
+from relpos.model.shape import Ids
+from relpos.model.surgery import add_tisa, average_positions, fold_positions, set_tisa
 from relpos.ranges import Count
 
-if TYPE_CHECKING:
-    from relpos.model.heads import MaskedLM
-
+HELDOUT_SEED = 2
+"""Seed of the masks under which every network is measured."""
+Matrices = Sequence[Float[Tensor, "heads n n"]]
+"""F̂_P of every layer."""
+Batches = Sequence[tuple[Tensor, Tensor]]
+"""Input ids and labels (b, n + 2) of masked texts."""
+RECOVERED = ("loss_recovered", "loss_recovered_low", "loss_recovered_high", "gap_recovered", "output_recovered")
+BATCH = 16  # texts in a forward pass
+_SHUFFLE = 0x6F72646572
 PANELS = {
     "loss": "loss, nats per masked token",
     "order_gap": "order gap, nats",
@@ -45,9 +78,7 @@ class Removal(Measure):
 
     def measure(self, sample: Sample) -> Results:
         """`removal`: of each network a row with its loss, order gap and distances, and what it regains of each, see
-        `relpos.analysis.removal.compared`."""
-        from relpos.analysis.removal import HELDOUT_SEED, compared, masked_texts, variants
-
+        `compared`."""
         model, texts = self._with_head(sample), sample.texts(self.texts, self.length)
         held_out = [masked_texts(texts, sample.tokenizer, HELDOUT_SEED, words) for words in (None, sample.words)]
         rows = []
@@ -57,10 +88,6 @@ class Removal(Measure):
         return {"removal": rows}
 
     def _with_head(self, sample: Sample) -> MaskedLM:
-        from relpos.analysis.removal import train_head
-        from relpos.model.encoder import encoder_of
-        from relpos.model.heads import MaskedLM
-
         model = sample.any_model
         if not isinstance(model, MaskedLM):
             try:
@@ -106,3 +133,241 @@ def _figure(name: str, rows: Sequence[Results]) -> Any:
         panels[3].axvline(bound, color="0.4", linestyle=":", linewidth=0.8)
     figure.suptitle(f"{name}: positions removed, TISA instead", fontsize=9)
     return figure
+
+
+def masked_texts(texts: Ids, tokenizer: Tokenizer, seed: int, words: Words | None = None) -> Batches:
+    """Texts (texts, n), special tokens left out, under BERT's masks and with [CLS] and [SEP].
+
+    Args:
+        words: the word boundaries: the words of each text are then put into random order; the same tokens are predicted. None: they
+            stand as they are.
+    """
+    batches = []
+    for start in range(0, len(texts), BATCH):
+        ids = texts[start : start + BATCH]
+        row = torch.arange(start, start + len(ids))
+        # Before the words are moved: the same tokens are masked in either order.
+        shown, labels = mask(ids, torch.full_like(row, ids.shape[1]), row, seed, tokenizer.size, marks=tokenizer.marks)
+        if words is not None:
+            order = _order(ids, row[:, None], words)
+            shown, labels = shown.gather(1, order), labels.gather(1, order)
+        batches.append((with_edges(shown, tokenizer.marks), nn.functional.pad(labels, (1, 1), value=IGNORED)))
+    return batches
+
+
+def _order(ids: Ids, row: Tensor, words: Words) -> Tensor:
+    """(b, n): where each token comes from; the pieces of a word stay together."""
+    word = torch.from_numpy(words.numbers(ids.numpy()))
+    draw = (counter_hash(_SHUFFLE, row, word) >> 11).numpy()
+    place = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+    return torch.from_numpy(np.lexsort((place, word.numpy(), draw), axis=1))
+
+
+def variants(model: MaskedLM, length: int, functions: Sequence[int], seeds: int) -> Iterator[tuple[str, MaskedLM]]:
+    """The networks that are compared and their names: the network itself, the one without positions, and those with something else
+    in their place.
+
+    Args:
+        model: with position embeddings and a masked-language-modelling head.
+        length: positions of F̂_P.
+        functions: values of S.
+        seeds: random starts of TISA.
+    """
+    yield "intact", model
+    # Averaged rather than zero: the mean of the rows is part of what the layers expect.
+    removed = copy.deepcopy(model)
+    average_positions(removed.encoder)
+    yield "removed", removed
+    matrices = [profiles(model.encoder, layer, length) for layer in range(model.encoder.shape.layers)]
+    for count in functions:
+        yield f"TISA from regression, S = {count}", with_fitted_tisa(model, matrices, count)
+    # What random parameters can do is asked once, where they have most freedom.
+    largest = max(functions)
+    for seed in range(seeds):
+        yield f"TISA at random, S = {largest}, seed {seed}", with_random_tisa(model, largest, seed)
+    yield "Toeplitz part of F_P", with_matrices(model, toeplitz_parts(matrices))
+    yield "F_P", with_matrices(model, matrices)
+
+
+def compared(networks: Iterable[tuple[str, MaskedLM]], texts: Batches, shuffled: Batches) -> Iterator[dict[str, Any]]:
+    """Of each network its name (`network`), `loss` in nats per masked token and `order_gap`; `output_distance` of the outputs from
+    the intact network's, and `cls_distance`: the same with the mean of ‖h′ − h‖² over the [CLS] alone, the denominator being over
+    all tokens. And what those after the first two regain, None where nothing was lost: of the loss that removing the positions adds
+    the fraction `loss_recovered`, with its interval over texts, `loss_recovered_low` and `loss_recovered_high`; of the gap
+    `gap_recovered`; of the distance `output_recovered`.
+
+    Args:
+        networks: the first is the intact one, the second the one without positions.
+        texts: held-out ones, masked.
+        shuffled: the same with their words in random order.
+
+    Raises:
+        RelposError: the texts are so few and short that no token is masked.
+    """
+    tokens = sum(int((labels != IGNORED).sum()) for _, labels in texts)
+    if not tokens:
+        raise RelposError("no token of the held-out texts is masked: more texts, or longer ones, are needed")
+    rows: list[dict[str, Any]] = []
+    losses: list[Floats] = []  # of each network, by text
+    intact_outputs: list[Tensor] = []
+    for name, model in networks:
+        of_texts, outputs = passed(model, texts)
+        intact_outputs = intact_outputs or outputs
+        distance, cls_distance = _distances(outputs, intact_outputs)
+        loss = float(of_texts.sum()) / tokens
+        gap = float(passed(model, shuffled)[0].sum()) / tokens - loss
+        row = {"network": name, "loss": loss, "order_gap": gap, "output_distance": distance, "cls_distance": cls_distance}
+        row |= dict.fromkeys(RECOVERED)
+        if len(rows) > 1:
+            intact, removed = rows[:2]
+            row["loss_recovered"] = _share(removed["loss"] - loss, removed["loss"] - intact["loss"])
+            ends = share_interval(losses[1] - of_texts, losses[1] - losses[0])
+            row["loss_recovered_low"], row["loss_recovered_high"] = ends or (None, None)
+            row["gap_recovered"] = _share(gap - removed["order_gap"], intact["order_gap"] - removed["order_gap"])
+            row["output_recovered"] = _share(removed["output_distance"] - distance, removed["output_distance"])
+        losses.append(of_texts)
+        rows.append(row)
+        yield row
+
+
+def _distances(outputs: Sequence[Tensor], intact: Sequence[Tensor]) -> tuple[float, float]:
+    """The distance of the outputs, over all tokens and at [CLS]."""
+    apart = at_cls = total = 0.0
+    for ours, theirs in zip(outputs, intact, strict=True):
+        squares = (ours - theirs).double().square()
+        apart += float(squares.sum())
+        at_cls += float(squares[:, 0].sum())
+        # About the mean: a part that all outputs share would make any distance look small.
+        total += float((theirs - theirs.mean((0, 1))).double().square().sum())
+    return apart / total, outputs[0].shape[1] * at_cls / total
+
+
+def passed(model: MaskedLM, texts: Batches) -> tuple[Floats, list[Tensor]]:
+    """(texts,) the summed loss of each text's masked tokens, in nats; and the outputs (b, n + 2, hidden) of each batch."""
+    losses: list[Floats] = []
+    outputs: list[Tensor] = []
+    with exact(model):
+        for ids, labels in texts:
+            outputs.append(model.encoder(ids))
+            # Logits are needed at these tokens alone: those of all tokens would be as many vocabularies.
+            row, place = (labels != IGNORED).nonzero(as_tuple=True)
+            each = -log_probabilities(model, outputs[-1][row, place], labels[row, place])
+            losses.append(torch.zeros(len(ids), dtype=torch.float64).index_add_(0, row, each).numpy())
+    return np.concatenate(losses), outputs
+
+
+def share_interval(regained: Floats, lost: Floats) -> tuple[float, float] | None:
+    """95 % bootstrap interval (bias-corrected and accelerated) of Σ regained / Σ lost, both (texts,): texts are drawn.
+
+    It is for other texts, not for another network or head. None where nothing is lost in some of the draws, because
+    the share then has no bounds, and where all texts have the same share.
+
+    >>> low, high = share_interval(np.array([1.0, 3.0, 2.0, 2.0]), np.array([4.0, 4.0, 5.0, 3.0]))
+    >>> 0.25 <= low < 0.5 < high <= 0.75
+    True
+    """
+
+    def share(regained: Floats, lost: Floats, axis: int) -> Floats:
+        total = lost.sum(axis)
+        return np.divide(regained.sum(axis), total, out=np.full_like(total, np.nan), where=total > 0)
+
+    return bootstrapped((regained, lost), share, paired=True, vectorized=True, batch=1_000)
+
+
+def _share(regained: float, lost: float) -> float | None:
+    return regained / lost if lost > 0 else None
+
+
+def with_fitted_tisa(model: MaskedLM, matrices: Matrices, functions: int) -> MaskedLM:
+    """A copy with TISA of S functions for each head, fitted to F̂_P of each layer, in place of the position embeddings."""
+    bare = _without_positions(model)
+    fits = [fit_profiles(heads, functions) for heads in matrices]
+    set_tisa(add_tisa(bare.encoder, functions), [[(fit.amplitude, fit.sharpness, fit.centre) for fit in heads] for heads in fits])
+    return bare
+
+
+def with_random_tisa(model: MaskedLM, functions: int, seed: int) -> MaskedLM:
+    """A copy with TISA of S functions for each head, as its authors initialise it, in place of the position embeddings."""
+    bare = _without_positions(model)
+    # The caller's random numbers go on as if nothing had been drawn.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        add_tisa(bare.encoder, functions)
+    return bare
+
+
+def with_matrices(model: MaskedLM, matrices: Matrices) -> MaskedLM:
+    """A copy with a matrix for each layer and head, such as F̂_P itself, added to the scores in place of the position embeddings."""
+    bare = _without_positions(model)
+    scheme = bare.encoder.position
+    given = _Matrices(scheme.shape)
+    given.matrices = [heads.float() for heads in matrices]
+    # A merge asks functions of the shape for its parts.
+    bare.encoder.position = Merge(scheme.shape, [lambda _: scheme, lambda _: given])
+    return bare
+
+
+def toeplitz_parts(matrices: Matrices) -> list[Float[Tensor, "heads n n"]]:
+    """The nearest Toeplitz matrix to each: no choice of TISA's parameters is nearer."""
+    token = torch.arange(matrices[0].shape[-1])
+    offset = token[None] - token[:, None] + len(token) - 1
+    return [torch.stack([torch.from_numpy(diagonal_means(head))[offset] for head in heads]) for heads in matrices]
+
+
+def _without_positions(model: MaskedLM) -> MaskedLM:
+    bare = copy.deepcopy(model)
+    fold_positions(bare.encoder)
+    return bare
+
+
+class _Matrices(Scheme):
+    """Adds a given matrix to the scores of each layer and head."""
+
+    matrices: list[Tensor]
+
+    def terms(self, layer: int, q: Tensor, k: Tensor, state: None) -> Terms:
+        n = q.shape[2]
+        return Terms(dense=self.matrices[layer][None, :, :n, :n].to(q.dtype))
+
+
+def train_head(encoder: Encoder, texts: Ids, tokenizer: Tokenizer, epochs: int = 4, rows: int = 128, lr: float = 2e-3) -> MaskedLM:
+    """The encoder with a new head that is trained to predict the masked words from its outputs; the encoder is not trained.
+
+    The outputs are computed once. The head is BERT's, tied to the word table; its bias begins as the logarithm of the words'
+    frequencies (plus 0.1, so that words that are not in the texts have one), its linear map as the identity where the widths are
+    equal. Words that are never to be predicted are left out of the softmax while the head is trained.
+    """
+    model = MaskedLM(encoder).requires_grad_(False)
+    # Once: the encoder does not change while its head is trained.
+    features, targets = [], []
+    encoder.eval()
+    with torch.no_grad():
+        for ids, labels in masked_texts(texts, tokenizer, seed=1):
+            chosen = (labels != IGNORED).flatten().nonzero().squeeze(1)
+            features.append(encoder(ids, at=chosen))
+            targets.append(labels.flatten()[chosen])
+        counts = torch.bincount(texts.flatten(), minlength=len(model.table)).float() + 0.1
+        model.head.bias.copy_((counts / counts.sum()).log())
+        if model.head.narrow.in_features == model.head.narrow.out_features:
+            # Training then begins at the outputs themselves, not at random mixtures of them.
+            nn.init.eye_(model.head.narrow.weight)
+            if model.head.narrow.bias is not None:
+                nn.init.zeros_(model.head.narrow.bias)
+    x, y = torch.cat(features), torch.cat(targets)
+    model.head.requires_grad_(True)
+    optimizer = torch.optim.AdamW(model.head.parameters(), lr=lr)
+    steps = epochs * -(-len(x) // rows)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
+    generator = torch.Generator().manual_seed(0)
+    # A softmax over the words to be predicted is many times smaller, and the others would only be pushed down.
+    seen, y = torch.unique(y, return_inverse=True)
+    table = model.table[seen].detach()
+    for _ in range(epochs):
+        for part in torch.randperm(len(x), generator=generator).split(rows):
+            logits = nn.functional.linear(model.head.transform(x[part]), table, model.head.bias[seen])
+            loss = nn.functional.cross_entropy(logits, y[part])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+    return model.requires_grad_(False).eval()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relpos import style
+from relpos.analysis.shuffle_gap import ALL, gaps, shuffled
 from relpos.measures.measure import Drawing, Figure, Measure, Measured, MeasuredColumn, Results, by_example
 from relpos.measures.sample import Sample
 from relpos.ranges import Count
@@ -34,8 +35,6 @@ class Shuffle(Measure):
     def measure(self, sample: Sample) -> Results:
         """`shuffle_gap` {"2": nats, …, "all": nats}, `shuffle_gap_intervals`, `heldout_loss`, `examples`; and `by_example`, of each
         held-out example its predicted tokens, their loss in nats, and by how much shuffling all words raises it."""
-        from relpos.analysis.shuffle_gap import ALL, gaps, shuffled
-
         examples, changes = sample.heldout(self.examples), shuffled(sample.words)
         with sample.bar("shuffled text", len(examples) * (1 + len(changes))) as advance:
             gap = gaps(sample.model, examples, changes, advance)

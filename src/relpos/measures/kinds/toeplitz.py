@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from relpos import style
+from relpos.analysis.profiles import profiles
 from relpos.analysis.toeplitz import products, toeplitz_r2
+from relpos.data.store import Store
 from relpos.errors import RelposError
 from relpos.measures.measure import Drawing, Figure, Measure, Measured, MeasuredColumn, Results
 from relpos.measures.sample import Sample
+from relpos.model.surgery import position_table
 from relpos.ranges import Count, Natural
 from relpos.runs.networks import Network
 
@@ -54,9 +58,6 @@ class Toeplitz(Measure):
         `random_block`, of `width` positions. And of the positions that count, the first `rows`, see `reached`: `shape` of the
         table, `r2`, `r2_off`, `chance`, `chance_off` of random ones; with `beside` [R² of the last of them, of as many after them],
         and how many these are, `beside_width`."""
-        from relpos.analysis.profiles import profiles
-        from relpos.model.surgery import position_table
-
         encoder, table = sample.encoder, position_table(sample.encoder)
         p, cosine = products(table)
         rows = min(reached(sample.network, len(p)), len(p))
@@ -140,10 +141,6 @@ def reached(network: Network, whole: int) -> int:
     In two-stage training each stage counts with its number of examples. If the store of the text is gone: all rows up to `length`.
     Of a network whose training is not known: all.
     """
-    import torch
-
-    from relpos.data.store import Store
-
     meaning = network.record.get("meaning") or {}
     if "length" not in meaning:
         return whole

@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from measures.test_figures_of_measures import Pieces
-from relpos.analysis.removal import (
+from relpos.data.words import Words
+from relpos.errors import RelposError
+from relpos.measures.kinds.removal import (
     HELDOUT_SEED,
     Batches,
     compared,
@@ -18,8 +20,6 @@ from relpos.analysis.removal import (
     variants,
     with_random_tisa,
 )
-from relpos.data.words import Words
-from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
 from relpos.model.surgery import position_table
 from schemes import model_of
