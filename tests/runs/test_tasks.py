@@ -96,10 +96,10 @@ def test_sizes_but_tiny_train_for_the_epochs_of_the_task(answers: Path) -> None:
         (["task=answers/tusk.yaml"], "answers/tusk.yaml: No such file or directory"),
         (
             ["task=answers/task.yaml", "task.columns=[question,reply]"],
-            "train.csv line 1: no column 'reply'. Known: answer, label, question.",
+            "train.csv: no column 'reply'. Known: answer, label, question.",
         ),
-        (["task=custom", "task.folder=answers", "task.columns=[question,reply]"], "answers/train.csv line 1: no column 'reply'."),
-        (["task=answers/task.yaml", "task.label=lable"], "train.csv line 1: no column 'lable'. Did you mean 'label'?"),
+        (["task=custom", "task.folder=answers", "task.columns=[question,reply]"], "answers/train.csv: no column 'reply'."),
+        (["task=answers/task.yaml", "task.label=lable"], "train.csv: no column 'lable'. Did you mean 'label'?"),
         (["task=answers/task.yaml", "task.kind=number"], "train.csv line 2: score 'yes' is not a number"),
         (["task=answers/task.yaml", "task.colums=[question]"], "unknown key 'task.colums'. Did you mean 'task.columns'"),
         (["task=answers/task.yaml", "task.epochs=none"], "task.epochs=none: a number above 0 is expected"),

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from relpos.data.toy import FOLDERS
+from relpos.data import toy as language
+from relpos.data.published_tokenizer import adopt, load_tokenizer
+from relpos.data.store import Store, tell, write_store
+from relpos.data.tokenizer import train_tokenizer
 from relpos.errors import RelposError, say
 from relpos.progress import reading
 from relpos.runs.plan import source_of
-
-if TYPE_CHECKING:
-    from relpos.runs.run import Run
+from relpos.runs.run import Run
 
 Metrics = dict[str, Any]
 
 
 def toy(run: Run) -> Metrics:
     """The generated language: `corpus/` and `glue/` in the run's folder."""
-    from relpos.data.toy import write
-
-    write(run.path, **run.config)
+    language.write(run.path, **run.config)
     return {}
 
 
 def tokenizer(run: Run) -> Metrics:
     """Text, or a file of the user's own → `tokenizer.model` or, of another kind, `tokenizer.json`."""
-    from relpos.data.published_tokenizer import adopt, load_tokenizer
-    from relpos.data.tokenizer import train_tokenizer
-
     if "file" in run.config:
         adopt(Path(run.config["file"]), run.path)
         return {"pieces": load_tokenizer(run.path).size}
@@ -46,9 +42,6 @@ def tokenizer(run: Run) -> Metrics:
 
 def store(run: Run) -> Metrics:
     """Text → token ids on disk."""
-    from relpos.data.published_tokenizer import load_tokenizer
-    from relpos.data.store import Store, tell, write_store
-
     source = source_of(run)
     with reading(f"encoding text for {run.name}", source.characters()) as progress:
         pieces = load_tokenizer(run.inputs["tokenizer"].path)
@@ -63,7 +56,7 @@ def store(run: Run) -> Metrics:
 
 def _trained(run: Run) -> Metrics:
     """Masked language modelling → `model/`; or one task → columns, `predictions/` and `model/`."""
-    # Imported by the stages that need it: torch and Lightning take seconds, and making a tokenizer needs neither.
+    # Loads Lightning, which takes seconds, and making a tokenizer does without.
     from relpos.runs import training
 
     return training.pretrain(run) if run.stage == "pretrain" else training.finetune(run)
@@ -87,7 +80,7 @@ def refuse_absent(run: Run) -> None:
     """
     if run.meaning.get("corpus", run) is None:
         source_of(run).characters()
-    if "toy" in run.inputs and run.stage == "finetune" and run.meaning["task"]["folder"] not in FOLDERS:
+    if "toy" in run.inputs and run.stage == "finetune" and run.meaning["task"]["folder"] not in language.FOLDERS:
         raise RelposError(f"task={run.meaning['task']['name']}: the toy language has no such task; choose data=files")
     if run.meaning.get("glue", run) is None:
         task, place = run.meaning["task"], source_of(run).glue_location().folder
