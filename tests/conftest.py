@@ -173,14 +173,15 @@ def store(prepared: Path) -> Any:
 
 @pytest.fixture(scope="session")
 def _model_folder(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from relpos.config.compose import resolved
     from relpos.runs import compose
-    from relpos.train.network import build_model
+    from relpos.train.network import network
     from relpos.train.weights import save_model
 
     cfg = compose("params", ["size=tiny", "position=composite", f"vocabulary={tokenizer.size}"])
     settings = {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("size", "position", "conv")}
     folder = tmp_path_factory.mktemp("a_network")
-    save_model(folder, build_model(cfg), settings | {"vocabulary": tokenizer.size}, tokenizer)
+    save_model(folder, network(resolved(cfg)), settings | {"vocabulary": tokenizer.size}, tokenizer)
     return folder
 
 

@@ -64,10 +64,11 @@ def build(cfg: DictConfig) -> MaskedLM | Classifier:
     """
     import torch
 
+    from relpos.config.compose import resolved
     from relpos.errors import RelposError
     from relpos.runs import plan
     from relpos.runs.model import model_of
-    from relpos.train.network import build_model
+    from relpos.train.network import network
 
     if cfg.get("stage") in ("pretrain", "finetune"):
         return model_of(plan(cfg))
@@ -75,7 +76,7 @@ def build(cfg: DictConfig) -> MaskedLM | Classifier:
         raise RelposError("this configuration has no network; those of pretrain, finetune, params and draw have one")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return build_model(cfg)
+        return network(resolved(cfg))
 
 
 def run(cfg: DictConfig | Mapping[str, Any]) -> Run:

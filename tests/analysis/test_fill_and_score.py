@@ -19,7 +19,7 @@ TEXT = "the dogs, and cats sleep."
 
 @pytest.fixture(scope="module")
 def model(tokenizer: Tokenizer) -> MaskedLM:
-    from relpos.train.described import network
+    from relpos.train.network import network
 
     torch.manual_seed(0)
     size = {"layers": 1, "hidden": 16, "embedding": 8, "heads": 2, "ffn": 16, "max_positions": 24}

@@ -11,11 +11,11 @@ import torch
 import yaml
 
 from relpos.claims.verdict import Verdict
-from relpos.config.compose import compose
+from relpos.config.compose import compose, resolved
 from relpos.files import write_json, write_text
 from relpos.results.scale import Scale, Scales, Seed, made, seeds
 from relpos.results.values import GLUE, Value
-from relpos.train.network import build_model
+from relpos.train.network import network
 
 SIZE = {"layers": 2, "hidden": 64, "ffn": 256, "max_positions": 16}
 TINY = ["size=tiny", "size.layers=2", "size.hidden=16", "size.embedding=8", "size.heads=4", "size.ffn=16", "vocabulary=40"]
@@ -104,7 +104,7 @@ def saved(folder: Path, change: Callable[[Any], None], *overrides: str, share: i
 
     cfg = compose("params", [*TINY, *overrides])
     torch.manual_seed(0)
-    model = build_model(cfg)
+    model = network(resolved(cfg))
     with torch.no_grad():
         change(model)
     if share is not None:

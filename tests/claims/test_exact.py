@@ -9,12 +9,13 @@ import torch
 from relpos.claims import exact
 from relpos.claims.exact import no_more_than, position_parameters, ratios
 from relpos.claims.rule import Rule
+from relpos.config.compose import resolved
 from relpos.model.build import count
 from relpos.model.conv.separable import DepthwiseConv
 from relpos.model.position import Dynamic, Fixed, Terms, Tisa
 from relpos.results.scale import Scales
 from relpos.runs import compose
-from relpos.train.network import build_model
+from relpos.train.network import network
 
 NO_RUNS = Scales([])
 
@@ -80,4 +81,4 @@ def test_a_number_of_parameters_and_its_ratio_to_others(number: int, least: int,
 @pytest.mark.parametrize("name", ["absolute", "tisa", "composite", "none"])
 def test_parameters_are_those_of_the_scheme_in_a_network(name: str) -> None:
     overrides = ["size=tiny", f"position={name}"]
-    assert position_parameters(*overrides) == count(build_model(compose("params", overrides)))["position"]
+    assert position_parameters(*overrides) == count(network(resolved(compose("params", overrides))))["position"]

@@ -15,7 +15,7 @@ from hosts import all_in_float64, batch, host, outputs, saved, transformers
 from relpos.errors import RelposError
 from relpos.pretrained.checkpoint import Checkpoint
 from relpos.pretrained.export import to_huggingface
-from relpos.train.described import network
+from relpos.train.network import network
 from relpos.train.weights import load_model
 
 SIZE = {

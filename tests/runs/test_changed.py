@@ -12,8 +12,8 @@ from relpos.errors import RelposError
 from relpos.model.position import Tisa
 from relpos.runs import Run, compose, execute, plan
 from relpos.runs.model import change_positions, changed_position
-from relpos.train.described import network
 from relpos.train.finetune import Finetuning
+from relpos.train.network import network
 from schemes import SIZE, VOCABULARY, model_of, node
 
 IDS = torch.tensor([[5, 9, 7, 11, 6, 8]])

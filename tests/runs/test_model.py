@@ -7,12 +7,13 @@ import torch
 from torch import nn
 
 import relpos
+from relpos.config.compose import resolved
 from relpos.errors import RelposError
 from relpos.model.build import count
 from relpos.model.heads import Classifier
 from relpos.runs import compose, plan, training
 from relpos.runs.model import counted_without_memory
-from relpos.train.network import build_model
+from relpos.train.network import network
 from schemes import presets
 
 TINY = ["size.layers=1", "batch=4", "length=16", "speed.threads=1", "steps=1"]
@@ -67,7 +68,7 @@ def test_a_command_without_a_network_is_refused(command: str) -> None:
 @pytest.mark.parametrize("position", presets("position"))
 def test_parameters_are_counted_without_memory(position: str) -> None:
     cfg = compose("params", ["size=tiny", f"position={position}", "vocabulary=50", "size.layers=1"])
-    assert counted_without_memory(cfg) == count(build_model(cfg))
+    assert counted_without_memory(cfg) == count(network(resolved(cfg)))
 
 
 @pytest.mark.parametrize("overrides", [["size.hidden=1000000"], ["size.ffn=1000000", "size.hidden=100000", "size.layers=100"]])

@@ -20,8 +20,8 @@ import pytest
 import torch
 
 from relpos.data.tokenizer import Tokenizer
-from relpos.train.described import network
 from relpos.train.export import export
+from relpos.train.network import network
 from schemes import SIZE, node
 
 pytest.importorskip("transformers", reason="needs relpos[pretrained]")

@@ -14,8 +14,8 @@ from relpos.analysis.likelihood import FillMask
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier
-from relpos.train.described import network
 from relpos.train.export import export
+from relpos.train.network import network
 from schemes import CONVS, POSITIONS, SIZE, node, sampled
 
 transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")

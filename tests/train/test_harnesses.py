@@ -11,8 +11,8 @@ from relpos.analysis.likelihood import Score
 from relpos.data.pairs import Item, ToyPairs
 from relpos.data.tokenizer import Tokenizer
 from relpos.model.heads import MaskedLM
-from relpos.train.described import network
 from relpos.train.export import export
+from relpos.train.network import network
 from schemes import SIZE, node
 
 transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")

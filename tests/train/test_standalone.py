@@ -17,8 +17,8 @@ import relpos
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.train import standalone
-from relpos.train.described import network
 from relpos.train.export import export
+from relpos.train.network import network
 from schemes import CONVS, FULL, POSITIONS, SIZE, node, sampled
 
 transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")
@@ -170,7 +170,8 @@ def test_the_code_is_complete_for_every_scheme(kind: str, tmp_path: Path, monkey
         settings = {"position": node("position", "none"), "conv": node("conv", "none")} | {kind: node(kind, name)}
         opened = carried(tmp_path / name, settings)
         assert settings[kind]["_target_"] in import_module(f"{name}.named").NAMED
-        assert not [line for line in opened if re.search(r"(from|import) (relpos|jaxtyping)\b", line) and ">>>" not in line], name
+        absent = r"(from|import) (relpos|jaxtyping|hydra|omegaconf)\b"
+        assert not [line for line in opened if re.search(absent, line) and ">>>" not in line], name
 
 
 def carried(folder: Path, settings: dict[str, Any]) -> list[str]:

@@ -23,7 +23,7 @@ from relpos.config.compose import composed, resolved
 from relpos.config.conf import shipped
 from relpos.process import one_thread
 from relpos.runs.model import counted_without_memory
-from relpos.train.network import build_model
+from relpos.train.network import network as build_network
 
 TINY = ["size=tiny", "size.hidden=16", "size.embedding=8", "size.heads=4", "size.ffn=16", "size.max_positions=16"]
 TINY += ["vocabulary=40", "k=2"]
@@ -37,7 +37,7 @@ Shown = tuple[bool, str]
 def network(*overrides: str) -> Any:
     """A tiny masked language model in float64 with random weights, so that no term vanishes."""
     torch.manual_seed(0)
-    model = build_model(resolved(composed("params", [*TINY, *overrides]))).double().eval()
+    model = build_network(resolved(composed("params", [*TINY, *overrides]))).double().eval()
     randomise(model, seed=1)
     return model
 

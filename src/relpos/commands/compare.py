@@ -34,7 +34,7 @@ from relpos.tables.render.cells import MISSING, SideTable, signed
 from relpos.tables.render.view import view_of
 from relpos.tables.rows import order_columns, rows_of
 from relpos.tables.table import Row, Table
-from relpos.train.described import class_of
+from relpos.train.network import class_of
 
 GROUPS = ("position", "conv")
 Settings = dict[str, str]

@@ -21,8 +21,7 @@ from relpos.ranges import NotNegative
 from relpos.runs.cost import forward, predicted
 from relpos.runs.model import counted, without_memory
 from relpos.runs.networks import description
-from relpos.train.described import network
-from relpos.train.network import build_model
+from relpos.train.network import network
 from relpos.train.optim import Recipe
 from relpos.train.room import fitting_microbatch
 
@@ -54,7 +53,7 @@ def _counted(config: Cost) -> tuple[int, int]:
     """Parameters, and bytes of float32 weights, their gradients and two moments; of Muon's matrices one moment."""
     # A network may be larger than this machine's memory, and is only counted.
     with without_memory():
-        model = build_model(config)
+        model = network(config)
         total = int(counted(model)["total"])
     return total, 4 * (4 * total - sum(matrix.numel() for matrix in Recipe.of(config["recipe"]).matrices(model)))
 

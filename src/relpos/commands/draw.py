@@ -17,7 +17,7 @@ from relpos.model.encoder import encoder_of
 from relpos.ranges import Count
 from relpos.runs.networks import resolve
 from relpos.runs.run import runs_root
-from relpos.train.network import build_model
+from relpos.train.network import network as build_network
 
 
 def draw(all: bool, network: str | None, layer: Count, heads: Count, length: Count, **described: Unpack[NetworkKeys]) -> str:
@@ -67,5 +67,5 @@ def _model(described: NetworkKeys) -> tuple[Any, bool]:
     """The network with the weights of seed 0, and whether tables that are zero at the start were filled."""
     # The same figure each time, whatever was drawn before.
     torch.manual_seed(0)
-    model = build_model(described)
+    model = build_network(described)
     return model, reveal(model.encoder.position)

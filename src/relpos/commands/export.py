@@ -22,8 +22,8 @@ from relpos.runs.networks import Network, resolve
 from relpos.runs.run import runs_root
 from relpos.runs.shelf import END, final
 from relpos.tables import experiment
-from relpos.train.described import class_of
 from relpos.train.export import export as write
+from relpos.train.network import class_of
 from relpos.train.weights import read_model_config
 
 LOAD = """from transformers import pipeline

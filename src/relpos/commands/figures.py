@@ -18,7 +18,7 @@ from relpos.results.plateau import NONE
 from relpos.results.scale import made
 from relpos.results.values import Value, read
 from relpos.runs.run import runs_root
-from relpos.train.described import class_of
+from relpos.train.network import class_of
 from relpos.trust import instantiate
 
 

@@ -16,7 +16,7 @@ from relpos.errors import RelposError, nearest
 from relpos.progress import plain_console
 from relpos.runs.model import counted, counted_without_memory
 from relpos.runs.networks import resolve
-from relpos.train.described import network as build_described
+from relpos.train.network import network as build_network
 from relpos.train.network import without_memory
 from relpos.train.weights import read_model_config
 
@@ -31,7 +31,7 @@ def params(table: str | None, network: str | None, **described: Unpack[NetworkKe
         numbers = counted_without_memory(described)
     else:
         with without_memory():  # with its head, which the description of a network to be trained does not have
-            numbers = counted(build_described(read_model_config(resolve(network).path)))
+            numbers = counted(build_network(read_model_config(resolve(network).path)))
     return json.dumps(numbers, ensure_ascii=False)
 
 

@@ -39,7 +39,7 @@ from relpos.results.statistics import standard_error
 from relpos.results.values import GAP, GLUE, LOSS, PartRates, Plain, Rates, Value, by, means_by, shared_ways
 from relpos.runs.plan import other_layers
 from relpos.runs.shelf import END
-from relpos.train.described import class_of
+from relpos.train.network import class_of
 from relpos.train.optim import Recipe
 
 MEAN = "glue"

@@ -11,6 +11,7 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
+from relpos.config.compose import resolved
 from relpos.data.tasks import Task
 from relpos.errors import RelposError
 from relpos.model.build import Network, count
@@ -21,8 +22,7 @@ from relpos.model.position import Tisa
 from relpos.model.surgery import add_tisa, fold_positions, set_tisa
 from relpos.runs.networks import described_by, description
 from relpos.runs.run import Run
-from relpos.train.described import class_of, network
-from relpos.train.network import MOST, build_model, classifier_on, masked_lm_on, without_memory
+from relpos.train.network import MOST, class_of, classifier_on, masked_lm_on, network, without_memory
 from relpos.train.optim import Recipe
 from relpos.train.weights import opened
 from relpos.trust import instantiate
@@ -125,7 +125,7 @@ def counted_without_memory(cfg: DictConfig | Mapping[str, Any]) -> dict[str, Any
         RelposError: there are more than 10¹³ parameters.
     """
     with without_memory():
-        return counted(build_model(cfg))
+        return counted(network(resolved(cfg)))
 
 
 def change_positions(encoder: Encoder, change: dict[str, Any], length: int, seed: int) -> None:

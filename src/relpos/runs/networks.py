@@ -32,7 +32,7 @@ from relpos.readers import read_yaml
 from relpos.runs.run import Run, read_record, runs_root
 from relpos.runs.shelf import END, SNAPSHOTS, snapshot, snapshots
 from relpos.runs.table_file import FILE, runs_by_row, table_folder
-from relpos.train.described import scheme_name
+from relpos.train.network import scheme_name
 from relpos.train.weights import load_model, model_folder, read_model_config
 
 WEIGHTS = "model.safetensors"
@@ -204,7 +204,7 @@ def _given(label: str, path: Path, what: str, files: Iterable[Path], config: Map
 
 
 def description(config: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
-    """Size, position and conv of a configuration, with the vocabulary: what `relpos.train.described.network` builds."""
+    """Size, position and conv of a configuration, with the vocabulary: what `relpos.train.network.network` builds."""
     return {key: config[key] for key in ("size", "position", "conv")} | {"vocabulary": vocabulary}
 
 

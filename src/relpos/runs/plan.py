@@ -24,7 +24,7 @@ from relpos.places import expanded
 from relpos.readers import sha256
 from relpos.runs.networks import described_by, given_run, tokenizer_of
 from relpos.runs.run import Run
-from relpos.train.described import scheme_name
+from relpos.train.network import scheme_name
 from relpos.trust import find, instantiate, targets
 
 Content = Mapping[str, Any]

@@ -23,10 +23,10 @@ from relpos.errors import RelposError
 from relpos.model.dropout import Dropout
 from relpos.model.heads import at_outputs, class_logits, pooled
 from relpos.model.initial import normal_
-from relpos.train.described import network
 from relpos.train.huggingface_config import RelposConfig
 from relpos.train.huggingface_model import RelposModel as RelposModel  # `AutoModel` looks for it here
 from relpos.train.huggingface_model import RelposPreTrainedModel, without_head
+from relpos.train.network import network
 
 
 class _WithHead(RelposPreTrainedModel):

@@ -21,8 +21,8 @@ from transformers.utils import can_return_tuple
 from relpos.errors import RelposError
 from relpos.model.attention import LayerCall
 from relpos.model.encoder import Encoder, Layer
-from relpos.train.described import network
 from relpos.train.huggingface_config import RelposConfig
+from relpos.train.network import network
 from relpos.train.standalone import write as write_code
 
 

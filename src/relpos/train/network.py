@@ -1,36 +1,75 @@
-"""The network of a composed configuration, without touching data; and new heads on its encoder."""
+"""From the keys `size`, `position`, `conv`, `vocabulary` to a network, without touching data; and new heads on its encoder."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from relpos.errors import RelposError
-from relpos.model.build import WEIGHTS
+from relpos.model.build import WEIGHTS, build
 from relpos.model.encoder import encoder_of
 from relpos.model.heads import Classifier, ClassifierKind, MaskedLM
 from relpos.model.initial import describe, redraw
-from relpos.train.described import network
+from relpos.model.position.base import Scheme
+from relpos.model.shape import Shape
+from relpos.trust import constructor
 
 MOST = 10**13
 """Parameters; a network of more is a typing mistake."""
 
 
-def build_model(cfg: DictConfig | Mapping[str, Any]) -> MaskedLM:
-    """The network that `size`, `position`, `conv` and `vocabulary` describe.
+def network(config: Mapping[str, Any], filled: bool = True) -> Any:
+    """The network that `size`, `position`, `conv`, `vocabulary` describe; initialised from torch's present seed.
+
+    It is a `MaskedLM`; a `Classifier` where `outputs` gives a number of outputs; or has the head that `head` describes.
+
+    Args:
+        filled: false leaves the parameters without memory (torch's device `meta`), until those of a file are assigned. Only the
+            position scheme has values all the same: it holds numbers that no file stores, and parameters that the file may lack.
 
     Raises:
-        RelposError: position scheme and convolution do not go together; the line names them.
+        RelposError: a class named by `_target_` is not a Scheme, or refuses its arguments.
     """
-    config: Any = OmegaConf.to_container(cfg, resolve=True) if isinstance(cfg, DictConfig) else cfg
-    model: MaskedLM = network({key: config[key] for key in ("size", "position", "conv", "vocabulary")})
-    return model
+    position, conv = (constructor(config[key], key) for key in ("position", "conv"))
+    head: Any = config.get("head")
+    if "outputs" in config:
+        head = (head or {}) | {"kind": "classifier", "outputs": config["outputs"]}
+    kernel = config.get("kernel", "auto")
+    if filled:
+        return build(config["size"], position, config["vocabulary"], conv, kernel, head)
+
+    def with_values(shape: Shape) -> Scheme:
+        with torch.device("cpu"):
+            scheme: Scheme = position(shape)
+        return scheme
+
+    with torch.device("meta"):
+        return build(config["size"], with_values, config["vocabulary"], conv, kernel, head)
+
+
+def scheme_name(meaning: Mapping[str, Any]) -> str:
+    """Position scheme and convolution of a configuration, as the name of its run begins: `rope-depthwise`."""
+    position, conv = (class_of(meaning[key]) for key in ("position", "conv"))
+    return position if conv == "none" else f"{position}-{conv}"
+
+
+def class_of(node: Mapping[str, Any] | None) -> str:
+    """The class that a node names, in snake case, or `none`; of a merge, the names of its parts: `absolute+tisa`; of a list by
+    layers, those of its schemes: `rope_or_rope+window`."""
+    if not node:
+        return "none"
+    if parts := node.get("parts"):
+        return "+".join(map(class_of, parts))
+    if layers := node.get("layers"):
+        return "_or_".join(dict.fromkeys(map(class_of, layers)))
+    name = str(node["_target_"]).rpartition(".")[2]
+    return "none" if name in ("NoPosition", "NoConv") else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def classifier_on(model: nn.Module, outputs: int, dropout: float, kind: ClassifierKind = "plain") -> Classifier:

@@ -20,8 +20,7 @@ from relpos.pretrained.files import CONFIG, has_config_json, is_exported, is_pub
 from relpos.pretrained.stored import check_numbers, read_safetensors, read_weights, wrapper
 from relpos.ranges import Arguments, Width
 from relpos.readers import read_yaml
-from relpos.train.described import network
-from relpos.train.network import without_memory
+from relpos.train.network import network, without_memory
 from relpos.trust import constructor, refuse_mistakes
 
 WEIGHTS = "model.safetensors"
