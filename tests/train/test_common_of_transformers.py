@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 import torch
 
+from relpos.commands.export import write
 from relpos.data.tokenizer import Tokenizer
-from relpos.train.export import export
 from relpos.train.network import network
 from schemes import SIZE, node
 
@@ -100,7 +100,7 @@ def folders(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, (position, conv) in NETWORKS.items():
         settings = {"size": SIZE, "position": position, "conv": conv, "vocabulary": tokenizer.size}
         torch.manual_seed(0)
-        export(root / name, network(settings), settings, tokenizer, str)
+        write(root / name, network(settings), settings, tokenizer, str)
     return root
 
 

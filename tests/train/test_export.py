@@ -11,10 +11,10 @@ from torch import Tensor
 import relpos
 from hosts import all_in_float64
 from relpos.analysis.likelihood import FillMask
+from relpos.commands.export import write
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier
-from relpos.train.export import export
 from relpos.train.network import network
 from schemes import CONVS, POSITIONS, SIZE, node, sampled
 
@@ -56,7 +56,7 @@ def made(tokenizer: Tokenizer, size: dict[str, Any], position: str, conv: Any, *
 def exported(tokenizer: Tokenizer, folder: Path, size: dict[str, Any], position: str, **more: Any) -> Any:
     """A network without convolution, which has left into the folder."""
     model, settings = made(tokenizer, size, position, node("conv", "none"), **more)
-    export(folder, model, settings, tokenizer, str)
+    write(folder, model, settings, tokenizer, str)
     return model
 
 
@@ -79,7 +79,7 @@ def test_a_network_that_transformers_has_a_class_for_leaves_as_that(
     all_in_float64(monkeypatch)
     size, position, conv, architecture = FAMILIES[family]
     model, settings = made(tokenizer, size, position, conv)
-    config = export(tmp_path / "out", model, settings, tokenizer, str)
+    config = write(tmp_path / "out", model, settings, tokenizer, str)
     host = theirs(tmp_path / "out")
     assert config["model_type"] == family
     assert config["architectures"] == [type(host).__name__] == [architecture]
@@ -93,7 +93,7 @@ def test_a_network_that_transformers_has_a_class_for_leaves_as_that(
 @pytest.mark.parametrize(("position", "conv"), PAIRS)
 def test_every_other_network_opens_with_both_libraries(position: str, conv: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     model, settings = made(tokenizer, {"activation": "relu"}, position, node("conv", conv))
-    config = export(tmp_path / "out", model, settings, tokenizer, str)
+    config = write(tmp_path / "out", model, settings, tokenizer, str)
     ids, mask = batch(tokenizer)
     logits, real = model(ids, mask)[mask.bool()], mask.bool()
     host = theirs(tmp_path / "out")
@@ -127,7 +127,7 @@ def test_a_classifier_leaves_with_its_labels(
 ) -> None:
     model, settings = made(tokenizer, size, position, node("conv", "none"), outputs=3, head={"classifier": kind})
     assert isinstance(model, Classifier)
-    export(tmp_path / "out", model, settings, tokenizer, str, ["no", "perhaps", "yes"])
+    write(tmp_path / "out", model, settings, tokenizer, str, ["no", "perhaps", "yes"])
     host = theirs(tmp_path / "out", "AutoModelForSequenceClassification")
     ids, mask = batch(tokenizer)
     torch.testing.assert_close(host(ids, mask).logits, model(ids, mask), rtol=0, atol=1e-10)
@@ -150,7 +150,7 @@ def test_a_classifier_with_another_number_of_labels_is_what_it_is_in_transformer
 
 def test_a_causal_network_predicts_the_next_token_there_with_our_loss(tokenizer: Tokenizer, tmp_path: Path) -> None:
     model, settings = made(tokenizer, {"attention": "causal"}, "composite", node("conv", "none"))
-    config = export(tmp_path / "out", model, settings, tokenizer, str)
+    config = write(tmp_path / "out", model, settings, tokenizer, str)
     host = theirs(tmp_path / "out", "AutoModelForCausalLM")
     host.tie_weights()
     ids, mask = batch(tokenizer)
@@ -210,7 +210,7 @@ def test_a_new_model_of_the_configuration_has_a_fresh_head(tokenizer: Tokenizer,
 @pytest.mark.parametrize(("position", "size"), [("absolute", WIDE), ("composite", {})])
 def test_the_pipeline_fills_masks_as_we_do(position: str, size: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path) -> None:
     model, settings = made(tokenizer, size, position, node("conv", "none"))
-    export(tmp_path / "out", model.float(), settings, tokenizer, str)
+    write(tmp_path / "out", model.float(), settings, tokenizer, str)
     text = "the [MASK], and cats."
     answers = transformers.pipeline("fill-mask", model=str(tmp_path / "out"), top_k=3)(text)
     [guesses] = FillMask(model, tokenizer)(text, top=3)
@@ -232,18 +232,18 @@ def test_a_folder_that_has_files_is_refused_and_a_failure_leaves_none(tokenizer:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("mine")
     with pytest.raises(RelposError, match="to=.*full already exists"):
-        export(tmp_path / "full", model, settings, tokenizer, str)
+        write(tmp_path / "full", model, settings, tokenizer, str)
 
     def fails(_: dict[str, Any]) -> str:
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        export(tmp_path / "new", model, settings, tokenizer, fails)
+        write(tmp_path / "new", model, settings, tokenizer, fails)
     assert [path.name for path in tmp_path.rglob("*")] == ["full", "file"]
 
 
 def test_config_json_holds_no_path(tokenizer: Tokenizer, tmp_path: Path) -> None:
     model, settings = made(tokenizer, {}, "none", node("conv", "none"))
-    export(tmp_path / "out", model, settings, tokenizer, lambda config: json.dumps(config))
+    write(tmp_path / "out", model, settings, tokenizer, lambda config: json.dumps(config))
     texts = [path.read_text() for path in (tmp_path / "out").iterdir() if path.suffix in (".json", ".md")]
     assert all(str(tmp_path) not in text for text in texts)

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from relpos.analysis.likelihood import Score
+from relpos.commands.export import write
 from relpos.data.pairs import Item, ToyPairs
 from relpos.data.tokenizer import Tokenizer
 from relpos.model.heads import MaskedLM
-from relpos.train.export import export
 from relpos.train.network import network
 from schemes import SIZE, node
 
@@ -44,7 +44,7 @@ def exported(folder: Path, tokenizer: Tokenizer, attention: str) -> MaskedLM:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(0, 0.3)
-    export(folder, model, settings, tokenizer, str)
+    write(folder, model, settings, tokenizer, str)
     return model
 
 

@@ -14,10 +14,10 @@ import pytest
 import torch
 
 import relpos
+from relpos.commands.export import write
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.train import standalone
-from relpos.train.export import export
 from relpos.train.network import network
 from schemes import CONVS, FULL, POSITIONS, SIZE, node, sampled
 
@@ -98,7 +98,7 @@ def exported(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.normal_(0, 0.3)
-        export(root / name, model, settings, tokenizer, str)
+        write(root / name, model, settings, tokenizer, str)
         torch.save({"ids": ids, "mask": mask, "logits": model(ids, mask).detach()}, root / name / "given.pt")
     return root
 
