@@ -169,7 +169,7 @@ def test_the_code_is_complete_for_every_scheme(kind: str, tmp_path: Path, monkey
     for name in sampled(POSITIONS if kind == "position" else CONVS):
         settings = {"position": node("position", "none"), "conv": node("conv", "none")} | {kind: node(kind, name)}
         opened = carried(tmp_path / name, settings)
-        assert settings[kind]["_target_"] in import_module(f"{name}.named").NAMED
+        assert settings[kind]["_target_"] in import_module(f"{name}.trust").NAMED
         absent = r"(from|import) (relpos|jaxtyping|hydra|omegaconf)\b"
         assert not [line for line in opened if re.search(absent, line) and ">>>" not in line], name
 
@@ -204,7 +204,7 @@ def test_a_scheme_of_the_users_own_travels_too(module: str, tmp_path: Path, monk
     monkeypatch.setenv("RELPOS_TRUST", module)
     settings = {"position": {"_target_": f"{module}.Mine"}, "conv": node("conv", "none")}
     carried(tmp_path / f"opened_{module}", settings)
-    mine = import_module(f"opened_{module}.named").NAMED[f"{module}.Mine"]
+    mine = import_module(f"opened_{module}.trust").NAMED[f"{module}.Mine"]
     shape = import_module(f"opened_{module}.shape").Shape.example()
     assert mine(shape).terms(0, torch.zeros(1, 2, 3, 4), None, None).offset.unique().tolist() == [0.5]
     assert mine.__module__ == f"opened_{module}.own_{module}"

@@ -38,7 +38,6 @@ AUTO_MAP = {theirs: f"{FILES[SERVING]}.{ours}" for theirs, ours in CLASSES.items
 """The entry of `config.json` that makes transformers look into the files."""
 
 ELSEWHERE = "relpos.train.elsewhere"
-NAMED = f"{ELSEWHERE}.named"
 INSTEAD = {
     module: f"{ELSEWHERE}.{module.rpartition('.')[2]}"
     for module in ("jaxtyping", "relpos.model.kernels", "relpos.train.standalone", "relpos.trust")
@@ -70,7 +69,7 @@ def code(settings: Mapping[str, Any]) -> dict[str, str]:
     while waiting:
         module = waiting.pop()
         if _file(module) not in files:
-            text = _table(named) if module == NAMED else _source(INSTEAD.get(module, module))
+            text = _source(INSTEAD.get(module, module)) + (_table(named) if module == "relpos.trust" else "")
             files[_file(module)], needed = _relative(module, text, own)
             waiting += needed
     # In both files: transformers takes configurations for one class where folders of one name have the same text for it.
@@ -91,12 +90,12 @@ def _file(module: str) -> str:
 
 
 def _table(named: Mapping[str, Any]) -> str:
-    """The module with the classes that `config.json` names."""
+    """The end of `trust.py`: the classes that `config.json` names."""
     classes = dict.fromkeys((found.__module__, found.__qualname__) for found in named.values())
     called = {place: f"C{number}" for number, place in enumerate(classes)}
     imports = [f"from {module} import {name} as {called[module, name]}" for module, name in classes]
-    entries = [f'    "{target}": {called[found.__module__, found.__qualname__]},' for target, found in named.items()]
-    return "\n".join(['"""The classes that `config.json` names."""\n', *imports, "\nNAMED = {", *entries, "}\n"])
+    entries = [f'NAMED["{target}"] = {called[found.__module__, found.__qualname__]}' for target, found in named.items()]
+    return "\n".join(["", *imports, *entries, ""])
 
 
 def _relative(module: str, text: str, own: frozenset[str]) -> tuple[str, list[str]]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from relpos.train.elsewhere.named import NAMED
+NAMED: dict[str, Any] = {}
+"""The class of each name in `config.json`; the entries follow at the end of the file."""
 
 
 def constructor(node: Mapping[str, Any], kind: str) -> Any:
