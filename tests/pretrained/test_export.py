@@ -66,7 +66,7 @@ NETWORKS = {
     "ModernBertForMaskedLM": settings(LAYERS, **MODERN),
     "DebertaV2ForMaskedLM": settings(DEBERTA, embedding=16, token_types=0, norm_eps=1e-7),
     "AlbertForMaskedLM": settings(share_layers=True, activation="gelu_new"),
-    "AlbertForSequenceClassification": settings(share_layers=True, embedding=16, more={"outputs": 1}),
+    "AlbertForSequenceClassification": settings(share_layers=True, more={"outputs": 1}),
 }
 
 
@@ -147,6 +147,7 @@ def test_what_goes_out_comes_back_to_the_last_bit(name: str, tmp_path: Path) -> 
         (settings({"_target_": "relpos.model.position.Alibi"}), "position=Alibi, conv=NoConv: transformers has no encoder"),
         (settings(conv={"_target_": "relpos.model.conv.LightConv"}), "conv=LightConv: transformers has no encoder with this"),
         (settings(ROPE, share_layers=True), "in transformers ALBERT alone shares its layers"),
+        (settings(embedding=16, share_layers=True), "ALBERT alone shares its layers, and widens embeddings"),
         (settings(conv=CONVBERT | {"edges": "renormalise"}), "convbert has conv.edges=zero, this network conv.edges=renormalise"),
         (
             settings(conv=CONVBERT | {"kernel_from": "key"}),

@@ -118,6 +118,7 @@ def test_the_encoder_alone_and_its_hidden_states_are_auto_model(tokenizer: Token
     [
         ("absolute", WIDE, "plain", "BertForSequenceClassification"),
         ("absolute", FAMILIES["albert"][0], "plain", "AlbertForSequenceClassification"),
+        ("absolute", FAMILIES["albert"][0] | WIDE, "plain", "RelposForSequenceClassification"),
         ("absolute", WIDE, "jiant_mean", "RelposForSequenceClassification"),
         ("fixed", {}, "plain", "RelposForSequenceClassification"),
     ],

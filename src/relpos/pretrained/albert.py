@@ -45,6 +45,5 @@ FAMILY = Family(
         *masked_lm("AlbertForMaskedLM", _TRANSFORM, "predictions.bias", "predictions.decoder.weight", "predictions.decoder.bias"),
         classifier("AlbertForSequenceClassification", "albert.pooler"),
     ),
-    always_widens=True,
     unread=(r"sop_classifier\..*", r"predictions\.decoder\.weight", r".*\.position_ids"),
 )

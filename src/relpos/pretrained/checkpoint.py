@@ -152,7 +152,7 @@ class Checkpoint:
         except RelposError as error:
             raise RelposError(f"{self.folder}: {error}{wrapper(self.tensors, self.family.prefix)}") from None
         self._check_computed()
-        known = {name for weight in weights for name in (*names(weight), *weight.also)} | self._identity_map()
+        known = {name for weight in weights for name in (*names(weight), *weight.also)}
         # `$^` matches no name.
         unread = re.compile("|".join(self.family.unread) or "$^")
         for name in sorted(self.tensors.keys() - known):
@@ -174,23 +174,6 @@ class Checkpoint:
             allowed = max(1e-3, torch.finfo(stored.dtype).eps)  # of tables that were computed in float32 or stored in less
             if stored.shape != expected.shape or not bool(((stored.double() - expected).abs() <= allowed).all()):
                 raise RelposError(f"{self.folder}: weight {self.prefix + name!r} is not the table that it is by config.json")
-
-    def _identity_map(self) -> set[str]:
-        """Names of the weights of a linear map between two equal widths, which ALBERT always has and ours does not.
-
-        Raises:
-            RelposError: the map is not the identity, or a part of it is missing.
-        """
-        size = self.settings["size"]
-        if not self.family.always_widens or size["embedding"] != size["hidden"]:
-            return set()
-        weight, bias = (self.prefix + names(part)[0] for part in self.family.widen)
-        for name in (weight, bias):
-            if name not in self.tensors:
-                raise RelposError(f"{self.folder}: weight {name!r} is missing")
-        if torch.equal(self.tensors[weight].float(), torch.eye(size["hidden"])) and not self.tensors[bias].any():
-            return {weight, bias}
-        raise RelposError(f"{self.folder}: weight {weight!r} between two equal widths can be expressed only if it does nothing")
 
     @property
     def _has_pooler(self) -> bool:

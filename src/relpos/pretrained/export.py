@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.pretrained.families import FAMILIES
 from relpos.pretrained.family import Family, Head
-from relpos.pretrained.mapping import listed, names, to_config, write
+from relpos.pretrained.mapping import listed, to_config, write
 
 
 def to_huggingface(network: nn.Module, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The content of `config.json`, and name → weight.
 
-    `absolute` becomes BERT where the embedding is as wide as the layers, else ELECTRA; `rope` RoFormer; `convbert` ConvBERT; shared
-    layers ALBERT; `deberta` DeBERTa-v2; `layers` ModernBERT. But for q and k of the last, the weights share the network's memory.
+    `absolute` becomes BERT where the embedding is as wide as the layers, else ELECTRA, or ALBERT where layers are shared; `rope`
+    RoFormer; `convbert` ConvBERT; `deberta` DeBERTa-v2; `layers` ModernBERT. But for q and k of the last, the weights share the
+    network's memory.
 
     Args:
         network: a `MaskedLM`, a `Classifier`, a `ReplacedTokens` or an `Encoder`.
@@ -50,16 +50,17 @@ def family_of(settings: Mapping[str, Any]) -> Family:
     position, conv = (settings[key]["_target_"].rpartition(".")[2] for key in ("position", "conv"))
     if size.get("attention") == "causal":
         raise RelposError("size.attention=causal: transformers has encoders of these families alone, and no decoder")
-    shared = bool(size.get("share_layers", False))
-    if (position, conv) == ("Absolute", "NoConv"):
-        return FAMILIES["albert" if shared else "bert" if size["embedding"] == size["hidden"] else "electra"]
+    shared, widens = bool(size.get("share_layers", False)), size["embedding"] != size["hidden"]
+    if (position, conv) == ("Absolute", "NoConv") and (widens or not shared):
+        return FAMILIES["bert" if not widens else "albert" if shared else "electra"]
     if conv not in ("NoConv", "ConvBert"):
         raise RelposError(f"conv={conv}: transformers has no encoder with this convolution")
+    if shared:
+        alone = "in transformers ALBERT alone shares its layers, and widens embeddings"
+        raise RelposError(f"share_layers=true, position={position}, conv={conv}: {alone}")
     family = {"Rope": "roformer", "Layers": "modernbert", "Deberta": "deberta-v2"}.get(position) if conv == "NoConv" else None
     if family is None and (position, conv) != ("Absolute", "ConvBert"):
         raise RelposError(f"position={position}, conv={conv}: transformers has no encoder with these two")
-    if shared:
-        raise RelposError(f"share_layers=true, position={position}, conv={conv}: in transformers ALBERT alone shares its layers")
     return FAMILIES[family or "convbert"]
 
 
@@ -98,10 +99,5 @@ def _weights(
     for weight in listed(family, head, size, pooler, prefix):
         weights.update(write(weight, parameters.pop(weight.ours), size["heads"]))
     assert not parameters, f"{family.model_type} says nothing about {sorted(parameters)}"
-    like = next(network.parameters())
-    if family.always_widens and size["embedding"] == size["hidden"]:  # a linear map that changes nothing
-        eye = torch.eye(size["hidden"], dtype=like.dtype)
-        values = eye, eye.new_zeros(len(eye))
-        weights |= {prefix + names(weight)[0]: value for weight, value in zip(family.widen, values, strict=True)}
     # In float64, so that whoever loads the network in another number format than it is stored in has the sines of that format.
     return weights | {prefix + name: compute(config) for name, compute in family.computed.items()}

@@ -100,7 +100,6 @@ class Family:
         pooler: weights of the pooler.
         heads: the heads that are understood.
         unread: regular expressions of weights that published checkpoints have and none of our networks needs.
-        always_widens: whether there is a map between the two widths even where they are equal.
         computed: weights that `transformers` computes and stores all the same: their names → functions of `config.json`.
         normalised: `config.json` of any version of `transformers` → with the keys that the description names.
         refused: why we have no such network, if only the position table of the family can be read.
@@ -117,7 +116,6 @@ class Family:
     pooler: tuple[Weight, ...]
     heads: tuple[Head, ...]
     unread: tuple[str, ...] = ()
-    always_widens: bool = False
     computed: Mapping[str, Callable[[Mapping[str, Any]], Tensor]] = field(default_factory=dict)
     normalised: Callable[[Mapping[str, Any]], Mapping[str, Any]] = same
     refused: str = ""
