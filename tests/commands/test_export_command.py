@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import relpos
 from linked import pretrained
 from relpos.claims import claim
 from relpos.cli import main
-from relpos.commands.export import card
+from relpos.commands.export import _without_folders, card
 from relpos.data.tokenizer import Tokenizer
 from relpos.files import write_text
 from relpos.model.heads import Classifier
@@ -110,10 +111,49 @@ def test_the_card_has_the_command_without_folders(
     assert "/somewhere" not in card
 
 
+@pytest.mark.parametrize(
+    ("typed", "published"),
+    [
+        ("--config-dir /somewhere/me/schemes position=mine", "--config-dir schemes position=mine"),
+        ("--config-dir=/somewhere/me/schemes/", "--config-dir=schemes/"),
+        ("'data.texts=[{path: /somewhere/me/x.txt}]'", "'data.texts=[{path: x.txt}]'"),
+        ("'data.texts=[{path:/somewhere/me/x.txt},{id: /somewhere/me/books/}]'", "'data.texts=[{path:x.txt},{id: books/}]'"),
+        ("network=~/runs/x task=/my.yaml", "network=x task=my.yaml"),
+        ("network=~me/runs/x task=../mine/my.yaml", "network=x task=my.yaml"),
+        ("data.root=/somewhere/me/ k=2", "data.root=me/ k=2"),
+        ("'data.root=/somewhere/my texts/a b'", "'data.root=a b'"),
+        (r"'data.root=/somewhere/me\, you/c\)d/e'", "data.root=e"),
+        ("""'data.texts=["/somewhere/me, you/d.txt","/e/f.txt"]'""", """'data.texts=["d.txt","f.txt"]'"""),
+        ("'network=[/a/b,/c/d]' data.root=/", "'network=[b,d]' data.root=/"),
+    ],
+)
+def test_of_a_path_in_a_command_its_last_part_is_published(typed: str, published: str) -> None:
+    assert _without_folders(f"relpos pretrain {typed}") == f"relpos pretrain {published}"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "-m position=none,absolute hydra/launcher=joblib",
+        "'recipe.masking=[0.15,0.3]' '+position.std=.2' trust=my_module",
+        "network=google/bert_uncased@main task=rte",
+        "network=demo:fixed data.root=texts/mine",
+        "data=hub 'data.texts=[{id: wikimedia/wikipedia, name: 20231101.en}]' '~conv'",
+    ],
+)
+def test_what_is_no_path_stays_in_the_command_as_it_is(typed: str) -> None:
+    words = shlex.split(f"relpos pretrain {typed}")
+    assert _without_folders(shlex.join(words)) == shlex.join(words)
+
+
+def test_a_command_with_an_open_quote_is_not_published() -> None:
+    assert _without_folders("relpos pretrain 'data.root=/somewhere/me") is None
+
+
 def test_a_card_says_of_a_path_its_last_part() -> None:
     given = Network("run", Path("run"), Path("weights"), record={"meaning": {"text": "/data/my-text/", "root": "/"}})
     settings = {"size": {}, "position": {"_target_": "Composite"}, "conv": {"_target_": "NoConv"}}
-    assert "  text: my-text\n  root: ''\n" in card(given, settings, {"model_type": "relpos"})
+    assert "  text: my-text/\n  root: /\n" in card(given, settings, {"model_type": "relpos"})
 
 
 def test_the_card_has_what_was_measured_of_this_network(

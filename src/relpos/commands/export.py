@@ -55,6 +55,13 @@ LICENCE = (
     "licence."
 )
 
+FOLDERS = re.compile(
+    r"""(?:^|(?<=[\s=,:'"\[{(]))(?=(?:\.\.?|~[\w.-]*)?/)"""  # where a value begins with /, ~/, ~name/, ./ or ../
+    r"""(?:(?<=')[^']*|(?<=")[^"]*|(?:\\.|[^,\]})\\])*)/"""  # to its last /: within quotes, else before , ] } )
+    r"""(?=[^/,\]})'"\s])"""  # behind which something stands
+)
+"""The folders before the last part of each path in a text: a card is published, and says nothing about a machine."""
+
 
 def export(network: str, to: str, words: Positive | None) -> str:
     """Writes the folder `to` and returns it; prints on stderr which kind of model it holds.
@@ -219,10 +226,9 @@ def _datasets(data: Any) -> list[str]:
 
 
 def _without_folders(command: str) -> str | None:
-    """The command with each path cut to its last part, since a card is published and says nothing about a machine; None where it
-    cannot be read."""
+    """The command with each path cut to its last part; None where it cannot be read."""
     try:
-        return shlex.join(re.sub(r"""(?<=[=,'"[])/[^,\]]*/""", "", word) for word in shlex.split(command))
+        return shlex.join(FOLDERS.sub("", word) for word in shlex.split(command))
     except ValueError:  # a quote is open, in a record of somebody else
         return None
 
@@ -289,9 +295,9 @@ def _measured(network: Network) -> dict[str, str]:
 
 
 def _without_paths(value: Any) -> Any:
-    """The value with every absolute path cut to its last part: a card is published, and says nothing about a machine."""
+    """The value with every path cut to its last part."""
     if isinstance(value, Mapping):
         return {str(key): _without_paths(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [_without_paths(part) for part in value]
-    return value.rstrip("/").rsplit("/", 1)[-1] if isinstance(value, str) and value.startswith("/") else value
+    return FOLDERS.sub("", value) if isinstance(value, str) else value
