@@ -2,6 +2,7 @@
 
 import copy
 import operator
+import re
 from collections.abc import Iterator
 from functools import cache, reduce
 from pathlib import Path
@@ -206,6 +207,13 @@ def test_a_file_of_pairs_may_stand_in_quotes() -> None:
 
 def test_a_home_that_nobody_has_is_a_plain_name() -> None:
     assert rewritten("finetune", ["network=~nobody-at-all/x"])[-1] == "recipe=finetune_base"
+
+
+@pytest.mark.parametrize("recipe", ["finetune_base", "finetune_mini"])
+def test_help_has_the_comments_of_the_option_that_the_chosen_one_begins_from(recipe: str) -> None:
+    shown = help_of("finetune", [f"recipe={recipe}"])
+    assert re.search(r"steps: null +# the task's own, scaled to the rows there are\n", shown)
+    assert re.search(r"epochs: null +# instead of steps\n", shown)
 
 
 def test_help_shows_a_long_value_to_its_end() -> None:

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf, open_dict
 
 from relpos.config.arguments import rewritten
 from relpos.config.check import one_line
-from relpos.config.conf import commands, conf_dir, groups_of, options, package_of
+from relpos.config.conf import commands, conf_dir, conf_file, groups_of, options, package_of
 
 WIDTH = 118
 LINE = re.compile(r"(?P<indent> *)(?P<key>[\w-]+):(?P<value>.*)")
@@ -67,12 +67,16 @@ def _group(name: str, option: str) -> list[str]:
 def _group_phrases(name: str, option: str) -> Iterator[tuple[str, str]]:
     """(dotted key, phrase) for a group's keys, where the group stands: `recipe@pretrain.recipe` is below `pretrain.recipe`.
 
-    The chosen option's file comes last and so decides; the group's other files come before, so that one file need explain a key.
+    The chosen option's file comes last and so decides, behind those that it begins from; the group's other files come before, so
+    that one file need explain a key.
     """
     group, _, place = name.partition("@")
     place = place or package_of(group, option)
+    is_ours = option in options()[group]  # and not of `--config-dir`
+    deciding = [*(conf_file(f"{group}/{option}").get("defaults", ()) if is_ours else ()), option]
     # Two sorts, the second one stable: by name, so that the text is the same everywhere, then the option chosen.
-    files = sorted(sorted((conf_dir() / group).glob("*.yaml")), key=lambda file: file.stem == option)
+    files = sorted((conf_dir() / group).glob("*.yaml"))
+    files.sort(key=lambda file: deciding.index(file.stem) if file.stem in deciding else -1)
     for file in files:
         for key, phrase in _phrases(file.read_text(encoding="utf-8")):
             yield f"{place}.{key}", phrase
