@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from relpos.commands.reproduce import show_plan
-from relpos.config.compose import values
+from relpos.config.compose import composed, resolved
 from relpos.config.conf import shipped
 from relpos.tables.experiment import Experiment, load
 from relpos.tables.plan import PlannedRow, overrides_of, plan_table, runs_of
@@ -72,7 +72,7 @@ def test_rates_were_chosen_under_the_schedule_of_the_table() -> None:
     """order_curve's first pilot had the linear schedule and lay 0.19 nats above the next one, which had the table's."""
 
     def schedules(experiment: Experiment) -> set[str]:
-        found = [values("pretrain", overrides_of("pretrain", experiment, row), ("recipe",)) for row in experiment.rows.values()]
+        found = [resolved(composed("pretrain", overrides_of("pretrain", experiment, row))) for row in experiment.rows.values()]
         return {config["recipe"]["schedule"] for config in found}
 
     tuned = [load(name) for name in NAMES if load(name).tuned in NAMES]
@@ -114,7 +114,7 @@ def test_a_table_whose_checkpoint_is_not_at_hand_says_so(name: str, capsys: pyte
     given = load(name)
     rows = plan_table(given)
     assert [row.runs for row in rows] == [[]] * len(given.rows)
-    show_plan(given, rows, runs_of(rows), None)
+    show_plan(given, rows, runs_of(rows))
     told = capsys.readouterr().out
     assert "the checkpoint to start from is not at hand" in told
     assert f"{len(given.rows)} rows × {len(given.tasks)} tasks × {len(given.seeds)} fine-tuning seeds" in told
