@@ -26,6 +26,7 @@ from relpos.data.store import Store
 from relpos.files import write_json, write_text
 from relpos.measures.kinds.toeplitz import reached
 from relpos.results.scale import Scale, Scales
+from relpos.results.values import GLUE
 from relpos.runs.networks import resolve
 
 GROUPS = [["previous"], ["next"], ["uniform", "avoiding"]]
@@ -307,9 +308,10 @@ def test_rows_share_their_test_sets(
 ) -> None:
     """However many rows: the examples of the sets are the same."""
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
-    columns = {"rte": {"mean": 66.0, "examples": examples, "metric": "accuracy"}}
-    made = [
-        {"name": f"row{place}", "mean": {"mean": 66.0, "test": 65.0, "of": ["rte"]}, "columns": columns} for place in range(rows)
-    ]
+    columns = {name: {"mean": 66.0, "examples": examples, "metric": "accuracy"} for name in GLUE}
+    mean = {"mean": 66.0, "test": 65.0, "of": list(GLUE)}
+    made = [{"name": f"row{place}", "mean": mean, "columns": columns} for place in range(rows)]
+    # A row of one task says nothing of GLUE, however far its scores are apart.
+    made.append({"name": "rte", "mean": {"mean": 66.0, "test": 30.0, "of": ["rte"]}, "columns": {"rte": columns["rte"]}})
     write_json(tmp_path / "tables" / "t" / "table.json", {"name": "t", "question": "?", "rows": made})
     assert found(dev_above_test(), None).verdict == expected

@@ -153,10 +153,12 @@ def _load_check(check: object, where: str, experiment: Experiment) -> Claim:
         if key in test:
             ranges.check(f"{where}: {key}", test[key], annotation)
     claim = Claim(where, str(check["says"]), "", "", test)
+    if test["rule"].partition(".")[0] not in ("levels", "comparisons", "columns") or claim.tester.at != "each":
+        raise RelposError(f"{where}: a table is one scale: rules of levels, comparisons and columns are for its rows, and no at")
     for row in (*claim.tester.rows, *test.get("rows", ())):
         refuse_unknown(f"{where}: unknown row", row, experiment.rows)
     for name, (measure, column) in measured_columns().items():
-        if name not in test.get("columns", ()):
+        if name not in (*test.get("columns", ()), test.get("column")):
             continue
         if measure.name not in experiment.order and not column.snapshots_only:
             raise RelposError(f"{where}: {name} is measured with order: [{', '.join([*experiment.order, measure.name])}]")

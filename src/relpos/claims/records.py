@@ -15,6 +15,7 @@ from relpos.errors import RelposError, say
 from relpos.measures.kinds.lengths import ByLength, kept_losses
 from relpos.results.scale import Scale
 from relpos.results.statistics import Difference, paired, standard_error
+from relpos.results.values import GLUE
 from relpos.runs.run import read_record, runs_root
 from relpos.runs.shelf import logged
 from relpos.runs.table_file import FILE, read_table
@@ -121,7 +122,9 @@ def dev_above_test(test: Test) -> Verdict:
     errors: list[float] = []
     for folder in sorted(path.parent for path in (runs_root() / "tables").glob(f"*/{FILE}")):
         for row in _rows(folder):
-            if row.mean.test is not None and row.mean.mean is not None and (error := _examples_error(row)) is not None:
+            if len(row.mean.of) < len(GLUE) or row.mean.test is None or row.mean.mean is None:
+                continue
+            if (error := _examples_error(row)) is not None:
                 differences[f"{folder.name} {row.name}"] = row.mean.mean - row.mean.test
                 errors.append(2**0.5 * error)  # a test set is taken to be as large as its dev set
     if not differences:

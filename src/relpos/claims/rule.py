@@ -154,7 +154,7 @@ class Test:
             rest = self.rule.judge(replace(self, contrasts=others), *scales, **self.options)
             if rest and rest.verdict == FAILS:
                 return replace(rest, figures=found.figures, on_plateau=named)
-        mute = "; ".join(str(pair) for pair in self.contrasts if pair not in others)
+        mute = ", ".join(str(pair) for pair in self.contrasts if pair not in others)
         why = f"both rows of {mute} are on the bag-of-words plateau"
         return Verdict(NOT_HERE, joined([found.figures, why]), takes="longer training, until one of them has left the plateau")
 

@@ -97,13 +97,15 @@ def all_of(parts: Sequence[Evidence]) -> Evidence:
     return Evidence(max(part.holds for part in parts), min(holm([part.fails for part in parts])))
 
 
-def headline(verdicts: Sequence[Verdict]) -> Verdict:
+def headline(verdicts: Sequence[Verdict], of_paper: bool = True) -> Verdict:
     """The verdict of the largest scale at which the claim was run, decided or not; smaller ones stand behind it.
 
-    Only scales of the paper's protocol count. The verdicts are those of one claim, the largest scale last.
+    Only scales of the papers' protocol count; of a claim that is none `of_paper`, the others where it was run at these alone, such
+    as a claim about decoders. The verdicts are those of one claim, the largest scale last.
     """
-    run = [each for each in verdicts if each.verdict in (HOLDS, FAILS, UNDECIDED, NOT_HERE) and not each.is_aside]
-    return run[-1] if run else Verdict(NOT_RUN, "")
+    run = [each for each in verdicts if each.verdict in (HOLDS, FAILS, UNDECIDED, NOT_HERE)]
+    counted = [each for each in run if not each.is_aside] or ([] if of_paper else run)
+    return counted[-1] if counted else Verdict(NOT_RUN, "")
 
 
 def adjusted(verdicts: Sequence[Verdict]) -> list[Verdict]:

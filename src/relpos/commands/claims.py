@@ -99,7 +99,7 @@ def page(wanted: list[Claim], runs: Scales, files: Iterable[Experiment] = ()) ->
                 "rows": {row: rows[row] for row in claim.tester.rows},
                 "tables": [table for of_table, table in tables if of_table == claim.id],
                 "findings": [asdict(verdict) | {"word": verdict.word} for verdict in found[claim.id]],
-                "verdict": (head := headline(found[claim.id])).verdict,
+                "verdict": (head := headline(found[claim.id], claim.paper != "across")).verdict,
                 "word": head.word,
                 "scale": head.scale,
                 "takes": f"relpos reproduce {claim.run}" if claim.run and head.verdict == NOT_RUN else "",

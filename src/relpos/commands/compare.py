@@ -62,11 +62,15 @@ def compare(network: Names, examples: Count) -> str:
     rows = with_comparisons(rows, experiment, {})
     side_tables = []
     # Losses on different text cannot be subtracted; columns and curves are compared all the same.
-    if reason := why_not(subjects):
+    if (reason := why_not(subjects)) is None:
+        try:
+            with bar("held-out text", examples * sum(len(subject.pretrainings) for subject in subjects)) as advance:
+                side_tables.append(losses_table(subjects, examples, advance))
+        except RelposError as error:  # text or weights are not here, as after `relpos merge`
+            say(f"relpos: {error}")
+            reason = "the text or the weights of a run are not here"  # a page travels, and paths stay at home
+    if reason is not None:
         question += f" Their held-out losses are not compared: {reason}."
-    else:
-        with bar("held-out text", examples * sum(len(subject.pretrainings) for subject in subjects)) as advance:
-            side_tables.append(losses_table(subjects, examples, advance))
     view = view_of(Table(name, question, rows), side_tables)
     folder = runs_root() / "compare" / _folder_name(subjects, examples)
     text.write(folder, view)
@@ -262,7 +266,9 @@ def between(ours: Mapping[int, Figure], first: Mapping[int, Figure]) -> tuple[Di
     values = ({seed: figure.value for seed, figure in sorted(figures.items())} for figures in (ours, first))
     if found := paired_by_seed(*values):
         return found, "seeds"
-    return over_texts([next(iter(ours.values()))], [next(iter(first.values()))]), "documents"
+    both = [seed for seed in ours if seed in first]  # what a seed does to both is no difference
+    one, other = (both * 2)[:2] or (next(iter(ours)), next(iter(first)))
+    return over_texts([ours[one]], [first[other]]), "documents"
 
 
 def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda _: None) -> Figure:

@@ -189,6 +189,7 @@ def show(
     experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None, each: Each, checks: Sequence[Claim]
 ) -> None:
     """Makes the table from the runs' folders, writes it and prints it."""
+    from relpos.claims.verdict import NOT_RUN, Verdict
     from relpos.results.scale import Scales
     from relpos.tables import choice, comparison, glue_server
     from relpos.tables.experiment import printed_numbers
@@ -200,12 +201,12 @@ def show(
     rows = glue_server.with_scores(rows_of(plan, instrument, each), folder)
     rows = comparison.with_comparisons(rows, experiment, printed_numbers(experiment))
     rows = with_heldout_lengths(rows, plan, experiment.lengths)
-    made = Scales([scale_of(rows)])
+    made, not_run = Scales([scale_of(rows)]), [Verdict(NOT_RUN, "these rows have no such scores")]
     table = Table(
         name=experiment.name,
         question=experiment.question,
         rows=rows,
-        checks=[Outcome(check.says, each.verdict, each.figures) for check in checks for each in check.verdicts(made)],
+        checks=[Outcome(check.says, each.verdict, each.figures) for check in checks for each in check.verdicts(made) or not_run],
         statistic=experiment.statistic,
         tuned=experiment.tuned,
         made=made_with(plan),

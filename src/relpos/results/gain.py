@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from relpos.measures.measure import Figure
+from relpos.measures.measure import NATS, Figure, measured_columns
 from relpos.results.contrast import contrast
 from relpos.results.scale import MEAN, Scale, Seed, named
 from relpos.results.statistics import Difference, clustered, paired_by_seed
@@ -168,7 +168,8 @@ def _of_texts(scale: Scale, rows: Sequence[str], columns: Sequence[str]) -> str:
 
 def digits(column: str) -> int:
     """Decimals with which differences in a column are shown."""
-    return 3 if column in WHERE else 1
+    of_measure = measured_columns().get(column)  # as in `checks:` of a table
+    return 3 if column in WHERE or (of_measure and of_measure[1].metric == NATS) else 1
 
 
 def _where(columns: Sequence[str]) -> str:

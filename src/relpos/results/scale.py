@@ -206,10 +206,25 @@ def scales(values: Sequence[Value], rows: Mapping[str, Iterable[str]], pilot_see
         chosen = {row: runs for (of_scale, row), runs in read_at.items() if of_scale == key}
         scale.folders = {row: {seeds(each)[0]: each.run for each in runs} for row, (_, runs) in chosen.items()}
         recipe, steps = scale.meaning.get("recipe"), scale.meaning["steps"]
-        scale.travels = {row: travel(recipe, steps, rates) for row, (rates, _) in chosen.items()}
+        scale.travels = {
+            row: travel(recipe, steps, rates, *has_parameters(of_runs[runs[0].origin], json.loads(runs[0].scheme)["conv"]))
+            for row, (rates, runs) in chosen.items()
+        }
         scale.add({row: [one for each in runs for one in of_runs[each.origin]] for row, (_, runs) in chosen.items()})
+    _tell_apart(found.values())
     known = sorted(found.values(), key=lambda scale: (scale.magnitude, scale.meaning["steps"], "first" not in scale.meaning))
     return Scales(known, len(trained) - len(current), len(current) - len(used))
+
+
+def _tell_apart(scales: Iterable[Scale]) -> None:
+    """Adds to a label that several scales have in what these differ, as in ` lr=0.003`: chance is corrected for by label."""
+    alike: dict[str, list[tuple[Scale, Plain]]] = {}
+    for scale in scales:
+        alike.setdefault(scale.label, []).append((scale, scale.meaning["size"] | scale.meaning.get("recipe", {})))
+    for group in alike.values():
+        for scale, own in group:
+            differing = [key for key, value in own.items() if any(other.get(key) != value for _, other in group)]
+            scale.label += "".join(f" {key}={shown(own[key])}" for key in differing)
 
 
 def made(meaning: Plain, store: str) -> Scale:
@@ -369,14 +384,24 @@ def precedence(position_lr: PartRates, conv_lr: float | None) -> tuple[bool, flo
     return conv_lr is not None, -slowest(position_lr), -(conv_lr or 0.0)
 
 
-def travel(recipe: Plain | None, steps: int, rates: Rates) -> float | None:
-    """About how far a position parameter can move: the sum of its learning rates over the steps. None if there is no recipe.
+def travel(recipe: Plain | None, steps: int, rates: Rates, has_position: bool = True, has_conv: bool = False) -> float | None:
+    """About how far a parameter of a scheme can move: the sum of its learning rates over the steps. None if there is no recipe, or
+    if neither the position scheme nor the convolution has parameters.
 
     Adam moves a parameter by about the learning rate in a step, at most.
     """
-    if not recipe or "lr" not in recipe:
-        return None
-    return Recipe.of(recipe).travel(steps) * slowest(*rates)
+    position_lr, conv_lr = rates
+    # A rate that no parameter has says nothing of how far one can move.
+    moved = [slowest(position_lr)] * has_position + [slowest(position_lr) if conv_lr is None else conv_lr] * has_conv
+    return Recipe.of(recipe).travel(steps) * min(moved) if moved and recipe and "lr" in recipe else None
+
+
+def has_parameters(values: Iterable[Value], conv: Plain | None) -> tuple[bool, bool]:
+    """Whether the position scheme of a pre-training of these values has parameters, as far as its record says, and whether there
+    is a convolution.
+    """
+    counts = [each.value for each in values if each.column == "position_parameters"]
+    return not counts or max(counts) > 0, class_of(conv) != plateau.NONE
 
 
 def short_travel(travels: Iterable[float | None]) -> str:

@@ -55,6 +55,8 @@ IDLE: Mapping[str, tuple[Any, ...]] = {
 """Keys of a recipe that an identity leaves out where they have one of these values: they change nothing then."""
 MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "log_every")
 """Keys that a run reads but that do not change its result: they are not part of its identity."""
+RESERVED = ("glue", "loss", "order", "heldout_loss", "shuffle_gap", "perplexity", "parameters")
+"""Names of other figures in tables and claims."""
 OWN_TASK = f"{OwnTask.__module__}.{OwnTask.__qualname__}"
 CLASS_METRICS = {"accuracy": None, "f1": 2, "accuracy_and_f1": 2, "matthews": 2}
 """The metrics of relpos.train.metrics that compare classes → the number of classes they are made for; None: any."""
@@ -220,7 +222,7 @@ def _task_and_meaning(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, A
     task: OwnTask = instantiate(node, "task")
     arguments = task.arguments()
     # In tables and claims a column of such a name would be taken for GLUE's.
-    names = {"mnli_m", "mnli_mm", *options()["task"]}
+    names = {"mnli_m", "mnli_mm", *RESERVED, *options()["task"]}
     if arguments["name"] in names:
         raise RelposError(f"task.name={arguments['name']}: a task of relpos has this name; choose another one")
     known = {key: value for key, value in arguments.items() if key != "folder"}

@@ -45,7 +45,7 @@ from relpos.results.scale import MEAN, named
 from relpos.results.statistics import ALPHA, FOUND, NOT_RUN, SEED, UNDECIDED, Difference, holm, of_errors
 from relpos.results.values import GLUE, by
 from relpos.tables.experiment import Experiment
-from relpos.tables.table import Column, Row, column_values, scale_of
+from relpos.tables.table import Column, Row, column_values, mean_if_all, scale_of
 
 REPRODUCED, ABOVE, BELOW = "reproduced", "above", "below"
 STATISTICS: dict[str, Callable[..., object]] = {"mean": np.mean, "best": np.max, "median": np.median}
@@ -101,7 +101,7 @@ def _compared(row: Row, name: str, group: Sequence[Row], experiment: Experiment,
     spread = contrast.spread(units, row.name, scale_of(group).at_constant(_names(row, name)))
     server = column.test if is_test else None
     tested = difference(units[row.name], paper, spread, server)
-    ours: float | None = server if server is not None else getattr(column, paper.statistic)
+    ours = server if server is not None else _ours(row, name, paper.statistic)
     return replace(
         column,
         difference=ours - paper.value if ours is not None else None,
@@ -113,6 +113,13 @@ def _compared(row: Row, name: str, group: Sequence[Row], experiment: Experiment,
 def _names(row: Row, name: str) -> list[str]:
     """The columns that a mean is of; of another column the column itself."""
     return row.mean.of if name == MEAN else [name]
+
+
+def _ours(row: Row, name: str, statistic: str) -> float | None:
+    """The mean over pre-trainings of the statistic over the fine-tunings of each: a paper's number is that of a single one."""
+    parts = [by(column_values(part, row.numbers[part]), "pretrain_seed").values() for part in _names(row, name)]
+    of_parts = [[sum_up([each.value for each in found], statistic) for found in of_part] for of_part in parts]
+    return mean_if_all([mean_if_all(units) for units in of_parts]) if statistic == "best" else getattr(row.numbers[name], statistic)
 
 
 def _units(row: Row, name: str, paper: Printed) -> dict[int, float]:

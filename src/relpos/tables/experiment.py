@@ -139,7 +139,7 @@ def _find(table: str) -> Path:
         return path
     known = {path.stem: path for path in shipped("experiments").glob("*.yaml")}
     if table not in known:
-        raise RelposError(f"unknown table {table!r}.{nearest(table, known)}")
+        raise RelposError(f"unknown table {table!r}.{nearest(table, known)} One of your own is named by its file: table=FILE.yaml.")
     return known[table]
 
 

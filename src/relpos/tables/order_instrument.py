@@ -52,9 +52,13 @@ def instrument(experiment: Experiment, overrides: Iterable[str] = (), plan: Iter
     Raises:
         RelposError: an override is wrong, named pairs cannot be read, or a row keeps no snapshots.
     """
+    overrides = list(overrides)
+    for override in overrides:
+        stage = override.partition(".")[0]
+        if stage == "order_snapshots" not in experiment.stages or (stage in ("order", "order_snapshots") and not experiment.order):
+            raise RelposError(f"table {experiment.name}: {override}: nothing is measured without {stage}: in the file")
     if not experiment.order:
         return None
-    overrides = list(overrides)
     of_columns = _overrides("order", experiment, overrides)
     of_ends = _instrument(experiment, "order", of_columns)
     if "order_snapshots" not in experiment.stages:

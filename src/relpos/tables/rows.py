@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relpos.analysis.resampling import crossed_interval, mean_interval, multi_bootstrap
+from relpos.errors import RelposError, say
 from relpos.measures.kinds.lengths import losses
 from relpos.measures.measure import NATS, Figure, Results, measured_columns, measures
 from relpos.results.plateau import NONE, Curve, order_found
-from relpos.results.scale import MEAN, Scale, mean_of, named, scheme, seeds, travel
+from relpos.results.scale import MEAN, Scale, has_parameters, mean_of, named, scheme, seeds, travel
 from relpos.results.statistics import Difference, Interval
 from relpos.results.values import (
     GAP,
@@ -36,10 +37,10 @@ from relpos.results.values import (
 from relpos.runs.run import Run, runs_root
 from relpos.runs.shelf import final, logged, scores
 from relpos.runs.table_file import RowRun
-from relpos.runs.trunk import last_constant_step
 from relpos.tables.order_instrument import Each, Instrument, ToMeasure, results_of
 from relpos.tables.plan import PlannedRow
 from relpos.tables.table import Column, Row, column_values, mean_if_all
+from relpos.train.optim import Recipe
 from relpos.trust import find
 
 WHOLE = 0.99
@@ -97,14 +98,13 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
     of_pretrainings = by(select(values, stage="pretrain"), "column")
     first = {name: found[0].value for name, found in of_pretrainings.items()}
     config = planned.pretrainings[0].config if planned.pretrainings else {}
-    rates = rates_of(config.get("recipe") or {})
-    moves = first.get("position_parameters") or (first and config.get("conv"))
+    rates, moved = rates_of(config.get("recipe") or {}), has_parameters(values, config.get("conv"))
     return Row(
         name=planned.name,
         overrides=planned.overrides,
         parameters=int(first["parameters"]) if first else None,
         position_parameters=int(first["position_parameters"]) if first else None,
-        travel=travel(config.get("recipe"), config.get("steps", 0), rates) if moves else None,
+        travel=travel(config.get("recipe"), config.get("steps", 0), rates, *moved) if first else None,
         perplexity=float(np.mean([each.value for each in of_pretrainings["perplexity"]])) if first else None,
         position_lr=rates[0],
         conv_lr=rates[1],
@@ -197,11 +197,20 @@ def with_plateau(
 def with_heldout_lengths(rows: Sequence[Row], plan: Iterable[PlannedRow], lengths: list[int]) -> list[Row]:
     """The rows, each with the mean loss over its finished pre-trainings at each length, see `relpos.measures.kinds.lengths`.
 
-    The loss is None if the scheme does not serve the length, or if no pre-training is finished.
+    The loss is None if the scheme does not serve the length, if no pre-training is finished, or if one cannot be measured, which is
+    said on stderr.
     """
-    measured = [[losses(run.path, lengths) for run in each.pretrainings if lengths and run.state == "finished"] for each in plan]
+    measured = [[_losses_at(run, lengths) for run in each.pretrainings if lengths and run.state == "finished"] for each in plan]
     means = [{str(length): mean_if_all([by_length.get(length) for by_length in row]) for length in lengths} for row in measured]
     return [replace(row, heldout_by_length=by_length) for row, by_length in zip(rows, means, strict=True)]
+
+
+def _losses_at(run: Run, lengths: Sequence[int]) -> Mapping[int, float | None]:
+    try:
+        return losses(run.path, lengths)
+    except RelposError as error:  # the text is too short, or the weights are not here: no reason to go without the table
+        say(f"relpos: {run.name} without lengths: {error}")
+        return {}
 
 
 def _mean_curve(runs: Sequence[Run]) -> list[tuple[int, float]]:
@@ -223,7 +232,8 @@ def constant_phase(runs: Sequence[Run]) -> dict[int, Curve]:
     for run in runs:
         # A first phase of shorter texts has other tokens a step.
         if run.stage == "pretrain" and run.state == "finished" and "first" not in run.meaning:
-            end, tokens = last_constant_step(run) or run.config["steps"], run.config["batch"] * run.config["length"]
+            recipe, steps, tokens = Recipe.of(run.config["recipe"]), run.config["steps"], run.config["batch"] * run.config["length"]
+            end = steps if recipe.schedule == "linear" else recipe.decay_start(steps)
             curves[run.config["seed"]] = {step * tokens: loss for step, loss in _curve(run).items() if step <= end}
     return curves
 

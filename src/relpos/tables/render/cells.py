@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -158,7 +159,7 @@ def losses_by_length(rows: Sequence[Row]) -> SideTable | None:
 
 def losses_by_step(rows: Sequence[Row]) -> SideTable | None:
     """Nats per predicted token along the way, at steps that every row has, evenly in their logarithm; None where there are none."""
-    curves = [(row.name, dict(row.heldout_loss)) for row in rows]
+    curves = [(row.name, dict(row.heldout_loss)) for row in rows if row.heldout_loss]
     # Rows of different lengths are compared where all of them are.
     steps = [step for step in curves[0][1] if all(step in curve for _, curve in curves)] if curves else []
     if len(steps) > MOST_STEPS:
@@ -201,15 +202,16 @@ def sweeps(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
     >>> sweeps([Row("a", ["position=t5"], heldout_loss=loss), Row("b", ["position=t5", "recipe.position_lr=3"], position_lr=3.0)])
     {}
     """
-    kinds: dict[str, dict[float, float]] = {}
-    for row in rows:
-        if row.heldout_loss:
-            own = "position_lr" if row.conv_lr is None else "conv_lr"
-            kind = " ".join(override for override in row.overrides if f"recipe.{own}=" not in override)
-            multiplier = row.position_lr if row.conv_lr is None else row.conv_lr
-            if not isinstance(multiplier, tuple):
-                kinds.setdefault(kind, {})[multiplier] = row.heldout_loss[-1][1]
-    return {kind: losses for kind, losses in kinds.items() if len(losses) > 1}
+    kinds: dict[tuple[str, str], dict[float, float]] = {}
+    for key, row in product(("position_lr", "conv_lr"), rows):
+        # Without a rate of its own a convolution has that of the positions.
+        multiplier = row.conv_lr if key == "conv_lr" and row.conv_lr is not None else row.position_lr
+        if row.heldout_loss and not isinstance(multiplier, tuple):
+            kind = " ".join(override for override in row.overrides if f"recipe.{key}=" not in override)
+            kinds.setdefault((kind, key), {})[multiplier] = row.heldout_loss[-1][1]
+    swept = {at: losses for at, losses in kinds.items() if len(losses) > 1}
+    both = {kind for kind, key in swept if (kind, "position_lr") in swept and key == "conv_lr"}
+    return {f"{kind} {key}" if kind in both else kind: losses for (kind, key), losses in swept.items()}
 
 
 def _point(column: Column | None) -> str:
