@@ -109,6 +109,15 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def set_threads(threads: int | None) -> int:
+    """Sets the CPU threads where a number is given; returns the number in force. Results depend on it in the last bits."""
+    import torch
+
+    if threads:
+        torch.set_num_threads(threads)
+    return torch.get_num_threads()
+
+
 def thread_variables(threads: int, asked: bool) -> dict[str, str]:
     """The environment variables of a process with so many threads. The user's values are kept; OMP_NUM_THREADS decides
     for all of them if it is set.

@@ -44,3 +44,10 @@ def test_offsets_without_a_value_change_nothing() -> None:
 
 def test_a_kernel_of_three_offsets_has_a_kind() -> None:
     assert [kind([3.0, 0.0, 0.0]), kind([0.0, 0.0, 3.0]), kind([3.0, 0.0, 3.0])] == ["previous", "next", "avoiding"]
+
+
+def test_offset_0_is_known_where_one_side_is_hidden() -> None:
+    for place, expected in ((-1, "previous"), (-5, "other")):
+        kernel = np.where(OFFSETS > 0, np.nan, 3.0 * (place == OFFSETS))
+        assert kind(kernel) == expected
+        assert kind(kernel[::-1]) == expected.replace("previous", "next")

@@ -2,18 +2,22 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from relpos.analysis.kernels import draw_kernels, learned_kernels
-from schemes import SHAPE, model_of
+from relpos.model.position import Layers
+from schemes import SHAPE, model_of, network, preset
 
 
 def test_a_fixed_kernel_is_its_own_picture() -> None:
     model = model_of("fixed", k=3)
     kernels = learned_kernels(model)
-    assert len(kernels) == SHAPE.layers
-    torch.testing.assert_close(torch.stack(kernels).double(), model.encoder.position.beta.detach(), atol=1e-6, rtol=1e-6)
+    assert list(kernels) == list(range(1, SHAPE.layers + 1))
+    torch.testing.assert_close(
+        torch.stack(list(kernels.values())).double(), model.encoder.position.beta.detach(), atol=1e-6, rtol=1e-6
+    )
 
 
 def test_a_key_kernel_is_drawn_at_the_offset_of_the_attended_token() -> None:
@@ -21,7 +25,7 @@ def test_a_key_kernel_is_drawn_at_the_offset_of_the_attended_token() -> None:
     with torch.no_grad():
         model.encoder.position.key.zero_()
         model.encoder.position.key[..., -1] = 1.0  # i − j = +2
-    kernel = learned_kernels(model)[0]
+    kernel = learned_kernels(model)[1]
     assert kernel[:, 1:].abs().max() == 0
     assert kernel[:, 0].abs().min() > 0  # j − i = −2
 
@@ -40,3 +44,20 @@ def test_the_figure_is_written(scheme: str, tmp_path: Path) -> None:
 def test_without_kernels_there_is_no_figure(scheme: str, tmp_path: Path) -> None:
     assert not draw_kernels(model_of(scheme), tmp_path / "kernels.png")
     assert not list(tmp_path.iterdir())
+
+
+def test_offsets_that_are_hidden_have_no_value() -> None:
+    left, right = learned_kernels(model_of("dual_triangle"), k=2)[1].tolist()
+    assert left[:3] == right[2:] == [0.0, 0.0, 0.0]
+    assert not np.isfinite([*left[3:], *right[:2]]).any()
+
+
+def test_offsets_that_share_a_bucket_have_its_value() -> None:
+    kernel = learned_kernels(model_of("deberta", buckets=4, max_distance=8), k=8)[1]
+    assert kernel.isfinite().all()
+    torch.testing.assert_close(kernel[:, 3], kernel[:, 4])  # −5 and −4
+
+
+def test_kernels_have_the_number_of_their_layer() -> None:
+    parts = [preset("position", "none"), preset("position", "fixed")]
+    assert list(learned_kernels(network(lambda shape: Layers(shape, parts)))) == [2]

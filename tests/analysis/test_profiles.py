@@ -51,6 +51,12 @@ def test_equals_loops(block: dict[str, Any]) -> None:
     torch.testing.assert_close(profiles(encoder, 1, N), looped(encoder, 1), atol=1e-10, rtol=0)
 
 
+@pytest.mark.parametrize("conv", ["qk", "canon", "inkling", "kv_shift"])
+def test_queries_and_keys_that_read_their_neighbours_have_no_profile(conv: str) -> None:
+    with pytest.raises(RelposError, match="not linear maps"):
+        profiles(network(preset("position", "absolute"), conv=preset("conv", conv)).encoder, 0, N)
+
+
 @pytest.mark.parametrize(
     ("position", "layer", "said"),
     [("tisa", 0, "Tisa adds nothing to the embeddings"), ("absolute", 2, "layer=3: there are 2")],

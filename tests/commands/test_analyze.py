@@ -30,6 +30,15 @@ def test_a_run_is_analysed_from_its_own_folder(toy_runs: Path, capsys: pytest.Ca
     assert main(["analyze", "toeplitz", f"network={run.path}", "kind.length=8", "kind.random=1", "threads=1"]) == 0
     folder = Path(capsys.readouterr().out.splitlines()[-1])
     assert {f"toeplitz-{run.path.name}.csv", "toeplitz-along-training.png"} <= {path.name for path in folder.iterdir()}
+    young = f"network={run.path}/snapshots/50.safetensors"
+    assert main(["analyze", "toeplitz", young, "kind.length=8", "kind.random=1", "threads=1"]) == 0
+    # A snapshot has no course of its own.
+    assert not list(Path(capsys.readouterr().out.splitlines()[-1]).glob("toeplitz-al*"))
+    assert main(["analyze", "removal", f"network={run.path}", "kind.functions=[]"]) == 1
+    assert "functions=[]: at least one is needed" in capsys.readouterr().err
+    (run.path / "own.txt").write_text("the cat sleeps.\n")
+    assert main(["analyze", "lengths", f"network={run.path}", f"text={run.path}/own.txt"]) == 1
+    assert "own.txt: this is measured on the held-out documents of a run" in capsys.readouterr().err
     assert main(["analyze", "attention_by_offset", f"network={run.path}", "kind.texts=4", "kind.length=14", "threads=1"]) == 0
 
 

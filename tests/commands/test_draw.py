@@ -15,7 +15,8 @@ SMALL = ["size=tiny", "length=12"]
 
 def test_presets_are_told_apart_by_the_name_of_the_figure() -> None:
     paths = [called("draw", [*SMALL, f"position={name}"]) for name in ("tupe", "tupe_r")]
-    assert len(set(paths)) == 2
+    paths.append(called("draw", [*SMALL, "position=tupe", "length=8"]))
+    assert len(set(paths)) == 3
     assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in paths)
 
 

@@ -165,9 +165,15 @@ def test_the_card_has_what_was_measured_of_this_network(
         results = shuffled | {"by_example": {"all": [gap], "predicted": [1]}}
         content = {"meaning": {"measure": "shuffle", "version": 2, "examples": 7}, "share": share, "results": results}
         write_text(run / "order" / f"shuffle-{share}.json", json.dumps(content))
+    for mark, accuracy in (("0", 0.0), ("1", 100.0)):
+        group = {"accuracy": accuracy, "interval": [0.0, 100.0], "n": 1}
+        results = {"pairs": {"same_words": group}, "answers": {"same_words": {"p": mark}}}
+        content = {"meaning": {"measure": "pairs", "version": 2, "form": "plain"}, "share": 100, "results": results}
+        write_text(run / "order" / f"pairs-{mark}.json", json.dumps(content))
     exported(capsys, run, tmp_path / "whole")
     whole = (tmp_path / "whole" / "README.md").read_text()
     assert "| shuffle gap, nats, 7 examples | 1.500 (1.400 to 1.600) |" in whole
+    assert "| same-word pairs, 1 pairs, plain | 0.000 (0.000 to 100.000); 100.000 (0.000 to 100.000) |" in whole
     exported(capsys, run / "snapshots" / "50.safetensors", tmp_path / "half")
     half = (tmp_path / "half" / "README.md").read_text()
     assert "after 50 % of its steps" in half

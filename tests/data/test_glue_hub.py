@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,3 +91,10 @@ def test_a_damaged_file_of_a_data_set_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(RelposError, match=r"data set '.*hub' \(stsb\): ") as caught:
         read(HubGlue(str(tmp_path / "hub")), task("stsb"), "train")
     assert "\n" not in str(caught.value)
+
+
+def test_a_text_that_is_null_is_refused_with_its_row(tmp_path: Path) -> None:
+    columns: Any = {"sentence": ["a", None], "label": [0, 1]}
+    put(tmp_path / "hub", "cola", {"train": columns}, ["0", "1"])
+    with pytest.raises(RelposError, match=r"cola train row 2: column 'sentence' holds null"):
+        read(HubGlue(str(tmp_path / "hub")), task("cola"), "train")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relpos.data.pairs import Item, PairFiles, ToyPairs, read
+from relpos.data.pairs import AutoPairs, Item, PairFiles, ToyPairs, read
 from relpos.data.toy.events import Chance
 from relpos.data.toy.grammar import grammatical
 from relpos.data.toy.pairs import OTHERS, PARADIGMS, SAME_WORDS
@@ -189,3 +189,13 @@ def test_pairs_of_different_words_have_a_limit_of_their_own(tmp_path: Path) -> N
     assert {pair.has_same_words for pair in PairFiles(tmp_path, limit=4, others=0).pairs()} == {True}
     assert "others" not in PairFiles(tmp_path, limit=4).identity()
     assert PairFiles(tmp_path, limit=4, others=0).identity()["others"] == 0
+
+
+def test_a_home_in_relpos_data_is_that_of_the_pairs_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "zorro").mkdir()
+    (tmp_path / "zorro" / "a.txt").write_text("cats the run\nthe cats run\n")
+    found = AutoPairs("~/zorro").suited(toy=False)
+    assert found is not None
+    assert len(found.pairs()) == 1
+    assert found.identity() == PairFiles(tmp_path / "zorro").identity()

@@ -162,10 +162,10 @@ def test_of_a_single_document_the_end_is_held_out(tmp_path: Path, tokenizer: Tok
     ("file", "damaged", "message"),
     [
         (MANIFEST, None, r"no manifest\.json"),
-        ("ids.bin", lambda content: content[:-2], r"truncated store: .*ids\.bin has \d+ bytes, manifest says \d+; delete"),
+        ("ids.bin", lambda content: content[:-2], r"damaged store: .*ids\.bin is not what the manifest says; delete"),
         (MANIFEST, lambda content: content[:40], "cannot be read"),
         *[(MANIFEST, lambda content, key=key: content.replace(key, b"x"), "cannot be read")
-          for key in (b"format", b"vocabulary", b"dtype", b"files", b"bytes", b"sha256")],
+          for key in (b"format", b"vocabulary", b"dtype", b"files", b"sha256")],
         (MANIFEST, lambda content: json.dumps(json.loads(content) | {"format": 99}).encode(), "format 99"),
     ],
 )  # fmt: skip
@@ -253,6 +253,12 @@ def test_what_was_read_dropped_and_held_out_is_told(folder: Path, capsys: pytest
     assert said.startswith("relpos: 6 documents, 18 sentences, ")
     assert "in 1 document or end of a document; " in said
     assert said.endswith("left out 1,200 headings\n")
+
+
+def test_a_document_whose_end_is_held_out_is_one(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+    write_store(iter([Document("a", iter(f"Dog {i} ran." for i in range(100)))]), tokenizer, tmp_path, 0.1)
+    tell(tmp_path)
+    assert capsys.readouterr().err.startswith("relpos: 1 document, 100 sentences, ")
 
 
 @pytest.mark.parametrize("content", [bytes, np.random.default_rng(0).bytes])

@@ -200,3 +200,28 @@ def test_a_table_of_several_frames_that_breaks_off_is_refused(tmp_path: Path) ->
     (tmp_path / "a.jsonl.zst").write_bytes(whole + whole[:-20])
     with pytest.raises(RelposError, match=r"a\.jsonl\.zst, near line "):
         list(Files(corpus=str(tmp_path)).documents())
+
+
+def test_a_row_with_more_columns_than_the_header_is_refused(tmp_path: Path) -> None:
+    # pandas takes its first column for the row's name, and reads " dogs" as the text.
+    (tmp_path / "a.csv").write_text("text,label\nI like cats, dogs,good\nI hate birds, cows,bad\n")
+    with pytest.raises(RelposError, match=r"^\S*a\.csv line 2: 3 columns where the header has 2$"):
+        documents(Files(corpus=str(tmp_path)))
+
+
+def test_a_first_row_may_be_longer_than_a_field_of_python(tmp_path: Path) -> None:
+    table(tmp_path / "a.csv", ["word " * 30_000 + "end."])
+    assert documents(Files(corpus=str(tmp_path)))[0].endswith("end.")
+
+
+@pytest.mark.parametrize("texts", [["1984", "2001"], ["True", "False"]])
+def test_numbers_in_a_csv_file_are_texts(texts: list[str], tmp_path: Path) -> None:
+    table(tmp_path / "a.csv", texts)
+    assert documents(Files(corpus=str(tmp_path))) == texts
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_an_empty_table_has_no_documents(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).touch()
+    WRITERS[name](tmp_path / f"b{Path(name).suffix}", ["One."])
+    assert documents(Files(corpus=str(tmp_path))) == ["One."]

@@ -66,6 +66,13 @@ def test_lengths_beyond_a_table_of_positions_are_left_out(tmp_path: Path, monkey
     assert list(relpos.order(run, overrides=["measure=exact", "examples=20"])["length_task"]) == ["trained"]
 
 
+def test_a_causal_network_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    causal = ["size.attention=causal", "recipe.masking=bert"]
+    run = trained(tmp_path, monkeypatch, "data=copy", "position=none", "steps=1", "batch=8", *causal)
+    with pytest.raises(RelposError, match="a causal network has no masks"):
+        relpos.order(run, overrides=["measure=exact"])
+
+
 def test_it_is_measured_where_it_applies_alone(prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [run] = pretrained(prepared, tmp_path, {"absolute": ["position=absolute"]}).values()
     assert not measured_columns()["exact_trained"][0].suits(resolve(run))

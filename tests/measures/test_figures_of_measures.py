@@ -122,6 +122,7 @@ def test_kernels_are_named_by_their_kind_and_depthwise_ones_too() -> None:
     scores, depthwise = drawn(Kernels(), [sample("fixed", "depthwise")])
     assert {"layer", "head", "kind", "-2", "2"} <= set(scores.rows[0])
     assert len(depthwise.rows) == 2 * 8
+    assert len(drawn(Kernels(), [sample("none", "depthwise_qk")])[0].rows) == 2 * 8
     with pytest.raises(RelposError, match="NoPosition has no kernels"):
         drawn(Kernels(), [sample("none")])
 

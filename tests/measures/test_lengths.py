@@ -16,7 +16,7 @@ from relpos.files import digest, write_json
 from relpos.measures.kept import kept
 from relpos.measures.kinds.lengths import Lengths, MaskedText, kept_losses, loss_by_length, losses
 from relpos.measures.measure import Measured
-from relpos.measures.sample import is_of_toy
+from relpos.measures.sample import data_of
 from schemes import VOCABULARY, model_of
 
 TINY = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "packing=document", "length=32"]
@@ -111,4 +111,4 @@ def test_what_is_measured_anew_is_kept_with_the_results_of_other_measures(prepar
 @pytest.mark.parametrize("config", ["", "data: null", "data: 3", "[1]"])
 def test_a_store_whose_configuration_is_damaged_is_of_no_known_text(config: str, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(config, encoding="utf-8")
-    assert not is_of_toy(tmp_path)
+    assert data_of(tmp_path) == {}

@@ -281,7 +281,7 @@ def test_an_encoder_without_a_family_is_refused(folder: Path) -> None:
     [
         ("position_embedding_type", "relative_key_query", "position_embedding_type=relative_key_query: only absolute is supported"),
         ("is_decoder", True, "is_decoder=True: only False is supported for bert"),
-        ("hidden_act", "silu", "config.json: hidden_act=silu: gelu, gelu_new or relu is expected"),
+        ("hidden_act", "mish", "config.json: hidden_act=mish: gelu, gelu_new, relu or silu is expected"),
         ("num_hidden_layers", "three", "layers=three: a whole number"),
         ("num_attention_heads", 5, "hidden=16 is not a multiple of heads=5"),
     ],

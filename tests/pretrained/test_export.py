@@ -57,7 +57,7 @@ def exported(model: nn.Module, described: dict[str, Any], folder: Path) -> str:
 
 NETWORKS = {
     "BertForMaskedLM": settings(embedding=16),
-    "BertForSequenceClassification": settings(embedding=16, more={"outputs": 3}),
+    "BertForSequenceClassification": settings(embedding=16, activation="silu", more={"outputs": 3}),
     "BertModel": settings(embedding=16, more={"head": {"kind": "none", "pooler": True}}),
     "ElectraForMaskedLM": settings(),
     "ElectraForPreTraining": settings(more={"head": {"kind": "replaced_tokens"}}),
@@ -177,3 +177,9 @@ def test_what_goes_out_comes_back_to_the_last_bit(name: str, tmp_path: Path) -> 
 def test_what_transformers_does_not_have_is_refused_by_name(described: dict[str, Any], reason: str) -> None:
     with pytest.raises(RelposError, match=reason):
         to_huggingface(nn.Identity(), described)
+
+
+def test_a_network_without_token_types_is_no_bert() -> None:
+    described = settings(embedding=16, token_types=0)
+    with pytest.raises(RelposError, match="bert has encoder.embedding.types.weight, this network has none"):
+        to_huggingface(drawn(described), described)

@@ -14,6 +14,7 @@ from relpos.claims.claim import load_checks
 from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.measures.sample import Sample
+from relpos.runs.networks import Network
 from relpos.runs.run import Run, runs_root
 from relpos.runs.table_file import read_table
 from relpos.tables.comparison import with_comparisons
@@ -196,8 +197,10 @@ def test_a_network_that_cannot_be_measured_is_a_line_for_each_measure_and_the_ot
 
 def test_an_override_of_the_command_line_reaches_the_measurement(tmp_path: Path) -> None:
     chosen = instrument(load(str(write(tmp_path))), ["order.examples=7", "order.pairs.limit=3", "pretrain.steps=9"])
-    shuffle, pairs = chosen.measures
-    assert (shuffle.meaning(False)["examples"], pairs.meaning(True)["pairs"]["limit"]) == (7, 3)
+    (tmp_path / "config.yaml").write_text("data: {_target_: relpos.data.source.Toy}")
+    network = Network("", Path(), Path(), store=tmp_path)
+    shuffle, pairs = (measure.meaning(network) for measure in chosen.measures)
+    assert (shuffle["examples"], pairs["pairs"]["limit"]) == (7, 3)
 
 
 def test_pre_trainings_that_are_not_finished_are_missing(tmp_path: Path) -> None:

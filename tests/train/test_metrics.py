@@ -153,3 +153,13 @@ def test_a_metric_of_the_users_own_is_named_by_its_module() -> None:
 def test_a_wrong_metric_is_one_line(name: str) -> None:
     with pytest.raises(RelposError, match=f"^task cola: metric.*{name}"):
         metrics.score(Task(**{**vars(task("cola")), "metric": name}), [1], [1])
+
+
+def test_constant_answers_of_many_numbers_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(metrics, "score", lambda task, predictions, *_: asked.append(predictions[0]) or 0.0)
+    metrics.majority(task("stsb"), [number / 1000 for number in range(5000)])
+    assert len(asked) == metrics.CONSTANTS
+    asked.clear()
+    metrics.majority(task("stsb"), [3.0, 1.0, 2.0, 1.0])
+    assert sorted(asked) == [1.0, 2.0, 3.0]

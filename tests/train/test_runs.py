@@ -188,6 +188,17 @@ def test_without_a_predicted_token_the_held_out_loss_is_refused_and_that_of_a_li
     assert module.averages({"loss": 0.0, "correct": 0.0, "chosen": 0.0, "tokens": 8.0}, 1.0)["loss"] == 0
 
 
+def test_an_evaluation_takes_no_time_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = Pretraining(nn.Linear(1, 1), Recipe(lr=1e-3, warmup=0), steps=10, seed=3, precision="fp32", log_every=10)
+    now = 100.0
+    monkeypatch.setattr("relpos.train.pretrain.time.perf_counter", lambda: now)
+    module.clock = 90.0
+    module.on_validation_epoch_start()
+    module.heldout, now = [2.0, 1, 1], 150.0
+    module.on_validation_epoch_end()
+    assert now - module.clock == 10
+
+
 def test_the_logged_rate_is_that_of_the_step(toy_runs: Path) -> None:
     run = relpos.run(relpos.compose("pretrain", [*TINY, "recipe.warmup=2"]))
     optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], run.config["recipe"]["lr"])

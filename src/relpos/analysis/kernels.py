@@ -28,6 +28,7 @@ from relpos import style
 from relpos.analysis.recording import random_ids, record
 from relpos.model.encoder import encoder_of
 from relpos.model.position import Terms
+from relpos.model.position.base import HIDDEN
 
 _TERMS = ("offset", "query", "key")
 _TOKENS = (8, 64)  # sequences × length over which the kernels made from tokens are averaged
@@ -38,19 +39,18 @@ DRAWS = 20  # random orders of the weights of a kernel
 
 
 @torch.no_grad()
-def learned_kernels(model: Any, k: int | None = None) -> list[Float[Tensor, "heads width"]]:
-    """A kernel of 2k+1 numbers for each head and layer: what the scheme adds to the score at each offset, summed over its terms.
+def learned_kernels(model: Any, k: int | None = None) -> dict[int, Float[Tensor, "heads width"]]:
+    """A kernel of 2k+1 numbers for each head, by layer from 1: what the scheme adds to the score at each offset, all terms added.
 
     A key's kernel is reversed, so that the offset is always that of the attended token. Terms made from tokens are averaged over
-    random ones. The list is empty where the scheme has no kernels. By default k is that of the scheme, or 8 where it has none.
+    random ones. Layers without kernels are left out, and an offset that is hidden is NaN. By default k is that of the scheme, or 8.
     """
     encoder = encoder_of(model)
     ids = random_ids(encoder, _TOKENS[0], min(_TOKENS[1], encoder.shape.max_positions))
     # By running it: kernels that are made from tokens exist only then.
-    layers = [call.terms for call in record(encoder, ids)]
-    kernelled = [terms for terms in layers if any(getattr(terms, name) is not None for name in _TERMS)]
+    calls = [call for call in record(encoder, ids) if any(getattr(call.terms, name) is not None for name in _TERMS)]
     half = int(k if k is not None else getattr(encoder.position, "k", 8))
-    return [_sum(terms, half) for terms in kernelled]
+    return {call.layer + 1: _sum(call.terms, half) for call in calls}
 
 
 def draw_kernels(model: Any, path: str | Path) -> bool:
@@ -58,17 +58,17 @@ def draw_kernels(model: Any, path: str | Path) -> bool:
     kernels = learned_kernels(model)
     if not kernels:
         return False
-    half = kernels[0].shape[1] // 2
-    titles = [f"layer {layer}" for layer, _ in enumerate(kernels, 1)]
-    figure, _ = style.by_layer(
-        range(-half, half + 1), [heads.tolist() for heads in kernels], titles, "added to the score by each head"
-    )
+    half = next(iter(kernels.values())).shape[1] // 2
+    titles, shown = [f"layer {layer}" for layer in kernels], [heads.tolist() for heads in kernels.values()]
+    figure, _ = style.by_layer(range(-half, half + 1), shown, titles, "added to the score by each head")
     style.save(figure, Path(path))
     return True
 
 
 def _sum(terms: Terms, half: int) -> Float[Tensor, "heads 2*{half}+1"]:
     """All terms added up."""
+    if terms.columns is not None:  # buckets, which several offsets may share
+        terms = terms.by_offset()
     parts = []
     if terms.offset is not None:
         parts.append(_centre(terms.offset.float().cpu(), half))
@@ -77,7 +77,9 @@ def _sum(terms: Terms, half: int) -> Float[Tensor, "heads 2*{half}+1"]:
     if terms.key is not None:
         # Reversed: a key's kernel counts from the key to the query, see docs/architecture.md.
         parts.append(_centre(terms.key.float().mean((0, 2)).cpu(), half).flip(-1))
-    return torch.stack(parts).sum(0)
+    total = torch.stack(parts).sum(0)
+    # A large negative number, beside which nothing else could be seen.
+    return total.masked_fill(total <= HIDDEN / 2, torch.nan)
 
 
 def _centre(kernel: Float[Tensor, "heads odd"], half: int) -> Float[Tensor, "heads 2*{half}+1"]:
@@ -87,11 +89,11 @@ def _centre(kernel: Float[Tensor, "heads odd"], half: int) -> Float[Tensor, "hea
 
 
 def kind(kernel: ArrayLike) -> str:
-    """The kind of a kernel (2k+1,), of k = 1 never `both`; offset o stands at o + k. NaN at both ends is no offset."""
+    """The kind of a kernel (2k+1,), of k = 1 never `both`; offset o stands at o + k. NaN at either end is no offset."""
     values = np.asarray(kernel, dtype=np.float64)
     # A scheme narrower than the others has no value at the outer offsets, which says nothing of those that it has.
-    values = values[~np.isnan(values)]
-    middle = len(values) // 2
+    seen = ~np.isnan(values)
+    values, middle = values[seen], int(seen[: len(values) // 2].sum())
     spread = float(np.ptp(values))
     if spread < FLAT:
         return "uniform"

@@ -78,7 +78,7 @@ def _queries_and_keys(encoder: Encoder, layer: int, x: Float[Tensor, "n hidden"]
     own = layers[layer % len(layers)]
     attention, x = own.attention, _in_float64(own.attention_norm, x) if own.block.norm_first else x
     widths: dict[str, int] = attention.widths
-    if "q" not in widths or "k" not in widths:
+    if "q" not in widths or "k" not in widths or attention.conv.places & {"input", "q", "k"}:
         raise RelposError("the queries and keys of this network are not linear maps: there is no F̂_P")
     project: torch.nn.Linear = attention.project
     weights = dict(zip(widths, project.weight.double().split(list(widths.values())), strict=True))

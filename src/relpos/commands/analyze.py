@@ -15,6 +15,7 @@ from relpos.measures.kept import seen
 from relpos.measures.measure import Drawing, Measure
 from relpos.measures.sample import Sample
 from relpos.places import expanded
+from relpos.process import set_threads
 from relpos.ranges import Names, Threads
 from relpos.runs.networks import networks_of
 from relpos.runs.run import runs_root
@@ -62,8 +63,6 @@ def analyze(kind: dict[str, Any], network: Names | None, text: str | None, threa
     Raises:
         RelposError: no network is named, or this kind of analysis does not apply to it; nothing is written then.
     """
-    from relpos.train.module import set_threads
-
     set_threads(threads)
     measure = instantiate(kind, "kind")
     if isinstance(measure, Properties):

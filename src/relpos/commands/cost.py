@@ -17,6 +17,7 @@ from relpos.counter import fold
 from relpos.errors import plural, say
 from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast
+from relpos.process import set_threads
 from relpos.ranges import NotNegative
 from relpos.runs.cost import forward, predicted
 from relpos.runs.model import counted, without_memory
@@ -63,8 +64,6 @@ def _measured(config: Cost, seconds: float) -> dict[str, Any]:
 
     All examples are taken to be of full length. The device is a GPU where there is one and `speed.accelerator` allows it.
     """
-    from relpos.train.module import set_threads  # loads Lightning, which counting does without
-
     speed, batch, length = config["speed"], config["batch"], config["length"]
     set_threads(speed["threads"])
     device = torch.device("cuda" if torch.cuda.is_available() and speed["accelerator"] != "cpu" else "cpu")

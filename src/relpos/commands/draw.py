@@ -36,8 +36,8 @@ def draw(all: bool, network: str | None, layer: Count, heads: Count, length: Cou
         name, state, model = given.file_name, "trained", given.load()
     else:
         model, filled = _model(described)
-        # Two choices of dials of one scheme must not overwrite each other's figure.
-        name = f"{type(model.encoder.position).__name__.lower()}-{digest(described['position'], 6)}"
+        # Two choices of dials must not overwrite each other's figure.
+        name = f"{type(model.encoder.position).__name__.lower()}-{digest([described, heads, length], 6)}"
         state = "initial weights" + ", tables that begin at zero filled" * filled
     shown = pattern(encoder_of(model), layer - 1, length, trained=network is not None)
     if shown is None:

@@ -288,9 +288,12 @@ def _measured(network: Network) -> dict[str, str]:
                 if figure := measure.figure(column.name, entry.results):
                     examples, n = entry.meaning.get("examples"), figure.n
                     on = f"{examples} examples" if examples else f"{n} pairs" if n else ""
-                    title = ", ".join(filter(None, (column.title, NATS if column.metric == NATS else "", on)))
+                    form = "plain" if entry.meaning.get("form") == "plain" else ""
+                    title = ", ".join(filter(None, (column.title, NATS if column.metric == NATS else "", on, form)))
                     interval = f" ({figure.interval[0]:.3f} to {figure.interval[1]:.3f})" if figure.interval else ""
-                    found[title] = f"{figure.value:.3f}{interval}"
+                    text = f"{figure.value:.3f}{interval}"
+                    # Pairs of two files may be as many: neither value stands in place of the other.
+                    found[title] = "; ".join(dict.fromkeys([*found.get(title, text).split("; "), text]))
     return found
 
 

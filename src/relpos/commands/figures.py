@@ -12,6 +12,7 @@ from relpos.commands.analyze import drawn, samples_of
 from relpos.config.conf import conf_dir
 from relpos.errors import RelposError
 from relpos.files import write_text
+from relpos.process import set_threads
 from relpos.ranges import Names, Threads
 from relpos.readers import read_yaml
 from relpos.results.plateau import NONE
@@ -70,8 +71,6 @@ def figures(paper: Literal["chang2021", "wennberg2021"], network: Names | None, 
 
     Of a figure that is missing the page says which command would make a network for it.
     """
-    from relpos.train.module import set_threads
-
     set_threads(threads)
     # Whatever table they were trained for: a figure is about a scheme, in the paper's layers and on text in its order.
     trained = {each.run: each for each in read(measured=()) if each.stage == "pretrain"}

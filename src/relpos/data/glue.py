@@ -101,7 +101,7 @@ class HubGlue:
         return name in _ask(datasets.get_dataset_split_names, data_set, config, revision=revision)
 
     def table(self, task: Task, split: str) -> Table:
-        """Raises: RelposError where the data set cannot be loaded or lacks a column."""
+        """Raises: RelposError where the data set cannot be loaded, or lacks a column or a text."""
         import datasets
 
         data_set, config, revision, name = self._address(task, split)
@@ -111,7 +111,12 @@ class HubGlue:
         missing = [hub for hub in columns.values() if hub not in rows.column_names]
         if missing:
             raise RelposError(f"{source}: no column {missing[0]!r}. Known: {', '.join(rows.column_names)}.")
-        fields = {ours: [str(text) for text in rows[hub]] for ours, hub in columns.items()}
+        texts = {ours: list(rows[hub]) for ours, hub in columns.items()}
+        for ours, hub in columns.items():
+            if None in texts[ours]:
+                row = texts[ours].index(None) + 1
+                raise RelposError(f"{source} row {row}: column {hub!r} holds null, a text or a number is expected")
+        fields = {ours: list(map(str, column)) for ours, column in texts.items()}
         if split in task.labelled and "label" in rows.column_names:
             fields[task.label] = [_word(task, label) for label in rows["label"]]
         table = [list(row) for row in zip(*fields.values(), strict=True)]

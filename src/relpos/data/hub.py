@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +15,7 @@ from zlib import crc32
 
 from relpos.data.documents import TITLE, Document, documents_of
 from relpos.data.filehash import described_folder
-from relpos.data.table import check_commas
+from relpos.data.table import check_head
 from relpos.data.textfile import blocks, suffix
 from relpos.errors import NOT_UTF8, RelposError, nearest, one_line
 from relpos.trust import refuse_mistakes
@@ -89,14 +88,17 @@ def documents(text: dict[str, Any], lines: int, streaming: bool, reporting: Repo
 
 def documents_of_file(name: str, path: Path, column: str, lines: int, reporting: Reporting) -> Iterator[Document]:
     """The same of a file in one of the formats of `TABLES`, JSONL and CSV also compressed."""
-    kind = suffix(path)
+    kind, more = suffix(path), dict[str, Any]()
     if kind in (".csv", ".jsonl"):  # with the line that is not UTF-8; the builders name a temporary file and a byte
-        head = next(text := blocks(path), "").partition("\n")[0]
+        head = next(text := blocks(path), "")
+        if not head.strip():  # an empty file has no rows; the builders end in errors of their own
+            return
         if kind == ".csv":
-            check_commas(str(path), next(csv.reader([head]), []))
+            check_head(path, head)
+            # Each text as it stands, else `NA` and `null` would be no text, and 1984 a number.
+            more = {"keep_default_na": False, "converters": {column: str}}
         if path.suffix == ".zst":  # the builders would take the place where it breaks off for its end
             deque(text, maxlen=0)
-    more = {"keep_default_na": False} if kind == ".csv" else {}  # else a text `NA` or `null` would be no text
     with TemporaryDirectory() as folder:
         # `datasets` takes `texts[1].csv` for a pattern, which is the name of another file, and `a::b.csv` for two addresses.
         plain = Path(folder, f"text{kind}{path.suffix.removeprefix(kind)}")

@@ -21,6 +21,7 @@ from relpos.data.filehash import described
 from relpos.data.table import Fields, inside, objects
 from relpos.data.textfile import blocks
 from relpos.errors import RelposError, one_line
+from relpos.places import expanded
 from relpos.ranges import Count, Natural
 
 SUFFIXES = (".txt", ".jsonl")
@@ -100,7 +101,7 @@ class PairFiles(PairSource):
 
     def files(self) -> list[Path]:
         """Raises: RelposError where there is none."""
-        path = Path(self.path)
+        path = expanded(self.path)
         if not path.exists():
             raise RelposError(f"pairs={path}: no such file or folder")
         # Without `._a.txt`, which macOS puts beside `a.txt`.
@@ -114,7 +115,7 @@ class PairFiles(PairSource):
         return [pair for file in self.files() for pair in read(file)]
 
     def origin(self) -> dict[str, Any]:
-        path = Path(self.path)
+        path = expanded(self.path)
         return {"files": described(self.files(), path.parent if path.is_file() else path)}
 
 
@@ -172,7 +173,7 @@ class AutoPairs:
         """The embedded language's own for a network of that language, else Zorro; None where there is no folder of Zorro."""
         if toy:
             return ToyPairs(limit=self.limit, others=self.others)
-        return PairFiles(self.zorro, limit=self.limit, others=self.others) if Path(self.zorro).is_dir() else None
+        return PairFiles(self.zorro, limit=self.limit, others=self.others) if expanded(self.zorro).is_dir() else None
 
 
 def read(path: Path) -> list[Item]:

@@ -43,6 +43,8 @@ from relpos.readers import known_sha256, read_json
 MANIFEST = "manifest.json"
 FIRST = 10_000  # tokens of which not all may be unknown
 FORMAT = 1  # version of the file format; a reader refuses any other
+ITS_END = " (its end)"
+"""Stands behind the name of a document's part that is held out, in sources.txt."""
 _REMEDY = "delete the folder and run again"
 
 MANY = 0.05  # unknown tokens, above which a line says so
@@ -99,16 +101,11 @@ class Store:
                 np.dtype(manifest["dtype"]),
                 manifest.get("marks", {}).items(),
             )
-            files = {name: (entry["bytes"], entry["sha256"]) for name, entry in manifest["files"].items()}
+            _ = [entry["sha256"] for entry in manifest["files"].values()]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RelposError(f"store {self.folder}: {MANIFEST} cannot be read: {one_line(error)}; {_REMEDY}") from None
         if version != FORMAT:
             raise RelposError(f"store {self.folder}: format {version}, this version reads {FORMAT}; {_REMEDY}")
-        for name, (expected, _) in files.items():
-            file = self.folder / name
-            size = file.stat().st_size if file.is_file() else 0
-            if size != expected:
-                raise RelposError(f"truncated store: {file} has {size} bytes, manifest says {expected}; {_REMEDY}")
         return manifest
 
     def _mapped(self, name: str, dtype: str) -> npt.NDArray[Any]:
@@ -122,9 +119,11 @@ def tell(folder: Path) -> None:
     store = Store(folder)
     sizes = np.diff(store.sentences[store.documents])
     held = store.heldout.sum()
+    names = (folder / "sources.txt").read_text(encoding="utf-8").splitlines()
+    documents = sum(not name.endswith(ITS_END) for name in names)  # in a store, a document and its end are two
     kinds = [f"{number:,} {kind}" for kind, number in store.manifest.get("dropped", {}).items()]
     say(
-        f"relpos: {plural(len(sizes), 'document')}, {plural(len(store.sentences) - 1, 'sentence')}, "
+        f"relpos: {plural(documents, 'document')}, {plural(len(store.sentences) - 1, 'sentence')}, "
         f"{plural(len(store.ids), 'token')}; held out {sizes[store.heldout].sum() / sizes.sum():.2%} of the tokens, in "
         f"{held:,} {'documents or ends of documents' if held != 1 else 'document or end of a document'}; "
         f"left out {', '.join(kinds) or 'nothing'}"
@@ -247,9 +246,7 @@ class _Writer:
         starts = np.union1d(whole, behind)
         document = np.searchsorted(whole, starts[:-1], side="right") - 1
         flags = starts[:-1] >= behind[document]
-        names = (
-            f"{self.sources[i]}{' (its end)' if start > whole[i] else ''}\n" for i, start in zip(document, starts, strict=False)
-        )
+        names = (f"{self.sources[i]}{ITS_END if start > whole[i] else ''}\n" for i, start in zip(document, starts, strict=False))
         self.files["sources.txt"].write("".join(names).encode(errors="backslashreplace"))
         self.files["documents.bin"].write(starts.astype("<i8"))
         self.files["heldout.bin"].write(flags.astype("u1"))

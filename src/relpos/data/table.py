@@ -8,6 +8,7 @@ import json
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,23 @@ def check_commas(where: str, header: Sequence[str]) -> None:
     """Raises: RelposError where the header of a CSV file is one field with other separators than commas in it."""
     if len(header) == 1 and (mark := next((mark for mark in ";\t|" if mark in header[0]), None)):
         raise RelposError(f"{where} line 1: its columns stand between {mark!r}; write them between commas, or as JSONL")
+
+
+def check_head(path: Path, text: str) -> None:
+    """Refuses a CSV file that begins with this text, not a blank one, if pandas would read other columns than those of its header.
+
+    Raises:
+        RelposError: see `check_commas`; or the first row has more columns than the header, of which pandas takes the first one for
+            the name of the row and each column for the one before it.
+    """
+    limit = csv.field_size_limit(len(text) + 1)
+    try:
+        header, *rows = islice(filter(None, csv.reader(io.StringIO(text, newline=""))), 2)
+    finally:
+        csv.field_size_limit(limit)
+    check_commas(str(path), header)
+    if rows and len(rows[0]) > len(header):  # the text may break off within a row, which then has fewer
+        check_widths(path, rows, [2], len(header))
 
 
 def json_table(path: Path, columns: Sequence[str], rows_of: Rows = lambda fields, _: iter([fields])) -> Table:

@@ -16,7 +16,7 @@ from typing import Any
 from relpos.errors import RelposError, one_line, say
 from relpos.files import digest, write_json
 from relpos.measures.measure import Measure, Measured, NothingToMeasure, Results, chosen, measures
-from relpos.measures.sample import Sample, is_of_toy
+from relpos.measures.sample import Sample
 from relpos.readers import read_json
 from relpos.runs.networks import Network
 from relpos.runs.shelf import final
@@ -76,7 +76,7 @@ def measured(sample: Sample, asked: Sequence[Measure], named: bool = True) -> Re
 
 
 def _measured(sample: Sample, measure: Measure) -> Results:
-    meaning = _meaning(measure, sample.toy)
+    meaning = _meaning(measure, sample.network)
     # Text of another file is no part of the meaning.
     file = _file(sample.network, meaning) if measure.is_kept and sample.file is None else None
     if file and file.is_file() and (before := _read(file)):
@@ -99,7 +99,8 @@ def seen(sample: Sample, asked: Sequence[Measure], course: bool = False, named: 
         # None: nothing is kept of this snapshot, and its weights are not here.
         if here := [measure for measure in asked if is_here(then, measure)]:
             along[percent] = measured(replace(sample, network=then), here, named)
-    return Measured(sample.network.name, results, along, final(sample.network.record))
+    # The record's numbers are those of the last step.
+    return Measured(sample.network.name, results, along, {} if sample.network.is_snapshot else final(sample.network.record))
 
 
 def is_here(network: Network, measure: Measure) -> bool:
@@ -110,7 +111,7 @@ def is_here(network: Network, measure: Measure) -> bool:
 def is_measured(network: Network, measure: Measure, nothing: bool = True) -> bool:
     """Whether the results are in the run's folder; `nothing` where there is nothing to measure such a network on."""
     try:
-        file = _file(network, _meaning(measure, is_of_toy(network.store)))
+        file = _file(network, _meaning(measure, network))
     except NothingToMeasure:
         return nothing
     # A network without a run has no folder in which results could be kept.
@@ -118,8 +119,9 @@ def is_measured(network: Network, measure: Measure, nothing: bool = True) -> boo
 
 
 def snapshots(network: Network) -> dict[int, Network]:
-    """Per cent of the steps → the network as it was then, if its weights are here or results of it, as after `relpos merge`."""
-    if network.run is None:
+    """Per cent of the steps → the network as it was then, if its weights are here or results of it, as after `relpos merge`; a
+    snapshot has none."""
+    if network.run is None or network.is_snapshot:
         return {}
     # The final network keeps its results in the same folder, and is no snapshot.
     with_results = {entry.share for measure in measures() for entry in kept(network.run, measure.name)} - {network.share}
@@ -141,8 +143,8 @@ def _read(path: Path) -> Kept | None:
     return entry
 
 
-def _meaning(measure: Measure, toy: bool) -> dict[str, Any]:
-    return {"measure": measure.name, "version": VERSION} | measure.meaning(toy)
+def _meaning(measure: Measure, network: Network) -> dict[str, Any]:
+    return {"measure": measure.name, "version": VERSION} | measure.meaning(network)
 
 
 def _file(network: Network, meaning: dict[str, Any]) -> Path | None:

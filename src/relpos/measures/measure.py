@@ -194,12 +194,9 @@ class Measure:
         """Whether it is measured of this network where no measures are named."""
         return not self.by_name
 
-    def meaning(self, toy: bool) -> dict[str, Any]:
+    def meaning(self, network: Network) -> dict[str, Any]:
         """Everything but the network that the results depend on, as plain values: its fields. Results of another meaning are kept
         beside these.
-
-        Args:
-            toy: whether the network was trained on the embedded language.
 
         Raises:
             NothingToMeasure: there is nothing to measure such a network on.

@@ -53,11 +53,6 @@ class Sample:
     file: Path | None = None
 
     @cached_property
-    def toy(self) -> bool:
-        """Whether the network was trained on the embedded language."""
-        return is_of_toy(self.network.store)
-
-    @cached_property
     def any_model(self) -> Any:
         """The network with whatever head it has, in evaluation mode and float32, on the device on which it is measured."""
         return self._placed(self.network.load().float())
@@ -96,9 +91,11 @@ class Sample:
 
         Raises:
             NothingToMeasure: it is not known.
-            RelposError: it was made by another tokenizer.
+            RelposError: it was made by another tokenizer, or a text was named in its place.
         """
         folder = self.network.store
+        if self.file is not None:
+            raise RelposError(f"text={self.file}: this is measured on the held-out documents of a run, and not on a text")
         if folder is None:
             raise NothingToMeasure(
                 f"network={self.network.folder}: held-out text is not known for a model folder; name it: store=FOLDER"
@@ -182,11 +179,6 @@ def fills_answers(meaning: Mapping[str, Any]) -> bool:
 def is_toy(data: Mapping[str, Any]) -> bool:
     """Whether the node `data` of a configuration is the embedded language."""
     return str(data.get("_target_", "")).endswith(".Toy")
-
-
-def is_of_toy(store: Path | None) -> bool:
-    """Whether a token store holds the embedded language."""
-    return is_toy(data_of(store))
 
 
 def data_of(store: Path | None) -> dict[str, Any]:

@@ -97,6 +97,8 @@ def _weights(
     # Popped one by one: what is left at the end is what the description has forgotten.
     weights: dict[str, Tensor] = {}
     for weight in listed(family, head, size, pooler, prefix):
+        if weight.ours not in parameters:  # token types, of which a network may have none
+            raise RelposError(f"{family.model_type} has {weight.ours}, this network has none")
         weights.update(write(weight, parameters.pop(weight.ours), size["heads"]))
     assert not parameters, f"{family.model_type} says nothing about {sorted(parameters)}"
     # In float64, so that whoever loads the network in another number format than it is stored in has the sines of that format.

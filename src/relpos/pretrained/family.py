@@ -167,6 +167,8 @@ ACTIVATIONS = {
     "gelu_accurate": "gelu_new",
     "gelu_pytorch_tanh": "gelu_new",
     "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
 }
 """Names of activations in `config.json` → ours. Several are ways of computing the same function."""
 
@@ -178,7 +180,7 @@ def activation(name: Any) -> str:
         RelposError: we have none that computes the same.
     """
     if name not in ACTIVATIONS:
-        raise RelposError("gelu, gelu_new or relu is expected")
+        raise RelposError("gelu, gelu_new, relu or silu is expected")
     return ACTIVATIONS[name]
 
 

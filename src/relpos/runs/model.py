@@ -103,7 +103,9 @@ def refuse_impossible(run: Run) -> None:
             model = network(described_by(run) | {"kernel": run.config["speed"]["kernel"]})
         counted(model)
         Recipe.of(run.config["recipe"]).multipliers(model)
-        model.encoder.position.check_length(run.config["length"])
+        # The meaning has the first phase where there is one.
+        first = run.meaning.get("first", run.config)["length"]
+        model.encoder.position.check_length(max(first, run.config["length"]))
 
 
 def counted(model: Network) -> dict[str, Any]:

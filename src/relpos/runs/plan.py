@@ -157,21 +157,27 @@ def pretrain_run(content: Content, start: Run | None = None) -> Run:
     return Run("pretrain", name, meaning, meaning | _machine(config), inputs)
 
 
-def finetune_run(content: Content, start: Run) -> Run:
+def finetune_run(content: Content, start: Run, later: tuple[str, ...] = ()) -> Run:
     """Pre-training (or a given model) → intermediate task, where there is one → the task.
 
     Args:
         content: the checked configuration, with its interpolations.
         start: the run to start from.
+        later: the intermediate tasks of the fine-tunings that this one is made for.
+
+    Raises:
+        RelposError: an intermediate task is its own.
     """
     config = resolved(content)
     task, task_meaning = _task_and_meaning(config["task"])
     intermediate = config["intermediate"]
     # A task is not fine-tuned before itself, as MNLI is not where MNLI is its own intermediate task.
     if intermediate["task"] not in (None, "none", task["name"]):
+        if intermediate["task"] in later:
+            raise RelposError(f"task.intermediate={intermediate['task']}: this task would be fine-tuned before itself")
         # Left out rather than null, which would replace the steps of that task's recipe.
         steps = {} if intermediate["steps"] is None else {"steps": intermediate["steps"]}
-        start = finetune_run(with_task(content, intermediate["task"], **steps), start)
+        start = finetune_run(with_task(content, intermediate["task"], **steps), start, (*later, intermediate["task"]))
     inputs = {"start": start}
     meaning: dict[str, Any] = {key: config[key] for key in DIALS} | task_meaning | {"recipe": _recipe(config["recipe"])}
     if start.stage != "finetune" and (change := _change(config["change"])):  # an intermediate task has already changed the network

@@ -31,7 +31,7 @@ from relpos.model.build import count
 from relpos.model.encoder import Encoder
 from relpos.model.position.merge import name_of
 from relpos.model.precision import has_bf16
-from relpos.process import ASKED
+from relpos.process import ASKED, set_threads
 from relpos.readers import sha256
 from relpos.runs import trunk
 from relpos.runs.model import finetuning_model, pretraining_model
@@ -42,7 +42,7 @@ from relpos.train.checkpoint import Checkpointing, EvaluatedFirst, Kept, Snapsho
 from relpos.train.finetune import Finetuning, Splits, columns, read_before
 from relpos.train.group import ALONE, LONG, Group, present
 from relpos.train.loggers import Bar, JsonLines, conclude, identified, log_again, log_figure, made
-from relpos.train.module import Training, set_threads
+from relpos.train.module import Training
 from relpos.train.optim import Recipe
 from relpos.train.prefetch import StepsData
 from relpos.train.pretrain import Pretraining, PretrainingData
@@ -100,7 +100,8 @@ def finetune(run: Run) -> dict[str, Any]:
     task: Task = instantiate(config["task"], "task")
     tokenizer, location = load_tokenizer(folder), task_files(run)
     splits = read_before(_content(run, folder), Splits(location, task, tokenizer, config["length"]))
-    encoded, *_ = [splits[split] for split in ("train", *task.dev.values())]  # a mistake in a dev file shows before training
+    tested = [split for split in task.test.values() if split in splits]
+    encoded, *_ = [splits[split] for split in ("train", *task.dev.values(), *tested)]  # a mistake in a file shows before training
     model, settings = finetuning_model(run)
     steps = config["steps"] or authors_steps(task, len(encoded), config["batch"], config["recipe"].get("epochs"))
     recorder = recorder_of(run, model.encoder, ALONE)
@@ -160,7 +161,7 @@ def fit(run: Run, module: Training, data: StepsData, evaluations: int, microbatc
     if group.first:
         tell_of_precision(run.config["precision"], trainer.strategy.root_device)  # which the trainer has chosen
     started, worked = time.perf_counter(), time.process_time()
-    most = -(-run.config["batch"] // group.world)
+    most = -(-max(run.config["batch"], run.meaning.get("first", run.config)["batch"]) // group.world)
     try:
         with stopping(), explained_memory(microbatch, most, note=note_memory):
             trainer.fit(module, data, ckpt_path=start.checkpoint, weights_only=True)

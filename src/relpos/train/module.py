@@ -181,10 +181,3 @@ class Training(pl.LightningModule):
             optimizer: Any = self.optimizers()
             self.recorded = self.recording(self.recorder(), optimizer.optimizer)
         self.sums, self.clock = {}, time.perf_counter()
-
-
-def set_threads(threads: int | None) -> int:
-    """Sets the CPU threads where a number is given; returns the number in force. Results depend on it in the last bits."""
-    if threads:
-        torch.set_num_threads(threads)
-    return torch.get_num_threads()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch.utils.data import DataLoader
 from relpos.data.objective import Objective, masked
 from relpos.data.steps import MicroBatch, Step, Steps, heldout_batches
 from relpos.data.store import Store
-from relpos.errors import RelposError
+from relpos.errors import RelposError, plural
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
 from relpos.model.tokens import Tokens
@@ -80,7 +81,10 @@ class Pretraining(Training):
         }
 
     def on_validation_epoch_start(self) -> None:
-        """Sums start at zero."""
+        """Sums start at zero, and the clock of the steps stands still."""
+        # Read, so that a GPU has done the steps before the evaluation: their time is theirs.
+        float(self.sums.get("gradient_norm", 0.0))
+        self.paused = time.perf_counter()
         # Sums and not means of batches, which have different numbers of tokens.
         self.heldout: list[Tensor | int] = [0, 0, 0]
 
@@ -105,6 +109,7 @@ class Pretraining(Training):
             raise RelposError(
                 f"training diverged after {self.global_step} steps: the held-out loss is {loss / chosen:.4g}; try a lower recipe.lr"
             )
+        self.clock += time.perf_counter() - self.paused
         self.evaluated = self.global_step
         self.result = {
             "heldout_loss": loss / chosen,
@@ -127,6 +132,9 @@ class PretrainingData(StepsData):
         group: the processes among which the examples of a step, and the held-out ones, are divided.
         few_shapes: see `StepsData`.
         objective: what is predicted in training; its `heldout` is what is predicted of the held-out examples.
+
+    Raises:
+        RelposError: there are too few held-out examples for each process to have one.
     """
 
     def __init__(
@@ -154,6 +162,12 @@ class PretrainingData(StepsData):
             phases.insert(0, Steps(examples, seed, first["batch"], microbatch, store.vocabulary, stop=end, **place))
         super().__init__(phases, few_shapes)
         self.heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES)
+        # Without one Lightning would evaluate nothing and say nothing, and another process would wait for this one.
+        if len(self.heldout) < group.world:
+            raise RelposError(
+                f"data: the held-out text makes {plural(len(self.heldout), 'example')}, and each process needs one; raise "
+                "data.heldout, or take packing=document, where a single sentence makes one"
+            )
         self.microbatch = max(16, microbatch)  # of the held-out examples, which need less memory
 
     def val_dataloader(self) -> DataLoader[MicroBatch]:

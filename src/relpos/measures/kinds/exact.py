@@ -58,6 +58,8 @@ class Exact(Measure):
         task = _task_of(sample.network)
         if task is None:
             raise NothingToMeasure(f"{sample.network.name}: it was not trained on a length generalisation task")
+        if sample.model.encoder.causal:
+            raise NothingToMeasure(f"{sample.network.name}: a causal network has no masks")
         by_example: dict[str, dict[str, list[int]]] = {}
         with sample.bar("answers", 2 * self.examples) as advance:
             for number, name in enumerate(RANGES):

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-import torch
 
 from relpos import style
 from relpos.analysis.kernels import kind, learned_kernels
@@ -16,6 +15,7 @@ from relpos.errors import RelposError
 from relpos.measures.kinds.patterns import NEAR
 from relpos.measures.measure import Drawing, Measure, Results, plain
 from relpos.measures.sample import Sample
+from relpos.model.conv import Depthwise
 from relpos.ranges import at_least
 
 
@@ -32,15 +32,15 @@ class Kernels(Measure):
     by_name = True
 
     def measure(self, sample: Sample) -> Results:
-        """`kernels` {"scheme": its name, "head": (layers, heads, 2k+1), "channel": the depthwise ones (layers, channels, width)};
-        an offset without a value is None."""
-        layers: Any = sample.encoder.layers
-        depthwise = [getattr(getattr(layer.attention.conv, "values", None), "weight", None) for layer in layers]
-        weights = [weight.detach() for weight in depthwise if isinstance(weight, torch.Tensor)]
+        """`kernels` {"scheme": its name, "head": (layers, heads, 2k+1), "layers": their numbers, "channel": the depthwise ones
+        (layers, channels, width)}; an offset without a value is None."""
+        weights = [part.values.weight.detach() for part in sample.encoder.layers.modules() if isinstance(part, Depthwise)]
+        heads = learned_kernels(sample.any_model, k=self.k)
         return {
             "kernels": {
                 "scheme": type(sample.encoder.position).__name__,
-                "head": [plain(layer) for layer in learned_kernels(sample.any_model, k=self.k)],
+                "head": [plain(layer) for layer in heads.values()],
+                "layers": list(heads),
                 "channel": [plain(weight) for weight in weights] if all(weight.dim() == 2 for weight in weights) else [],
             }
         }
@@ -51,7 +51,7 @@ class Kernels(Measure):
         if not found["head"] and not found["channel"]:
             raise RelposError(f"{name}: {found['scheme']} has no kernels over the offset")
         if found["head"]:
-            yield _drawing(f"kernels-{name}", f"{name}: added to the score", found["head"], "head")
+            yield _drawing(f"kernels-{name}", f"{name}: added to the score", found["head"], "head", found.get("layers"))
         if found["channel"]:
             yield _drawing(f"depthwise-{name}", f"{name}: depthwise kernels of the values", found["channel"], "channel")
 
@@ -64,20 +64,23 @@ def near(results: Results) -> np.ndarray:
     return np.pad(kernels, ((0, 0), (NEAR, NEAR)), constant_values=np.nan)[:, half : half + 2 * NEAR + 1]
 
 
-def _drawing(name: str, title: str, kept: Sequence[Any], unit: str) -> Drawing:
+def _drawing(name: str, title: str, kept: Sequence[Any], unit: str, numbers: Sequence[int] | None = None) -> Drawing:
+    numbers = numbers or range(1, len(kept) + 1)  # results that were kept before do not have them
     layers = [np.array(layer, np.float64) for layer in kept]
     half = layers[0].shape[1] // 2
     offsets = range(-half, half + 1)
     kinds = [[kind(kernel) for kernel in kernels] for kernels in layers]
     rows = [
-        {"layer": layer + 1, unit: place + 1, "kind": kinds[layer][place]}
+        {"layer": numbers[layer], unit: place + 1, "kind": kinds[layer][place]}
         | {str(offset): float(value) for offset, value in zip(offsets, kernel, strict=True)}
         for layer, kernels in enumerate(layers)
         for place, kernel in enumerate(kernels)
     ]
     commonest = [", ".join(f"{many} {what}" for what, many in Counter(of_layer).most_common(3)) for of_layer in kinds]
     title += f", the first {style.LINES} {unit}s" if len(layers[0]) > style.LINES else ""
-    figure, panels = style.by_layer(offsets, layers, [f"layer {layer}: {each}" for layer, each in enumerate(commonest, 1)], title)
+    figure, panels = style.by_layer(
+        offsets, layers, [f"layer {layer}: {each}" for layer, each in zip(numbers, commonest, strict=True)], title
+    )
     for panel in panels:
         panel.title.set_fontsize(6)
     return Drawing(name, rows, figure)

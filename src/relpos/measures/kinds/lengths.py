@@ -33,7 +33,7 @@ from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
 from relpos.ranges import Count, Length
 from relpos.readers import read_json
-from relpos.runs.networks import of_run
+from relpos.runs.networks import Network, of_run
 from relpos.runs.shelf import END
 
 TOKENS = 100_000
@@ -57,7 +57,7 @@ class Lengths(Measure):
 
     by_name = True
 
-    def meaning(self, toy: bool) -> dict[str, Any]:
+    def meaning(self, network: Network) -> dict[str, Any]:
         # Sorted: who asks for the same lengths in another order shares the file.
         return {"lengths": sorted(self.lengths), "tokens": self.amount}
 
@@ -159,8 +159,6 @@ def _batch(parts: list[tuple[Tensor, Tensor]], marks: Marks) -> MicroBatch:
 
 def loss_by_length(model: MaskedLM, texts: list[MaskedText], length: int, precision: str) -> dict[str, Any]:
     """{loss, perplexity, accuracy, predicted} on inputs of a length, or {refused: why} where the scheme cannot serve it."""
-    from relpos.train.prefetch import move
-
     try:
         # A table of positions has no rows for longer inputs, which is a result and no error.
         model.encoder.position.check_length(length)
@@ -171,9 +169,9 @@ def loss_by_length(model: MaskedLM, texts: list[MaskedText], length: int, precis
     loss, predicted, correct = 0.0, 0, 0
     # Sums over all tokens, divided once: a mean of batch means would weigh the tokens of short batches more.
     for batch in heldout_windows(texts, length):
-        batch = move(batch, device)
+        ids, labels, mask = (part.to(device) for part in (batch.input_ids, batch.labels, batch.attention_mask))
         with torch.no_grad(), autocast(precision, device):
-            sums = model.loss_sum(batch.input_ids, batch.labels, batch.attention_mask)
+            sums = model.loss_sum(ids, labels, mask)
         loss, predicted, correct = loss + float(sums[0]), predicted + int(sums[1]), correct + int(sums[2])
     mean = loss / predicted
     return {"loss": mean, "perplexity": math.exp(mean), "accuracy": correct / predicted, "predicted": predicted}

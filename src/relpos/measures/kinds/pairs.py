@@ -16,8 +16,9 @@ from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError
 from relpos.measures.measure import Figure, Floats, Measure, MeasuredColumn, NothingToMeasure, Results
-from relpos.measures.sample import Sample
+from relpos.measures.sample import Sample, data_of, is_toy
 from relpos.model.heads import MaskedLM
+from relpos.runs.networks import Network
 
 GROUPS = {"same_word_pairs": "same_words", "other_pairs": "others"}
 """Column → its key among the results."""
@@ -53,27 +54,24 @@ class Pairs(Measure):
     )
     details = ("answers",)
 
-    def meaning(self, toy: bool) -> dict[str, Any]:
-        return {"form": self.form, "pairs": self.source(toy).identity()}
+    def meaning(self, network: Network) -> dict[str, Any]:
+        return {"form": self.form, "pairs": self.source(network).identity()}
 
-    def source(self, toy: bool) -> PairSource:
+    def source(self, network: Network) -> PairSource:
         """The pairs for a network.
-
-        Args:
-            toy: whether it was trained on the embedded language.
 
         Raises:
             NothingToMeasure: there are none.
         """
         # Pairs of English say nothing of a network that knows only the embedded language, nor the other way round.
-        found = self.pairs.suited(toy) if isinstance(self.pairs, AutoPairs) else self.pairs
+        found = self.pairs.suited(is_toy(data_of(network.store))) if isinstance(self.pairs, AutoPairs) else self.pairs
         if found is None:
             raise NothingToMeasure("there are no pairs for this network; name some, as in pairs=zorro or pairs=FILE")
         return found
 
     def measure(self, sample: Sample) -> Results:
         """`pairs` and `answers`, see `PairScores`; `form`."""
-        pairs, form = self.source(sample.toy).pairs(), self.form
+        pairs, form = self.source(sample.network).pairs(), self.form
         with sample.bar("minimal pairs", sum(len(pair.texts) for pair in pairs)) as advance:
             scores = minimal_pairs(sample.model, sample.tokenizer, pairs, form, sample.words, advance)
         return {"pairs": scores.summary(), "form": form, "answers": scores.answers()}

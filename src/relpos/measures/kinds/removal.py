@@ -79,6 +79,8 @@ class Removal(Measure):
     def measure(self, sample: Sample) -> Results:
         """`removal`: of each network a row with its loss, order gap and distances, and what it regains of each, see
         `compared`."""
+        if not self.functions:
+            raise RelposError("functions=[]: at least one is needed")
         model, texts = self._with_head(sample), sample.texts(self.texts, self.length)
         held_out = [masked_texts(texts, sample.tokenizer, HELDOUT_SEED, words) for words in (None, sample.words)]
         rows = []

@@ -1,0 +1,49 @@
+"""What cannot be trained, or not be evaluated, is refused before the training."""
+
+from pathlib import Path
+
+import pytest
+
+import relpos
+from relpos.errors import RelposError
+from relpos.runs import compose, plan
+from relpos.runs.model import refuse_impossible
+
+SMALL = ["size.layers=1", "size.hidden=16", "size.embedding=16", "size.ffn=16", "speed.accelerator=cpu"]
+
+
+def test_a_first_phase_longer_than_a_table_of_positions_is_refused() -> None:
+    run = plan(compose("pretrain", ["first.share=0.5", "first.length=256"]))
+    with pytest.raises(RelposError, match="a sequence of 256 tokens is too long"):
+        refuse_impossible(run)
+
+
+def test_held_out_text_without_an_example_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
+    single = [f'{{"text": "The dog saw {number} cats."}}\n' for number in range(1500)]
+    several = [f'{{"text": "The dog ran. A cat saw {number}. It ran. The dog sat."}}\n' for number in range(20)]
+    (tmp_path / "a.jsonl").write_text("".join(single + several))
+    given = ["data=files", f"data.corpus={tmp_path}/a.jsonl", "vocabulary=60", "steps=4", "batch=4", *SMALL]
+    with pytest.raises(RelposError, match="^data: the held-out text makes 0 examples"):
+        relpos.run(compose("pretrain", given))
+
+
+def test_a_task_that_is_its_own_intermediate_task_is_refused(tmp_path: Path) -> None:
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text("text\tlabel\na dog\tyes\na cat\tno\n")
+    file = tmp_path / "own.yaml"
+    file.write_text(f"columns: text\nintermediate: {file}\n")
+    with pytest.raises(RelposError, match="would be fine-tuned before itself"):
+        plan(compose("finetune", [f"task={file}"]))
+
+
+def test_a_mistake_in_a_test_file_shows_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text("text\tlabel\na dog\tyes\na cat\tno\n")
+    (tmp_path / "test.tsv").write_text("txt\na dog\n")
+    given = ["task=custom", f"task.folder={tmp_path}", "task.columns=text", "task.name=own", "data.pairs=100", *SMALL]
+    run = plan(compose("finetune", [*given, "vocabulary=300", "steps=2", "pretrain.steps=1", "pretrain.batch=4"]))
+    with pytest.raises(RelposError, match="no column 'text'"):
+        relpos.run(compose("finetune", [*given, "vocabulary=300", "steps=2", "pretrain.steps=1", "pretrain.batch=4"]))
+    assert not (run.path / "metrics.jsonl").exists()
