@@ -27,7 +27,8 @@ from relpos.data.store import Store
 from relpos.model.attention import kernels_used
 from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast
-from relpos.runs import execute, plan
+from relpos.runs.execute import execute
+from relpos.runs.plan import plan
 from relpos.train.network import network
 from relpos.train.optim import Recipe
 

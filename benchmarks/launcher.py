@@ -58,7 +58,9 @@ COMMAND = FIRST_STEP + "from relpos.cli import main; sys.exit(main(sys.argv[2:])
 NEXT = (
     FIRST_STEP
     + """
-from relpos.runs import compose, execute, plan
+from relpos.config.compose import compose
+from relpos.runs.execute import execute
+from relpos.runs.plan import plan
 runs = [plan(compose("pretrain", [*sys.argv[2:], f"seed={seed}"])) for seed in (11, 12, 13)]
 for run in runs:
     with STAMPS.open("a") as file:
@@ -121,7 +123,8 @@ def experiment(folder: Path, name: str, **content: Any) -> str:
 def finish_all_but_one(root: Path, count: int) -> None:
     """Records of finished pre-trainings, without running them."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
-    from relpos.runs import compose, plan
+    from relpos.config.compose import compose
+    from relpos.runs.plan import plan
 
     os.environ["RELPOS_RUNS"] = str(root)
     from dataclasses import replace

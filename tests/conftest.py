@@ -135,7 +135,9 @@ def drawing() -> Callable[[pytest.MonkeyPatch], None]:
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """$RELPOS_RUNS with the toy language, its tokenizer and its store made once for all workers; copy or link from it."""
-    from relpos.runs import compose, execute, plan
+    from relpos.config.compose import compose
+    from relpos.runs.execute import execute
+    from relpos.runs.plan import plan
 
     base = tmp_path_factory.getbasetemp()
     root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "prepared"
@@ -173,8 +175,7 @@ def store(prepared: Path) -> Any:
 
 @pytest.fixture(scope="session")
 def _model_folder(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from relpos.config.compose import resolved
-    from relpos.runs import compose
+    from relpos.config.compose import compose, resolved
     from relpos.train.network import network
     from relpos.train.weights import save_model
 
@@ -211,7 +212,7 @@ def _forked() -> Iterator[str]:
     import relpos.commands.reproduce
     import relpos.launch.worker
     import relpos.runs.training  # noqa: F401  what takes seconds
-    from relpos.runs import compose
+    from relpos.config.compose import compose
 
     compose("reproduce", ["table=demo"])
 

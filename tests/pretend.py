@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from relpos.errors import RelposError
-from relpos.runs import Run
 from relpos.runs.retries import failures
+from relpos.runs.run import Run
 from relpos.runs.stages import STAGES
 
 STAGE = "pretend"

@@ -13,7 +13,7 @@ from pretend import pretend
 from relpos import files
 from relpos.cli import main
 from relpos.errors import RelposError
-from relpos.runs import execute
+from relpos.runs.execute import execute
 from relpos.runs.lock import is_locked
 
 SOURCE = Path(relpos.__file__).parent

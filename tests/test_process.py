@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from linked import link_runs
+from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.process import end, interrupt, interruptible, omp_threads, on_stops, thread_variables
-from relpos.runs import compose, execute, plan
+from relpos.runs.execute import execute
+from relpos.runs.plan import plan
 
 HALTING = """
 import sys, time

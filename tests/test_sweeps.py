@@ -49,14 +49,14 @@ def test_a_sweeper_gets_the_figure_that_metric_names(toy_runs: Path, returned: l
 def test_a_run_that_fails_is_the_worst_and_the_sweep_goes_on(
     toy_runs: Path, returned: list[Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from relpos.runs import execute
+    from relpos.runs.execute import execute
 
     def failing(run: Any, **how: Any) -> Any:
         if run.meaning["seed"] == 1:
             raise RelposError("training diverged")
         return execute(run, **how)
 
-    monkeypatch.setattr("relpos.runs.execute", failing)
+    monkeypatch.setattr("relpos.runs.execute.execute", failing)
     assert main(["pretrain", "-m", *SHORT, "seed=1,2", "metric=heldout_loss"]) == 1
     assert capsys.readouterr().err.endswith("relpos: training diverged\n")
     assert returned == [math.inf, records("pretrain", toy_runs)[2]["heldout_loss"]]

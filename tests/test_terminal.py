@@ -13,10 +13,12 @@ from rich.text import Text
 
 import relpos
 from relpos.cli import main
+from relpos.config.compose import compose
 from relpos.errors import RelposError, printable
 from relpos.launch.jobs import Job
 from relpos.progress import plain_console
-from relpos.runs import Run, compose, plan
+from relpos.runs.plan import plan
+from relpos.runs.run import Run
 from relpos.tables.render import text
 from relpos.tables.render.view import view_of
 from tables.small_data import write_experiment

@@ -278,7 +278,8 @@ import relpos
 from relpos.data import encoding
 from relpos.launch.engine import run_all
 from relpos.launch.engine import Local
-from relpos.runs import compose, plan
+from relpos.config.compose import compose
+from relpos.runs.plan import plan
 
 tokenizer = Path(os.environ["TOKENIZER"])
 from relpos.data.tokenizer import Tokenizer

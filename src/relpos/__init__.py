@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from relpos.data.tokenizer import Tokenizer
     from relpos.model.function import attention
     from relpos.model.heads import Classifier, MaskedLM
-    from relpos.runs import Run
+    from relpos.runs.run import Run
 
 __all__ = ["FillMask", "Score", "analysis", "attention", "build", "compose", "load", "order", "run"]
 
@@ -41,7 +41,7 @@ def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
         >>> cfg.steps, cfg.position._target_
         (10, 'relpos.model.position.Alibi')
     """
-    from relpos.runs import compose as composed
+    from relpos.config.compose import compose as composed
     from relpos.trust import asked
 
     return composed(command, asked(overrides))
@@ -66,8 +66,8 @@ def build(cfg: DictConfig) -> MaskedLM | Classifier:
 
     from relpos.config.compose import resolved
     from relpos.errors import RelposError
-    from relpos.runs import plan
     from relpos.runs.model import model_of
+    from relpos.runs.plan import plan
     from relpos.train.network import network
 
     if cfg.get("stage") in ("pretrain", "finetune"):
@@ -86,8 +86,9 @@ def run(cfg: DictConfig | Mapping[str, Any]) -> Run:
         >>> run(compose("data")).record["state"]
         'finished'
     """
-    from relpos.runs import execute, plan
+    from relpos.runs.execute import execute
     from relpos.runs.model import refuse_impossible
+    from relpos.runs.plan import plan
     from relpos.runs.stages import refuse_absent
 
     planned = plan(cfg)
@@ -133,12 +134,11 @@ def order(*networks: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any
         True
     """
     from relpos.commands.order import FILE
+    from relpos.config.arguments import spelled
     from relpos.config.compose import called
     from relpos.readers import read_json
 
-    # In quotes of Hydra's, because a folder's name may hold commas.
-    quoted = ",".join(f"'{Path(folder)}'" for folder in networks)
-    folder = Path(called("order", [f"network=[{quoted}]", *overrides]))
+    folder = Path(called("order", [f"network={spelled([str(folder) for folder in networks])}", *overrides]))
     content: dict[str, Any] = read_json(folder / FILE, dict)
     return content
 

@@ -206,7 +206,7 @@ def _run(command: str, arguments: list[str]) -> int:
                 print(printable(paths[-1]))
             if not (metric := config.get("metric")):
                 return None
-            from relpos.runs.shelf import figure  # loads torch, as only some commands do
+            from relpos.runs.shelf import figure
 
             return figure(Path(paths[-1]), metric)
         except Exception as error:  # not passed on to Hydra, which would print a line of its own

@@ -11,11 +11,10 @@ from claims.made_up import JITTER, at_chance, glue, scale, scales
 from relpos.claims import claim as files
 from relpos.claims.verdict import Evidence, sided
 from relpos.commands.claims import page
-from relpos.config.compose import called
+from relpos.config.compose import called, compose
 from relpos.errors import RelposError
 from relpos.results.scale import Scale, scheme
 from relpos.results.statistics import Difference
-from relpos.runs import compose
 from relpos.tables.experiment import experiments, load
 from relpos.tables.plan import overrides_of
 

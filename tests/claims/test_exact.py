@@ -9,12 +9,11 @@ import torch
 from relpos.claims import exact
 from relpos.claims.exact import no_more_than, position_parameters, ratios
 from relpos.claims.rule import Rule
-from relpos.config.compose import resolved
+from relpos.config.compose import compose, resolved
 from relpos.model.build import count
 from relpos.model.conv.separable import DepthwiseConv
 from relpos.model.position import Dynamic, Fixed, Terms, Tisa
 from relpos.results.scale import Scales
-from relpos.runs import compose
 from relpos.train.network import network
 
 NO_RUNS = Scales([])

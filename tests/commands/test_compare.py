@@ -14,8 +14,8 @@ from linked import link_runs
 from relpos.cli import main
 from relpos.commands.compare import between, differences, in_words, losses_of, titled
 from relpos.files import write_json, write_text
-from relpos.runs import plan, runs_root
-from relpos.runs.run import recorded
+from relpos.runs.plan import plan
+from relpos.runs.run import recorded, runs_root
 from relpos.runs.table_file import read_table
 from relpos.tables.plan import PlannedRow
 from relpos.tables.table import Table

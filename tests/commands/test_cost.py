@@ -8,8 +8,8 @@ import torch
 
 import relpos
 from relpos.config.compose import called, composed, resolved
-from relpos.runs import plan
 from relpos.runs.cost import costs, forward
+from relpos.runs.plan import plan
 
 TINY = ["size=tiny", "vocabulary=40", "batch=2", "length=8", "steps=5"]
 

@@ -13,8 +13,11 @@ import pytest
 import wandb_file
 from relpos.cli import main
 from relpos.commands import dashboard
+from relpos.config.compose import compose
 from relpos.errors import RelposError
-from relpos.runs import Run, compose, execute, plan
+from relpos.runs.execute import execute
+from relpos.runs.plan import plan
+from relpos.runs.run import Run
 from relpos.tables import experiment
 from relpos.tables.plan import plan_table
 from relpos.tables.table import Table, written

@@ -18,8 +18,8 @@ from relpos.commands.export import _without_folders, card
 from relpos.data.tokenizer import Tokenizer
 from relpos.files import write_text
 from relpos.model.heads import Classifier
-from relpos.runs import plan
 from relpos.runs.networks import Network
+from relpos.runs.plan import plan
 from relpos.tables import experiment
 from relpos.train.weights import load_model, read_model_config, save_model
 

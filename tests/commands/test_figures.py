@@ -7,10 +7,11 @@ import pytest
 from pretend import METRICS
 from relpos.cli import main
 from relpos.commands import figures
+from relpos.config.compose import compose
 from relpos.measures.measure import Drawing
 from relpos.results.scale import scheme
 from relpos.results.values import LOSS, Value
-from relpos.runs import compose, plan
+from relpos.runs.plan import plan
 from tables.small_data import finish
 
 

@@ -10,7 +10,7 @@ from linked import pretrained
 from relpos.cli import main
 from relpos.config.compose import compose
 from relpos.files import write_json
-from relpos.runs import runs_root
+from relpos.runs.run import runs_root
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import yaml
 import relpos
 from relpos.commands.finetune import before, finetune, uncounted
 from relpos.config.compose import composed
-from relpos.runs import plan
+from relpos.runs.plan import plan
 
 
 def test_what_comes_before_a_fine_tuning_is_said_and_how_to_leave_it_out(tmp_path: Path) -> None:

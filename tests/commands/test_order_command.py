@@ -10,7 +10,7 @@ import relpos
 from linked import pretrained
 from relpos.cli import main
 from relpos.config.arguments import rewritten
-from relpos.runs import runs_root
+from relpos.runs.run import runs_root
 
 FEW = ["examples=20", "pairs.limit=4", "threads=1"]
 

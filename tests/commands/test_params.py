@@ -8,8 +8,10 @@ import pytest
 
 from relpos.cli import main
 from relpos.commands.params import lines, papers
+from relpos.config.compose import compose
 from relpos.errors import RelposError
-from relpos.runs import compose, execute, plan
+from relpos.runs.execute import execute
+from relpos.runs.plan import plan
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,12 @@ import pytest
 
 from pretend import STAGE, pretend
 from relpos.cli import main
+from relpos.config.compose import compose
 from relpos.launch.jobs import Job
-from relpos.runs import Run, compose, execute, plan
+from relpos.runs.execute import execute
 from relpos.runs.lock import locked
-from relpos.runs.run import VERSIONS
+from relpos.runs.plan import plan
+from relpos.runs.run import VERSIONS, Run
 
 
 class Terminal(io.StringIO):

@@ -12,7 +12,7 @@ from relpos.cli import main
 from relpos.commands import status
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.progress import Picture, console
-from relpos.runs import Run
+from relpos.runs.run import Run
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
 from tables.small_data import write_experiment

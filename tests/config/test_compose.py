@@ -14,11 +14,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from relpos.config.arguments import rewritten
 from relpos.config.check import check
-from relpos.config.compose import resolved
+from relpos.config.compose import compose, resolved
 from relpos.config.conf import commands, conf_dir, function_of
 from relpos.config.help import help_of
 from relpos.errors import RelposError
-from relpos.runs import compose, with_task
+from relpos.runs.plan import with_task
 from relpos.trust import mistakes
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from relpos.cli import main
+from relpos.config.compose import compose
 from relpos.errors import RelposError
-from relpos.runs import compose
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table
 

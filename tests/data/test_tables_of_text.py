@@ -12,9 +12,10 @@ import datasets
 import pytest
 import zstandard
 
+from relpos.config.compose import compose
 from relpos.data.source import Files
 from relpos.errors import RelposError
-from relpos.runs import compose, plan
+from relpos.runs.plan import plan
 
 TEXTS = ["Die Straße ist lang. Sie führt nach Köln.\nEin Absatz.", "NA", "Größe, „Anführung“ und 1,5.", "null"]
 

@@ -10,7 +10,7 @@ import yaml
 
 from pretend import METRICS, trains
 from relpos.cli import main
-from relpos.runs import Run
+from relpos.runs.run import Run
 from relpos.runs.stages import STAGES
 
 NAME = "none-2x64-toy-seed"

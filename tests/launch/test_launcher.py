@@ -17,14 +17,15 @@ import pytest
 import yaml
 
 from pretend import pretend, trains
+from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.launch import engine
 from relpos.launch.engine import Local, run_all
 from relpos.launch.jobs import WAITING, Job, Standing, rest
 from relpos.launch.progress import ending
-from relpos.runs import compose, plan
 from relpos.runs.cost import left_of
 from relpos.runs.lock import is_locked, locked
+from relpos.runs.plan import plan
 from relpos.runs.shelf import newest
 from relpos.runs.stages import STAGES
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from launch.fake_slurm import Cluster, start_cluster
+from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.launch import slurm, worker
 from relpos.launch.engine import FRUITLESS
@@ -16,8 +17,8 @@ from relpos.launch.jobs import Job, Standing
 from relpos.launch.slurm import SILENCE, Slurm, SlurmTasks, Unanswered
 from relpos.process import interruptible
 from relpos.ranges import shown
-from relpos.runs import Run, compose
 from relpos.runs.lock import locked
+from relpos.runs.run import Run
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
 from relpos.trust import instantiate

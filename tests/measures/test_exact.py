@@ -9,15 +9,15 @@ import torch
 import relpos
 from linked import TINY, pretrained
 from relpos.commands.compare import losses_of, why_not
-from relpos.config.compose import called
+from relpos.config.compose import called, compose
 from relpos.data.length_tasks import LengthTask, Parity, Reverse
 from relpos.data.tokenizer import CLS, MASK, SEP, Tokenizer
 from relpos.data.toy.events import Chance
 from relpos.errors import RelposError
 from relpos.measures.measure import measured_columns
 from relpos.model.heads import MaskedLM
-from relpos.runs import compose, plan
 from relpos.runs.networks import resolve
+from relpos.runs.plan import plan
 from relpos.tables.plan import PlannedRow
 
 OWN = [override for override in TINY if not override.startswith(("steps", "data"))]

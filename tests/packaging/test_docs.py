@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relpos.config.compose import compose
-from relpos.runs import plan
+from relpos.runs.plan import plan
 from tests.packaging.links import ROOT, anchors, broken, pages
 
 SHELL = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)

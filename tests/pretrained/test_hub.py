@@ -6,8 +6,9 @@ import pytest
 
 import relpos
 from hosts import host, saved
+from relpos.config.compose import compose
 from relpos.pretrained.files import is_remote
-from relpos.runs import compose, plan
+from relpos.runs.plan import plan
 
 hub = pytest.importorskip("huggingface_hub", reason="needs relpos[pretrained]")
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -13,8 +13,9 @@ import relpos
 from hosts import host, saved
 from published import published
 from relpos.cli import main
+from relpos.config.compose import compose
 from relpos.errors import RelposError
-from relpos.runs import compose, plan
+from relpos.runs.plan import plan
 from relpos.runs.run import Run
 
 SIZES = {"vocab_size": 300, "max_position_embeddings": 130, "type_vocab_size": 1}

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 import relpos
+from relpos.config.compose import compose
 from relpos.errors import RelposError
-from relpos.runs import compose, plan
 from relpos.runs.model import refuse_impossible
+from relpos.runs.plan import plan
 
 SMALL = ["size.layers=1", "size.hidden=16", "size.embedding=16", "size.ffn=16", "speed.accelerator=cpu"]
 

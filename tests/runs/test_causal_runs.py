@@ -10,12 +10,14 @@ from torch.nn import functional
 
 import relpos
 from linked import TINY
+from relpos.config.compose import compose
 from relpos.data.objective import next_tokens, trained_for
 from relpos.data.steps import heldout_batches
 from relpos.data.store import Store
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
-from relpos.runs import compose, execute, plan
+from relpos.runs.execute import execute
+from relpos.runs.plan import plan
 from relpos.train import pretrain
 from relpos.train.weights import load_model
 

@@ -7,11 +7,14 @@ import pytest
 import torch
 
 import relpos
+from relpos.config.compose import compose
 from relpos.data.task_batches import TuningStep
 from relpos.errors import RelposError
 from relpos.model.position import Tisa
-from relpos.runs import Run, compose, execute, plan
+from relpos.runs.execute import execute
 from relpos.runs.model import change_positions, changed_position
+from relpos.runs.plan import plan
+from relpos.runs.run import Run
 from relpos.train.finetune import Finetuning
 from relpos.train.network import network
 from schemes import SIZE, VOCABULARY, model_of, node

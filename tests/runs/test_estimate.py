@@ -6,8 +6,9 @@ import pytest
 
 import relpos
 from relpos.files import write_json
-from relpos.runs import cost, plan
+from relpos.runs import cost
 from relpos.runs.cost import Estimate, costs
+from relpos.runs.plan import plan
 from relpos.runs.run import Run, runs_root
 
 HERE = {"processor": "one", "cores": 2}

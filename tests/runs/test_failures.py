@@ -16,8 +16,11 @@ import pytest
 from linked import link_runs
 from pretend import STAGE, pretend
 from relpos.cli import main
+from relpos.config.compose import compose
 from relpos.errors import RelposError
-from relpos.runs import Run, compose, execute, plan
+from relpos.runs.execute import execute
+from relpos.runs.plan import plan
+from relpos.runs.run import Run
 from relpos.runs.stages import STAGES
 from relpos.train.checkpoint import WholeCheckpoints
 from schemes import FULL

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from relpos.config.compose import compose
 from relpos.data.source import READING
 from relpos.errors import RelposError
-from relpos.runs import Run, compose, plan
-from relpos.runs.plan import with_task
+from relpos.runs.plan import plan, with_task
+from relpos.runs.run import Run
 from relpos.trust import trust
 
 OUTSIDE = """

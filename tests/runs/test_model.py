@@ -7,12 +7,13 @@ import torch
 from torch import nn
 
 import relpos
-from relpos.config.compose import resolved
+from relpos.config.compose import compose, resolved
 from relpos.errors import RelposError
 from relpos.model.build import count
 from relpos.model.heads import Classifier
-from relpos.runs import compose, plan, training
+from relpos.runs import training
 from relpos.runs.model import counted_without_memory
+from relpos.runs.plan import plan
 from relpos.train.network import network
 from schemes import presets
 

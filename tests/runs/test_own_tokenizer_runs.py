@@ -14,8 +14,11 @@ from safetensors.torch import load_file
 
 import relpos
 from relpos.cli import main
+from relpos.config.compose import compose
 from relpos.data.toy.corpus import word_list
-from relpos.runs import Run, compose, execute, plan
+from relpos.runs.execute import execute
+from relpos.runs.plan import plan
+from relpos.runs.run import Run
 from relpos.train.pretrain import Pretraining
 
 tokenizers = pytest.importorskip("tokenizers", reason="needs transformers")

@@ -12,7 +12,9 @@ from pretend import STAGE, pretend, trains
 from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.files import write_json
-from relpos.runs import execute, training
+from relpos.runs import training
+from relpos.runs.execute import execute
+from relpos.runs.plan import plan
 from relpos.runs.run import read_record, recorded, runs_root
 from relpos.runs.shelf import run_folders
 from relpos.runs.stages import STAGES
@@ -99,5 +101,5 @@ def test_a_pre_training_reads_its_tokenizer_before_it_trains(toy_runs: Path, mon
     monkeypatch.setattr(training, "load_tokenizer", lambda _: done.append("tokenizer"))
     monkeypatch.setattr(training, "fit", fit)
     with pytest.raises(RelposError, match="far enough"):
-        training.pretrain(relpos.runs.plan(relpos.compose("pretrain", ["steps=2"])))
+        training.pretrain(plan(relpos.compose("pretrain", ["steps=2"])))
     assert done == ["tokenizer", "fit"]

@@ -15,10 +15,13 @@ import torch
 from safetensors.torch import load_file
 
 from linked import link_runs
+from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.launch.engine import Local
 from relpos.process import ASKED
-from relpos.runs import Run, compose, execute, plan
+from relpos.runs.execute import execute
+from relpos.runs.plan import plan
+from relpos.runs.run import Run
 from relpos.train.checkpoint import WholeCheckpoints, newest
 from relpos.train.pretrain import Pretraining
 

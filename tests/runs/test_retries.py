@@ -11,9 +11,10 @@ from pretend import STAGE, pretend
 from relpos.errors import RelposError
 from relpos.files import write_json
 from relpos.launch.jobs import Job
-from relpos.runs import Run, execute
+from relpos.runs.execute import execute
 from relpos.runs.lock import locked
 from relpos.runs.retries import CRASHES, Retries
+from relpos.runs.run import Run
 from relpos.runs.stages import STAGES
 
 ONE_TRY = Retries()

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from relpos.cli import main
+from relpos.config.compose import compose
 from relpos.errors import RelposError
-from relpos.runs import Run, compose, plan
-from relpos.runs.run import read_record
+from relpos.runs.plan import plan
+from relpos.runs.run import Run, read_record
 from relpos.runs.stages import refuse_absent
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table

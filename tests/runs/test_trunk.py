@@ -9,7 +9,11 @@ import torch
 from safetensors.torch import load_file
 
 from linked import link_runs
-from relpos.runs import Run, compose, execute, plan, trunk
+from relpos.config.compose import compose
+from relpos.runs import trunk
+from relpos.runs.execute import execute
+from relpos.runs.plan import plan
+from relpos.runs.run import Run
 
 WSD = [
     "position=composite",

@@ -15,8 +15,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from relpos.runs import Run
 from relpos.runs.lock import locked
+from relpos.runs.run import Run
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
 from tables.small_data import write_data, write_experiment

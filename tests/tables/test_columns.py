@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relpos.results.values import GLUE
-from relpos.runs import Run
+from relpos.runs.run import Run
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.render import pictures, text
 from relpos.tables.render.cells import Cell, losses_by_step

@@ -7,10 +7,10 @@ import pytest
 
 from relpos.cli import main
 from relpos.config.arguments import flags_and_overrides, rewritten
+from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.launch.jobs import Job
-from relpos.runs import compose, plan
-from relpos.runs.plan import with_task
+from relpos.runs.plan import plan, with_task
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, reseeded, runs_of
 from tables.small_data import write_experiment

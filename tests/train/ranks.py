@@ -19,8 +19,10 @@ def main() -> int:
     from relpos.when_imported import import_quickly
 
     import_quickly()
-    from relpos.runs import compose, plan, training  # the costly imports, before the forks
+    from relpos.config.compose import compose  # the costly imports, before the forks
+    from relpos.runs import training
     from relpos.runs.distributed import reserved_port
+    from relpos.runs.plan import plan
 
     training.draw_kernels = lambda *_: False  # as in the other tests: see conftest.py
     for group in json.loads(sys.argv[1])["groups"]:
@@ -47,7 +49,7 @@ def fork(rank: int, world: int, port: int, run: Any) -> int:
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
     status = 1
     try:
-        from relpos.runs import execute
+        from relpos.runs.execute import execute
 
         with suppress(KeyboardInterrupt):
             execute(run)

@@ -14,8 +14,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import relpos
+from relpos.config.compose import compose
 from relpos.errors import RelposError
-from relpos.runs import compose, execute, plan
+from relpos.runs.execute import execute
+from relpos.runs.plan import plan
 from relpos.train.weights import load_model
 
 DEEP = "[" * 100_000

@@ -13,7 +13,7 @@ import pytest
 import relpos
 from relpos import compose
 from relpos.cli import main
-from relpos.runs import plan
+from relpos.runs.plan import plan
 
 TINY = ["size=tiny", "steps=2", "batch=4", "evaluations=1", "log_every=1", "position=none"]
 CSV = ["logger=custom", "logger._target_=pytorch_lightning.loggers.CSVLogger", "+logger.name=told"]

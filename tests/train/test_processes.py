@@ -16,10 +16,14 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 
 from linked import link_runs
+from relpos.config.compose import compose
 from relpos.errors import RelposError
-from relpos.runs import Run, compose, distributed, execute, plan
+from relpos.runs import distributed
 from relpos.runs.distributed import Place, launch, place, reserved_port
+from relpos.runs.execute import execute
 from relpos.runs.lock import locked
+from relpos.runs.plan import plan
+from relpos.runs.run import Run
 from relpos.train import group
 from relpos.train.group import Broken, Group
 

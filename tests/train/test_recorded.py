@@ -18,7 +18,9 @@ from relpos.data.passes import outputs
 from relpos.data.steps import Steps
 from relpos.data.store import Store
 from relpos.model.heads import MaskedLM
-from relpos.runs import Run, execute, plan
+from relpos.runs.execute import execute
+from relpos.runs.plan import plan
+from relpos.runs.run import Run
 from relpos.train.optim import Recipe
 from relpos.train.prefetch import Prefetched
 from relpos.train.pretrain import Pretraining

@@ -14,7 +14,9 @@ import relpos
 from glue_tasks import task
 from relpos.data.task_batches import Encoded, TuningSteps
 from relpos.model.heads import Classifier, ClassifierKind
-from relpos.runs import execute, plan, training
+from relpos.runs import training
+from relpos.runs.execute import execute
+from relpos.runs.plan import plan
 from relpos.runs.shelf import logged
 from relpos.train.finetune import Finetuning
 from relpos.train.optim import Recipe

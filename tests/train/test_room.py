@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from relpos.cli import main
+from relpos.config.compose import compose
 from relpos.errors import RelposError
-from relpos.runs import compose, execute, plan
+from relpos.runs.execute import execute
+from relpos.runs.plan import plan
 from relpos.train import room
 from relpos.train.pretrain import Pretraining
 from relpos.train.room import explained_memory

@@ -16,8 +16,10 @@ from relpos.data.steps import Step, Steps
 from relpos.data.store import Store
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier, MaskedLM
-from relpos.runs import Run, execute, plan
 from relpos.runs.cost import flops, forward
+from relpos.runs.execute import execute
+from relpos.runs.plan import plan
+from relpos.runs.run import Run
 from relpos.runs.shelf import logged
 from relpos.train import finetune, loggers, room
 from relpos.train.checkpoint import newest

@@ -14,12 +14,13 @@ import torch
 
 from relpos.config.schema import Cost
 from relpos.counter import fold
+from relpos.data.objective import trained_for
 from relpos.errors import plural, say
 from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast
 from relpos.process import set_threads
 from relpos.ranges import NotNegative
-from relpos.runs.cost import forward, predicted
+from relpos.runs.cost import forward
 from relpos.runs.model import counted, without_memory
 from relpos.runs.networks import description
 from relpos.train.network import network
@@ -30,7 +31,7 @@ from relpos.train.room import fitting_microbatch
 def cost(seconds: NotNegative, **config: Unpack[Cost]) -> str:
     """Returns the figures as JSON, and prints a sentence about them on stderr."""
     parameters, stored = _counted(config)
-    per_token = 3 * forward(config["size"], config["length"], config["vocabulary"], predicted(config["size"], config["recipe"]))
+    per_token = 3 * forward(config["size"], config["length"], config["vocabulary"], trained_for(config).expected)
     step = per_token * config["batch"] * config["length"]
     result = {
         "parameters": parameters,
@@ -71,7 +72,7 @@ def _measured(config: Cost, seconds: float) -> dict[str, Any]:
     asked = speed["microbatch"]
     # As in the training, so that the measured pass is the one that will be run.
     microbatch = min(batch, fitting_microbatch(model.encoder, length, speed["accelerator"]) if asked == "auto" else int(asked))
-    masked = predicted(config["size"], config["recipe"])
+    masked = trained_for(config).expected
     ids, labels = (made_up.to(device) for made_up in _made_up(config["vocabulary"], (microbatch, length), masked))
     # At the rate 0 nothing can diverge.
     optimizer = replace(Recipe.of(config["recipe"]), lr=0.0, position_lr=1.0, conv_lr=None).optimizer_of(model)

@@ -11,7 +11,8 @@ from relpos.config.compose import resolved, unresolved
 from relpos.config.schema import Finetune
 from relpos.data.own_task import OwnTask
 from relpos.errors import plural, say
-from relpos.runs import Run, plan
+from relpos.runs.plan import plan
+from relpos.runs.run import Run
 from relpos.runs.stages import refuse_absent
 
 

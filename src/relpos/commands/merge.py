@@ -200,6 +200,8 @@ def _copy(source: Path, target: Path, root: Path, weights: bool) -> None:
 
 
 def _here(folder: str, root: Path) -> str:
-    """The folder here of an input in the other runs folder; a folder that the user named stays as it is."""
+    """The place here of an input in the other runs folder, a run, its `model` or a snapshot of it; any other place that the user
+    named stays as it is."""
     path = Path(folder)
-    return str(root / path.parent.name / path.name) if path.parent.name in (*DATA_STAGES, *TRAINED) else folder
+    run = next((run for run in (path, *path.parents) if run.parent.name in (*DATA_STAGES, *TRAINED)), None)
+    return str(root / path.relative_to(run.parent.parent)) if run else folder

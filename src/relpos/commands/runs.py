@@ -91,7 +91,8 @@ def look() -> list[Seen]:
     readers: dict[str, list[str]] = {}
     for folder, record in records.items():
         for needed in record.get("inputs", {}).values():
-            readers.setdefault(Path(needed).name, []).append(folder.name)
+            for name in _parts(needed):
+                readers.setdefault(name, []).append(folder.name)
     seen = [
         Seen(folder, record, _size(folder), tables.get(folder.name, []), readers.get(folder.name, []))
         for folder, record in records.items()
@@ -103,12 +104,17 @@ def _tables() -> dict[str, list[str]]:
     """Name of a run's folder → the tables that show it or whose newest launch used it."""
     users: dict[str, list[str]] = {}
     for folder in sorted((runs_root() / "tables").glob("*/")):
-        names = {run.path.name for run in closure(Job.read(folder / PLAN).runs)} if (folder / PLAN).is_file() else set()
+        paths = [run.path for run in closure(Job.read(folder / PLAN).runs)] if (folder / PLAN).is_file() else []
         if (folder / FILE).is_file():
-            names |= {Path(run.path).name for some in runs_by_row(folder).values() for run in some}
-        for name in names:
+            paths += [Path(run.path) for some in runs_by_row(folder).values() for run in some]
+        for name in {name for path in paths for name in _parts(path)}:
             users.setdefault(name, []).append(folder.name)
     return users
+
+
+def _parts(path: str | Path) -> Sequence[str]:
+    """The last words of a path, one of which is the name of a run: a network that was named is RUN/model or a snapshot's file."""
+    return Path(path).parts[-3:]
 
 
 def _record(folder: Path) -> dict[str, Any]:
@@ -131,7 +137,8 @@ def _named(names: Sequence[str], seen: Sequence[Seen]) -> list[Seen]:
 
 
 def _is_named(run: Seen, name: str) -> bool:
-    return any(fnmatchcase(known, name.rstrip("/")) for known in (run.folder.name, run.name, str(run.folder)))
+    path = str(Path(name).absolute())  # as a shell completes it
+    return fnmatchcase(str(run.folder), path) or any(fnmatchcase(known, name.rstrip("/")) for known in (run.folder.name, run.name))
 
 
 def _agreed(question: str) -> bool:

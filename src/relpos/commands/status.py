@@ -12,6 +12,7 @@ from relpos.launch.jobs import PLAN, Job, Standing
 from relpos.launch.progress import Picture, console
 from relpos.ranges import Names, Positive
 from relpos.runs.run import runs_root
+from relpos.runs.table_file import table_folder
 
 
 def status(table: str, rows: Names | None, overrides: Sequence[str], every: Positive) -> str:
@@ -42,11 +43,11 @@ def status(table: str, rows: Names | None, overrides: Sequence[str], every: Posi
 
 def _job(name: str, rows: list[str] | None, overrides: Sequence[str]) -> tuple[str, Job]:
     """The table's name, and its newest launch, or a plan if rows or overrides are named or nothing was launched."""
-    from relpos.tables import experiment, plan
+    folder = table_folder(name)
+    # What was launched may have had overrides that this command does not know.
+    if rows is None and not overrides and (folder / PLAN).is_file():
+        return folder.name, Job.read(folder / PLAN)
+    from relpos.tables import experiment, plan  # loads torch
 
     table = experiment.load(name)
-    launched = runs_root() / "tables" / table.name / PLAN
-    # What was launched may have had overrides that this command does not know.
-    if rows is None and not overrides and launched.is_file():
-        return table.name, Job.read(launched)
     return table.name, Job(plan.runs_of(plan.plan_table(table, rows, overrides)))

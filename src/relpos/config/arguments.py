@@ -110,14 +110,14 @@ def _with_keys(command: str, overrides: list[str]) -> list[str]:
         raise RelposError(f"{bare[0]}: give it by itself or in {LISTED[command]}=[…], not both ways")
     return [
         *(override for override in overrides if override not in bare),
-        f"{LISTED[command]}={_spelled(bare[command == 'runs' :])}",
+        f"{LISTED[command]}={spelled(bare[command == 'runs' :])}",
     ]
 
 
 def _with_homes(command: str, overrides: list[str]) -> list[str]:
     """`network=~/run` → `network='~/run'`: a shell may have left the `~`, and to Hydra it is no part of a word."""
     pairs = [(override, *override.partition("=")[::2]) for override in overrides]
-    return [f"{key}={_spelled(value)}" if value[:1] == "~" and "," not in value else override for override, key, value in pairs]
+    return [f"{key}={spelled(value)}" if value[:1] == "~" and "," not in value else override for override, key, value in pairs]
 
 
 def _with_overrides_of_rows(command: str, overrides: list[str]) -> list[str]:
@@ -138,7 +138,7 @@ def _with_overrides_of_rows(command: str, overrides: list[str]) -> list[str]:
         return overrides
     if any(override.startswith("overrides=") for override in overrides):
         raise RelposError(f"{row_overrides[0]}: give overrides for the rows by themselves or in overrides=[…], not both ways")
-    return [*(override for override in overrides if override not in row_overrides), f"overrides={_spelled(row_overrides)}"]
+    return [*(override for override in overrides if override not in row_overrides), f"overrides={spelled(row_overrides)}"]
 
 
 def _with_long_forms(command: str, overrides: list[str]) -> list[str]:
@@ -151,11 +151,11 @@ def _with_long_forms(command: str, overrides: list[str]) -> list[str]:
         word, short = value.strip("'\""), SHORT.get(command, {}).get(key)
         # A file must look like one: any other word is the name of an option, and may be misspelled.
         if command == "order" and key == "pairs" and ("/" in word or word.endswith((".txt", ".jsonl"))):
-            result += ["pairs=files", f"pairs.path={_spelled(word)}"]
+            result += ["pairs=files", f"pairs.path={spelled(word)}"]
         elif short and not value.startswith("{"):  # a whole group, {task: …}, is an override of its own
             result.append(f"{key}.{short}={value}")
         elif key == "task" and is_task_file(word):
-            from_file += ["task=custom", *(f"task.{name}={_spelled(said)}" for name, said in read_task_file(word).items())]
+            from_file += ["task=custom", *(f"task.{name}={spelled(said)}" for name, said in read_task_file(word).items())]
         else:
             result.append(override)
     # Before all others: what is typed counts, wherever it stands, and of two values of a key the last one does.
@@ -208,10 +208,10 @@ REWRITES: tuple[Callable[[str, list[str]], list[str]], ...] = (
 """Functions (command, overrides) → overrides, in the order in which they are applied."""
 
 
-def _spelled(value: Any) -> str:
+def spelled(value: Any) -> str:
     """A value as Hydra's overrides spell it. Quotes, backslashes before them and `${` are escaped: text arrives as it is."""
     if isinstance(value, list):
-        return f"[{','.join(map(_spelled, value))}]"
+        return f"[{','.join(map(spelled, value))}]"
     if value is None or isinstance(value, bool | int | float):
         return json.dumps(value)
     text = re.sub(r"(?<!\\)\\*(?=\$\{)", lambda match: match[0] * 2 + "\\", str(value))

@@ -21,7 +21,7 @@ from typing import Protocol
 from relpos.errors import RelposError, plural, say
 from relpos.files import opened, remove_left
 from relpos.launch.jobs import PLAN, Job, Standing, rest
-from relpos.launch.progress import Display
+from relpos.launch.progress import displayed
 from relpos.pool import Item, Result, side_by_side
 from relpos.process import cores, end_all, exit_status, interruptible, started, thread_variables
 from relpos.ranges import Count, Threads
@@ -29,7 +29,7 @@ from relpos.readers import read_json
 from relpos.runs.cost import GPUS
 from relpos.runs.distributed import place, shape
 from relpos.runs.execute import execute
-from relpos.runs.lock import HOLDER, LOCK, is_locked, locked
+from relpos.runs.lock import LOCK, is_locked, locked
 from relpos.runs.run import Run
 
 FRUITLESS = 3
@@ -264,21 +264,16 @@ def run_all(
             shutil.rmtree(left, ignore_errors=True)
     launch = Path(tempfile.mkdtemp(prefix="launch-", dir=folder))  # of this launcher alone: several may work on one table
     failed: list[Run] = []
-    try:
-        with locked(launch), interruptible():
-            workers = engine.start(standing, launch)
-            if workers is not None:
-                try:
-                    _watch(standing, folder.name, workers, settled)
-                finally:
-                    workers.shutdown()
-                failed = standing.those("failed")
-                if not failed:
-                    shutil.rmtree(launch, ignore_errors=True)
-    finally:
-        with suppress(OSError):
-            if {file.name for file in launch.iterdir()} <= {LOCK, HOLDER}:  # the engine refused, or needed no files
-                shutil.rmtree(launch)
+    with locked(launch), interruptible():
+        workers = engine.start(standing, launch)
+        if workers is not None:
+            try:
+                _watch(standing, folder.name, workers, settled)
+            finally:
+                workers.shutdown()
+            failed = standing.those("failed")
+        if not failed:
+            shutil.rmtree(launch, ignore_errors=True)
     return failed
 
 
@@ -297,11 +292,11 @@ def _is_left(launch: Path) -> bool:
 
 
 def _watch(standing: Standing, table: str, workers: Workers, settled: Callable[[Run], None]) -> None:
-    with Display(standing, table) as display:
+    with displayed(standing, table) as show:
         while True:
             began = time.monotonic()
             left = standing.open()
-            new = display.show()
+            new = show()
             if not left:
                 return  # what was settled last is in the table, which follows at once
             workers.poll()

@@ -6,6 +6,8 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -113,39 +115,31 @@ def _table(*columns: str, words: tuple[str, ...]) -> Table:
     return table
 
 
-class Display:
-    """Shows on stderr a line for each settled run; and on a terminal the picture, elsewhere now and then what is under way."""
+@contextmanager
+def displayed(standing: Standing, name: str) -> Iterator[Callable[[], list[Run]]]:
+    """Yields a function that prints on stderr a line for each run settled since its last call, and returns these runs; on a
+    terminal it shows the picture, too, elsewhere now and then what is under way."""
+    picture, screen, runs = Picture(standing, name), console(stderr=True), len(standing.job.runs)
+    last_report = time.monotonic()
+    # In a log file a picture that is drawn again would be thousands of lines.
+    live = Live(console=screen, transient=True, auto_refresh=False) if sys.stderr.isatty() else None
 
-    def __init__(self, standing: Standing, name: str) -> None:
-        self.standing, self.picture = standing, Picture(standing, name)
-        self.console = console(stderr=True)
-        self.last_report = time.monotonic()
-        # In a log file a picture that is drawn again would be thousands of lines.
-        self.live = Live(console=self.console, transient=True, auto_refresh=False) if sys.stderr.isatty() else None
-
-    def __enter__(self) -> Display:
-        if self.live:
-            self.live.start()
-        self.console.print(f"{self.picture.told} of {len(self.standing.job.runs)} runs are there", style="dim")
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if self.live:
-            self.live.stop()
-
-    def show(self) -> list[Run]:
-        """Prints a line for each run settled since the last call, and shows the runs under way; returns the settled runs."""
-        settled = self.picture.news()
-        for number, run in enumerate(settled, self.picture.told - len(settled) + 1):
+    def show() -> list[Run]:
+        nonlocal last_report
+        settled = picture.news()
+        for number, run in enumerate(settled, picture.told - len(settled) + 1):
             # As `Text`: in a string rich would take brackets of an error message for markup, and fail at some.
-            said = f"[{number}/{len(self.standing.job.runs)}] {ending(run)}{self.picture.left()}"
-            self.console.print(Text(said), soft_wrap=True)
-        if self.live:
-            self.live.update(self.picture.whole(), refresh=True)
-        elif time.monotonic() - self.last_report > SECONDS and self.standing.those("running"):
-            self.last_report = time.monotonic()
-            self.console.print(self.picture.under_way())
+            screen.print(Text(f"[{number}/{runs}] {ending(run)}{picture.left()}"), soft_wrap=True)
+        if live:
+            live.update(picture.whole(), refresh=True)
+        elif time.monotonic() - last_report > SECONDS and standing.those("running"):
+            last_report = time.monotonic()
+            screen.print(picture.under_way())
         return settled
+
+    with live or nullcontext():
+        screen.print(f"{picture.told} of {runs} runs are there", style="dim")
+        yield show
 
 
 def ending(run: Run) -> str:

@@ -95,7 +95,7 @@ class Slurm(Engine):
             "output": job.parent / "slurm" / "%A_%a.log", "open-mode": "append", "requeue": True,
             **(self.more or {}),
         }  # fmt: skip
-        asked = {name: value for name, value in options.items() if value not in (None, False)}
+        asked = {name: value for name, value in options.items() if value is not None and value is not False}  # mem=0: all of it
         variables = thread_variables(self.threads or 1, asked=self.threads is not None) | {SAFE_PATH: "1"}
         worker = sys.executable, "-m", "relpos.launch.worker", str(job), "--slurm"
         return "\n".join([

@@ -18,6 +18,8 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from relpos.errors import RelposError, say
 from relpos.launch.jobs import IMPOSSIBLE, Job, Standing, rest
 from relpos.process import STOPS, interrupt, number_in, omp_threads, on_stops, tether
@@ -104,12 +106,9 @@ def _record_failure(run: Run, error: BaseException, before: int) -> bool:
 def _reset() -> None:
     """Restores what a run changes in this process: signal handlers, the number of threads and the memory that it holds."""
     on_stops(interrupt)
-    # An import would load torch in workers whose runs need none.
-    if "torch" not in sys.modules:
-        return
     gc.collect()  # trainer and module refer to each other; without this, weights and maps of the store stay for several runs more
     if threads := omp_threads():
-        sys.modules["torch"].set_num_threads(threads)
+        torch.set_num_threads(threads)
 
 
 def slurm_task(job: Job) -> None:

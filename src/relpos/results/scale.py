@@ -190,6 +190,7 @@ def scales(values: Sequence[Value], rows: Mapping[str, Iterable[str]], pilot_see
         pilot_seeds: of pilots, at every scale: a pilot is often shorter or smaller than what it chose a rate for.
     """
     trained = {folder: found[0] for folder, found in by(values, "run").items() if found[0].stage == "pretrain"}
+    trained = {folder: each for folder, each in trained.items() if "start" not in json.loads(each.scale)[0]}  # those from scratch
     current = [each for each in trained.values() if each.is_current]
     used = [each for each in current if each.pretrain_seed not in pilot_seeds]
     # Without pre-trainings there is nothing to recognise, and composing the schemes of all rows takes time.

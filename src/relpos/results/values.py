@@ -131,7 +131,14 @@ def pretraining_values(folder: Path, record: Plain, measured: Collection[str] = 
         "",
         0.0,
         folder.name,
-        json.dumps([common(meaning), Path(record["inputs"]["store"]).name], sort_keys=True),
+        # A network that was trained further is compared with others that began with the same.
+        json.dumps(
+            [
+                common(meaning) | {key: record["inputs"][key] for key in ("start",) if key in record["inputs"]},
+                Path(record["inputs"]["store"]).name,
+            ],
+            sort_keys=True,
+        ),
         json.dumps({key: meaning[key] for key in ("position", "conv")}, sort_keys=True),
         rates_of(meaning.get("recipe") or {}),
         meaning["seed"],

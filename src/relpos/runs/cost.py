@@ -20,8 +20,6 @@ from pathlib import Path, PurePath
 from statistics import median
 from typing import Any
 
-from relpos.data.objective import trained_for
-from relpos.runs.networks import described_by
 from relpos.runs.run import Run
 from relpos.runs.shelf import finished
 
@@ -48,12 +46,15 @@ def _parts(run: Run) -> list[tuple[float, float]]:
     """(tokens, operations for each) of the stages of a training run: one, or two where short text comes first."""
     if run.stage not in ("pretrain", "finetune"):
         return []
+    from relpos.data.objective import trained_for  # loads torch, as the next
+    from relpos.runs.networks import described_by
+
     origin = run
     while "start" in origin.inputs:  # the pre-training, or the network that the user named
         origin = origin.inputs["start"]
     size = described_by(origin)["size"] if origin.stage == "given" else origin.config["size"]
     vocabulary = run.inputs["tokenizer"].config["vocabulary"] if run.stage == "pretrain" else 0
-    head = predicted(size, run.config.get("recipe", {}))
+    head = trained_for(run.config).expected
     steps, first = steps_of(run), run.config.get("first") or {"share": 0}
     stages = [(1 - first["share"], run.config), (first["share"], first)]
     return [
@@ -62,11 +63,6 @@ def _parts(run: Run) -> list[tuple[float, float]]:
         for share, stage in stages
         if share
     ]
-
-
-def predicted(size: Mapping[str, Any], recipe: Mapping[str, Any]) -> float:
-    """Share of the tokens that a pre-training predicts: all in a causal network, otherwise the mean rate of the masks."""
-    return trained_for({"size": size, "recipe": recipe}).expected
 
 
 def forward(size: dict[str, Any], length: int, vocabulary: int = 0, predicted: float = MASKED) -> float:

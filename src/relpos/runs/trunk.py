@@ -38,8 +38,8 @@ def last_constant_step(run: Run) -> int | None:
     recipe = Recipe.of(run.config["recipe"])
     if run.stage != "pretrain" or recipe.schedule == "linear" or 0 < recipe.warmup < 1:
         return None
-    if "first" in run.meaning or trained_for(run.meaning).changes:
-        return None
+    if "first" in run.meaning or "start" in run.inputs or trained_for(run.meaning).changes:
+        return None  # of a run's start the record does not say what it was
     return recipe.decay_start(run.config["steps"])
 
 

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from reference_offsets import alibi, slope
+from relpos.config.compose import compose
 from relpos.model.position import Alibi
 from relpos.model.position.alibi import slopes
 from relpos.model.position.base import HIDDEN
-from relpos.runs import compose, plan
+from relpos.runs.plan import plan
 from schemes import SHAPE
 
 
