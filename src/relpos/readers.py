@@ -154,9 +154,9 @@ def json_lines(path: Path, end: int | None = None) -> list[dict[str, Any]]:
     """
     if not path.exists():
         return []
-    content = read_bytes(path, end=end)
-    # The first line may have begun before the part that is read.
-    first = 1 if end and len(content) == end else 0
+    # A byte more than asked for says whether a line began before the part that is read, and ends with that line if none did.
+    content = read_bytes(path, end=end + 1 if end else None)
+    first = 1 if end and len(content) > end else 0
     lines = enumerate(content.split(b"\n")[first:-1], 1)
     return [_parsed(decoded(line, path, number), dict, f"{path}, line {number}{' of its end' * first}") for number, line in lines]
 
