@@ -103,6 +103,17 @@ def test_runs_of_one_name_are_told_apart_by_what_differs(root: Path, capsys: pyt
     assert "position=none → composite(k=8) → composite(k=2) → composite(k=8), seed=0 → 0 → 0 → 1" in table.question
 
 
+def test_networks_trained_further_are_told_apart_by_what_they_began_with(root: Path, tmp_path: Path) -> None:
+    record, subjects = json.loads((root / "none" / "record.json").read_text()), []
+    for start in ("a-seed0-0123/model", "b-seed0-4567", "b-seed0-4567/snapshots/10.safetensors"):
+        folder = tmp_path / str(len(subjects))
+        write_json(folder / "record.json", record | {"inputs": record["inputs"] | {"start": f"/runs/pretrain/{start}"}})
+        shutil.copy(root / "none" / "config.yaml", folder)
+        subjects.append(PlannedRow("none", [], [recorded(folder)], []))
+    names = [subject.name for subject in titled(subjects)]
+    assert names == ["none start=a-seed0-0123", "none start=b-seed0-4567", "none start=b-seed0-4567 at 10 %"]
+
+
 def test_rows_of_tables_are_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def row(name: str, *folders: str) -> dict[str, object]:
         run = {"stage": "pretrain", "identity": "1", "state": "finished"}

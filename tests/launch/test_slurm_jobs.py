@@ -160,6 +160,11 @@ def test_other_options_of_sbatch() -> None:
     assert not [name for name in ("partition", "account", "mem", "gpus-per-node", "None") if name in plain]
 
 
+def test_an_option_of_sbatch_may_be_zero() -> None:
+    engine = instantiate(compose("reproduce", ["engine=slurm", "engine.memory=0", "engine.more={nice: 0}"]).engine, "engine")
+    assert {"#SBATCH --mem=0", "#SBATCH --nice=0"} < set(engine.script(1, 1, Path("job.json"), 1).splitlines())
+
+
 @pytest.mark.parametrize(("key", "value"), [
     ("time", "x"), ("time", None), ("time", 1.5), ("array", 0), ("signal", -1), ("signal", 86400), ("gpus", -1), ("gpus", True),
     ("threads", "two"), ("threads", 0), ("setup", "module load cuda"), ("more", "long"),

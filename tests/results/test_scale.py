@@ -117,6 +117,16 @@ def test_another_number_of_steps_is_another_scale(rows: list[PlannedRow], tmp_pa
     assert [{scale.meaning["pairs"] for scale in group} for group in found.alike("pairs")] == [{None, 50}]
 
 
+def test_a_network_that_was_trained_further_is_in_no_row_and_no_run_of_older_code(rows: list[PlannedRow]) -> None:
+    none, fixed = (row.pretrainings[0] for row in rows)
+    for run in (none, fixed):
+        inputs = {name: str(needed.path) for name, needed in run.inputs.items()}
+        finish(run, {"heldout_loss": 3.0}, inputs=inputs | ({"start": f"{none.path}/model"} if run is fixed else {}))
+    found = read(ROWS)
+    assert [list(scale.folders) for scale in found] == [["none"]]
+    assert found.older == 0
+
+
 def test_of_equally_large_scales_that_without_a_first_stage_is_last(rows: list[PlannedRow], tmp_path: Path) -> None:
     first = ["pretrain.first.share=0.5", "pretrain.first.length=16", "pretrain.first.batch=8"]
     for row in (*rows, *plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], first)):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,12 @@ def test_what_their_last_bits_depend_on_is_not_shared(short: Run) -> None:
 def test_a_run_whose_first_steps_depend_on_their_number_keeps_no_trunk(change: str) -> None:
     assert trunk.last_constant_step(run_of("steps=10")) == 8
     assert trunk.last_constant_step(run_of("steps=10", change)) is None
+
+
+def test_a_run_that_goes_on_with_a_network_keeps_no_trunk() -> None:
+    run = run_of("steps=10")
+    further = replace(run, inputs=run.inputs | {"start": Run("given", "another", {}, {}, folder="another")})
+    assert trunk.last_constant_step(further) is None
 
 
 def test_a_damaged_trunk_is_named_and_not_used(short: Run, capfd: pytest.CaptureFixture[str]) -> None:
