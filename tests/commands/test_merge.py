@@ -12,7 +12,7 @@ import pytest
 from relpos.cli import main
 from relpos.files import write_json
 from relpos.launch.jobs import Job
-from relpos.runs.run import Run
+from relpos.runs.run import Run, read_record
 from relpos.tables.experiment import load
 from relpos.tables.plan import needed, plan_table, runs_of
 from relpos.tables.rows import rows_of
@@ -86,6 +86,19 @@ def test_inputs_are_those_of_this_runs_folder(plans: Any, merged: Any, tmp_path:
     merged()
     (pretraining,) = (run for run in plans("all", "none") if run.stage == "pretrain")
     assert pretraining.record["inputs"]["store"] == str(pretraining.inputs["store"].path)
+
+
+@pytest.mark.parametrize("place", ["model", "snapshots/10.safetensors"])
+def test_a_start_inside_a_run_is_that_of_this_runs_folder(place: str, plans: Any, merged: Any, tmp_path: Path) -> None:
+    runs = plans("one", "none")
+    train(runs)
+    pretraining, tuning = next(run for run in runs if run.stage == "pretrain"), runs[-1]
+    tuning.update(inputs={"start": str(pretraining.path / place), "tokenizer": "/elsewhere/model"})
+    name, needed = f"{tuning.stage}/{tuning.path.name}", f"pretrain/{pretraining.path.name}"
+    train(plans("two", "fixed"))
+    merged()
+    inputs = read_record(tmp_path / "all" / name)["inputs"]
+    assert inputs == {"start": str(tmp_path / "all" / needed / place), "tokenizer": "/elsewhere/model"}
 
 
 def test_results_that_were_measured_later_are_added(plans: Any, merged: Any, tmp_path: Path) -> None:

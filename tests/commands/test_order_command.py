@@ -10,6 +10,7 @@ import relpos
 from linked import pretrained
 from relpos.cli import main
 from relpos.config.arguments import rewritten
+from relpos.config.compose import compose, resolved
 from relpos.runs.run import runs_root
 
 FEW = ["examples=20", "pairs.limit=4", "threads=1"]
@@ -114,6 +115,15 @@ def test_a_file_of_ones_own_is_named_like_an_option(none: Path, tmp_path: Path) 
     found = relpos.order(none, overrides=[f"pairs={path}", "measure=pairs", "form=plain"])["pairs"]["paradigms"]
     assert found == {"own pairs": {"accuracy": 50.0, "interval": [50.0, 50.0], "n": 1, "ties_right": 100.0, "guess": 50.0}}
     assert rewritten("order", ["pairs=zorro", "pairs=a/b"]) == ["pairs=zorro", "pairs=files", "pairs.path='a/b'"]
+
+
+@pytest.mark.parametrize("name", ["it's", "one, two", r"back\slash's", "${here}", "[x]=1"])
+def test_from_python_a_folder_s_name_reaches_the_command_as_it_is(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "order.json").write_text("{}")
+    asked: list[list[str]] = []
+    monkeypatch.setattr("relpos.config.compose.called", lambda _, overrides: asked.append(overrides) or str(tmp_path))
+    relpos.order(tmp_path / name, Path("other"))
+    assert list(resolved(compose("order", asked[0]))["network"]) == [str(tmp_path / name), "other"]
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,22 @@ def test_figures_states_and_readers_are_told(toy_runs: Path, capsys: pytest.Capt
     assert (lines["pretrain/stopped"][1], lines["pretrain/damaged"][1]) == ("interrupted", "damaged")
 
 
+@pytest.mark.parametrize("place", ["", "model", "snapshots/10.safetensors"])
+def test_what_starts_from_a_run_s_network_is_its_reader(place: str, three: dict[str, Run], capsys: pytest.CaptureFixture[str]) -> None:
+    three["second"].update(inputs={"start": str(three["first"].path / place)})
+    users = {line[0].partition("/")[2].partition("-")[0]: line[-1] for line in listed(capsys)[1:-1]}
+    assert users == {"first": "1 of these runs", "second": "–", "used": "table mine"}
+
+
+def test_a_table_uses_the_run_whose_network_its_launch_began_with(
+    three: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = Run("given", "first", {}, {}, folder=str(three["first"].path / "model"))
+    Job.now([pretend("tuned", start=start)], 0).write(tmp_path / "runs" / "tables" / "other" / "plan.json")
+    users = {line[0].partition("/")[2].partition("-")[0]: line[-1] for line in listed(capsys)[1:-1]}
+    assert users == {"first": "table other", "second": "–", "used": "table mine"}
+
+
 @pytest.mark.parametrize(("answer", "goes"), [("y\n", True), ("YES\n", True), ("\n", False), ("n\n", False), ("", False)])
 def test_what_is_named_is_removed_after_a_question(
     answer: str, goes: bool, three: dict[str, Run], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -98,6 +114,14 @@ def test_without_a_terminal_nobody_is_asked_and_nothing_removed_unless_it_is_sai
     assert all(run.path.exists() for run in three.values())
     assert main(["runs", "remove", "pretend/*", "ask=false"]) == 0
     assert not any(run.path.exists() for run in three.values())
+
+
+def test_a_run_may_be_named_by_its_path_as_a_shell_completes_it(
+    three: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["runs", "remove", f"runs/{STAGE}/{three['first'].path.name}/", "ask=false"]) == 0
+    assert [run.path.exists() for run in three.values()] == [True, False, True]
 
 
 @pytest.mark.parametrize("command", [["remove"], ["delete", "x"], ["remove", "frist-seed0-*"], ["remove", ""]])
