@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import pkgutil
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +13,12 @@ import pytest
 
 import relpos
 from relpos.cli import main
+from relpos.launch.jobs import Job
+from relpos.runs.run import Run, runs_root
+from tables.small_data import finish
 
-HELP = """
+SHOW_MODULES = """
 import json, sys
-sys.argv = ["relpos", "--help"]
 from relpos.cli import main
 try:
     main()
@@ -42,9 +45,35 @@ def complete(line: str, folder: Path) -> list[str]:
     return answer.stdout.split()
 
 
+def imported(*command: str) -> set[str]:
+    """The modules that a process has imported when this command of relpos ends."""
+    answer = subprocess.run([sys.executable, "-c", SHOW_MODULES, *command], capture_output=True, text=True, check=True)
+    return set(json.loads(answer.stdout.splitlines()[-1]))
+
+
 def test_help_imports_nothing_heavy() -> None:
-    answer = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
-    assert HEAVY.isdisjoint(json.loads(answer.stdout.splitlines()[-1]))
+    assert HEAVY.isdisjoint(imported("--help"))
+
+
+@pytest.mark.parametrize(
+    ("command", "unneeded"),
+    [
+        (["runs"], "torch"),
+        (["merge", "RUNS_OF_ANOTHER_MACHINE"], "torch"),
+        (["status", "table=launched"], "torch"),
+        pytest.param(["order", "network=/nonexistent"], "pytorch_lightning", marks=pytest.mark.full),  # torch takes seconds
+    ],
+)
+def test_a_command_imports_what_it_needs(
+    command: list[str], unneeded: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = finish(Run("pretrain", "a", {"seed": 0}, {"row": "a"}), {"heldout_loss": 3.0})
+    Job.now([run], 0).write(runs_root() / "tables" / "launched" / "plan.json")
+    shutil.copytree(runs_root() / "pretrain", "RUNS_OF_ANOTHER_MACHINE/pretrain")
+    modules = imported(*command)
+    assert f"relpos.commands.{command[0]}" in modules
+    assert unneeded not in modules
 
 
 def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
