@@ -93,12 +93,12 @@ def test_a_start_inside_a_run_is_that_of_this_runs_folder(place: str, plans: Any
     runs = plans("one", "none")
     train(runs)
     pretraining, tuning = next(run for run in runs if run.stage == "pretrain"), runs[-1]
-    tuning.update(inputs={"start": str(pretraining.path / place), "tokenizer": "/elsewhere/model"})
+    tuning.update(inputs={"start": str(pretraining.path / place), "other": "/my/store/of/bert"})
     name, needed = f"{tuning.stage}/{tuning.path.name}", f"pretrain/{pretraining.path.name}"
     train(plans("two", "fixed"))
     merged()
     inputs = read_record(tmp_path / "all" / name)["inputs"]
-    assert inputs == {"start": str(tmp_path / "all" / needed / place), "tokenizer": "/elsewhere/model"}
+    assert inputs == {"start": str(tmp_path / "all" / needed / place), "other": "/my/store/of/bert"}
 
 
 def test_results_that_were_measured_later_are_added(plans: Any, merged: Any, tmp_path: Path) -> None:
