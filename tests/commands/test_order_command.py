@@ -135,6 +135,7 @@ def test_from_python_a_folder_s_name_reaches_the_command_as_it_is(name: str, tmp
         (["form=word"], "form=word: within_word or plain is expected"),
         (["pairs=zoro"], "unknown pairs 'zoro'. Did you mean 'zorro'?"),
         (["pairs=gone/file.txt"], "pairs=gone/file.txt: no such file or folder"),
+        (["store=/nonexistent"], " is the network of a run, which has its own text"),
         (["pairs.limit=0"], "pairs.limit=0: a whole number of 1 or more"),
     ],
 )

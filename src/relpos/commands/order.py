@@ -37,7 +37,8 @@ def order(
     """Writes `order.json` and figures into a folder below `$RELPOS_RUNS/order`, which it returns.
 
     Raises:
-        RelposError: nothing is named, a folder holds no masked language model, or a pair of sentences cannot be read.
+        RelposError: nothing is named, a folder holds no masked language model, a store is named for runs alone, or a pair of
+            sentences cannot be read.
     """
     folders = network or []
     if not folders and not table:
@@ -49,6 +50,8 @@ def order(
     networks += [each for name in folders for each in networks_of(name, expanded(store) if store else None)]
     for each in networks:
         each.refuse_classifier()
+    if store and all(each.run for each in networks):
+        raise RelposError(f"store={store}: {networks[0].name} is the network of a run, which has its own text")
     rows, drawn = [], []
     values: dict[str, list[Value]] = {}
     for name, each in zip(labels(networks), networks, strict=True):
