@@ -32,8 +32,10 @@ def test_a_run_is_analysed_from_its_own_folder(toy_runs: Path, capsys: pytest.Ca
     assert {f"toeplitz-{run.path.name}.csv", "toeplitz-along-training.png"} <= {path.name for path in folder.iterdir()}
     young = f"network={run.path}/snapshots/50.safetensors"
     assert main(["analyze", "toeplitz", young, "kind.length=8", "kind.random=1", "threads=1"]) == 0
+    folder = Path(capsys.readouterr().out.splitlines()[-1])
+    assert folder.name.startswith(f"toeplitz-{run.path.name}-50-")
     # A snapshot has no course of its own.
-    assert not list(Path(capsys.readouterr().out.splitlines()[-1]).glob("toeplitz-al*"))
+    assert {path.stem for path in folder.iterdir()} == {f"toeplitz-{run.path.name}-50"}
     assert main(["analyze", "removal", f"network={run.path}", "kind.functions=[]"]) == 1
     assert "functions=[]: at least one is needed" in capsys.readouterr().err
     (run.path / "own.txt").write_text("the cat sleeps.\n")

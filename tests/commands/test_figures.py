@@ -75,9 +75,9 @@ def test_a_network_with_other_layers_or_shuffled_text_is_in_no_figure(override: 
 
 
 def test_a_file_whose_name_has_spaces_is_linked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    drawing = Drawing("toeplitz-x at 50 %", [{"r2": 1.0}])  # as of a snapshot
+    drawing = Drawing("toeplitz-my 50 %", [{"r2": 1.0}])
     monkeypatch.setattr(figures, "samples_of", lambda *_: [])
     monkeypatch.setattr(figures, "drawn", lambda *_: [drawing])
     assert main(["figures", "wennberg2021", "network=x", "threads=1"]) == 0
     page = (Path(capsys.readouterr().out.strip()) / "README.md").read_text()
-    assert "[CSV](toeplitz-x%20at%2050%20%25.csv)" in page
+    assert "[CSV](toeplitz-my%2050%20%25.csv)" in page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from relpos import style
@@ -70,7 +70,7 @@ def analyze(kind: dict[str, Any], network: Names | None, text: str | None, threa
     else:
         samples = samples_of(network, text)
         # All are drawn before the first is written: a network that is refused leaves no half a folder.
-        drawings, names = drawn(measure, samples), [sample.network.name for sample in samples]
+        drawings, names = drawn(measure, samples), [sample.network.file_name for sample in samples]
     # All that the drawings depend on: another choice goes into another folder.
     content = {"kind": kind, "network": network, "text": text, "threads": threads}
     folder = runs_root() / "analysis" / _folder(content, names)
@@ -81,7 +81,8 @@ def analyze(kind: dict[str, Any], network: Names | None, text: str | None, threa
 
 def drawn(measure: Measure, samples: Sequence[Sample]) -> list[Drawing]:
     """The figures of some networks, of which each is measured, or its kept results are read."""
-    return list(measure.draw([seen(sample, [measure], measure.has_course) for sample in samples]))
+    found = [replace(seen(sample, [measure], measure.has_course), name=sample.network.file_name) for sample in samples]
+    return list(measure.draw(found))
 
 
 def samples_of(named: list[str] | None, file: str | None) -> list[Sample]:
@@ -98,7 +99,7 @@ def samples_of(named: list[str] | None, file: str | None) -> list[Sample]:
     networks = list({each.path.resolve(): each for name in named or () for each in networks_of(name)}.values())
     if not networks:
         raise RelposError("which network? network=FOLDER must be given")
-    name, count = Counter(network.name for network in networks).most_common(1)[0]
+    name, count = Counter(network.file_name for network in networks).most_common(1)[0]
     # Files are named by networks: the figures of one would replace those of the other.
     if count > 1:
         raise RelposError(f"network: {count} different networks are called {name!r}; another name for a folder tells them apart")
