@@ -118,7 +118,9 @@ def test_a_file_of_ones_own_is_named_like_an_option(none: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["it's", "one, two", r"back\slash's", "${here}", "[x]=1"])
-def test_from_python_a_folder_s_name_reaches_the_command_as_it_is(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_python_a_folder_s_name_reaches_the_command_as_it_is(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "order.json").write_text("{}")
     asked: list[list[str]] = []
     monkeypatch.setattr("relpos.config.compose.called", lambda _, overrides: asked.append(overrides) or str(tmp_path))

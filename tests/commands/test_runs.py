@@ -79,7 +79,9 @@ def test_figures_states_and_readers_are_told(toy_runs: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("place", ["", "model", "snapshots/10.safetensors"])
-def test_what_starts_from_a_run_s_network_is_its_reader(place: str, three: dict[str, Run], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_starts_from_a_run_s_network_is_its_reader(
+    place: str, three: dict[str, Run], capsys: pytest.CaptureFixture[str]
+) -> None:
     three["second"].update(inputs={"start": str(three["first"].path / place)})
     users = {line[0].partition("/")[2].partition("-")[0]: line[-1] for line in listed(capsys)[1:-1]}
     assert users == {"first": "1 of these runs", "second": "–", "used": "table mine"}
