@@ -61,7 +61,9 @@ def test_help_imports_nothing_heavy() -> None:
         (["runs"], "torch"),
         (["merge", "RUNS_OF_ANOTHER_MACHINE"], "torch"),
         (["status", "table=launched"], "torch"),
-        pytest.param(["order", "network=/nonexistent"], "pytorch_lightning", marks=pytest.mark.full),  # torch takes seconds
+        # Whose torch takes seconds.
+        pytest.param(["order", "network=/nonexistent"], "pytorch_lightning", marks=pytest.mark.full),
+        pytest.param(["analyze", "toeplitz"], "pytorch_lightning", marks=pytest.mark.full),
     ],
 )
 def test_a_command_imports_what_it_needs(
