@@ -52,7 +52,7 @@ def test_a_run_that_fails_is_the_worst_and_the_sweep_goes_on(
     from relpos.runs.execute import execute
 
     def failing(run: Any, **how: Any) -> Any:
-        if run.meaning["seed"] == 1:
+        if run.meaning.get("seed") == 1:
             raise RelposError("training diverged")
         return execute(run, **how)
 
