@@ -7,10 +7,15 @@ import pytest
 
 from relpos.claims.claim import load_checks
 from relpos.claims.verdict import Verdict
+from relpos.commands.reproduce import show
 from relpos.errors import RelposError
+from relpos.launch.engine import Debug
 from relpos.results.scale import Scales
-from relpos.tables.experiment import Experiment
-from relpos.tables.table import Column, Row, scale_of
+from relpos.runs.table_file import read_table
+from relpos.tables.experiment import Experiment, load
+from relpos.tables.plan import plan_table
+from relpos.tables.table import Column, Row, Table, scale_of
+from tables.small_data import write_experiment
 
 RTE: dict[str, Any] = {"metric": "accuracy", "majority": 50.0, "examples": 400}
 
@@ -96,3 +101,28 @@ def test_a_check_says_something_and_has_a_test() -> None:
     for check in ({"says": ""}, {"test": "levels.at_most"}, {}):
         with pytest.raises(RelposError, match="check 1: says and test are needed"):
             load_checks(file(**check))
+
+
+HIGHER: dict[str, Any] = {"rule": "comparisons.higher", "contrasts": [["fixed", "none"]]}
+
+
+@pytest.mark.parametrize(
+    ("test", "said"),
+    [
+        (HIGHER | {"at": "largest"}, "check 1: a table is one scale"),
+        ({"rule": "trends.steady", "contrasts": [["fixed", "none"]]}, "check 1: a table is one scale"),
+        ({"rule": "records.step_time", "row": "fixed", "others": ["none"]}, "check 1: a table is one scale"),
+        ({"rule": "weights.neighbours", "row": "none"}, "check 1: a table is one scale"),
+        (HIGHER | {"column": "shuffle_gap"}, r"check 1: shuffle_gap is measured with order: \[shuffle\]"),
+        ({"columns": ["rte"]}, "check 1: test: unknown rule ''"),
+    ],
+)
+def test_a_check_that_no_table_can_answer_is_refused_when_its_file_is_read(test: dict[str, Any], said: str) -> None:
+    with pytest.raises(RelposError, match=said):
+        load_checks(file(test=test))
+
+
+def test_a_check_of_which_its_judge_says_nothing_is_shown_as_not_run(tmp_path: Path) -> None:
+    given = load(str(write_experiment(tmp_path, checks=[{"says": "so", "test": HIGHER}])))
+    show(given, plan_table(given), tmp_path / "table", None, Debug(), load_checks(given))
+    assert [(check.says, check.verdict) for check in read_table(tmp_path / "table", Table).checks] == [("so", "not run")]

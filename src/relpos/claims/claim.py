@@ -153,9 +153,10 @@ def _load_check(check: object, where: str, experiment: Experiment) -> Claim:
         if key in test:
             ranges.check(f"{where}: {key}", test[key], annotation)
     claim = Claim(where, str(check["says"]), "", "", test)
-    if test["rule"].partition(".")[0] not in ("levels", "comparisons", "columns") or claim.tester.at != "each":
+    tester = claim.tester  # first: it names a rule that is unknown or missing
+    if test["rule"].partition(".")[0] not in ("levels", "comparisons", "columns") or tester.at != "each":
         raise RelposError(f"{where}: a table is one scale: rules of levels, comparisons and columns are for its rows, and no at")
-    for row in (*claim.tester.rows, *test.get("rows", ())):
+    for row in (*tester.rows, *test.get("rows", ())):
         refuse_unknown(f"{where}: unknown row", row, experiment.rows)
     for name, (measure, column) in measured_columns().items():
         if name not in (*test.get("columns", ()), test.get("column")):
