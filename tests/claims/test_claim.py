@@ -228,3 +228,11 @@ def test_a_rule_of_one_s_own_is_a_judge_with_its_options(monkeypatch: pytest.Mon
     assert claim.tester.says == "each difference above 3.0: wide − narrow"
     made = scales(scale({"wide": glue(64.0), "narrow": glue(60.0, -1)}))
     assert [verdict.verdict for verdict in claim.verdicts(made)] == ["holds"]
+
+
+def test_a_claim_across_papers_has_the_headline_of_another_protocol_where_it_was_run_at_this_alone() -> None:
+    of_row = {"canon_left": (1.1, 1), "rope": (1.0, -1), "dynamic": (1.1, 1), "fixed": (1.0, -1)}
+    rows = {row: {"loss": [mean + by / 1000 for by in JITTER[::order]]} for row, (mean, order) in of_row.items()}
+    decoders = replace(scale(rows), is_of_paper=False)
+    assert verdicts("X09/loss", decoders) == (["holds"], "holds")
+    assert verdicts("C03/loss", decoders) == (["holds"], "not run")

@@ -148,6 +148,8 @@ def test_of_two_rows_on_the_plateau_nothing_can_be_said() -> None:
     both = only(higher(contrasts=[["fixed", "absolute"], ["value", "absolute"]], column="loss").verdicts(scales(made)))
     assert (both.verdict, both.p) == (NOT_HERE, None)
     assert both.figures.endswith("both rows of value − absolute are on the bag-of-words plateau")
+    two = only(higher(contrasts=[["absolute", "none"], ["value", "absolute"]], column="loss").verdicts(scales(made)))
+    assert two.figures.endswith("both rows of absolute − none, value − absolute are on the bag-of-words plateau")
     against = only(higher(contrasts=[["value", "fixed"], ["value", "absolute"]], column="loss").verdicts(scales(made)))
     assert (against.verdict, against.word) == (FAILS, "fails, value and absolute on the plateau")  # one contrast is enough
 

@@ -14,6 +14,7 @@ from linked import link_runs
 from relpos.cli import main
 from relpos.commands.compare import between, differences, in_words, losses_of, titled
 from relpos.files import write_json, write_text
+from relpos.measures.measure import Figure
 from relpos.runs.plan import plan
 from relpos.runs.run import recorded, runs_root
 from relpos.runs.table_file import read_table
@@ -153,6 +154,14 @@ def test_subjects_that_share_seeds_are_paired_over_these(root: Path) -> None:
     assert (over, difference and difference.n, difference and difference.value) == ("seeds", 2, 0.0)
 
 
+def test_of_one_seed_in_common_the_runs_of_that_seed_are_compared_over_documents() -> None:
+    def loss(value: float) -> Figure:
+        return Figure(value, parts=np.array([[value, value + 1], [1.0, 1.0]]), documents=[0.0, 1.0])
+
+    difference, over = between({1: loss(2.0), 2: loss(9.0)}, {0: loss(5.0), 1: loss(1.5)})
+    assert (over, difference and difference.value) == ("documents", 0.5)
+
+
 def test_losses_of_different_text_are_not_compared_and_the_table_says_why(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -163,6 +172,18 @@ def test_losses_of_different_text_are_not_compared_and_the_table_says_why(
     folder, table = compared(capsys, str(root / "none"), str(other))
     assert "Their held-out losses are not compared: they were trained on different text" in table.question
     assert "paired held-out loss" not in (folder / "table.md").read_text()
+
+
+def test_runs_whose_weights_are_not_here_become_a_page_that_says_so(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [Path(shutil.copytree((root / name).resolve(), tmp_path / name)) for name in ("none", "narrow")]
+    for run in runs:  # as after `relpos merge`
+        shutil.rmtree(run / "model")
+    folder, table = compared(capsys, *map(str, runs))
+    assert "losses are not compared: the text or the weights of a run are not here." in table.question
+    assert str(tmp_path) not in table.question
+    assert (folder / "table.html").is_file()
 
 
 def test_what_cannot_be_compared_is_refused_by_name(root: Path, refused: Any) -> None:

@@ -14,9 +14,10 @@ import relpos
 from linked import TINY, pretrained
 from relpos.cli import main
 from relpos.measures import kinds
-from relpos.measures.kept import kept
+from relpos.measures.kept import kept, seen
 from relpos.measures.measure import chosen, measures
 from relpos.measures.sample import Sample
+from relpos.runs.networks import resolve
 from relpos.runs.table_file import read_table
 from relpos.tables.table import Table
 from tests.packaging.recipes import COLUMN
@@ -132,3 +133,15 @@ def test_a_snapshot_without_weights_is_left_out_where_nothing_of_it_is_kept(
     run = shutil.copytree(pretraining(trained), tmp_path / pretraining(trained).name)
     (run / "snapshots" / "50.safetensors").unlink()
     assert relpos.order(run, overrides=["measure=pairs", "pairs.limit=1", "pairs.others=0", "curves=true"])["snapshots"] == {}
+
+
+def test_a_snapshot_has_no_course_and_none_of_the_last_losses(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
+    run, asked = pretraining(trained), chosen(["probes"])
+    monkeypatch.setattr(type(asked[0]), "measure", lambda *_: {"probes": {}})
+    monkeypatch.setattr(type(asked[0]), "is_kept", False)
+    end, young = (seen(Sample(resolve(path)), asked, course=True) for path in (run, run / "snapshots" / "50.safetensors"))
+    assert ("heldout_loss" in end.scores, list(end.course)) == (True, [50])
+    assert (young.scores, young.course) == ({}, {})

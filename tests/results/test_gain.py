@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from relpos.measures.measure import Figure
-from relpos.results.gain import gain
+from relpos.results.gain import digits, gain
 from relpos.results.scale import Scale, made
 from relpos.results.values import Value
 
@@ -43,3 +43,7 @@ def test_losses_of_other_examples_say_nothing_of_it() -> None:
     found = gain(one, ("fixed", "none"), "loss")
     assert found is not None
     assert "held-out examples" not in found.said
+
+
+def test_differences_in_nats_have_three_decimals() -> None:
+    assert [digits(column) for column in ("loss", "shuffle_gap", "same_word_pairs", "cola")] == [3, 3, 1, 1]

@@ -17,6 +17,7 @@ from relpos.results.values import GLUE
 from relpos.runs.run import read_record
 from relpos.tables.experiment import experiments, load, pilot_seeds
 from relpos.tables.plan import PlannedRow, plan_table
+from relpos.tables.rows import rows_of
 from tables.small_data import finish, write_experiment
 
 ROWS = {"none": ["position=none"], "fixed": ["position=fixed"], "wide": ["position=fixed", "k=9"]}
@@ -218,3 +219,26 @@ def test_a_scale_says_where_positions_could_not_move_far(rows: list[PlannedRow])
     assert said in higher(contrasts=[["fixed", "none"]]).verdicts(runs)[0].figures
     runs.known[0].travels["fixed"] = 1e6
     assert said not in higher(contrasts=[["fixed", "none"]]).verdicts(runs)[0].figures
+
+
+def test_a_scheme_travels_with_the_rates_of_its_own_parameters(rows: list[PlannedRow], tmp_path: Path) -> None:
+    made: dict[str, list[str]] = {"triangle": ["position=dual_triangle"]}
+    made |= {conv: ["position=none", f"conv={conv}", "recipe.conv_lr=3"] for conv in ("depthwise", "convbert")}
+    file = load(str(tmp_path / "small.yaml"))
+    plan = [*rows, *(replace(plan_table(file, ["none"], own)[0], name=name) for name, own in made.items())]
+    for row in plan:
+        metrics = {"heldout_loss": 3.0, "perplexity": 20.0, "parameters": 9, "position_parameters": 5 * (row.name == "fixed")}
+        finish(row.pretrainings[0], metrics)
+    (scale,) = read(ROWS | made)
+    short = scale.travels["fixed"]
+    assert short
+    longer = pytest.approx(3 * short)
+    assert scale.travels == {"none": None, "fixed": short, "triangle": None, "depthwise": longer, "convbert": longer}
+    assert {row.name: row.travel for row in rows_of(plan)} == scale.travels
+
+
+def test_scales_that_differ_in_the_learning_rate_alone_have_different_labels(rows: list[PlannedRow], tmp_path: Path) -> None:
+    for rate in (0.003, 0.001):
+        train(tmp_path, f"recipe.lr={rate}")
+    labels = [scale.label for scale in read(ROWS)]
+    assert sorted(label.rpartition(" ")[2] for label in labels) == ["lr=0.001", "lr=0.003"]

@@ -118,6 +118,11 @@ def test_what_is_wrong_is_one_line(answers: Path, overrides: list[str], message:
     assert message in refusal(*overrides)
 
 
+@pytest.mark.parametrize("name", ["glue", "loss", "order", "heldout_loss", "shuffle_gap"])
+def test_a_task_is_not_called_like_another_figure_of_tables_and_claims(answers: Path, name: str) -> None:
+    assert f"task.name={name}: a task of relpos has this name" in refusal("task=answers/task.yaml", f"task.name={name}")
+
+
 def test_a_line_of_json_without_a_column_is_named_with_its_file(answers: Path) -> None:
     (answers / "dev.csv").unlink()
     lines = ['{"question": "Who?", "answer": "You.", "label": "yes"}', '{"question": "Who?", "label": "no"}']

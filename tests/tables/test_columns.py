@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from relpos.files import write_json
 from relpos.results.values import GLUE
 from relpos.runs.run import Run
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.render import pictures, text
 from relpos.tables.render.cells import Cell, losses_by_step
 from relpos.tables.render.view import view_of
-from relpos.tables.rows import rows_of, summary
+from relpos.tables.rows import rows_of, summary, with_heldout_lengths
 from relpos.tables.table import Row, Table
 from tables.small_data import finish
 
@@ -178,3 +179,17 @@ def test_of_many_evaluations_a_dozen_stand_in_a_table_the_first_and_the_last_amo
     table = losses_by_step(rows)
     assert table is not None
     assert table.heads == ["250", "500", "750", "1250", "1750", "2500", "3500", "5250", "7500", "11000", "16000"]
+
+
+def test_a_row_without_losses_leaves_those_of_the_others_beside_the_table() -> None:
+    table = losses_by_step([Row("begun", []), Row("none", [], heldout_loss=[(1, 5.0)])])
+    assert table is not None
+    assert (table.heads, table.lines) == (["1"], [("none", ["5.000"])])
+
+
+def test_a_length_that_cannot_be_measured_costs_its_cells_and_not_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = [row("none", {}), row("fixed", {})]  # of the first there is no more than its record
+    write_json(plan[1].pretrainings[0].path / "lengths-8e5d162b.json", {"8": 3.5, "16": None})
+    found = with_heldout_lengths(made(*plan), plan, [8, 16])
+    assert [each.heldout_by_length for each in found] == [{"8": None, "16": None}, {"8": 3.5, "16": None}]
+    assert capsys.readouterr().err.startswith("relpos: none without lengths: ")

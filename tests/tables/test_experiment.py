@@ -66,6 +66,11 @@ def test_unknown_table_names_the_nearest() -> None:
         load("dmo")
 
 
+def test_the_line_about_an_unknown_table_says_how_one_of_one_s_own_is_named() -> None:
+    with pytest.raises(RelposError, match=r"One of your own is named by its file: table=FILE\.yaml\."):
+        load("mine")
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

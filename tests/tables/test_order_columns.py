@@ -243,6 +243,16 @@ def test_a_wrong_override_is_one_line_before_any_run(override: str, message: str
         instrument(load(str(write(tmp_path))), [override])
 
 
+@pytest.mark.parametrize(
+    ("order", "override"),
+    [(None, "order.examples=7"), (None, "order_snapshots.examples=7"), (["shuffle"], "order_snapshots.threads=1")],
+)
+def test_an_override_of_a_stage_that_the_table_has_not_is_refused(order: list[str] | None, override: str, tmp_path: Path) -> None:
+    given = load(str(write(tmp_path, stages={"pretrain": TINY}, order=order)))
+    with pytest.raises(RelposError, match=f"{override}: nothing is measured without {override.partition('.')[0]}: in the file"):
+        instrument(given, [override])
+
+
 def test_pairs_that_cannot_be_read_are_refused_before_any_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "odd.txt").write_text("a b .\nb a .\nc d .\n", encoding="utf-8")
     overrides = [f"order.pairs.path={tmp_path / 'odd.txt'}", "order.pairs=files"]

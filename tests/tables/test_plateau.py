@@ -58,3 +58,14 @@ def test_a_row_is_told_when_it_found_order(tmp_path: Path) -> None:
     rows = with_plateau([Row(planned.name, columns=columns) for planned in plan], values, curves)
     tokens = plan[0].pretrainings[0].config["batch"] * plan[0].pretrainings[0].config["length"]
     assert [row.order_found for row in rows] == [Found(None, 2 * tokens, None), Found(tokens, 0, tokens)]
+
+
+@pytest.mark.parametrize("warmup", ["2", "0.2"])
+def test_the_constant_phase_ends_where_the_rate_begins_to_fall(warmup: str, tmp_path: Path) -> None:
+    recipe = [f"pretrain.recipe.{key}={value}" for key, value in {"schedule": "wsd", "warmup": warmup, "decay": 0.3}.items()]
+    (planned,) = plan_table(load(str(write_experiment(tmp_path))), ["fixed"], ["pretrain.steps=10", *recipe])
+    run = finish(planned.pretrainings[0], {"heldout_loss": 4.0})
+    logged = [json.dumps({"step": step, "heldout_loss": 4.0}) for step in range(1, 11)]
+    (run.path / "metrics.jsonl").write_text("\n".join(logged) + "\n", encoding="utf-8")
+    tokens = run.config["batch"] * run.config["length"]
+    assert list(constant_phase([run])[0]) == [step * tokens for step in range(1, 8)]

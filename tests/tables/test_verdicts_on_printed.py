@@ -116,6 +116,12 @@ def test_a_dev_score_gets_no_verdict_beside_a_test_score() -> None:
     assert with_comparisons([row("other", [], [])], given, printed)[0].columns["rte"].verdict == "not run"
 
 
+def test_a_best_is_that_over_the_fine_tunings_of_one_pre_training() -> None:
+    scores = replace(column([70.0, 74.0, 60.0, 63.0]), seeds=[(0, 0), (0, 1), (1, 0), (1, 1)])
+    (found,) = with_comparisons([Row("a", columns={"rte": scores})], experiment(statistic="best"), {"a": {"rte": 70.0}})
+    assert found.columns["rte"].difference == pytest.approx((74 + 63) / 2 - 70)
+
+
 def test_the_servers_score_stands_beside_a_test_score() -> None:
     assert judged(around(80.0, 0.1), Printed(75.0), server=75.1) == "reproduced"
     assert judged(around(80.0, 0.1), Printed(75.0), server=78.0) == "above"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from relpos.tables.render.cells import by_multiplier
+from relpos.tables.render.cells import by_multiplier, sweeps
 from relpos.tables.render.pictures import draw_multipliers
 from relpos.tables.render.view import view_of
 from relpos.tables.table import Row, Table
@@ -37,6 +37,22 @@ def test_a_convolution_s_own_multiplier_is_swept_beside_a_table_of_positions() -
     ]
     table = by_multiplier(rows)
     assert table.lines == [(" ".join(kind), ["5.000", "4.500"])]
+
+
+def with_rates(loss: float, position_lr: float | None = None, conv_lr: float | None = None) -> Row:
+    rates = {"position_lr": position_lr, "conv_lr": conv_lr}
+    overrides = ["q", *(f"recipe.{key}={rate:g}" for key, rate in rates.items() if rate)]
+    return Row(str(loss), overrides, position_lr=position_lr or 1.0, conv_lr=conv_lr, heldout_loss=[(20, loss)])
+
+
+def test_where_the_convolution_has_the_rate_of_the_positions_this_is_a_point_of_its_sweep() -> None:
+    rows = [with_rates(5.0, 30.0), with_rates(4.5, 30.0, 3.0), with_rates(4.0, 30.0, 10.0)]
+    assert sweeps(rows) == {"q recipe.position_lr=30": {30.0: 5.0, 3.0: 4.5, 10.0: 4.0}}
+
+
+def test_rows_swept_in_either_multiplier_are_two_sweeps() -> None:
+    rows = [with_rates(5.0), with_rates(4.5, position_lr=3.0), with_rates(4.0, conv_lr=3.0)]
+    assert sweeps(rows) == {"q position_lr": {1.0: 5.0, 3.0: 4.5}, "q conv_lr": {1.0: 5.0, 3.0: 4.0}}
 
 
 def test_the_losses_are_drawn_against_the_multiplier(tmp_path: Path) -> None:
