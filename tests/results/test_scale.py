@@ -237,8 +237,11 @@ def test_a_scheme_travels_with_the_rates_of_its_own_parameters(rows: list[Planne
     assert {row.name: row.travel for row in rows_of(plan)} == scale.travels
 
 
-def test_scales_that_differ_in_the_learning_rate_alone_have_different_labels(rows: list[PlannedRow], tmp_path: Path) -> None:
-    for rate in (0.003, 0.001):
-        train(tmp_path, f"recipe.lr={rate}")
-    labels = [scale.label for scale in read(ROWS)]
-    assert sorted(label.rpartition(" ")[2] for label in labels) == ["lr=0.001", "lr=0.003"]
+@pytest.mark.parametrize(("key", "values"), [("recipe.lr", ["0.001", "0.003"]), ("pretrain.packing", ["document", "pair"])])
+def test_scales_that_differ_in_one_dial_alone_have_different_labels(
+    key: str, values: list[str], rows: list[PlannedRow], tmp_path: Path
+) -> None:
+    for value in values:
+        train(tmp_path, f"{key}={value}")
+    labels = [scale.label.rpartition(" ")[2] for scale in read(ROWS)]
+    assert sorted(labels) == [f"{key.rpartition('.')[2]}={value}" for value in values]

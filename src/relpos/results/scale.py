@@ -221,7 +221,8 @@ def _tell_apart(scales: Iterable[Scale]) -> None:
     """Adds to a label that several scales have in what these differ, as in ` lr=0.003`: chance is corrected for by label."""
     alike: dict[str, list[tuple[Scale, Plain]]] = {}
     for scale in scales:
-        alike.setdefault(scale.label, []).append((scale, scale.meaning["size"] | scale.meaning.get("recipe", {})))
+        dials = {key: value for key, value in scale.meaning.items() if key not in ("size", "recipe")}
+        alike.setdefault(scale.label, []).append((scale, dials | scale.meaning["size"] | scale.meaning.get("recipe", {})))
     for group in alike.values():
         for scale, own in group:
             differing = [key for key, value in own.items() if any(other.get(key) != value for _, other in group)]
