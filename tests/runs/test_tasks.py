@@ -104,7 +104,7 @@ def test_sizes_but_tiny_train_for_the_epochs_of_the_task(answers: Path) -> None:
         (["task=answers/task.yaml", "task.kind=number"], "train.csv line 2: score 'yes' is not a number"),
         (["task=answers/task.yaml", "task.colums=[question]"], "unknown key 'task.colums'. Did you mean 'task.columns'"),
         (["task=answers/task.yaml", "task.epochs=none"], "task.epochs=none: a number above 0 is expected"),
-        (["task=answers/task.yaml", "task.name=cola"], "task.name=cola: a task of relpos has this name"),
+        (["task=answers/task.yaml", "task.name=cola"], "task.name=cola: a task or a figure of relpos has this name"),
         (["task=answers/task.yaml", "task.metric=acuracy"], "no such metric in relpos.train.metrics. Did you mean 'accuracy'"),
         (["task=answers/task.yaml", "task.metric=spearman"], "task.metric=spearman: it does not compare classes"),
         (["task=answers/task.yaml", "task.labels=[yes,no,maybe]", "task.metric=f1"], "it is for two classes, this task has 3"),
@@ -120,7 +120,7 @@ def test_what_is_wrong_is_one_line(answers: Path, overrides: list[str], message:
 
 @pytest.mark.parametrize("name", ["glue", "loss", "order", "heldout_loss", "shuffle_gap"])
 def test_a_task_is_not_called_like_another_figure_of_tables_and_claims(answers: Path, name: str) -> None:
-    assert f"task.name={name}: a task of relpos has this name" in refusal("task=answers/task.yaml", f"task.name={name}")
+    assert f"task.name={name}: a task or a figure of relpos has this name" in refusal("task=answers/task.yaml", f"task.name={name}")
 
 
 def test_a_line_of_json_without_a_column_is_named_with_its_file(answers: Path) -> None:

@@ -230,7 +230,7 @@ def _task_and_meaning(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, A
     # In tables and claims a column of such a name would be taken for GLUE's.
     names = {"mnli_m", "mnli_mm", *RESERVED, *options()["task"]}
     if arguments["name"] in names:
-        raise RelposError(f"task.name={arguments['name']}: a task of relpos has this name; choose another one")
+        raise RelposError(f"task.name={arguments['name']}: a task or a figure of relpos has this name; choose another one")
     known = {key: value for key, value in arguments.items() if key != "folder"}
     return arguments, {"task": known, "files": task.files.identity()} | _metric_source(arguments)
 
