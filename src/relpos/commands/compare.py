@@ -25,7 +25,7 @@ from relpos.results.statistics import Difference, paired_by_seed
 from relpos.results.values import Value, pretraining_values, read, shared_ways
 from relpos.runs.networks import labels, networks_of, of_run
 from relpos.runs.run import Run, recorded, runs_root
-from relpos.runs.shelf import END, SNAPSHOTS, leaves, protocol
+from relpos.runs.shelf import END, SNAPSHOTS, leaves, protocol, run_of
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import PlannedRow, Tuning
@@ -220,8 +220,7 @@ def _described(subject: PlannedRow) -> Settings:
         settings |= {path: _word(value) for path, value in leaves(key, run.meaning[key])}
     if start := run.record["inputs"].get("start"):  # of a network that was trained further, which its meaning does not say
         place = Path(start)
-        own = place.parent.parent if place.parent.name == SNAPSHOTS else place.parent if place.name == "model" else place
-        settings["start"] = own.name + f" at {place.stem} %" * (place.parent.name == SNAPSHOTS)
+        settings["start"] = run_of(place).name + f" at {place.stem} %" * (place.parent.name == SNAPSHOTS)
     return settings | {"seed": ",".join(str(seed) for seed in sorted(by_seed(subject))), "text": text_of(run)}
 
 

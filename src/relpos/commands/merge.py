@@ -22,7 +22,7 @@ from relpos.ranges import Names
 from relpos.readers import check_recorded, check_regular, sha256
 from relpos.runs.lock import LOCK, is_locked, locked
 from relpos.runs.run import read_record, runs_root
-from relpos.runs.shelf import SNAPSHOTS, is_current, leaves, run_folders
+from relpos.runs.shelf import is_current, leaves, run_folders, run_of
 
 RESULTS = ("config.yaml", "metrics.jsonl", "log.txt", "lengths-*.json", "order/*.json", "dev/*.tsv", "figures/*.png")
 """Files of a run that tables and claims read, beside its record."""
@@ -202,6 +202,5 @@ def _copy(source: Path, target: Path, root: Path, weights: bool) -> None:
 def _here(folder: str, root: Path) -> str:
     """The place here of an input in the other runs folder, a run, its `model` or a snapshot of it; any other place that the user
     named stays as it is."""
-    path = Path(folder)
-    run = path.parent.parent if path.parent.name == SNAPSHOTS else path.parent if path.name == "model" else path
+    run = run_of(path := Path(folder))
     return str(root / path.relative_to(run.parent.parent)) if run.parent.name in (*DATA_STAGES, *TRAINED) else folder

@@ -18,7 +18,7 @@ from relpos.launch.jobs import PLAN, Job, seen
 from relpos.ranges import Names
 from relpos.runs.lock import is_locked, locked
 from relpos.runs.run import VERSIONS, closure, read_record, runs_root
-from relpos.runs.shelf import final, run_folders, scores
+from relpos.runs.shelf import final, run_folders, run_of, scores
 from relpos.runs.table_file import FILE, runs_by_row
 
 SHOWN = ("heldout_loss", "tokens", "pieces")
@@ -91,8 +91,7 @@ def look() -> list[Seen]:
     readers: dict[str, list[str]] = {}
     for folder, record in records.items():
         for needed in record.get("inputs", {}).values():
-            for name in _parts(needed):
-                readers.setdefault(name, []).append(folder.name)
+            readers.setdefault(run_of(Path(needed)).name, []).append(folder.name)
     seen = [
         Seen(folder, record, _size(folder), tables.get(folder.name, []), readers.get(folder.name, []))
         for folder, record in records.items()
@@ -107,14 +106,9 @@ def _tables() -> dict[str, list[str]]:
         paths = [run.path for run in closure(Job.read(folder / PLAN).runs)] if (folder / PLAN).is_file() else []
         if (folder / FILE).is_file():
             paths += [Path(run.path) for some in runs_by_row(folder).values() for run in some]
-        for name in {name for path in paths for name in _parts(path)}:
+        for name in {run_of(path).name for path in paths}:
             users.setdefault(name, []).append(folder.name)
     return users
-
-
-def _parts(path: str | Path) -> Sequence[str]:
-    """The last words of a path, one of which is the name of a run: a network that was named is RUN/model or a snapshot's file."""
-    return Path(path).parts[-3:]
 
 
 def _record(folder: Path) -> dict[str, Any]:

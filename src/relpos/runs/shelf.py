@@ -73,6 +73,11 @@ def snapshot(run: Path, share: int) -> Path:
     return run / SNAPSHOTS / f"{share}.safetensors"
 
 
+def run_of(path: Path) -> Path:
+    """The folder of the run whose network lies there: RUN, RUN/model, or a snapshot's file; of any other place the place itself."""
+    return path.parent.parent if path.parent.name == SNAPSHOTS else path.parent if path.name == "model" else path
+
+
 def is_current(record: Mapping[str, Any]) -> bool:
     """Whether today's code gives a run of this meaning and these inputs the identity in its record."""
     try:
