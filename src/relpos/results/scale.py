@@ -36,7 +36,7 @@ from relpos.pretrained.files import located, name_of
 from relpos.ranges import shown
 from relpos.results import plateau
 from relpos.results.statistics import standard_error
-from relpos.results.values import GAP, GLUE, LOSS, PartRates, Plain, Rates, Value, by, means_by, shared_ways
+from relpos.results.values import GAP, GLUE, LOSS, Plain, Rates, Value, by, means_by, precedence, shared_ways, slowest
 from relpos.runs.plan import other_layers
 from relpos.runs.shelf import END
 from relpos.train.network import class_of
@@ -367,23 +367,6 @@ def scheme(overrides: Iterable[str]) -> str:
     False
     """
     return _scheme(tuple(override for override in overrides if key_of(override).split(".")[0] in SCHEME_KEYS))
-
-
-def slowest(position_lr: PartRates, conv_lr: float | None = None) -> float:
-    """The smallest of the factors of the learning rate."""
-    rates = position_lr if isinstance(position_lr, tuple) else (position_lr,)
-    return min([*rates, *([] if conv_lr is None else [conv_lr])])
-
-
-def precedence(position_lr: PartRates, conv_lr: float | None) -> tuple[bool, float, float]:
-    """A key to sort rates by: of several with equally many pre-trainings, rows are read at the last.
-
-    That is one with a rate of the convolution's own, then the lowest, and never the one with the best score.
-
-    >>> max([(30.0, 3.0), (30.0, 1.0), (10.0, None)], key=lambda rates: precedence(*rates))
-    (30.0, 1.0)
-    """
-    return conv_lr is not None, -slowest(position_lr), -(conv_lr or 0.0)
 
 
 def travel(recipe: Plain | None, steps: int, rates: Rates, has_position: bool = True, has_conv: bool = False) -> float | None:

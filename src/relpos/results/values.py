@@ -267,6 +267,22 @@ def rates_of(recipe: Mapping[str, Any]) -> Rates:
     return position_lr, None if conv_lr in (None, position_lr) else float(conv_lr)
 
 
+def slowest(position_lr: PartRates) -> float:
+    """The smallest of the factors of the learning rate of a scheme's parts."""
+    return min(position_lr) if isinstance(position_lr, tuple) else position_lr
+
+
+def precedence(position_lr: PartRates, conv_lr: float | None) -> tuple[bool, float, float]:
+    """A key to sort rates by: of several with equally many pre-trainings, rows are read at the last.
+
+    That is one with a rate of the convolution's own, then the lowest, and never the one with the best score.
+
+    >>> max([(30.0, 3.0), (30.0, 1.0), (10.0, None)], key=lambda rates: precedence(*rates))
+    (30.0, 1.0)
+    """
+    return conv_lr is not None, -slowest(position_lr), -(conv_lr or 0.0)
+
+
 def best_on_halves(rows: Mapping[str, Halves]) -> list[tuple[str, int, int]]:
     """Of each half of the examples the row that is best on it, of equal ones the first, that half, and the other one, on which the
     row is to be scored: the best of several on the same examples gains by choice alone.

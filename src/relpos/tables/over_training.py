@@ -20,8 +20,9 @@ from relpos.config.conf import key_of
 from relpos.files import write_json
 from relpos.results.contrast import Units, difference
 from relpos.results.gain import MEASURES, Contrast
-from relpos.results.scale import NAMED, by_pretraining, precedence
+from relpos.results.scale import NAMED, by_pretraining
 from relpos.results.statistics import ALPHA, SEED, Difference, Interval
+from relpos.results.values import precedence
 from relpos.tables.table import Row
 
 NAME = "claims_over_training"
