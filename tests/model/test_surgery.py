@@ -94,3 +94,10 @@ def test_without_token_types_it_does_not_matter_which_a_token_has() -> None:
     encoder = model_of("absolute").encoder.eval()
     encoder.embedding.types = None
     assert torch.equal(encoder(IDS, token_types=torch.ones_like(IDS)), encoder(IDS))
+
+
+def test_tisa_is_refused_where_there_are_no_scores() -> None:
+    encoder = model_of("absolute", "lightconv").encoder
+    with pytest.raises(RelposError, match="LightConv has no scores"):
+        add_tisa(encoder, 3)
+    assert type(encoder.position).__name__ == "Absolute"

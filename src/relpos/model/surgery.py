@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from relpos.errors import RelposError
+from relpos.model.conv import Conv
 from relpos.model.encoder import Encoder
 from relpos.model.position import Absolute, Merge, NoPosition, Tisa
 from relpos.model.shape import Shape
@@ -56,12 +57,17 @@ def add_tisa(encoder: Encoder, functions: int, reused: bool = False) -> Tisa:
     Args:
         functions: S.
         reused: one module for all layers instead of one for each layer.
+
+    Raises:
+        RelposError: the network has no scores to which TISA could be added, or not those of its scheme.
     """
     shape = _shape(encoder)
     tisa = Tisa(shape, functions, reused).to(encoder.embedding.words.weight.device)
     scheme = encoder.position
     # The scheme itself, with its trained parameters, and not a new one of its class.
-    encoder.position = tisa if isinstance(scheme, NoPosition) else Merge(shape, [lambda _: scheme, lambda _: tisa])
+    both = tisa if isinstance(scheme, NoPosition) else Merge(shape, [lambda _: scheme, lambda _: tisa])
+    next(part for part in encoder.modules() if isinstance(part, Conv)).check_position(both)
+    encoder.position = both
     return tisa
 
 
