@@ -237,3 +237,14 @@ def test_a_compiler_sees_one_graph() -> None:
     """In a process of its own: here annotations are checked, which a compiler would have to understand."""
     done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_token_that_may_read_none_gets_zeros_and_gives_no_gradients(causal: bool) -> None:
+    given, mask = drawn(), torch.tensor([[False] * N, [False, False, True, True, True]])
+    y = call(given, mask=mask, causal=causal)
+    y[0].sum().backward()
+    assert not y[0].any()
+    assert not any(x.grad is None or x.grad.any() for x in given.values())
+    assert bool(y[1, :, :2].any()) != causal
+    assert y[1, :, 2:].all()

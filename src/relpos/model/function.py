@@ -56,7 +56,7 @@ def attention(
         from_key: b (B, heads, n, 2k+1), a window made from each key.
         dense: D (1 or B, heads, n, n).
         value: u (2k+1, head_dim), added to the values.
-        mask: (B, n) bool, true at the tokens that may be read; None: all.
+        mask: (B, n) bool, true at the tokens that may be read; None: all. Where it leaves a token none, y is 0.
         dropout: the share of probabilities that are set to 0; as in `scaled_dot_product_attention`, whatever mode a module is in.
         seed: an int makes dropout the same in each call and on every device. None draws it from torch's generator.
         causal: whether token i reads the tokens j ≤ i alone.
@@ -97,7 +97,11 @@ def attention(
     needed = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given.values())
     factor = v.shape[-1] ** -0.5 if scale is None else scale
     draw = Draw(0.0, 0) if dropout == 0 else Draw(dropout, fresh_key() if seed is None else fold(seed))
-    return kernels.attend("auto", q, k, v, terms, mask, draw, needed, factor)[0]
+    y = kernels.attend("auto", q, k, v, terms, mask, draw, needed, factor)[0]
+    if mask is None:
+        return y
+    reads = mask.cumsum(1) > 0 if causal else mask.any(1, keepdim=True)  # else kernels give what means nothing, gradients too
+    return y.masked_fill(~reads[:, None, :, None], 0.0)
 
 
 def _check(given: dict[str, Any]) -> None:
