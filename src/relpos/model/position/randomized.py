@@ -31,8 +31,8 @@ class Randomized(Merge):
     Both are random subsets. T of schemes that ask for offsets still depends on j − i alone. Each update draws once for all
     sequences; evaluation has one subset, always the same.
 
-    A subset covers max_positions tokens, or n where these are more, and a shorter sequence has the first of its numbers: neither
-    padding nor the other sequences change where a token stands.
+    A subset covers max_positions tokens, and a shorter sequence has the first of its numbers: neither padding nor the other
+    sequences change where a token stands. Where the batch is longer, it covers that, and they do.
 
     `draw=shift` is SHAPE: p_i = i + s with one s from 0 … length − max_positions for each update, and p_i = i in evaluation.
 
