@@ -89,8 +89,12 @@ def test_trackio_has_one_run_with_every_figure(toy_runs: Path, tmp_path: Path, m
     assert [row["heldout_loss"] for row in told if "heldout_loss" in row] == [run.metrics["heldout_loss"]]
 
 
-def test_without_trackio_it_is_said_how_to_install_it(
+def test_a_logger_without_its_package_or_with_an_unknown_mode_is_refused_before_any_run_begins(
     toy_runs: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "trackio", None)
-    assert refused("pretrain", *TINY, "logger=trackio").endswith("logger=trackio needs trackio: pip install trackio")
+    monkeypatch.setenv("WANDB_MODE", "of")
+    short = [*TINY, "vocabulary=150"]  # no tokenizer of that size is there
+    assert refused("pretrain", *short, "logger=trackio").endswith("logger=trackio needs trackio: pip install trackio")
+    assert "WANDB_MODE=of" in refused("pretrain", *short, "logger=wandb")
+    assert not [*toy_runs.glob("pretrain/*"), *toy_runs.glob("tokenizer/toy-150-*")]

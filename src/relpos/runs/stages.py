@@ -14,6 +14,7 @@ from relpos.errors import RelposError, say
 from relpos.progress import reading
 from relpos.runs.plan import source_of
 from relpos.runs.run import Run
+from relpos.train.wandb_settings import refuse_logger
 
 Metrics = dict[str, Any]
 
@@ -72,12 +73,14 @@ STAGES: dict[str, Callable[[Any], Metrics]] = {
 
 
 def refuse_absent(run: Run) -> None:
-    """Refuses a run whose corpus or GLUE files are missing. Called before the run's folder is made and before its inputs are
-    executed, which can take days.
+    """Refuses a run whose corpus, GLUE files or logger are missing. Called before the run's folder is made and before its inputs
+    are executed, which can take days.
 
     Raises:
-        RelposError: names the folder in which they were expected.
+        RelposError: names the folder in which they were expected, or the package that the logger needs.
     """
+    if run.config.get("logger") and run.state != "finished":
+        refuse_logger(run.config["logger"])
     if run.meaning.get("corpus", run) is None:
         source_of(run).characters()
     if "toy" in run.inputs and run.stage == "finetune" and run.meaning["task"]["folder"] not in language.FOLDERS:

@@ -18,12 +18,12 @@ import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
 from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
-from relpos.errors import RelposError, one_line, say
+from relpos.errors import one_line, say
 from relpos.files import digest, naming, opened, write_text
 from relpos.process import command
 from relpos.progress import display
 from relpos.readers import read_bytes
-from relpos.train.wandb_settings import Mode, set_up, wandb_mode
+from relpos.train.wandb_settings import Mode, refuse_logger, set_up, wandb_mode
 from relpos.trust import find, instantiate
 
 SECONDS = 30.0
@@ -78,6 +78,7 @@ def made(node: dict[str, Any], run: dict[str, Any], folder: Path) -> Logger:
     Such a class has its own arguments alone, of which `save_dir` is the run's folder if it is not given, and is told of the run as
     of hyperparameters.
     """
+    refuse_logger(node)  # of a worker, too, whose machine may lack what that of the launcher has
     found = find(node["_target_"], "logger", "logger._target_")
     if not (inspect.isclass(found) and issubclass(found, Logger)):
         return instantiate(node, "logger", run=run, folder=folder)
@@ -117,14 +118,9 @@ def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str,
         mode: see `wandb_mode`.
         run: as `identified` gives it.
         folder: where the offline files go; they are uploaded later with `wandb sync`.
-
-    Raises:
-        RelposError: wandb is not installed.
     """
-    try:
-        import wandb
-    except ImportError:
-        raise RelposError("logger=wandb needs wandb: pip install wandb") from None
+    import wandb
+
     os.environ.setdefault("WANDB_SILENT", "true")
     where = wandb_mode(mode)
     set_up(where)
@@ -152,10 +148,8 @@ class Trackio(Logger):
 
     def __init__(self, project: str, run: dict[str, Any]) -> None:
         super().__init__()
-        try:
-            import trackio
-        except ImportError:
-            raise RelposError("logger=trackio needs trackio: pip install trackio") from None
+        import trackio
+
         told = {key: run[key] for key in ("name", "group", "config")}
         with redirect_stdout(sys.stderr):  # it greets the user
             self.experiment = trackio.init(project, resume="allow", embed=False, **told)
@@ -197,11 +191,8 @@ def conclude(loggers: list[Logger], figures: dict[str, float]) -> None:
 
 def tensorboard_logger(*, run: dict[str, Any], folder: Path) -> Logger:
     """TensorBoard: `tensorboard --logdir $RELPOS_RUNS`."""
-    try:
-        # An empty version: with None Lightning begins a new folder, version_1, each time that the run is continued.
-        return TensorBoardLogger(save_dir=folder, name="tensorboard", version="")
-    except ImportError:
-        raise RelposError("logger=tensorboard needs tensorboard: pip install tensorboard") from None
+    # An empty version: with None Lightning begins a new folder, version_1, each time that the run is continued.
+    return TensorBoardLogger(save_dir=folder, name="tensorboard", version="")
 
 
 def log_figure(loggers: list[Logger], name: str, path: Path) -> None:

@@ -1,10 +1,13 @@
-"""Whether Weights & Biases is asked, and at which address: the user says so, and no file that lies about."""
+"""Whether a logger can log, before any work; whether Weights & Biases is asked, and at which address: the user says so, and no file
+that lies about."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from contextlib import chdir
+from importlib import import_module
 from typing import Any, Literal
 
 from relpos.errors import RelposError
@@ -19,6 +22,24 @@ NAMES: dict[str, Where] = {
     "disabled": "disabled",
 }
 """What WANDB_MODE may say → what it means."""
+
+LOGGERS = {f"relpos.train.loggers.{package}_logger": package for package in ("wandb", "tensorboard", "trackio")}
+"""Logger → the package that it needs."""
+
+
+def refuse_logger(node: Mapping[str, Any]) -> None:
+    """Refuses a logger of ours whose package is not installed, or whom WANDB_MODE tells what it does not understand.
+
+    Raises:
+        RelposError: says what to install or to set.
+    """
+    if package := LOGGERS.get(node.get("_target_", "")):
+        try:
+            import_module(package)
+        except ImportError:
+            raise RelposError(f"logger={package} needs {package}: pip install {package}") from None
+    if package == "wandb":
+        wandb_mode(node["mode"])
 
 
 def wandb_mode(mode: Mode) -> Where:
