@@ -268,3 +268,10 @@ def test_a_mistake_is_one_line_and_writes_nothing(
     ):
         assert said in refused("export", f"network={run}", f"to={tmp_path / to}")
     assert not (tmp_path / "new").exists()
+
+
+def test_of_several_revisions_none_is_written_where_one_cannot_be(runs: dict[str, Path], tmp_path: Path, refused: Any) -> None:
+    (tmp_path / "chck_100M").mkdir()
+    (tmp_path / "chck_100M" / "mine").touch()
+    assert "is not an empty folder" in refused("export", f"network={runs['fixed']}", f"to={tmp_path}", "words=100")
+    assert [path.name for path in tmp_path.iterdir()] == ["chck_100M"]

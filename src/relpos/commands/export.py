@@ -74,15 +74,17 @@ def export(network: str, to: str, words: Positive | None) -> str:
         RelposError: `network` names no finished network, `to` has files, or `words` is given and the run has no snapshots.
     """
     given, target = resolve(network), expanded(to)
-    revisions = {target: given} if words is None else {target / name: at for name, at in _revisions(given, words).items()}
+    revisions = {".": given} if words is None else _revisions(given, words)
     if is_published(given.folder):
         raise RelposError(f"network={given.folder}: this is a folder of Hugging Face already")
     settings: dict[str, Any] = read_model_config(given.folder)
     # Only a fine-tuning has a task, and a regression no labels.
     labels = (given.record.get("meaning", {}).get("task") or {}).get("labels")
-    for folder, at in revisions.items():
-        text = partial(card, at, settings)
-        config = write(folder, at.load(), settings, at.tokenizer(), text, list(labels) if labels else None)
+    _refuse_filled(target)
+    with replacing_folder(target) as whole:  # all revisions or none
+        for name, at in revisions.items():
+            text = partial(card, at, settings)
+            config = write(whole / name, at.load(), settings, at.tokenizer(), text, list(labels) if labels else None)
     how = (
         "import relpos, then AutoModel…, or relpos.load; without relpos AutoModel… with trust_remote_code=True"
         if config["model_type"] == OWN
@@ -123,8 +125,7 @@ def write(
     Raises:
         RelposError: the folder has files, or cannot be written.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RelposError(f"to={folder} already exists and is not an empty folder: name another one, or delete it")
+    _refuse_filled(folder)
     classifies, causal = isinstance(model, Classifier), model.encoder.causal
     # A class of relpos.train.huggingface.
     ours = f"RelposFor{'SequenceClassification' if classifies else 'CausalLM' if causal else 'MaskedLM'}"
@@ -156,6 +157,11 @@ def write(
         write_text(temporary / "README.md", card(config))
         save_tensors(tensors, temporary / WEIGHTS, {"format": "pt"})
     return config
+
+
+def _refuse_filled(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RelposError(f"to={folder} already exists and is not an empty folder: name another one, or delete it")
 
 
 def card(given: Network, settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
