@@ -48,3 +48,8 @@ def test_a_mistake_in_a_test_file_shows_before_training(tmp_path: Path, monkeypa
     with pytest.raises(RelposError, match="no column 'text'"):
         relpos.run(compose("finetune", [*given, "vocabulary=300", "steps=2", "pretrain.steps=1", "pretrain.batch=4"]))
     assert not (run.path / "metrics.jsonl").exists()
+
+
+def test_a_configuration_that_makes_no_run_is_refused_in_one_line() -> None:
+    with pytest.raises(RelposError, match="makes no run; those of data, pretrain and finetune make one"):
+        relpos.run(compose("params"))

@@ -71,10 +71,11 @@ def plan(cfg: DictConfig | Mapping[str, Any]) -> Run:
     """The run that a checked configuration names. The network that it starts from is looked up here, and nowhere behind.
 
     Raises:
-        RelposError: `cfg.stage` is not one of `store`, `pretrain` and `finetune`; or a file that the run needs is missing.
+        RelposError: the command of `cfg` makes no run; or a file that the run needs is missing.
     """
     content = unresolved(cfg)
-    refuse_unknown("unknown stage", content["stage"], ("store", "pretrain", "finetune"))
+    if content.get("stage") not in ("store", "pretrain", "finetune"):
+        raise RelposError("this configuration makes no run; those of data, pretrain and finetune make one")
     config = resolved(content)
     if content["stage"] == "store":
         return store_run(config)
