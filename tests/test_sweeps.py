@@ -11,9 +11,11 @@ import pytest
 import yaml
 from hydra.core.plugins import Plugins
 
+import relpos
 from relpos.cli import main
 from relpos.errors import RelposError
-from relpos.runs.shelf import figure
+from relpos.runs.plan import plan
+from relpos.runs.shelf import figure, figures
 from wandb_file import read
 
 SHORT = ["position=none", "batch=8", "evaluations=1", "steps=2"]
@@ -68,6 +70,17 @@ def test_the_figure_is_any_final_number_or_column_and_its_negative_where_more_is
     assert (figure(tmp_path, "rte"), figure(tmp_path, "-rte"), figure(tmp_path, "steps")) == (52.5, -52.5, 3)
     with pytest.raises(RelposError, match=r"metric=rtf: the run has no figure 'rtf'\. Did you mean 'rte'\?"):
         figure(tmp_path, "rtf")
+
+
+@pytest.mark.parametrize(
+    ("command", "more"), [("pretrain", []), ("finetune", ["task=rte", "intermediate=none", "pretrain.steps=2"])]
+)
+def test_a_figure_that_the_run_will_not_have_is_refused_before_the_training(toy_runs: Path, command: str, more: list[str]) -> None:
+    run = relpos.run(relpos.compose(command, [*SHORT, *more]))
+    for name in figures(run.metrics):
+        assert plan(relpos.compose(command, [*SHORT, *more, f"metric=-{name}"])).path == run.path
+    with pytest.raises(RelposError, match="^metric=step: the run has no figure 'step'"):
+        plan(relpos.compose(command, [*SHORT, *more, "metric=step"]))
 
 
 @pytest.mark.full

@@ -24,6 +24,7 @@ from relpos.places import expanded
 from relpos.readers import sha256
 from relpos.runs.networks import described_by, given_run, tokenizer_of
 from relpos.runs.run import Run
+from relpos.runs.shelf import named
 from relpos.train.network import scheme_name
 from relpos.trust import find, instantiate, targets
 
@@ -55,6 +56,9 @@ IDLE: Mapping[str, tuple[Any, ...]] = {
 """Keys of a recipe that an identity leaves out where they have one of these values: they change nothing then."""
 MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "log_every")
 """Keys that a run reads but that do not change its result: they are not part of its identity."""
+PRETRAINED = tuple(f"heldout_{what}" for what in ("loss", "accuracy", "perplexity"))
+PRETRAINED += ("perplexity", "parameters", "position_parameters", "steps")
+"""The final figures of a pre-training; those of a fine-tuning are the columns of its task, steps and training rows."""
 RESERVED = ("glue", "loss", "order", "heldout_loss", "shuffle_gap", "perplexity", "parameters")
 """Names of other figures in tables and claims."""
 OWN_TASK = f"{OwnTask.__module__}.{OwnTask.__qualname__}"
@@ -71,7 +75,7 @@ def plan(cfg: DictConfig | Mapping[str, Any]) -> Run:
     """The run that a checked configuration names. The network that it starts from is looked up here, and nowhere behind.
 
     Raises:
-        RelposError: the command of `cfg` makes no run; or a file that the run needs is missing.
+        RelposError: the command of `cfg` makes no run; a file that it needs is missing; or it will have no figure `metric`.
     """
     content = unresolved(cfg)
     if content.get("stage") not in ("store", "pretrain", "finetune"):
@@ -81,8 +85,13 @@ def plan(cfg: DictConfig | Mapping[str, Any]) -> Run:
         return store_run(config)
     network = given_run(str(config["network"])) if config.get("network") else None
     if content["stage"] == "pretrain":
-        return pretrain_run(content, network)
-    return finetune_run(content, network or pretrain_run(_pretraining_of(config)))
+        run, figures = pretrain_run(content, network), PRETRAINED
+    else:
+        run = finetune_run(content, network or pretrain_run(_pretraining_of(config)))
+        figures = (*run.config["task"]["columns"], "steps", "training_rows")
+    if config.get("metric"):
+        named(config["metric"], figures)  # behind a training it would come too late
+    return run
 
 
 def store_run(config: Content, tokenizer: Run | None = None) -> Run:

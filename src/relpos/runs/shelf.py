@@ -125,8 +125,8 @@ def last_lines(path: Path) -> list[str]:
 
 def figures(metrics: Mapping[str, Any]) -> dict[str, float]:
     """The numbers among the final metrics of a run, and its columns, by their names."""
-    named = {**metrics, **metrics.get("columns", {})}
-    return {name: value for name, value in named.items() if isinstance(value, int | float)}
+    values = {**metrics, **metrics.get("columns", {})}
+    return {name: value for name, value in values.items() if isinstance(value, int | float)}
 
 
 def final(record: Mapping[str, Any]) -> dict[str, float]:
@@ -145,9 +145,16 @@ def figure(run: Path, metric: str) -> float:
     Raises:
         RelposError: the run has none of this name.
     """
-    known, name = final(read_record(run)), metric.removeprefix("-")
+    known = final(read_record(run))
+    value = known[named(metric, known)]
+    return -value if metric.startswith("-") else value
+
+
+def named(metric: str, known: Collection[str]) -> str:
+    """The name of the figure, which must be a known one."""
+    name = metric.removeprefix("-")
     refuse_unknown(f"metric={metric}: the run has no figure", name, known)
-    return -known[name] if metric.startswith("-") else known[name]
+    return name
 
 
 def protocol(*meanings: Mapping[str, Any], without: Collection[str] = ("seed",)) -> str:
