@@ -214,6 +214,24 @@ def test_a_scheme_of_the_users_own_travels_too(module: str, tmp_path: Path, monk
     sys.modules.pop(module, None)
 
 
+def test_a_class_within_a_class_travels_and_one_within_a_function_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "an_outer.py").write_text(
+        "from relpos.model.position import Scheme\n\nclass Outer:\n    class Mine(Scheme):\n        pass\n\nMine = Outer.Mine\n\n"
+        "def made():\n    class Inner(Scheme):\n        pass\n    return Inner\n\nInner = made()\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("RELPOS_TRUST", "an_outer")
+    settings = {"position": {"_target_": "an_outer.Mine"}, "conv": node("conv", "none")}
+    carried(tmp_path / "opened_an_outer", settings)
+    assert import_module("opened_an_outer.trust").NAMED["an_outer.Mine"].__qualname__ == "Outer.Mine"
+    with pytest.raises(RelposError, match=r"^an_outer\.Inner: a class that a function makes cannot be carried along"):
+        standalone.code(settings | {"position": {"_target_": "an_outer.Inner"}})
+    sys.modules.pop("an_outer", None)
+
+
 def test_what_a_scheme_of_the_users_own_imports_from_a_relative_place_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

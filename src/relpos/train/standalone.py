@@ -63,6 +63,9 @@ def code(settings: Mapping[str, Any]) -> dict[str, str]:
     """
     nodes = ((kind, node) for kind in ("position", "conv") for _, node in targets(settings[kind]))
     named = {str(node["_target_"]): find(node["_target_"], kind, kind) for kind, node in nodes}
+    for target, found in named.items():
+        if "<locals>" in found.__qualname__:
+            raise RelposError(f"{target}: a class that a function makes cannot be carried along: write it at the top of its module")
     own = frozenset(found.__module__ for found in named.values())
     files: dict[str, str] = {}
     waiting = [SERVING, *sorted(own)]
@@ -91,10 +94,11 @@ def _file(module: str) -> str:
 
 def _table(named: Mapping[str, Any]) -> str:
     """The end of `trust.py`: the classes that `config.json` names."""
-    classes = dict.fromkeys((found.__module__, found.__qualname__) for found in named.values())
-    called = {place: f"C{number}" for number, place in enumerate(classes)}
-    imports = [f"from {module} import {name} as {called[module, name]}" for module, name in classes]
-    entries = [f'NAMED["{target}"] = {called[found.__module__, found.__qualname__]}' for target, found in named.items()]
+    # A class may stand in another one, which is what can be imported.
+    places = {target: (found.__module__, *found.__qualname__.partition(".")) for target, found in named.items()}
+    called = {place: f"C{number}" for number, place in enumerate(dict.fromkeys(place[:2] for place in places.values()))}
+    imports = [f"from {module} import {name} as {called[module, name]}" for module, name in called]
+    entries = [f'NAMED["{target}"] = {called[place[:2]]}{"".join(place[2:])}' for target, place in places.items()]
     return "\n".join(["", *imports, *entries, ""])
 
 
