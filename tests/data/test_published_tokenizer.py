@@ -117,11 +117,13 @@ def test_texts_are_neither_cut_nor_padded_whatever_the_file_says(tmp_path: Path)
     assert [len(ids) for ids in load_tokenizer(folder).encode(["the", TEXT])] == [1, 8]
 
 
-@pytest.mark.parametrize("rows", [14, 5000])
-def test_a_tokenizer_and_a_network_that_disagree_are_refused(rows: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "key", "rows"), [("bert", "vocab_size", 14), ("bert", "vocab_size", 5000), ("relpos", "vocabulary", 14)]
+)
+def test_a_tokenizer_and_a_network_that_disagree_are_refused(kind: str, key: str, rows: int, tmp_path: Path) -> None:
     folder = published("bert", tmp_path)
-    (folder / "config.json").write_text(json.dumps({"model_type": "bert", "vocab_size": rows}))
-    with pytest.raises(RelposError, match=rf"its ids go up to 14, config.json says vocab_size={rows:,}"):
+    (folder / "config.json").write_text(json.dumps({"model_type": kind, key: rows}))
+    with pytest.raises(RelposError, match=rf"its ids go up to 14, config.json says {key}={rows:,}"):
         load_tokenizer(folder)
 
 

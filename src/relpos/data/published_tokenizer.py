@@ -90,14 +90,16 @@ class PublishedTokenizer(Tokenizer):
     def _check_size(self) -> None:
         """Refuses a tokenizer whose size does not fit the network in the same folder, or the number of its pieces."""
         try:
-            rows = int(read_json(self.path / "config.json", dict)["vocab_size"])
+            config = read_json(self.path / "config.json", dict)
+            key = "vocab_size" if "vocab_size" in config else "vocabulary"  # as an exported network of ours has it
+            rows = int(config[key])
         except (ValueError, KeyError, TypeError, OverflowError):  # there is no network in the folder
             pieces = self.backend.get_vocab_size(with_added_tokens=True)
             if self.size >= pieces + ROUNDED:
                 raise RelposError(f"tokenizer {self.path}: it has {pieces:,} pieces, and ids up to {self.last:,}") from None
             return
         if not self.size <= rows < self.size + ROUNDED:
-            raise RelposError(f"tokenizer {self.path}: its ids go up to {self.last:,}, config.json says vocab_size={rows:,}")
+            raise RelposError(f"tokenizer {self.path}: its ids go up to {self.last:,}, config.json says {key}={rows:,}")
 
     @property
     def size(self) -> int:
