@@ -42,7 +42,7 @@ def between(low: float, high: float) -> Range:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Marks a group without a `_target_`: its keys are the arguments of the class with this dotted name, and those of `more`."""
+    """Marks a group without a `_target_`: its keys are the arguments of the class `module:name`, and those of `more`."""
 
     target: str
     more: type | None = None
@@ -50,7 +50,7 @@ class Arguments:
 
 @dataclass(frozen=True)
 class As:
-    """Marks a dial whose annotation has this dotted name in another module, which is imported only when it is needed."""
+    """Marks a dial whose annotation is `module:name`, which is imported only when it is needed."""
 
     name: str
 

@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from relpos.ranges import Arguments, As, Batch, Count, Length, Natural, Positive, Rate, Threads, Width, between
 
-Packing = Annotated[str, As("relpos.data.store.Packing")]
-Precision = Annotated[str, As("relpos.model.precision.Precision")]
-Kernel = Annotated[str, As("relpos.model.kernels.Name")]
-Outside = Annotated[str, As("relpos.model.position.base.Outside")]
+Packing = Annotated[str, As("relpos.data.store:Packing")]
+Precision = Annotated[str, As("relpos.model.precision:Precision")]
+Kernel = Annotated[str, As("relpos.model.kernels:Name")]
+Outside = Annotated[str, As("relpos.model.position.base:Outside")]
 
 
 class RecipeDials(TypedDict):
@@ -25,12 +25,12 @@ class RecipeDials(TypedDict):
     steps: Count | None
     epochs: Positive | None
     batch: Batch
-    head: Annotated[str, As("relpos.model.heads.ClassifierKind")]
-    masking: Annotated[str, As("relpos.data.objective.Masking")]
+    head: Annotated[str, As("relpos.model.heads:ClassifierKind")]
+    masking: Annotated[str, As("relpos.data.objective:Masking")]
 
 
-Size = Annotated[dict[str, Any], Arguments("relpos.model.encoder.Encoder")]
-RecipeKeys = Annotated[dict[str, Any], Arguments("relpos.train.optim.Recipe", RecipeDials)]
+Size = Annotated[dict[str, Any], Arguments("relpos.model.encoder:Encoder")]
+RecipeKeys = Annotated[dict[str, Any], Arguments("relpos.train.optim:Recipe", RecipeDials)]
 
 
 class Speed(TypedDict):
@@ -67,7 +67,7 @@ class Pieces(TypedDict):
     """The keys `tokenizer.…`."""
 
     file: str | None
-    kind: Annotated[str, As("relpos.data.tokenizer.Kind")]
+    kind: Annotated[str, As("relpos.data.tokenizer:Kind")]
     cased: bool
     byte_fallback: bool
 
@@ -134,7 +134,7 @@ class Finetune(TrainingKeys, Phase):
     pretrain: PretrainKeys
     intermediate: Intermediate
     change: Change
-    head: Annotated[str, As("relpos.model.heads.ClassifierKind")]
+    head: Annotated[str, As("relpos.model.heads:ClassifierKind")]
     steps: Count | None
 
 

@@ -29,7 +29,7 @@ WEIGHTS = "model.safetensors"
 class Settings(TypedDict, total=False):
     """The keys of a model folder's configuration."""
 
-    size: Annotated[dict[str, Any], Arguments("relpos.model.encoder.Encoder")]
+    size: Annotated[dict[str, Any], Arguments("relpos.model.encoder:Encoder")]
     position: dict[str, Any]
     conv: dict[str, Any]
     vocabulary: Width
