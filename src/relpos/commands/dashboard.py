@@ -14,7 +14,7 @@ from relpos.tables.render.cells import title
 from relpos.tables.render.text import markdown
 from relpos.tables.render.view import view_of
 from relpos.tables.table import Table, written
-from relpos.train.wandb_settings import set_up, wandb_mode
+from relpos.train.logger_settings import set_up, wandb_mode
 
 MAX_RUNS = 100
 """Lines that a panel draws at most; W&B does not allow more."""

@@ -24,7 +24,7 @@ from relpos.places import expanded
 from relpos.readers import sha256
 from relpos.runs.networks import described_by, given_run, tokenizer_of
 from relpos.runs.run import Run
-from relpos.runs.shelf import named
+from relpos.runs.shelf import checked_metric
 from relpos.train.network import scheme_name
 from relpos.trust import find, instantiate, targets
 
@@ -90,7 +90,7 @@ def plan(cfg: DictConfig | Mapping[str, Any]) -> Run:
         run = finetune_run(content, network or pretrain_run(_pretraining_of(config)))
         figures = (*run.config["task"]["columns"], "steps", "training_rows")
     if config.get("metric"):
-        named(config["metric"], figures)  # behind a training it would come too late
+        checked_metric(config["metric"], figures)  # behind a training it would come too late
     return run
 
 

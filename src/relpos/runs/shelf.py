@@ -146,12 +146,16 @@ def figure(run: Path, metric: str) -> float:
         RelposError: the run has none of this name.
     """
     known = final(read_record(run))
-    value = known[named(metric, known)]
+    value = known[checked_metric(metric, known)]
     return -value if metric.startswith("-") else value
 
 
-def named(metric: str, known: Collection[str]) -> str:
-    """The name of the figure, which must be a known one."""
+def checked_metric(metric: str, known: Collection[str]) -> str:
+    """The name of the figure that `metric` names, which must be a known one.
+
+    Raises:
+        RelposError: it is not; the line has the nearest name.
+    """
     name = metric.removeprefix("-")
     refuse_unknown(f"metric={metric}: the run has no figure", name, known)
     return name

@@ -14,7 +14,7 @@ from relpos.errors import RelposError, say
 from relpos.progress import reading
 from relpos.runs.plan import source_of
 from relpos.runs.run import Run
-from relpos.train.wandb_settings import refuse_logger
+from relpos.train.logger_settings import refuse_logger
 
 Metrics = dict[str, Any]
 

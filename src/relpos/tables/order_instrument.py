@@ -53,9 +53,10 @@ def instrument(experiment: Experiment, overrides: Iterable[str] = (), plan: Iter
         RelposError: an override is wrong, named pairs cannot be read, or a row keeps no snapshots.
     """
     overrides = list(overrides)
+    measured_stages = ["order", *({"order_snapshots"} & experiment.stages.keys())] if experiment.order else []
     for override in overrides:
         stage = override.partition(".")[0]
-        if stage == "order_snapshots" not in experiment.stages or (stage in ("order", "order_snapshots") and not experiment.order):
+        if stage in ("order", "order_snapshots") and stage not in measured_stages:
             raise RelposError(f"table {experiment.name}: {override}: nothing is measured without {stage}: in the file")
     if not experiment.order:
         return None

@@ -18,7 +18,7 @@ from relpos.runs.networks import given_run
 from relpos.runs.plan import finetune_run, plan
 from relpos.runs.run import Run, closure
 from relpos.tables.experiment import STAGES, Experiment
-from relpos.train.wandb_settings import wandb_mode
+from relpos.train.logger_settings import wandb_mode
 from relpos.trust import NETWORK, allows
 
 NETWORK_KEYS = ("network", "finetune.network")

@@ -23,7 +23,7 @@ from relpos.files import digest, naming, opened, write_text
 from relpos.process import command
 from relpos.progress import display
 from relpos.readers import read_bytes
-from relpos.train.wandb_settings import Mode, refuse_logger, set_up, wandb_mode
+from relpos.train.logger_settings import Mode, refuse_logger, set_up, wandb_mode
 from relpos.trust import find, instantiate
 
 SECONDS = 30.0

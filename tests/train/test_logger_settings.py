@@ -12,8 +12,8 @@ import wandb
 from relpos.commands import dashboard
 from relpos.errors import RelposError
 from relpos.tables.table import Table
+from relpos.train.logger_settings import wandb_mode
 from relpos.train.loggers import identified, wandb_logger
-from relpos.train.wandb_settings import wandb_mode
 
 KEY = "0" * 40
 
