@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from relpos.analysis.kernels import draw_kernels, learned_kernels
-from relpos.model.position import Layers
+from relpos.model.position import Layers, Merge
 from schemes import SHAPE, model_of, network, preset
 
 
@@ -50,6 +50,13 @@ def test_offsets_that_are_hidden_have_no_value() -> None:
     left, right = learned_kernels(model_of("dual_triangle"), k=2)[1].tolist()
     assert left[:3] == right[2:] == [0.0, 0.0, 0.0]
     assert not np.isfinite([*left[3:], *right[:2]]).any()
+
+
+def test_beyond_the_window_of_one_part_the_others_are_seen() -> None:
+    parts = [preset("position", "tisa"), preset("position", "fixed"), preset("position", "key", k=1)]
+    both, key = (learned_kernels(network(lambda shape, some=some: Merge(shape, some)), k=4)[1] for some in (parts, parts[2:]))
+    assert both.isfinite().all()
+    assert (key[:, :4] == key[:, :1]).all()  # it is clamped
 
 
 def test_offsets_that_share_a_bucket_have_its_value() -> None:

@@ -43,7 +43,8 @@ def learned_kernels(model: Any, k: int | None = None) -> dict[int, Float[Tensor,
     """A kernel of 2k+1 numbers for each head, by layer from 1: what the scheme adds to the score at each offset, all terms added.
 
     A key's kernel is reversed, so that the offset is always that of the attended token. Terms made from tokens are averaged over
-    random ones. Layers without kernels are left out, and an offset that is hidden is NaN. By default k is that of the scheme, or 8.
+    random ones. Layers without kernels are left out, and an offset that is hidden is NaN, or one that no sequence
+    of the network has. By default k is that of the scheme, or 8.
     """
     encoder = encoder_of(model)
     ids = random_ids(encoder, _TOKENS[0], min(_TOKENS[1], encoder.shape.max_positions))
@@ -67,8 +68,7 @@ def draw_kernels(model: Any, path: str | Path) -> bool:
 
 def _sum(terms: Terms, half: int) -> Float[Tensor, "heads 2*{half}+1"]:
     """All terms added up."""
-    if terms.columns is not None:  # buckets, which several offsets may share
-        terms = terms.by_offset()
+    terms = terms.by_offset()  # windows of several widths, and buckets, which several offsets may share
     parts = []
     if terms.offset is not None:
         parts.append(_centre(terms.offset.float().cpu(), half))
