@@ -52,6 +52,21 @@ def test_offsets_that_are_hidden_have_no_value() -> None:
     assert not np.isfinite([*left[3:], *right[:2]]).any()
 
 
+def test_offsets_behind_a_causal_token_have_no_value() -> None:
+    model = model_of("fixed", k=3)
+    whole = learned_kernels(model)[1]
+    model.encoder.causal = True
+    kernel = learned_kernels(model)[1]
+    assert torch.equal(kernel[:, :4], whole[:, :4])
+    assert kernel[:, 4:].isnan().all()
+
+
+def test_offsets_out_of_reach_have_no_value() -> None:
+    parts = [preset("position", "fixed", k=3), preset("position", "window", reach=2)]
+    kernel = learned_kernels(network(lambda shape: Merge(shape, parts)), k=3)[1]
+    assert kernel[0].isnan().tolist() == [True, *[False] * 5, True]
+
+
 def test_beyond_the_window_of_one_part_the_others_are_seen() -> None:
     parts = [preset("position", "tisa"), preset("position", "fixed"), preset("position", "key", k=1)]
     both, key = (learned_kernels(network(lambda shape, some=some: Merge(shape, some)), k=4)[1] for some in (parts, parts[2:]))

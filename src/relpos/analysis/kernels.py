@@ -43,15 +43,15 @@ def learned_kernels(model: Any, k: int | None = None) -> dict[int, Float[Tensor,
     """A kernel of 2k+1 numbers for each head, by layer from 1: what the scheme adds to the score at each offset, all terms added.
 
     A key's kernel is reversed, so that the offset is always that of the attended token. Terms made from tokens are averaged over
-    random ones. Layers without kernels are left out, and an offset that is hidden is NaN, or one that no sequence
-    of the network has. By default k is that of the scheme, or 8.
+    random ones. Layers without kernels are left out. An offset that is hidden is NaN, as all above 0 in a causal network and all
+    out of `reach` are, and one that no sequence of the network has. By default k is that of the scheme, or 8.
     """
     encoder = encoder_of(model)
     ids = random_ids(encoder, _TOKENS[0], min(_TOKENS[1], encoder.shape.max_positions))
     # By running it: kernels that are made from tokens exist only then.
     calls = [call for call in record(encoder, ids) if any(getattr(call.terms, name) is not None for name in _TERMS)]
     half = int(k if k is not None else getattr(encoder.position, "k", 8))
-    return {call.layer + 1: _sum(call.terms, half) for call in calls}
+    return {call.layer + 1: _sum(call.terms, half, encoder.causal) for call in calls}
 
 
 def draw_kernels(model: Any, path: str | Path) -> bool:
@@ -66,7 +66,7 @@ def draw_kernels(model: Any, path: str | Path) -> bool:
     return True
 
 
-def _sum(terms: Terms, half: int) -> Float[Tensor, "heads 2*{half}+1"]:
+def _sum(terms: Terms, half: int, causal: bool) -> Float[Tensor, "heads 2*{half}+1"]:
     """All terms added up."""
     terms = terms.by_offset()  # windows of several widths, and buckets, which several offsets may share
     parts = []
@@ -78,8 +78,10 @@ def _sum(terms: Terms, half: int) -> Float[Tensor, "heads 2*{half}+1"]:
         # Reversed: a key's kernel counts from the key to the query, see docs/architecture.md.
         parts.append(_centre(terms.key.float().mean((0, 2)).cpu(), half).flip(-1))
     total = torch.stack(parts).sum(0)
+    offset = torch.arange(-half, half + 1)
+    unseen = (offset > 0) & causal | (offset.abs() > (half if terms.reach is None else terms.reach))
     # A large negative number, beside which nothing else could be seen.
-    return total.masked_fill(total <= HIDDEN / 2, torch.nan)
+    return total.masked_fill((total <= HIDDEN / 2) | unseen, torch.nan)
 
 
 def _centre(kernel: Float[Tensor, "heads odd"], half: int) -> Float[Tensor, "heads 2*{half}+1"]:
