@@ -7,8 +7,9 @@ import pytest
 import relpos
 from relpos.config.compose import compose
 from relpos.errors import RelposError
+from relpos.runs.execute import execute
 from relpos.runs.model import refuse_impossible
-from relpos.runs.plan import plan
+from relpos.runs.plan import plan, refuse_changed
 
 SMALL = ["size.layers=1", "size.hidden=16", "size.embedding=16", "size.ffn=16", "speed.accelerator=cpu"]
 
@@ -53,3 +54,22 @@ def test_a_mistake_in_a_test_file_shows_before_training(tmp_path: Path, monkeypa
 def test_a_configuration_that_makes_no_run_is_refused_in_one_line() -> None:
     with pytest.raises(RelposError, match="makes no run; those of data, pretrain and finetune make one"):
         relpos.run(compose("params"))
+
+
+def test_files_that_change_between_a_plan_and_its_turn_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their store would have the identity, and be taken for that, of the text as it was."""
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
+    text, train = tmp_path / "text.txt", tmp_path / "train.tsv"
+    text.write_text(sentences := "".join(f"The dog saw {number} cats.\n" for number in range(100)))
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text("text\tlabel\na dog\tyes\na cat\tno\n")
+    store = plan(compose("data", ["data=files", f"data.corpus={text}", "vocabulary=40"]))
+    tuning = plan(compose("finetune", ["task=custom", f"task.folder={tmp_path}", "task.columns=text", "task.name=own"]))
+    refuse_changed(tuning)
+    text.write_text(sentences * 2)
+    train.write_text(train.read_text() + "a dog\tno\n")
+    for reads, run in ((execute, store), (refuse_changed, tuning)):
+        with pytest.raises(RelposError, match="have changed since it was planned"):
+            reads(run)
+    text.write_text(sentences)
+    assert execute(store).state == "finished"

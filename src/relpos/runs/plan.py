@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from relpos.data.objective import RATE, trained_for
 from relpos.data.own_task import METRICS, OwnTask, is_task_file, read_task_file
 from relpos.data.source import READING, Toy
 from relpos.errors import RelposError, nearest, refuse_unknown
+from relpos.files import digest
 from relpos.places import expanded
 from relpos.readers import sha256
 from relpos.runs.networks import described_by, given_run, tokenizer_of
@@ -351,6 +352,23 @@ def source_of(run: Run) -> Any:
 def task_files(run: Run) -> Any:
     """Where `relpos.data.glue.read` finds the rows of a fine-tuning's task: the user's own files, or GLUE as `data` has it."""
     return OwnFiles(Path(run.config["task"]["folder"])) if "files" in run.meaning else source_of(run).glue_location()
+
+
+def refuse_changed(run: Run) -> None:
+    """Called when a run has read its text or its task: hours may lie between its plan and its turn in a table.
+
+    Raises:
+        RelposError: the files are no longer those of which the run's identity has the hashes.
+    """
+    source, config = source_of(run), run.config
+    now: dict[str, Callable[[], Any]] = {
+        "corpus": lambda: source.identity(),
+        "glue": lambda: source.glue_identity(config["task"]),
+        "files": lambda: task_files(run).identity(),
+    }
+    for key in now.keys() & run.meaning.keys():
+        if digest(now[key]()) != digest(run.meaning[key]):
+            raise RelposError(f"{run.name}: the files of its {key} have changed since it was planned: give the command again")
 
 
 def _text(config: Content) -> tuple[Any, dict[str, Run]]:

@@ -12,7 +12,7 @@ from relpos.data.store import Store, tell, write_store
 from relpos.data.tokenizer import train_tokenizer
 from relpos.errors import RelposError, say
 from relpos.progress import reading
-from relpos.runs.plan import source_of
+from relpos.runs.plan import refuse_changed, source_of
 from relpos.runs.run import Run
 from relpos.train.logger_settings import refuse_logger
 
@@ -35,6 +35,7 @@ def tokenizer(run: Run) -> Metrics:
         documents = source.documents(progress)
         dials = ("vocabulary", "sample", "threads", "kind", "cased", "byte_fallback")
         train_tokenizer(documents, run.path, **{key: run.config[key] for key in dials if key in run.config})
+    refuse_changed(run)
     pieces = load_tokenizer(run.path).size
     if pieces < run.config["vocabulary"]:
         say(f"relpos: the text yields {pieces:,} pieces instead of {run.config['vocabulary']:,}")
@@ -48,6 +49,7 @@ def store(run: Run) -> Metrics:
         pieces = load_tokenizer(run.inputs["tokenizer"].path)
         share = run.config["heldout"]
         write_store(source.documents(progress), pieces, run.path, share, shuffle=source.shuffle, alike=source.alike)
+    refuse_changed(run)
     written = Store(run.path)
     if not source.alike:
         tell(run.path)

@@ -35,7 +35,7 @@ from relpos.process import ASKED, set_threads
 from relpos.readers import sha256
 from relpos.runs import trunk
 from relpos.runs.model import finetuning_model, pretraining_model
-from relpos.runs.plan import task_files
+from relpos.runs.plan import refuse_changed, task_files
 from relpos.runs.run import Run, closure
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, figures, logged
 from relpos.train.checkpoint import Checkpointing, EvaluatedFirst, Kept, Snapshots, WholeCheckpoints, newest, stopping
@@ -102,6 +102,7 @@ def finetune(run: Run) -> dict[str, Any]:
     splits = read_before(_content(run, folder), Splits(location, task, tokenizer, config["length"]))
     tested = [split for split in task.test.values() if split in splits]
     encoded, *_ = [splits[split] for split in ("train", *task.dev.values(), *tested)]  # a mistake in a file shows before training
+    refuse_changed(run)
     model, settings = finetuning_model(run)
     steps = config["steps"] or authors_steps(task, len(encoded), config["batch"], config["recipe"].get("epochs"))
     recorder = recorder_of(run, model.encoder, ALONE)
