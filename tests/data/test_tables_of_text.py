@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 
@@ -225,4 +227,10 @@ def test_numbers_in_a_csv_file_are_texts(texts: list[str], tmp_path: Path) -> No
 def test_an_empty_table_has_no_documents(name: str, tmp_path: Path) -> None:
     (tmp_path / name).touch()
     WRITERS[name](tmp_path / f"b{Path(name).suffix}", ["One."])
+    assert documents(Files(corpus=str(tmp_path))) == ["One."]
+
+
+def test_a_parquet_file_whose_first_group_has_no_rows_is_read(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "a.parquet")
+    parquet(tmp_path / "b.parquet", ["One."])
     assert documents(Files(corpus=str(tmp_path))) == ["One."]

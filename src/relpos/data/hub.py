@@ -99,6 +99,8 @@ def documents_of_file(name: str, path: Path, column: str, lines: int, reporting:
             more = {"keep_default_na": False, "converters": {column: str}}
         if path.suffix == ".zst":  # the builders would take the place where it breaks off for its end
             deque(text, maxlen=0)
+    elif kind == ".parquet":  # else as many rows as its first group has, which may be empty
+        more = {"batch_size": ROWS}
     with TemporaryDirectory() as folder:
         # `datasets` takes `texts[1].csv` for a pattern, which is the name of another file, and `a::b.csv` for two addresses.
         plain = Path(folder, f"text{kind}{path.suffix.removeprefix(kind)}")
