@@ -234,3 +234,10 @@ def test_a_parquet_file_whose_first_group_has_no_rows_is_read(tmp_path: Path) ->
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "a.parquet")
     parquet(tmp_path / "b.parquet", ["One."])
     assert documents(Files(corpus=str(tmp_path))) == ["One."]
+
+
+def test_a_damaged_table_is_told_in_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "half\n')
+    with pytest.raises(RelposError, match="JSON parse error"):
+        documents(Files(corpus=str(tmp_path)))
+    assert capfd.readouterr().err == ""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
+from logging import CRITICAL, getLogger
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -136,6 +137,7 @@ def _rows(where: str, column: str, *what: Any, **how: Any) -> Iterator[str]:
     try:
         import datasets
 
+        getLogger("datasets.packaged_modules").setLevel(CRITICAL)  # builders log their errors, with the name of our temporary file
         for batch in datasets.load_dataset(*what, **how).iter(ROWS):
             if column not in batch:
                 raise RelposError(f"{where} has no column {column!r}.{nearest(column, batch)}")
