@@ -241,3 +241,10 @@ def test_a_damaged_table_is_told_in_one_line(tmp_path: Path, capfd: pytest.Captu
     with pytest.raises(RelposError, match="JSON parse error"):
         documents(Files(corpus=str(tmp_path)))
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_a_row_without_a_line_end_is_read(name: str, tmp_path: Path) -> None:
+    text = b'{"text": "One."}'
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    assert documents(Files(corpus=str(tmp_path))) == ["One."]

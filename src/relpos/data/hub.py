@@ -91,8 +91,9 @@ def documents_of_file(name: str, path: Path, column: str, lines: int, reporting:
     """The same of a file in one of the formats of `TABLES`, JSONL and CSV also compressed."""
     kind, more = suffix(path), dict[str, Any]()
     if kind in (".csv", ".jsonl"):  # with the line that is not UTF-8; the builders name a temporary file and a byte
-        head = next(text := blocks(path), "")
-        if not head.strip():  # an empty file has no rows; the builders end in errors of their own
+        # Not the first block: of a file without a line end it is empty, and its text comes behind it.
+        head = next(filter(str.strip, text := blocks(path)), "")
+        if not head:  # an empty file has no rows; the builders end in errors of their own
             return
         if kind == ".csv":
             check_head(path, head)
