@@ -216,6 +216,11 @@ def test_help_has_the_comments_of_the_option_that_the_chosen_one_begins_from(rec
     assert re.search(r"epochs: null +# instead of steps\n", shown)
 
 
+def test_help_explains_no_key_by_that_of_another_class() -> None:
+    assert "Local # " not in help_of("reproduce")  # the debug engine says so of itself
+    assert "[premise, hypothesis]" not in help_of("finetune")  # columns of a table, not those with the texts of one's own task
+
+
 def test_help_shows_a_long_value_to_its_end() -> None:
     assert "30]" in help_of("pretrain", [f"snapshots=[{','.join(map(str, range(1, 31)))}]"])
 

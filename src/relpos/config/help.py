@@ -67,15 +67,17 @@ def _group(name: str, option: str) -> list[str]:
 def _group_phrases(name: str, option: str) -> Iterator[tuple[str, str]]:
     """(dotted key, phrase) for a group's keys, where the group stands: `recipe@pretrain.recipe` is below `pretrain.recipe`.
 
-    The chosen option's file comes last and so decides, behind those that it begins from; the group's other files come before, so
-    that one file need explain a key.
+    The chosen option's file comes last and so decides, behind those that it begins from; the group's other files of the same class
+    come before, so that one file need explain a key. In another class a key may mean something else.
     """
     group, _, place = name.partition("@")
     place = place or package_of(group, option)
     is_ours = option in options()[group]  # and not of `--config-dir`
-    deciding = [*(conf_file(f"{group}/{option}").get("defaults", ()) if is_ours else ()), option]
+    says = conf_file(f"{group}/{option}") if is_ours else {}
+    deciding = [*says.get("defaults", ()), option]
+    alike = [name for name in options()[group] if conf_file(f"{group}/{name}").get("_target_") == says.get("_target_")]
     # Two sorts, the second one stable: by name, so that the text is the same everywhere, then the option chosen.
-    files = sorted((conf_dir() / group).glob("*.yaml"))
+    files = sorted(conf_dir() / group / f"{name}.yaml" for name in alike)
     files.sort(key=lambda file: deciding.index(file.stem) if file.stem in deciding else -1)
     for file in files:
         for key, phrase in _phrases(file.read_text(encoding="utf-8")):
