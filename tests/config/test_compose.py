@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import cache, reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -18,6 +18,7 @@ from relpos.config.compose import compose, resolved
 from relpos.config.conf import commands, conf_dir, function_of
 from relpos.config.help import help_of
 from relpos.errors import RelposError
+from relpos.model.block import Activation
 from relpos.runs.plan import with_task
 from relpos.trust import mistakes
 
@@ -219,6 +220,11 @@ def test_help_has_the_comments_of_the_option_that_the_chosen_one_begins_from(rec
 def test_help_explains_no_key_by_that_of_another_class() -> None:
     assert "Local # " not in help_of("reproduce")  # the debug engine says so of itself
     assert "[premise, hypothesis]" not in help_of("finetune")  # columns of a table, not those with the texts of one's own task
+
+
+def test_help_names_every_activation() -> None:
+    [line] = re.findall(r"activation: .*", help_of("pretrain"))
+    assert set(get_args(Activation)) <= set(re.findall(r"\w+", line))
 
 
 def test_help_shows_a_long_value_to_its_end() -> None:
