@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from relpos.config.compose import compose
+from relpos.config.conf import commands
 from relpos.runs.plan import plan
 from tests.packaging.links import ROOT, anchors, broken, pages
 
@@ -46,6 +47,12 @@ def test_link_check_finds_a_missing_file_and_a_missing_heading(tmp_path: Path) -
 def test_every_make_command_is_a_target() -> None:
     lines = [line for page in pages() for line in documented_commands(page)]
     assert {word for line in lines for word in re.findall(r"\bmake ([a-z][a-z-]*)", line)} <= make_targets()
+
+
+def test_every_command_of_readmes_list_exists() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    [listed] = re.findall(r"(`relpos order`.*) measure what", text)
+    assert {word.removeprefix("relpos ") for word in re.findall(r"`([^`]+)`", listed)} <= commands().keys()
 
 
 def test_no_file_names_a_folder_of_some_machine() -> None:
