@@ -52,7 +52,7 @@ def build(cfg: DictConfig) -> MaskedLM | Classifier:
 
     It is a masked language model for `pretrain`, a classifier for `finetune`. If the run starts from another one, the encoder has
     that run's weights, or its initial weights while it is not finished. The vocabulary is that of the tokenizer; until it is
-    trained, as many pieces as `vocabulary` asks for. For `params` and `draw`, which train nothing, the seed is 0.
+    trained, as many pieces as `vocabulary` asks for. For `params`, `cost` and `draw`, which train nothing, the seed is 0.
 
     Raises:
         RelposError: the command has no network; or size, position and convolution do not go together.
@@ -73,7 +73,7 @@ def build(cfg: DictConfig) -> MaskedLM | Classifier:
     if cfg.get("stage") in ("pretrain", "finetune"):
         return model_of(plan(cfg))
     if "size" not in cfg:
-        raise RelposError("this configuration has no network; those of pretrain, finetune, params and draw have one")
+        raise RelposError("this configuration has no network; those of pretrain, finetune, params, cost and draw have one")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return network(resolved(cfg))

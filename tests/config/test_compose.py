@@ -222,6 +222,10 @@ def test_help_explains_no_key_by_that_of_another_class() -> None:
     assert "[premise, hypothesis]" not in help_of("finetune")  # columns of a table, not those with the texts of one's own task
 
 
+def test_help_spells_a_column_as_a_record_does() -> None:
+    assert re.findall(r"-(\w+): one of which more is better", help_of("finetune")) == compose("finetune", ["task=rte"]).task.columns
+
+
 def test_help_names_every_activation() -> None:
     [line] = re.findall(r"activation: .*", help_of("pretrain"))
     assert set(get_args(Activation)) <= set(re.findall(r"\w+", line))

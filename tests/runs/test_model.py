@@ -62,7 +62,7 @@ def test_before_anything_is_trained_the_network_is_that_of_the_overrides() -> No
 
 @pytest.mark.parametrize("command", ["data", "reproduce"])
 def test_a_command_without_a_network_is_refused(command: str) -> None:
-    with pytest.raises(RelposError, match="no network; those of pretrain, finetune, params and draw have one"):
+    with pytest.raises(RelposError, match="no network; those of pretrain, finetune, params, cost and draw have one"):
         relpos.build(compose(command))
 
 

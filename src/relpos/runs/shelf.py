@@ -140,7 +140,7 @@ def scores(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def figure(run: Path, metric: str) -> float:
-    """The final figure of this name; with a minus sign in front, as in `-RTE`, its negative, so that the least is the best.
+    """The final figure of this name; with a minus sign in front, as in `-rte`, its negative, so that the least is the best.
 
     Raises:
         RelposError: the run has none of this name.
