@@ -72,7 +72,7 @@ class Preset:
     @property
     def source(self) -> str:
         """Paper and equation: the first that the YAML file names, else the module, else the class."""
-        head = _yaml(self).split("\n_target_")[0]
+        head = re.sub(r"(?m)^# (Formula: .+)?", "", _yaml(self).split("\n_target_")[0])
         if self.parts != [self] and not re.search(AUTHORS, head):
             return "; ".join(dict.fromkeys(part.source for part in self.parts))
         texts = [

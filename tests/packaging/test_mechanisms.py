@@ -71,6 +71,7 @@ def test_a_docstring_gives_an_equation_and_a_source(preset: described.Preset) ->
     if preset.name != "none":
         assert all(re.search(r"[=↦+]", equation) and len(equation) < 150 for equation in preset.equations)
         assert re.search(r"\d{4}", preset.source)
+        assert "#" not in preset.source  # of the YAML's comments
 
 
 def test_each_option_has_a_formula_of_its_own() -> None:
