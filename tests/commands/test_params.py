@@ -55,6 +55,12 @@ def test_an_unknown_paper_is_refused_with_the_nearest() -> None:
         lines("chang2012")
 
 
+@pytest.mark.parametrize("override", ["rows=[nonsense]", "size.layers=3", "seeds=2", "tasks=[cola]", "stages=[order]"])
+def test_a_table_of_counts_refuses_what_would_change_runs(override: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "table=wennberg2021_table2", override]) == 1
+    assert "wennberg2021_table2 trains nothing" in capsys.readouterr().err
+
+
 def test_a_run_is_counted(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = execute(plan(compose("pretrain", ["size=tiny", "size.layers=1", "steps=1", "batch=4", "evaluations=1"])))
     capsys.readouterr()

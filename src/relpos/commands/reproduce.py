@@ -55,7 +55,10 @@ def reproduce(
     from relpos.tables import experiment, order_instrument, plan
     from relpos.trust import instantiate
 
-    file = experiment.load(table, _changes(seeds, pretrain_seeds, tasks))
+    changes = _changes(seeds, pretrain_seeds, tasks)
+    file = experiment.load(table, changes)
+    if (file.parameters or file.properties) and (rows or overrides or stages or changes):
+        raise RelposError(f"table {file.name} trains nothing: rows, stages, tasks, seeds and overrides change nothing there")
     if file.parameters:
         from relpos.commands.params import show as show_parameters
 
