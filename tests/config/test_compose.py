@@ -27,6 +27,7 @@ from relpos.trust import mistakes
     ("command", "overrides", "said"),
     [
         ("pretrain", ["position=compsite"], "unknown position 'compsite'. Did you mean 'composite'"),
+        ("pretrain", ["position=none,absolute"], "position=none,absolute': -m sweeps over commas, and a list stands in brackets"),
         ("pretrain", ["size=smal"], "unknown size 'smal'. Did you mean 'small'"),
         ("finetune", ["task=rt"], "unknown task 'rt'. Did you mean 'rte'"),
         ("pretrain", ["stps=4"], "unknown key 'stps'. Did you mean 'steps'"),

@@ -112,7 +112,9 @@ def one_line(command: str, overrides: Sequence[str]) -> Iterator[None]:
             # Of a whole group, `first={shar: 0.5}`, the cause alone names the wrong key; elsewhere it may stop at the group.
             known = str(getattr(error.__cause__, "full_key", ""))
             raise _unknown_key(max(key[1], known, key=len), _known(command, ())) from error
-        raise RelposError(" ".join(str(error).split("\n")[:1])) from error
+        first = str(error).partition("\n")[0]
+        hint = ": -m sweeps over commas, and a list stands in brackets" if first.startswith("Ambiguous value") else ""
+        raise RelposError(first + hint) from error
 
 
 def _check_form(override: str) -> None:
