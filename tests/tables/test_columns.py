@@ -65,6 +65,12 @@ def test_fine_tunings_of_one_pre_training_are_no_witnesses_of_their_own() -> Non
     assert summary([69.0, 71.0], pretrainings=[0, 0]).sem is None
 
 
+def test_a_pre_training_with_more_fine_tunings_than_another_does_not_count_more() -> None:
+    # As deltas, intervals and claims have it: a cell that weighted them otherwise lay beside its own interval.
+    column = summary([70.0, 70.0, 70.0, 80.0], pretrainings=[0, 0, 0, 1])
+    assert (column.mean, column.sem, column.interval) == (75.0, 5.0, (70.0, 80.0))
+
+
 def test_the_mean_takes_the_best_of_each_column_and_says_how_many_seeds_are_whole() -> None:
     (whole,) = made(row("none", {"cola": [[10.0], [40.0]], "rte": [[60.0], [50.0]], "sst2": [[90.0], None]}))
     assert (whole.mean.values, whole.mean.n_missing) == ([pytest.approx(160 / 3)], 1)

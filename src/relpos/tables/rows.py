@@ -270,7 +270,7 @@ def summary(values: Sequence[float], pretrainings: Sequence[Hashable] | None = N
     Args:
         values: of fine-tunings.
         pretrainings: for each value, the pre-training that it started from, if there are several. Fine-tunings of one pre-training
-            are not independent of each other: error and interval are then those of the pre-trainings' means.
+            are not independent of each other: mean, error and interval are then those of the pre-trainings' means.
 
     >>> column = summary([70.0, 71.0, 75.0])
     >>> column.mean, column.best, column.median
@@ -283,7 +283,7 @@ def summary(values: Sequence[float], pretrainings: Sequence[Hashable] | None = N
         return Column()
     return Column(
         values=list(values),
-        mean=float(np.mean(values)),
+        mean=float(np.mean(units)),
         sem=float(np.std(units, ddof=1) / np.sqrt(len(units))) if len(units) > 1 else None,
         best=max(values),
         median=float(np.median(values)),

@@ -37,7 +37,7 @@ class Column:
     Args:
         values: of the finished runs.
         seeds: of each value, those of its pre-training and of its fine-tuning; the second is 0 where there is no fine-tuning.
-        mean: of the values; likewise `best` and `median`.
+        mean: of the values, or of the means of several pre-trainings; `best` and `median` are those of all values.
         sem: standard error of the mean; None for a single run.
         interval: 95 % bootstrap interval of the mean over seeds; with several pre-trainings, over pre-trainings and, if the runs
             kept their answers, over dev examples. None for a single run.
