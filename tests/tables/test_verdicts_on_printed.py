@@ -116,10 +116,11 @@ def test_a_dev_score_gets_no_verdict_beside_a_test_score() -> None:
     assert with_comparisons([row("other", [], [])], given, printed)[0].columns["rte"].verdict == "not run"
 
 
-def test_a_best_is_that_over_the_fine_tunings_of_one_pre_training() -> None:
-    scores = replace(column([70.0, 74.0, 60.0, 63.0]), seeds=[(0, 0), (0, 1), (1, 0), (1, 1)])
-    (found,) = with_comparisons([Row("a", columns={"rte": scores})], experiment(statistic="best"), {"a": {"rte": 70.0}})
-    assert found.columns["rte"].difference == pytest.approx((74 + 63) / 2 - 70)
+@pytest.mark.parametrize(("statistic", "expected"), [("best", (74 + 63) / 2), ("median", (71 + 60) / 2)])
+def test_a_best_and_a_median_are_those_over_the_fine_tunings_of_one_pre_training(statistic: str, expected: float) -> None:
+    scores = replace(column([70.0, 71.0, 74.0, 59.0, 60.0, 63.0]), seeds=[(place // 3, place % 3) for place in range(6)])
+    (found,) = with_comparisons([Row("a", columns={"rte": scores})], experiment(statistic=statistic), {"a": {"rte": 70.0}})
+    assert found.columns["rte"].difference == pytest.approx(expected - 70)
 
 
 def test_the_servers_score_stands_beside_a_test_score() -> None:

@@ -119,7 +119,7 @@ def _ours(row: Row, name: str, statistic: str) -> float | None:
     """The mean over pre-trainings of the statistic over the fine-tunings of each: a paper's number is that of a single one."""
     parts = [by(column_values(part, row.numbers[part]), "pretrain_seed").values() for part in _names(row, name)]
     of_parts = [[sum_up([each.value for each in found], statistic) for found in of_part] for of_part in parts]
-    return mean_if_all([mean_if_all(units) for units in of_parts]) if statistic == "best" else getattr(row.numbers[name], statistic)
+    return row.numbers[name].mean if statistic == "mean" else mean_if_all([mean_if_all(units) for units in of_parts])
 
 
 def _units(row: Row, name: str, paper: Printed) -> dict[int, float]:
