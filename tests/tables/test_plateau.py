@@ -45,6 +45,17 @@ def test_where_none_knows_order_the_gap_alone_decides(tmp_path: Path) -> None:
     assert told(rows, plan) == [False, False]
 
 
+def test_a_row_is_none_by_its_scheme_and_not_by_its_name(tmp_path: Path) -> None:
+    rows = {"none": ["position=rope"], "depthwise": ["position=rope", "conv=depthwise"]}
+    plan = plan_table(load(str(write_experiment(tmp_path, rows=rows))))
+    for planned, loss in zip(plan, (5.0, 4.0), strict=True):
+        finish(planned.pretrainings[0], {"heldout_loss": loss})
+    values = {planned.name: list(values_of(planned)) for planned in plan}
+    columns = {"shuffle_gap": Column(values=[2.1], seeds=[(0, 0)])}
+    found = with_plateau([Row(planned.name, columns=columns) for planned in plan], values, {})
+    assert [row.order_known for row in found] == [None, None]
+
+
 def test_a_row_is_told_when_it_found_order(tmp_path: Path) -> None:
     plan = plan_table(load(str(write_experiment(tmp_path))))
     for planned, losses in zip(plan, ([6.0, 6.0], [5.0, 4.0]), strict=True):

@@ -178,7 +178,9 @@ def with_plateau(
     groups: dict[str, list[tuple[str, Row]]] = {}  # scale → its rows, with their names there
     for row in rows:
         if losses := select(values[row.name], column=LOSS):
-            groups.setdefault(losses[0].scale, []).append((NONE if losses[0].scheme == without else row.name, row))
+            # By its scheme: a table of convolutions may call a row `none` that has positions.
+            name = NONE if losses[0].scheme == without else f"row {row.name}"
+            groups.setdefault(losses[0].scale, []).append((name, row))
     told: dict[str, Row] = {}
     for group in groups.values():
         scale = Scale({}, "", "")
