@@ -121,6 +121,15 @@ def test_the_spread_between_pre_trainings_has_what_seeds_do_in_it() -> None:
     assert spread({"a": {0: 1.0, 1: 3.0, 2: 5.0}}, "a") == spread({"a": {0: 1.0, 5: 3.0, 9: 5.0}}, "a")
 
 
+def test_the_test_of_equal_spreads_does_not_depend_on_the_order_of_rows_and_runs() -> None:
+    chance = np.random.default_rng(0)
+    rows = {str(place): dict(enumerate(chance.normal(0, 1 + place, 2 + place % 3))) for place in range(5)}
+    turned = {row: dict(reversed(units.items())) for row, units in reversed(rows.items())}
+    # Its null distribution is drawn: rows of other seeds got other draws.
+    first, second = (contrast.equal_spreads(contrast._cells(each)) for each in (rows, turned))
+    assert first == second
+
+
 def test_without_a_difference_one_is_seldom_found() -> None:
     chance = np.random.default_rng(0)
     tested = [difference(drawn(chance, [70.0] * 8, 3, shared=2.0), "0", "1") for _ in range(2 * TIMES)]

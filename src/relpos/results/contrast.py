@@ -247,7 +247,9 @@ def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) 
 
 
 def _cells(pool: Mapping[str, Units]) -> Cells:
-    return tuple((place, seed, score) for place, units in enumerate(pool.values()) for seed, score in units.items())
+    # Sorted by the seeds that they have, so that draws for these places do not depend on the order of rows and runs.
+    rows = sorted((sorted(units.items()) for units in pool.values()), key=lambda units: [seed for seed, _ in units])
+    return tuple((place, seed, score) for place, units in enumerate(rows) for seed, score in units)
 
 
 # Not statsmodels' OLS, which takes 1.4 s of CPU time to import.
