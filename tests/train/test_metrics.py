@@ -149,6 +149,15 @@ def test_a_metric_of_the_users_own_is_named_by_its_module() -> None:
     assert metrics.score(other, [1, 0], [1, 1]) == pytest.approx(50.0)
 
 
+@pytest.mark.filterwarnings("ignore:.*input array is constant")
+def test_a_metric_of_the_users_own_that_is_not_a_number_counts_as_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "from scipy.stats import pearsonr\n\ndef linear(p, t):\n    return pearsonr(p, t).statistic\n"
+    (tmp_path / "correlating.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    trust("correlating")
+    assert metrics.applied("correlating.linear", "metric", [1, 1, 1], [1, 2, 3]) == 0.0
+
+
 @pytest.mark.parametrize("name", ["matthews", "relpos.train.metrics.mathews", "relpos.train.metrics.Task", "no.such.module"])
 def test_a_wrong_metric_is_one_line(name: str) -> None:
     with pytest.raises(RelposError, match=f"^task cola: metric.*{name}"):

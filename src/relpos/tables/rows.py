@@ -314,7 +314,8 @@ def interval_of_answers(values: Sequence[Value]) -> Interval | None:
 
     def mean(drawn: NDArray[np.float64]) -> float:
         """Mean score of `fewest` fine-tunings; `drawn` is (examples, fine-tunings, 2)."""
-        return 100 * sum(metric(drawn[:, tuning, 0], drawn[:, tuning, 1]) for tuning in range(fewest)) / fewest
+        # What is not a number counts as 0, see `applied`, which would look the metric up for each of some thousand draws.
+        return 100 * sum(np.nan_to_num(metric(drawn[:, tuning, 0], drawn[:, tuning, 1])) for tuning in range(fewest)) / fewest
 
     # (pre-trainings, examples, fine-tunings, 2)
     return multi_bootstrap(np.stack([np.stack(group[:fewest], 1) for group in dev_sets]), RESAMPLES, mean)

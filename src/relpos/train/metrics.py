@@ -109,17 +109,18 @@ def majority(task: Task, targets: Sequence[int] | Sequence[float], groups: Array
 
 
 def applied(name: str, key: str, predictions: ArrayLike, targets: ArrayLike, groups: ArrayLike | None = None) -> float:
-    """A metric by its dotted name, which gets the groups if one of its arguments is called `groups`.
+    """A metric by its dotted name, which gets the groups if one of its arguments is called `groups`; 0 where it is not a number, as
+    scipy's correlation of a constant answer.
 
     Raises:
         RelposError: begins with `key`: there is no such metric, or it judges groups and there are none.
     """
     metric = find(name, "metric", key)
-    if "groups" not in inspect.signature(metric).parameters:
-        return float(metric(predictions, targets))
-    if groups is None:
+    judges_groups = "groups" in inspect.signature(metric).parameters
+    if judges_groups and groups is None:
         raise RelposError(f"{key}={name}: it judges groups, which this task does not have")
-    return float(metric(predictions, targets, groups=groups))
+    found = float(metric(predictions, targets, groups=groups) if judges_groups else metric(predictions, targets))
+    return found if np.isfinite(found) else 0.0
 
 
 def _pair(predictions: ArrayLike, targets: ArrayLike) -> tuple[Floats, Floats]:
