@@ -36,6 +36,15 @@ def test_a_difference_says_how_much_other_held_out_text_would_change_it(document
     assert found.said.endswith(f" nats of held-out loss less; ±{half[documents[0] if documents else None]:.3f} over {over}")
 
 
+def test_documents_count_whichever_network_has_kept_them() -> None:
+    found = scale([0.0, 0.0, 1.0, 1.0])
+    older = found.values["fixed"]["loss"][0]
+    assert older.figure is not None
+    found.values["fixed"]["loss"][0] = replace(older, figure=replace(older.figure, documents=None))
+    said = gain(found, ("fixed", "none"), "loss"), gain(found, ("none", "fixed"), "loss")
+    assert all(each is not None and each.said.endswith("over 2 held-out documents") for each in said)
+
+
 def test_losses_of_other_examples_say_nothing_of_it() -> None:
     one = scale()
     others = replace(one.values["none"]["loss"][0], figure=Figure(1.0, parts=np.ones((2, 4))))

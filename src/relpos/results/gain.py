@@ -154,7 +154,12 @@ def over_texts(first: Sequence[Figure], second: Sequence[Figure]) -> Difference 
     if len(sizes) != 1 or [*map(len, parts)] != [len(first), len(second)]:
         return None
     ours, theirs = (np.mean([nats for nats, _ in of_row], 0) for of_row in parts)
-    return clustered(ours - theirs, np.array(sizes.pop()), first[0].documents)
+    return clustered(ours - theirs, np.array(sizes.pop()), _documents(first, second))
+
+
+def _documents(first: Sequence[Figure], second: Sequence[Figure]) -> Sequence[float] | None:
+    """The document of each example, of networks that were measured on the same text: results of older code have none."""
+    return next((figure.documents for figure in (*first, *second) if figure.documents), None)
 
 
 def _of_texts(scale: Scale, rows: Sequence[str], columns: Sequence[str]) -> str:
@@ -163,7 +168,7 @@ def _of_texts(scale: Scale, rows: Sequence[str], columns: Sequence[str]) -> str:
     first, second = ([each.figure or Figure(each.value) for each in scale.values[row][columns[0]]] for row in rows)
     if not (over := over_texts(first, second)):
         return ""
-    return f"; ±{over.high - over.value:.3f} over {over.n:,} held-out {'documents' if first[0].documents else 'examples'}"
+    return f"; ±{over.high - over.value:.3f} over {over.n:,} held-out {'documents' if _documents(first, second) else 'examples'}"
 
 
 def digits(column: str) -> int:
