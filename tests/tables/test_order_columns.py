@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from linked import TINY, link_runs
+from relpos.analysis.resampling import mean_interval
 from relpos.claims.claim import load_checks
 from relpos.cli import main
 from relpos.errors import RelposError
@@ -127,6 +128,12 @@ def test_the_interval_over_five_pre_trainings_is_over_these_and_their_examples(n
     assert column.majority == (50 if name == "same_word_pairs" else None)  # what guessing gives
     same = made_column(name, [made_results(0)] * 5)  # the spread of the seeds is none, that of the examples stays
     assert same.interval == ((0.4, 0.6) if name == "shuffle_gap" else (same.mean - 9, same.mean + 9))
+
+
+def test_an_interval_over_five_pre_trainings_is_of_all_of_them_where_some_have_kept_no_examples() -> None:
+    results = [made_results(seed) | {"shuffle_gap": {"all": 0.3 + 0.1 * seed}, "by_example": {}} for seed in range(4)]
+    column = made_column("shuffle_gap", [*results, made_results(4)])  # the last one alone is about 0.5
+    assert column.interval == mean_interval(column.values)
 
 
 def test_the_columns_about_order_have_no_mean(made: Path) -> None:
