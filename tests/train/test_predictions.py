@@ -3,10 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from glue_tasks import NAMES, task
-from relpos.train.finetune import write_predictions
+from relpos.data.task_batches import Encoded
+from relpos.train.finetune import outputs, write_predictions
 
 SERVER = {"AX", "CoLA", "MNLI-m", "MNLI-mm", "MRPC", "QNLI", "QQP", "RTE", "SST-2", "STS-B", "WNLI"}
 
@@ -49,3 +52,22 @@ def test_what_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(IndexError):
         write_predictions(tmp_path, task("cola"), "CoLA", [7])
     assert list(tmp_path.iterdir()) == []
+
+
+class _Small(torch.nn.Module):
+    """Answers each row with its first token, of at most ten rows at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.classifier = torch.nn.Linear(1, 1)
+
+    def forward(self, ids: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        if len(ids) > 10:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return ids[:, :1].float()
+
+
+def test_where_memory_is_too_small_for_a_pass_of_an_evaluation_it_takes_fewer_rows() -> None:
+    ids = [np.full(1 + row % 3, row) for row in range(50)]
+    encoded = Encoded(ids, [np.zeros(len(row), np.uint8) for row in ids], None, pad=0, length=8)
+    assert outputs(_Small(), encoded, "fp32").flatten().tolist() == list(range(50))  # type: ignore[arg-type]

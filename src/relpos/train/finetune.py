@@ -25,7 +25,7 @@ from relpos.train.module import Training
 from relpos.train.recorded import Inputs
 
 EVALUATION_BATCH = {"cpu": 64, "cuda": 1024}
-"""Rows of a forward pass without gradients, sorted by length, by device."""
+"""Rows of a forward pass without gradients, sorted by length, by device; fewer where memory is too small for so many."""
 BETWEEN = {ord(sign): repr(sign)[1:-1] for sign in "\t\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
 """Signs that end a value or a line for some reader → how they are spelled."""
 
@@ -147,12 +147,20 @@ def outputs(model: Classifier, encoded: Encoded, precision: str) -> Tensor:
     """
     device = next(model.parameters()).device
     model.eval()
-    # Rows come by length, and go back to their places.
     result = torch.empty(len(encoded), model.classifier.out_features, dtype=torch.float64)
-    for batch in evaluation_batches(encoded, EVALUATION_BATCH.get(device.type, 64)):
-        inputs = (batch[key].to(device) for key in ("input_ids", "attention_mask", "token_types"))
-        with autocast(precision, device):
-            result[batch["rows"]] = model(*inputs).double().cpu()
+    most = EVALUATION_BATCH.get(device.type, 64)
+    while True:
+        # Rows come by length, and go back to their places.
+        try:
+            for batch in evaluation_batches(encoded, most):
+                inputs = (batch[key].to(device) for key in ("input_ids", "attention_mask", "token_types"))
+                with autocast(precision, device):
+                    result[batch["rows"]] = model(*inputs).double().cpu()
+            break
+        except torch.OutOfMemoryError:  # no reason to lose the training before it
+            if most == 1:
+                raise
+            most //= 2
     if not np.isfinite(result.numpy()).all():
         raise RelposError("fine-tuning diverged: the outputs are not numbers; try a lower recipe.lr")
     return result
