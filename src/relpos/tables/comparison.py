@@ -101,7 +101,8 @@ def _compared(row: Row, name: str, group: Sequence[Row], experiment: Experiment,
     spread = contrast.spread(units, row.name, scale_of(group).at_constant(_names(row, name)))
     server = column.test if is_test else None
     tested = difference(units[row.name], paper, spread, server)
-    ours = server if server is not None else _ours(row, name, paper.statistic)
+    # A best as it is: what it would be among as many runs as the paper's is for the test alone.
+    ours = server if server is not None else mean_if_all([*_units(row, name, replace(paper, runs=None)).values()])
     return replace(
         column,
         difference=ours - paper.value if ours is not None else None,
@@ -113,13 +114,6 @@ def _compared(row: Row, name: str, group: Sequence[Row], experiment: Experiment,
 def _names(row: Row, name: str) -> list[str]:
     """The columns that a mean is of; of another column the column itself."""
     return row.mean.of if name == MEAN else [name]
-
-
-def _ours(row: Row, name: str, statistic: str) -> float | None:
-    """The mean over pre-trainings of the statistic over the fine-tunings of each: a paper's number is that of a single one."""
-    parts = [by(column_values(part, row.numbers[part]), "pretrain_seed").values() for part in _names(row, name)]
-    of_parts = [[sum_up([each.value for each in found], statistic) for found in of_part] for of_part in parts]
-    return row.numbers[name].mean if statistic == "mean" else mean_if_all([mean_if_all(units) for units in of_parts])
 
 
 def _units(row: Row, name: str, paper: Printed) -> dict[int, float]:
@@ -204,13 +198,13 @@ class Printed:
     Args:
         value: the number, × 100.
         sem: its standard error; None where none is printed.
-        runs: how many runs it sums up.
+        runs: how many runs it sums up; None where that is to make no difference.
         statistic: mean, best or median of them.
     """
 
     value: float
     sem: float | None = None
-    runs: int = 10
+    runs: int | None = 10
     statistic: str = "mean"
 
     def error(self, spread: Spread | None) -> float:
@@ -230,18 +224,18 @@ def sum_up(scores: Sequence[float], statistic: str) -> float:
     return float(np.asarray(STATISTICS[statistic](scores)))
 
 
-def unit(columns: Sequence[Sequence[float]], statistic: str, printed_runs: int) -> float | None:
-    """A pre-training's number to compare with one that sums up so many printed runs: a statistic over its fine-tunings in each of
-    the columns, averaged over these.
+def unit(columns: Sequence[Sequence[float]], statistic: str, printed_runs: int | None) -> float | None:
+    """A pre-training's number to compare with one that sums up so many printed runs, or with None as it is: a statistic over its
+    fine-tunings in each of the columns, averaged over these.
 
-    None for a best of fewer than two runs, which cannot be corrected for their number.
+    None for a best of fewer than two runs that cannot be corrected for their number.
 
     >>> unit([[70.0, 72.0]], "mean", printed_runs=10), unit([[70.0]], "best", printed_runs=10)
     (71.0, None)
     """
     # In each column first: the paper's mean over columns is one of numbers that were summed up like this.
     values = [sum_up(scores, statistic) for scores in columns]
-    if statistic == "best":
+    if statistic == "best" and printed_runs is not None:
         if min(map(len, columns)) < 2:
             return None
         values = [

@@ -50,8 +50,8 @@ class Column:
         metric: accuracy, matthews, …, or nats.
         test: the GLUE server's score.
         printed: the paper's number; `printed_sem` its standard error.
-        difference: ours − printed. Ours is the table's statistic; if the paper measured on the test set it is `test`, and None
-            until the server has scored ours.
+        difference: ours − printed. Ours is the mean over pre-trainings of the table's statistic; if the paper measured on the test
+            set it is `test`, and None until the server has scored ours.
         difference_interval: its 95 % interval; for a best, corrected for the number of runs. None if the rows do not show how much
             pre-trainings differ.
         verdict: see `relpos.tables.comparison`; None where nothing is printed.
