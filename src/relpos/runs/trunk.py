@@ -46,7 +46,8 @@ def last_constant_step(run: Run) -> int | None:
 def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:
     """The farthest step of another run at which this one can begin; None where there is none.
 
-    Results depend on threads and micro-batch in their last bits, so that the other run must have the same.
+    Results depend on threads and micro-batch in their last bits, so that the other run must have the same. Of machine, kernel and
+    torch nothing is asked: a run goes on from its own checkpoint elsewhere, too.
     """
     from relpos.train.checkpoint import newest, snapshot_step  # loads Lightning
 
