@@ -111,11 +111,11 @@ def test_the_commit_that_is_read_is_known(place: Path, monkeypatch: pytest.Monke
     list(of_folder.documents())
     assert of_folder.revisions == {}
     with monkeypatch.context() as patch:
-        patch.setattr(datasets, "load_dataset_builder", lambda *_, **__: SimpleNamespace(hash="a" * 40))
+        patch.setattr(datasets, "load_dataset_builder", lambda *_, revision: SimpleNamespace(hash=(revision or "a") * 40))
         patch.setattr("relpos.data.hub.documents", lambda *_: iter(()))
-        on_the_hub = Hub(texts=[{"id": "a/b"}])
+        on_the_hub = Hub(texts=[{"id": "a/b"}, {"id": "a/b", "revision": "b"}])
         list(on_the_hub.documents())
-    assert on_the_hub.revisions == {"a/b": "a" * 40}
+    assert on_the_hub.revisions == {"a/b": "a" * 40, "a/b@b": "b" * 40}
 
 
 def test_rows_of_repeated_books_are_counted(place: Path) -> None:

@@ -150,7 +150,7 @@ class Hub(Text):
     glue: str = "nyu-mll/glue"
     glue_revision: str | None = None
     revisions: dict[str, str] = field(default_factory=dict, init=False, compare=False)
-    """Id → the commit that `documents` has read."""
+    """Id, with `@` the revision that is asked for → the commit that `documents` has read."""
 
     def identity(self) -> dict[str, Any] | None:
         """Ids and revisions, or the content of folders; configurations, splits, columns; whether repeated books are left out."""
@@ -169,7 +169,7 @@ class Hub(Text):
         """The documents of all data sets, one data set after the other."""
         for text in map(hub.checked, self.texts):
             if read := hub.commit(text):
-                self.revisions[text["id"]] = read
+                self.revisions["@".join(filter(None, (text["id"], text["revision"])))] = read
             yield from hub.documents(text, self.lines, self.streaming, lambda blocks: _reporting(blocks, progress))
 
 
