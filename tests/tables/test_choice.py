@@ -1,5 +1,7 @@
 """The best of several rows in each column, and what choosing it on the dev set makes of it."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,10 +22,11 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Row]:
     return [made(tmp_path, name, right) for name, right in RIGHT.items()]
 
 
-def made(root: Path, name: str, right: str) -> Row:
+def made(root: Path, name: str, right: str, metric: str = "relpos.train.metrics.accuracy") -> Row:
     """A row with one fine-tuning that has kept its answers."""
     dev = root / "finetune" / name / "dev"
     dev.mkdir(parents=True)
+    (dev.parent / "record.json").write_text(json.dumps({"meaning": {"task": {"metric": metric}}}))
     (dev / "rte.tsv").write_text("prediction\ttarget\n" + "".join(f"{digit}\t1\n" for digit in right))
     score = 100 * right.count("1") / len(right)
     run = RowRun("finetune", name, "finished", f"finetune/{name}", "rte", 0, 0, {"rte": score})
@@ -45,6 +48,16 @@ def test_a_row_chosen_on_one_half_is_scored_on_the_other(rows: list[Row], tmp_pa
     alone = choose([*rows, worse], "base", ["one", "worse"], "mean")["rte"]
     # even examples choose `one` (0 seen, +50 unseen); odd ones `worse` (+100 seen, −100 unseen)
     assert (alone.seen, alone.unseen) == (50.0, -25.0)
+
+
+def test_a_metric_of_the_user_s_own_judges_halves_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
+    monkeypatch.setenv("RELPOS_TRUST", "choice_metric")
+    (tmp_path / "choice_metric.py").write_text("def right(predictions, targets):\n    return (predictions == targets).mean()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    base, one = (made(tmp_path, name, RIGHT[name], "choice_metric.right") for name in ("base", "one"))
+    base.columns["rte"] = one.columns["rte"] = replace(one.columns["rte"], metric="right")
+    assert choose([base, one], "base", ["one"], "mean")["rte"].seen == 25.0
 
 
 def test_without_answers_nothing_is_said_of_optimism(rows: list[Row], tmp_path: Path) -> None:

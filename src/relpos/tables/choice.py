@@ -14,7 +14,7 @@ from functools import partial
 
 from relpos.results.statistics import of_errors
 from relpos.results.values import Halves, best_on_halves, halves
-from relpos.runs.run import runs_root
+from relpos.runs.run import read_record, runs_root
 from relpos.tables.comparison import baseline_of, minus, sum_up
 from relpos.tables.experiment import Experiment
 from relpos.tables.render.cells import NAMES, SideTable, signed
@@ -95,7 +95,8 @@ def _halves(row: Row, column: str, of: Callable[[Sequence[float]], float]) -> Ha
     if not paths or not all(path.is_file() for path in paths):
         return None
     # By runs, and then summed up: the statistic of a row is taken of its runs, on half of the examples as on all.
-    of_runs = [halves(path, f"relpos.train.metrics.{row.columns[column].metric}") for path in paths]
+    metric = read_record(paths[0].parent.parent)["meaning"]["task"]["metric"]
+    of_runs = [halves(path, metric) for path in paths]
     return of([even for even, _ in of_runs]), of([odd for _, odd in of_runs])
 
 
