@@ -3,7 +3,8 @@
 from claims.made_up import around, scored
 from claims.test_tuned_checkpoints import verdict
 from relpos.claims.columns import above_published
-from relpos.results.scale import Scale, Scales, tuned_checkpoint
+from relpos.results.checkpoints import tuned_checkpoint
+from relpos.results.scale import Scale, Scales
 
 COLUMNS = {"mnli_m": 84.6, "sst2": 92.9}
 
