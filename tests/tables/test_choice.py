@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from relpos.measures.measure import NATS
 from relpos.results.statistics import of_errors
 from relpos.runs.table_file import RowRun
 from relpos.tables.choice import by_choice, choose
@@ -64,6 +65,12 @@ def test_without_answers_nothing_is_said_of_optimism(rows: list[Row], tmp_path: 
     (tmp_path / "finetune/two/dev/rte.tsv").unlink()
     assert choose(rows, "base", ["one", "two"], "mean")["rte"].seen is None
     assert choose(rows[:2], "base", ["one", "two"], "mean") == {}
+
+
+def test_nats_are_no_scores_of_which_the_highest_is_the_best(rows: list[Row]) -> None:
+    for row in rows:
+        row.columns["shuffle_gap"] = replace(column([0.5]), metric=NATS)
+    assert [*choose(rows, "base", ["one", "two"], "mean")] == ["rte"]
 
 
 def test_each_baseline_has_a_table_of_the_rows_that_belong_to_it(rows: list[Row]) -> None:

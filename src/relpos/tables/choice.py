@@ -17,9 +17,9 @@ from relpos.results.values import Halves, best_on_halves, halves
 from relpos.runs.run import read_record, runs_root
 from relpos.tables.comparison import baseline_of, minus, sum_up
 from relpos.tables.experiment import Experiment
-from relpos.tables.render.cells import NAMES, SideTable, signed
+from relpos.tables.render.cells import SideTable, signed, title
 from relpos.tables.render.view import columns_of
-from relpos.tables.table import Row
+from relpos.tables.table import Column, Row
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def by_choice(rows: Sequence[Row], experiment: Experiment) -> list[SideTable]:
 
 
 def choose(rows: Sequence[Row], base: str, choices: Sequence[str], statistic: str) -> dict[str, Choice]:
-    """Column → choice among the rows of these names, for the columns in which all of them and `base` have scores."""
+    """Column → choice among the rows of these names, for the columns in which all of them and `base` have scores; nats are none."""
     by_name = {row.name: row for row in rows}
     if any(name not in by_name for name in (base, *choices)):
         return {}
@@ -62,7 +62,8 @@ def choose(rows: Sequence[Row], base: str, choices: Sequence[str], statistic: st
     of = partial(sum_up, statistic=statistic)
     result = {}
     for column in columns_of(wanted):
-        if not all(column in row.columns and row.columns[column].values for row in wanted):
+        known = [row.columns.get(column, Column()) for row in wanted]
+        if not all(each.values and each.is_score for each in known):
             continue
         scores = {row.name: of(row.columns[column].values) for row in wanted}
         gains = {name: scores[name] - scores[base] for name in choices}
@@ -85,7 +86,7 @@ def side_table(choices: Mapping[str, Choice], base: str, statistic: str) -> Side
         ("the same row on the other half", [signed(choice.unseen, 2) for choice in columns]),
         ("optimism of the choice", [signed(minus(choice.seen, choice.unseen), 2) for choice in columns]),
     ]
-    return SideTable(f"Δ (Δ%) of {statistic}s to {base}, by choice of the row", [NAMES.get(name, name) for name in choices], lines)
+    return SideTable(f"Δ (Δ%) of {statistic}s to {base}, by choice of the row", list(map(title, choices)), lines)
 
 
 def _halves(row: Row, column: str, of: Callable[[Sequence[float]], float]) -> Halves | None:
