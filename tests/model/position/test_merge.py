@@ -83,9 +83,15 @@ def test_a_part_that_fills_nothing_changes_nothing() -> None:
         assert all(getattr(total, field.name) is getattr(terms, field.name) for field in fields(Terms))
 
 
-def test_windows_that_end_differently_are_refused() -> None:
-    scheme = merged(partial(Dynamic, outside="clamp"), partial(Key, outside="zero"))
-    with pytest.raises(RelposError, match=r"^windows with outside=clamp and outside=zero cannot be added$"):
+def test_windows_that_end_differently_are_added() -> None:
+    scheme = merged(partial(Dynamic, k=2, outside="clamp", value=True), partial(Key, k=1, outside="zero"), XL)
+    torch.testing.assert_close(scores(terms_of(scheme)), sum(scores(terms_of(part)) for part in scheme.parts))
+    assert terms_of(scheme).outside == "clamp"  # of the values
+
+
+def test_tables_of_values_that_end_differently_are_refused() -> None:
+    scheme = merged(*(partial(Dynamic, outside=outside, value=True) for outside in ("clamp", "zero")))
+    with pytest.raises(RelposError, match=r"^tables of values with outside=clamp and outside=zero cannot be added$"):
         terms_of(scheme)
 
 

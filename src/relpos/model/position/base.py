@@ -77,18 +77,18 @@ class Terms:
     query_bias: Float[Tensor, "heads _"] | None = None  # as wide as the queries' kernels
 
     def __add__(self, other: Terms) -> Terms:
-        """Field by field, factors multiplied. A narrower window is first extended to the wider one, as `outside` says; kernels with
-        columns are first extended to all offsets, and so are those that they meet. The shorter reach holds.
+        """Field by field, factors multiplied. A narrower window is first extended to the wider one, as `outside` says. Where one
+        has columns, or both have windows that end differently, kernels are first extended to all offsets. The shorter reach holds.
 
         Raises:
-            RelposError: both have windows, and the two end differently.
+            RelposError: both have tables of values, and these end differently.
         """
-        mapped = self.columns is not None or other.columns is not None
+        mapped = self.columns is not None or other.columns is not None or len(_ends(self, other)) > 1
         one, two = (terms.by_offset() if mapped else terms.multiplied() for terms in (self, other))
-        # One sum of kernels has one way to end. Terms without a window fit either.
-        ends = sorted({terms.outside for terms in (one, two) if terms.windowed})
+        # One sum of tables has one way to end. Terms without a window fit either.
+        ends = _ends(one, two)
         if len(ends) > 1:
-            raise RelposError(f"windows with outside={ends[0]} and outside={ends[1]} cannot be added")
+            raise RelposError(f"tables of values with outside={ends[0]} and outside={ends[1]} cannot be added")
         outside = ends[0] if ends else one.outside
         return Terms(
             offset=_plus(one.offset, two.offset),
@@ -140,6 +140,11 @@ class Terms:
     def _by_offset(self, kernel: Tensor) -> Tensor:
         # Each token has a kernel, so that axis 2 says how long the sequence is.
         return extend(kernel, kernel.shape[2], self.outside) if self.columns is None else kernel[..., self.columns]
+
+
+def _ends(*added: Terms) -> list[str]:
+    """How the windows of these terms end."""
+    return sorted({terms.outside for terms in added if terms.windowed})
 
 
 def _plus(x: Tensor | None, y: Tensor | None) -> Tensor | None:

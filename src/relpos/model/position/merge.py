@@ -26,8 +26,8 @@ class Merge(Scheme):
         parts: constructors of schemes, each called with the shape.
 
     Raises:
-        RelposError: no parts, or parts that disagree on the scale of q·k or on the number of heads; later, parts whose windows
-            end differently.
+        RelposError: no parts, or parts that disagree on the scale of q·k, on the number of heads or on the width of queries; later,
+            tables of values that end differently.
 
     Example:
         >>> from relpos.model.position import Absolute, Alibi
