@@ -76,9 +76,8 @@ def test_parts_that_would_find_other_heads_are_refused(parts: list[Position]) ->
 def test_what_cannot_be_halved_is_refused() -> None:
     with pytest.raises(RelposError, match=r"^DualTriangle splits heads: head_dim = hidden / heads must be even, not 3$"):
         DualTriangle(replace(SHAPE, head_dim=3), "split")
-    ids, _ = batch(rows=1)
-    with pytest.raises(RelposError, match="^DualTriangle splits heads: another scheme has made queries wider"):
-        network(partial(Merge, parts=[SPLIT, Pope])).encoder(ids)
+    with pytest.raises(RelposError, match="^DualTriangle splits heads: another scheme makes queries wider"):
+        Merge(SHAPE, [SPLIT, Pope])
 
 
 def test_a_pattern_of_split_heads_shows_each_half() -> None:

@@ -181,9 +181,8 @@ def test_a_merge_inside_a_merge_is_the_same_sum() -> None:
 
 @pytest.mark.parametrize("behind", [Rope, XL, Pope])
 def test_turning_queries_that_are_wider_already_is_refused_by_name(behind: Any) -> None:
-    merged, q = Merge(SHAPE, [Pope, behind]), torch.zeros(1, SHAPE.heads, 3, SHAPE.head_dim)
     with pytest.raises(RelposError, match=f"{behind.__name__} turns queries"):
-        merged.turn(0, q, q, q, merged.prepare(3))
+        Merge(SHAPE, [partial(Merge, parts=[Pope, Tisa]), behind])
 
 
 @pytest.mark.parametrize(("parts", "said"), [("ab", "a list"), (["rope"], "constructors"), (Rope, "a list")])

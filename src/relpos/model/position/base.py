@@ -170,6 +170,7 @@ class Scheme(nn.Module):
     asks: Literal["positions", "offsets"] | None = None  # by which of these two methods alone it learns where tokens stand
     same_each_step: bool = True  # whether passes of one shape do the same operations in every step: others are not recorded
     splits: bool = False  # whether `split` makes two heads of each, in some layer
+    widens: bool = False  # whether `turn` makes queries and keys wider, in some layer
     reads_ahead: bool = False  # whether what it adds for j ≤ i depends on tokens behind i: causal attention refuses such schemes
 
     def __init__(self, shape: Shape) -> None:
@@ -206,8 +207,12 @@ class Scheme(nn.Module):
     @property
     def acts_on_scores(self) -> bool:
         """Whether anything is done inside the attention; if not, the scheme also serves layers that have none."""
-        kind = type(self)
-        return kind.terms is not Scheme.terms or kind.turn is not Scheme.turn
+        return type(self).terms is not Scheme.terms or self.turns
+
+    @property
+    def turns(self) -> bool:
+        """Whether it turns queries and keys, in some layer."""
+        return type(self).turn is not Scheme.turn
 
     @property
     def by_token(self) -> bool:

@@ -58,16 +58,23 @@ class Merge(Scheme):
         self.same_each_step = all(part.same_each_step for part in self.parts)
         self.reads_ahead = any(part.reads_ahead for part in self.parts)
         self.splits = any(part.splits for part in self.parts)
+        self.widens = any(part.widens for part in self.parts)
         self.check_heads()
 
     def check_heads(self) -> None:
-        """Raises RelposError where a part splits the heads for which another has terms."""
+        """Raises RelposError where a part splits the heads for which another has terms, or those whose queries another makes wider,
+        or turns such queries."""
         # A part that turns queries and keys does so before heads are split, and may stay.
         acting = [part for part in self.parts if part.splits or type(part).terms is not Scheme.terms]
         if self.splits and len(acting) > 1:
             one = next(part for part in acting if part.splits)
             other = next(part for part in acting if part is not one)
             raise RelposError(f"{name_of(one)} makes two heads of each, and {name_of(other)} acts on the scores of whole ones")
+        for number, part in enumerate(self.parts):
+            if part.turns and any(other.widens for other in self.parts[:number]):
+                raise RelposError(f"{name_of(part)} turns queries that a part before it has made wider: name it before that part")
+            if part.splits and self.widens:
+                raise RelposError(f"{name_of(part)} splits heads: another scheme makes queries wider than values")
 
     @property
     def scale(self) -> float | None:
@@ -76,6 +83,10 @@ class Merge(Scheme):
     @property
     def acts_on_scores(self) -> bool:
         return any(part.acts_on_scores for part in self.parts)
+
+    @property
+    def turns(self) -> bool:
+        return any(part.turns for part in self.parts)
 
     def begin_step(self, step: int) -> None:
         for part in self.parts:
@@ -93,8 +104,6 @@ class Merge(Scheme):
 
     def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: list[Any]) -> tuple[Turned, Turned, Heads]:
         for part, own in zip(self.parts, state, strict=True):
-            if q.shape[-1] != self.shape.head_dim and type(part).turn is not Scheme.turn and not isinstance(part, Merge):
-                raise RelposError(f"{name_of(part)} turns queries that a part before it has made wider: name it before that part")
             q, k, v = part.turn(layer, q, k, v, own)
         return q, k, v
 

@@ -43,6 +43,7 @@ class Pope(Scheme):
     """
 
     asks = "positions"
+    widens = True
 
     @checked
     def __init__(self, shape: Shape, base: Positive = 10000.0, uniform: bool = False) -> None:
