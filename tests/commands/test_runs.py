@@ -96,6 +96,18 @@ def test_a_table_uses_the_run_whose_network_its_launch_began_with(
     assert users == {"first": "table other", "second": "–", "used": "table mine"}
 
 
+def test_a_damaged_plan_is_named_and_leaves_the_list(
+    three: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = tmp_path / "runs" / "tables" / "damaged"
+    damaged.mkdir()
+    (damaged / "plan.json").write_text("{")
+    assert main(["runs"]) == 0
+    told = capsys.readouterr()
+    assert len(told.out.splitlines()) == 5
+    assert f"{damaged / 'plan.json'}: damaged" in told.err
+
+
 @pytest.mark.parametrize(("answer", "goes"), [("y\n", True), ("YES\n", True), ("\n", False), ("n\n", False), ("", False)])
 def test_what_is_named_is_removed_after_a_question(
     answer: str, goes: bool, three: dict[str, Run], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
