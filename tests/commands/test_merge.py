@@ -108,7 +108,9 @@ def test_results_that_were_measured_later_are_added(plans: Any, merged: Any, tmp
     merged()
     (pretraining,) = (tmp_path / "two" / "pretrain").iterdir()
     write_json(pretraining / "order" / "shuffle-0.json", {})
-    assert "relpos: 0 trained runs copied, 3 were here already" in merged()
+    assert "relpos: 0 trained runs copied, 3 were here already, 1 of which got more files" in merged()
+    assert merged().endswith("3 were here already\n")
+    assert merged("weights=true").endswith("3 were here already, 3 of which got more files\n")
     assert (tmp_path / "all" / "pretrain" / pretraining.name / "order" / "shuffle-0.json").is_file()
 
 

@@ -68,14 +68,13 @@ def merge(folders: Names, weights: bool) -> str:
         for path in paths:
             _check_files(path, weights)
     known = [name for name, paths in sources.items() if _check_places(name, paths, root)]
-    for name, paths in sources.items():
-        for path in paths:
-            _copy(path, root / name, root, weights)
+    changed = {name for name, paths in sources.items() for path in paths if _copy(path, root / name, root, weights)}
     trained = [name for name in sources if name.partition("/")[0] in TRAINED]
-    count = sum(name in known for name in trained)
+    here = [name for name in trained if name in known]
+    more = f", {number} of which got more files" if (number := len(changed & {*here})) else ""
     left = f", {plural(unfinished, 'unfinished one')} left out" if unfinished else ""
-    new = plural(len(trained) - count, "trained run")
-    say(f"relpos: {new} copied, {count} {'was' if count == 1 else 'were'} here already{left}")
+    new = plural(len(trained) - len(here), "trained run")
+    say(f"relpos: {new} copied, {len(here)} {'was' if len(here) == 1 else 'were'} here already{more}{left}")
     return str(root)
 
 
@@ -178,15 +177,15 @@ def _same(ours: Any, theirs: Any) -> bool:
     return math.isclose(ours, theirs, rel_tol=ROUNDING) or (ours != ours and theirs != theirs) if numbers else ours == theirs
 
 
-def _copy(source: Path, target: Path, root: Path, weights: bool) -> None:
-    """Copies the files that are missing in `target`, the record last."""
+def _copy(source: Path, target: Path, root: Path, weights: bool) -> bool:
+    """Copies the files that are missing in `target`, the record last. Returns whether any was."""
     needs_record = (weights or source.parent.name not in DATA_STAGES) and read_record(target).get("state") != "finished"
     # What a run has that is not finished here, its log for instance, ends before the results that are copied.
     others = [] if needs_record else _other_files(read_record(target), read_record(source))
     wanted = [file for file in _files(source, weights) if needs_record or not (target / file).is_file()]
     wanted = [file for file in wanted if file.as_posix() not in others]  # the record here has other checksums
     if not wanted and not needs_record:
-        return
+        return False
     with locked(target, wait=False) as held:
         if not held:
             raise RelposError(f"{target} is being executed here; merge when it is done")
@@ -197,6 +196,7 @@ def _copy(source: Path, target: Path, root: Path, weights: bool) -> None:
             # Records name inputs by absolute paths of the machine that wrote them.
             inputs = {name: _here(str(folder), root) for name, folder in record["inputs"].items()}
             write_json(target / RECORD, record | {"inputs": inputs})
+    return True
 
 
 def _here(folder: str, root: Path) -> str:
