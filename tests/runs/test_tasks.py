@@ -177,6 +177,14 @@ def test_two_tasks_of_one_name_in_a_table_are_refused(answers: Path) -> None:
         plan_table(load(str(answers.parent / "mine.yaml")))
 
 
+def test_a_task_called_like_a_measured_column_is_refused_in_a_table(answers: Path) -> None:
+    (answers / "same_word_pairs.yaml").write_text("columns: answer\n", encoding="utf-8")
+    text = "question: is it learned?\nrows: {none: [position=none]}\ntasks: [answers/same_word_pairs.yaml]\n"
+    (answers.parent / "mine.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(RelposError, match="tasks: same_word_pairs is what is measured of networks"):
+        plan_table(load(str(answers.parent / "mine.yaml")))
+
+
 def test_paws_is_refused_where_the_toy_language_is_the_data() -> None:
     with pytest.raises(RelposError, match="task=paws: the toy language has no such task"):
         refuse_absent(finetune("task=paws"))

@@ -13,6 +13,7 @@ from relpos.config.check import refuse_overrides
 from relpos.config.compose import composed
 from relpos.config.conf import key_of, shipped
 from relpos.errors import RelposError, refuse_unknown
+from relpos.measures.measure import measured_columns
 from relpos.pretrained.files import is_remote
 from relpos.runs.networks import given_run
 from relpos.runs.plan import finetune_run, plan
@@ -129,7 +130,7 @@ def _contents(experiment: Experiment, network: Run | None, overrides: list[str])
     """The configurations of a row, with their interpolations: of its pre-trainings (empty with `network`), and of each task.
 
     Raises:
-        RelposError: an override is wrong, or two tasks have one name.
+        RelposError: an override is wrong, two tasks have one name, or one has that of a measured column.
     """
     of_stage = {stage: overrides_of(stage, experiment, overrides) for stage in ("pretrain", "finetune")}
     of_tuning = of_stage["finetune"]
@@ -144,6 +145,8 @@ def _contents(experiment: Experiment, network: Run | None, overrides: list[str])
     names = [content["task"]["name"] for content in tasks]
     if len(set(names)) < len(names):
         raise RelposError(f"tasks: two of them are called {max(names, key=names.count)!r}; name: in a task's file tells them apart")
+    if taken := measured_columns().keys() & {*names}:
+        raise RelposError(f"tasks: {min(taken)} is what is measured of networks; name: in the task's file gives it another name")
     return first, tasks
 
 
