@@ -37,7 +37,7 @@ class Kind:
     Args:
         modules: those of relpos (with what lies below them) that define it.
         base: dotted name of the class from which it inherits; empty for any class.
-        function: it is a function and no class.
+        function: it is a function and no class; where there is a base, other modules may also give a class with that base.
     """
 
     modules: tuple[str, ...]
@@ -52,7 +52,7 @@ KINDS = {
     "objective": Kind(("relpos.data.objective",), "relpos.data.objective.Objective"),
     "task": Kind(("relpos.data.tasks", "relpos.data.own_task", "relpos.data.superglue")),
     "metric": Kind(("relpos.train.metrics",), function=True),
-    "logger": Kind(("relpos.train.loggers",), function=True),
+    "logger": Kind(("relpos.train.loggers",), "lightning_fabric.loggers.logger.Logger", function=True),
     "pairs": Kind(("relpos.data.pairs",)),
     "kind": Kind(("relpos.measures.kinds", "relpos.measures.maps", "relpos.commands.analyze")),
     "engine": Kind(("relpos.launch",)),
@@ -157,7 +157,8 @@ def find(name: object, kind: str, key: str) -> Any:
     except Exception as error:  # the user's own module may raise anything
         raise RelposError(f"{key}: cannot import {name!r} ({one_line(error)})") from error
     if not _is_of_kind(found, KINDS[kind], ours):
-        what = KINDS[kind].base or f"{'function' if KINDS[kind].function else 'class'} of {KINDS[kind].modules[0]}"
+        function = KINDS[kind].function and (ours or not KINDS[kind].base)
+        what = f"function of {KINDS[kind].modules[0]}" if function else KINDS[kind].base or f"class of {KINDS[kind].modules[0]}"
         raise RelposError(f"{key}: {name} is not a {what.replace('.base.', '.')}")
     return found
 
@@ -171,7 +172,7 @@ def _is_of_kind(found: Any, kind: Kind, ours: bool) -> bool:
     """Whether it is what its key names; of ours, only what these modules define themselves and do not keep private."""
     if ours and (not _below(str(getattr(found, "__module__", "")), kind.modules) or found.__name__.startswith("_")):
         return False
-    if kind.function:
+    if kind.function and (ours or not (kind.base and inspect.isclass(found))):
         return inspect.isfunction(found) if ours else callable(found)
     bases = {f"{base.__module__}.{base.__qualname__}" for base in inspect.getmro(found)} if inspect.isclass(found) else set()
     return (kind.base or f"{object.__module__}.{object.__qualname__}") in bases
@@ -280,13 +281,18 @@ def instantiate(node: Mapping[str, Any], kind: str, **more: Any) -> Any:
     Raises:
         RelposError: a name is refused, or the constructor refuses an argument.
     """
+    return bound(node, kind, **more)()
+
+
+def bound(node: Mapping[str, Any], kind: str, **more: Any) -> Any:
+    """`instantiate`, to be called: what is refused is refused, and nothing is made."""
     made = constructor(_plain(node), kind)
     try:
         # Before the call: a TypeError from inside the constructor is a bug and keeps its traceback.
         inspect.signature(made).bind(**more)
     except TypeError as error:
         raise RelposError(f"{kind}: {node['_target_']}: {error}") from None
-    return made(**more)
+    return partial(made, **more)
 
 
 def _plain(value: Any) -> Any:

@@ -53,11 +53,17 @@ def test_a_function_of_the_users_own_is_told_what_the_run_is(
     [
         (["logger=custom"], "logger._target_ must be given"),
         (["logger=custom", "logger._target_=pytorch_lightning.loggers.CSVLoger"], "logger._target_: cannot import"),
+        (["logger=custom", "logger._target_=collections.OrderedDict"], "logger._target_: collections.OrderedDict is not a"),
+        (["logger=custom", "logger._target_=textwrap.dedent"], "logger: textwrap.dedent: missing a required argument"),
         ([*CSV, "+logger.nam=x"], "unknown key 'logger.nam'. Did you mean 'name'?"),
     ],
 )
-def test_a_wrong_logger_is_refused_before_anything_is_trained(overrides: list[str], said: str, refused: Callable[..., str]) -> None:
+def test_a_wrong_logger_is_refused_before_anything_is_made(
+    overrides: list[str], said: str, refused: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
     assert said in refused("pretrain", *TINY, *overrides)
+    assert not (tmp_path / "runs" / "toy").exists()
 
 
 def test_a_file_may_not_name_a_logger(tmp_path: Path, refused: Callable[..., str]) -> None:

@@ -3,14 +3,17 @@ that lies about."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import tempfile
 from collections.abc import Mapping
 from contextlib import chdir
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal
 
 from relpos.errors import RelposError
+from relpos.trust import bound, find
 
 Mode = Literal["auto", "online", "offline"]
 Where = Literal["online", "offline", "disabled"]
@@ -28,10 +31,11 @@ LOGGERS = {f"relpos.train.loggers.{package}_logger": package for package in ("wa
 
 
 def refuse_logger(node: Mapping[str, Any]) -> None:
-    """Refuses a logger of ours whose package is not installed, or whom WANDB_MODE tells what it does not understand.
+    """Refuses a logger of ours whose package is not installed, or whom WANDB_MODE tells what it does not understand; and one that
+    cannot be called.
 
     Raises:
-        RelposError: says what to install or to set.
+        RelposError: says what to install or to set, or which argument is at fault.
     """
     if package := LOGGERS.get(node.get("_target_", "")):
         try:
@@ -40,6 +44,16 @@ def refuse_logger(node: Mapping[str, Any]) -> None:
             raise RelposError(f"logger={package} needs {package}: pip install {package}") from None
     if package == "wandb":
         wandb_mode(node["mode"])
+    bound(node, "logger", **arguments(node, {}, Path()))
+
+
+def arguments(node: Mapping[str, Any], run: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """What a logger is given beside the keys of its node: a function what the run is, a class the folder where it takes one."""
+    found = find(node["_target_"], "logger", "logger._target_")
+    if not inspect.isclass(found):
+        return {"run": run, "folder": folder}
+    takes_folder = "save_dir" in inspect.signature(found).parameters and "save_dir" not in node
+    return {"save_dir": str(folder)} if takes_folder else {}
 
 
 def wandb_mode(mode: Mode) -> Where:

@@ -18,12 +18,12 @@ import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
 from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
-from relpos.errors import one_line, say
+from relpos.errors import RelposError, one_line, say
 from relpos.files import digest, naming, opened, write_text
 from relpos.process import command
 from relpos.progress import display
 from relpos.readers import read_bytes
-from relpos.train.logger_settings import Mode, refuse_logger, set_up, wandb_mode
+from relpos.train.logger_settings import Mode, arguments, refuse_logger, set_up, wandb_mode
 from relpos.trust import find, instantiate
 
 SECONDS = 30.0
@@ -79,12 +79,11 @@ def made(node: dict[str, Any], run: dict[str, Any], folder: Path) -> Logger:
     of hyperparameters.
     """
     refuse_logger(node)  # of a worker, too, whose machine may lack what that of the launcher has
-    found = find(node["_target_"], "logger", "logger._target_")
-    if not (inspect.isclass(found) and issubclass(found, Logger)):
-        return instantiate(node, "logger", run=run, folder=folder)
-    takes_folder = "save_dir" in inspect.signature(found).parameters and "save_dir" not in node
-    logger: Logger = instantiate(node, "logger", **({"save_dir": str(folder)} if takes_folder else {}))
-    logger.log_hyperparams({"identity": run["id"], **run["config"]})
+    logger: Logger = instantiate(node, "logger", **arguments(node, run, folder))
+    if not hasattr(logger, "log_metrics"):
+        raise RelposError(f"logger._target_={node['_target_']}: it returned {logger!r:.100}, which is no logger")
+    if inspect.isclass(find(node["_target_"], "logger", "logger._target_")):
+        logger.log_hyperparams({"identity": run["id"], **run["config"]})
     return logger
 
 
