@@ -1,5 +1,6 @@
 """What `relpos finetune` says before it trains."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,11 @@ def test_nothing_is_said_of_keys_that_count_or_stand_as_they_would_anyway(tmp_pa
 
 
 def test_the_command_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relpos.commands.finetune.run", lambda config: plan(config))
+    monkeypatch.setattr("relpos.commands.finetune.execute", lambda run: run)
     said = of_file(tmp_path, epochs=5)
     finetune(**composed("finetune", [f"task={tmp_path / 'mine.yaml'}"]))  # type: ignore[misc]
     assert f"relpos: {said[0]}" in capsys.readouterr().err.splitlines()
+
+
+def test_a_network_that_is_too_short_is_the_only_thing_said(refused: Callable[..., str]) -> None:
+    assert refused("finetune", "size=tiny", "task=cola", "length=500").endswith("a sequence of 500 tokens is too long")

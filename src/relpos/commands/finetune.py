@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Unpack
 
-from relpos import run
 from relpos.config.compose import resolved, unresolved
 from relpos.config.schema import Finetune
 from relpos.data.own_task import OwnTask
 from relpos.errors import plural, say
+from relpos.runs.execute import execute
+from relpos.runs.model import refuse_impossible
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
 from relpos.runs.stages import refuse_absent
@@ -20,9 +21,10 @@ def finetune(**config: Unpack[Finetune]) -> str:
     """Executes the run, and before it the runs that it starts from, unless they are finished; returns the path of its folder."""
     planned = plan(config)
     refuse_absent(planned)  # before the announcement below, so that a mistake prints its own line only
+    refuse_impossible(planned)
     for said in filter(None, [before(planned), *uncounted(config)]):
         say(f"relpos: {said}")
-    return str(run(config).path)
+    return str(execute(planned).path)
 
 
 def before(tuning: Run) -> str | None:
