@@ -184,6 +184,8 @@ def fits(value: Any, annotation: Any) -> bool:
         return _is_list(value) and all(fits(item, args[0]) for item in value)
     if origin in (dict, Mapping):
         return isinstance(value, Mapping) and all(fits(item, args[1]) for item in value.values())
+    if origin is Callable:  # in a configuration, a node that names it
+        return callable(value) or isinstance(value, Mapping)
     return True
 
 
@@ -203,6 +205,8 @@ def describe(annotation: Any) -> str:
         return f"a list [{describe(args[0])}, …]"
     if origin in (dict, Mapping):
         return "a group of keys {key: value}"
+    if origin is Callable:
+        return "{_target_: module.Class}"
     return PLAIN[annotation][0] if annotation in PLAIN else "something else"
 
 

@@ -198,7 +198,7 @@ def mistakes(values: Mapping[Any, Any], target: Any, path: str = "") -> Iterator
 def _wrong(key: str, value: Any, annotation: Any) -> Iterator[tuple[str, RelposError]]:
     if isinstance(value, list) and any(map(_is_node, value)):
         for number, item in enumerate(value):
-            yield from _wrong(f"{key}.{number}", item, Any)
+            yield from _wrong(f"{key}.{number}", item, next(iter(get_args(annotation)), Any))
     elif _is_node(value):
         try:
             found = find(value["_target_"], _kind_of(key), f"{key}._target_")

@@ -111,8 +111,10 @@ def one_line(command: str, overrides: Sequence[str]) -> Iterator[None]:
         if isinstance(error, ConfigCompositionException) and (key := re.search(r"Could not override '([^']+)'", str(error))):
             # Of a whole group, `first={shar: 0.5}`, the cause alone names the wrong key; elsewhere it may stop at the group.
             known = str(getattr(error.__cause__, "full_key", ""))
-            raise _unknown_key(max(key[1], known, key=len), _known(command, ())) from error
-        first = str(error).partition("\n")[0]
+            chosen = [override for override in overrides if key_of(override) in options()]  # on which the keys depend
+            raise _unknown_key(max(key[1], known, key=len), _known(command, chosen)) from error
+        first = str(error).partition("
+")[0]
         hint = ": -m sweeps over commas, and a list stands in brackets" if first.startswith("Ambiguous value") else ""
         raise RelposError(first + hint) from error
 

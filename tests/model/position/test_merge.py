@@ -185,7 +185,7 @@ def test_turning_queries_that_are_wider_already_is_refused_by_name(behind: Any) 
         Merge(SHAPE, [partial(Merge, parts=[Pope, Tisa]), behind])
 
 
-@pytest.mark.parametrize(("parts", "said"), [("ab", "a list"), (["rope"], "constructors"), (Rope, "a list")])
+@pytest.mark.parametrize(("parts", "said"), [("ab", "a list"), (["rope"], "_target_"), (Rope, "a list")])
 def test_what_is_no_list_of_schemes_is_refused(parts: Any, said: str) -> None:
     for kind in (Merge, Layers):
         with pytest.raises(RelposError, match=said):
