@@ -73,3 +73,11 @@ def test_files_that_change_between_a_plan_and_its_turn_are_refused(tmp_path: Pat
             reads(run)
     text.write_text(sentences)
     assert execute(store).state == "finished"
+
+
+@pytest.mark.parametrize("asked", ["speed.accelerator=gpu", "speed.kernel=triton"])
+def test_a_gpu_that_is_not_there_is_refused_before_the_store_is_made(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    with pytest.raises(RelposError, match=f"^{asked}: torch finds no GPU on this machine"):
+        refuse_impossible(plan(compose("pretrain", [asked])))

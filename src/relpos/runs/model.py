@@ -93,12 +93,15 @@ def refuse_impossible(run: Run) -> None:
 
     Raises:
         RelposError: size, position, convolution, length and `recipe.position_lr` do not go together, or `change` does not suit the
-            positions.
+            positions; or there is no GPU here, and `speed` asks for one.
     """
     # Inputs first: of a fine-tuning that cannot start, the pre-training is what is to be mended.
     for needed in run.inputs.values():
         refuse_impossible(needed)
     if run.stage in ("pretrain", "finetune") and run.state != "finished":
+        asking = {"accelerator": "gpu", "kernel": "triton"}.items() & run.config["speed"].items()
+        if asking and not (torch.cuda.is_available() or torch.backends.mps.is_available()):
+            raise RelposError(f"speed.{'='.join(min(asking))}: torch finds no GPU on this machine; auto takes what there is")
         with torch.random.fork_rng(devices=[]), without_memory():
             model = network(described_by(run) | {"kernel": run.config["speed"]["kernel"]})
         counted(model)
