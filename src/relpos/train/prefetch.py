@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -52,7 +52,7 @@ class StepsData(pl.LightningDataModule):
         super().__init__()
         self.phases, self.few_shapes = phases, few_shapes
 
-    def train_dataloader(self) -> DataLoader[Any]:
+    def train_dataloader(self) -> Iterable[Any]:
         """Called after a checkpoint is restored, when the trainer knows the step from which to continue."""
         assert self.trainer is not None
         start = self.trainer.global_step
@@ -60,7 +60,7 @@ class StepsData(pl.LightningDataModule):
             phase.start, start = start, max(start, phase.stop)
         steps = ChainDataset(self.phases)
         # None: an item is a whole step already, which DataLoader is not to put into a batch.
-        return DataLoader(Prefetched(steps) if self.few_shapes else steps, batch_size=None)
+        return Prefetched(steps) if self.few_shapes else DataLoader(steps, batch_size=None)
 
 
 def move(value: Any, device: Any) -> Any:

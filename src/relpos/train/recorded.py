@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import torch
@@ -194,7 +195,7 @@ class RecordedSteps:
         """Adds the gradient of the summed losses to `gradients`; the sums of `losses` over the passes, float64, on the device."""
         self.keys.fill(fold(self.seed, index))
         # Copied at once: the next replay overwrites the outputs of this one.
-        return torch.stack([self.passes(part)[0].clone() for part in passes]).sum(0)
+        return reduce(torch.add, [self.passes(part)[0].clone() for part in passes])
 
     def update(self, number: float) -> Tensor:
         """Updates the weights by `gradients` ÷ `number`, which are zero then; the norm of these before they are clipped."""
