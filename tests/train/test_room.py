@@ -6,14 +6,16 @@ from typing import Any
 import pytest
 import torch
 
+import relpos
 from relpos.cli import main
 from relpos.config.compose import compose
 from relpos.errors import RelposError
+from relpos.model.encoder import encoder_of
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.train import room
 from relpos.train.pretrain import Pretraining
-from relpos.train.room import explained_memory
+from relpos.train.room import explained_memory, fitting_microbatch
 
 TINY = ["size=tiny", "size.layers=1", "steps=2", "batch=8", "data.pairs=64"]
 
@@ -80,3 +82,12 @@ def test_where_one_example_is_too_much_a_smaller_network_is_named() -> None:
     told: list[int] = []
     with pytest.raises(RelposError, match="a single example in a forward pass"), explained_memory(1, 32, told.append):
         out_of_memory()
+
+
+def test_what_an_earlier_run_of_this_process_has_left_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = [1]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: free.append(1 << 36))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free[-1], 1 << 36))
+    encoder = encoder_of(relpos.build(relpos.compose("params", ["size=tiny"])))
+    assert fitting_microbatch(encoder, 128, "auto") > fitting_microbatch(encoder, 128, "cpu")

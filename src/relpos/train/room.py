@@ -23,7 +23,8 @@ def fitting_microbatch(encoder: Encoder, length: int, accelerator: str) -> int:
     """
     tokens = CPU_TOKENS
     if accelerator != "cpu" and torch.cuda.is_available():
-        # What is free and not what there is: other runs may be on this GPU.
+        # What is free and not what there is: other runs may be on this GPU. What this process keeps of an earlier run is free, too.
+        torch.cuda.empty_cache()
         free, _ = torch.cuda.mem_get_info()
         tokens = max(tokens, int(GPU_SHARE * free / kept(encoder, length)))
     return max(1, tokens // length)
