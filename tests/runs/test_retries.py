@@ -209,3 +209,27 @@ def test_training_stops_at_the_next_checkpoint_when_the_folder_is_gone(tmp_path:
     trainer: Any = SimpleNamespace(global_step=1, max_steps=9, save_checkpoint=lambda path: None)
     with pytest.raises(RelposError, match="deleted is gone"):
         callback.on_train_batch_end(trainer, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("every", "written"), [(None, [1000, 2500]), (500, [500, 1000, 1500, 2000, 2500])])
+def test_writing_checkpoints_takes_little_of_the_time_unless_their_steps_are_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int | None, written: list[int]
+) -> None:
+    """500 steps take 19 seconds, a checkpoint 2."""
+    from types import SimpleNamespace
+
+    from relpos.train import checkpoint
+
+    clock, found = [0.0], []
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: clock[0])
+
+    def save(path: Path) -> None:
+        found.append(trainer.global_step)
+        clock[0] += 2
+
+    trainer: Any = SimpleNamespace(max_steps=3000, save_checkpoint=save)
+    callback = checkpoint.Checkpointing(tmp_path / "checkpoint", every)
+    for trainer.global_step in range(1, 3001):
+        clock[0] += 19 / 500
+        callback.on_train_batch_end(trainer, SimpleNamespace(check_finite=lambda: None))  # type: ignore[arg-type]
+    assert found == written

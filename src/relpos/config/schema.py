@@ -105,7 +105,7 @@ class TrainingKeys(NetworkKeys):
     length: Length
     snapshots: Sequence[Annotated[int, between(1, 100)]]
     evaluations: Count
-    checkpoint_every: Count
+    checkpoint_every: Count | None
     log_every: Count
     scheme: str  # of no file: the word for `position`, see `with_scheme`
 

@@ -6,6 +6,7 @@ A file's name holds the first digits of its SHA-256, so that a checkpoint and it
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -97,18 +98,23 @@ def newest(folder: Path) -> Path | None:
     return None
 
 
+STEPS, SHARE = 500, 1 / 20
+
+
 class Checkpointing(pl.Callback):
     """Writes a checkpoint after every `every` steps, and one more when the process is asked to stop.
 
     Args:
         folder: where checkpoints lie.
-        every: steps between two of them.
+        every: steps between two of them; None: `STEPS`, and so many more that writing takes no more than `SHARE` of the time. On a
+            GPU 500 updates of a fine-tuning are over sooner than a checkpoint is written.
         group: the processes that share the run: they stop at the same step, and the first one writes.
     """
 
-    def __init__(self, folder: Path, every: int, group: Group = ALONE) -> None:
+    def __init__(self, folder: Path, every: int | None, group: Group = ALONE) -> None:
         self.folder, self.every, self.group = folder, every, group
         self.asked: int | None = None
+        self.written, self.took = time.monotonic(), 1.0  # of the last one; before the first a second is assumed
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Sets handlers for the signals that ask to stop. Any earlier, Lightning's own handlers would replace them."""
@@ -123,19 +129,27 @@ class Checkpointing(pl.Callback):
         """
         step = trainer.global_step
         # Each process may have got the signal a step earlier or later: together they stop at one.
-        asked = self.group.sums([self.asked == number for number in STOPS])
+        *asked, due = self.group.sums([*(self.asked == number for number in STOPS), self.group.first and self._due(step)])
         stop = next((number for number, count in zip(STOPS, asked, strict=True) if count), None)
         # After the last step only if asked to stop: otherwise the model is written next, and the checkpoints are deleted.
-        if stop is not None or (step % self.every == 0 and step < int(trainer.max_steps)):
+        if stop is not None or (due and step < int(trainer.max_steps)):
             # Writing would make a deleted folder again, and the training would continue for nothing.
             if self.group.first and not self.folder.parent.is_dir():
                 raise RelposError(f"the run's folder {self.folder.parent} is gone")
             module.check_finite()  # weights that are not finite must not replace the last good checkpoint
             if self.group.first:
+                began = time.monotonic()
                 trainer.save_checkpoint(self.folder / "last.ckpt")
+                self.written = time.monotonic()
+                self.took = self.written - began
             self.group.said()  # the others wait here, where it may take long, and not in the next step
         if stop is not None:
             raise Interrupted(stop)
+
+    def _due(self, step: int) -> bool:
+        if self.every:
+            return step % self.every == 0
+        return step % STEPS == 0 and self.took <= SHARE * (time.monotonic() - self.written)
 
     def _ask(self, number: int, frame: Any) -> None:
         # The step ends first. Who waits for a process that hangs, and is asked twice, goes without a checkpoint.
