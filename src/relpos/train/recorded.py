@@ -136,7 +136,7 @@ class Replay:
             replay = self.recorder.record(run)
             fault = self._difference(plain, results(replay), len(outputs))
         except Exception as error:  # of any kind: recording is optional, and training goes on without it
-            fault = with_class(error)
+            fault = with_class(error.__context__ or error)  # an error ends the recording with a second one, which says nothing
         if fault is None:
             self.recordings[shapes] = _Recording(buffers, replay, outputs)
         else:
