@@ -102,7 +102,7 @@ MODERN_SMALL = [f"size.{name}={str(value).lower()}" for name, value in MODERN.it
     ("overrides", "held", "most_launches", "most_gigabytes"),
     [
         (["position=composite"], None, 525, 19.9),
-        (["position=composite"], PAIRS, 537, 10.2),
+        (["position=composite"], PAIRS, 533, 9.93),
         (["position=none", *MODERN_SMALL], None, 1638, 91.3),
     ],
 )

@@ -110,3 +110,14 @@ def test_a_pass_in_which_nothing_is_predicted_has_no_loss(kernel: str) -> None:
     loss.backward()
     assert loss == 0
     assert all(p.grad is None or not p.grad.any() for p in model.parameters())
+
+
+def test_some_of_a_row_of_tokens_are_those_that_would_be_taken_from_the_batch() -> None:
+    held = Tokens.first(2, 3, torch.tensor([0, 1, 3]))
+    kept = Tokens(2, 3, torch.tensor([3, 1]))
+    x, other = (torch.arange(6.0).view(3, 2).requires_grad_() for _ in range(2))
+    found, expected = kept.among(held, x), kept.take(held.spread(other))
+    assert torch.equal(found, expected)
+    for y in (found, expected):
+        (y * torch.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()
+    assert torch.equal(x.grad, other.grad)

@@ -88,7 +88,7 @@ class Attention(nn.Module):
         y = y.transpose(1, 2).flatten(2)
         if in_one_row:
             y = y.flatten(0, 1)
-            y = y if call.kept is call.held else call.kept.take(call.held.spread(y))
+            y = y if call.kept is call.held else call.kept.among(call.held, y)
         else:
             after = self.conv.after(v.transpose(1, 2).flatten(2), call.mask)
             y = call.kept.take(y if after is None else y + after)

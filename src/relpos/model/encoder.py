@@ -92,7 +92,7 @@ class Layer(nn.Module):
         kept = call.kept
 
         def cut(part: Tensor) -> Tensor:
-            return part if wanted is kept else wanted.take(kept.spread(part))
+            return part if wanted is kept else wanted.among(kept, part)
 
         # The single passes know layer norms and biases, and the exact GELU without a gate.
         swept = self.block.norm == "layer" and self.block.bias and sweeps.serve(self.attention.kernel, x, self.training)
@@ -108,7 +108,7 @@ class Layer(nn.Module):
         y = self.attention(normed(read, self.attention_norm) if first else read, call, not apart)
         # The residual stream is cut to the same tokens as the attention's output; only in the last layer are there fewer.
         if kept is not call.held:
-            x = kept.take(call.held.spread(x))
+            x = kept.among(call.held, x)
         # A mask depends on the place in the batch, so that it is the same whichever tokens are computed.
         draw = self.attention_dropout.draw(layer)._replace(tokens=kept)
         x, read = add(y, self.attention_norm, draw, *((self.attention.output.bias,) if apart else ()))

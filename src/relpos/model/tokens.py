@@ -52,6 +52,12 @@ class Tokens:
         """(T, C) → (B, n, C), 0 at all other tokens."""
         return x if self.at is None else _Spread.apply(x, self.at, self.batch, self.n)
 
+    def among(self, held: Tokens, x: Float[Tensor, "*held width"]) -> Float[Tensor, "tokens width"]:
+        """x of the tokens `held` → (T, C) of these, which are among them."""
+        if held.starts is None or held.at is None or self.at is None:
+            return self.take(held.spread(x))
+        return _Take.apply(x[None], torch.searchsorted(held.at, self.at))  # the first ones of each row stand in order
+
     def take_heads(self, x: Float[Tensor, "batch heads n width"]) -> Float[Tensor, "1 heads tokens width"]:
         """(B, H, n, C) → (1, H, T, C): the tokens in one row."""
         return self.take(x.transpose(1, 2).flatten(2)).unflatten(1, x.shape[1::2]).transpose(0, 1)[None]
