@@ -107,7 +107,7 @@ class Checkpointing(pl.Callback):
     Args:
         folder: where checkpoints lie.
         every: steps between two of them; None: `STEPS`, and so many more that writing takes no more than `SHARE` of the time. On a
-            GPU 500 updates of a fine-tuning are over sooner than a checkpoint is written.
+            GPU 500 updates take seconds, and a checkpoint may take one.
         group: the processes that share the run: they stop at the same step, and the first one writes.
     """
 
