@@ -113,8 +113,7 @@ def one_line(command: str, overrides: Sequence[str]) -> Iterator[None]:
             known = str(getattr(error.__cause__, "full_key", ""))
             chosen = [override for override in overrides if key_of(override) in options()]  # on which the keys depend
             raise _unknown_key(max(key[1], known, key=len), _known(command, chosen)) from error
-        first = str(error).partition("
-")[0]
+        first = str(error).partition("\n")[0]
         hint = ": -m sweeps over commas, and a list stands in brackets" if first.startswith("Ambiguous value") else ""
         raise RelposError(first + hint) from error
 

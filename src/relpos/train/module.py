@@ -100,7 +100,7 @@ class Training(pl.LightningModule):
             norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
         else:
             found = [(*self.recorded.sums(index, passes),)]
-            norm = self.recorded.update(number)
+            norm = self.recorded.update(number)  # which leaves no `grad`: the step below is one that Lightning counts, and no more
         self.add(gradient_norm=norm, steps=1)
         if norm.device.type == "cpu":  # reading it on a GPU would wait for the device: there `log_step` and checkpoints check
             self.check_finite()
@@ -108,13 +108,9 @@ class Training(pl.LightningModule):
         scheduler: Any = self.lr_schedulers()
         # The first group has the recipe's own rate; those of position scheme and convolution may be multiples of it.
         self.rate = float(optimizer.param_groups[0]["lr"])  # of this update: the schedule goes on to the next one's
-        if self.recorded is None:
-            optimizer.step()
-            # None and not 0: AdamW skips a parameter without a gradient, and would decay one whose gradient is 0.
-            optimizer.zero_grad(set_to_none=True)
-        else:  # Lightning counts the update that has been made: a step without gradients takes a fifth of the processor's time
-            optimizer._on_before_step()
-            optimizer._on_after_step()
+        optimizer.step()
+        # None and not 0: AdamW skips a parameter without a gradient, and would decay one whose gradient is 0.
+        optimizer.zero_grad(set_to_none=True)
         scheduler.step()
         return found
 
