@@ -12,8 +12,7 @@ from relpos.claims.weights import close_to_toeplitz, goes_with_score, newer_is_m
 from relpos.cli import main
 from relpos.commands.claims import page
 from relpos.errors import RelposError
-from relpos.results.checkpoints import published_checkpoints
-from relpos.results.scale import Scales
+from relpos.results.scale import Scales, published_checkpoints
 
 HIDDEN, POSITIONS = 16, 20
 

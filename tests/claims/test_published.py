@@ -3,8 +3,7 @@
 from claims.made_up import around, scored
 from claims.test_tuned_checkpoints import verdict
 from relpos.claims.columns import above_published
-from relpos.results.checkpoints import tuned_checkpoint
-from relpos.results.scale import Scale, Scales
+from relpos.results.scale import Scale, Scales, tuned_checkpoint
 
 COLUMNS = {"mnli_m": 84.6, "sst2": 92.9}
 

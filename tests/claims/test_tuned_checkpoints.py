@@ -8,8 +8,7 @@ import pytest
 from claims.made_up import by_seeds
 from relpos.claims import claim as files
 from relpos.commands.claims import page
-from relpos.results.checkpoints import tuned_checkpoints
-from relpos.results.scale import Scales
+from relpos.results.scale import Scales, tuned_checkpoints
 from relpos.results.values import Value, tuning_values
 
 COLUMNS = ("cola", "mnli_m", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb")

@@ -17,7 +17,6 @@ from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.measures.measure import NATS, measured_columns
 from relpos.readers import read_yaml
 from relpos.results import scale, values
-from relpos.results.checkpoints import published_checkpoints, tuned_checkpoints
 from relpos.results.gain import MEASURES, Contrast
 from relpos.results.scale import Scales
 from relpos.tables.experiment import Experiment, experiments, pilot_seeds
@@ -195,7 +194,7 @@ def scales(checkpoints: Iterable[str] = ()) -> Scales:
     """What claims are tested with: all finished runs below `$RELPOS_RUNS`, and the published networks that are named."""
     known = values.read()
     found = scale.scales(known, rows(), pilot_seeds(experiments()))
-    found.tuned, found.published = tuned_checkpoints(known), published_checkpoints(checkpoints)
+    found.tuned, found.published = scale.tuned_checkpoints(known), scale.published_checkpoints(checkpoints)
     return found
 
 
