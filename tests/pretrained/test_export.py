@@ -179,6 +179,12 @@ def test_what_transformers_does_not_have_is_refused_by_name(described: dict[str,
         to_huggingface(nn.Identity(), described)
 
 
+def test_a_pooler_that_transformers_does_not_have_is_refused_by_name() -> None:
+    described = settings(more={"head": {"kind": "none", "pooler": True}})
+    with pytest.raises(RelposError, match="electra has no pooler.bias, pooler.weight"):
+        to_huggingface(drawn(described), described)
+
+
 def test_a_network_without_token_types_is_no_bert() -> None:
     described = settings(embedding=16, token_types=0)
     with pytest.raises(RelposError, match="bert has encoder.embedding.types.weight, this network has none"):

@@ -94,12 +94,13 @@ def _weights(
     # With a point in front, because names of an encoder alone begin with `pooler`.
     pooler = "outputs" not in settings and any(".pooler." in f".{name}" for name in parameters)
     prefix = family.prefix if head else ""
-    # Popped one by one: what is left at the end is what the description has forgotten.
+    # Popped one by one: what is left at the end is what the family lacks.
     weights: dict[str, Tensor] = {}
     for weight in listed(family, head, size, pooler, prefix):
         if weight.ours not in parameters:  # token types, of which a network may have none
             raise RelposError(f"{family.model_type} has {weight.ours}, this network has none")
         weights.update(write(weight, parameters.pop(weight.ours), size["heads"]))
-    assert not parameters, f"{family.model_type} says nothing about {sorted(parameters)}"
+    if parameters:  # a pooler, which some families have none of
+        raise RelposError(f"{family.model_type} has no {', '.join(sorted(parameters))}")
     # In float64, so that whoever loads the network in another number format than it is stored in has the sines of that format.
     return weights | {prefix + name: compute(config) for name, compute in family.computed.items()}
