@@ -99,7 +99,10 @@ def _weights(
     for weight in listed(family, head, size, pooler, prefix):
         if weight.ours not in parameters:  # token types, of which a network may have none
             raise RelposError(f"{family.model_type} has {weight.ours}, this network has none")
-        weights.update(write(weight, parameters.pop(weight.ours), size["heads"]))
+        parameter = parameters.pop(weight.ours)
+        weights.update(write(weight, parameter, size["heads"]))
+        # The bias of the words: transformers has it twice where the table of the words is another, and computes with the first.
+        weights.update({name: parameter.clone() for name in weight.also if not config["tie_word_embeddings"]})
     if parameters:  # a pooler, which some families have none of
         raise RelposError(f"{family.model_type} has no {', '.join(sorted(parameters))}")
     # In float64, so that whoever loads the network in another number format than it is stored in has the sines of that format.
