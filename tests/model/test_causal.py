@@ -54,11 +54,13 @@ def test_convolutions_do_so_too_or_are_refused_in_one_line(conv: str) -> None:
             torch.testing.assert_close(*outputs_before_a_change(encoder), atol=1e-12, rtol=0)
 
 
-def test_one_sided_forms_are_not_refused() -> None:
+def test_forms_that_read_nothing_ahead_are_not_refused() -> None:
     for model in (
         model_of("none", "kv_shift", attention="causal", conv_keys={"right": False}),
         model_of("none", "canon_left", attention="causal"),
         model_of("selective_rope", attention="causal", side=0),
+        model_of("none", "convbert", attention="causal", conv_keys={"width": 1}),
+        *(model_of("none", conv, attention="causal", conv_keys={"k": 0}) for conv in ("depthwise_qk", "lightconv", "dynamicconv")),
     ):
         torch.testing.assert_close(*outputs_before_a_change(model.eval().encoder), atol=1e-12, rtol=0)
 

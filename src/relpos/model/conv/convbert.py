@@ -65,7 +65,7 @@ class ConvBert(Conv):
             raise RelposError(f"width must be an odd number, not {width!r}")
         self.kernel_from = kernel_from
         self.edges = edges
-        self.width = width
+        self.width, self.reads_ahead = width, width > 1
         half = shape.heads // 2 * shape.head_dim
         self.key = SeparableConv(shape.hidden, half, width, bias=bias)
         self.kernel = nn.Linear(half, shape.heads // 2 * width)

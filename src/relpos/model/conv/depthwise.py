@@ -31,6 +31,7 @@ class Depthwise(Conv):
     @checked
     def __init__(self, shape: Shape, k: Natural, bias: bool = True) -> None:
         super().__init__(shape)
+        self.reads_ahead = k > 0
         self.values = DepthwiseConv(shape.heads * shape.head_dim, 2 * k + 1, bias)
 
     def after(self, v: Hidden, mask: Mask | None) -> Hidden:

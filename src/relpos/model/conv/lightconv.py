@@ -31,7 +31,7 @@ class GatedConv(Conv):
     @checked
     def __init__(self, shape: Shape, k: Natural) -> None:
         super().__init__(shape)
-        self.width = 2 * k + 1
+        self.width, self.reads_ahead = 2 * k + 1, k > 0
         self.gated = nn.Linear(shape.hidden, 2 * shape.heads * shape.head_dim)
 
     @property

@@ -31,7 +31,7 @@ class ConvProjections(Conv):
     @checked
     def __init__(self, shape: Shape, k: Natural, fraction: Fraction = 0.5, activation: Activation = "none") -> None:
         super().__init__(shape)
-        self.width = 2 * k + 1
+        self.width, self.reads_ahead = 2 * k + 1, k > 0
         self.convolved = convolved_heads(shape, fraction) * shape.head_dim
         rest = shape.heads * shape.head_dim - self.convolved
         self.convolutions = nn.ModuleDict(
