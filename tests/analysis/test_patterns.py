@@ -7,7 +7,8 @@ from relpos.analysis.patterns import draw_overview, draw_pattern, pattern, revea
 from relpos.analysis.recording import added, random_ids, record
 from relpos.errors import RelposError
 from relpos.model.kernels import eager
-from schemes import POSITIONS, model_of, node, preset
+from relpos.model.position import Merge
+from schemes import POSITIONS, model_of, network, node, preset
 
 
 @pytest.mark.parametrize("name", POSITIONS)
@@ -34,6 +35,15 @@ def test_what_does_not_depend_on_tokens_has_no_spread() -> None:
         found = pattern(model_of(name).eval().encoder, length=8)
         spread[name] = float((found.high - found.low).max())
     assert spread["tisa"] < 1e-6 < spread["dynamic"]
+
+
+@pytest.mark.parametrize("name", ["absolute", "alibi", "rope"])
+def test_tokens_that_are_not_seen_have_no_value(name: str) -> None:
+    window, ahead = preset("position", "window", reach=2), torch.ones(6, 6, dtype=torch.bool).triu(1)
+    for causal, model in ((True, model_of(name)), (False, network(lambda shape: Merge(shape, [preset("position", name), window])))):
+        model.encoder.causal = causal
+        unseen = ahead if causal else ahead.triu(3) | ahead.triu(3).T
+        assert torch.equal(pattern(model.eval().encoder, length=6).matrix[0].isnan(), unseen)
 
 
 def test_turned_queries_of_ones_follow_the_formula_of_rope() -> None:

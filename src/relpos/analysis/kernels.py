@@ -25,9 +25,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from relpos import style
-from relpos.analysis.recording import random_ids, record
+from relpos.analysis.recording import Call, random_ids, record
 from relpos.model.encoder import encoder_of
-from relpos.model.position import Terms
 from relpos.model.position.base import HIDDEN
 
 _TERMS = ("offset", "query", "key")
@@ -51,7 +50,7 @@ def learned_kernels(model: Any, k: int | None = None) -> dict[int, Float[Tensor,
     # By running it: kernels that are made from tokens exist only then.
     calls = [call for call in record(encoder, ids) if any(getattr(call.terms, name) is not None for name in _TERMS)]
     half = int(k if k is not None else getattr(encoder.position, "k", 8))
-    return {call.layer + 1: _sum(call.terms, half, encoder.causal) for call in calls}
+    return {call.layer + 1: _sum(call, half) for call in calls}
 
 
 def draw_kernels(model: Any, path: str | Path) -> bool:
@@ -66,9 +65,9 @@ def draw_kernels(model: Any, path: str | Path) -> bool:
     return True
 
 
-def _sum(terms: Terms, half: int, causal: bool) -> Float[Tensor, "heads 2*{half}+1"]:
+def _sum(call: Call, half: int) -> Float[Tensor, "heads 2*{half}+1"]:
     """All terms added up."""
-    terms = terms.by_offset()  # windows of several widths, and buckets, which several offsets may share
+    terms = call.terms.by_offset()  # windows of several widths, and buckets, which several offsets may share
     parts = []
     if terms.offset is not None:
         parts.append(_centre(terms.offset.float().cpu(), half))
@@ -78,10 +77,8 @@ def _sum(terms: Terms, half: int, causal: bool) -> Float[Tensor, "heads 2*{half}
         # Reversed: a key's kernel counts from the key to the query, see docs/architecture.md.
         parts.append(_centre(terms.key.float().mean((0, 2)).cpu(), half).flip(-1))
     total = torch.stack(parts).sum(0)
-    offset = torch.arange(-half, half + 1)
-    unseen = (offset > 0) & causal | (offset.abs() > (half if terms.reach is None else terms.reach))
     # A large negative number, beside which nothing else could be seen.
-    return total.masked_fill((total <= HIDDEN / 2) | unseen, torch.nan)
+    return total.masked_fill((total <= HIDDEN / 2) | call.unseen(torch.arange(-half, half + 1)), torch.nan)
 
 
 def _centre(kernel: Float[Tensor, "heads odd"], half: int) -> Float[Tensor, "heads 2*{half}+1"]:

@@ -63,14 +63,14 @@ def pattern(encoder: Encoder, layer: int = 0, length: int = 64, trained: bool = 
     parts = {TERMS: added(call.terms, n), TURNED: _turned(position, call, n, trained)}
     if filled := {what: part for what, part in parts.items() if part is not None}:
         first, *others = filled.values()
-        return _summarised(sum(others, first), " + ".join(filled))
+        return _summarised(sum(others, first), call, " + ".join(filled))
     rows = position.embed(n)
     if rows is None or call.q is None or call.k is None or position.scale is None:
         return None
     if trained:
-        return _summarised(_embedded(encoder, n, position.scale), ROWS)
+        return _summarised(_embedded(encoder, n, position.scale), call, ROWS)
     rows = rows.float().cpu()
-    return _summarised((rows @ rows.t() * rows.shape[1] ** -0.5)[None, None], ROWS)
+    return _summarised((rows @ rows.t() * rows.shape[1] ** -0.5)[None, None], call, ROWS)
 
 
 def reveal(position: nn.Module) -> bool:
@@ -149,11 +149,11 @@ def _products(q: Heads, k: Heads, scale: float) -> Float[Tensor, "batch heads n 
     return (scale * q @ k.transpose(-1, -2)).cpu()
 
 
-def _summarised(scores: Float[Tensor, "batch heads n n"], what: str) -> Pattern:
-    scores = scores.detach().float()
+def _summarised(scores: Float[Tensor, "batch heads n n"], call: Call, what: str) -> Pattern:
+    scores, place = scores.detach().float(), torch.arange(scores.shape[-1])
     # A hidden token's score is a large negative number: in a mean it would drown all others.
-    scores = scores.masked_fill(scores <= HIDDEN / 2, torch.nan)
-    n = scores.shape[-1]
+    scores = scores.masked_fill((scores <= HIDDEN / 2) | call.unseen(place - place[:, None]), torch.nan)
+    n = len(place)
     diagonals = [scores.diagonal(offset, -2, -1).transpose(0, 1).flatten(1) for offset in range(1 - n, n)]  # (H, B·(n − |o|))
     mean = torch.stack([x.mean(1) for x in diagonals], 1)
     # Not the extremes, which grow with the number of tokens.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from relpos.model.encoder import Encoder
@@ -24,6 +24,12 @@ class Call:
     k: Heads | None
     state: Any
     terms: Terms
+    causal: bool
+
+    def unseen(self, offsets: Int[Tensor, "*n"]) -> Bool[Tensor, "*n"]:
+        """Which of the offsets a token does not see, whatever their scores."""
+        reach = self.terms.reach
+        return (offsets > 0) & self.causal | (False if reach is None else offsets.abs() > reach)
 
     def turned(self, position: Scheme, q: Heads | None, k: Heads | None) -> tuple[Turned, Turned] | None:
         """q and k as this pass turns them; None where there are none or they are left as they are."""
@@ -42,7 +48,7 @@ def record(encoder: Encoder, input_ids: Ids) -> list[Call]:
     fill = position.terms
 
     def spy(layer: int, q: Heads | None, k: Heads | None, state: Any) -> Terms:
-        calls.append(Call(layer, q, k, state, fill(layer, q, k, state).multiplied()))
+        calls.append(Call(layer, q, k, state, fill(layer, q, k, state).multiplied(), encoder.causal))
         return calls[-1].terms
 
     training = encoder.training
