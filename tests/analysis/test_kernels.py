@@ -80,6 +80,14 @@ def test_offsets_that_share_a_bucket_have_its_value() -> None:
     torch.testing.assert_close(kernel[:, 3], kernel[:, 4])  # −5 and −4
 
 
+def test_sums_of_gates_are_seen_between_two_tokens() -> None:
+    model = model_of("fox", spread=0.0)
+    with torch.no_grad():
+        model.encoder.position.gates.zero_()  # each gate is ½
+    expected = -np.log(2) * torch.arange(-3, 4).abs()
+    torch.testing.assert_close(learned_kernels(model, k=3)[1][0], expected, atol=1e-5, rtol=0)
+
+
 def test_kernels_have_the_number_of_their_layer() -> None:
     parts = [preset("position", "none"), preset("position", "fixed")]
     assert list(learned_kernels(network(lambda shape: Layers(shape, parts)))) == [2]

@@ -15,6 +15,7 @@ A kernel is what is added to the score at offsets −k … k; `spread` is its la
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from relpos import style
-from relpos.analysis.recording import Call, random_ids, record
+from relpos.analysis.recording import Call, added, random_ids, record
 from relpos.model.encoder import encoder_of
+from relpos.model.position import Terms
 from relpos.model.position.base import HIDDEN
 
 _TERMS = ("offset", "query", "key")
@@ -42,15 +44,16 @@ def learned_kernels(model: Any, k: int | None = None) -> dict[int, Float[Tensor,
     """A kernel of 2k+1 numbers for each head, by layer from 1: what the scheme adds to the score at each offset, all terms added.
 
     A key's kernel is reversed, so that the offset is always that of the attended token. Terms made from tokens are averaged over
-    random ones. Layers without kernels are left out. An offset that is hidden is NaN, as all above 0 in a causal network and all
-    out of `reach` are, and one that no sequence of the network has. By default k is that of the scheme, or 8.
+    random ones, `paired` terms over pairs of them. Layers without kernels are left out. An offset that is hidden is NaN, as all
+    above 0 in a causal network and all out of `reach` are, and one that no sequence of the network has. By default k is that of the
+    scheme, or 8.
     """
     encoder = encoder_of(model)
     ids = random_ids(encoder, _TOKENS[0], min(_TOKENS[1], encoder.shape.max_positions))
     # By running it: kernels that are made from tokens exist only then.
     calls = [call for call in record(encoder, ids) if any(getattr(call.terms, name) is not None for name in _TERMS)]
     half = int(k if k is not None else getattr(encoder.position, "k", 8))
-    return {call.layer + 1: _sum(call, half) for call in calls}
+    return {call.layer + 1: _sum(call, half, encoder.position.paired) for call in calls}
 
 
 def draw_kernels(model: Any, path: str | Path) -> bool:
@@ -65,12 +68,18 @@ def draw_kernels(model: Any, path: str | Path) -> bool:
     return True
 
 
-def _sum(call: Call, half: int) -> Float[Tensor, "heads 2*{half}+1"]:
+def _sum(call: Call, half: int, paired: bool) -> Float[Tensor, "heads 2*{half}+1"]:
     """All terms added up."""
     terms = call.terms.by_offset()  # windows of several widths, and buckets, which several offsets may share
     parts = []
     if terms.offset is not None:
         parts.append(_centre(terms.offset.float().cpu(), half))
+    if paired and terms.query is not None:
+        n = terms.query.shape[2]
+        sums: Any = added(Terms(query=terms.query, key=terms.key, columns=terms.columns), n)
+        means = [sums.float().diagonal(offset, -2, -1).mean((0, 2)) for offset in range(1 - n, n)]
+        parts.append(_centre(torch.stack(means, 1), half))
+        terms = replace(terms, query=None, key=None)
     if terms.query is not None:
         parts.append(_centre(terms.query.float().mean((0, 2)).cpu(), half))
     if terms.key is not None:

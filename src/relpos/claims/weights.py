@@ -149,7 +149,7 @@ def _of_kinds(
     # Both sides, each at 0.05: fewer than by chance speaks against the claim, about as many leaves it undecided.
     more, fewer = (_by_chance(having, n, chance, side) for side in ("greater", "less"))
     typed, verdict = having / max(1, n), UNDECIDED
-    is_near = bool(n and np.mean(np.abs(shaped.argmax(axis=1) - shaped.shape[1] // 2) <= SHORT) >= 0.5)
+    is_near = bool(n and np.mean(np.abs(np.nanargmax(shaped, axis=1) - shaped.shape[1] // 2) <= SHORT) >= 0.5)
     if not missing and more < ALPHA and (is_near or not short):
         verdict = HOLDS
     elif (missing and len(kernels) >= ENOUGH) or fewer < ALPHA:

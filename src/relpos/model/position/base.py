@@ -171,6 +171,7 @@ class Scheme(nn.Module):
     same_each_step: bool = True  # whether passes of one shape do the same operations in every step: others are not recorded
     splits: bool = False  # whether `split` makes two heads of each, in some layer
     widens: bool = False  # whether `turn` makes queries and keys wider, in some layer
+    paired: bool = False  # whether kernels of queries and keys say something in their sum alone, at tokens that see each other
     reads_ahead: bool = False  # whether what it adds for j ≤ i depends on tokens behind i: causal attention refuses such schemes
 
     def __init__(self, shape: Shape) -> None:

@@ -40,6 +40,8 @@ class Fox(Scheme):
         [-2.0, -3.0, -1.0]
     """
 
+    paired = True  # F_i and −F_j
+
     @checked
     def __init__(self, shape: Shape, bias: float = 0.0) -> None:
         super().__init__(shape)

@@ -57,6 +57,7 @@ class Merge(Scheme):
         self.max_length = min((part.max_length for part in self.parts if part.max_length is not None), default=None)
         self.same_each_step = all(part.same_each_step for part in self.parts)
         self.reads_ahead = any(part.reads_ahead for part in self.parts)
+        self.paired = any(part.paired for part in self.parts)
         self.splits = any(part.splits for part in self.parts)
         self.widens = any(part.widens for part in self.parts)
         self.check_heads()
