@@ -70,8 +70,9 @@ def test_a_reused_module_serves_every_layer() -> None:
 def test_tisa_beside_a_table_leaves_the_table_to_be_found() -> None:
     encoder = model_of("absolute").encoder
     table = position_table(encoder)
-    add_tisa(encoder, 1)
-    assert position_table(encoder) is table
+    for _ in range(2):  # the second time the table is a part of a part
+        add_tisa(encoder, 1)
+        assert position_table(encoder) is table
 
 
 def test_what_has_no_table_is_refused() -> None:

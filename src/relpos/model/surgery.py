@@ -90,7 +90,7 @@ def position_table(encoder: Encoder) -> nn.Parameter:
         RelposError: there is none.
     """
     position = encoder.position
-    tables = [part.table for part in getattr(position, "parts", [position]) if isinstance(part, Absolute)]
+    tables = [part.table for part in position.modules() if isinstance(part, Absolute)]
     if len(tables) != 1:
         raise RelposError(f"{type(position).__name__} is no table of position embeddings")
     return tables[0]

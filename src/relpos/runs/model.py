@@ -209,13 +209,17 @@ def changed_position(position: dict[str, Any], change: dict[str, Any] | None) ->
         position, is_bare = {"_target_": f"{PACKAGE}.NoPosition", "_partial_": True}, True
     if not change.get("tisa"):
         return position
-    has_table = any(is_table(part) for part in position.get("parts") or [position])
-    if change["start"] == "regression" and not has_table and change["positions"] == "keep":
+    if change["start"] == "regression" and not has_table(position) and change["positions"] == "keep":
         raise RelposError(f"change.start=regression: {class_of(position)} has no position embeddings to fit TISA to; start=random")
     tisa = {"_target_": f"{PACKAGE}.{Tisa.__name__}", "_partial_": True, "kernels": change["tisa"], "reused": change["reused"]}
     if is_bare:
         return tisa
     return {"_target_": f"{PACKAGE}.Merge", "_partial_": True, "parts": [position, tisa]}
+
+
+def has_table(position: dict[str, Any]) -> bool:
+    """Whether a node `position` has a table of position embeddings, itself or in a part."""
+    return is_table(position) or any(has_table(part) for key in ("parts", "layers") for part in position.get(key) or ())
 
 
 def is_table(position: dict[str, Any]) -> bool:
