@@ -109,9 +109,18 @@ def test_what_cannot_be_changed_is_refused(position: str, change: dict[str, obje
         changed_position(node("position", position), change)
 
 
-def test_such_a_run_is_refused_before_anything_is_trained(toy_runs: Path) -> None:
-    with pytest.raises(RelposError, match=r"change\.positions=remove: fixed"):
-        relpos.run(compose("finetune", [*OVERRIDES, *PRETRAINING, "position=fixed", "change.positions=remove"]))
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["position=fixed", "change.positions=remove"], r"change\.positions=remove: fixed"),
+        (["size.token_types=0", "change.positions=remove"], "this network has no token types"),
+        (["conv=canon", "change.tisa=2"], "the queries and keys of this network are not linear maps"),
+        (["change.tisa=20"], "31 offsets are too few for the 61 parameters"),
+    ],
+)
+def test_such_a_run_is_refused_before_anything_is_trained(overrides: list[str], message: str, toy_runs: Path) -> None:
+    with pytest.raises(RelposError, match=message):
+        relpos.run(compose("finetune", [*OVERRIDES, *PRETRAINING, *overrides]))
     assert not (toy_runs / "pretrain").exists()
 
 

@@ -82,8 +82,7 @@ def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None =
     if not y.isfinite().all():
         raise RelposError("a fit needs finite numbers")
     heads, width = y.shape
-    if width < 3 * functions + 1:
-        raise RelposError(f"{width} offsets are too few for the {3 * functions + 1} parameters of {functions} basis functions")
+    check_offsets(width, functions)
     # Residuals are multiplied by the roots, so that the sums of squares below are weighted ones.
     root = torch.ones(width, dtype=torch.float64) if weights is None else torch.as_tensor(np.array(weights, np.float64)).sqrt()
     offsets = torch.arange(width, dtype=torch.float64) - width // 2
@@ -106,6 +105,12 @@ def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None =
     a, constant = state.linear[:, :-1].numpy(), state.linear[:, -1]
     b, c = state.log_b.exp().numpy(), state.c.numpy()
     return [Fit(a[h], b[h], c[h], float(constant[h]), float(held[h])) for h in range(heads)]
+
+
+def check_offsets(width: int, functions: int) -> None:
+    """Raises RelposError where so many offsets are fewer than the parameters of a fit."""
+    if width < 3 * functions + 1:
+        raise RelposError(f"{width} offsets are too few for the {3 * functions + 1} parameters of {functions} basis functions")
 
 
 class _Problem(NamedTuple):

@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from relpos.analysis.fit import Fit, fit_heads
+from relpos.analysis.fit import Fit, check_offsets, fit_heads
 from relpos.analysis.toeplitz import diagonal_means
 from relpos.errors import RelposError
 from relpos.model.encoder import Encoder
@@ -39,9 +39,9 @@ def profiles(encoder: Encoder, layer: int = 0, length: int = 128) -> Float[Tenso
     """
     if not 0 <= layer < encoder.shape.layers:
         raise RelposError(f"layer={layer + 1}: there are {encoder.shape.layers}")
-    longest = encoder.position.max_length
+    check_maps(encoder)
     # A network may have fewer positions than the paper's figures show.
-    rows = encoder.position.embed(length if longest is None else min(length, longest))
+    rows = encoder.position.embed(min(length, encoder.position.max_length or length))
     if rows is None:
         raise RelposError(f"{type(encoder.position).__name__} adds nothing to the embeddings: there is no F̂_P")
     embedding = encoder.embedding
@@ -51,6 +51,17 @@ def profiles(encoder: Encoder, layer: int = 0, length: int = 128) -> Float[Tenso
         word = word + embedding.types.weight[0].double()
     (q, k), (word_q, word_k) = (_queries_and_keys(encoder, layer, _entering(encoder, x)) for x in (word + rows.double(), word))
     return ((q @ k.mT - word_q @ word_k.mT) * float(encoder.shape.head_dim) ** -0.5).cpu()
+
+
+def check_maps(encoder: Encoder, length: int = 0, functions: int = 0) -> None:
+    """Raises RelposError where queries and keys are no linear maps, or F̂_P of this length has too few offsets for a fit of so many
+    `functions`."""
+    layers: Any = encoder.layers
+    attention = layers[0].attention
+    if not {"q", "k"} <= attention.widths.keys() or attention.conv.places & {"input", "q", "k"}:
+        raise RelposError("the queries and keys of this network are not linear maps: there is no F̂_P")
+    if functions:
+        check_offsets(2 * min(length, encoder.position.max_length or length) - 1, functions)
 
 
 def fit_profiles(matrices: Float[Tensor, "heads n n"], functions: int) -> list[Fit]:
@@ -78,8 +89,6 @@ def _queries_and_keys(encoder: Encoder, layer: int, x: Float[Tensor, "n hidden"]
     own = layers[layer % len(layers)]
     attention, x = own.attention, _in_float64(own.attention_norm, x) if own.block.norm_first else x
     widths: dict[str, int] = attention.widths
-    if "q" not in widths or "k" not in widths or attention.conv.places & {"input", "q", "k"}:
-        raise RelposError("the queries and keys of this network are not linear maps: there is no F̂_P")
     project: torch.nn.Linear = attention.project
     weights = dict(zip(widths, project.weight.double().split(list(widths.values())), strict=True))
     shift = torch.zeros(sum(widths.values()), dtype=torch.float64) if project.bias is None else project.bias.double()

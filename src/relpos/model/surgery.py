@@ -42,9 +42,7 @@ def fold_positions(encoder: Encoder) -> None:
         raise RelposError(
             f"{type(encoder.position).__name__} is more than a table of position embeddings: it cannot be folded away"
         )
-    if encoder.embedding.types is None:
-        raise RelposError("this network has no token types, to which the mean of its positions could be added")
-    table, types = position_table(encoder), encoder.embedding.types.weight
+    table, types = position_table(encoder), token_types(encoder)
     types.add_(table.double().mean(0).to(types.dtype))
     encoder.position = NoPosition(_shape(encoder))
 
@@ -94,6 +92,17 @@ def position_table(encoder: Encoder) -> nn.Parameter:
     if len(tables) != 1:
         raise RelposError(f"{type(position).__name__} is no table of position embeddings")
     return tables[0]
+
+
+def token_types(encoder: Encoder) -> Tensor:
+    """The rows of the token types, to which a row for all positions can be added.
+
+    Raises:
+        RelposError: there are none.
+    """
+    if encoder.embedding.types is None:
+        raise RelposError("this network has no token types, to which the mean of its positions could be added")
+    return encoder.embedding.types.weight
 
 
 def _shape(encoder: Encoder) -> Shape:

@@ -19,7 +19,7 @@ from relpos.model.encoder import Encoder, encoder_of
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.model.initial import redraw
 from relpos.model.position import Tisa
-from relpos.model.surgery import add_tisa, fold_positions, set_tisa
+from relpos.model.surgery import add_tisa, fold_positions, set_tisa, token_types
 from relpos.runs.networks import described_by, description
 from relpos.runs.run import Run
 from relpos.train.network import MOST, class_of, classifier_on, masked_lm_on, network, without_memory
@@ -106,6 +106,8 @@ def refuse_impossible(run: Run) -> None:
             model = network(described_by(run) | {"kernel": run.config["speed"]["kernel"]})
         counted(model)
         Recipe.of(run.config["recipe"]).multipliers(model)
+        if change := run.config.get("change"):
+            check_change(model.encoder, change, run.config["length"])
         # The meaning has the first phase where there is one.
         first = run.meaning.get("first", run.config)["length"]
         model.encoder.position.check_length(max(first, run.config["length"]))
@@ -159,6 +161,16 @@ def change_positions(encoder: Encoder, change: dict[str, Any], length: int, seed
         redraw(tisa.named_parameters(), seed)
         if values is not None:
             set_tisa(tisa, values)
+
+
+def check_change(encoder: Encoder, change: dict[str, Any], length: int) -> None:
+    """Raises RelposError where `change_positions` would for another reason than the positions, which `changed_position` checks."""
+    from relpos.analysis.profiles import check_maps
+
+    if change["positions"] == "remove":
+        token_types(encoder)
+    if change.get("tisa") and change["start"] == "regression":
+        check_maps(encoder, length, change["tisa"])
 
 
 def fitted_values(encoder: Encoder, functions: int, reused: bool, length: int) -> list[Values]:
