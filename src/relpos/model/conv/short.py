@@ -61,6 +61,8 @@ class Canon(ShortConv):
 
     Differs from the paper: its layers have their norm before the attention and before the feed-forward network, ours behind them.
 
+    Differs from the authors' code: with `qk_norm` queries and keys are convolved first and then normed, there the other way round.
+
     Raises:
         RelposError: `places` has other letters, or one of them twice.
 
