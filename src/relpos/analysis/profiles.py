@@ -28,7 +28,8 @@ from relpos.model.encoder import Encoder
 
 @torch.no_grad()
 def profiles(encoder: Encoder, layer: int = 0, length: int = 128) -> Float[Tensor, "heads n n"]:
-    """F̂_P of a layer, divided by √d_h, in float64; (i, j) is what position i adds to its score of position j.
+    """F̂_P of a layer, divided by √d_h, in float64; (i, j) is what position i adds to its score of position j, also where j is not
+    seen, as behind i in a causal network.
 
     Args:
         layer: from 0.
