@@ -34,6 +34,9 @@ def test_a_mirrored_kernel_is_of_the_mirrored_kind() -> None:
 def test_few_kernels_in_random_order_have_a_kind() -> None:
     noise = np.random.default_rng(0).standard_normal((200, 17))
     assert kinds_by_chance(noise) < 0.15
+    narrow = noise[:, 6:11]
+    padded = np.pad(narrow, ((0, 0), (6, 6)), constant_values=np.nan)
+    assert kinds_by_chance(padded) == pytest.approx(kinds_by_chance(narrow), abs=0.02)
     assert [kind(each) for each in noise].count("other") > 150
 
 

@@ -121,8 +121,13 @@ def kind(kernel: ArrayLike) -> str:
 
 
 def kinds_by_chance(kernels: Float[np.ndarray, "kernels width"]) -> float:
-    """The fraction of kernels that have a kind when the values of each are put into random order: what the rules find by chance."""
-    chance = np.random.default_rng(0)
-    # Shuffled within a kernel: the values stay, so that only their places can make a kind.
-    drawn = [kind(kernel) for _ in range(DRAWS) for kernel in chance.permuted(kernels, axis=1)]
+    """The fraction of kernels that have a kind when the values of each are put into random order: what the rules find by chance.
+    NaN stays where it is."""
+    chance, seen = np.random.default_rng(0), ~np.isnan(kernels)
+    drawn: list[str] = []
+    for _ in range(DRAWS):
+        # Shuffled within a kernel: the values stay, so that only their places can make a kind.
+        mixed, placed = chance.permuted(kernels, axis=1), kernels.copy()
+        placed[seen] = mixed[~np.isnan(mixed)]
+        drawn += map(kind, placed)
     return 1 - drawn.count("other") / len(drawn) if drawn else 0.0
