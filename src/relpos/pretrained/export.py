@@ -18,7 +18,7 @@ def to_huggingface(network: nn.Module, settings: Mapping[str, Any]) -> tuple[dic
 
     `absolute` becomes BERT where the embedding is as wide as the layers, else ELECTRA, or ALBERT where layers are shared; `rope`
     RoFormer; `convbert` ConvBERT; `deberta` DeBERTa-v2; `layers` ModernBERT. But for q and k of the last, the weights share the
-    network's memory.
+    network's memory. A RoFormer's pooler, or one beside a head for words, has its published name; transformers ignores it.
 
     Args:
         network: a `MaskedLM`, a `Classifier`, a `ReplacedTokens` or an `Encoder`.
