@@ -203,14 +203,16 @@ def test_blocks_of_fewer_queries_than_keys(monkeypatch: pytest.MonkeyPatch, dtyp
     assert_as_close_as_eager(EVERY, CASES[0], 28, dtype, heads=2)
 
 
-@pytest.mark.parametrize("names", [EVERY, ()], ids="+".join)
+@pytest.mark.parametrize("outside", ["clamp", pytest.param("zero", marks=pytest.mark.full)])
+@pytest.mark.parametrize("names", [EVERY, (), ("query",), ("query", "key")], ids="+".join)
 def test_sequences_that_end_in_the_first_half_of_a_tile_of_all_keys(
-    monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], outside: str
 ) -> None:
-    """As in training with bfloat16 on pairs of 64 tokens or fewer that stand in rows of 128."""
+    """As in training with bfloat16 on pairs of 64 tokens or fewer that stand in rows of 128. Windows alone are read near their
+    queries and keys."""
     monkeypatch.setattr(fused_triton, "_tiles", lambda n, *_, **__: fused_triton.Tiles(16, 64 if n > 32 else 32, 4))
     monkeypatch.setattr(fused_triton, "SHORT", 32)
-    case = ("clamp", True, DROPPED)
+    case = (outside, True, DROPPED)
     assert_as_close_as_eager(names, case, 45, torch.float32)  # of 45 and 30 tokens
     found = results(fused_triton, names, case, 45, torch.float32)
     for name in "qkv":  # what a linear map's gradient reads
@@ -225,7 +227,7 @@ def test_kernels_that_are_products_with_a_table(monkeypatch: pytest.MonkeyPatch,
         assert proof.compare(fused_triton, kind._replace(narrow=narrow, query_bias=narrow), n, True, 0.1) is None
 
 
-@pytest.mark.parametrize("of", ["offset", "windows", "tables"])
+@pytest.mark.parametrize("of", ["offset", "windows", "tables", "offset and tables"])
 def test_sequences_in_one_row(of: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some of the padding is in it, too; sequences of both lengths that have a launch of their own."""
     monkeypatch.setattr(fused_triton, "serves", lambda *_: True)
@@ -234,8 +236,8 @@ def test_sequences_in_one_row(of: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = proof.Kind(torch.device(DEVICE), torch.float32, D, True, True, None, None, False, None, "clamp", packed=True)
     if of == "windows":
         kind = kind._replace(offset=False, query=2 * K + 1, key=2 * K + 1, outside="zero")
-    if of == "tables":
-        kind = kind._replace(query=D, key=D, query_table=7, key_table=7, narrow=True, query_bias=True)
+    if of.endswith("tables"):
+        kind = kind._replace(offset=of != "tables", query=D, key=D, query_table=7, key_table=7, narrow=True, query_bias=True)
     called: list[Any] = []
     plain = fused_triton.attention
     monkeypatch.setattr(fused_triton, "attention", lambda *x, held=None: called.append(held) or plain(*x, held=held))

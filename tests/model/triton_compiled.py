@@ -52,17 +52,18 @@ class Absent:
 
 
 def figures(compiled: Any, capability: int) -> dict[str, Any]:
-    """Warps, registers of a thread, bytes that it spills, shared memory, and instructions that multiply matrices."""
+    """Warps, registers of a thread, bytes that it spills, shared memory, its instructions, and those that multiply matrices."""
     with tempfile.TemporaryDirectory() as folder:
         cubin = Path(folder, "program.cubin")
         cubin.write_bytes(compiled.asm["cubin"])
         tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-        told = subprocess.run([tool, "--dump-resource-usage", cubin], capture_output=True, text=True, check=True).stdout
+        asked = ["--dump-resource-usage", "--dump-sass"]
+        told, code = (subprocess.run([tool, one, cubin], capture_output=True, text=True, check=True).stdout for one in asked)
     used = dict(word.split(":") for line in told.splitlines() if "REG:" in line for word in line.split() if ":" in word)
     matrices = [name for name in ("wgmma", "mma.sync") if name in compiled.asm["ptx"]]
     return {
         "warps": compiled.metadata.num_warps, "registers": int(used["REG"]), "spilled": int(used["LOCAL"]) + int(used["STACK"]),
-        "shared": compiled.metadata.shared, "matrices": " ".join(matrices),
+        "shared": compiled.metadata.shared, "instructions": code.count(";"), "matrices": " ".join(matrices),
     }  # fmt: skip
 
 

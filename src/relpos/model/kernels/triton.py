@@ -22,7 +22,8 @@ a row or a column beyond the window, which the walk collects. dβ_o = Σ_i ds_{i
 along its diagonals and writes 2 · columns sums, which are then added in a fixed order. So no sum depends on which program is first.
 Where one tile holds all keys of a sequence (n ≤ 128) the walk over blocks of keys makes dq, too, and all terms are read as one, and
 their gradients made of the stored ds, by `triton_terms.py`; the tokens of all sequences may then be one row (`packs`). No tile of
-padding alone is computed.
+padding alone is computed. A number for each query or key is loaded along one axis (`load_each`): with two, a thread would load it
+once for each of its keys, or queries.
 
 Storage is in the number format of q, k, v; sums are in float32, and so is everything in Triton's interpreter, which multiplies
 bfloat16 as if it were integers. Nothing is tuned when it is imported or first used: the tiles follow from n and D.
@@ -34,7 +35,7 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,6 +46,9 @@ from relpos.model.position.base import Terms
 from relpos.model.precision import as_given, compute_dtype
 from relpos.model.shape import Heads, Masks
 from relpos.model.tokens import Tokens
+
+if TYPE_CHECKING:
+    from relpos.model.kernels.triton_terms import Added
 
 WIDEST_HEAD = 128
 SHORT = 64
@@ -99,13 +103,12 @@ class _Problem:
     """What every program is told: the tensors that make the scores, their strides and the constants it is compiled for."""
 
     def __init__(
-        self, content: bool, q: Tensor, k: Tensor, v: Tensor, terms: tuple[Tensor | None, ...], mask: Tensor | None, outside: str,
-        draw: Draw, scale: float, held: Tokens, backward: bool,
+        self, content: bool, q: Tensor, k: Tensor, v: Tensor, added: Added, value: Tensor | None, mask: Tensor | None, draw: Draw,
+        scale: float, held: Tokens, backward: bool,
     ) -> None:  # fmt: skip
         import triton.language as tl
 
         (_, heads, _, width), batch, n = v.shape, held.batch, held.n
-        offset, query, key, dense, value = terms
         self.size = v.element_size()
         self.tiles = tiles = _tiles(n, self.size, backward)
         self.row_tiles, self.column_tiles, self.rows = -(-n // tiles.rows), -(-n // tiles.columns), batch * heads
@@ -115,16 +118,13 @@ class _Problem:
             dropout = [tokens, axis_words(heads, v.device), columns, draw.key]
         real = None if mask is None else mask.contiguous().view(torch.uint8)
         self.starts = v if held.starts is None else held.starts
-        self.tensors = [v if x is None else x for x in (q, k, v, offset, query, key, dense, real, *dropout)]
-        dense_stride = 0 if dense is None or len(dense) == 1 else dense.stride(0)
-        self.numbers = (*chain.from_iterable(map(strides, (q, k, v, query, key))), dense_stride, float(scale), heads, n)
+        self.tensors = [v if x is None else x for x in (q, k, v, *added.tensors(), real, *dropout)]
+        self.numbers = (*chain.from_iterable(map(strides, (q, k, v))), *added.numbers(), float(scale), heads, n)
         interpreted = os.environ.get("TRITON_INTERPRET") == "1"
         self.constants: dict[str, Any] = {
             "D": width, "PADDED": max(16, 1 << (width - 1).bit_length()), "ROWS": tiles.rows, "COLUMNS": tiles.columns,
             "ALL": 1 << (n - 1).bit_length(), "CONTENT": content,
-            "HAS_OFFSET": offset is not None, "HAS_DENSE": dense is not None, "HAS_MASK": mask is not None,
-            "QUERY": 0 if query is None else query.shape[-1], "KEY": 0 if key is None else key.shape[-1],
-            "VALUE": 0 if value is None else len(value), "CLAMP": outside == "clamp",
+            **added.constants(), "HAS_MASK": mask is not None, "VALUE": 0 if value is None else len(value),
             "THRESHOLD": threshold(draw.rate), "RESCALE": rescale(draw.rate),
             "KEYED": isinstance(draw.key, Tensor) and draw.rate > 0,
             "DOT": tl.bfloat16 if v.dtype == torch.bfloat16 and not interpreted else tl.float32, "num_warps": tiles.warps,
@@ -159,13 +159,14 @@ class _Attention(torch.autograd.Function):
         from relpos.model.kernels.triton_terms import Added, Windows
 
         windows = [
-            None if x is None and table is None else Windows(own if x is None else x, table, beside)
-            for x, own, table, beside in ((query, q, query_table, bias), (key, k, key_table, None))
-        ]
-        added, whole = Added(offset, windows[0], windows[1], dense, outside), _whole(held.n, v.element_size())
-        summed = added.summed(v, mask, held) if whole else None
-        terms = (None, None, None, summed, value) if whole else (*added.tensors(), value)
-        problem = _Problem(content, q, k, v, terms, mask, outside, draw, scale, held, backward=False)
+            None if x is None and table is None else Windows(own if x is None else x, table, beside, clamped)
+            for x, own, table, beside, clamped in (
+                (query, q, query_table, bias, outside == "clamp"), (key, k, key_table, None, False),
+            )
+        ]  # fmt: skip
+        added = Added(offset, windows[0], windows[1], dense, outside)
+        read = added.summed(v, mask, held) if _whole(held.n, v.element_size()) else added
+        problem = _Problem(content, q, k, v, read, value, mask, draw, scale, held, backward=False)
         y = torch.empty_like(v.transpose(1, 2), memory_format=torch.contiguous_format)
         heads = v.shape[1]
         top, total = (torch.empty(held.batch, heads, held.n, dtype=torch.float32, device=v.device) for _ in range(2))
@@ -176,8 +177,8 @@ class _Attention(torch.autograd.Function):
             band = torch.zeros(held.batch, heads, held.n, len(value), dtype=torch.float32, device=v.device)
             problem.launch(programs.value_band, grid, top, total, band)
             y = (y + (band @ value.float()).transpose(1, 2)).to(y.dtype)
-        ctx.save_for_backward(q, k, v, summed, value, mask, y, top, total, band)
-        ctx.rest, ctx.added = (content, outside, draw, scale, held), added
+        ctx.save_for_backward(q, k, v, value, mask, y, top, total, band)
+        ctx.rest, ctx.added, ctx.read = (content, draw, scale, held), added, read
         ctx.own = [table is not None and x is None for x, table in ((query, query_table), (key, key_table))]
         return y.transpose(1, 2)
 
@@ -187,12 +188,11 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         from relpos.model.kernels import triton_programs as programs
 
-        q, k, v, summed, value, mask, y, top, total, band = ctx.saved_tensors
-        (content, outside, draw, scale, held), added = ctx.rest, ctx.added
+        q, k, v, value, mask, y, top, total, band = ctx.saved_tensors
+        (content, draw, scale, held), added, read = ctx.rest, ctx.added, ctx.read
         (_, heads, tokens, width), batch, n = v.shape, held.batch, held.n
         whole = _whole(n, v.element_size())
-        terms = (None, None, None, summed, value) if whole else (*added.tensors(), value)
-        problem = _Problem(content, q, k, v, terms, mask, outside, draw, scale, held, backward=True)
+        problem = _Problem(content, q, k, v, read, value, mask, draw, scale, held, backward=True)
         grad = grad.transpose(1, 2).contiguous()  # (B, n, H, D), as y
         # Side by side as q, k and v are behind one linear map, so that the gradient of its output is there already.
         grads = v.new_empty(len(v), tokens, 3 if content else 1, heads, width).unbind(2)
@@ -205,21 +205,21 @@ class _Attention(torch.autograd.Function):
         known, by = (top, total, delta, grad, of_value), strides(grad_v.transpose(1, 2))
         by_tile = grad_query = grad_key = ds = top  # of no meaning where there is no such term
         if whole:
-            if summed is not None:
+            if read.dense is not None:
                 ds = v.new_empty(batch, heads, n, n)
         else:
             rows, columns = problem.row_tiles, problem.column_tiles
             if added.offset is not None:  # tiles of padding alone are not written
                 made_of = torch.empty if mask is None else torch.zeros
                 by_tile = made_of(batch, heads, rows, columns, 2 * problem.tiles.columns, dtype=torch.float32, device=v.device)
-            grad_query, grad_key = (top if x is None else x.grad().zero_() for x in (added.query, added.key))
+            grad_query, grad_key = (top if x is None else torch.zeros_like(x.kernels) for x in (added.query, added.key))
             problem.launch(programs.backward_rows, (problem.rows, rows), y, *known, grad_q, grad_query, numbers=by)
         made = grad_q, grad_k, grad_v, by_tile, grad_query, grad_key, ds
         grid = problem.rows, problem.column_tiles
         for lengths in problem.by_length():
             problem.launch(
                 programs.backward_columns, grid, problem.starts, *known, *made, numbers=by, WHOLE=whole,
-                KEEP=summed is not None, PACKED=held.starts is not None, **lengths,
+                KEEP=read.dense is not None, PACKED=held.starts is not None, **lengths,
             )  # fmt: skip
         if whole:
             of_offset, of_query, of_key, of_dense = added.collected(ds, held)

@@ -39,7 +39,7 @@ def forward(
     D: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, VALUE: tl.constexpr, HAS_DENSE: tl.constexpr,
     HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, KEYED: tl.constexpr,
-    DOT: tl.constexpr, PACKED: tl.constexpr,
+    DOT: tl.constexpr, LEVEL: tl.constexpr, NEAR: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
     """y, top and total of one block of queries, walking over the keys with a running softmax."""
     row = tl.program_id(0).to(tl.int64)
@@ -50,6 +50,7 @@ def forward(
     first, count = tokens_of(STARTS, b, n, PACKED)
     if PACKED:
         Q, K, V = Q + first * qn, K + first * kn, V + first * vn
+        QUERIES, KEYS = QUERIES + first * an, KEYS + first * bn
     q = load_rows(Q + b * qb + h * qh, i, qn, last, D, PADDED).to(DOT)
     # Finite: with −∞ a row whose first keys are all hidden by β = −∞ would have −∞ − (−∞) here.
     top = tl.full([ROWS], LOWEST, tl.float32)
@@ -62,10 +63,11 @@ def forward(
             k = load_rows(K + b * kb + h * kh, j, kn, last, D, PADDED).to(DOT)
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         v = load_rows(V + b * vb + h * vh, j, vn, last, D, PADDED).to(DOT)
-        s, _, kept = tile_scores(
+        s, kept = tile_scores(
             product, i[:, None], j[None, :], tl.program_id(1) * ROWS, start,
             b, h, n, last, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
             TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
+            LEVEL, NEAR,
         )  # fmt: skip
         higher = tl.maximum(top, tl.max(s, 1))
         factor = tl.exp(top - higher)
@@ -88,7 +90,7 @@ def value_band(
     D: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, VALUE: tl.constexpr, HAS_DENSE: tl.constexpr,
     HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, KEYED: tl.constexpr,
-    DOT: tl.constexpr,
+    DOT: tl.constexpr, LEVEL: tl.constexpr, NEAR: tl.constexpr,
 ):  # fmt: skip
     """The probabilities after dropout summed by offset, (B, H, n, VALUE): what a value table is multiplied with."""
     row = tl.program_id(0).to(tl.int64)
@@ -106,10 +108,11 @@ def value_band(
         if CONTENT:
             k = load_rows(K + b * kb + h * kh, j, kn, last, D, PADDED).to(DOT)
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
-        s, _, kept = tile_scores(
+        s, kept = tile_scores(
             product, i[:, None], j[None, :], tl.program_id(1) * ROWS, start,
             b, h, n, last, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
             TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
+            LEVEL, NEAR,
         )  # fmt: skip
         p = tl.exp(s - top[:, None]) * (RESCALE / total)[:, None]
         if THRESHOLD > 0:
@@ -117,12 +120,12 @@ def value_band(
         inside = (i[:, None] < last) & (j[None, :] < last)
         offset = j[None, :] - i[:, None]
         near = is_near(tl.program_id(1) * ROWS, start, ROWS, COLUMNS, VALUE)
-        write_window(band, i[:, None], VALUE, offset, inside, near, p, VALUE, CLAMP)
+        write_window(band, i[:, None], VALUE, offset, inside, near, p, VALUE, CLAMP, False)
         if CLAMP:
             left, right = edge_sums(p, offset, VALUE, 1)
             low, high = low + left, high + right
     if CLAMP:
-        store_edges(band, i, VALUE, last, low, high, VALUE)
+        store_edges(band, i, VALUE, last, low, high, VALUE, False)
 
 
 @triton.jit
@@ -134,8 +137,8 @@ def backward_columns(
     D: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, VALUE: tl.constexpr, HAS_DENSE: tl.constexpr,
     HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, KEYED: tl.constexpr,
-    DOT: tl.constexpr, WHOLE: tl.constexpr, KEEP: tl.constexpr, FEWER: tl.constexpr, MOST: tl.constexpr,
-    PACKED: tl.constexpr,
+    DOT: tl.constexpr, LEVEL: tl.constexpr, NEAR: tl.constexpr, WHOLE: tl.constexpr, KEEP: tl.constexpr, FEWER: tl.constexpr,
+    MOST: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
     """Gradients of k, v, b of one block of keys, and of β tile by tile; where one block is all keys, also of q, and to KEEP of the
     scores; of sequences of more than FEWER tokens, and MOST at most.
@@ -154,6 +157,7 @@ def backward_columns(
     own, of_row = (first * H + h) * D, b * gb + h * gh
     if PACKED:
         Q, K, V, of_row = Q + first * qn, K + first * kn, V + first * vn, of_row + first * gn
+        QUERIES, KEYS = QUERIES + first * an, KEYS + first * bn
     v = load_rows(V + b * vb + h * vh, j, vn, last, D, PADDED).to(DOT)
     k = v
     if CONTENT:
@@ -168,10 +172,11 @@ def backward_columns(
         if CONTENT:
             q = load_rows(Q + b * qb + h * qh, at, qn, last, D, PADDED).to(DOT)
             product = tl.dot(k, tl.trans(q), input_precision="ieee") * scale
-        s, scored, kept = tile_scores(
+        s, kept = tile_scores(
             product, i, j[:, None], start, tl.program_id(1) * COLUMNS,
             b, h, n, last, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
             TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
+            LEVEL, NEAR,
         )  # fmt: skip
         top = tl.load(TOP + row * n + i, mask=i < last, other=0.0)
         total = tl.load(TOTAL + row * n + i, mask=i < last, other=1.0)
@@ -179,17 +184,17 @@ def backward_columns(
         if not WHOLE:
             delta = tl.load(DELTA + row * n + i, mask=i < last, other=0.0)
         p, ds = differentiate(
-            s, scored, tl.dot(v, tl.trans(grad), input_precision="ieee"), i, j[:, None], last, top, total, delta, kept,
+            s, tl.dot(v, tl.trans(grad), input_precision="ieee"), i, j[:, None], last, top, total, delta, kept,
             VALUE_GRAD + row * n * VALUE, VALUE, CLAMP, THRESHOLD, RESCALE, WHOLE, 0,
         )  # fmt: skip
         inside = (i < n) & (j[:, None] < n)
         grad_v += tl.dot(p.to(DOT), grad, input_precision="ieee")
         if CONTENT:
             grad_k += tl.dot(ds.to(DOT), q, input_precision="ieee")
-        if KEY > 0:
+        if KEY > 0 and not WHOLE:
             offset = i - j[:, None]
             near = is_near(start, tl.program_id(1) * COLUMNS, ROWS, COLUMNS, KEY)
-            write_window(GRAD_KEYS + b * bb + h * bh, j[:, None], bn, offset, inside, near, ds, KEY, CLAMP)
+            write_window(GRAD_KEYS + b * bb + h * bh, j[:, None], bn, offset, inside, near, ds, KEY, CLAMP, False)
             if CLAMP:
                 left, right = edge_sums(ds, offset, KEY, 1)
                 low, high = low + left, high + right
@@ -208,9 +213,9 @@ def backward_columns(
                 tl.store(kept_ds, ds.to(GRAD_SCORES.dtype.element_ty), mask=inside)
     if CONTENT:
         store_rows(GRAD_K + of_row, j, gn, count, grad_k * scale, D, PADDED)
-    store_rows(GRAD_V + of_row, j, gn, count, grad_v, D, PADDED)
-    if KEY > 0 and CLAMP:
-        store_edges(GRAD_KEYS + b * bb + h * bh, j, bn, n, low, high, KEY)
+    store_rows(GRAD_V + of_row, j, gn, count, grad_v * RESCALE, D, PADDED)
+    if KEY > 0 and CLAMP and not WHOLE:
+        store_edges(GRAD_KEYS + b * bb + h * bh, j, bn, n, low, high, KEY, False)
     if WHOLE and HAS_MASK:  # what no tile holds is padding
         every = tl.arange(0, ALL)[:, None]
         for start in range(0, n, ROWS):
@@ -236,7 +241,7 @@ def backward_rows(
     D: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, VALUE: tl.constexpr, HAS_DENSE: tl.constexpr,
     HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, KEYED: tl.constexpr,
-    DOT: tl.constexpr,
+    DOT: tl.constexpr, LEVEL: tl.constexpr, NEAR: tl.constexpr,
 ):  # fmt: skip
     """Gradients of q and a of one block of queries, and its `delta`, which `backward_columns` reads."""
     row = tl.program_id(0).to(tl.int64)
@@ -262,13 +267,14 @@ def backward_rows(
         if CONTENT:
             k = load_rows(K + b * kb + h * kh, j, kn, last, D, PADDED).to(DOT)
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
-        s, scored, kept = tile_scores(
+        s, kept = tile_scores(
             product, i[:, None], j[None, :], tl.program_id(1) * ROWS, start,
             b, h, n, last, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
             TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
+            LEVEL, NEAR,
         )  # fmt: skip
         _, ds = differentiate(
-            s, scored, tl.dot(grad, tl.trans(v), input_precision="ieee"), i[:, None], j[None, :], last, top[:, None],
+            s, tl.dot(grad, tl.trans(v), input_precision="ieee"), i[:, None], j[None, :], last, top[:, None],
             total[:, None], delta[:, None], kept, VALUE_GRAD + row * n * VALUE, VALUE, CLAMP, THRESHOLD, RESCALE, False, 1,
         )  # fmt: skip
         if CONTENT:
@@ -277,14 +283,14 @@ def backward_rows(
             inside = (i[:, None] < last) & (j[None, :] < last)
             offset = j[None, :] - i[:, None]
             near = is_near(tl.program_id(1) * ROWS, start, ROWS, COLUMNS, QUERY)
-            write_window(GRAD_QUERIES + b * ab + h * ah, i[:, None], an, offset, inside, near, ds, QUERY, CLAMP)
+            write_window(GRAD_QUERIES + b * ab + h * ah, i[:, None], an, offset, inside, near, ds, QUERY, CLAMP, LEVEL)
             if CLAMP:
                 left, right = edge_sums(ds, offset, QUERY, 1)
                 low, high = low + left, high + right
     if CONTENT:
         store_rows(GRAD_Q + b * gb + h * gh, i, gn, n, grad_q * scale, D, PADDED)
     if QUERY > 0 and CLAMP:
-        store_edges(GRAD_QUERIES + b * ab + h * ah, i, an, n, low, high, QUERY)
+        store_edges(GRAD_QUERIES + b * ab + h * ah, i, an, n, low, high, QUERY, LEVEL)
 
 
 @triton.jit
@@ -295,7 +301,7 @@ def backward_dense(
     D: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALL: tl.constexpr, CONTENT: tl.constexpr,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, VALUE: tl.constexpr, HAS_DENSE: tl.constexpr,
     HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, KEYED: tl.constexpr,
-    DOT: tl.constexpr,
+    DOT: tl.constexpr, LEVEL: tl.constexpr, NEAR: tl.constexpr,
 ):  # fmt: skip
     """The gradient of one tile of D, summed over the `examples` that share it, one after another."""
     dh = tl.program_id(0).to(tl.int64)
@@ -315,16 +321,17 @@ def backward_dense(
             q = load_rows(Q + b * qb + h * qh, i, qn, last, D, PADDED).to(DOT)
             k = load_rows(K + b * kb + h * kh, j, kn, last, D, PADDED).to(DOT)
             product = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
-        s, scored, kept = tile_scores(
+        s, kept = tile_scores(
             product, i[:, None], j[None, :], tl.program_id(1) * ROWS, tl.program_id(2) * COLUMNS,
             b, h, n, last, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
             TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
+            LEVEL, NEAR,
         )  # fmt: skip
         top = tl.load(TOP + row * n + i, mask=i < last, other=0.0)
         total = tl.load(TOTAL + row * n + i, mask=i < last, other=1.0)
         delta = tl.load(DELTA + row * n + i, mask=i < last, other=0.0)
         _, ds = differentiate(
-            s, scored, tl.dot(grad, tl.trans(v), input_precision="ieee"), i[:, None], j[None, :], last, top[:, None],
+            s, tl.dot(grad, tl.trans(v), input_precision="ieee"), i[:, None], j[None, :], last, top[:, None],
             total[:, None], delta[:, None], kept, VALUE_GRAD + row * n * VALUE, VALUE, CLAMP, THRESHOLD, RESCALE, False, 1,
         )  # fmt: skip
         sum_ds += ds

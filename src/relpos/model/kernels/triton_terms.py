@@ -3,7 +3,8 @@
 Kernels of queries or keys that are products with a table are multiplied for all heads at once, with a matrix that holds the table
 once for each head. Where one tile holds all keys of a sequence, all terms are added up to one tensor (1 or B, H, n, n) beforehand,
 and their gradients collected from that of the scores afterwards: 33 MB for 256 sequences of 128 tokens and 4 heads, which a GPU
-moves in less time than its attention program would take to find each term in its place.
+moves in less time than its attention program would take to find each term in its place. Windows alone, which are constant beyond
+their band, are added up at the keys near each query: 8 MB for 17 columns.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch import Tensor
 from relpos.model.kernels.band import diagonal_sums
 from relpos.model.kernels.triton import strides
 from relpos.model.kernels.triton_sweeps import sum_rows
-from relpos.model.kernels.triton_tiles import edge_sums, last_real, scores, tokens_of
+from relpos.model.kernels.triton_tiles import BLOCK, edge_sums, first_near, last_real, scores, tokens_of
 from relpos.model.tokens import Tokens
 
 ALIGNED = 8
@@ -30,10 +31,12 @@ TILE = 2048
 @triton.jit
 def spread_terms(
     OFFSETS, QUERIES, KEYS, DENSE, REAL, STARTS, OUT, ab, ah, an, bb, bh, bn, dense_b, H, n,
-    ROWS: tl.constexpr, ALL: tl.constexpr, HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr,
-    HAS_DENSE: tl.constexpr, HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, PACKED: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, ALL: tl.constexpr, HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr,
+    HAS_DENSE: tl.constexpr, HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, LEVEL: tl.constexpr, NEAR: tl.constexpr,
+    PACKED: tl.constexpr,
 ):  # fmt: skip
-    """All that is added to some rows of scores, (B, H, n, n); nothing is written behind the last real token."""
+    """All that is added to some rows of scores, (B, H, n, n), or (B, H, n, NEAR), see `Added`. Nothing is written behind the
+    block of keys with the last real token."""
     row = tl.program_id(0).to(tl.int64)
     b, h = row // H, row % H
     last = last_real(REAL + b * n, n, HAS_MASK, ALL)
@@ -42,43 +45,78 @@ def spread_terms(
     if PACKED:
         first, _ = tokens_of(STARTS, b, n, PACKED)
         QUERIES, KEYS = QUERIES + first * an, KEYS + first * bn
-    i, j = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None], tl.arange(0, ALL)[None, :]
-    added, _ = scores(
-        tl.zeros([ROWS, ALL], tl.float32), i, j, tl.program_id(1) * ROWS, 0,
+    i, column = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None], tl.arange(0, COLUMNS)[None, :]
+    j, width = column, n
+    if NEAR > 0:
+        j, width = first_near(i, QUERY, KEY) + column, NEAR
+    # A key before the first is one behind the last, for which nothing is read; each tile has keys of the band.
+    added = scores(
+        tl.zeros([ROWS, COLUMNS], tl.float32), i, tl.where(j < 0, n, j), tl.program_id(1) * ROWS, tl.program_id(1) * ROWS,
         b, h, n, last, REAL, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
-        HAS_OFFSET, QUERY, KEY, HAS_DENSE, False, CLAMP,
+        HAS_OFFSET, QUERY, KEY, HAS_DENSE, False, CLAMP, LEVEL, 0,
     )  # fmt: skip
-    tl.store(OUT + row * n * n + i * n + j, added.to(OUT.dtype.element_ty), mask=(i < last) & (j < last))
+    inside = (i < last) & (j >= 0) & (j < tl.cdiv(last, BLOCK) * BLOCK) & (column < width)
+    tl.store(OUT + row * n * width + i * width + column, added.to(OUT.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def head_by_head(
-    TABLE, BIAS, OUT, by_row, by_column, H, inner, width, padded, BIASED: tl.constexpr, BLOCK: tl.constexpr
+    TABLE, BIAS, OUT, by_row, by_column, H, inner, width, padded,
+    BIASED: tl.constexpr, LEVEL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """A row of (H · inner + 1, H · padded): a table (inner, width) once for each head on the diagonal and zeros elsewhere, in the
-    last row a bias (H, width)."""
-    row, column = tl.program_id(0) + tl.zeros([BLOCK], tl.int32), tl.arange(0, BLOCK)
-    h, own = column // padded, column % padded
-    inside = (h < H) & (own < width)
-    value = tl.load(TABLE + row % inner * by_row + own * by_column, mask=inside & (h == row // inner), other=0.0).to(tl.float32)
+    last row a bias (H, width). To LEVEL its other columns less the first."""
+    FIRST: tl.constexpr = 1 if LEVEL else 0
+    row, place = tl.program_id(0) + tl.zeros([WIDE], tl.int32), tl.arange(0, WIDE)
+    h, column = place // padded, place % padded + FIRST
+    inside = (h < H) & (column < width)
+    in_table, in_bias = inside & (h == row // inner), inside & (row == H * inner)
+    table, bias = TABLE + row % inner * by_row, BIAS + h * width
+    value = tl.load(table + column * by_column, mask=in_table, other=0.0).to(tl.float32)
     if BIASED:
-        value += tl.load(BIAS + h * width + own, mask=inside & (row == H * inner), other=0.0).to(tl.float32)
-    tl.store(OUT + row * H * padded + column, value.to(OUT.dtype.element_ty), mask=h < H)
+        value += tl.load(bias + column, mask=in_bias, other=0.0).to(tl.float32)
+    if LEVEL:
+        value -= tl.load(table, mask=in_table, other=0.0).to(tl.float32)
+        if BIASED:
+            value -= tl.load(bias, mask=in_bias, other=0.0).to(tl.float32)
+    tl.store(OUT + row * H * padded + place, value.to(OUT.dtype.element_ty), mask=h < H)
+
+
+@triton.jit
+def of_heads(PRODUCTS, SUMS, OF_TABLE, OF_BIAS, H, inner, width, padded, LEVEL: tl.constexpr, WIDE: tl.constexpr):
+    """The adjoint of `head_by_head`: rows of the gradient of the table (inner, width) from that of all blocks (H · inner, H ·
+    padded), then those of the bias (H, width) from that of the last row."""
+    FIRST: tl.constexpr = 1 if LEVEL else 0
+    row, column = tl.program_id(0), tl.arange(0, WIDE)
+    place, inside = column - FIRST, (column >= FIRST) & (column < width)
+    total = tl.zeros([WIDE], tl.float32)
+    if row < inner:
+        for h in range(0, H):
+            total += tl.load(PRODUCTS + (h * inner + row) * H * padded + h * padded + place, mask=inside, other=0.0).to(tl.float32)
+    else:
+        total = tl.load(SUMS + (row - inner) * padded + place, mask=inside, other=0.0).to(tl.float32)
+    if LEVEL:
+        total = tl.where(column == 0, -tl.sum(total, 0), total)
+    if row < inner:
+        tl.store(OF_TABLE + row * width + column, total.to(OF_TABLE.dtype.element_ty), mask=column < width)
+    else:
+        tl.store(OF_BIAS + (row - inner) * width + column, total.to(OF_BIAS.dtype.element_ty), mask=column < width)
 
 
 @triton.jit
 def collect_windows(
     GRAD_SCORES, STARTS, OUT, ob, oh, on, of_owner, of_other, H, n, columns,
     ROWS: tl.constexpr, ALL: tl.constexpr, WIDTH: tl.constexpr, PADDED: tl.constexpr, CLAMP: tl.constexpr,
-    PACKED: tl.constexpr,
+    LEVEL: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
     """The gradient of the kernels of some queries, or keys, from that of the scores (B, H, n, n), in which owners and others have
-    the strides `of_owner` and `of_other`; 0 in columns beyond WIDTH."""
+    the strides `of_owner` and `of_other`; 0 in columns beyond WIDTH. At LEVEL the first column is left out."""
     K: tl.constexpr = WIDTH // 2
     row = tl.program_id(0).to(tl.int64)
     b, h = row // H, row % H
     owner = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None]
-    column, other = tl.arange(0, PADDED)[None, :], tl.arange(0, ALL)[None, :]
+    place, other = tl.arange(0, PADDED)[None, :], tl.arange(0, ALL)[None, :]
+    column = place + (1 if LEVEL else 0)
     ds = GRAD_SCORES + row * n * n + owner * of_owner
     seen = owner + column - K
     inside = (owner < n) & (seen >= 0) & (seen < n) & (column < WIDTH)
@@ -86,32 +124,43 @@ def collect_windows(
         inside = inside & (column > 0) & (column < WIDTH - 1)
     grad = tl.load(ds + seen * of_other, mask=inside, other=0.0).to(tl.float32)
     if CLAMP:
-        whole = tl.load(ds + other * of_other, mask=(owner < n) & (other < n), other=0.0).to(tl.float32)
+        wanted = (owner < n) & (other < n)
+        if LEVEL:  # blocks of keys before the last column's are not read
+            wanted = wanted & (other >= (owner + K) // BLOCK * BLOCK)
+        whole = tl.load(ds + other * of_other, mask=wanted, other=0.0).to(tl.float32)
         low, high = edge_sums(whole, other - owner, WIDTH, 1)
         grad += tl.where(column == 0, low[:, None], 0.0) + tl.where(column == WIDTH - 1, high[:, None], 0.0)
     first, count = tokens_of(STARTS, b, n, PACKED)
     if PACKED:
         OUT += first * on
-    place = OUT + b * ob + h * oh + owner * on + column
-    tl.store(place, grad.to(OUT.dtype.element_ty), mask=(owner < count) & (column < columns))
+    tl.store(OUT + b * ob + h * oh + owner * on + place, grad.to(OUT.dtype.element_ty), mask=(owner < count) & (place < columns))
 
 
 class Windows:
-    """The kernels of queries, or keys: `x` (B, H, n, D) times `table` (D, width) plus `bias` (H, width); without a table x."""
+    """The kernels of queries, or keys: `x` (B, H, n, D) times `table` (D, width) plus `bias` (H, width); without a table x.
 
-    def __init__(self, x: Tensor, table: Tensor | None, bias: Tensor | None) -> None:
-        self.batch, self.heads, self.n, inner = x.shape
-        self.table, self.biased, self.like = table, bias is not None, x
-        self.width = inner if table is None else table.shape[1]
+    LEVEL ones, those of queries where they are clamped, lack their first column and have the others less it: what is added to a
+    whole row of scores is not seen by its softmax, and left of the window nothing is left to add.
+
+    Attributes:
+        width: columns with the first.
+        kernels: (B, H, n, width or one less, and more if there is a table).
+    """
+
+    def __init__(self, x: Tensor, table: Tensor | None, bias: Tensor | None, clamped_queries: bool) -> None:
+        self.batch, self.heads, self.n, self.inner = x.shape
+        self.table, self.bias = table, bias
+        self.width = self.inner if table is None else table.shape[1]
+        self.level = clamped_queries and self.width > 1
         if table is None:
-            self.kernels = x
+            self.kernels = x[..., 1:] - x[..., :1] if self.level else x
             return
-        self.padded = -(-self.width // ALIGNED) * ALIGNED
-        self.rows, rows, columns = in_rows(x), self.heads * inner, self.heads * self.padded
+        self.padded = -(-(self.width - self.level) // ALIGNED) * ALIGNED
+        self.rows, rows, columns = in_rows(x), self.heads * self.inner, self.heads * self.padded
         blocks = x.new_empty(rows + 1, columns)
         head_by_head[(rows + 1,)](
-            table, table if bias is None else bias.contiguous(), blocks, *table.stride(), self.heads, inner, self.width,
-            self.padded, BIASED=self.biased, BLOCK=triton.next_power_of_2(columns),
+            table, table if bias is None else bias.contiguous(), blocks, *table.stride(), self.heads, self.inner, self.width,
+            self.padded, BIASED=bias is not None, LEVEL=self.level, WIDE=triton.next_power_of_2(columns),
         )  # fmt: skip
         self.blocks, spaced = blocks[:-1], blocks[-1]  # the table once for each head, zeros elsewhere; the bias
         made = self.rows @ self.blocks if bias is None else torch.addmm(spaced, self.rows, self.blocks)
@@ -120,26 +169,25 @@ class Windows:
     def _by_head(self, kernels: Tensor) -> Tensor:
         return kernels.view(self.batch, self.n, self.heads, -1).transpose(1, 2)
 
-    def grad(self) -> Tensor:
-        """Memory for the gradient of the kernels, (B, H, n, width or more)."""
-        if self.table is None:
-            return torch.empty_like(self.like)
-        return self._by_head(self.rows.new_empty(len(self.rows), self.heads * self.padded))
-
     def grads(self, grad: Tensor, onto: Tensor | None) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """The gradients of x, table and bias. That of x is added to `onto` (B, H, n, D) where it is given, and None then."""
         if self.table is None:
-            return grad, None, None
+            return torch.cat([-grad.sum(-1, keepdim=True), grad], -1) if self.level else grad, None, None
         flat = in_rows(grad)
         of_x = None
         if onto is None:
             of_x = self._by_head(flat @ self.blocks.t())
         else:
             in_rows(onto).addmm_(flat, self.blocks.t())
-        products = (self.rows.t() @ flat).view(self.heads, -1, self.heads, self.padded)
-        of_table = products.diagonal(0, 0, 2)[:, : self.width].sum(-1, dtype=torch.float32)
-        of_bias = sum_rows(flat[None]).view(self.heads, self.padded)[:, : self.width] if self.biased else None
-        return of_x, of_table.to(self.table.dtype), of_bias
+        products = self.rows.t() @ flat
+        of_table, of_bias, sums = products.new_empty(self.inner, self.width, dtype=self.table.dtype), None, products
+        if self.bias is not None:
+            of_bias, sums = self.bias.new_empty(self.bias.shape), sum_rows(flat[None])
+        of_heads[(self.inner + (0 if of_bias is None else self.heads),)](
+            products, sums, of_table, of_table if of_bias is None else of_bias, self.heads, self.inner, self.width, self.padded,
+            LEVEL=self.level, WIDE=triton.next_power_of_2(self.width),
+        )  # fmt: skip
+        return of_x, of_table, of_bias
 
 
 def in_rows(x: Tensor) -> Tensor:
@@ -148,38 +196,56 @@ def in_rows(x: Tensor) -> Tensor:
 
 
 class Added(NamedTuple):
-    """What is added to the scores, before it is added up: β (H, 2n−1), a and b, D (1 or B, H, n, n)."""
+    """What is added to the scores: β (H, 2n−1), a and b, D (1 or B, H, n, n). NEAR: D has all of it, but at so many keys of a row
+    alone, (B, H, n, NEAR) from `first_near` on; at others a and b add their outermost columns."""
 
     offset: Tensor | None
     query: Windows | None
     key: Windows | None
     dense: Tensor | None
     outside: str
+    near: int = 0
 
     def tensors(self) -> tuple[Tensor | None, ...]:
         """β, a, b, D as the programs read them."""
-        return self.offset, *(None if x is None else x.kernels[..., : x.width] for x in (self.query, self.key)), self.dense
+        return self.offset, *(None if x is None else x.kernels for x in (self.query, self.key)), self.dense
 
-    def summed(self, like: Tensor, mask: Tensor | None, held: Tokens) -> Tensor | None:
-        """All of it in one tensor, in the number format of `like` (…, H, …, D); in float32 if all examples share it. What stands
+    def constants(self) -> dict[str, int | bool]:
+        """What the programs are compiled for."""
+        query, key = (0 if x is None else x.width for x in (self.query, self.key))
+        return {
+            "HAS_OFFSET": self.offset is not None, "HAS_DENSE": self.dense is not None, "QUERY": query, "KEY": key,
+            "CLAMP": self.outside == "clamp", "LEVEL": self.query is not None and self.query.level, "NEAR": self.near,
+        }  # fmt: skip
+
+    def numbers(self) -> tuple[int, ...]:
+        """The strides of a, b and D."""
+        _, query, key, dense = self.tensors()
+        return *strides(query), *strides(key), 0 if dense is None or len(dense) == 1 else dense.stride(0)
+
+    def summed(self, like: Tensor, mask: Tensor | None, held: Tokens) -> Added:
+        """The same in one tensor, in the number format of `like` (…, H, …, D); in float32 if all examples share it. What stands
         behind the last token of the `mask` (B, n) is not computed."""
-        offset, query, key, dense = tensors = self.tensors()
-        if all(x is None for x in tensors):
-            return None
+        if all(x is None for x in self.tensors()):
+            return self
         batch, n, heads = held.batch, held.n, like.shape[1]
-        shared = query is None and key is None and (dense is None or len(dense) == 1)
-        out = torch.empty(1 if shared else batch, heads, n, n, dtype=torch.float32 if shared else like.dtype, device=like.device)
-        columns = triton.next_power_of_2(n)
-        rows = max(1, min(columns, TILE // columns))
+        windows = [x.width for x in (self.query, self.key) if x is not None]
+        near = 0
+        if self.offset is None and self.dense is None:  # the blocks of keys in which the band of the widest may lie
+            near = triton.cdiv(max(windows) + BLOCK.value - 1, BLOCK.value) * BLOCK.value
+            near = near if near < n else 0
+        shared = not windows and (self.dense is None or len(self.dense) == 1)
+        kind = torch.float32 if shared else like.dtype
+        out = torch.empty(1 if shared else batch, heads, n, near or n, dtype=kind, device=like.device)
+        every, columns = triton.next_power_of_2(n), triton.next_power_of_2(near or n)
+        rows = max(1, min(every, TILE // columns))
         real = None if mask is None or shared else mask.contiguous().view(torch.uint8)
         spread_terms[len(out) * heads, -(-n // rows)](
-            *(out if x is None else x for x in (*tensors, real, held.starts)), out, *strides(query), *strides(key),
-            0 if dense is None or len(dense) == 1 else dense.stride(0), heads, n, ROWS=rows, ALL=columns,
-            HAS_OFFSET=offset is not None, QUERY=0 if self.query is None else self.query.width,
-            KEY=0 if self.key is None else self.key.width, HAS_DENSE=dense is not None, HAS_MASK=real is not None,
-            CLAMP=self.outside == "clamp", PACKED=held.starts is not None,
+            *(out if x is None else x for x in (*self.tensors(), real, held.starts)), out, *self.numbers(), heads, n, ROWS=rows,
+            COLUMNS=columns, ALL=every, HAS_MASK=real is not None, PACKED=held.starts is not None,
+            **(self.constants() | {"NEAR": near}),
         )  # fmt: skip
-        return out
+        return Added(None, self.query, self.key, out, self.outside, near) if near else Added(None, None, None, out, self.outside)
 
     def collected(self, ds: Tensor, held: Tokens) -> tuple[Tensor | None, ...]:
         """The gradients of β, a, b, D from that of the scores, (B, H, n, n)."""
@@ -195,12 +261,13 @@ class Added(NamedTuple):
         return of_offset, *windows, of_dense
 
     def _window(self, ds: Tensor, windows: Windows, transposed: bool, held: Tokens) -> Tensor:
-        out, (batch, heads, n, _) = windows.grad(), ds.shape
+        out, (batch, heads, n, _) = torch.empty_like(windows.kernels), ds.shape
         columns = triton.next_power_of_2(max(n, out.shape[-1]))
         rows = max(1, min(columns, TILE // columns))
         collect_windows[batch * heads, -(-n // rows)](
             ds, ds if held.starts is None else held.starts, out, *strides(out), *((1, n) if transposed else (n, 1)),
             heads, n, out.shape[-1], ROWS=rows, ALL=triton.next_power_of_2(n), WIDTH=windows.width,
-            PADDED=triton.next_power_of_2(out.shape[-1]), CLAMP=self.outside == "clamp", PACKED=held.starts is not None,
+            PADDED=triton.next_power_of_2(out.shape[-1]), CLAMP=self.outside == "clamp", LEVEL=windows.level,
+            PACKED=held.starts is not None,
         )  # fmt: skip
         return out

@@ -9,6 +9,8 @@ products.
 import triton
 import triton.language as tl
 
+BLOCK = tl.constexpr(16)
+"""Keys whose terms are read together: 32 bytes of bfloat16."""
 MASKED = tl.constexpr(-1e30)  # the score of a padding token, as in `eager`
 LOWEST = tl.constexpr(-3e38)  # below all scores
 _FACTOR = tl.constexpr(-0x61C8_8646_80B5_83EB)  # as in `relpos.model.dropout`
@@ -28,6 +30,18 @@ def store_rows(base, rows, stride, n, values, WIDTH: tl.constexpr, PADDED: tl.co
     column = tl.arange(0, PADDED)[None, :]
     inside = (rows[:, None] < n) & (column < WIDTH)
     tl.store(base + rows[:, None] * stride + column, values.to(base.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def load_each(base, owner, stride, n):
+    """A number for each of some rows (rows, 1), or columns (1, columns), 0 from n on. Where there is one axis it is the only one of
+    the load: a thread reads once what it needs for all its columns, or rows."""
+    if owner.shape[0] > 1 and owner.shape[1] > 1:
+        numbers = tl.load(base + owner * stride, mask=owner < n, other=0)
+    else:
+        place = tl.reshape(owner, [owner.numel])
+        numbers = tl.reshape(tl.load(base + place * stride, mask=place < n, other=0), owner.shape)
+    return numbers
 
 
 @triton.jit
@@ -60,29 +74,45 @@ def is_near(first_i, first_j, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: 
 
 
 @triton.jit
-def add_window(s, base, owner, stride, offset, n, inside, near, WIDTH: tl.constexpr, CLAMP: tl.constexpr):
+def add_window(
+    s, base, owner, stride, offset, n, inside, near, WIDTH: tl.constexpr, CLAMP: tl.constexpr, LEVEL: tl.constexpr
+):  # fmt: skip
     """s plus the convolution kernel of each owner at these offsets. Only the band is read element by element."""
     K: tl.constexpr = WIDTH // 2
-    own = base + owner * stride
+    SKIPPED: tl.constexpr = 1 if LEVEL else 0
     if near:
-        s += tl.load(own + offset + K, mask=inside & (offset >= -K) & (offset <= K), other=0.0).to(tl.float32)
+        place = base + owner * stride + offset + (K - SKIPPED)
+        s += tl.load(place, mask=inside & (offset >= SKIPPED - K) & (offset <= K), other=0.0).to(tl.float32)
     if CLAMP:
-        low = tl.load(own, mask=owner < n, other=0.0).to(tl.float32)
-        high = tl.load(own + WIDTH - 1, mask=owner < n, other=0.0).to(tl.float32)
-        s += tl.where(offset < -K, low, tl.where(offset > K, high, 0.0))
+        s += beyond_window(base, owner, stride, offset, n, WIDTH, LEVEL)
     return s
 
 
 @triton.jit
-def write_window(base, owner, stride, offset, inside, near, values, WIDTH: tl.constexpr, CLAMP: tl.constexpr):
+def beyond_window(base, owner, stride, offset, n, WIDTH: tl.constexpr, LEVEL: tl.constexpr):
+    """What a clamped window adds outside its band: its outermost columns."""
+    K: tl.constexpr = WIDTH // 2
+    if LEVEL:
+        added = tl.where(offset > K, load_each(base + WIDTH - 2, owner, stride, n).to(tl.float32), 0.0)
+    else:
+        high = tl.where(offset > K, load_each(base + WIDTH - 1, owner, stride, n).to(tl.float32), 0.0)
+        added = tl.where(offset < -K, load_each(base, owner, stride, n).to(tl.float32), high)
+    return added
+
+
+@triton.jit
+def write_window(
+    base, owner, stride, offset, inside, near, values, WIDTH: tl.constexpr, CLAMP: tl.constexpr, LEVEL: tl.constexpr
+):  # fmt: skip
     """Stores the values on the band: each has an address of its own. Clamped, the outermost columns are left to `store_edges`."""
     K: tl.constexpr = WIDTH // 2
+    SKIPPED: tl.constexpr = 1 if LEVEL else 0
     if CLAMP:
         inside = inside & (offset > -K) & (offset < K)
     else:
         inside = inside & (offset >= -K) & (offset <= K)
     if near:
-        tl.store(base + owner * stride + offset + K, values.to(base.dtype.element_ty), mask=inside)
+        tl.store(base + owner * stride + offset + (K - SKIPPED), values.to(base.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -95,10 +125,12 @@ def edge_sums(values, offset, WIDTH: tl.constexpr, AXIS: tl.constexpr):
 
 
 @triton.jit
-def store_edges(base, owner, stride, n, low, high, WIDTH: tl.constexpr):
-    """The outermost columns of a clamped window; a window of one column is both."""
+def store_edges(base, owner, stride, n, low, high, WIDTH: tl.constexpr, LEVEL: tl.constexpr):
+    """The outermost columns of a clamped window; a window of one column is both. At LEVEL the last alone."""
     kind = base.dtype.element_ty
-    if WIDTH == 1:
+    if LEVEL:
+        tl.store(base + owner * stride + WIDTH - 2, high.to(kind), mask=owner < n)
+    elif WIDTH == 1:
         tl.store(base + owner * stride, (low + high).to(kind), mask=owner < n)
     else:
         tl.store(base + owner * stride, low.to(kind), mask=owner < n)
@@ -106,30 +138,52 @@ def store_edges(base, owner, stride, n, low, high, WIDTH: tl.constexpr):
 
 
 @triton.jit
+def first_near(i, QUERY: tl.constexpr, KEY: tl.constexpr):
+    """The first of the keys in a row of `Added.summed`, that of the block of keys with i − k in it for the widest window: it may be
+    below 0."""
+    K: tl.constexpr = (QUERY if QUERY > KEY else KEY) // 2
+    FROM: tl.constexpr = (K + BLOCK - 1) // BLOCK * BLOCK
+    return (i + (FROM - K)) // BLOCK * BLOCK - FROM
+
+
+@triton.jit
 def scores(
     product, i, j, first_i, first_j, b, h, n, last, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, HAS_DENSE: tl.constexpr, HAS_MASK: tl.constexpr,
-    CLAMP: tl.constexpr,
+    CLAMP: tl.constexpr, LEVEL: tl.constexpr, NEAR: tl.constexpr,
 ):  # fmt: skip
-    """s of a tile of example b and head h from its scaled products q·k: MASKED at padding, −∞ from `last` on; and where it is a
-    score: before `last`, not padding."""
+    """s of a tile of example b and head h from its scaled products q·k: MASKED at padding, −∞ from `last` on.
+
+    NEAR: DENSE has what all windows add to so many keys of a row, from `first_near` on; elsewhere they add their outermost columns.
+    """
     s, inside = product, (i < last) & (j < last)
+    queries, keys = QUERIES + b * ab + h * ah, KEYS + b * bb + h * bh
     if HAS_OFFSET:
         s += tl.load(OFFSETS + h * (2 * n - 1) + (j - i + n - 1), mask=inside, other=0.0).to(tl.float32)
-    if QUERY > 0:
+    if QUERY > 0 and NEAR == 0:
         near = is_near(first_i, first_j, i.numel, j.numel, QUERY)
-        s = add_window(s, QUERIES + b * ab + h * ah, i, an, j - i, last, inside, near, QUERY, CLAMP)
-    if KEY > 0:
+        s = add_window(s, queries, i, an, j - i, last, inside, near, QUERY, CLAMP, LEVEL)
+    if KEY > 0 and NEAR == 0:
         near = is_near(first_i, first_j, i.numel, j.numel, KEY)
-        s = add_window(s, KEYS + b * bb + h * bh, j, bn, i - j, last, inside, near, KEY, CLAMP)
-    if HAS_DENSE:
-        s += tl.load(DENSE + b * dense_b + h * n * n + i * n + j, mask=inside, other=0.0).to(tl.float32)
-    scored = inside
+        s = add_window(s, keys, j, bn, i - j, last, inside, near, KEY, CLAMP, False)
+    # Whole blocks of keys are read at once; what they have from `last` on is overwritten below.
+    read = (i < last) & (j < tl.cdiv(last, BLOCK) * BLOCK)
+    if NEAR > 0:
+        first = first_near(i, QUERY, KEY)
+        elsewhere = tl.zeros([1, 1], tl.float32)
+        if CLAMP and QUERY > 0:
+            elsewhere += beyond_window(queries, i, an, j - i, last, QUERY, LEVEL)
+        if CLAMP and KEY > 0:
+            elsewhere += beyond_window(keys, j, bn, i - j, last, KEY, False)
+        row = DENSE + b * dense_b + h * n * NEAR + i * NEAR
+        s += tl.load(
+            row + (j - first), mask=read & (j >= first) & (j < first + NEAR), other=elsewhere.to(DENSE.dtype.element_ty)
+        ).to(tl.float32)
+    elif HAS_DENSE:
+        s += tl.load(DENSE + b * dense_b + h * n * n + i * n + j, mask=read & (j < n), other=0.0).to(tl.float32)
     if HAS_MASK:
-        kept = tl.load(real + j, mask=j < last, other=0) != 0
-        scored = scored & kept
-        s = tl.where(kept, s, MASKED)
-    return tl.where(j < last, s, float("-inf")), scored
+        s = tl.where(load_each(real, j, 1, last) != 0, s, MASKED)
+    return tl.where(j < last, s, float("-inf"))
 
 
 @triton.jit
@@ -159,19 +213,19 @@ def tile_scores(
     product, i, j, first_i, first_j, b, h, n, last, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
     TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN,
     HAS_OFFSET: tl.constexpr, QUERY: tl.constexpr, KEY: tl.constexpr, HAS_DENSE: tl.constexpr, HAS_MASK: tl.constexpr,
-    CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, KEYED: tl.constexpr,
+    CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, KEYED: tl.constexpr, LEVEL: tl.constexpr, NEAR: tl.constexpr,
 ):  # fmt: skip
     """`scores`, and which of their probabilities dropout keeps."""
-    s, scored = scores(
+    s = scores(
         product, i, j, first_i, first_j, b, h, n, last, real, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
-        HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP,
+        HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, LEVEL, NEAR,
     )  # fmt: skip
-    kept = scored
+    kept = j < last
     if THRESHOLD > 0:
-        word = tl.load(TOKEN_WORDS + b * n + i, mask=i < last, other=0) ^ tl.load(HEAD_WORDS + h)
-        column_word = tl.load(COLUMN_WORDS + j // 4, mask=j < last, other=0)
+        word = load_each(TOKEN_WORDS + b * n, i, 1, last) ^ tl.load(HEAD_WORDS + h)
+        column_word = load_each(COLUMN_WORDS, j // 4, 1, tl.cdiv(last, 4))
         kept = kept_by_dropout(stirred(word, DRAWN, KEYED), column_word, j, THRESHOLD)
-    return s, scored, kept
+    return s, kept
 
 
 @triton.jit
@@ -188,25 +242,25 @@ def diagonal_sums(values, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 def differentiate(
-    s, scored, dp, i, j, last, top, total, delta, kept, value_grad,
+    s, dp, i, j, last, top, total, delta, kept, value_grad,
     VALUE: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, WHOLE: tl.constexpr,
     AXIS: tl.constexpr,
 ):  # fmt: skip
-    """(P, dS): the probabilities after dropout, and the gradient of the scores; `dp` is g_i·v_j.
+    """(P, dS): the probabilities that dropout keeps, not rescaled, and the gradient of the scores; `dp` is g_i·v_j.
 
     p = exp(s − top) / total   dp_ij = r_ij (g_i·v_j + g_i·u_{j−i})   ds_ij = p_ij (dp_ij − Σ_j p_ij dp_ij) = p_ij (dp_ij − g_i·y_i)
 
-    with r_ij = 0 where dropped, else the rescaling. A tile that holds WHOLE rows, its keys along AXIS, has the sum itself, which is
+    with r_ij = 0 where dropped, else RESCALE. A tile that holds WHOLE rows, its keys along AXIS, has the sum itself, which is
     closer than `delta`, g_i·y_i: y was rounded.
     """
-    inside = (i < last) & (j < last)
-    p = tl.where(inside, tl.exp(s - top) * (1.0 / total), 0.0)
+    # 0 where no score is one: behind the last token, and in a row of padding alone.
+    share = tl.where((i < last) & (top > MASKED), 1.0 / total, 0.0)
+    p = tl.exp(s - top) * share
     if VALUE > 0:
-        dp = add_window(dp, value_grad, i, VALUE, j - i, last, inside, True, VALUE, CLAMP)
+        dp = add_window(dp, value_grad, i, VALUE, j - i, last, (i < last) & (j < last), True, VALUE, CLAMP, False)
     dropped = p
     if THRESHOLD > 0:
-        dropped = tl.where(kept, p * RESCALE, 0.0)
-        dp = tl.where(kept, dp * RESCALE, 0.0)
+        dropped, dp = tl.where(kept, p, 0.0), tl.where(kept, dp, 0.0)
     if WHOLE:
-        delta = tl.sum(p * dp, AXIS, keep_dims=True)
-    return dropped, tl.where(scored, p * (dp - delta), 0.0)
+        delta = tl.sum(p * dp, AXIS, keep_dims=True) * RESCALE
+    return dropped, p * (dp * RESCALE - delta)
