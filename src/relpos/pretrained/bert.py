@@ -56,7 +56,6 @@ FAMILY = Family(
     constants=NO_DECODER,
     encoder=(*EMBEDDINGS, POSITIONS),
     layer=LAYER,
-    widen=(),
     pooler=linear("pooler", "pooler.dense"),
     heads=(*MASKED_LM, classifier("BertForSequenceClassification", "bert.pooler.dense")),
     # The head for next sentences, a tied decoder, which repeats the word table, and a buffer of older versions of transformers.

@@ -40,7 +40,6 @@ FAMILY = Family(
         *AFTER_ATTENTION,
     ),
     widen=ELECTRA.widen,
-    pooler=(),
     heads=renamed(GENERATOR, "Electra", "ConvBert"),
     unread=ELECTRA.unread,
 )

@@ -100,8 +100,6 @@ FAMILY = Family(
         *linear("layers.{n}.attention.project", *(f"{_SELF}.{name}_proj" for name in ("query", "key", "value"))),
         *AFTER_ATTENTION,
     ),
-    widen=(),
-    pooler=(),
     heads=(
         *renamed(MASKED_LM, "Bert", "DebertaV2"),
         # The names of the authors' own files, which transformers has with legacy=false.

@@ -48,8 +48,6 @@ FAMILY = Family(
         *linear("layers.{n}.narrow", f"{_LAYER}.ffn.lin2"),
         *linear("layers.{n}.ffn_norm", f"{_LAYER}.output_layer_norm"),
     ),
-    widen=(),
-    pooler=(),
     heads=masked_lm("DistilBertForMaskedLM", _TRANSFORM, "vocab_projector.bias", "vocab_projector.weight"),
     unread=(r"vocab_projector\.weight", r".*\.position_ids"),
 )

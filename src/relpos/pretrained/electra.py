@@ -30,7 +30,6 @@ FAMILY = Family(
     encoder=(*EMBEDDINGS, POSITIONS),
     layer=LAYER,
     widen=linear("embedding.widen", "embeddings_project"),
-    pooler=(),
     heads=(
         *GENERATOR,
         Head(

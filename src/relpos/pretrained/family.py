@@ -96,9 +96,9 @@ class Family:
         constants: keys of `config.json` that must have this value if they are there.
         encoder: weights of the encoder outside its layers, without the prefix.
         layer: weights of a layer.
+        heads: the heads that are understood.
         widen: weights of the map from the embedding's width to the hidden one, where the two differ.
         pooler: weights of the pooler.
-        heads: the heads that are understood.
         unread: regular expressions of weights that published checkpoints have and none of our networks needs.
         computed: weights that `transformers` computes and stores all the same: their names → functions of `config.json`.
         normalised: `config.json` of any version of `transformers` → with the keys that the description names.
@@ -112,9 +112,9 @@ class Family:
     constants: dict[str, Any]
     encoder: tuple[Weight, ...]
     layer: tuple[Weight, ...]
-    widen: tuple[Weight, ...]
-    pooler: tuple[Weight, ...]
     heads: tuple[Head, ...]
+    widen: tuple[Weight, ...] = ()
+    pooler: tuple[Weight, ...] = ()
     unread: tuple[str, ...] = ()
     computed: Mapping[str, Callable[[Mapping[str, Any]], Tensor]] = field(default_factory=dict)
     normalised: Callable[[Mapping[str, Any]], Mapping[str, Any]] = same

@@ -93,8 +93,6 @@ FAMILY = Family(
         linear("layers.{n}.widen", "layers.{n}.mlp.Wi")[0],
         linear("layers.{n}.narrow", "layers.{n}.mlp.Wo")[0],
     ),
-    widen=(),
-    pooler=(),
     heads=masked_lm(
         "ModernBertForMaskedLM",
         (linear("head.narrow", "head.dense")[0], linear("head.norm", "head.norm")[0]),

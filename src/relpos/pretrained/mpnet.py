@@ -41,7 +41,6 @@ FAMILY = Family(
         *linear("layers.{n}.narrow", f"{_LAYER}.output.dense"),
         *linear("layers.{n}.ffn_norm", f"{_LAYER}.output.LayerNorm"),
     ),
-    widen=(),
     pooler=ROBERTA.pooler,
     heads=renamed(ROBERTA.heads, "Roberta", "MPNet"),
     unread=ROBERTA.unread,

@@ -27,7 +27,6 @@ FAMILY = Family(
     constants=BERT.constants | {"pad_token_id": RESERVED - 1},
     encoder=(*EMBEDDINGS, replace(POSITIONS, reserved=RESERVED)),
     layer=LAYER,
-    widen=(),
     pooler=BERT.pooler,
     heads=(
         *masked_lm(
