@@ -114,10 +114,8 @@ def located(name: str | Path) -> Path:
     folder = expanded(name)
     if not is_remote(str(name)):
         return folder
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError:
-        raise RelposError(f"{name}: fetching from the hub needs huggingface_hub: pip install huggingface-hub") from None
+    from huggingface_hub import snapshot_download  # half a second
+
     repository, _, revision = str(name).partition("@")
 
     def fetched(*patterns: str) -> Path:
