@@ -50,7 +50,6 @@ def test_params_prints_json_and_the_exact_total(relpos: Relpos) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["length"], "relpos: length is `relpos analyze lengths` now"),
         (["pretran"], "relpos: unknown command 'pretran'. Did you mean 'pretrain'?"),
         (["params", "--multirn", "k=2,3"], "relpos: unknown flag '--multirn'. Did you mean '--multirun'?"),
         (["pretrain", "--lr=3"], "relpos: --lr: keys have no dashes before them; write lr=3"),

@@ -145,8 +145,6 @@ def _main(arguments: list[str]) -> int:
     if arguments[0] == "--completion":
         print(files("relpos").joinpath("completion.bash").read_text(encoding="utf-8"), end="")
         return 0
-    if arguments[0] == "length":
-        raise RelposError("length is `relpos analyze lengths` now, with kind.lengths=[…] and kind.amount=TOKENS")
     refuse_unknown("unknown command", arguments[0], commands())
     os.environ[COMMAND] = shlex.join(["relpos", *arguments])
     return _run(arguments[0], arguments[1:])
