@@ -1,5 +1,6 @@
 """The identity of a run is what can change its result, and nothing else."""
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from relpos.config.compose import compose
 from relpos.data.source import READING
 from relpos.errors import RelposError
+from relpos.readers import fitted
 from relpos.runs.plan import plan, with_task
 from relpos.runs.run import Run
 from relpos.trust import trust
@@ -149,7 +151,7 @@ def test_a_plan_needs_no_data() -> None:
 
 def test_a_plan_travels_as_plain_values() -> None:
     run = finetune("task=rte")
-    assert Run.from_dict(asdict(run)).identity == run.identity
+    assert fitted(json.loads(json.dumps(asdict(run))), Run).identity == run.identity
 
 
 def test_a_file_that_changes_makes_another_run(tmp_path: Path) -> None:

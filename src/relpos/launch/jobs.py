@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from relpos.errors import RelposError
 from relpos.files import write_text
@@ -57,7 +56,10 @@ class Job:
     def write(self, path: Path) -> None:
         """Writes the job as JSON."""
         everything, own = closure(self.runs), {run.identity for run in self.runs}
-        flat = [[run.identity, _flat(run)] for run in everything]
+        flat = [
+            [run.identity, asdict(replace(run, inputs={})), {name: needed.identity for name, needed in run.inputs.items()}]
+            for run in everything
+        ]
         described = [run.identity for run in everything if run.identity not in own]
         content = {"retries": self.retries, "starts": self.starts, "runs": flat, "only_described": described}
         write_text(path, json.dumps(content))
@@ -68,8 +70,8 @@ class Job:
         content: _Written = read_json(path, _Written)
         runs: dict[str, Run] = {}
         try:
-            for identity, flat in content.runs:
-                runs[identity] = Run(**vars(flat) | {"inputs": {name: runs[other] for name, other in flat.inputs.items()}})
+            for identity, run, inputs in content.runs:
+                runs[identity] = replace(run, inputs={name: runs[other] for name, other in inputs.items()})
             for identity in content.only_described:
                 del runs[identity]
         except KeyError as error:
@@ -78,25 +80,13 @@ class Job:
 
 
 @dataclass
-class _Flat:
-    """A run whose inputs are identities."""
-
-    stage: str
-    name: str
-    meaning: dict[str, Any]
-    config: dict[str, Any]
-    inputs: dict[str, str]
-    folder: str | None = None
-
-
-@dataclass
 class _Written:
-    """What `Job.write` writes; defaults, because `relpos status` also reads a plan.json that an earlier version has written."""
+    """What `Job.write` writes: of each run its identity, the run without inputs, and the identities of these by their names."""
 
-    runs: list[tuple[str, _Flat]]
+    runs: list[tuple[str, Run, dict[str, str]]]
     retries: int
-    starts: dict[str, int] = field(default_factory=dict)
-    only_described: list[str] = field(default_factory=list)
+    starts: dict[str, int]
+    only_described: list[str]
 
 
 class Standing:
@@ -177,8 +167,3 @@ def seen(state: str, folder: Path) -> str:
     """The state that a record has, for those who watch a run: one that is `running` while no process holds it is interrupted."""
     # A process that is killed cannot write its end: the lock is what goes with it.
     return "interrupted" if state == "running" and not is_locked(folder) else state
-
-
-def _flat(run: Run) -> dict[str, object]:
-    inputs = {name: needed.identity for name, needed in run.inputs.items()}
-    return asdict(replace(run, inputs={})) | {"inputs": inputs}

@@ -131,12 +131,6 @@ class Run:
         """Writes `changes` into the record, atomically."""
         write_json(self.path / "record.json", self.record | changes)
 
-    @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Run:
-        """The inverse of `dataclasses.asdict`: the run of plain values."""
-        inputs = {name: cls.from_dict(run) for name, run in content["inputs"].items()}
-        return cls(**(content | {"inputs": inputs}))
-
 
 def recorded(folder: Path) -> Run:
     """The run of a folder as its record describes it, whatever code and configuration made it.
