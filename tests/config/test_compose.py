@@ -137,6 +137,7 @@ def composed(command: str) -> DictConfig:
         ("pretrain", "size.dropout=1", "size.dropout=1: a number from 0 up to, not including, 1 is expected"),
         ("pretrain", "size.share_layers=2", "size.share_layers=2: true or false is expected"),
         ("pretrain", "data.heldout=0", "data.heldout=0: a number between 0 and 1 is expected"),
+        ("pretrain", "data.sample=0", "data.sample=0: a whole number of 1 or more is expected"),
         ("pretrain", "data.pairs=0", "data.pairs=0: a whole number of 1 or more or null is expected"),
         ("finetune", "task.batch=0", "task.batch=0: a whole number from 1 to 1,000,000 is expected"),
         ("reproduce", "dry_run=maybe", "dry_run=maybe: true or false is expected"),

@@ -144,12 +144,6 @@ def test_a_store_of_no_text_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> 
         write_store(iter([]), tokenizer, tmp_path, 0.2)
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0, -1.0])
-def test_a_share_outside_0_to_1_is_refused(tmp_path: Path, tokenizer: Tokenizer, share: float) -> None:
-    with pytest.raises(RelposError, match=r"data\.heldout"):
-        write_store(documents(), tokenizer, tmp_path, share)
-
-
 @pytest.mark.parametrize(("share", "parts"), [(0.1, [90, 10]), (0.001, [98, 2]), (0.999, [2, 98])])
 def test_of_a_single_document_the_end_is_held_out(tmp_path: Path, tokenizer: Tokenizer, share: float, parts: list[int]) -> None:
     write_store(iter([Document("a", iter(f"Dog {i} ran." for i in range(100)))]), tokenizer, tmp_path, share)

@@ -152,8 +152,6 @@ def write_store(
     Raises:
         RelposError: there is no sentence, or the disk is full.
     """
-    if not 0 < heldout < 1:
-        raise RelposError(f"data.heldout={heldout}: a fraction between 0 and 1")
     folder.mkdir(parents=True, exist_ok=True)
     # First of all: a manifest that is left from before would vouch for half-written files.
     (folder / MANIFEST).unlink(missing_ok=True)

@@ -64,8 +64,6 @@ def train_tokenizer(
     Raises:
         RelposError: there is no text, none of its sentences is short enough, or `vocabulary` has no room for its characters.
     """
-    if sample < 1:
-        raise RelposError(f"data.sample={sample}: must be at least 1")
     # Left in, the character that stands for WikiText's <unk> would become a piece, and would no longer be encoded as unknown.
     drawn = reservoir((sentence.replace(UNKNOWN, "") for sentence in sentences(documents)), sample)
     if not drawn:
