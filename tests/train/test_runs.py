@@ -16,7 +16,7 @@ from relpos.data.steps import Step, Steps
 from relpos.data.store import Store
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier, MaskedLM
-from relpos.runs.cost import flops, forward
+from relpos.runs.cost import costs, forward
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
@@ -144,7 +144,7 @@ def test_two_stages_read_short_text_first_and_go_on_where_they_stopped(toy_runs:
     whole = read(0)
     assert whole == [(0, 8, 16), (1, 8, 16), (2, 8, 16), (3, 2, 64), (4, 2, 64)]
     assert [read(start) for start in range(6)] == [whole[start:] for start in range(6)]
-    assert flops(run) == pytest.approx(3 * (3 * 8 * 16 * rate(run, 16) + 2 * 2 * 64 * rate(run, 64)))
+    assert costs(run)["flops"] == pytest.approx(3 * (3 * 8 * 16 * rate(run, 16) + 2 * 2 * 64 * rate(run, 64)))
 
 
 def rate(run: Run, length: int) -> float:

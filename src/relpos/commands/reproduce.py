@@ -114,7 +114,7 @@ def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run]) -> 
 
     from relpos.launch.jobs import Job, Standing
     from relpos.launch.progress import Picture, console
-    from relpos.runs.cost import Estimate, duration, flops
+    from relpos.runs.cost import Estimate, costs, duration
     from relpos.runs.stages import refuse_absent
 
     screen = console()
@@ -127,7 +127,7 @@ def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run]) -> 
     standing.look()
     screen.print(Picture(standing, file.name).whole())
     unfinished = [run for run in runs if standing.states[run.identity] != "finished"]
-    trained = [run for run in unfinished if flops(run)]
+    trained = [run for run in unfinished if costs(run)["flops"]]
     seconds, unknown = Estimate().total(trained)
     left = "nothing is left to train" if not trained else f"{duration(seconds)} left" if seconds else "time left"
     if unknown:

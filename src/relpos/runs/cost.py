@@ -37,11 +37,6 @@ GPUS = Path("/proc/driver/nvidia/gpus")
 """Where NVIDIA's driver lists the GPUs."""
 
 
-def flops(run: Run) -> float:
-    """Operations of a training run: three times its forward passes; 0 for a stage that does not train."""
-    return sum(tokens * cost for tokens, cost in _parts(run))
-
-
 def _parts(run: Run) -> list[tuple[float, float]]:
     """(tokens, operations for each) of the stages of a training run: one, or two where short text comes first."""
     if run.stage not in ("pretrain", "finetune"):
@@ -84,8 +79,10 @@ def steps_of(run: Run) -> float:
 
 
 def costs(run: Run) -> dict[str, float]:
-    """The operations of a run, and those for each token that it reads, as its record has them."""
-    operations, tokens = flops(run), sum(tokens for tokens, _ in _parts(run))
+    """The operations of a run, and those for each token that it reads, as its record has them: three times the forward passes of a
+    training; 0 for a stage that does not train."""
+    parts = _parts(run)
+    operations, tokens = sum(tokens * cost for tokens, cost in parts), sum(tokens for tokens, _ in parts)
     return {"flops": operations, "flops_per_token": operations / tokens if tokens else 0.0}
 
 
