@@ -85,7 +85,7 @@ def test_a_folder_is_read_file_by_file_and_other_files_are_left_alone(tmp_path: 
     ("name", "content", "said"),
     [
         ("odd.txt", "a\nb\nc\n", "odd.txt, line 3: an odd number of lines"),
-        ("empty.txt", "", "empty.txt, line 1: the file is empty"),
+        ("empty.txt", "", "empty.txt: the file is empty"),
         ("blank.txt", "a\n\nb\nc\n", "blank.txt, line 2: an empty line"),
         ("broken.jsonl", '{"sentence_good": "a", "sentence_bad": "b"}\n{', "broken.jsonl line 2: not JSON: "),
         ("deep.jsonl", "[" * 100_000, "deep.jsonl line 1: not JSON: "),

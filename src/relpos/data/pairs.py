@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from relpos.data.filehash import described
-from relpos.data.table import Fields, inside, objects
-from relpos.data.textfile import blocks
+from relpos.data.table import Fields, inside, objects, read_text
 from relpos.errors import RelposError, one_line
 from relpos.places import expanded
 from relpos.ranges import Count, Natural
@@ -186,11 +185,7 @@ def read(path: Path) -> list[Item]:
 
 
 def _text_pairs(path: Path) -> Iterator[Item]:
-    lines = "".join(blocks(path)).split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    if not any(line.strip() for line in lines):
-        raise RelposError(f"{path}, line 1: the file is empty; pairs of sentences are expected")
+    lines = read_text(path).removesuffix("\n").split("\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             raise RelposError(f"{path}, line {number}: an empty line; odd lines hold bad sentences, even lines good ones")
