@@ -42,7 +42,6 @@ from relpos.readers import known_sha256, read_json
 
 MANIFEST = "manifest.json"
 FIRST = 10_000  # tokens of which not all may be unknown
-FORMAT = 1  # version of the file format; a reader refuses any other
 ITS_END = " (its end)"
 """Stands behind the name of a document's part that is held out, in sources.txt."""
 _REMEDY = "delete the folder and run again"
@@ -95,17 +94,10 @@ class Store:
         try:
             manifest: dict[str, Any] = read_json(path, dict)
             # Every key that is read later, too: what lacks one is refused here.
-            version, *_ = (
-                manifest["format"],
-                int(manifest["vocabulary"]),
-                np.dtype(manifest["dtype"]),
-                manifest.get("marks", {}).items(),
-            )
+            _ = int(manifest["vocabulary"]), np.dtype(manifest["dtype"]), manifest.get("marks", {}).items()
             _ = [entry["sha256"] for entry in manifest["files"].values()]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RelposError(f"store {self.folder}: {MANIFEST} cannot be read: {one_line(error)}; {_REMEDY}") from None
-        if version != FORMAT:
-            raise RelposError(f"store {self.folder}: format {version}, this version reads {FORMAT}; {_REMEDY}")
         return manifest
 
     def _mapped(self, name: str, dtype: str) -> npt.NDArray[Any]:
@@ -254,7 +246,7 @@ class _Writer:
             os.fsync(file.fileno())
         paths = {name: self.folder / name for name in self.files}
         self.manifest = {
-            "format": FORMAT, "dtype": self.dtype, "documents": len(flags), "sentences": self.sentences,
+            "format": 1, "dtype": self.dtype, "documents": len(flags), "sentences": self.sentences,
             "tokens": self.tokens, "unknown": self.unknowns, "dropped": dict(self.dropped),
             "files": {name: {"bytes": path.stat().st_size, "sha256": known_sha256(path)} for name, path in paths.items()},
         }  # fmt: skip
