@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from relpos.config import quick
 from relpos.config.arguments import rewritten
 from relpos.config.check import check, one_line
-from relpos.config.conf import chosen, commands, conf_dir, function_of
+from relpos.config.conf import commands, conf_dir, conf_file, function_of, key_of
 from relpos.errors import refuse_unknown
 from relpos.ranges import rules, with_words
 
@@ -56,7 +56,11 @@ def composed(command: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
 def with_scheme(content: dict[str, Any], command: str, overrides: Sequence[str]) -> dict[str, Any]:
     """The configuration of a training and `scheme`, the word that was typed for its position scheme: loggers show it."""
-    return content | {"scheme": chosen(command, "position", overrides)} if command in TRAININGS else content
+    if command not in TRAININGS:
+        return content
+    words = [entry["position"] for entry in conf_file(command)["defaults"] if "position" in entry]
+    words += [override.partition("=")[2] for override in overrides if key_of(override) == "position"]
+    return content | {"scheme": str(words[-1])}
 
 
 def resolved(content: DictConfig | Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -71,16 +71,6 @@ def groups_of(command: str) -> list[str]:
     """The groups of a command, in the order of its file."""
     entries = conf_file(command)["defaults"]
     return [key for entry in entries if isinstance(entry, dict) for key in entry if "@" not in key]
-
-
-def chosen(command: str, group: str, overrides: Iterable[str]) -> str:
-    """The option of a group, as the overrides name it or else as the command's file does.
-
-    >>> chosen("pretrain", "position", ["k=2", "position=absolute_tisa"]), chosen("pretrain", "position", [])
-    ('absolute_tisa', 'absolute')
-    """
-    defaults = [entry[group] for entry in conf_file(command)["defaults"] if isinstance(entry, dict) and group in entry]
-    return str([*defaults, *(override.partition("=")[2] for override in overrides if key_of(override) == group)][-1])
 
 
 @cache
