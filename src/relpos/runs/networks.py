@@ -33,9 +33,8 @@ from relpos.runs.run import Run, read_record, runs_root
 from relpos.runs.shelf import END, SNAPSHOTS, snapshot, snapshots
 from relpos.runs.table_file import FILE, runs_by_row, table_folder
 from relpos.train.network import scheme_name
-from relpos.train.weights import load_model, model_folder, read_model_config
+from relpos.train.weights import WEIGHTS, load_model, model_folder, read_model_config
 
-WEIGHTS = "model.safetensors"
 LENGTH = 128  # of examples, for a network about whose training nothing is known
 
 
