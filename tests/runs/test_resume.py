@@ -22,6 +22,7 @@ from relpos.process import ASKED
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
+from relpos.runs.shelf import logged
 from relpos.train.checkpoint import WholeCheckpoints, newest
 from relpos.train.pretrain import Pretraining
 
@@ -83,6 +84,34 @@ def test_killed_and_continued_equals_uninterrupted(
     link_runs(toy_runs, tmp_path / "again")
     whole = weights(execute(plan(compose("pretrain", overrides))))
     assert all(torch.equal(whole[name], interrupted[name]) for name in whole)
+
+
+def averages(run: Run) -> list[dict[str, float]]:
+    return [{name: value for name, value in line.items() if not name.endswith("_per_second")} for line in logged(run.path)]
+
+
+def test_a_log_line_is_that_of_all_its_steps_where_the_run_was_interrupted_between(
+    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = ["steps=8", "batch=8", "log_every=4", "evaluations=1", "speed.microbatch=4"]
+    whole = averages(execute(plan(compose("pretrain", overrides))))
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "again"))
+    link_runs(toy_runs, tmp_path / "again")
+    step = Pretraining.training_step
+
+    def stopped(self: Pretraining, batch: Any, index: int) -> None:
+        step(self, batch, index)
+        if self.global_step in (2, 3):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    run = plan(compose("pretrain", overrides))
+    with monkeypatch.context() as patch:
+        patch.setattr(Pretraining, "training_step", stopped)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                execute(run)
+    execute(run)
+    assert averages(run) == whole
 
 
 def evaluations(run: Run) -> list[dict[str, float]]:

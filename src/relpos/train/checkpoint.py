@@ -136,7 +136,7 @@ class Checkpointing(pl.Callback):
             # Writing would make a deleted folder again, and the training would continue for nothing.
             if self.group.first and not self.folder.parent.is_dir():
                 raise RelposError(f"the run's folder {self.folder.parent} is gone")
-            module.check_finite()  # weights that are not finite must not replace the last good checkpoint
+            module.gather()  # which refuses weights that are not finite: they must not replace the last good checkpoint
             if self.group.first:
                 began = time.monotonic()
                 trainer.save_checkpoint(self.folder / "last.ckpt")
@@ -182,7 +182,7 @@ class Kept(pl.Callback):
         """Writes it when the step is reached."""
         # There is no group to ask who writes: only a run of one process keeps a trunk.
         if trainer.global_step == self.step:
-            module.check_finite()
+            module.gather()
             trainer.save_checkpoint(self.folder / "last.ckpt")
 
 

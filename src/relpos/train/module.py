@@ -132,7 +132,7 @@ class Training(pl.LightningModule):
         return autocast(self.precision, self.device)
 
     def check_finite(self) -> None:
-        """Checks the gradients since the last log line; called before anything is logged or a checkpoint is written.
+        """Checks the gradients since the last log line.
 
         All processes see the same norms, so that they stop together.
 
@@ -150,18 +150,43 @@ class Training(pl.LightningModule):
         for name, value in sums.items():
             self.sums[name] = self.sums.get(name, 0.0) + (value.detach() if isinstance(value, Tensor) else value)
 
+    def gather(self) -> dict[str, float]:
+        """The sums and seconds since the last log line, over all processes; called before anything is logged or a checkpoint is
+        written, which then has the beginning of the next line.
+
+        Raises:
+            RelposError: training has diverged.
+        """
+        self.check_finite()
+        now = time.perf_counter()
+        self.add(seconds=now - self.clock)
+        self.clock = now
+        sums = {name: float(value) for name, value in self.sums.items()}
+        sums |= zip(self.partial, self.group.sums([sums.get(name, 0.0) for name in self.partial]), strict=True)
+        self._go_on_from(sums)
+        return sums
+
+    def _go_on_from(self, sums: dict[str, float]) -> None:
+        # Those of all processes are the first one's, which writes checkpoints.
+        self.sums = {**sums, **({} if self.group.first else dict.fromkeys(self.partial, 0.0))}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keeps what has been summed since the last log line."""
+        checkpoint["sums"] = self.sums
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Goes on with these sums."""
+        self._go_on_from(checkpoint.get("sums", {}))  # none in a checkpoint of an earlier version
+
     def log_step(self) -> None:
         """Writes a log line every `log_every` steps and at the last."""
         step = self.global_step
         if step % self.log_every and step != self.steps:
             return
-        self.check_finite()
-        sums = {name: float(value) for name, value in self.sums.items()}
-        sums |= zip(self.partial, self.group.sums([sums.get(name, 0.0) for name in self.partial]), strict=True)
+        sums = self.gather()
         if not math.isfinite(sums.get("loss", 0.0)):
             raise RelposError(f"training diverged after {step} steps: the loss is {sums['loss']}; try a lower recipe.lr")
-        seconds = time.perf_counter() - self.clock
-        self.shown = self.averages(sums, seconds) | {
+        self.shown = self.averages(sums, seconds := sums["seconds"]) | {
             "gradient_norm": sums["gradient_norm"] / sums["steps"],
             "learning_rate": self.rate,
             "steps_per_second": sums["steps"] / seconds,
@@ -180,4 +205,4 @@ class Training(pl.LightningModule):
         if self.recorder:
             optimizer: Any = self.optimizers()
             self.recorded = self.recording(self.recorder(), optimizer.optimizer)
-        self.sums, self.clock = {}, time.perf_counter()
+        self.clock = time.perf_counter()
