@@ -114,6 +114,18 @@ def test_results_that_were_measured_later_are_added(plans: Any, merged: Any, tmp
     assert (tmp_path / "all" / "pretrain" / pretraining.name / "order" / "shuffle-0.json").is_file()
 
 
+def test_a_run_that_was_made_twice_has_one_trunk(plans: Any, merged: Any, tmp_path: Path) -> None:
+    for machine in ("one", "two"):
+        runs = plans(machine, "none")
+        train(runs)
+        (pretraining,) = (run for run in runs if run.stage == "pretrain")
+        trunk = pretraining.path / "trunk" / f"last-{machine}.ckpt"
+        trunk.parent.mkdir()
+        trunk.write_text(machine)
+    merged("weights=true")
+    assert [path.name for path in tmp_path.glob("all/pretrain/*/trunk/*")] == ["last-one.ckpt"]
+
+
 def test_other_results_of_the_same_run_are_refused_before_anything_is_written(plans: Any, merged: Any, tmp_path: Path) -> None:
     train(plans("one", "none"))
     runs = plans("two", "none")

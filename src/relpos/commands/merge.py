@@ -182,7 +182,7 @@ def _copy(source: Path, target: Path, root: Path, weights: bool) -> bool:
     needs_record = (weights or source.parent.name not in DATA_STAGES) and read_record(target).get("state") != "finished"
     # What a run has that is not finished here, its log for instance, ends before the results that are copied.
     others = [] if needs_record else _other_files(read_record(target), read_record(source))
-    wanted = [file for file in _files(source, weights) if needs_record or not (target / file).is_file()]
+    wanted = [file for file in _files(source, weights) if needs_record or not _is_there(target / file)]
     wanted = [file for file in wanted if file.as_posix() not in others]  # the record here has other checksums
     if not wanted and not needs_record:
         return False
@@ -197,6 +197,11 @@ def _copy(source: Path, target: Path, root: Path, weights: bool) -> bool:
             inputs = {name: _here(str(folder), root) for name, folder in record["inputs"].items()}
             write_json(target / RECORD, record | {"inputs": inputs})
     return True
+
+
+def _is_there(file: Path) -> bool:
+    # The name of a checkpoint holds its checksum, which is another each time that a run is made.
+    return file.is_file() or (file.suffix == ".ckpt" and any(file.parent.glob("*.ckpt")))
 
 
 def _here(folder: str, root: Path) -> str:
