@@ -64,7 +64,8 @@ def test_a_run_with_a_damaged_record_is_in_no_figure(tmp_path: Path, capsys: pyt
 )
 def test_a_figure_is_about_a_scheme_whatever_its_dials(overrides: list[str], numbers: list[str]) -> None:
     run = Value(Path("any"), "pretrain", LOSS, 3.0, scheme=scheme(overrides))
-    assert [figure.number for figure in figures.FIGURES["chang2021"] if figure.is_about(run)] == numbers
+    shown = figures.FIGURES["chang2021"].items()
+    assert [number for number, (_, about) in shown if about == figures.scheme_of(run)] == numbers
 
 
 @pytest.mark.parametrize("override", ["size.attention=causal", "data.shuffle=1"])

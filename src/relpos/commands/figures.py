@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -22,48 +21,22 @@ from relpos.runs.run import runs_root
 from relpos.train.network import class_of
 from relpos.trust import instantiate
 
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure of a paper.
-
-    Args:
-        number: as printed.
-        kind: the kind of `relpos analyze` that draws it.
-        scheme: classes of `position` and `conv` of the networks that it shows, whatever their dials.
-    """
-
-    number: str
-    kind: str
-    scheme: tuple[str, str]
-
-    @property
-    def overrides(self) -> str:
-        """Of `relpos pretrain`, that make such a network."""
-        position, conv = self.scheme
-        snapshots = " 'snapshots=[1,3,10,30,60]'" if self.kind == "toeplitz" else ""
-        return f"position={position}" + (f" conv={conv}" if conv != NONE else "") + snapshots
-
-    def is_about(self, run: Value) -> bool:
-        """Whether it shows the network of this pre-training, of which this is any value."""
-        nodes = json.loads(run.scheme)
-        return self.scheme == (class_of(nodes["position"]), class_of(nodes["conv"]))
-
-
 FIGURES = {
-    "chang2021": (
-        Figure("1", "attention_by_offset", ("absolute", NONE)),
-        Figure("2", "kernels", ("composite", NONE)),
-        Figure("3", "kernels", (NONE, "depthwise")),
-    ),
-    "wennberg2021": (
-        Figure("1, 4, 5", "position_similarity", ("absolute", NONE)),
-        Figure("2", "toeplitz", ("absolute", NONE)),
-        Figure("3, 6", "responses", ("absolute", NONE)),
-        Figure("7", "kernels", ("tisa", NONE)),
-        Figure("8", "profiles", ("absolute", NONE)),
-    ),
+    "chang2021": {
+        "1": ("attention_by_offset", ("absolute", NONE)),
+        "2": ("kernels", ("composite", NONE)),
+        "3": ("kernels", (NONE, "depthwise")),
+    },
+    "wennberg2021": {
+        "1, 4, 5": ("position_similarity", ("absolute", NONE)),
+        "2": ("toeplitz", ("absolute", NONE)),
+        "3, 6": ("responses", ("absolute", NONE)),
+        "7": ("kernels", ("tisa", NONE)),
+        "8": ("profiles", ("absolute", NONE)),
+    },
 }
+"""Paper → number of a figure as printed → the kind of `relpos analyze` that draws it; the classes of `position` and `conv` of the
+networks that it shows, whatever their dials."""
 
 
 def figures(paper: Literal["chang2021", "wennberg2021"], network: Names | None, text: str | None, threads: Threads | None) -> str:
@@ -74,18 +47,19 @@ def figures(paper: Literal["chang2021", "wennberg2021"], network: Names | None, 
     set_threads(threads)
     # Whatever table they were trained for: a figure is about a scheme, in the paper's layers and on text in its order.
     trained = {each.run: each for each in read(measured=()) if each.stage == "pretrain"}
-    runs = [each for each in trained.values() if made(*json.loads(each.scale)).is_of_paper]
+    schemes = {run: scheme_of(each) for run, each in trained.items() if made(*json.loads(each.scale)).is_of_paper}
     folder = runs_root() / "figures" / paper
     sections = [f"# Figures of {paper}"]
-    for figure in FIGURES[paper]:
-        folders = [str(each.run) for each in runs if figure.is_about(each)]
+    for number, (kind, scheme) in FIGURES[paper].items():
+        folders = [str(run) for run, of_run in schemes.items() if of_run == scheme]
         # Published checkpoints stand in for the paper's own networks, which had tables of absolute positions.
-        published = (network or []) if figure.scheme == ("absolute", NONE) else []
-        sections.append(f"## Figure {figure.number}: {figure.kind.replace('_', ' ')}")
+        published = (network or []) if scheme == ("absolute", NONE) else []
+        sections.append(f"## Figure {number}: {kind.replace('_', ' ')}")
         if not folders and not published:
-            sections.append(f"Missing: `relpos pretrain {figure.overrides}` makes a network for it.")
+            overrides = "position={} conv={}".format(*scheme) + " 'snapshots=[1,3,10,30,60]'" * (kind == "toeplitz")
+            sections.append(f"Missing: `relpos pretrain {overrides}` makes a network for it.")
             continue
-        measure = instantiate(read_yaml(conf_dir() / "kind" / f"{figure.kind}.yaml"), "kind")
+        measure = instantiate(read_yaml(conf_dir() / "kind" / f"{kind}.yaml"), "kind")
         try:
             for drawing in drawn(measure, samples_of([*folders, *published], text)):
                 files = [path.name for path in drawing.save(folder)]
@@ -98,3 +72,9 @@ def figures(paper: Literal["chang2021", "wennberg2021"], network: Names | None, 
             sections.append(f"Not drawn: {error}")
     write_text(folder / "README.md", "\n\n".join(sections) + "\n")
     return str(folder)
+
+
+def scheme_of(run: Value) -> tuple[str, str]:
+    """The classes of `position` and `conv` of a pre-training, of which this is any value."""
+    nodes = json.loads(run.scheme)
+    return class_of(nodes["position"]), class_of(nodes["conv"])
