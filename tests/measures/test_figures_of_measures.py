@@ -90,12 +90,10 @@ def test_r2_stands_for_p_its_blocks_and_every_head() -> None:
 def test_captions_name_what_is_drawn() -> None:
     wide = only(Toeplitz(length=8, block=128, random=2), sample("absolute"))  # of 16 positions
     assert "16 positions of 2 random tables, the highest" in [row["matrix"] for row in wide.rows]
-    bare = only(Profiles(length=12, functions=0), sample("absolute"))
-    assert "basis functions" not in bare.figure.get_suptitle()
 
 
 def test_the_course_of_a_training_ends_at_its_last_step() -> None:
-    measure, young = Toeplitz(length=4, random=0), Made(Network("", Path(), Path()), model_=model_of("absolute", seed=1))
+    measure, young = Toeplitz(length=4, random=1), Made(Network("", Path(), Path()), model_=model_of("absolute", seed=1))
     then, now = measure.measure(young), measure.measure(sample("absolute"))
     network = Measured("absolute-net", now, {10: then}, {"heldout_loss": 2.0})
     drawings = {drawing.name: drawing for drawing in measure.draw([network, network])}
@@ -113,7 +111,7 @@ def test_profiles_stand_beside_the_functions_fitted_to_them() -> None:
 
 
 def test_responses_are_rows_of_the_profile() -> None:
-    drawing = only(Responses(length=11, functions=0), sample("absolute"))
+    drawing = only(Responses(length=11, functions=1), sample("absolute"))
     assert {row["i"] for row in drawing.rows} == {1, 3, 5, 7, 9}
     assert len(drawing.rows) == 2 * 5 * 11
 

@@ -16,7 +16,7 @@ from relpos.analysis.toeplitz import diagonal_means, products, toeplitz_r2
 from relpos.measures.measure import Drawing, Measure, Results
 from relpos.measures.sample import Sample
 from relpos.model.surgery import position_table
-from relpos.ranges import Count, Natural
+from relpos.ranges import Count
 
 COLUMNS = 4
 ROWS = 3
@@ -65,19 +65,19 @@ class Profiles(Measure):
     Args:
         layer: from 1.
         length: positions.
-        functions: basis functions of the TISA fitted to each head; 0: none.
+        functions: basis functions of the TISA fitted to each head.
     """
 
     layer: Count = 1
     length: Count = 128
-    functions: Natural = 5
+    functions: Count = 5
 
     is_kept = False
 
     def measure(self, sample: Sample) -> Results:
-        """`heads`: F̂_P (heads, n, n), and `fits`: TISA's functions fitted to it; None where `functions` is 0."""
+        """`heads`: F̂_P (heads, n, n), and `fits`: TISA's functions fitted to it."""
         heads = profiles(sample.encoder, self.layer - 1, self.length)
-        return {"heads": heads.numpy(), "fits": fit_profiles(heads, self.functions) if self.functions else None}
+        return {"heads": heads.numpy(), "fits": fit_profiles(heads, self.functions)}
 
     def title(self, name: str) -> str:
         """The network and the choices, in a line."""
@@ -93,22 +93,18 @@ class Profiles(Measure):
             left, right = axes[2 * number], axes[2 * number + 1]
             style.matrix(left, head)
             left.set_title(f"head {number + 1}: R² {toeplitz_r2(head):.2f}", fontsize=8)
-            means = diagonal_means(head)
+            means, values = diagonal_means(head), fits[number](offsets).tolist()
             right.plot(offsets, means, color=style.COLOURS[0], linewidth=1)
-            values: Sequence[Any] = [""] * len(offsets)
-            if fits is not None:
-                values = fits[number](offsets).tolist()
-                right.plot(offsets, values, "--", color=style.COLOURS[1], linewidth=1)
-                right.set_title(f"fit R² {fits[number].r2:.3f}", fontsize=8)
+            right.plot(offsets, values, "--", color=style.COLOURS[1], linewidth=1)
+            right.set_title(f"fit R² {fits[number].r2:.3f}", fontsize=8)
             rows += [
                 {"head": number + 1, "offset": int(offset), "mean": float(mean), "fit": value}
                 for offset, mean, value in zip(offsets, means, values, strict=True)
             ]
-        fitted = f", {self.functions} basis functions (dashed)" if fits is not None else ""
-        figure.suptitle(f"{self.title(name)}; right: means by offset (line){fitted}", fontsize=9)
+        fitted = f"right: means by offset (line), {self.functions} basis functions (dashed)"
+        figure.suptitle(f"{self.title(name)}; {fitted}", fontsize=9)
         yield Drawing(f"profiles-{name}-layer{self.layer}", rows, figure)
-        if fits is not None:
-            yield Drawing(f"fits-{name}-layer{self.layer}", _parameters(fits))
+        yield Drawing(f"fits-{name}-layer{self.layer}", _parameters(fits))
 
 
 @dataclass(frozen=True)
@@ -116,8 +112,8 @@ class Responses(Profiles):
     """What a token at one of five places adds to its score at each offset: rows of F̂_P, with a panel for each head."""
 
     def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
-        heads, fits = results["heads"], results["fits"]
-        n = len(heads[0])
+        heads, fits, n = results["heads"], results["fits"], len(results["heads"][0])
+        offsets = np.arange(1 - n, n)
         places = sorted({round(place * (n - 1)) for place in PLACES})
         figure, axes = style.grid(len(heads), COLUMNS, 2.6, 2.0)
         rows: list[dict[str, Any]] = []
@@ -125,9 +121,7 @@ class Responses(Profiles):
             for line, i in enumerate(places):
                 axes[number].plot(np.arange(n) - i, head[i], label=f"i = {i}", **style.look(line, 0.8))
                 rows += [{"head": number + 1, "i": i, "offset": j - i, "response": float(value)} for j, value in enumerate(head[i])]
-            if fits is not None:
-                offsets = np.arange(1 - n, n)
-                axes[number].plot(offsets, fits[number](offsets), color="0.3", linewidth=1.4, label="fit")
+            axes[number].plot(offsets, fits[number](offsets), color="0.3", linewidth=1.4, label="fit")
             axes[number].set_title(f"head {number + 1}", fontsize=8)
         axes[0].legend(fontsize=5, frameon=False)
         figure.supxlabel("offset j − i", fontsize=8)

@@ -19,7 +19,7 @@ from relpos.errors import RelposError
 from relpos.measures.measure import Drawing, Figure, Measure, Measured, MeasuredColumn, Results
 from relpos.measures.sample import Sample
 from relpos.model.surgery import position_table
-from relpos.ranges import Count, Natural
+from relpos.ranges import Count
 from relpos.runs.networks import Network
 
 LOSS = "heldout_loss"
@@ -38,12 +38,12 @@ class Toeplitz(Measure):
     Args:
         length: positions of F̂_P.
         block: positions of a block of P.
-        random: how many random tables; 0: none.
+        random: how many random tables.
     """
 
     length: Count = 128
     block: Count = 128
-    random: Natural = 20
+    random: Count = 20
 
     columns = (MeasuredColumn("toeplitz_r2", "R² of P, per cent", "accuracy", bounds=(0.0, 100.0)),)
     note = (
@@ -105,12 +105,11 @@ class Toeplitz(Measure):
     def _of(self, name: str, found: Results) -> Drawing:
         blocks = {f"{start + 1}–{end}": value for start, end, value in found["blocks"]}
         rows: list[dict[str, Any]] = [_row("P", found["P"]), _row("cosine", found["cosine"])]
-        rows.append(_row("P without its main diagonal", found["P_off"]))
-        if self.random:
-            rows += [
-                _row(f"P of {self.random} random tables, the highest", found["random"]),
-                _row(f"{found['width']} positions of {self.random} random tables, the highest", found["random_block"]),
-            ]
+        rows += [
+            _row("P without its main diagonal", found["P_off"]),
+            _row(f"P of {self.random} random tables, the highest", found["random"]),
+            _row(f"{found['width']} positions of {self.random} random tables, the highest", found["random_block"]),
+        ]
         rows += [_row(f"P, positions {start + 1} to {end}", value) for start, end, value in found["blocks"]]
         by_layer = found["F_P"]
         rows += [_row("F_P", value, layer, head) for layer, heads in enumerate(by_layer, 1) for head, value in enumerate(heads, 1)]
@@ -123,9 +122,8 @@ class Toeplitz(Measure):
         left.set_ylabel(f"R² of F̂_P, {min(self.length, found['shape'][0])} positions")
         left.legend(fontsize=7, frameon=False)
         right.bar(list(blocks), list(blocks.values()), color=style.COLOURS[2])
-        if self.random:
-            right.axhline(found["random_block"], color="0.4", linestyle="--", linewidth=0.8)
-            right.set_title(f"dashed: the highest of {self.random} random tables of {found['width']} positions", fontsize=7)
+        right.axhline(found["random_block"], color="0.4", linestyle="--", linewidth=0.8)
+        right.set_title(f"dashed: the highest of {self.random} random tables of {found['width']} positions", fontsize=7)
         right.tick_params(axis="x", labelrotation=30)
         right.set_ylabel("R² of blocks of P")
         for axes in (left, right):
@@ -179,7 +177,7 @@ def _chance(tables: int, n: int, width: int) -> tuple[float, float]:
     # R² of P has no known null distribution.
     drawn = [np.random.default_rng(seed).standard_normal((n, width)) for seed in range(tables)]
     found = [[toeplitz_r2(table @ table.T, main) for table in drawn] for main in (True, False)]
-    return max(found[0], default=0.0), max(found[1], default=0.0)
+    return max(found[0]), max(found[1])
 
 
 def _row(what: str, r2: float, layer: int | str = "", head: int | str = "") -> dict[str, Any]:
