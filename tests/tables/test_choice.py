@@ -9,7 +9,7 @@ import pytest
 from relpos.measures.measure import NATS
 from relpos.results.statistics import of_errors
 from relpos.runs.table_file import RowRun
-from relpos.tables.choice import by_choice, choose
+from relpos.tables.choice import by_choice, side_table
 from relpos.tables.table import Row
 from tables.made_rows import column, experiment
 
@@ -34,21 +34,26 @@ def made(root: Path, name: str, right: str, metric: str = "relpos.train.metrics.
     return Row(name, [name], columns={"rte": column([score])}, runs=[run])
 
 
+def chosen(rows: list[Row], choices: list[str], statistic: str = "mean") -> list[str]:
+    """The texts of the only column, from the best row on."""
+    table = side_table(rows, "base", choices, statistic)
+    assert table is not None
+    assert table.heads == ["RTE"]
+    return [line[0] for _, line in table.lines[len(choices) :]]
+
+
 def test_the_best_row_and_each_fixed_one_gain_from_scores_that_are_not_rounded(rows: list[Row]) -> None:
-    choice = choose(rows, "base", ["one", "two"], "median")["rte"]
-    assert choice.gains == {"one": 25.0, "two": 25.0}
-    assert choice.best == "one"
+    assert chosen(rows, ["one", "two"], "median")[0] == "+25.00 (+50.0 %) one"
     assert of_errors(100 * 4 / 872, 100 * (1 - 62 / 872)) == pytest.approx(100 * 4 / 62)
 
 
 def test_a_row_chosen_on_one_half_is_scored_on_the_other(rows: list[Row], tmp_path: Path) -> None:
     lucky = made(tmp_path, "even", "1111")
     worse = made(tmp_path, "worse", "0101")
-    choice = choose([*rows, lucky, worse], "base", ["even", "worse"], "mean")["rte"]
-    assert (choice.seen, choice.unseen) == (50.0, 50.0)  # as good on both halves: chosen both times, (0 + 100) / 2 each
-    alone = choose([*rows, worse], "base", ["one", "worse"], "mean")["rte"]
+    # as good on both halves: chosen both times, (0 + 100) / 2 each
+    assert chosen([*rows, lucky, worse], ["even", "worse"])[1:] == ["+50.00", "+50.00", "0.00"]
     # even examples choose `one` (0 seen, +50 unseen); odd ones `worse` (+100 seen, −100 unseen)
-    assert (alone.seen, alone.unseen) == (50.0, -25.0)
+    assert chosen([*rows, worse], ["one", "worse"])[1:3] == ["+50.00", "−25.00"]
 
 
 def test_a_metric_of_the_user_s_own_judges_halves_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,19 +63,19 @@ def test_a_metric_of_the_user_s_own_judges_halves_as_well(tmp_path: Path, monkey
     monkeypatch.syspath_prepend(tmp_path)
     base, one = (made(tmp_path, name, RIGHT[name], "choice_metric.right") for name in ("base", "one"))
     base.columns["rte"] = one.columns["rte"] = replace(one.columns["rte"], metric="right")
-    assert choose([base, one], "base", ["one"], "mean")["rte"].seen == 25.0
+    assert chosen([base, one], ["one"])[1] == "+25.00"
 
 
 def test_without_answers_nothing_is_said_of_optimism(rows: list[Row], tmp_path: Path) -> None:
     (tmp_path / "finetune/two/dev/rte.tsv").unlink()
-    assert choose(rows, "base", ["one", "two"], "mean")["rte"].seen is None
-    assert choose(rows[:2], "base", ["one", "two"], "mean") == {}
+    assert chosen(rows, ["one", "two"])[1:] == ["—"] * 3
+    assert side_table(rows[:2], "base", ["one", "two"], "mean") is None
 
 
 def test_nats_are_no_scores_of_which_the_highest_is_the_best(rows: list[Row]) -> None:
     for row in rows:
         row.columns["shuffle_gap"] = replace(column([0.5]), metric=NATS)
-    assert [*choose(rows, "base", ["one", "two"], "mean")] == ["rte"]
+    assert len(chosen(rows, ["one", "two"])) == 4
 
 
 def test_each_baseline_has_a_table_of_the_rows_that_belong_to_it(rows: list[Row]) -> None:

@@ -9,7 +9,6 @@ on half of the examples are noisier: if noise alone decides, a choice on all of 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from relpos.results.statistics import of_errors
@@ -22,71 +21,44 @@ from relpos.tables.render.view import columns_of
 from relpos.tables.table import Column, Row
 
 
-@dataclass(frozen=True)
-class Choice:
-    """One column: what each of the rows gains over the baseline, and what choosing among them gains.
-
-    Args:
-        base: the baseline's score × 100, not rounded.
-        gains: row → score − base.
-        seen: gain of the best row on the half that chose it, mean of both halves; `unseen`: its gain on the other half. None where
-            the answers on the dev set were not kept.
-    """
-
-    base: float
-    gains: dict[str, float]
-    seen: float | None = None
-    unseen: float | None = None
-
-    @property
-    def best(self) -> str:
-        """The row with the largest gain, of equal ones the first."""
-        return max(self.gains, key=lambda name: self.gains[name])
-
-
 def by_choice(rows: Sequence[Row], experiment: Experiment) -> list[SideTable]:
     """A table for each baseline that has rows among `choices`, once all of these have scores."""
     overrides = {name: experiment.rows[name] for name in experiment.baseline}
     baselines = {row.name: baseline_of(row, overrides) for row in rows if row.name in experiment.choices}
     families = {base: [name for name in experiment.choices if baselines.get(name) == base] for base in experiment.baseline}
-    chosen = [(base, choose(rows, base, choices, experiment.statistic)) for base, choices in families.items() if choices]
-    return [table for base, columns in chosen if (table := side_table(columns, base, experiment.statistic))]
+    tables = [side_table(rows, base, choices, experiment.statistic) for base, choices in families.items() if choices]
+    return [table for table in tables if table is not None]
 
 
-def choose(rows: Sequence[Row], base: str, choices: Sequence[str], statistic: str) -> dict[str, Choice]:
-    """Column → choice among the rows of these names, for the columns in which all of them and `base` have scores; nats are none."""
+def side_table(rows: Sequence[Row], base: str, choices: Sequence[str], statistic: str) -> SideTable | None:
+    """A line for each of the rows of these names, fixed in advance, then the best of each column and how optimistic that is, of the
+    columns in which all of them and `base` have scores; nats are none. None without such columns.
+
+    Δ% is computed from unrounded scores.
+    """
     by_name = {row.name: row for row in rows}
     if any(name not in by_name for name in (base, *choices)):
-        return {}
+        return None
     wanted = [by_name[name] for name in (base, *choices)]
     of = partial(sum_up, statistic=statistic)
-    result = {}
+    texts: dict[str, list[str]] = {}
     for column in columns_of(wanted):
         known = [row.columns.get(column, Column()) for row in wanted]
         if not all(each.values and each.is_score for each in known):
             continue
         scores = {row.name: of(row.columns[column].values) for row in wanted}
         gains = {name: scores[name] - scores[base] for name in choices}
-        result[column] = Choice(scores[base], gains, *_on_halves({row.name: _halves(row, column, of) for row in wanted}, base))
-    return result
-
-
-def side_table(choices: Mapping[str, Choice], base: str, statistic: str) -> SideTable | None:
-    """A line for each row fixed in advance, then the best of each column and how optimistic that is; None without columns.
-
-    Δ% is computed from unrounded scores.
-    """
-    if not choices:
+        said = {name: f"{signed(gain, 2)} ({signed(of_errors(gain, scores[base]))} %)" for name, gain in gains.items()}
+        best = max(gains, key=gains.__getitem__)  # of equal ones the first
+        seen, unseen = _on_halves({row.name: _halves(row, column, of) for row in wanted}, base)
+        on_halves = [signed(each, 2) for each in (seen, unseen, minus(seen, unseen))]
+        texts[column] = [*said.values(), f"{said[best]} {best}", *on_halves]
+    if not texts:
         return None
-    columns = list(choices.values())
-    lines = [(f"{name} in every column", [_gain(choice, choice.gains[name]) for choice in columns]) for name in columns[0].gains]
-    lines += [
-        ("the best of each column", [f"{_gain(choice, choice.gains[choice.best])} {choice.best}" for choice in columns]),
-        ("the best on half of the examples", [signed(choice.seen, 2) for choice in columns]),
-        ("the same row on the other half", [signed(choice.unseen, 2) for choice in columns]),
-        ("optimism of the choice", [signed(minus(choice.seen, choice.unseen), 2) for choice in columns]),
-    ]
-    return SideTable(f"Δ (Δ%) of {statistic}s to {base}, by choice of the row", list(map(title, choices)), lines)
+    names = [*(f"{name} in every column" for name in choices), "the best of each column"]
+    names += ["the best on half of the examples", "the same row on the other half", "optimism of the choice"]
+    lines = [(name, list(line)) for name, *line in zip(names, *texts.values(), strict=True)]
+    return SideTable(f"Δ (Δ%) of {statistic}s to {base}, by choice of the row", list(map(title, texts)), lines)
 
 
 def _halves(row: Row, column: str, of: Callable[[Sequence[float]], float]) -> Halves | None:
@@ -111,7 +83,3 @@ def _on_halves(rows: Mapping[str, Halves | None], base: str) -> tuple[float | No
     # Each half chooses once and judges once, so that no example is used for nothing.
     gains = [[known[row][half] - of_base[half] for half in both] for row, *both in best_on_halves(known)]
     return sum(seen for seen, _ in gains) / 2, sum(unseen for _, unseen in gains) / 2
-
-
-def _gain(choice: Choice, gain: float) -> str:
-    return f"{signed(gain, 2)} ({signed(of_errors(gain, choice.base))} %)"
