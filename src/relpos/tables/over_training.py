@@ -43,19 +43,9 @@ class Agreement:
     rows: int
 
 
-@dataclass(frozen=True)
-class Course:
-    """Differences in nats along the training, higher being better.
-
-    Args:
-        id: of the claim that is about them.
-        bound: in nats, below which a difference counts as none.
-        differences: pair of rows → per cent of the steps → their difference.
-    """
-
-    id: str
-    bound: float
-    differences: Mapping[Contrast, Mapping[int, Difference]]
+Courses = Mapping[str, tuple[float, Mapping[Contrast, Mapping[int, Difference]]]]
+"""Claim → the bound in nats below which a difference counts as none, and pair of rows → per cent of the steps → their difference in
+nats, higher being better."""
 
 
 def draw(folder: Path, rows: Sequence[Row], claims: Mapping[str, tuple[float, Sequence[Contrast]]], measure: str) -> None:
@@ -68,7 +58,7 @@ def draw(folder: Path, rows: Sequence[Row], claims: Mapping[str, tuple[float, Se
         _figure(folder / f"{NAME}.png", courses, ranks, measure)
 
 
-def courses_of(rows: Sequence[Row], claims: Mapping[str, tuple[float, Sequence[Contrast]]], measure: str) -> list[Course]:
+def courses_of(rows: Sequence[Row], claims: Mapping[str, tuple[float, Sequence[Contrast]]], measure: str) -> Courses:
     """The claims of which some pair of rows has snapshots that can be compared."""
     units = _units(rows, measure)
     # All rows of a time go along: their spread then says what the error is, and early it is another than late.
@@ -77,8 +67,8 @@ def courses_of(rows: Sequence[Row], claims: Mapping[str, tuple[float, Sequence[C
         for _, pairs in claims.values()
         for pair in pairs
     }
-    courses = [Course(id, bound, {pair: tested[pair] for pair in pairs if tested[pair]}) for id, (bound, pairs) in claims.items()]
-    return [course for course in courses if course.differences]
+    courses = {id: (bound, {pair: tested[pair] for pair in pairs if tested[pair]}) for id, (bound, pairs) in claims.items()}
+    return {id: course for id, course in courses.items() if course[1]}
 
 
 def agreements(rows: Sequence[Row], measure: str) -> dict[int, Agreement]:
@@ -127,32 +117,32 @@ def _rho(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.corrcoef(rankdata(first), rankdata(second))[0, 1])
 
 
-def _plain(courses: Sequence[Course], ranks: Mapping[int, Agreement]) -> dict[str, Any]:
+def _plain(courses: Courses, ranks: Mapping[int, Agreement]) -> dict[str, Any]:
     return {
         "claims": {
-            course.id: {
+            id: {
                 str(pair): {
                     str(at): {"value": each.value, "interval": [each.low, each.high], "freedom": each.freedom, "seeds": each.n}
                     for at, each in tested.items()
                 }
-                for pair, tested in course.differences.items()
+                for pair, tested in differences.items()
             }
-            for course in courses
+            for id, (_, differences) in courses.items()
         },
         "ranks": {str(at): asdict(each) for at, each in ranks.items()},
     }
 
 
-def _figure(path: Path, courses: Sequence[Course], ranks: Mapping[int, Agreement], measure: str) -> None:
+def _figure(path: Path, courses: Courses, ranks: Mapping[int, Agreement], measure: str) -> None:
     figure, panels = style.grid(len(courses) + bool(ranks), 3, 4.2, 3.2)
-    for axes, course in zip(panels, courses, strict=False):
-        for place, (pair, tested) in enumerate(course.differences.items()):
+    for axes, (id, (bound, differences)) in zip(panels, courses.items(), strict=False):
+        for place, (pair, tested) in enumerate(differences.items()):
             look = style.look(place, 1.5)
             axes.plot(list(tested), [each.value for each in tested.values()], marker=".", label=str(pair), **look)
             style.band(axes, tested, [(each.low, each.high) for each in tested.values()], look["color"])
         axes.axhline(0, color="0.4", linewidth=0.8)
-        axes.axhline(course.bound, color="0.4", linewidth=0.8, linestyle="--")
-        axes.set_title(course.id, fontsize=9)
+        axes.axhline(bound, color="0.4", linewidth=0.8, linestyle="--")
+        axes.set_title(id, fontsize=9)
         axes.legend(fontsize=7, frameon=False)
         axes.set_ylabel("nats", fontsize=8)
     if ranks:
@@ -162,7 +152,7 @@ def _figure(path: Path, courses: Sequence[Course], ranks: Mapping[int, Agreement
         axes.set_ylim(-1.05, 1.05)
         axes.set_title("order of the rows against the last one", fontsize=9)
         axes.set_ylabel("Spearman's ρ", fontsize=8)
-    times = {at for course in courses for tested in course.differences.values() for at in tested}
+    times = {at for _, differences in courses.values() for tested in differences.values() for at in tested}
     for axes in panels:
         style.logarithmic(axes, times)
         axes.set_xlabel("per cent of the steps", fontsize=8)
