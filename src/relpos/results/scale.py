@@ -139,10 +139,6 @@ class Scale:
         """Whether a row has not left the bag-of-words plateau; None where its shuffle gap was not measured."""
         return plateau.is_on_plateau(self.losses(), self.by_seed(["order"]), row)
 
-    def order_known(self, row: str) -> float | None:
-        """How much a row knows of the order that the best row knows; None without a row `none`."""
-        return plateau.order_known(self.losses(), row)
-
 
 @dataclass
 class Scales:

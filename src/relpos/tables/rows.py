@@ -18,7 +18,7 @@ from relpos.analysis.resampling import crossed_interval, mean_interval, multi_bo
 from relpos.errors import RelposError, say
 from relpos.measures.kinds.lengths import losses
 from relpos.measures.measure import NATS, Figure, Results, measured_columns, measures
-from relpos.results.plateau import NONE, Curve, order_found
+from relpos.results.plateau import NONE, Curve, order_found, order_known
 from relpos.results.scale import MEAN, Scale, has_parameters, mean_of, named, scheme, seeds, travel
 from relpos.results.statistics import Difference, Interval
 from relpos.results.values import (
@@ -191,7 +191,7 @@ def with_plateau(
         orders = order_found({name: curves.get(row.name, {}) for name, row in group})
         # Not even `none` is known where no gap was measured: losses of answers, for instance, have no such plateau.
         for name, row in (each for each in group if GAP in each[1].columns):
-            known, is_on_it = scale.order_known(name), scale.is_on_plateau(name)
+            known, is_on_it = order_known(scale.losses(), name), scale.is_on_plateau(name)
             told[row.name] = replace(row, order_found=orders.get(name), order_known=known, on_plateau=is_on_it)
     return [told.get(row.name, row) for row in rows]
 
