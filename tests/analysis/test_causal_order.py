@@ -87,4 +87,4 @@ def test_no_attention_goes_to_later_tokens(tokenizer: Tokenizer) -> None:
 def test_loss_by_length_predicts_all_tokens_of_text(tokenizer: Tokenizer, store: Store) -> None:
     texts = heldout_texts(store, 16, 300, next_tokens)
     found = [loss_by_length(network(tokenizer, "fixed"), texts, n, "fp32") for n in (8, 16)]
-    assert {scores["predicted"] for scores in found} == {sum(len(text.ids) for text in texts)}
+    assert {scores["predicted"] for scores in found} == {sum(len(ids) for ids, _ in texts)}

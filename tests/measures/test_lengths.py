@@ -14,7 +14,7 @@ from relpos.config.compose import called
 from relpos.errors import RelposError
 from relpos.files import digest, write_json
 from relpos.measures.kept import kept
-from relpos.measures.kinds.lengths import Lengths, MaskedText, kept_losses, loss_by_length, losses
+from relpos.measures.kinds.lengths import Lengths, Text, kept_losses, loss_by_length, losses
 from relpos.measures.measure import Measured
 from relpos.measures.sample import data_of
 from schemes import VOCABULARY, model_of
@@ -23,10 +23,10 @@ TINY = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "packing=documen
 TINY += ["size.layers=1", "size.max_positions=32"]
 
 
-def texts(count: int = 2, tokens: int = 56) -> list[MaskedText]:
+def texts(count: int = 2, tokens: int = 56) -> list[Text]:
     generator = torch.Generator().manual_seed(4)
     drawn = torch.randint(5, VOCABULARY, (2, count, tokens), generator=generator)
-    return [MaskedText(ids, labels) for ids, labels in zip(*drawn, strict=True)]
+    return list(zip(*drawn, strict=True))
 
 
 def test_without_neighbours_that_matter_the_length_does_not_matter() -> None:
@@ -40,11 +40,11 @@ def test_without_neighbours_that_matter_the_length_does_not_matter() -> None:
 
 
 def test_the_loss_is_that_of_the_model_on_the_window() -> None:
-    model, text = model_of("tisa").eval(), texts(1, 30)[0]
-    ids = torch.cat((torch.tensor([2]), text.ids, torch.tensor([3])))[None]
-    targets = torch.cat((torch.tensor([-100]), text.labels, torch.tensor([-100])))[None]
+    model, [(text, labels)] = model_of("tisa").eval(), texts(1, 30)
+    ids = torch.cat((torch.tensor([2]), text, torch.tensor([3])))[None]
+    targets = torch.cat((torch.tensor([-100]), labels, torch.tensor([-100])))[None]
     expected = torch.nn.functional.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
-    found = loss_by_length(model, [text], 32, "fp32")
+    found = loss_by_length(model, [(text, labels)], 32, "fp32")
     assert found["loss"] == pytest.approx(float(expected), rel=1e-6)
     assert found["predicted"] == 30
 

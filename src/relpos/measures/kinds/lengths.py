@@ -41,6 +41,8 @@ AT_ONCE = 4096  # tokens of a batch, padding included
 SHOWN = ("loss", "perplexity", "accuracy", "predicted", "refused")
 ByLength = dict[int, float | None]
 """Tokens → loss; None where the position scheme refuses such inputs."""
+Text = tuple[Tensor, Tensor]
+"""Ids with masks in place, and labels, −100 = not predicted; (tokens,) each, no special ids."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ class Lengths(Measure):
         # From documents that fill the longest input, so that all lengths are measured on the same tokens.
         objective = next_tokens if sample.model.encoder.causal else masked
         texts = heldout_texts(sample.store, max(self.lengths), self.amount, objective)
-        at = {str(n): loss_by_length(sample.model, texts, n, sample.network.precision) for n in sorted(self.lengths)}
+        how = sample.network.precision, sample.store.marks
+        at = {str(n): loss_by_length(sample.model, texts, n, *how) for n in sorted(self.lengths)}
         return {"lengths": at, "trained": sample.network.length}
 
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
@@ -105,17 +108,8 @@ class Lengths(Measure):
         yield Drawing("lengths", rows, figure)
 
 
-@dataclass(frozen=True)
-class MaskedText:
-    """The beginning of a document: `ids` with masks in place, and `labels`, −100 = not predicted; (tokens,), no special ids."""
-
-    ids: Tensor
-    labels: Tensor
-    marks: Marks = OURS
-
-
-def heldout_texts(store: Store, longest: int, tokens: int, objective: Objective = masked) -> list[MaskedText]:
-    """The beginnings of held-out documents, about `tokens` tokens in all, each of whole windows of `longest` − 2 tokens of text.
+def heldout_texts(store: Store, longest: int, tokens: int, objective: Objective = masked) -> list[Text]:
+    """Masked beginnings of held-out documents, about `tokens` tokens in all, each of whole windows of `longest` − 2 tokens of text.
 
     They are taken from documents that are long enough, spread evenly over the store.
 
@@ -135,29 +129,28 @@ def heldout_texts(store: Store, longest: int, tokens: int, objective: Objective 
     return [_masked(store, int(documents[d]), int(first[d]), count, objective) for d, count in counts.items()]
 
 
-def heldout_windows(texts: list[MaskedText], length: int) -> Iterator[MicroBatch]:
+def heldout_windows(texts: Sequence[Text], length: int, marks: Marks = OURS) -> Iterator[MicroBatch]:
     """All texts in windows of `length` tokens, special ones included; the last window of a text may be shorter."""
-    step = length - 2
-    cuts = [(text, start) for text in texts for start in range(0, len(text.ids), step)]
+    windows = [window for ids, labels in texts for window in zip(ids.split(length - 2), labels.split(length - 2), strict=True)]
     rows = max(1, AT_ONCE // length)
-    for at in range(0, len(cuts), rows):
-        yield _batch([(text.ids[s : s + step], text.labels[s : s + step]) for text, s in cuts[at : at + rows]], cuts[at][0].marks)
+    for at in range(0, len(windows), rows):
+        yield _batch(windows[at : at + rows], marks)
 
 
-def _masked(store: Store, document: int, start: int, count: int, objective: Objective) -> MaskedText:
+def _masked(store: Store, document: int, start: int, count: int, objective: Objective) -> Text:
     ids = torch.from_numpy(np.asarray(store.ids[start : start + count]).astype(np.int64))[None]
     seen, labels, _ = objective(ids, torch.tensor([count]), torch.tensor([document]), HELDOUT_SEED, store.vocabulary, store.marks)
-    return MaskedText(seen[0], labels[0], store.marks)
+    return seen[0], labels[0]
 
 
-def _batch(parts: list[tuple[Tensor, Tensor]], marks: Marks) -> MicroBatch:
+def _batch(parts: Sequence[Text], marks: Marks) -> MicroBatch:
     rows = [torch.cat((torch.tensor([marks.cls]), ids, torch.tensor([marks.sep]))) for ids, _ in parts]
     input_ids = pad_sequence(rows, batch_first=True, padding_value=marks.pad)
     labels = pad_sequence([pad(targets, (1, 1), value=IGNORED) for _, targets in parts], batch_first=True, padding_value=IGNORED)
     return MicroBatch(input_ids, torch.arange(input_ids.shape[1]) < torch.tensor([[len(row)] for row in rows]), labels)
 
 
-def loss_by_length(model: MaskedLM, texts: list[MaskedText], length: int, precision: str) -> dict[str, Any]:
+def loss_by_length(model: MaskedLM, texts: Sequence[Text], length: int, precision: str, marks: Marks = OURS) -> dict[str, Any]:
     """{loss, perplexity, accuracy, predicted} on inputs of a length, or {refused: why} where the scheme cannot serve it."""
     try:
         # A table of positions has no rows for longer inputs, which is a result and no error.
@@ -168,7 +161,7 @@ def loss_by_length(model: MaskedLM, texts: list[MaskedText], length: int, precis
     model.eval()
     loss, predicted, correct = 0.0, 0, 0
     # Sums over all tokens, divided once: a mean of batch means would weigh the tokens of short batches more.
-    for batch in heldout_windows(texts, length):
+    for batch in heldout_windows(texts, length, marks):
         ids, labels, mask = (part.to(device) for part in (batch.input_ids, batch.labels, batch.attention_mask))
         with torch.no_grad(), autocast(precision, device):
             sums = model.loss_sum(ids, labels, mask)
