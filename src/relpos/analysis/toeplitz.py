@@ -12,9 +12,9 @@ from relpos.errors import RelposError
 Matrix = Float[np.ndarray, "n n"]
 
 
-def products(table: Any, length: int | None = None) -> tuple[Matrix, Matrix]:
-    """P = E·E^T (n, n) and the cosines (n, n) of a position table (n, embedding); of its first `length` rows, all by default."""
-    rows = _numbers(table)[:length]
+def products(table: Any) -> tuple[Matrix, Matrix]:
+    """P = E·E^T (n, n) and the cosines (n, n) of a position table (n, embedding)."""
+    rows = _numbers(table)
     sizes = np.linalg.norm(rows, axis=1, keepdims=True)
     # A row of zeros has no direction; its cosines are then 0.
     unit = rows / np.where(sizes > 0, sizes, 1.0)

@@ -27,15 +27,13 @@ PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 @dataclass(frozen=True)
 class Similarity(Measure):
-    """Maps of P and of the cosines of the first `length` positions (None: all), some of their rows, the mean of each diagonal."""
-
-    length: Count | None = None
+    """Maps of P and of the cosines of all positions, some of their rows, the mean of each diagonal."""
 
     is_kept = False
 
     def measure(self, sample: Sample) -> Results:
         """`P` and `cosine` (n, n)."""
-        return dict(zip(("P", "cosine"), products(position_table(sample.encoder), self.length), strict=True))
+        return dict(zip(("P", "cosine"), products(position_table(sample.encoder)), strict=True))
 
     def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
         figure, axes = style.grid(4, 2, 3.6, 3.0)
