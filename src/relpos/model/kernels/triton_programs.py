@@ -120,7 +120,7 @@ def value_band(
         inside = (i[:, None] < last) & (j[None, :] < last)
         offset = j[None, :] - i[:, None]
         near = is_near(tl.program_id(1) * ROWS, start, ROWS, COLUMNS, VALUE)
-        write_window(band, i[:, None], VALUE, offset, inside, near, p, VALUE, CLAMP, False)
+        write_window(band, i[:, None], VALUE, offset, inside, near, p, VALUE, CLAMP)
         if CLAMP:
             left, right = edge_sums(p, offset, VALUE, 1)
             low, high = low + left, high + right
@@ -194,7 +194,7 @@ def backward_columns(
         if KEY > 0 and not WHOLE:
             offset = i - j[:, None]
             near = is_near(start, tl.program_id(1) * COLUMNS, ROWS, COLUMNS, KEY)
-            write_window(GRAD_KEYS + b * bb + h * bh, j[:, None], bn, offset, inside, near, ds, KEY, CLAMP, False)
+            write_window(GRAD_KEYS + b * bb + h * bh, j[:, None], bn, offset, inside, near, ds, KEY, CLAMP)
             if CLAMP:
                 left, right = edge_sums(ds, offset, KEY, 1)
                 low, high = low + left, high + right
@@ -259,6 +259,7 @@ def backward_rows(
     top = tl.load(TOP + row * n + i, mask=i < last, other=0.0)
     total = tl.load(TOTAL + row * n + i, mask=i < last, other=1.0)
     grad_q = tl.zeros([ROWS, PADDED], tl.float32)
+    of_queries = GRAD_QUERIES + b * ab + h * ah - (1 if LEVEL else 0)
     low, high = tl.zeros([ROWS], tl.float32), tl.zeros([ROWS], tl.float32)
     for start in range(0, tl.where(tl.program_id(1) * ROWS < last, last, 0), COLUMNS):
         j = start + tl.arange(0, COLUMNS)
@@ -283,14 +284,14 @@ def backward_rows(
             inside = (i[:, None] < last) & (j[None, :] < last)
             offset = j[None, :] - i[:, None]
             near = is_near(tl.program_id(1) * ROWS, start, ROWS, COLUMNS, QUERY)
-            write_window(GRAD_QUERIES + b * ab + h * ah, i[:, None], an, offset, inside, near, ds, QUERY, CLAMP, LEVEL)
+            write_window(of_queries, i[:, None], an, offset, inside, near, ds, QUERY, CLAMP)
             if CLAMP:
                 left, right = edge_sums(ds, offset, QUERY, 1)
                 low, high = low + left, high + right
     if CONTENT:
         store_rows(GRAD_Q + b * gb + h * gh, i, gn, n, grad_q * scale, D, PADDED)
     if QUERY > 0 and CLAMP:
-        store_edges(GRAD_QUERIES + b * ab + h * ah, i, an, n, low, high, QUERY, LEVEL)
+        store_edges(of_queries, i, an, n, low, high, QUERY, LEVEL)
 
 
 @triton.jit

@@ -77,12 +77,13 @@ def is_near(first_i, first_j, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: 
 def add_window(
     s, base, owner, stride, offset, n, inside, near, WIDTH: tl.constexpr, CLAMP: tl.constexpr, LEVEL: tl.constexpr
 ):  # fmt: skip
-    """s plus the convolution kernel of each owner at these offsets. Only the band is read element by element."""
+    """s plus the convolution kernel of each owner at these offsets. Only the band is read element by element. At LEVEL the first
+    column is 0, and not stored: `base` points to where it would be."""
     K: tl.constexpr = WIDTH // 2
-    SKIPPED: tl.constexpr = 1 if LEVEL else 0
+    FIRST: tl.constexpr = 1 - K if LEVEL else -K
     if near:
-        place = base + owner * stride + offset + (K - SKIPPED)
-        s += tl.load(place, mask=inside & (offset >= SKIPPED - K) & (offset <= K), other=0.0).to(tl.float32)
+        place = base + owner * stride + offset + K
+        s += tl.load(place, mask=inside & (offset >= FIRST) & (offset <= K), other=0.0).to(tl.float32)
     if CLAMP:
         s += beyond_window(base, owner, stride, offset, n, WIDTH, LEVEL)
     return s
@@ -92,27 +93,22 @@ def add_window(
 def beyond_window(base, owner, stride, offset, n, WIDTH: tl.constexpr, LEVEL: tl.constexpr):
     """What a clamped window adds outside its band: its outermost columns."""
     K: tl.constexpr = WIDTH // 2
-    if LEVEL:
-        added = tl.where(offset > K, load_each(base + WIDTH - 2, owner, stride, n).to(tl.float32), 0.0)
-    else:
-        high = tl.where(offset > K, load_each(base + WIDTH - 1, owner, stride, n).to(tl.float32), 0.0)
-        added = tl.where(offset < -K, load_each(base, owner, stride, n).to(tl.float32), high)
+    added = tl.where(offset > K, load_each(base + WIDTH - 1, owner, stride, n).to(tl.float32), 0.0)
+    if not LEVEL:
+        added = tl.where(offset < -K, load_each(base, owner, stride, n).to(tl.float32), added)
     return added
 
 
 @triton.jit
-def write_window(
-    base, owner, stride, offset, inside, near, values, WIDTH: tl.constexpr, CLAMP: tl.constexpr, LEVEL: tl.constexpr
-):  # fmt: skip
+def write_window(base, owner, stride, offset, inside, near, values, WIDTH: tl.constexpr, CLAMP: tl.constexpr):
     """Stores the values on the band: each has an address of its own. Clamped, the outermost columns are left to `store_edges`."""
     K: tl.constexpr = WIDTH // 2
-    SKIPPED: tl.constexpr = 1 if LEVEL else 0
     if CLAMP:
         inside = inside & (offset > -K) & (offset < K)
     else:
         inside = inside & (offset >= -K) & (offset <= K)
     if near:
-        tl.store(base + owner * stride + offset + (K - SKIPPED), values.to(base.dtype.element_ty), mask=inside)
+        tl.store(base + owner * stride + offset + K, values.to(base.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -128,12 +124,11 @@ def edge_sums(values, offset, WIDTH: tl.constexpr, AXIS: tl.constexpr):
 def store_edges(base, owner, stride, n, low, high, WIDTH: tl.constexpr, LEVEL: tl.constexpr):
     """The outermost columns of a clamped window; a window of one column is both. At LEVEL the last alone."""
     kind = base.dtype.element_ty
-    if LEVEL:
-        tl.store(base + owner * stride + WIDTH - 2, high.to(kind), mask=owner < n)
-    elif WIDTH == 1:
+    if WIDTH == 1:
         tl.store(base + owner * stride, (low + high).to(kind), mask=owner < n)
     else:
-        tl.store(base + owner * stride, low.to(kind), mask=owner < n)
+        if not LEVEL:
+            tl.store(base + owner * stride, low.to(kind), mask=owner < n)
         tl.store(base + owner * stride + WIDTH - 1, high.to(kind), mask=owner < n)
 
 
@@ -157,7 +152,7 @@ def scores(
     NEAR: DENSE has what all windows add to so many keys of a row, from `first_near` on; elsewhere they add their outermost columns.
     """
     s, inside = product, (i < last) & (j < last)
-    queries, keys = QUERIES + b * ab + h * ah, KEYS + b * bb + h * bh
+    queries, keys = QUERIES + b * ab + h * ah - (1 if LEVEL else 0), KEYS + b * bb + h * bh
     if HAS_OFFSET:
         s += tl.load(OFFSETS + h * (2 * n - 1) + (j - i + n - 1), mask=inside, other=0.0).to(tl.float32)
     if QUERY > 0 and NEAR == 0:
