@@ -86,6 +86,17 @@ def test_the_curve_is_the_mean_of_the_pre_trainings_where_all_have_come() -> Non
     assert made(PlannedRow("none", [], runs, []))[0].heldout_loss == [(10, 4.5)]
 
 
+def test_a_pre_training_under_way_does_not_cut_the_curve_of_finished_ones() -> None:
+    """A sweep would read the multiplier's loss where the slowest has come to."""
+    runs = [pretraining("one"), pretraining("two", None)]
+    for run, losses in zip(runs, ({10: 4.0, 20: 2.0}, {10: 5.0}), strict=True):
+        run.path.mkdir(parents=True, exist_ok=True)
+        lines = [json.dumps({"step": step, "heldout_loss": loss}) + "\n" for step, loss in losses.items()]
+        (run.path / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
+    assert made(PlannedRow("none", [], runs, []))[0].heldout_loss == [(10, 4.0), (20, 2.0)]
+    assert made(PlannedRow("none", [], runs[1:], []))[0].heldout_loss == [(10, 5.0)]
+
+
 def test_where_all_are_equal_none_is_the_best() -> None:
     rows = made(*(row(name, {"cola": [[0.0]], "rte": [[value]]}) for name, value in (("a", 50.0), ("b", 60.0))))
     worse, better = view_of(Table("t", "?", rows)).lines
