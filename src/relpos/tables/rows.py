@@ -216,8 +216,7 @@ def _losses_at(run: Run, lengths: Sequence[int]) -> Mapping[int, float | None]:
 
 
 def _mean_curve(runs: Sequence[Run]) -> list[tuple[int, float]]:
-    """(step, held-out loss): the mean over pre-training seeds, at the steps that all of them have reached; of the finished ones alone
-    where one is."""
+    """(step, held-out loss): the mean over pre-trainings, the finished ones where one is, at the steps that all have reached."""
     # A run that has logged nothing yet would leave no step that all have reached.
     curves = [curve for run in [run for run in runs if run.state == "finished"] or runs if (curve := _curve(run))]
     steps = sorted(set.intersection(*map(set, curves))) if curves else []

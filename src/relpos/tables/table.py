@@ -125,8 +125,8 @@ class Row:
         conv_lr: that for the convolution's, where it has one of its own.
         columns: name → scores.
         mean: of GLUE's columns, seed by seed; `of` names them.
-        heldout_loss: (step, nats per predicted token): mean over the pre-trainings, the finished ones where one is, at the steps that
-            all have reached.
+        heldout_loss: (step, nats per predicted token): mean over the pre-trainings, the finished ones where one is, at the steps
+            that all have reached.
         heldout_by_length: length in tokens → loss; None if the scheme does not serve the length.
         snapshots: per cent of the pre-training's steps → columns about order at that time, and `heldout_loss` of the text in order;
             100 is the end. One value per pre-training.
