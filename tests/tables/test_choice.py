@@ -78,6 +78,13 @@ def test_nats_are_no_scores_of_which_the_highest_is_the_best(rows: list[Row]) ->
     assert len(chosen(rows, ["one", "two"])) == 4
 
 
+def test_a_pre_training_with_more_fine_tunings_than_another_does_not_count_more(rows: list[Row]) -> None:
+    seeds = [(0, 0), (0, 1), (0, 2), (1, 0)]
+    for row, last in zip(rows, (50.0, 80.0, 50.0), strict=True):
+        row.columns["rte"] = replace(column([50.0, 50.0, 50.0, last]), seeds=seeds)
+    assert chosen(rows, ["one", "two"])[0] == "+15.00 (+30.0 %) one"  # as its difference to the baseline
+
+
 def test_each_baseline_has_a_table_of_the_rows_that_belong_to_it(rows: list[Row]) -> None:
     overrides = {"base": ["base"], "one": ["one", "base"], "two": ["two"]}
     given = experiment(rows=overrides, baseline=["base"], choices=["one"], statistic="median")

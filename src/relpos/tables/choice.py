@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from statistics import fmean
 
 from relpos.results.statistics import of_errors
 from relpos.results.values import Halves, best_on_halves, halves
@@ -40,13 +41,13 @@ def side_table(rows: Sequence[Row], base: str, choices: Sequence[str], statistic
     if any(name not in by_name for name in (base, *choices)):
         return None
     wanted = [by_name[name] for name in (base, *choices)]
-    of = partial(sum_up, statistic=statistic)
+    of = partial(_over_pretrainings, statistic=statistic)
     texts: dict[str, list[str]] = {}
     for column in columns_of(wanted):
         known = [row.columns.get(column, Column()) for row in wanted]
         if not all(each.values and each.is_score for each in known):
             continue
-        scores = {row.name: of(row.columns[column].values) for row in wanted}
+        scores = {row.name: of([seed for seed, _ in each.seeds], each.values) for row, each in zip(wanted, known, strict=True)}
         gains = {name: scores[name] - scores[base] for name in choices}
         said = {name: f"{signed(gain, 2)} ({signed(of_errors(gain, scores[base]))} %)" for name, gain in gains.items()}
         best = max(gains, key=gains.__getitem__)  # of equal ones the first
@@ -61,7 +62,13 @@ def side_table(rows: Sequence[Row], base: str, choices: Sequence[str], statistic
     return SideTable(f"Δ (Δ%) of {statistic}s to {base}, by choice of the row", list(map(title, texts)), lines)
 
 
-def _halves(row: Row, column: str, of: Callable[[Sequence[float]], float]) -> Halves | None:
+def _over_pretrainings(seeds: Sequence[int | None], scores: Sequence[float], statistic: str) -> float:
+    """The mean over pre-trainings, whose seeds these are, of the statistic of the fine-tunings of each, however many these are."""
+    of_each = [[score for of, score in zip(seeds, scores, strict=True) if of == seed] for seed in dict.fromkeys(seeds)]
+    return fmean(sum_up(some, statistic) for some in of_each)
+
+
+def _halves(row: Row, column: str, of: Callable[[Sequence[int | None], Sequence[float]], float]) -> Halves | None:
     """The statistic of a row's fine-tunings on even and on odd examples; None where some kept no answers."""
     runs = [run for run in row.runs if run.stage == "finetune" and run.state == "finished" and column in run.columns]
     paths = [runs_root() / run.path / "dev" / f"{column}.tsv" for run in runs]
@@ -69,8 +76,8 @@ def _halves(row: Row, column: str, of: Callable[[Sequence[float]], float]) -> Ha
         return None
     # By runs, and then summed up: the statistic of a row is taken of its runs, on half of the examples as on all.
     metric = read_record(paths[0].parent.parent)["meaning"]["task"]["metric"]
-    of_runs = [halves(path, metric) for path in paths]
-    return of([even for even, _ in of_runs]), of([odd for _, odd in of_runs])
+    seeds, of_runs = [run.pretrain_seed for run in runs], [halves(path, metric) for path in paths]
+    return of(seeds, [even for even, _ in of_runs]), of(seeds, [odd for _, odd in of_runs])
 
 
 def _on_halves(rows: Mapping[str, Halves | None], base: str) -> tuple[float | None, float | None]:
