@@ -44,6 +44,12 @@ def test_at_most_chance_allows_three_standard_errors() -> None:
     assert verdict("at_most", "chance", none=57.6) == "fails"
 
 
+def test_a_level_is_the_mean_over_pre_trainings_as_the_cell_beside_it() -> None:
+    scores = Column(values=[60.0, 60.0, 60.0, 80.0], seeds=[(0, 0), (0, 1), (0, 2), (1, 0)], mean=70.0, **RTE)
+    rows = [Row("none", columns={"rte": scores})]
+    assert judged({"rule": "levels.at_least", "rows": ["none"], "bound": 70}, rows).verdict == "holds"
+
+
 def test_at_least_is_undecided_within_three_standard_errors() -> None:
     assert verdict("at_least", 85, none=85.0) == "holds"
     assert verdict("at_least", 85, none=81.0) == "undecided"

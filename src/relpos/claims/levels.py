@@ -42,8 +42,8 @@ def level(says: str) -> Callable[[Callable[..., Said | None]], Rule]:
             for row in (row for row in scale.values if row in rows):
                 for column in test.columns or ():
                     # A table may be made without a column that its file checks, or without a row.
-                    having = {name: found[column] for name, found in scale.values.items() if column in found}
-                    levels = {name: replace(some[0], value=fmean(each.value for each in some)) for name, some in having.items()}
+                    units = scale.by_seed([column]).items()
+                    levels = {name: replace(scale.values[name][column][0], value=fmean(some.values())) for name, some in units}
                     best = max(levels.values(), key=lambda each: each.value, default=None)
                     of_row = levels.get(row)
                     is_run = of_row is not None and (of_row.metric == NATS or of_row.examples)
