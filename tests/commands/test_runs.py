@@ -96,15 +96,18 @@ def test_a_table_uses_the_run_whose_network_its_launch_began_with(
     assert users == {"first": "table other", "second": "–", "used": "table mine"}
 
 
-def test_a_damaged_plan_is_named_and_leaves_the_list(
+def test_a_damaged_plan_is_named_and_leaves_the_list_and_what_the_table_shows(
     three: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     damaged = tmp_path / "runs" / "tables" / "damaged"
     damaged.mkdir()
     (damaged / "plan.json").write_text("{")
+    shown = {"stage": STAGE, "identity": "", "state": "finished", "path": f"{STAGE}/{three['second'].path.name}"}
+    (damaged / "table.json").write_text(json.dumps({"rows": [{"name": "a", "runs": [shown]}]}))
     assert main(["runs"]) == 0
     told = capsys.readouterr()
     assert len(told.out.splitlines()) == 5
+    assert "table damaged" in told.out
     assert f"{damaged / 'plan.json'}: damaged" in told.err
 
 

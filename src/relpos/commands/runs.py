@@ -103,17 +103,24 @@ def _tables() -> dict[str, list[str]]:
     """Name of a run's folder → the tables that show it or whose newest launch used it."""
     users: dict[str, list[str]] = {}
     for folder in sorted((runs_root() / "tables").glob("*/")):
-        paths: list[Path] = []
-        try:
-            if (folder / PLAN).is_file():
-                paths += [run.path for run in closure(Job.read(folder / PLAN).runs)]
-            if (folder / FILE).is_file():
-                paths += [Path(run.path) for some in runs_by_row(folder).values() for run in some]
-        except RelposError as error:
-            say(f"relpos: {error}; runs of this table may be named as used by none")
+        paths: set[Path] = set()
+        # Apart: the one that is damaged hides nothing of the other.
+        for read in (_shown, _planned):
+            try:
+                paths.update(read(folder))
+            except RelposError as error:
+                say(f"relpos: {error}; runs of this table may be named as used by none")
         for name in {run_of(path).name for path in paths}:
             users.setdefault(name, []).append(folder.name)
     return users
+
+
+def _shown(table: Path) -> list[Path]:
+    return [Path(run.path) for some in runs_by_row(table).values() for run in some] if (table / FILE).is_file() else []
+
+
+def _planned(table: Path) -> list[Path]:
+    return [run.path for run in closure(Job.read(table / PLAN).runs)] if (table / PLAN).is_file() else []
 
 
 def _record(folder: Path) -> dict[str, Any]:
