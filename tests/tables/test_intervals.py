@@ -1,5 +1,6 @@
 """Answers on the dev set: kept by fine-tuning, used where there are several pre-trainings."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -86,3 +87,11 @@ def test_answers_that_are_damaged_are_named(content: bytes, tmp_path: Path) -> N
     path.write_bytes(content)
     with pytest.raises(RelposError, match="rte.tsv: damaged"):
         answers(path)
+
+
+def test_a_draw_of_which_the_metric_is_not_a_number_counts_as_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_TRUST", "no_number")
+    (tmp_path / "no_number.py").write_text("def never(predictions, targets):\n    return float('nan')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    values = select(values_of(PlannedRow("x", [], [], tunings({0: 0.2, 1: 0.4}))), column="rte")
+    assert interval_of_answers([replace(each, metric="no_number.never") for each in values]) == (0.0, 0.0)
