@@ -87,8 +87,7 @@ class Attention(nn.Module):
             y = cat((y, self.conv.heads(call.held.spread(x), q, last, call.mask, draw.beside())), 1)
         y = y.transpose(1, 2).flatten(2)
         if in_one_row:
-            y = y.flatten(0, 1)
-            y = y if call.kept is call.held else call.kept.among(call.held, y)
+            y = call.kept.among(call.held, y.flatten(0, 1))
         else:
             after = self.conv.after(v.transpose(1, 2).flatten(2), call.mask)
             y = call.kept.take(y if after is None else y + after)

@@ -91,9 +91,6 @@ class Layer(nn.Module):
             call = call._replace(kept=call.held)
         kept = call.kept
 
-        def cut(part: Tensor) -> Tensor:
-            return part if wanted is kept else wanted.among(kept, part)
-
         # The single passes know layer norms and biases, and the exact GELU without a gate.
         swept = self.block.norm == "layer" and self.block.bias and sweeps.serve(self.attention.kernel, x, self.training)
         apart = swept and x.device.type != "cpu"  # the sums with the residual stream add the biases of the maps before them
@@ -107,8 +104,7 @@ class Layer(nn.Module):
 
         y = self.attention(normed(read, self.attention_norm) if first else read, call, not apart)
         # The residual stream is cut to the same tokens as the attention's output; only in the last layer are there fewer.
-        if kept is not call.held:
-            x = kept.among(call.held, x)
+        x = kept.among(call.held, x)
         # A mask depends on the place in the batch, so that it is the same whichever tokens are computed.
         draw = self.attention_dropout.draw(layer)._replace(tokens=kept)
         x, read = add(y, self.attention_norm, draw, *((self.attention.output.bias,) if apart else ()))
@@ -117,12 +113,13 @@ class Layer(nn.Module):
         y = convolved(conv, "ffn", read, read, call)
         beside: tuple[Tensor, ...] = ()
         if "inner" in conv.places:
-            y = self.narrow(cut(self.block.activate(convolved(conv, "inner", self.widen(y), y, call))))
+            y = self.narrow(wanted.among(kept, self.block.activate(convolved(conv, "inner", self.widen(y), y, call))))
         elif swept and self.block.activation == "gelu" and not self.block.glu:
-            y, beside = sweeps.feed_forward(cut(y), self.widen, self.narrow, not apart), (self.narrow.bias,) if apart else ()
+            y = sweeps.feed_forward(wanted.among(kept, y), self.widen, self.narrow, not apart)
+            beside = (self.narrow.bias,) if apart else ()
         else:
-            y = self.narrow(self.block.activate(self.widen(cut(y))))
-        x = cut(x)
+            y = self.narrow(self.block.activate(self.widen(wanted.among(kept, y))))
+        x = wanted.among(kept, x)
         draw = self.ffn_dropout.draw(layer)._replace(tokens=wanted)
         return add(y, self.ffn_norm, draw, *beside)
 

@@ -52,8 +52,10 @@ class Tokens:
         """(T, C) → (B, n, C), 0 at all other tokens."""
         return x if self.at is None else _Spread.apply(x, self.at, self.batch, self.n)
 
-    def among(self, held: Tokens, x: Float[Tensor, "*held width"]) -> Float[Tensor, "tokens width"]:
+    def among(self, held: Tokens, x: Float[Tensor, "*held width"]) -> Float[Tensor, "*tokens width"]:
         """x of the tokens `held` → (T, C) of these, which are among them."""
+        if self is held:
+            return x
         if held.starts is None or held.at is None or self.at is None:
             return self.take(held.spread(x))
         return _Take.apply(x[None], torch.searchsorted(held.at, self.at))  # the first ones of each row stand in order
