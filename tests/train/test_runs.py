@@ -187,7 +187,7 @@ def test_without_a_predicted_token_the_held_out_loss_is_refused_and_that_of_a_li
     module.on_validation_epoch_start()
     with pytest.raises(RelposError, match="^data: no token of the held-out text is predicted"):
         module.on_validation_epoch_end()
-    assert module.averages({"loss": 0.0, "correct": 0.0, "chosen": 0.0, "tokens": 8.0}, 1.0)["loss"] == 0
+    assert module.averages({"loss": 0.0, "correct": 0.0, "chosen": 0.0, "tokens": 8.0, "seconds": 1.0})["loss"] == 0
 
 
 def test_an_evaluation_takes_no_time_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,11 +56,11 @@ class Finetuning(Training):
         self.add(examples=step.rows)
         self.log_step()
 
-    def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:
+    def averages(self, sums: dict[str, float]) -> dict[str, float]:
         """Mean loss of the steps, accuracy on the training examples just before their updates (of a regression: squared error),
         examples per second."""
         shown = {self.shown_as: sums["right"] / sums["examples"]}
-        return {"loss": sums["loss"] / sums["steps"], **shown, "examples_per_second": sums["examples"] / seconds}
+        return {"loss": sums["loss"] / sums["steps"], **shown, "examples_per_second": sums["examples"] / sums["seconds"]}
 
 
 @dataclass

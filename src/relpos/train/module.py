@@ -167,8 +167,8 @@ class Training(pl.LightningModule):
         return sums
 
     def _go_on_from(self, sums: dict[str, float]) -> None:
-        # Those of all processes are the first one's, which writes checkpoints.
-        self.sums = {**sums, **({} if self.group.first else dict.fromkeys(self.partial, 0.0))}
+        # Those over all processes are the first one's alone.
+        self.sums = {**sums} if self.group.first else sums | dict.fromkeys(self.partial, 0.0)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keeps what has been summed since the last log line."""
@@ -186,17 +186,17 @@ class Training(pl.LightningModule):
         sums = self.gather()
         if not math.isfinite(sums.get("loss", 0.0)):
             raise RelposError(f"training diverged after {step} steps: the loss is {sums['loss']}; try a lower recipe.lr")
-        self.shown = self.averages(sums, seconds := sums["seconds"]) | {
+        self.shown = self.averages(sums) | {
             "gradient_norm": sums["gradient_norm"] / sums["steps"],
             "learning_rate": self.rate,
-            "steps_per_second": sums["steps"] / seconds,
+            "steps_per_second": sums["steps"] / sums["seconds"],
         }
         for logger in self.loggers:
             logger.log_metrics(self.shown, step=step)
         self.sums, self.clock = {}, time.perf_counter()
 
-    def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:
-        """The stage's own metrics from what `add` summed."""
+    def averages(self, sums: dict[str, float]) -> dict[str, float]:
+        """The stage's own metrics from what `gather` gives."""
         raise NotImplementedError
 
     def on_train_start(self) -> None:

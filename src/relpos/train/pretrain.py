@@ -66,7 +66,7 @@ class Pretraining(Training):
         self.add(chosen=chosen, tokens=step.tokens)
         self.log_step()
 
-    def averages(self, sums: dict[str, float], seconds: float) -> dict[str, float]:
+    def averages(self, sums: dict[str, float]) -> dict[str, float]:
         """Loss and accuracy per chosen token, and real tokens (padding not counted) per second."""
         self.chosen += sums["chosen"]
         if not self.chosen and self.global_step == self.steps:
@@ -77,7 +77,7 @@ class Pretraining(Training):
         return {
             "loss": sums["loss"] / chosen,
             "accuracy": sums["correct"] / chosen,
-            "real_tokens_per_second": sums["tokens"] / seconds,
+            "real_tokens_per_second": sums["tokens"] / sums["seconds"],
         }
 
     def on_validation_epoch_start(self) -> None:
