@@ -3,7 +3,6 @@ another logger, too."""
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 import os
@@ -24,7 +23,7 @@ from relpos.process import command
 from relpos.progress import display
 from relpos.readers import read_bytes
 from relpos.train.logger_settings import Mode, arguments, refuse_logger, set_up, wandb_mode
-from relpos.trust import find, instantiate
+from relpos.trust import instantiate
 
 SECONDS = 30.0
 """Seconds between two lines of a `Bar` where stderr is not a terminal."""
@@ -79,10 +78,10 @@ def made(node: dict[str, Any], run: dict[str, Any], folder: Path) -> Logger:
     of hyperparameters.
     """
     refuse_logger(node)  # of a worker, too, whose machine may lack what that of the launcher has
-    logger: Logger = instantiate(node, "logger", **arguments(node, run, folder))
+    logger: Logger = instantiate(node, "logger", **(given := arguments(node, run, folder)))
     if not hasattr(logger, "log_metrics"):
         raise RelposError(f"logger._target_={node['_target_']}: it returned {logger!r:.100}, which is no logger")
-    if inspect.isclass(find(node["_target_"], "logger", "logger._target_")):
+    if "run" not in given:
         logger.log_hyperparams({"identity": run["id"], **run["config"]})
     return logger
 
