@@ -360,10 +360,10 @@ def refuse_changed(run: Run) -> None:
     Raises:
         RelposError: the files are no longer those of which the run's identity has the hashes.
     """
-    source, config = source_of(run), run.config
+    source = source_of(run)
     now: dict[str, Callable[[], Any]] = {
-        "corpus": lambda: source.identity(),
-        "glue": lambda: source.glue_identity(config["task"]),
+        "corpus": source.identity,
+        "glue": lambda: source.glue_identity(run.config["task"]),
         "files": lambda: task_files(run).identity(),
     }
     for key in now.keys() & run.meaning.keys():
