@@ -168,7 +168,7 @@ class Training(pl.LightningModule):
 
     def _go_on_from(self, sums: dict[str, float]) -> None:
         # Those over all processes are the first one's alone.
-        self.sums = {**sums} if self.group.first else sums | dict.fromkeys(self.partial, 0.0)
+        self.sums = {name: value if self.group.first or name not in self.partial else 0.0 for name, value in sums.items()}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keeps what has been summed since the last log line."""
