@@ -81,11 +81,13 @@ def test_offsets_that_share_a_bucket_have_its_value() -> None:
 
 
 def test_sums_of_gates_are_seen_between_two_tokens() -> None:
-    model = model_of("fox", spread=0.0)
-    with torch.no_grad():
-        model.encoder.position.gates.zero_()  # each gate is ½
+    parts = [preset("position", "absolute"), preset("position", "fox")]
     expected = -np.log(2) * torch.arange(-3, 4).abs()
-    torch.testing.assert_close(learned_kernels(model, k=3)[1][0], expected, atol=1e-5, rtol=0)
+    for position in (parts[1], lambda shape: Merge(shape, parts)):
+        model = network(position, spread=0.0)
+        with torch.no_grad():
+            next(values for name, values in model.named_parameters() if name.endswith("gates")).zero_()  # each gate is ½
+        torch.testing.assert_close(learned_kernels(model, k=3)[1][0], expected, atol=1e-5, rtol=0)
 
 
 def test_kernels_have_the_number_of_their_layer() -> None:
