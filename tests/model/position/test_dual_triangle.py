@@ -86,3 +86,10 @@ def test_a_pattern_of_split_heads_shows_each_half() -> None:
     assert drawn is not None
     assert torch.equal(drawn.matrix.isnan(), torch.stack([torch.ones(5, 5).triu(1), torch.ones(5, 5).tril(-1)]).bool())
     assert drawn.mean[0, :3].ne(drawn.mean[1].flip(0)[:3]).all()
+
+
+def test_queries_that_a_scheme_has_made_wider_without_saying_so_are_not_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pope, "widens", False)
+    ids, _ = batch(rows=1)
+    with pytest.raises(RelposError, match="does not say `widens`"):
+        network(partial(Merge, parts=[SPLIT, Pope])).encoder(ids)

@@ -28,7 +28,7 @@ class DualTriangle(Scheme):
     Differs from the paper: with `heads=halves` both halves of a head see one side, as the mask of the authors' code has it.
 
     Raises:
-        RelposError: head_dim is odd and heads are split.
+        RelposError: head_dim is odd and heads are split; later, queries that another scheme has made wider unsaid.
 
     Example:
         >>> (DualTriangle(Shape.example()).prepare(2) == HIDDEN).tolist()  # head by head, offsets −1 … 1
@@ -53,6 +53,8 @@ class DualTriangle(Scheme):
     def split(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if not self.splits:
             return q, k, v
+        if q.shape[-1] != v.shape[-1]:
+            raise RelposError("DualTriangle splits heads: another scheme, which does not say `widens`, has made queries wider")
         # The attention divides by √head_dim, and half a head needs √(head_dim / 2).
         return sqrt(2) * _halves(q), _halves(k), _halves(v)
 
