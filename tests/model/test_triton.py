@@ -137,6 +137,16 @@ def test_windows_of_one_column_and_wider_than_the_sequence(k: int, n: int) -> No
         torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("columns", [32, 64])
+def test_large_kernels_of_keys_beyond_their_window_leave_gradients_finite(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind the last query their exponentials are infinite; where one tile holds all keys, and where several do."""
+    monkeypatch.setattr(fused_triton, "_tiles", lambda n, *_, **__: fused_triton.Tiles(16, columns, 4))
+    q, k, v = (numbers(1, 1, 45, D, seed=seed).float().requires_grad_() for seed in range(3))
+    key = (numbers(1, 1, 45, 2 * K + 1).float() + 100).requires_grad_()
+    fused_triton.attention(q, k, v, Terms(key=key), None, KEPT).sum().backward()
+    assert all(x.grad is not None and x.grad.isfinite().all() for x in (q, k, v, key))
+
+
 def test_a_sequence_of_padding_alone_has_no_nan() -> None:
     q = numbers(1, 1, 5, D).float().requires_grad_()
     y = fused_triton.attention(q, q, q, Terms(), torch.zeros(1, 5, dtype=torch.bool, device=DEVICE), KEPT)

@@ -99,7 +99,7 @@ def value_band(
     real, band = REAL + b * n, BAND + row * n * VALUE
     last = last_real(real, n, HAS_MASK, ALL)
     q = load_rows(Q + b * qb + h * qh, i, qn, last, D, PADDED).to(DOT)
-    top = tl.load(TOP + row * n + i, mask=i < last, other=0.0)
+    top = tl.load(TOP + row * n + i, mask=i < last, other=float("inf"))
     total = tl.load(TOTAL + row * n + i, mask=i < last, other=1.0)
     low, high = tl.zeros([ROWS], tl.float32), tl.zeros([ROWS], tl.float32)
     for start in range(0, tl.where(tl.program_id(1) * ROWS < last, last, 0), COLUMNS):
@@ -178,7 +178,7 @@ def backward_columns(
             TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
             LEVEL, NEAR,
         )  # fmt: skip
-        top = tl.load(TOP + row * n + i, mask=i < last, other=0.0)
+        top = tl.load(TOP + row * n + i, mask=i < last, other=float("inf"))
         total = tl.load(TOTAL + row * n + i, mask=i < last, other=1.0)
         delta = top
         if not WHOLE:
@@ -256,7 +256,7 @@ def backward_rows(
     y = load_rows(Y + own, i, H * D, last, D, PADDED)
     delta = tl.sum(grad.to(tl.float32) * y.to(tl.float32), 1)
     tl.store(DELTA + row * n + i, delta, mask=i < last)
-    top = tl.load(TOP + row * n + i, mask=i < last, other=0.0)
+    top = tl.load(TOP + row * n + i, mask=i < last, other=float("inf"))
     total = tl.load(TOTAL + row * n + i, mask=i < last, other=1.0)
     grad_q = tl.zeros([ROWS, PADDED], tl.float32)
     of_queries = GRAD_QUERIES + b * ab + h * ah - (1 if LEVEL else 0)
@@ -328,7 +328,7 @@ def backward_dense(
             TOKEN_WORDS, HEAD_WORDS, COLUMN_WORDS, DRAWN, HAS_OFFSET, QUERY, KEY, HAS_DENSE, HAS_MASK, CLAMP, THRESHOLD, KEYED,
             LEVEL, NEAR,
         )  # fmt: skip
-        top = tl.load(TOP + row * n + i, mask=i < last, other=0.0)
+        top = tl.load(TOP + row * n + i, mask=i < last, other=float("inf"))
         total = tl.load(TOTAL + row * n + i, mask=i < last, other=1.0)
         delta = tl.load(DELTA + row * n + i, mask=i < last, other=0.0)
         _, ds = differentiate(

@@ -248,9 +248,8 @@ def differentiate(
     with r_ij = 0 where dropped, else RESCALE. A tile that holds WHOLE rows, its keys along AXIS, has the sum itself, which is
     closer than `delta`, g_i·y_i: y was rounded.
     """
-    # 0 where no score is one: behind the last token, and in a row of padding alone.
-    share = tl.where((i < last) & (top > MASKED), 1.0 / total, 0.0)
-    p = tl.exp(s - top) * share
+    # 0 where no score is one: in a row of padding alone, and behind the last token, where `top` is ∞ and s may be any number.
+    p = tl.exp(s - top) * tl.where(top > MASKED, 1.0 / total, 0.0)
     if VALUE > 0:
         dp = add_window(dp, value_grad, i, VALUE, j - i, last, (i < last) & (j < last), True, VALUE, CLAMP, False)
     dropped = p
