@@ -156,6 +156,17 @@ def test_a_sequence_of_padding_alone_has_no_nan() -> None:
     assert q.grad.isfinite().all()
 
 
+def test_nothing_is_read_behind_a_sequence_of_padding_alone_in_one_row() -> None:
+    held = Tokens.first(2, 24, torch.tensor([0, 1, 2, 24], device=DEVICE))
+    q, k, v = (torch.full((1, 1, 48, D), torch.nan, device=DEVICE)[:, :, :4] for _ in range(3))
+    for x in (q, k, v):
+        x.copy_(numbers(1, 1, 4, D)).requires_grad_()
+    offset = torch.zeros(1, 47, device=DEVICE, requires_grad=True)
+    real = torch.arange(48, device=DEVICE).view(2, 24) < 3
+    fused_triton.attention(q, k, v, Terms(offset=offset), real, KEPT, held=held).sum().backward()
+    assert all(x.grad is not None and x.grad.isfinite().all() for x in (q, k, v, offset))
+
+
 def test_any_strides_will_do() -> None:
     x = numbers(B, 9, 2, 3 * D).float()
     views = [part.transpose(1, 2) for part in x.split(D, -1)]

@@ -47,7 +47,7 @@ def forward(
     i = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     real = REAL + b * n
     last = last_real(real, n, HAS_MASK, ALL)
-    first, count = tokens_of(STARTS, b, n, PACKED)
+    first, count, last = tokens_of(STARTS, b, n, last, PACKED)
     if PACKED:
         Q, K, V = Q + first * qn, K + first * kn, V + first * vn
         QUERIES, KEYS = QUERIES + first * an, KEYS + first * bn
@@ -153,7 +153,7 @@ def backward_columns(
     if WHOLE:  # noqa: SIM102 (known when it is compiled)
         if (last <= FEWER) | (last > MOST):
             return
-    first, count = tokens_of(STARTS, b, n, PACKED)
+    first, count, last = tokens_of(STARTS, b, n, last, PACKED)
     own, of_row = (first * H + h) * D, b * gb + h * gh
     if PACKED:
         Q, K, V, of_row = Q + first * qn, K + first * kn, V + first * vn, of_row + first * gn

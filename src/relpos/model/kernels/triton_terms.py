@@ -43,7 +43,7 @@ def spread_terms(
     if tl.program_id(1) * ROWS >= last:
         return
     if PACKED:
-        first, _ = tokens_of(STARTS, b, n, PACKED)
+        first, _, last = tokens_of(STARTS, b, n, last, PACKED)
         QUERIES, KEYS = QUERIES + first * an, KEYS + first * bn
     i, column = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None], tl.arange(0, COLUMNS)[None, :]
     j, width = column, n
@@ -130,7 +130,7 @@ def collect_windows(
         whole = tl.load(ds + other * of_other, mask=wanted, other=0.0).to(tl.float32)
         low, high = edge_sums(whole, other - owner, WIDTH, 1)
         grad += tl.where(column == 0, low[:, None], 0.0) + tl.where(column == WIDTH - 1, high[:, None], 0.0)
-    first, count = tokens_of(STARTS, b, n, PACKED)
+    first, count, _ = tokens_of(STARTS, b, n, n, PACKED)
     if PACKED:
         OUT += first * on
     tl.store(OUT + b * ob + h * oh + owner * on + place, grad.to(OUT.dtype.element_ty), mask=(owner < count) & (place < columns))

@@ -57,13 +57,15 @@ def last_real(real, n, HAS_MASK: tl.constexpr, ALL: tl.constexpr):
 
 
 @triton.jit
-def tokens_of(STARTS, b, n, PACKED: tl.constexpr):
-    """Where the tokens of a sequence begin in a tensor of the tokens of all, and how many it has there."""
+def tokens_of(STARTS, b, n, last, PACKED: tl.constexpr):
+    """Where the tokens of a sequence begin in a tensor of the tokens of all, how many it has there, and `last` or, where fewer of
+    padding alone are there, their number."""
     first, count = b * n, n
     if PACKED:
         first = tl.load(STARTS + b)
         count = (tl.load(STARTS + b + 1) - first).to(tl.int32)
-    return first, count
+        last = tl.minimum(last, count)
+    return first, count, last
 
 
 @triton.jit
