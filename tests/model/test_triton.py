@@ -1,6 +1,7 @@
 """The Triton kernel in Triton's interpreter: values and gradients beside those of `eager`, both against float64."""
 
 import os
+import weakref
 from contextlib import nullcontext
 from itertools import product
 from typing import Any
@@ -20,6 +21,8 @@ from relpos.model.tokens import Tokens, side_by_side
 from schemes import FULL, batch, model_of
 
 pytest.importorskip("triton", reason="Triton is not installed: it is there for Linux alone")
+
+from relpos.model.kernels.triton_terms import Added
 
 Case = tuple[str, bool, tuple[float, int]]  # outside, padded, dropout
 B, D, K = 2, 16, 3
@@ -165,6 +168,19 @@ def test_nothing_is_read_behind_a_sequence_of_padding_alone_in_one_row() -> None
     real = torch.arange(48, device=DEVICE).view(2, 24) < 3
     fused_triton.attention(q, k, v, Terms(offset=offset), real, KEPT, held=held).sum().backward()
     assert all(x.grad is not None and x.grad.isfinite().all() for x in (q, k, v, offset))
+
+
+def test_the_sum_of_the_terms_is_given_back_by_the_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not when the loss is, which may live longer."""
+    made: list[Any] = []
+    summed = Added.summed
+    monkeypatch.setattr(Added, "summed", lambda *x: made.append(summed(*x)) or made[-1])
+    q, offset = numbers(1, 1, 9, D).float().requires_grad_(), numbers(1, 17).float()
+    loss = fused_triton.attention(q, q, q, Terms(offset=offset), None, KEPT).sum()
+    dense = weakref.ref(made.pop().dense)
+    assert dense() is not None
+    loss.backward()
+    assert dense() is None
 
 
 def test_any_strides_will_do() -> None:

@@ -177,8 +177,8 @@ class _Attention(torch.autograd.Function):
             band = torch.zeros(held.batch, heads, held.n, len(value), dtype=torch.float32, device=v.device)
             problem.launch(programs.value_band, grid, top, total, band)
             y = (y + (band @ value.float()).transpose(1, 2)).to(y.dtype)
-        ctx.save_for_backward(q, k, v, value, mask, y, top, total, band)
-        ctx.rest, ctx.added, ctx.read = (content, draw, scale, held), added, read
+        ctx.save_for_backward(q, k, v, read.dense, value, mask, y, top, total, band)
+        ctx.rest, ctx.added, ctx.read = (content, draw, scale, held), added, read._replace(dense=None)
         ctx.own = [table is not None and x is None for x, table in ((query, query_table), (key, key_table))]
         return y.transpose(1, 2)
 
@@ -188,8 +188,8 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         from relpos.model.kernels import triton_programs as programs
 
-        q, k, v, value, mask, y, top, total, band = ctx.saved_tensors
-        (content, draw, scale, held), added, read = ctx.rest, ctx.added, ctx.read
+        q, k, v, dense, value, mask, y, top, total, band = ctx.saved_tensors
+        (content, draw, scale, held), added, read = ctx.rest, ctx.added, ctx.read._replace(dense=dense)
         (_, heads, tokens, width), batch, n = v.shape, held.batch, held.n
         whole = _whole(n, v.element_size())
         problem = _Problem(content, q, k, v, read, value, mask, draw, scale, held, backward=True)
