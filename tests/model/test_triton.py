@@ -2,6 +2,7 @@
 
 import os
 import weakref
+from collections import defaultdict
 from contextlib import nullcontext
 from itertools import product
 from typing import Any
@@ -22,7 +23,8 @@ from schemes import FULL, batch, model_of
 
 pytest.importorskip("triton", reason="Triton is not installed: it is there for Linux alone")
 
-from relpos.model.kernels.triton_terms import Added
+from relpos.model.kernels import triton_terms
+from relpos.model.kernels.triton_terms import Added, Windows
 
 Case = tuple[str, bool, tuple[float, int]]  # outside, padded, dropout
 B, D, K = 2, 16, 3
@@ -181,6 +183,18 @@ def test_the_sum_of_the_terms_is_given_back_by_the_backward_pass(monkeypatch: py
     assert dense() is not None
     loss.backward()
     assert dense() is None
+
+
+@pytest.mark.parametrize("width", [17, 49, 65, 97])
+def test_the_proof_tries_windows_that_are_read_near_their_queries(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a training with bfloat16 on 128 tokens reads them; with sequences that end in the first half of a tile."""
+    monkeypatch.setattr(triton_terms, "spread_terms", defaultdict(lambda: lambda *_, **__: None))
+
+    def near(n: int) -> int:
+        x = torch.empty(1, 1, n, width)
+        return Added(None, Windows(x, None, None, False), None, None, "zero").summed(x, None, Tokens(1, n)).near
+
+    assert any(near(n) == near(128) > 0 and n // 2 < fused_triton.SHORT < n <= 128 for n in proof.LENGTHS)
 
 
 def test_any_strides_will_do() -> None:

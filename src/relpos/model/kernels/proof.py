@@ -43,7 +43,7 @@ FACTOR = 4.0
 """A kernel's error against float64 may be so many times that of `eager` in the same number format …"""
 ROUNDINGS = 8.0
 """… plus so many roundings of the number format, relative to the norm: `eager` may be exact by chance."""
-LENGTHS = (13, 70, 150)
+LENGTHS = (13, 117, 150)
 BATCH, HEADS = 2, 2
 RATE = 0.25
 SUFFIX = ".txt"  # of the record of a trial
@@ -229,7 +229,7 @@ def results(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float, d
     mask, given, held = None, dict(x), None
     if padded:
         mask = torch.ones(BATCH, n, dtype=torch.bool, device=kind.device)
-        mask[1, n - n // 3 :] = False
+        mask[1, n - n // 2 :] = False
         mask[0, n - 2 - n // 20 :] = not kind.packed
         if kind.packed and kernel is not eager and kernel.packs(x["v"], n):
             # Some padding is held, too, and no sequence begins where it would in padded rows.
