@@ -104,10 +104,10 @@ def variants(rehearse: bool) -> dict[str, tuple[Callable[..., Work], Changes]]:
     return found
 
 
-def tiled(tiles: Tiles, backward: bool) -> Callable[..., Tiles]:
+def tiled(tiles: Tiles, of_backward: bool) -> Callable[..., Tiles]:
     """`_tiles` with others in one of the passes."""
     own = triton._tiles
-    return lambda n, size, asked: tiles if asked == backward else own(n, size, asked)
+    return lambda n, size, backward: tiles if backward == of_backward else own(n, size, backward)
 
 
 def shaped(width: int, _tile: int, _warps: int, tile: int, warps: int) -> dict[str, int]:

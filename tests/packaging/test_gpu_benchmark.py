@@ -103,6 +103,12 @@ def test_real_pairs_are_rehearsed_with_the_toy_language_and_carried_on(
     assert {starts[name] for name in found["carried"]} == {1}
 
 
+def test_the_kernel_gets_other_tiles_where_a_variant_has_some(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiles = importlib.import_module("gpu_tiles")
+    monkeypatch.setattr(tiles.triton, "_tiles", tiles.tiled(tiles.Tiles(16, 256), True))
+    assert tiles.triton._whole(256, 2)
+
+
 @pytest.mark.full
 def test_variants_of_tiles_are_rehearsed(gpu: ModuleType, python: str, tmp_path: Path) -> None:
     subprocess.run([python, BENCHMARKS / "gpu_tiles.py", "--rehearse", "--out", tmp_path], env=environment(), check=True)
