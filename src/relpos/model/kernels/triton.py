@@ -35,7 +35,7 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -46,9 +46,6 @@ from relpos.model.position.base import Terms
 from relpos.model.precision import as_given, compute_dtype
 from relpos.model.shape import Heads, Masks
 from relpos.model.tokens import Tokens
-
-if TYPE_CHECKING:
-    from relpos.model.kernels.triton_terms import Added
 
 WIDEST_HEAD = 128
 SHORT = 64
@@ -100,10 +97,11 @@ def _tiles(n: int, size: int, backward: bool) -> Tiles:
 
 
 class _Problem:
-    """What every program is told: the tensors that make the scores, their strides and the constants it is compiled for."""
+    """What every program is told: the tensors that make the scores, their strides and the constants it is compiled for. `added` is
+    an `Added`, of a module that imports Triton."""
 
     def __init__(
-        self, content: bool, q: Tensor, k: Tensor, v: Tensor, added: Added, value: Tensor | None, mask: Tensor | None, draw: Draw,
+        self, content: bool, q: Tensor, k: Tensor, v: Tensor, added: Any, value: Tensor | None, mask: Tensor | None, draw: Draw,
         scale: float, held: Tokens, backward: bool,
     ) -> None:  # fmt: skip
         import triton.language as tl
