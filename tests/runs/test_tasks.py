@@ -169,19 +169,18 @@ def test_a_table_has_a_column_for_it(answers: Path) -> None:
     assert row.mean.of == ["cola"]
 
 
-def test_two_tasks_of_one_name_in_a_table_are_refused(answers: Path) -> None:
-    (answers / "other.yaml").write_text("name: answers\ncolumns: answer\n", encoding="utf-8")
-    text = "question: is it learned?\nrows: {none: [position=none]}\ntasks: [answers/task.yaml, answers/other.yaml]\n"
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("other", "name: answers\ncolumns: answer\n", "two of them are called 'answers'"),
+        ("same_word_pairs", "columns: answer\n", "tasks: same_word_pairs is what is measured of networks"),
+    ],
+)
+def test_two_columns_of_one_name_in_a_table_are_refused(answers: Path, name: str, content: str, said: str) -> None:
+    (answers / f"{name}.yaml").write_text(content, encoding="utf-8")
+    text = f"question: is it learned?\nrows: {{none: [position=none]}}\ntasks: [answers/task.yaml, answers/{name}.yaml]\n"
     (answers.parent / "mine.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(RelposError, match="two of them are called 'answers'"):
-        plan_table(load(str(answers.parent / "mine.yaml")))
-
-
-def test_a_task_called_like_a_measured_column_is_refused_in_a_table(answers: Path) -> None:
-    (answers / "same_word_pairs.yaml").write_text("columns: answer\n", encoding="utf-8")
-    text = "question: is it learned?\nrows: {none: [position=none]}\ntasks: [answers/same_word_pairs.yaml]\n"
-    (answers.parent / "mine.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(RelposError, match="tasks: same_word_pairs is what is measured of networks"):
+    with pytest.raises(RelposError, match=said):
         plan_table(load(str(answers.parent / "mine.yaml")))
 
 

@@ -78,7 +78,7 @@ def test_nats_are_no_scores_of_which_the_highest_is_the_best(rows: list[Row]) ->
     assert len(chosen(rows, ["one", "two"])) == 4
 
 
-def test_a_pre_training_with_more_fine_tunings_than_another_does_not_count_more(rows: list[Row]) -> None:
+def test_gains_are_means_over_pre_trainings(rows: list[Row]) -> None:
     seeds = [(0, 0), (0, 1), (0, 2), (1, 0)]
     for row, last in zip(rows, (50.0, 80.0, 50.0), strict=True):
         row.columns["rte"] = replace(column([50.0, 50.0, 50.0, last]), seeds=seeds)
