@@ -30,6 +30,14 @@ def test_rates_are_uniform_and_rows_have_them() -> None:
     assert abs((share - rates).mean()) < 0.005
 
 
+def test_uniform_masks_are_those_of_diffusion_without_weights() -> None:
+    uniform, weighted = masks("uniform")(IDS, LENGTHS, KEYS, 7, 500), diffused(IDS, LENGTHS, KEYS, 7, 500)
+    assert uniform.weights is None
+    assert torch.equal(uniform.input_ids, weighted.input_ids)
+    assert torch.equal(uniform.labels, weighted.labels)
+    assert uniform.chosen == (weighted.labels != IGNORED).sum()
+
+
 def test_weighted_counts_are_the_tokens_of_text_on_average() -> None:
     _, labels, weights = diffused(IDS, LENGTHS, KEYS, 7, 500)
     assert weights is not None

@@ -20,7 +20,7 @@ from relpos.trust import instantiate
 
 IGNORED = -100  # the label of what is not predicted
 RATE = 0.15  # of the tokens that are chosen
-Masking = Literal["bert", "diffusion", "answer"] | Share | tuple[Share, Share]
+Masking = Literal["bert", "diffusion", "uniform", "answer"] | Share | tuple[Share, Share]
 LEAST = 1e-3
 """The smallest rate of `diffused`, which bounds the weight of a row."""
 _RATE = 0x72617465  # keeps the draw of a row's rate apart from the others
@@ -184,10 +184,17 @@ class Diffused(Objective):
     text, the mean of that number, and a token that is masked at a small t then has up to 1/ε times its gradient. The ratio has no
     such steps, but it is biased: rows with small t, whose losses are the lowest, count too little, by about ln(1/ε) divided by the
     number of tokens of the step.
+
+    Args:
+        weighted: False: the share is drawn likewise, and each masked token counts alike.
     """
 
+    weighted: bool = True
     expected = 0.5
-    masking = "diffusion"
+
+    @property
+    def masking(self) -> Any:
+        return "diffusion" if self.weighted else "uniform"
 
     def __call__(
         self, input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
@@ -197,7 +204,7 @@ class Diffused(Objective):
         place = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]
         chosen = text & (uniform(seed, keys[:, None], place, 0) < rates[:, None])
         labels = input_ids.masked_fill(~chosen, IGNORED)
-        return Predicted(input_ids.masked_fill(chosen, marks.mask), labels, (1 / rates).float())
+        return Predicted(input_ids.masked_fill(chosen, marks.mask), labels, (1 / rates).float() if self.weighted else None)
 
 
 @dataclass(frozen=True)
@@ -228,7 +235,12 @@ class ByRecipe(Objective):
 
     def on(self, causal: bool) -> Objective:
         if isinstance(self.masking, str):
-            named: dict[str, Objective] = {"bert": masked, "diffusion": diffused, "answer": answered}
+            named: dict[str, Objective] = {
+                "bert": masked,
+                "diffusion": diffused,
+                "uniform": Diffused(weighted=False),
+                "answer": answered,
+            }
             return named[self.masking].on(causal)
         shares = [self.masking] if isinstance(self.masking, float | int) else self.masking
         return Masked(shares[0], shares[-1], self.steps).on(causal)
