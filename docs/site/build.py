@@ -29,8 +29,15 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT / "tests" / "packaging")]
 import pages  # noqa: E402
 from links import CODE, ELSEWHERE, FENCE, LINK  # noqa: E402
 
+from relpos.runs.table_file import FILE, read_table  # noqa: E402
+from relpos.tables.render.html import write_html  # noqa: E402
+from relpos.tables.render.view import view_of  # noqa: E402
+from relpos.tables.table import Table  # noqa: E402
+
 STAGED = ROOT / "build" / "pages"
-PICTURES = (".png", ".svg", ".html")
+PICTURES = (".png", ".svg")
+SORTED = "sorted.html"
+"""The page of a table beside its Markdown, which the site turns into `table.html`."""
 GUIDE = ("commands", "tables", "measuring", "checkpoints", "attention")
 GUIDE_PAGES = {*(f"docs/{name}.md" for name in GUIDE), "docs/findings.md"}
 FINDINGS = ("docs/findings.md", "docs/claims.md", "docs/performance.md", "experiments/LOG.md")
@@ -98,7 +105,13 @@ class Staged:
         self.done.add(path)
         # A search finds the guide before the log and the reference, which have more of every word.
         front = "---\nsearch:\n  boost: 4\n---\n\n" if path in GUIDE_PAGES else ""
-        place(path, front + self.linked(path, (ROOT / path).read_text(encoding="utf-8")))
+        text = self.linked(path, (ROOT / path).read_text(encoding="utf-8"))
+        folder = Path(path).parent
+        if Path(path).name == "table.md" and (ROOT / folder / FILE).is_file():
+            (STAGED / folder).mkdir(parents=True, exist_ok=True)
+            write_html(STAGED / folder / SORTED, view_of(read_table(ROOT / folder, Table)))
+            text += f"\n[The same table, sorted by a click, with figures and runs]({SORTED})\n"
+        place(path, front + text)
 
     def linked(self, path: str, text: str) -> str:
         """The text of a page with links to the pages that show what it links to."""

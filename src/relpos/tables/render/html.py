@@ -44,7 +44,7 @@ def write_html(path: Path, view: View) -> None:
         view=view,
         table=view.table,
         shows=_shows(view),
-        runs=[[_listed(run) for run in line.row.runs] for line in view.lines],
+        runs=[[_listed(run, path.absolute().parent) for run in line.row.runs] for line in view.lines],
         states=_states([run for line in view.lines for run in line.row.runs]),
         panels=_panels(view),
         curves=_curves("held-out loss (nats per predicted token)", curves) if curves else None,
@@ -60,17 +60,17 @@ def _shows(view: View) -> dict[str, bool]:
     return parts | {"runs": any(cell.counts for cell in cells)}
 
 
-def _listed(run: RowRun) -> dict[str, str | None]:
-    """A run as the page lists it: `title`, as in `rte seed 0/1`; `link` to its record, from the folder of the table, None where
-    there is no record; `state`; and `notes`: state, error, scores and identity."""
+def _listed(run: RowRun, folder: Path) -> dict[str, str | None]:
+    """A run as the page in this folder lists it: `title`, as in `rte seed 0/1`; `link` to its record,
+    None where there is no record; `state`; and `notes`: state, error, scores and identity."""
     seeds = f"{run.pretrain_seed}/{run.seed}" if run.task else f"{run.seed}"
     # The page lies in tables/NAME, two folders below the runs.
-    path = run.path if run.path.startswith("/") else f"../../{run.path}"
+    record = f"{run.path if run.path.startswith('/') else f'../../{run.path}'}/record.json"
     scores = ", ".join(f"{title(name)} {number(value)}" for name, value in run.columns.items())
     state = f"{run.state}: {run.error}" if run.error else run.state
     return {
         "title": f"{run.task or run.stage} seed {seeds}",
-        "link": None if run.state == "missing" else quote(f"{path}/record.json"),
+        "link": quote(record) if (folder.parents[1] / run.path / "record.json").is_file() else None,
         "state": run.state,
         "notes": " · ".join(filter(None, (state, scores, run.identity))),
     }
