@@ -11,7 +11,6 @@ import yaml
 
 from linked import TINY, link_runs
 from relpos.analysis.resampling import mean_interval
-from relpos.claims.claim import load_checks
 from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.measures.sample import Sample
@@ -27,10 +26,6 @@ from relpos.tables.table import Column, Row, Table
 from tables.made_rows import experiment
 
 
-def held(says: str, **arguments: Any) -> dict[str, Any]:
-    return {"says": says, "test": {"rule": "levels.at_most", "rows": ["none"], **arguments}}
-
-
 def write(folder: Path, **changes: Any) -> Path:
     """An experiment of two networks, each trained for two steps with two seeds."""
     content: dict[str, Any] = {
@@ -44,10 +39,6 @@ def write(folder: Path, **changes: Any) -> Path:
         "tasks": [],
         "order": ["shuffle", "pairs"],
         "pretrain_seeds": [0, 1],
-        "checks": [
-            held("no gap", columns=["shuffle_gap"], bound=0.001),
-            held("a tie", columns=["same_word_pairs"], bound=50),
-        ],
     }
     path = folder / "ordered.yaml"
     path.write_text(yaml.safe_dump(content | changes, sort_keys=False), encoding="utf-8")
@@ -80,7 +71,6 @@ def test_a_network_without_positions_shows_that_it_knows_no_order(table: Table) 
     assert list(columns) == ["shuffle_gap", "same_word_pairs", "other_pairs"]
     assert columns["shuffle_gap"].mean == pytest.approx(0, abs=1e-5)
     assert (columns["same_word_pairs"].mean, columns["same_word_pairs"].sem) == (50.0, 0.0)
-    assert [check.verdict for check in table.checks] == ["holds", "holds"]
 
 
 def test_every_pre_training_gives_one_value(table: Table) -> None:
@@ -223,18 +213,13 @@ def test_pre_trainings_that_are_not_finished_are_missing(tmp_path: Path) -> None
     [
         ({"order": ["shufle"]}, "order: unknown measure 'shufle'. Did you mean 'shuffle'"),
         ({"order": []}, "stages.order: nothing is measured without the key order"),
-        ({"order": ["shuffle"]}, r"check 2: same_word_pairs is measured with order: \[shuffle, pairs\]"),
-        (
-            {"checks": [held("x", columns=["shuffle_gap"], bound="chance")]},
-            "check 1: shuffle_gap is in nats; its bound is a number",
-        ),
     ],
 )
 def test_what_would_be_noticed_only_at_the_end_is_refused_at_the_beginning(
     changes: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(RelposError, match=message):
-        load_checks(load(str(write(tmp_path, **changes))))
+        load(str(write(tmp_path, **changes)))
 
 
 @pytest.mark.parametrize(

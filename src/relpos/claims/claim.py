@@ -14,12 +14,11 @@ from relpos.claims.rule import Rule, Test
 from relpos.claims.verdict import Verdict
 from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest, refuse_unknown
-from relpos.measures.measure import NATS, measured_columns
 from relpos.readers import read_yaml
 from relpos.results import scale, values
 from relpos.results.gain import MEASURES, Contrast
 from relpos.results.scale import Scales
-from relpos.tables.experiment import Experiment, experiments, pilot_seeds
+from relpos.tables.experiment import experiments, pilot_seeds
 
 ROWS = "rows"
 """The file that says which overrides make a row; every other file is a paper."""
@@ -127,45 +126,6 @@ def load(paper: str) -> list[Claim]:
         ranges.check(f"claim {name}: checkpoints", texts["checkpoints"], Literal["", "too", "only"])
         claims += Claim(str(name), **texts, test=content["test"], variants=content.get("variants", {}), paper=paper).with_variants()
     return claims
-
-
-def load_checks(experiment: Experiment) -> list[Claim]:
-    """The `checks` of an experiment file: claims about its own rows, each with `says` and `test`.
-
-    Raises:
-        RelposError: names the file, the check, and what is wrong in it; a mistake that were noticed behind the training would cost
-            the table.
-    """
-    return [
-        _load_check(check, f"{experiment.folder / experiment.name}.yaml: check {n}", experiment)
-        for n, check in enumerate(experiment.checks, 1)
-    ]
-
-
-def _load_check(check: object, where: str, experiment: Experiment) -> Claim:
-    if not isinstance(check, Mapping) or not check.get("says") or not isinstance(test := check.get("test"), Mapping):
-        raise RelposError(
-            f"{where}: says and test are needed, as in test: {{rule: levels.at_least, rows: [fixed], columns: [rte], bound: 60}}"
-        )
-    for key in check:
-        refuse_unknown(f"{where}: unknown key", key, ("says", "test"))
-    for key, annotation in {"rows": list[str], "columns": list[str], "bound": float | Literal["chance"]}.items():
-        if key in test:
-            ranges.check(f"{where}: {key}", test[key], annotation)
-    claim = Claim(where, str(check["says"]), "", "", test)
-    tester = claim.tester  # first: it names a rule that is unknown or missing
-    if test["rule"].partition(".")[0] not in ("levels", "comparisons", "columns") or tester.at != "each":
-        raise RelposError(f"{where}: a table is one scale: rules of levels, comparisons and columns are for its rows, and no at")
-    for row in (*tester.rows, *test.get("rows", ())):
-        refuse_unknown(f"{where}: unknown row", row, experiment.rows)
-    for name, (measure, column) in measured_columns().items():
-        if name not in (*test.get("columns", ()), test.get("column")):
-            continue
-        if measure.name not in experiment.order and not column.snapshots_only:
-            raise RelposError(f"{where}: {name} is measured with order: [{', '.join([*experiment.order, measure.name])}]")
-        if column.metric == NATS and (test.get("bound") == "chance" or test["rule"] == "levels.near_best"):
-            raise RelposError(f"{where}: {name} is in nats; its bound is a number")
-    return claim
 
 
 def families(claims: Sequence[Claim]) -> list[list[Claim]]:

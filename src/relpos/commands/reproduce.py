@@ -16,7 +16,6 @@ from relpos.places import expanded
 from relpos.ranges import Count, Names, Natural, Seeds
 
 if TYPE_CHECKING:
-    from relpos.claims.claim import Claim
     from relpos.launch.engine import Engine
     from relpos.runs.run import Run
     from relpos.tables.experiment import Experiment
@@ -48,7 +47,6 @@ def reproduce(
         KeyboardInterrupt: the process was asked to stop; the same command goes on.
     """
     # Imported here and not above: this signature is read to check arguments, before there is anything to do.
-    from relpos.claims.claim import load_checks
     from relpos.launch.engine import run_all
     from relpos.runs.run import runs_root
     from relpos.runs.shelf import LOG, last_lines
@@ -67,7 +65,6 @@ def reproduce(
         from relpos.commands.analyze import analyze
 
         return analyze({"_target_": "relpos.commands.analyze.Properties"}, None, None, None)
-    checks = load_checks(file)
     planned = plan.plan_table(file, rows, overrides)
     runs = plan.needed(plan.of_stages(plan.runs_of(planned), stages))
     instrument = order_instrument.instrument(file, overrides, planned)
@@ -83,7 +80,7 @@ def reproduce(
     failed = run_all(runs, folder, chosen, retries, Arrivals(planned, instrument if is_measured else None).settled)
     each = partial(chosen.each, title="networks measured")
     # What is not measured has no figures.
-    show(file, planned, folder, instrument, each if is_measured else lambda _, networks: [{}] * len(networks), checks)
+    show(file, planned, folder, instrument, each if is_measured else lambda _, networks: [{}] * len(networks))
     if failed:
         for run in failed:
             say(f"relpos: {run.stage} {run.name} failed: {run.record['error']} ({run.path})")
@@ -188,28 +185,22 @@ class Arrivals:
         self.console.print(Text(f"  {first:<{self.width}}{cells}", style="bold"), soft_wrap=True)
 
 
-def show(
-    experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None, each: Each, checks: Sequence[Claim]
-) -> None:
+def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None, each: Each) -> None:
     """Makes the table from the runs' folders, writes it and prints it."""
-    from relpos.claims.verdict import NOT_RUN, Verdict
-    from relpos.results.scale import Scales
     from relpos.tables import choice, comparison, glue_server
     from relpos.tables.experiment import printed_numbers
     from relpos.tables.render import pictures, text
     from relpos.tables.render.view import view_of
     from relpos.tables.rows import rows_of, with_heldout_lengths
-    from relpos.tables.table import Outcome, Table, made_with, scale_of
+    from relpos.tables.table import Table, made_with
 
     rows = glue_server.with_scores(rows_of(plan, instrument, each), folder)
     rows = comparison.with_comparisons(rows, experiment, printed_numbers(experiment))
     rows = with_heldout_lengths(rows, plan, experiment.lengths)
-    made, not_run = Scales([scale_of(rows)]), [Verdict(NOT_RUN, "these rows have no such scores")]
     table = Table(
         name=experiment.name,
         question=experiment.question,
         rows=rows,
-        checks=[Outcome(check.says, each.verdict, each.figures) for check in checks for each in check.verdicts(made) or not_run],
         statistic=experiment.statistic,
         tuned=experiment.tuned,
         made=made_with(plan),

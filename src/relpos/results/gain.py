@@ -173,7 +173,7 @@ def _of_texts(scale: Scale, rows: Sequence[str], columns: Sequence[str]) -> str:
 
 def digits(column: str) -> int:
     """Decimals with which differences in a column are shown."""
-    of_measure = measured_columns().get(column)  # as in `checks:` of a table
+    of_measure = measured_columns().get(column)
     return 3 if column in WHERE or (of_measure and of_measure[1].metric == NATS) else 1
 
 

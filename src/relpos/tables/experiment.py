@@ -44,7 +44,6 @@ class Experiment:
         seeds: of fine-tuning; in the file, a number n is short for 0, …, n − 1.
         pretrain_seeds: of pre-training; null: the one that the overrides give.
         threads: CPU threads of each worker; null: the cores divided among the workers.
-        checks: what the numbers should show: claims about the rows of this table, see `relpos.claims.claim.load_checks`.
         printed: file of the paper's numbers, a path from the folder of the experiment file.
         printed_runs: how many runs of the paper a printed number sums up.
         statistic: how it sums them up: mean, best or median.
@@ -74,7 +73,6 @@ class Experiment:
     seeds: list[Natural] = field(default_factory=lambda: [0])
     pretrain_seeds: list[Natural] | None = None
     threads: Threads | None = None
-    checks: list[Any] = field(default_factory=list)
     printed: str | None = None
     printed_runs: Count = 10
     statistic: Literal["mean", "best", "median"] = "mean"

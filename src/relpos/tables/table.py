@@ -190,15 +190,6 @@ def mean_if_all(values: Sequence[float | None]) -> float | None:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of a claim in the experiment file: holds, fails, undecided or not run, and the numbers that decide."""
-
-    says: str
-    verdict: str
-    figures: str
-
-
-@dataclass(frozen=True)
 class Table:
     """What an experiment gave; the keys of `table.json` are the fields here.
 
@@ -206,7 +197,6 @@ class Table:
         name: of the experiment.
         question: that the table answers.
         rows: in the order of the experiment file.
-        checks: what the numbers should show, and whether they do.
         statistic: which of mean, best and median is compared with the printed numbers.
         made: what its runs were made with, see `made_with`.
         tuned: the table in which the rows' `position_lr` was chosen.
@@ -215,7 +205,6 @@ class Table:
     name: str
     question: str
     rows: list[Row]
-    checks: list[Outcome] = field(default_factory=list)
     statistic: str = "mean"
     tuned: str | None = None
     made: str = ""

@@ -21,7 +21,7 @@ from relpos.tables.render.html import write_html
 from relpos.tables.render.view import View
 from relpos.tables.table import Column
 
-VERDICTS = {"reproduced": "green", "holds": "green", "above": "blue", "below": "red", "fails": "red"}
+VERDICTS = {"reproduced": "green", "above": "blue", "below": "red"}
 """Colours of verdicts; yellow for the others."""
 LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
@@ -43,7 +43,7 @@ def write(folder: Path, view: View) -> None:
 
 
 def terminal(view: View, console: Console | None = None) -> None:
-    """Prints the table, the best in colour, and the checks. Where it is too wide, rows become columns."""
+    """Prints the table, the best in colour. Where it is too wide, rows become columns."""
     console = console or plain_console()
     texts = [[Text(head, style="bold") for head in view.all_heads]]
     for line in view.lines:
@@ -57,9 +57,6 @@ def terminal(view: View, console: Console | None = None) -> None:
         head, *lines = side_table.texts
         coloured = [[Text(text, style=_colour(text)) for text in line] for line in lines]
         _print([[Text(text, style="bold") for text in head], *coloured], console)
-    for check in view.table.checks:
-        verdict = (f"{check.verdict:>9}", f"bold {_colour(check.verdict) or 'yellow'}")
-        console.print(Text.assemble(verdict, f"  {check.says}: {check.figures}"), soft_wrap=True)
 
 
 def _colour(text: str) -> str:
@@ -90,7 +87,7 @@ def _width(grid: Grid, console: Console) -> int:
 
 
 def markdown(view: View) -> str:
-    """The table, the best in bold, the paper's numbers and the server's, the held-out loss and the checks."""
+    """The table, the best in bold, the paper's numbers and the server's, and the held-out loss."""
     table = view.table
     lines = [f"# {escape(table.name)}", "", escape(table.question), "", *_head(view.all_heads)]
     for line in view.lines:
@@ -100,7 +97,6 @@ def markdown(view: View) -> str:
     for side_table in [*view.in_cells, *view.side_tables, *([view.by_step] if view.by_step is not None else [])]:
         head, *texts_of_rows = side_table.texts
         lines += [*_head(head), *(_line([escape(text) for text in texts]) for texts in texts_of_rows), ""]
-    lines += [f"- **{check.verdict}** — {escape(check.says)}: {escape(check.figures)}" for check in table.checks]
     return "\n".join(lines).rstrip() + "\n"
 
 
