@@ -162,7 +162,7 @@ def leaves(node: Any, path: str = "") -> Iterator[str]:
             yield f"{path}{key}"
 
 
-@pytest.mark.parametrize("command", [command for command in commands() if command != "record-scores"])
+@pytest.mark.parametrize("command", commands())
 def test_every_dial_has_a_kind(command: str) -> None:
     content = OmegaConf.load(conf_dir() / f"{command}.yaml")
     overrides = [f"{key}={'demo' if key == 'table' else 'x'}" for key in content if OmegaConf.is_missing(content, key)]

@@ -47,6 +47,12 @@ def test_a_table_is_found_by_name_and_by_path(tmp_path: Path) -> None:
         ({"statistic": "man"}, "statistic=man: mean, best or median is expected. Did you mean 'mean' or 'median'?"),
         ({"split": True}, "split=true: dev or test is expected"),
         ({"baseline": "nome"}, "baseline: unknown row 'nome'. Did you mean 'none'?"),
+        ({"server": {"nome": {"rte": 64.1}}}, "server: unknown row 'nome'. Did you mean 'none'?"),
+        ({"server": {"none": {"colla": 38}}}, "server.none: unknown column 'colla'. Did you mean 'cola'?"),
+        ({"server": {"none": {"cola": 0.385, "rte": 0.64}}}, "server.none: scores are × 100, as in cola: 41.2"),
+        ({"server": {"none": {"cola": 385}}}, "server.none.cola=385: a number from -100 to 100 is expected"),
+        ({"server": {"none": {"mrpc": "88.1/84.0"}}}, "server.none.mrpc=88.1/84.0: a number from -100 to 100"),
+        ({"server": {"none": 64.1}}, "server.none=64.1: a group of keys"),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:

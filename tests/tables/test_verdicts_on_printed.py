@@ -154,10 +154,8 @@ def test_each_row_is_held_against_the_baseline_it_shares_most_overrides_with() -
     rows = [row(name, around(value), overrides) for name, value, overrides in (
         ("small_a", 60.0, ["size=small"]), ("base_a", 70.0, ["size=base"]),
         ("base_b", 73.0, ["size=base", "position=b"]), ("small_b", 61.0, ["size=small", "position=b"]))]  # fmt: skip
-    found = {
-        compared.name: compared.columns["rte"].delta
-        for compared in with_comparisons(rows, experiment(baseline=["small_a", "base_a"]), {})
-    }
+    given = experiment(baseline=["small_a", "base_a"], rows={row.name: row.overrides for row in rows})
+    found = {compared.name: compared.columns["rte"].delta for compared in with_comparisons(rows, given, {})}
     assert found == {"small_a": None, "base_a": None, "base_b": pytest.approx(3.0), "small_b": pytest.approx(1.0)}
 
 

@@ -187,14 +187,14 @@ class Arrivals:
 
 def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None, each: Each) -> None:
     """Makes the table from the runs' folders, writes it and prints it."""
-    from relpos.tables import choice, comparison, glue_server
+    from relpos.tables import choice, comparison
     from relpos.tables.experiment import printed_numbers
     from relpos.tables.render import pictures, text
     from relpos.tables.render.view import view_of
     from relpos.tables.rows import rows_of, with_heldout_lengths
     from relpos.tables.table import Table, made_with
 
-    rows = glue_server.with_scores(rows_of(plan, instrument, each), folder)
+    rows = rows_of(plan, instrument, each)
     rows = comparison.with_comparisons(rows, experiment, printed_numbers(experiment))
     rows = with_heldout_lengths(rows, plan, experiment.lengths)
     table = Table(

@@ -81,10 +81,9 @@ def commands() -> dict[str, tuple[str, str]]:
 
 
 def function_of(command: str) -> Callable[..., Any]:
-    """`record-scores` → the function `record_scores` of `relpos.commands.record_scores`; its signature says what the keys may hold.
+    """`pretrain` → the function `pretrain` of `relpos.commands.pretrain`; its signature says what the keys may hold.
 
     The commands lie on a higher floor, as most classes that a `_target_` names: they are found by name, when one is called for.
     """
-    name = command.replace("-", "_")
-    function: Callable[..., Any] = getattr(import_module(f"relpos.commands.{name}"), name)
+    function: Callable[..., Any] = getattr(import_module(f"relpos.commands.{command}"), command)
     return function

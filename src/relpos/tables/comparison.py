@@ -64,10 +64,9 @@ def with_comparisons(rows: Sequence[Row], experiment: Experiment, printed: Mappi
     for row in rows:
         # Without a checkpoint to start from at hand there is no plan, and so no column; its printed numbers are shown all the same.
         names = named(MEAN, printed.get(row.name, {})) if experiment.network else []
-        planned.append(replace(row, columns=row.columns | {name: Column() for name in names if name not in row.columns}))
+        columns = row.columns | {name: Column() for name in names if name not in row.columns}
+        planned.append(replace(row, columns=columns, server=experiment.server.get(row.name, {})))
     overrides: dict[str, Sequence[str]] = {name: experiment.rows.get(name, ()) for name in experiment.baseline}
-    # As the rows have them: under `relpos record-scores` the file may have changed since the table was made.
-    overrides |= {row.name: row.overrides for row in planned if row.name in overrides}
     baselines = [baseline_of(row, overrides) for row in planned]
     groups: dict[str, list[Row]] = {}
     for row, baseline in zip(planned, baselines, strict=True):
@@ -92,14 +91,15 @@ def _compared(row: Row, name: str, group: Sequence[Row], experiment: Experiment,
     column = replace(column, printed=printed.get(name), printed_sem=printed.get(f"{name}_sem"))
     if column.printed is None:
         return column
-    is_test = experiment.split == "test"
-    if is_test and column.test is None:  # ours is a dev score, theirs a test score: only differences to the baseline compare
+    server = row.server_score(name) if experiment.split == "test" else None
+    if (
+        experiment.split == "test" and server is None
+    ):  # ours is a dev score, theirs a test score: only differences to the baseline compare
         return column if column.values else replace(column, verdict=NOT_RUN)
     paper = Printed(column.printed, column.printed_sem, experiment.printed_runs, experiment.statistic)
     units = {of_group.name: _units(of_group, name, paper) for of_group in group if name in of_group.numbers}
     # Seeds make no difference to a constant answer: such rows would make the pooled spread too small.
     spread = contrast.spread(units, row.name, scale_of(group).at_constant(_names(row, name)))
-    server = column.test if is_test else None
     tested = difference(units[row.name], paper, spread, server)
     # A best as it is: what it would be among as many runs as the paper's is for the test alone.
     ours = server if server is not None else mean_if_all([*_units(row, name, replace(paper, runs=None)).values()])

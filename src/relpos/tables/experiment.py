@@ -7,19 +7,23 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from relpos.config.conf import options, shipped
 from relpos.data.own_task import is_task_file
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.measures.measure import measures
 from relpos.places import expanded
-from relpos.ranges import Count, Length, Natural, Seeds, Threads, check, rules
+from relpos.ranges import Count, Length, Natural, Seeds, Threads, between, check, rules
 from relpos.readers import read_text, read_yaml
+from relpos.results.values import GLUE
 from relpos.trust import refuse_names
 
 STAGES = ("pretrain", "finetune", "order", "order_snapshots")
 
+SERVER_COLUMNS = (*GLUE, "wnli", "ax")
+"""Columns in which the GLUE server gives scores."""
+ServerScore = Annotated[float, between(-100, 100)]  # correlations may be below zero
 MOST_ROWS = 1_000
 """Each costs 5 ms of planning, or 20 ms with two tasks."""
 LONGEST_NAME = 100
@@ -48,6 +52,7 @@ class Experiment:
         printed_runs: how many runs of the paper a printed number sums up.
         statistic: how it sums them up: mean, best or median.
         split: the set on which the paper measured: dev or test.
+        server: row → column → the score × 100 that the GLUE server gave; of two metrics their mean.
         baseline: the rows that the others are compared with; each row with the baseline that shares most overrides with it.
         lengths: of sequences at which the held-out loss of every row is measured; needs `packing=document`.
         order: measures that become columns, such as `shuffle` and `pairs`; their overrides stand under the stage `order`.
@@ -77,6 +82,7 @@ class Experiment:
     printed_runs: Count = 10
     statistic: Literal["mean", "best", "median"] = "mean"
     split: Literal["dev", "test"] = "dev"
+    server: dict[str, dict[str, ServerScore]] = field(default_factory=dict)
     baseline: list[str] = field(default_factory=list)
     lengths: list[Length] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
@@ -176,6 +182,8 @@ def _values(content: dict[str, Any], path: Path) -> dict[str, Any]:
                 raise RelposError(f"{key}: a seed is given twice")
     if isinstance(values.get("baseline"), str):
         values["baseline"] = [values["baseline"]]
+    if isinstance(values.get("server"), dict):
+        _check_server(values["server"])
     for key, value in values.items():
         check(key, value, annotations[key])
     values["base"] = _overrides("base", values.get("base"))
@@ -183,7 +191,7 @@ def _values(content: dict[str, Any], path: Path) -> dict[str, Any]:
         refuse_unknown("stages: unknown stage", name, STAGES)
     _check_order(values)
     values["tasks"] = [_task(str(name), path.parent) for name in values["tasks"]]
-    for key in ("baseline", "choices"):
+    for key in ("baseline", "choices", "server"):
         for name in values.get(key, ()):
             refuse_unknown(f"{key}: unknown row", name, values["rows"])
     return values
@@ -198,6 +206,18 @@ def _task(name: str, folder: Path) -> str:
         return str((folder / expanded(name)).resolve())
     refuse_unknown("tasks: unknown task", name, set(options()["task"]) - {"custom"})
     return name
+
+
+def _check_server(server: dict[str, Any]) -> None:
+    """Refuses what is no score, by its row and column."""
+    for row, scores in server.items():
+        check(f"server.{row}", scores, dict[str, Any])
+        for column, score in scores.items():
+            refuse_unknown(f"server.{row}: unknown column", column, SERVER_COLUMNS)
+            check(f"server.{row}.{column}", score, ServerScore)
+        # One score may be as small; where all are, they are fractions. Zero is zero in both.
+        if any(scores.values()) and all(abs(score) <= 1 for score in scores.values()):
+            raise RelposError(f"server.{row}: scores are × 100, as in cola: 41.2, not cola: 0.412")
 
 
 def _check_order(values: dict[str, Any]) -> None:

@@ -1,29 +1,19 @@
-"""What gluebenchmark.com accepts, eleven files of `index<TAB>prediction`, and the scores that it gives, × 100.
+"""What gluebenchmark.com accepts: eleven files of `index<TAB>prediction`.
 
 Names of the files and row counts are listed in `templates/glue_server.csv`; the answers are the labels of conf/task. The column
 `constant` has the answer that fills a file for which there is no model: the majority class, 0 for STS-B. The server asks this of
 those who submit single tasks.
-Scores are kept beside the table in `scores.json`, and shown in it as `test`.
 """
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.resources import files
-from pathlib import Path
 
 from relpos.config.conf import conf_file, options
-from relpos.readers import read_json
-from relpos.results.values import GLUE
-from relpos.tables.table import Row, mean_if_all
 
-COLUMNS = (*GLUE, "wnli", "ax")
-SIGNED = ("cola", "stsb", "ax")
-"""Correlations: they may be below zero."""
-FILE = "scores.json"
 HEADER = "index\tprediction"
 
 
@@ -91,32 +81,3 @@ def layout() -> list[Answers]:
         labels, bounds = (None if each is None else tuple(each) for each in allowed[line["file"]])
         result.append(Answers(line["file"], line["column"], int(line["rows"]), labels, bounds, line["constant"]))
     return result
-
-
-def read_scores(folder: Path) -> dict[str, dict[str, float]]:
-    """Row → column → score, as they were recorded; empty if there is no file.
-
-    Raises:
-        RelposError: the file is damaged.
-    """
-    scores: dict[str, dict[str, float]] = read_json(folder / FILE, dict[str, dict[str, float]], {})
-    return scores
-
-
-def with_scores(rows: Sequence[Row], folder: Path) -> list[Row]:
-    """The rows with the server's scores: in `test` of each column, of the mean, and of the row.
-
-    Raises:
-        RelposError: `scores.json` is damaged.
-    """
-    recorded = read_scores(folder)
-    return [_with_scores(row, recorded[row.name]) if row.name in recorded else row for row in rows]
-
-
-def _with_scores(row: Row, scores: Mapping[str, float]) -> Row:
-    columns = {name: replace(column, test=scores.get(name, column.test)) for name, column in row.columns.items()}
-    # Of the columns whose mean it is: a table without a task of the nine has a mean of fewer, also of the server's scores.
-    mean = replace(row.mean, test=mean_if_all([scores.get(name) for name in row.mean.of or GLUE]))
-    # In the server's order, whatever order they were typed in.
-    test: dict[str, float | None] = {name: scores[name] for name in COLUMNS if name in scores}
-    return replace(row, columns=columns, mean=mean, test=test | {"glue": mean_if_all([scores.get(name) for name in GLUE])})

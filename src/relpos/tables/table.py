@@ -1,7 +1,7 @@
 """A table, its rows and their columns, as `$RELPOS_RUNS/tables/NAME/table.json` keeps them and every renderer shows them.
 
 Everything is frozen. Each step from runs to table returns new rows: `rows` selects the values of the runs and adds what is measured
-of the networks, `glue_server` the scores of the GLUE server, `comparison` the printed numbers and the baseline.
+of the networks, `comparison` the numbers that are typed, the paper's and the GLUE server's, and the baseline.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from relpos.measures.measure import NATS
 from relpos.results.plateau import Found
 from relpos.results.scale import MEAN, Scale, Seed
 from relpos.results.statistics import Interval
-from relpos.results.values import PartRates, Value
+from relpos.results.values import GLUE, PartRates, Value
 from relpos.runs.table_file import FILE, RowRun, read_table, table_folder
 
 if TYPE_CHECKING:
@@ -48,10 +48,9 @@ class Column:
         majority: score of the constant answer on the dev set; for minimal pairs, of a guess.
         examples: size of the dev set, or the number of pairs.
         metric: accuracy, matthews, …, or nats.
-        test: the GLUE server's score.
         printed: the paper's number; `printed_sem` its standard error.
         difference: ours − printed. Ours is the mean over pre-trainings of the table's statistic; if the paper measured on the test
-            set it is `test`, and None until the server has scored ours.
+            set it is the GLUE server's score, and None until it is typed.
         difference_interval: its 95 % interval; for a best, corrected for the number of runs. None if the rows do not show how much
             pre-trainings differ.
         verdict: see `relpos.tables.comparison`; None where nothing is printed.
@@ -78,7 +77,6 @@ class Column:
     majority: float | None = None
     examples: int | None = None
     metric: str | None = None
-    test: float | None = None
     printed: float | None = None
     printed_sem: float | None = None
     difference: float | None = None
@@ -132,7 +130,7 @@ class Row:
             100 is the end. One value per pre-training.
         runs: pre-trainings, then fine-tunings.
         parts: task → training examples that were there, of how many of the official release, where they are fewer.
-        test: the GLUE server's scores, with `glue`, the mean of the nine.
+        server: the GLUE server's scores, as they are typed into the experiment file.
     """
 
     name: str
@@ -153,12 +151,16 @@ class Row:
     snapshots: dict[int, dict[str, Column]] = field(default_factory=dict)
     runs: list[RowRun] = field(default_factory=list)
     parts: dict[str, tuple[int, int]] = field(default_factory=dict)
-    test: dict[str, float | None] = field(default_factory=dict)
+    server: dict[str, float] = field(default_factory=dict)
 
     @property
     def numbers(self) -> dict[str, Column]:
         """The mean of GLUE's columns under its name, and the columns."""
         return {MEAN: self.mean} | self.columns
+
+    def server_score(self, name: str) -> float | None:
+        """The GLUE server's score in a column, or the mean of the nine under the mean's name; None if one is not typed."""
+        return mean_if_all([self.server.get(column) for column in (GLUE if name == MEAN else [name])])
 
     def with_numbers(self, numbers: Mapping[str, Column]) -> Row:
         """The row with these in place of its `numbers`."""

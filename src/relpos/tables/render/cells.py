@@ -10,7 +10,8 @@ from itertools import product
 import numpy as np
 
 from relpos.measures.measure import measured_columns
-from relpos.results.values import GLUE
+from relpos.results.scale import MEAN
+from relpos.tables.experiment import SERVER_COLUMNS
 from relpos.tables.table import Column, Row
 
 MISSING = "—"
@@ -137,9 +138,9 @@ def printed(heads: list[str], cells: Sequence[tuple[str, list[Cell]]]) -> SideTa
 
 def server(rows: Sequence[Row]) -> SideTable | None:
     """What the GLUE server answered, for the rows that were sent; None where none was."""
-    names = [name for name in (*GLUE, "wnli", "ax", "glue") if any(row.test.get(name) is not None for row in rows)]
+    names = [name for name in (*SERVER_COLUMNS, MEAN) if any(row.server_score(name) is not None for row in rows)]
     heads = [title(name, name.upper()) for name in names]
-    lines = [(row.name, [number(row.test.get(name)) for name in names]) for row in rows if row.test]
+    lines = [(row.name, [number(row.server_score(name)) for name in names]) for row in rows if row.server]
     return SideTable("GLUE server (test)", heads, lines) if names else None
 
 

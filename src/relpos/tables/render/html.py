@@ -55,7 +55,7 @@ def write_html(path: Path, view: View) -> None:
 def _shows(view: View) -> dict[str, bool]:
     """Part of the page → whether there is something to show or to hide."""
     cells = [cell for line in view.lines for cell in line.cells]
-    fields = {"spread": "sem", "paper": "printed", "test": "test", "intervals": "interval"}
+    fields = {"spread": "sem", "paper": "printed", "intervals": "interval"}
     parts = {part: any(getattr(cell.column, field) is not None for cell in cells) for part, field in fields.items()}
     return parts | {"runs": any(cell.counts for cell in cells)}
 

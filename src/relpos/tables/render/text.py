@@ -87,7 +87,7 @@ def _width(grid: Grid, console: Console) -> int:
 
 
 def markdown(view: View) -> str:
-    """The table, the best in bold, the paper's numbers and the server's, and the held-out loss."""
+    """The table, the best in bold, the side tables, and the held-out loss."""
     table = view.table
     lines = [f"# {escape(table.name)}", "", escape(table.question), "", *_head(view.all_heads)]
     for line in view.lines:
@@ -135,7 +135,6 @@ PARTS: dict[str, Callable[[Column], Value]] = {
     # None and not 0: without a failed run in the table there is no such CSV column.
     "failed": lambda column: column.n_failed or None,
     "collapsed": lambda column: column.n_collapsed or None,
-    "test": lambda column: column.test,
 }
 """Suffix of a further CSV column of each column → its value; `low` and `high` are the ends of the 95 % interval."""
 ALWAYS = ("sem", "best", "n")

@@ -76,7 +76,7 @@ class View:
         mean: head of the mean over GLUE's columns; None where there is none.
         heads: of the columns, then of their mean if there is one.
         lines: one for each row.
-        in_cells: the paper's numbers and the GLUE server's, which the page shows in the cells instead.
+        in_cells: the paper's numbers, which the page shows in the cells instead.
         side_tables: those that are shown in every format.
         by_step: held-out losses during training; None if there are none. The page shows them as a figure.
     """
@@ -210,14 +210,14 @@ def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
         for place, (row, line) in enumerate(zip(rows, cells, strict=True))
     ]
     by_row = [(line.row.name, line.cells) for line in lines]
-    side_tables = [*more, deltas(heads, by_row), losses_by_length(rows), *by_snapshot(rows), by_multiplier(rows)]
+    side_tables = [server(rows), *more, deltas(heads, by_row), losses_by_length(rows), *by_snapshot(rows), by_multiplier(rows)]
     return View(
         table=table,
         columns=columns,
         mean=mean,
         heads=heads,
         lines=lines,
-        in_cells=[table for table in (printed(heads, by_row), server(rows)) if table is not None],
+        in_cells=[table for table in (printed(heads, by_row),) if table is not None],
         side_tables=[table for table in side_tables if table is not None],
         by_step=losses_by_step(rows),
     )
