@@ -173,7 +173,12 @@ def test_stderr_may_be_closed(python: str) -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory"), ImportError("libx.so: failed to map segment")],
+    [
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+        ImportError("libx.so: failed to map segment"),
+        RuntimeError("could not create a primitive"),
+    ],
 )
 def test_too_little_memory_is_one_line(relpos: Relpos, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def exhausted(**config: object) -> str:
@@ -199,7 +204,9 @@ def test_a_process_without_memory_ends_with_one_line(tmp_path: Path) -> None:
     # 300 MB hold Python and Hydra, and never torch, whose library alone is larger. What comes beyond ends where each machine likes.
     shell = f"ulimit -v 300000; exec {sys.executable} -m relpos.cli pretrain steps=1 batch=2"
     done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (1, "relpos: there is not enough memory\n")
+    limit, said = done.stderr.splitlines()
+    assert limit == "relpos: the address space is limited to 0.3 GB (ulimit -v), in which torch may end without a word"
+    assert (done.returncode, said) == (1, "relpos: there is not enough memory")
 
 
 def test_a_working_directory_that_is_gone_is_one_line(relpos: Relpos, tmp_path: Path) -> None:

@@ -41,15 +41,16 @@ PRETRAIN = ["pretrain", "steps=2", "batch=4"]
 
 
 @pytest.mark.parametrize(
-    ("function", "number", "stage", "before"),
+    ("function", "number", "times", "stage", "before"),
     [
-        pytest.param("relpos.data.tokenizer, 'reservoir'", signal.SIGHUP, "tokenizer", ("toy",), marks=pytest.mark.full),
-        ("relpos.data.store._Writer, 'end'", signal.SIGTERM, "store", ("toy", "tokenizer")),
+        pytest.param("relpos.data.tokenizer, 'reservoir'", signal.SIGHUP, 1, "tokenizer", ("toy",), marks=pytest.mark.full),
+        ("relpos.data.store._Writer, 'end'", signal.SIGTERM, 20, "store", ("toy", "tokenizer")),
     ],
 )
-def test_a_signal_is_one_line_and_128_with_its_number(
-    function: str, number: signal.Signals, stage: str, before: tuple[str, ...], prepared: Path, tmp_path: Path, python: str
-) -> None:
+def test_a_signal_is_one_line_and_128_with_its_number_however_often_it_comes(
+    function: str, number: signal.Signals, times: int, stage: str, before: tuple[str, ...], prepared: Path, tmp_path: Path,
+    python: str,
+) -> None:  # fmt: skip
     link_runs(prepared, tmp_path / "runs", before)
     process = subprocess.Popen(
         [python, "-c", HALTING, function, *PRETRAIN], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -57,7 +58,9 @@ def test_a_signal_is_one_line_and_128_with_its_number(
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "there\n"
-        process.send_signal(number)
+        for _ in range(times):  # nothing where the process has ended
+            process.send_signal(number)
+            time.sleep(0.01)
         said = process.communicate()[1]
     finally:
         process.kill()

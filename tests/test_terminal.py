@@ -5,6 +5,8 @@ import csv
 import io
 import json
 import pickle
+import time
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from relpos.cli import main
 from relpos.config.compose import compose
 from relpos.errors import RelposError, printable
 from relpos.launch.jobs import Job
-from relpos.progress import plain_console
+from relpos.progress import bar, plain_console
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
 from relpos.tables.render import text
@@ -70,6 +72,18 @@ def test_a_console_keeps_its_own_colours() -> None:
     shown = io.StringIO()
     plain_console(force_terminal=True, file=shown, color_system="standard").print(Text("a\x1b[2J", style="red"))
     assert shown.getvalue() == "\x1b[31ma\\x1b[2J\x1b[0m\n"
+
+
+def test_work_without_a_terminal_is_not_silent(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("relpos.progress.SECONDS", 0.01)
+    with bar("reading text", 3_000) as advance:
+        advance(2_000)
+        while not (said := capfd.readouterr().err):
+            time.sleep(0.01)
+    assert "relpos: reading text: 2,000 of 3,000 after " in said
+    with redirect_stderr(io.StringIO()) as kept, bar("in a pool", 1):
+        time.sleep(0.1)
+    assert kept.getvalue() == ""
 
 
 def test_a_plan_that_was_edited_makes_no_files_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

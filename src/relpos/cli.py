@@ -9,6 +9,7 @@ import errno
 import io
 import math
 import os
+import resource
 import select
 import shlex
 import signal
@@ -27,8 +28,13 @@ from relpos.when_imported import import_quickly
 UNREAD = 141
 """Exit status if stdout is closed before its end, as by `| head`: the one that a shell reports for a program ended by SIGPIPE."""
 
-NO_MEMORY = ("allocate memory", "failed to map segment", "out of memory", "bad_alloc")
-"""What is in the messages of torch and of the system where memory ends; they are of various types."""
+NO_MEMORY = (
+    "allocate memory", "failed to map segment", "out of memory", "bad_alloc", "can't start new thread",
+    "could not create a primitive", "could not create a memory object",
+)  # fmt: skip
+"""What is in the messages of torch, oneDNN, Python and the system where memory ends; they are of various types."""
+LITTLE = 2 << 30
+"""Bytes of address space below which a library may end the process without a word: what C++ cannot allocate aborts it."""
 
 HELP = """relpos: how should a Transformer encoder know the order of its tokens?
 
@@ -52,11 +58,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             on_stops(interrupt)
             import_quickly()
             os.environ[SAFE_PATH] = "1"  # for what others start, as launchers of sweeps
-        status = _main(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
+        return _status(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt as stop:
+        if argv is None:
+            on_stops(signal.SIG_IGN)  # until the end, at which Python would let further ones kill the process
         _say("interrupted; the same command goes on from here")
         return 128 + int(stop.args[0] if stop.args else signal.SIGINT)
+
+
+def _status(arguments: list[str]) -> int:
+    """The exit status of a command that nobody has interrupted; an error is said."""
+    try:
+        status = _main(arguments)
+        sys.stdout.flush()
     except Exception as error:
         # Not only of a broken pipe: after a failed write Python would try once more at its end, and complain.
         if isinstance(error, OSError) and sys.stdout:
@@ -146,6 +160,9 @@ def _main(arguments: list[str]) -> int:
         print(files("relpos").joinpath("completion.bash").read_text(encoding="utf-8"), end="")
         return 0
     refuse_unknown("unknown command", arguments[0], commands())
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < LITTLE:
+        _say(f"the address space is limited to {limit / 1e9:.1f} GB (ulimit -v), in which torch may end without a word")
     os.environ[COMMAND] = shlex.join(["relpos", *arguments])
     return _run(arguments[0], arguments[1:])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
@@ -20,6 +22,8 @@ STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that ask a process to stop at the next step; of several, the first of these counts. A cluster sends SIGUSR2 before a
 preemption or the time limit, a terminal that is closed SIGHUP."""
 Handler = Callable[[int, FrameType | None], Any]
+TOGETHER = 1.0
+"""Seconds in which several signals count as one."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Environment variables from which numerical libraries take their number of threads; they read them once, when they are loaded."""
 
@@ -145,13 +149,31 @@ def one_thread() -> Iterator[None]:
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """A signal handler: raises KeyboardInterrupt with the signal's number; behind an import, if one is under way."""
+    """A signal handler: raises KeyboardInterrupt with the signal's number; behind an import, if one is under way.
+
+    Signals that come within `TOGETHER` of each other are one request: a second KeyboardInterrupt would break off the way out.
+    """
+    global _deaf_until
+    if time.monotonic() < _deaf_until:
+        return
     if _is_importing(frame):  # libraries swallow it there and go on with half a module
-        again = threading.Timer(0.1, os.kill, [os.getpid(), number])
+        _deaf_until = math.inf
+        again = threading.Timer(0.1, _send_again, [number])
         again.daemon = True
         again.start()
     else:
+        _deaf_until = time.monotonic() + TOGETHER
         raise KeyboardInterrupt(number)
+
+
+_deaf_until = -math.inf
+"""The time until which `interrupt` takes signals for repeated ones."""
+
+
+def _send_again(number: int) -> None:
+    global _deaf_until
+    _deaf_until = -math.inf
+    os.kill(os.getpid(), number)
 
 
 def _is_importing(frame: FrameType | None) -> bool:
@@ -163,11 +185,13 @@ def _is_importing(frame: FrameType | None) -> bool:
     return frame is not None
 
 
-def on_stops(handler: Handler) -> dict[int, Any]:
-    """Sets the handler of the signals of `STOPS`; returns those that were there before.
+def on_stops(handler: Handler | signal.Handlers) -> dict[int, Any]:
+    """Sets the handler of the signals of `STOPS`, which hears the next one in any case; returns those that were there before.
 
     Where SIGHUP is ignored it stays so: that is how nohup lets a command go on after its terminal is closed.
     """
+    global _deaf_until
+    _deaf_until = -math.inf
     wanted = [number for number in STOPS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
     return {number: signal.signal(number, handler) for number in wanted}
 

@@ -1,19 +1,28 @@
-"""What is shown on a terminal: text in columns, and progress bars on stderr, which disappear at the end."""
+"""What is shown on a terminal: text in columns, and progress bars on stderr, which disappear at the end.
+
+Where stderr is no terminal, what a bar would show becomes a line every `SECONDS`, so that no long work is silent.
+"""
 
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from io import StringIO
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from relpos.errors import printable
+from relpos.errors import printable, say
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn
 
 Item = TypeVar("Item")
+
+SECONDS = 30.0
+"""Between two lines about work under way, where stderr is no terminal."""
 
 
 def plain_console(**more: Any) -> Console:
@@ -63,7 +72,35 @@ def bar(title: str, total: float | None, *columns: str | ProgressColumn) -> Iter
     """Yields a function to call with the size of each portion done; `total` is None where their sum is not known."""
     with display(*columns) as progress:
         task = progress.add_task(title, total=total)
-        yield lambda portion: progress.advance(task, portion)
+        # A process of a pool keeps what it prints until its item is done: then such lines are no news.
+        if not progress.disable or isinstance(sys.stderr, StringIO):
+            yield lambda portion: progress.advance(task, portion)
+        else:
+            with _lines(title, total) as advance:
+                yield advance
+
+
+@contextmanager
+def _lines(title: str, total: float | None) -> Iterator[Callable[[float], None]]:
+    """`bar` as lines; from a thread, because a single portion of the work may take minutes."""
+    done, began, ended = 0.0, time.monotonic(), threading.Event()
+
+    def advance(portion: float) -> None:
+        nonlocal done
+        done += portion
+
+    def report() -> None:
+        while not ended.wait(SECONDS):
+            of = f" of {total:,.0f}" if total else ""
+            say(f"relpos: {title}: {done:,.0f}{of} after {time.monotonic() - began:.0f} s")
+
+    reporter = threading.Thread(target=report, daemon=True)
+    reporter.start()
+    try:
+        yield advance
+    finally:
+        ended.set()
+        reporter.join()
 
 
 def tracked(items: Sequence[Item], title: str) -> Iterator[Item]:

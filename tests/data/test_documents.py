@@ -7,7 +7,7 @@ from collections import Counter, deque
 
 import pytest
 
-from relpos.data.documents import HEADING, TITLE, UNKNOWN, documents_of, wrapped_at
+from relpos.data.documents import HEADING, PORTION, TITLE, UNKNOWN, documents_of, portions, wrapped_at
 
 TEXT = "the old man and his dog walked along the river until they came to a bridge of grey stone where nobody was"
 WORDS = TEXT.split()
@@ -133,6 +133,10 @@ def test_copies_of_an_article_with_other_unknown_words_have_one_fingerprint() ->
         return [[document.fingerprint(line) for line in document.lines] for document in documents_of("x", iter([text]))]
 
     assert prints(WIKITEXT) == prints(WIKITEXT.replace("town", "<unk>"))
+
+
+def test_empty_paragraphs_do_not_gather_in_memory() -> None:
+    assert [len(portion) for portion in portions([""] * PORTION + ["One."])] == [2 * (PORTION - 1), 4]
 
 
 TITLES = re.compile(r"^ ?= (?!=)(.*[^= ].*) = ?$"), re.compile(r"^ ?=( =)* .*= ?$")

@@ -176,7 +176,10 @@ def test_other_content_in_a_table_makes_another_run(name: str, tmp_path: Path, m
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.jsonl", b'{"text": "One."}\n{"text": \n', "a.jsonl: JSON parse error"),
+        ("a.jsonl", b'{"text": "One."}\n{"text": \n', "a.jsonl line 2: not JSON"),
+        ("a.jsonl", b'{"text": "One."}\n{"id": ' + b"[" * 10_000 + b"]" * 10_000 + b"}", "line 2: not JSON: nested too deep$"),
+        ("a.jsonl", b'{"text": "One.", "text": "Two."}', "a.jsonl line 1: not JSON: 'text' is given twice"),
+        ("a.csv", b"text,text\nOne.,Two.\n", "a.csv: two columns 'text'"),
         ("a.jsonl", b'{"text": 3}\n', "column 'text' holds 3, a text is expected"),
         ("a.parquet", b"PAR1 no Parquet", "a.parquet: "),
         ("a.json", b"[]", "no text file .*, .jsonl, .csv, .parquet, .arrow, .md, .markdown, .*; it has .json, which"),
@@ -217,9 +220,10 @@ def test_a_first_row_may_be_longer_than_a_field_of_python(tmp_path: Path) -> Non
     assert documents(Files(corpus=str(tmp_path)))[0].endswith("end.")
 
 
-@pytest.mark.parametrize("texts", [["1984", "2001"], ["True", "False"]])
-def test_numbers_in_a_csv_file_are_texts(texts: list[str], tmp_path: Path) -> None:
-    table(tmp_path / "a.csv", texts)
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+@pytest.mark.parametrize("texts", [["1984", "2001"], ["True", "False"], ["2001-02-03", "2001-02-04"]])
+def test_numbers_and_dates_in_a_table_are_texts(texts: list[str], name: str, tmp_path: Path) -> None:
+    WRITERS[name](tmp_path / name, texts)
     assert documents(Files(corpus=str(tmp_path))) == texts
 
 
@@ -238,9 +242,18 @@ def test_a_parquet_file_whose_first_group_has_no_rows_is_read(tmp_path: Path) ->
 
 def test_a_damaged_table_is_told_in_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "half\n')
-    with pytest.raises(RelposError, match="JSON parse error"):
+    with pytest.raises(RelposError, match=r"a\.jsonl line 1: not JSON"):
         documents(Files(corpus=str(tmp_path)))
     assert capfd.readouterr().err == ""
+
+
+def test_a_row_is_read_whole_up_to_a_length_that_no_text_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = "word " * 500_000 + "end."
+    jsonl(tmp_path / "a.jsonl", ["One.", long])
+    assert documents(Files(corpus=str(tmp_path))) == ["One.", long]
+    monkeypatch.setattr("relpos.data.textfile.LONGEST", 1_000_000)
+    with pytest.raises(RelposError, match=r"a\.jsonl line 2: longer than 1,000,000 characters"):
+        documents(Files(corpus=str(tmp_path)))
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])

@@ -41,13 +41,13 @@ assert join(int(sys.argv[1]), 2, int(sys.argv[1]), "cpu").sums([1.0]) == [2.0]
 """
 """Prints what the threads are called that are left when all that this process registered for its end has run."""
 HANGING = """
-import os, sys, time
+import ctypes, os, sys
 from relpos.train import group
-group.SOON, rank = 1.0, int(sys.argv[1])
+group.SOON, rank, hanging = 1.0, int(sys.argv[1]), int(sys.argv[2])
 here = group.join(rank, 3, rank, "cpu")
 here.sums([1.0])
-if rank == 1:
-    time.sleep(300)
+if rank == hanging:
+    ctypes.PyDLL(None).sleep(300)  # in C, with the interpreter's lock: no thread of this process goes on
 try:
     here.sums([1.0], 6)
 except group.Broken as error:
@@ -143,13 +143,15 @@ def two_processes(overrides: list[str]) -> tuple[Run, Any, list[int]]:
 
 
 @pytest.mark.full
-def test_a_lost_process_fails_the_run_and_one_process_goes_on(toy_runs: Path) -> None:
-    overrides = [*OVERRIDES, "steps=100", "batch=2", "checkpoint_every=2"]
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_lost_process_fails_the_run_and_one_process_goes_on(number: signal.Signals, toy_runs: Path) -> None:
+    overrides = [*OVERRIDES, "steps=100", "batch=2", "checkpoint_every=2", f"seed={int(number)}"]
     run, launcher, ranks = two_processes(overrides)
-    os.kill(ranks[1], signal.SIGKILL)
+    os.kill(ranks[1], number)
     said = launcher.communicate(timeout=400)[1]
     assert launcher.returncode == 1, said
     assert "another process of this run has ended" in said.splitlines()[-1]
+    assert said.splitlines()[-1].endswith(f"; process 1 with {number.name}")
     assert run.state == "failed"
     assert execute(run).state == "finished"
     starts = run.record["starts"]
@@ -167,19 +169,20 @@ def test_a_process_that_is_lost_without_a_word_is_told_by_the_class_of_the_error
 
 
 @pytest.mark.full
-def test_who_waits_for_a_message_names_the_process_that_is_busy_and_gives_it_up() -> None:
-    """Process 1 hangs, and 2 waits for it, too."""
+@pytest.mark.parametrize(("hanging", "waiting"), [(1, (2, 0)), (0, (2, 1))])
+def test_who_waits_for_a_message_names_the_process_that_hangs_and_gives_it_up(hanging: int, waiting: tuple[int, int]) -> None:
+    """One hangs, which may be the first, who keeps the store; two wait for it."""
     with reserved_port() as port:
         environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         command = [sys.executable, "-c", HANGING]
         streams = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
-        ranks = [subprocess.Popen([*command, rank], text=True, env=environment, **streams) for rank in "012"]  # type: ignore[call-overload]
-        said = [ranks[rank].communicate(timeout=400)[1] for rank in (2, 0)]
-        ranks[1].kill()
-        ranks[1].communicate()
-    for rank, text in zip((2, 0), said, strict=True):
-        assert f"relpos: process {rank} of 3 waits for process 1, 0 minutes at most" in text
-        assert "Broken: process 1 of this run has been silent for 0 minutes" in text
+        ranks = [subprocess.Popen([*command, rank, str(hanging)], text=True, env=environment, **streams) for rank in "012"]  # type: ignore[call-overload]
+        said = [ranks[rank].communicate(timeout=400)[1] for rank in waiting]
+        ranks[hanging].kill()
+        ranks[hanging].communicate()
+    for rank, text in zip(waiting, said, strict=True):
+        assert f"relpos: process {rank} of 3 waits for process {hanging}, 0 minutes at most" in text
+        assert f"Broken: process {hanging} of this run has been silent for 0 minutes" in text
 
 
 @pytest.mark.full  # a process of its own, and no fork that answers for it, has to be stopped
@@ -305,11 +308,30 @@ def test_processes_that_die_at_once_leave_a_reason(toy_runs: Path, monkeypatch: 
     monkeypatch.setattr(
         "relpos.runs.distributed.asdict", lambda _: {"long": "x" * 1_000_000}
     )  # more than a pipe holds: writing it breaks
-    with pytest.raises(RelposError, match=r"its processes ended \(number: status 0: 3, 1: 3\)"):
+    with pytest.raises(RelposError, match=r"its processes ended: 0 with status 3, 1 with status 3$"):
         dying(run, monkeypatch, "raise SystemExit(3)")
     run.update(state="running", error=None)
     with locked(run.path), pytest.raises(RelposError, match="its processes ended"):  # another process has taken it up
         dying(run, monkeypatch, "raise SystemExit(3)")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "sys.exit(1)", "0 with SIGSEGV, 1 with status 1"),
+        ("ctypes.PyDLL(None).sleep(600)", "sys.exit(1)", "0 hung and was killed, 1 with status 1"),
+    ],
+)
+def test_a_process_that_crashes_or_hangs_with_its_interpreter_is_told_in_one_line(
+    first: str, second: str, said: str, toy_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = plan(compose("pretrain", ["speed.devices=2"]))
+    run.update(state="running", starts=[{}])
+    monkeypatch.setattr(distributed, "PATIENCE", 0.5)
+    body = f"import ctypes, os, signal, sys\n{first} if os.environ['RANK'] == '0' else {second}"
+    with pytest.raises(RelposError, match=f"^its processes ended: {said}$"):
+        dying(run, monkeypatch, body)
+    assert (run.state, run.record["error"]) == ("failed", f"its processes ended: {said}")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

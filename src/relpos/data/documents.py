@@ -213,7 +213,7 @@ def portions(paragraphs: Iterable[str]) -> Iterator[str]:
     for paragraph in paragraphs:
         portion.append(paragraph)
         size += len(paragraph)
-        if size >= PORTION:
+        if size >= PORTION or len(portion) >= PORTION:  # which may be empty, and are held in memory all the same
             yield "\n\n".join(portion)
             portion, size = [], 0
     if size:

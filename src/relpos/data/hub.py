@@ -16,7 +16,7 @@ from zlib import crc32
 
 from relpos.data.documents import TITLE, Document, documents_of
 from relpos.data.filehash import described_folder
-from relpos.data.table import check_head
+from relpos.data.table import check_head, objects
 from relpos.data.textfile import blocks, suffix
 from relpos.errors import NOT_UTF8, RelposError, nearest, one_line
 from relpos.trust import refuse_mistakes
@@ -90,16 +90,19 @@ def documents(text: dict[str, Any], lines: int, streaming: bool, reporting: Repo
 def documents_of_file(name: str, path: Path, column: str, lines: int, reporting: Reporting) -> Iterator[Document]:
     """The same of a file in one of the formats of `TABLES`, JSONL and CSV also compressed."""
     kind, more = suffix(path), dict[str, Any]()
-    if kind in (".csv", ".jsonl"):  # with the line that is not UTF-8; the builders name a temporary file and a byte
+    if kind in (".csv", ".jsonl"):
         # Not the first block: of a file without a line end it is empty, and its text comes behind it.
         head = next(filter(str.strip, text := blocks(path)), "")
-        if not head:  # an empty file has no rows; the builders end in errors of their own
+        if not head:  # an empty file has no rows; the builder ends in an error of its own
             return
-        if kind == ".csv":
-            check_head(path, head)
-            # Each text as it stands, else `NA` and `null` would be no text, and 1984 a number.
-            more = {"keep_default_na": False, "converters": {column: str}}
-        if path.suffix == ".zst":  # the builders would take the place where it breaks off for its end
+    if kind == ".jsonl":  # not by the builder: pyarrow's reader dies of deep nesting, and takes dates for no texts
+        yield from _documents(name, _json_rows(path, column), lines, False, reporting)
+        return
+    if kind == ".csv":  # with the line that is not UTF-8; the builder names a temporary file and a byte
+        check_head(path, head, column)
+        # Each text as it stands, else `NA` and `null` would be no text, and 1984 a number.
+        more = {"keep_default_na": False, "converters": {column: str}}
+        if path.suffix == ".zst":  # the builder would take the place where it breaks off for its end
             deque(text, maxlen=0)
     elif kind == ".parquet":  # else as many rows as its first group has, which may be empty
         more = {"batch_size": ROWS}
@@ -144,7 +147,7 @@ def _rows(where: str, column: str, *what: Any, **how: Any) -> Iterator[str]:
                 raise RelposError(f"{where} has no column {column!r}.{nearest(column, batch)}")
             for row in batch[column]:
                 if not isinstance(row, str | None):
-                    raise RelposError(f"{where}: column {column!r} holds {row!r:.40}, a text is expected")
+                    raise RelposError(f"{where}: {_no_text(column, row)}")
                 yield row or ""
     except RelposError:
         raise
@@ -152,6 +155,25 @@ def _rows(where: str, column: str, *what: Any, **how: Any) -> Iterator[str]:
         raise RelposError(f"{where}: {NOT_UTF8}") from None
     except Exception as error:  # the hub, the network and broken files raise errors of many unrelated types
         raise RelposError(f"{where}: {one_line(error)}") from error
+
+
+def _json_rows(path: Path, column: str) -> Iterator[str]:
+    """The column of text of JSON lines; a row without it has no text. RelposError names file and line."""
+    rows, is_there = objects(path), False
+    while part := list(islice(rows, ROWS)):
+        is_there = is_there or any(column in fields for _, fields in part)
+        if not is_there:
+            keys = {key for _, fields in part for key in fields}
+            raise RelposError(f"data.text: {path} has no column {column!r}.{nearest(column, keys)}")
+        for number, fields in part:
+            text = fields.get(column)
+            if not isinstance(text, str | None):
+                raise RelposError(f"data.text: {path} line {number}: {_no_text(column, text)}")
+            yield text or ""
+
+
+def _no_text(column: str, value: object) -> str:
+    return f"column {column!r} holds {value!r:.40}, a text is expected"
 
 
 def without_repeats(rows: Iterable[str], dropped: Counter[str] | None = None) -> Iterator[str]:

@@ -6,15 +6,18 @@ import csv
 import io
 import json
 from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from relpos.data import textfile
 from relpos.errors import RelposError, nearest, plural
 from relpos.readers import ANY, decoded, read_bytes
 
+NUL = "a NUL byte, which no text holds"
 Fields = dict[str, Any]
 Rows = Callable[[Fields, str], Iterator[Fields]]
 """An object and its file and line → the rows that it stands for, with values by column."""
@@ -59,7 +62,7 @@ def read_text(path: Path) -> str:
     if not text.strip():
         raise RelposError(f"{path}: the file is empty")
     if "\0" in text:
-        raise RelposError(f"{path} line {text[: text.index(chr(0))].count(chr(10)) + 1}: a NUL byte, which no text holds")
+        raise RelposError(f"{path} line {text[: text.index(chr(0))].count(chr(10)) + 1}: {NUL}")
     return text
 
 
@@ -123,8 +126,9 @@ def check_commas(where: str, header: Sequence[str]) -> None:
         raise RelposError(f"{where} line 1: its columns stand between {mark!r}; write them between commas, or as JSONL")
 
 
-def check_head(path: Path, text: str) -> None:
-    """Refuses a CSV file that begins with this text, not a blank one, if pandas would read other columns than those of its header.
+def check_head(path: Path, text: str, column: str) -> None:
+    """Refuses a CSV file that begins with this text, not a blank one, if pandas would read other columns than those of its header,
+    or this column stands twice in it.
 
     Raises:
         RelposError: see `check_commas`; or the first row has more columns than the header, of which pandas takes the first one for
@@ -136,6 +140,8 @@ def check_head(path: Path, text: str) -> None:
     finally:
         csv.field_size_limit(limit)
     check_commas(str(path), header)
+    if header.count(column) > 1:
+        raise RelposError(f"{path}: two columns {column!r}")
     if rows and len(rows[0]) > len(header):  # the text may break off within a row, which then has fewer
         check_widths(path, rows, [2], len(header))
 
@@ -161,22 +167,33 @@ def objects(path: Path) -> Iterator[tuple[int, Fields]]:
     """The objects with the numbers of their lines; empty lines are left out.
 
     Raises:
-        RelposError: names file and line: not UTF-8, empty, or not an object.
+        RelposError: names file and line: not UTF-8, empty, not an object, or a key is given twice.
     """
-    # Not splitlines: it cuts at U+0085 and U+2028, which JSON allows inside a text.
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if not line.strip():
-            continue
+    number = 0
+    for number, line in textfile.lines(path):
+        if "\0" in line:
+            raise RelposError(f"{path} line {number}: {NUL}")
         try:
-            fields = json.loads(line)
+            fields = json.loads(line, object_pairs_hook=_unique)
             # Only an escape makes a surrogate, for UTF-8 is read strictly; to check every line would take longer than to parse it.
             if "\\u" in line:
                 json.dumps(fields, ensure_ascii=False).encode()  # half a surrogate pair is JSON, and no tokenizer takes it
         except (ValueError, RecursionError) as error:
-            raise RelposError(f"{path} line {number}: not JSON: {error}") from None
+            why = "nested too deep" if isinstance(error, RecursionError) else error
+            raise RelposError(f"{path} line {number}: not JSON: {why}") from None
         if not isinstance(fields, dict):
             raise RelposError(f'{path} line {number}: an object {{"column": …}} is expected')
         yield number, fields
+    if not number:
+        raise RelposError(f"{path}: the file is empty")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Fields:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"{twice!r} is given twice")
+    return fields
 
 
 def inside(fields: object, key: str, kind: type, where: str) -> Any:

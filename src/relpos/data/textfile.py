@@ -21,6 +21,7 @@ from relpos.readers import check_regular, decoded
 SUFFIXES = (".txt", ".tokens", ".train")  # WikiText's files end in .tokens, BabyLM's in .train
 MARKDOWN = (".md", ".markdown")
 BLOCK = 1 << 20  # bytes
+LONGEST = 1 << 26  # characters of a line that is read whole
 
 
 def suffix(path: Path) -> str:
@@ -48,6 +49,26 @@ def blocks(path: Path) -> Iterator[str]:
                 yield decoded(rest.removeprefix(mark), path, line).replace("\r\n", "\n")
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         raise RelposError(f"{path}, near line {line}: {one_line(error)}") from error
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file that are not blank, whole, with their numbers.
+
+    Raises:
+        RelposError: names file and line: see `blocks`; or a line is longer than any text should be.
+    """
+    number, rest = 0, ""
+    for block in blocks(path):
+        # Not splitlines: it cuts at U+0085 and U+2028, which JSON allows inside a text.
+        *whole, rest = (rest + block).split("\n")
+        for line in whole:
+            number += 1
+            if line.strip():
+                yield number, line
+        if len(rest) > LONGEST:
+            raise RelposError(f"{path} line {number + 1}: longer than {LONGEST:,} characters; write it as several rows")
+    if rest.strip():
+        yield number + 1, rest
 
 
 def _cut(data: bytes) -> int:

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from relpos.errors import RelposError
-from relpos.process import ask_to_end, cores, handling, number_in, omp_threads, started
+from relpos.process import ask_to_end, cores, exit_status, handling, number_in, omp_threads, started
 from relpos.runs.lock import locked
 from relpos.runs.run import Run
 
@@ -131,7 +131,7 @@ def launch(run: Run, wait: bool = True) -> None:
                 with suppress(BrokenPipeError):  # it has died, which `_watch` sees
                     process.stdin.write(content)
                     process.stdin.flush()
-            codes = _watch(ranks, stopped)
+            codes, hung = _watch(ranks, stopped)
     if run.state == "finished":
         return
     if stopped:
@@ -143,10 +143,15 @@ def launch(run: Run, wait: bool = True) -> None:
         raise RelposError(f"{run.path} is gone: it was deleted while the run was under way; the same command starts it anew")
     # A process that was asked to stop, or that found the run held by others, ends with 0.
     if any(codes):
-        ended = ", ".join(f"{rank}: {code}" for rank, code in enumerate(codes) if code)
-        why = f"its processes ended (number: status {ended})"
+        failed = [rank for rank, code in enumerate(codes) if code]
+        how = {rank: f"{rank} with {exit_status(codes[rank])}" for rank in failed}
+        how |= {rank: f"{rank} hung and was killed" for rank in hung}
+        why = f"its processes ended: {', '.join(how[rank] for rank in failed)}"
         _settle(run, run.state, "failed", error=why)
-        raise RelposError(run.record.get("error") or why)  # none where another process has taken up the run since
+        error = run.record.get("error") or why  # none where another process has taken up the run since
+        # The first process has recorded what it saw: that another one was lost. How, this process knows.
+        lost = [how[rank] for rank in failed if codes[rank] < 0]
+        raise RelposError(f"{error}; process {', '.join(lost)}" if lost and error != why else error)
 
 
 def _settle(run: Run, before: str, state: str, **facts: str) -> None:
@@ -168,10 +173,13 @@ def _start_rank(rank: int, world: int, port: int, threads: int) -> subprocess.Po
     return started("relpos.runs.rank", environment=environment, stdout=2, process_group=0)
 
 
-def _watch(ranks: list[subprocess.Popen[bytes]], stopped: list[int]) -> list[int]:
-    """Waits for all processes and returns their exit codes. When one ends badly, the others are killed after `PATIENCE`; all are
-    after `STOPPING` where they were asked to stop, and at once after a second Ctrl-C."""
-    deadline = math.inf
+def _watch(ranks: list[subprocess.Popen[bytes]], stopped: list[int]) -> tuple[list[int], set[int]]:
+    """Waits for all processes; returns their exit codes, and the numbers of those that had to be killed.
+
+    When one ends badly, the others are killed after `PATIENCE`; all are after `STOPPING` where they were asked to stop, and at once
+    after a second Ctrl-C.
+    """
+    deadline, killed = math.inf, set[int]()
     while any(process.poll() is None for process in ranks):
         # The others wait for a message of the one that is gone.
         if any(process.poll() for process in ranks):
@@ -179,10 +187,11 @@ def _watch(ranks: list[subprocess.Popen[bytes]], stopped: list[int]) -> list[int
         if stopped:
             deadline = min(deadline, time.monotonic() + (0 if signal.SIGINT in stopped[1:] else STOPPING))
         if time.monotonic() >= deadline:
+            killed |= {rank for rank, process in enumerate(ranks) if process.poll() is None}
             for process in ranks:
                 process.kill()
         time.sleep(PAUSE)
-    return [process.wait() for process in ranks]
+    return [process.wait() for process in ranks], killed
 
 
 @contextmanager

@@ -20,13 +20,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 from relpos.errors import RelposError, one_line, say
 from relpos.files import digest, naming, opened, write_text
 from relpos.process import command
-from relpos.progress import display
+from relpos.progress import SECONDS, display
 from relpos.readers import read_bytes
 from relpos.train.logger_settings import Mode, arguments, refuse_logger, set_up, wandb_mode
 from relpos.trust import instantiate
 
-SECONDS = 30.0
-"""Seconds between two lines of a `Bar` where stderr is not a terminal."""
 LONGEST_TAG = 64
 """Characters; Weights & Biases allows no more."""
 _open: list[Any] = []
