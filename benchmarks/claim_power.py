@@ -1,4 +1,4 @@
-"""How often the rules of claims and verdicts would find what the papers print, if it were true; nothing is trained.
+"""How often the rules of claims would find what the papers print, if it were true; nothing is trained.
 
     python benchmarks/claim_power.py [--draws 100]
 
@@ -13,13 +13,10 @@ from typing import Any
 
 from _claim_simulation import SEEDS, Power, power, worlds
 from _report import RESULTS
-from _verdict_simulation import cells
 
 from relpos.claims import claim as claim_files
 
 PAPERS = ("chang2021", "wennberg2021")
-BETWEEN = (0.0, 1.0, 2.0)
-CELL_DRAWS = 50
 COLUMNS = {
     **{f"dev: holds, {seeds} seeds": f"dev/{seeds} holds" for seeds in SEEDS},
     "fails, 3": "dev/3 fails",
@@ -41,10 +38,6 @@ C09 seldom holds on `dev` and W11 fails more often than 7 %, because the papers'
 ahead of composite at base size, and the gain grows by 0.59 from S = 1 to S = 5. The errors of all differences are drawn toward
 each other: where the spread of one row is much larger, which three seeds do not show, that row is told apart too often (C21
 `alike`: ConvBERT's spread is twice that of the others)."""
-ABOUT_CELLS = """Every cell of the papers' dev tables and the mean of the columns. `between`: standard deviation between
-pre-trainings over that between fine-tunings, which nobody has printed. `different`: called above or below although ours were
-trained as the paper's were. `missed`: called reproduced although the truth is off by the bound. `found`: called above where
-it is off by twice the bound."""
 
 
 def main() -> None:
@@ -52,13 +45,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=100, help="of every claim, world and number of seeds")
     draws = parser.parse_args().draws
     claims = [row for paper in PAPERS for row in of_claims(paper, draws)]
-    verdicts = [
-        {"paper": paper, "seeds": seeds, "between": between} | vars(cells(paper, seeds, CELL_DRAWS, between))
-        for paper in PAPERS
-        for between in BETWEEN
-        for seeds in SEEDS
-    ]
-    content = {"draws": draws, "claims": claims, "cells": verdicts}
+    content = {"draws": draws, "claims": claims}
     (RESULTS / "claim_power.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     (RESULTS / "claim_power.md").write_text(page(content), encoding="utf-8")
 
@@ -80,7 +67,7 @@ def of_claims(paper: str, draws: int) -> list[dict[str, Any]]:
 
 
 def page(content: dict[str, Any]) -> str:
-    """The two tables in Markdown."""
+    """The table in Markdown."""
     lines = [
         "# What the rules would find if the papers' figures were true",
         "",
@@ -91,24 +78,6 @@ def page(content: dict[str, Any]) -> str:
         *(
             _row([f"{row['claim']}: {row['says']}", *(_percent(row.get(key)) for key in COLUMNS.values()), row["restated"]])
             for row in content["claims"]
-        ),
-        "",
-        "## Verdicts beside printed numbers",
-        "",
-        ABOUT_CELLS,
-        "",
-        _row(["paper", "between", "seeds", "different", "reproduced", "missed", "found"]),
-        _row(["---"] * 7),
-        *(
-            _row(
-                [
-                    row["paper"],
-                    f"{row['between']:g}",
-                    str(row["seeds"]),
-                    *(_percent(row[key]) for key in ("different", "reproduced", "missed", "found")),
-                ]
-            )
-            for row in content["cells"]
         ),
     ]
     return "\n".join(lines) + "\n"

@@ -4,7 +4,6 @@ import _claim_simulation as simulation
 import numpy as np
 import pytest
 from _claim_simulation import power, worlds
-from _verdict_simulation import cells
 
 from relpos.claims.claim import load
 
@@ -52,12 +51,3 @@ def test_rows_that_are_alike_are_seldom_told_apart() -> None:
 
 def test_what_is_not_about_printed_scores_is_left_out() -> None:
     assert power(some("chang2021", "C10", "C12", "C20", "C22", "C01/loss"), worlds("chang2021")[0], 3, 1) == {}
-
-
-@pytest.mark.parametrize("between", [0.0, 1.0])
-def test_the_bound_of_verdicts_is_neither_too_narrow_nor_too_wide(between: float) -> None:
-    found = cells("chang2021", 3, draws=4, between=between)  # 600 cells
-    assert found.different <= 0.07
-    assert found.missed <= 0.07
-    assert found.reproduced >= 0.8
-    assert found.found >= 0.95

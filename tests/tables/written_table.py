@@ -65,7 +65,7 @@ def _column(task: str, values: list[float], of: list[str] | None = None) -> Colu
         of=of or [],
         printed=printed,
         difference=mean - printed if mean is not None and printed is not None else None,
-        verdict=None if printed is None else "not run" if mean is None else "below" if mean < 20 else "reproduced",
+        inside=mean > 20 if printed is not None and mean is not None and count > 1 else None,
         majority=0.0 if task == "cola" else 50.0,
         n_failed=1 if count == 1 and task == "rte" else 0,
         n_collapsed=sum(value == 0 for value in values),

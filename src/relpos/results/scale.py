@@ -36,7 +36,7 @@ from relpos.pretrained.files import located, name_of
 from relpos.ranges import shown
 from relpos.results import plateau
 from relpos.results.statistics import standard_error
-from relpos.results.values import GAP, GLUE, LOSS, Plain, Rates, Value, by, means_by, precedence, shared_ways, slowest
+from relpos.results.values import GAP, GLUE, LOSS, Plain, Rates, Value, by, per_group, precedence, shared_ways, slowest
 from relpos.runs.plan import other_layers
 from relpos.runs.shelf import END
 from relpos.train.network import class_of
@@ -325,7 +325,7 @@ def mean_of(columns: Sequence[Mapping[Seed, float]]) -> dict[Seed, float]:
 
 def by_pretraining(single: Mapping[Seed, float]) -> dict[int, float]:
     """Pre-training seed → mean over its fine-tunings."""
-    return means_by([seed for seed, _ in single], list(single.values()))
+    return per_group([seed for seed, _ in single], list(single.values()))
 
 
 def errors_above(values: Sequence[Value]) -> float:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,6 +34,12 @@ Halves = tuple[float, float]
 Group = TypeVar("Group", bound=Hashable)
 GLUE = ("cola", "mnli_m", "mnli_mm", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb")
 """The nine columns whose mean is GLUE; WNLI is shown, but is not in the mean."""
+STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
+    "mean": lambda values: sum(values) / len(values),
+    "best": max,
+    "median": median,
+}
+"""How the fine-tunings of a pre-training are summed up."""
 LOSS, GAP = "heldout_loss", "shuffle_gap"
 """Columns of pre-trainings: nats of held-out loss and of shuffle gap."""
 LONGEST = 5
@@ -243,16 +250,26 @@ def shared_ways(
     return most_shared(((each.column, each.way, group(each)) for each in ordered), groups)
 
 
-def means_by(groups: Iterable[Group], values: Iterable[float]) -> dict[Group, float]:
-    """Group → mean of its values. Fine-tunings of one pre-training are not independent of each other: their mean is the unit.
+def per_group(groups: Iterable[Group], values: Iterable[float], statistic: str = "mean") -> dict[Group, float]:
+    """Group → the mean, best or median of its values. Fine-tunings of one pre-training are not independent of each other: the
+    pre-trainings are the units.
 
-    >>> means_by(["a", "b", "a"], [1.0, 5.0, 3.0])
+    >>> per_group(["a", "b", "a"], [1.0, 5.0, 3.0])
     {'a': 2.0, 'b': 5.0}
     """
     members: dict[Group, list[float]] = {}
     for group, value in zip(groups, values, strict=True):
         members.setdefault(group, []).append(value)
-    return {group: sum(some) / len(some) for group, some in members.items()}
+    return {group: STATISTICS[statistic](of_group) for group, of_group in members.items()}
+
+
+def mean_over(groups: Iterable[Group], values: Iterable[float], statistic: str) -> float:
+    """The mean over groups, as pre-trainings are, of a statistic of the values of each.
+
+    >>> mean_over(["a", "b", "a"], [1.0, 5.0, 3.0], "best")
+    4.0
+    """
+    return fmean(per_group(groups, values, statistic).values())
 
 
 def rates_of(recipe: Mapping[str, Any]) -> Rates:

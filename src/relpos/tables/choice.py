@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from statistics import fmean
 
 from relpos.results.statistics import of_errors
-from relpos.results.values import Halves, best_on_halves, halves
+from relpos.results.values import Halves, best_on_halves, halves, mean_over
 from relpos.runs.run import read_record, runs_root
-from relpos.tables.comparison import baseline_of, minus, sum_up
+from relpos.tables.comparison import baseline_of, minus
 from relpos.tables.experiment import Experiment
 from relpos.tables.render.cells import SideTable, signed, title
 from relpos.tables.render.view import columns_of
@@ -41,7 +40,7 @@ def side_table(rows: Sequence[Row], base: str, choices: Sequence[str], statistic
     if any(name not in by_name for name in (base, *choices)):
         return None
     wanted = [by_name[name] for name in (base, *choices)]
-    of = partial(_over_pretrainings, statistic=statistic)
+    of = partial(mean_over, statistic=statistic)
     texts: dict[str, list[str]] = {}
     for column in columns_of(wanted):
         known = [row.columns.get(column, Column()) for row in wanted]
@@ -60,12 +59,6 @@ def side_table(rows: Sequence[Row], base: str, choices: Sequence[str], statistic
     names += ["the best on half of the examples", "the same row on the other half", "optimism of the choice"]
     lines = [(name, list(line)) for name, *line in zip(names, *texts.values(), strict=True)]
     return SideTable(f"Δ (Δ%) of {statistic}s to {base}, by choice of the row", list(map(title, texts)), lines)
-
-
-def _over_pretrainings(seeds: Sequence[int | None], scores: Sequence[float], statistic: str) -> float:
-    """The mean over pre-trainings, whose seeds these are, of the statistic of the fine-tunings of each, however many these are."""
-    of_each = [[score for of, score in zip(seeds, scores, strict=True) if of == seed] for seed in dict.fromkeys(seeds)]
-    return fmean(sum_up(some, statistic) for some in of_each)
 
 
 def _halves(row: Row, column: str, of: Callable[[Sequence[int | None], Sequence[float]], float]) -> Halves | None:

@@ -14,7 +14,7 @@ from relpos.data.own_task import is_task_file
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.measures.measure import measures
 from relpos.places import expanded
-from relpos.ranges import Count, Length, Natural, Seeds, Threads, between, check, rules
+from relpos.ranges import Length, Natural, Seeds, Threads, between, check, rules
 from relpos.readers import read_text, read_yaml
 from relpos.results.values import GLUE
 from relpos.trust import refuse_names
@@ -49,8 +49,7 @@ class Experiment:
         pretrain_seeds: of pre-training; null: the one that the overrides give.
         threads: CPU threads of each worker; null: the cores divided among the workers.
         printed: file of the paper's numbers, a path from the folder of the experiment file.
-        printed_runs: how many runs of the paper a printed number sums up.
-        statistic: how it sums them up: mean, best or median.
+        statistic: how a printed number sums up the paper's runs: mean, best or median.
         split: the set on which the paper measured: dev or test.
         server: row → column → the score × 100 that the GLUE server gave; of two metrics their mean.
         baseline: the rows that the others are compared with; each row with the baseline that shares most overrides with it.
@@ -79,7 +78,6 @@ class Experiment:
     pretrain_seeds: list[Natural] | None = None
     threads: Threads | None = None
     printed: str | None = None
-    printed_runs: Count = 10
     statistic: Literal["mean", "best", "median"] = "mean"
     split: Literal["dev", "test"] = "dev"
     server: dict[str, dict[str, ServerScore]] = field(default_factory=dict)

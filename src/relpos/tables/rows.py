@@ -28,7 +28,7 @@ from relpos.results.values import (
     answers,
     by,
     figure_values,
-    means_by,
+    per_group,
     pretraining_values,
     rates_of,
     select,
@@ -280,7 +280,7 @@ def summary(values: Sequence[float], pretrainings: Sequence[Hashable] | None = N
     >>> summary([70.0, 71.0], pretrainings=[0, 0]).sem is None  # one pre-training has no spread
     True
     """
-    units = list(means_by(pretrainings, values).values()) if pretrainings is not None else list(values)
+    units = list(per_group(pretrainings, values).values()) if pretrainings is not None else list(values)
     if not values:
         return Column()
     return Column(

@@ -51,9 +51,7 @@ class Column:
         printed: the paper's number; `printed_sem` its standard error.
         difference: ours − printed. Ours is the mean over pre-trainings of the table's statistic; if the paper measured on the test
             set it is the GLUE server's score, and None until it is typed.
-        difference_interval: its 95 % interval; for a best, corrected for the number of runs. None if the rows do not show how much
-            pre-trainings differ.
-        verdict: see `relpos.tables.comparison`; None where nothing is printed.
+        inside: whether the printed number lies inside `interval`; None where that does not tell, see `relpos.tables.comparison`.
         delta: mean − the baseline row's mean; None for the baseline itself.
         delta_percent: 100·delta/(100 − baseline's mean), the per cent of the baseline's errors that are gone.
         delta_interval: 95 % interval of delta, over pre-trainings if their spread is known, else over fine-tunings: then it says
@@ -80,8 +78,7 @@ class Column:
     printed: float | None = None
     printed_sem: float | None = None
     difference: float | None = None
-    difference_interval: Interval | None = None
-    verdict: str | None = None
+    inside: bool | None = None
     delta: float | None = None
     delta_percent: float | None = None
     delta_interval: Interval | None = None
@@ -98,6 +95,11 @@ class Column:
     def is_score(self) -> bool:
         """Whether it is a score × 100, of which more is better."""
         return self.metric != NATS
+
+    @property
+    def verdict(self) -> str | None:
+        """`inside` or `outside`: where the printed number lies, seen from our interval."""
+        return None if self.inside is None else "inside" if self.inside else "outside"
 
     @property
     def decimals(self) -> int:

@@ -59,7 +59,7 @@ class Cell:
 
     @property
     def comparison(self) -> str:
-        """`40.9 ± 0.5 (+0.3) reproduced`: the paper's number, ours minus it, the verdict; empty where nothing is printed."""
+        """`40.9 ± 0.5 (+0.3) inside`: the paper's number, ours minus it, where it lies; empty where nothing is printed."""
         column = self.column
         if column.printed is None:
             return ""
@@ -130,10 +130,10 @@ class SideTable:
 
 
 def printed(heads: list[str], cells: Sequence[tuple[str, list[Cell]]]) -> SideTable | None:
-    """The paper's numbers with differences and verdicts; None where nothing is printed."""
+    """The paper's numbers with differences; None where nothing is printed."""
     lines = [(name, [cell.comparison or MISSING for cell in line]) for name, line in cells]
     is_any = any(cell.comparison for _, line in cells for cell in line)
-    return SideTable("printed (ours − printed) verdict", heads, lines) if is_any else None
+    return SideTable("printed (ours − printed) inside or outside our 95 % interval", heads, lines) if is_any else None
 
 
 def server(rows: Sequence[Row]) -> SideTable | None:

@@ -21,8 +21,8 @@ from relpos.tables.render.html import write_html
 from relpos.tables.render.view import View
 from relpos.tables.table import Column
 
-VERDICTS = {"reproduced": "green", "above": "blue", "below": "red"}
-"""Colours of verdicts; yellow for the others."""
+VERDICTS = {"inside": "green", "outside": "red"}
+"""Colours of where a printed number lies."""
 LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
 LATEX |= {MISSING: "---", MINUS: "$-$", "±": r"$\pm$", "×": r"$\times$", "≤": r"$\leq$", "≥": r"$\geq$", "Δ": r"$\Delta$"}

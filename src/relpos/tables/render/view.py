@@ -160,8 +160,8 @@ class View:
 
     @property
     def travel_note(self) -> str | None:
-        """Names the rows whose position parameters could not move far, in a table with verdicts; else None."""
-        if all(cell.column.verdict is None for line in self.lines for cell in line.cells):
+        """Names the rows whose position parameters could not move far, beside printed numbers; else None."""
+        if all(cell.column.difference is None for line in self.lines for cell in line.cells):
             return None
         short = {line.row.name: line.row.travel for line in self.lines if (line.row.travel or SHORT_TRAVEL) < SHORT_TRAVEL}
         return f"In {', '.join(short)} {short_travel(short.values())}." if short else None
