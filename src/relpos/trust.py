@@ -48,7 +48,7 @@ class Kind:
 KINDS = {
     "position": Kind(("relpos.model.position",), "relpos.model.position.base.Scheme"),
     "conv": Kind(("relpos.model.conv",), "relpos.model.conv.base.Conv"),
-    "data": Kind(("relpos.data.source", "relpos.data.length_tasks")),
+    "data": Kind(("relpos.data.source",)),
     "objective": Kind(("relpos.data.objective",), "relpos.data.objective.Objective"),
     "task": Kind(("relpos.data.tasks", "relpos.data.own_task", "relpos.data.superglue")),
     "metric": Kind(("relpos.train.metrics",), function=True),

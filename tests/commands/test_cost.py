@@ -52,11 +52,11 @@ def test_the_head_computes_what_is_predicted(overrides: list[str], share: float)
 
 
 def test_an_objective_of_the_users_own_says_what_the_head_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "from relpos.data.objective import Answered\n\n\nclass All(Answered):\n    masking, expected = None, 1.0\n"
+    code = "from relpos.data.objective import Diffused\n\n\nclass All(Diffused):\n    masking, expected = None, 1.0\n"
     (tmp_path / "objective_of_all.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("RELPOS_TRUST", "objective_of_all")
-    run = plan(relpos.compose("pretrain", [*TINY, "objective=answer", "objective._target_=objective_of_all.All"]))
+    run = plan(relpos.compose("pretrain", [*TINY, "objective=diffusion", "objective._target_=objective_of_all.All"]))
     assert costs(run)["flops_per_token"] == pytest.approx(3 * forward(run.config["size"], 8, 40, predicted=1.0))
 
 

@@ -45,7 +45,7 @@ from relpos.trust import mistakes
         ("pretrain", ["first=null"], "first=null: it has keys of its own, first.share, first.length"),
         ("pretrain", ["steps=null"], "steps=null: a whole number of 1 or more is expected"),
         ("draw", ["layer=[]"], "layer=[]: a whole number of 1 or more is expected"),
-        ("pretrain", ["data=copy", "data.pairs=9"], "unknown key 'data.pairs'. Did you mean 'data.masking'"),
+        ("pretrain", ["data=toy", "data.corpus=x"], "unknown key 'data.corpus'. Did you mean 'data.pairs'"),
         ("pretrain", ["position=merge", "position.parts=[rope]"], "position.parts=['rope']: a list [{_target_: module.Class}"),
         ("pretrain", ["first={shar: 1}"], "unknown key 'first.shar'. Did you mean 'first.share'"),
         ("pretrain", ["+first={shar: 1}"], "unknown key 'first.shar'. Did you mean 'share'"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from relpos.data.objective import IGNORED, LEAST, ByRecipe, Masking, Objective, answered, diffused, masked
+from relpos.data.objective import IGNORED, LEAST, ByRecipe, Masking, Objective, diffused, masked
 from relpos.data.tokenizer import CLS, MASK, PAD, SEP
 
 IDS = torch.randint(5, 500, (3000, 66), generator=torch.Generator().manual_seed(0))
@@ -74,14 +74,6 @@ def test_a_number_is_the_share_of_the_tokens_that_are_chosen() -> None:
         assert abs(chosen[:, 1:-1].double().mean() - rate) < 0.005
         assert not bool((before & ~chosen).any())
         before = chosen
-
-
-def test_answers_are_masked_and_nothing_else_is() -> None:
-    ids = torch.tensor([[CLS, 7, 8, SEP, 9, 7, SEP, PAD], [CLS, 7, SEP, 8, SEP, PAD, PAD, PAD]])
-    seen, labels, weights = answered(ids, torch.tensor([7, 5]), KEYS[:2], 0, 500)
-    assert weights is None
-    assert seen.tolist() == [[CLS, 7, 8, SEP, MASK, MASK, SEP, PAD], [CLS, 7, SEP, MASK, SEP, PAD, PAD, PAD]]
-    assert torch.equal(labels, torch.where(seen == MASK, ids, IGNORED))
 
 
 def chosen_at(step: int, masking: Any, steps: int = 12) -> torch.Tensor:

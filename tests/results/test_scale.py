@@ -101,13 +101,6 @@ def test_no_table_about_claims_trains_with_a_seed_that_chose_rates() -> None:
     ]
 
 
-def test_losses_of_answers_are_no_losses_of_text(rows: list[PlannedRow], tmp_path: Path) -> None:
-    answers = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["pretrain.recipe.masking=answer"])
-    for row in (*rows, *answers):
-        finish_row(row)
-    assert [scale.meaning["recipe"].get("masking") for scale in read(ROWS)] == [None]
-
-
 def test_another_number_of_steps_is_another_scale(rows: list[PlannedRow], tmp_path: Path) -> None:
     longer = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["pretrain.steps=9"])
     more = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["data.pairs=50"])

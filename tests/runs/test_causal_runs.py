@@ -57,7 +57,6 @@ def test_masking_is_part_of_an_identity_unless_it_is_berts() -> None:
     ("chosen", "said"),
     [
         (["objective=diffusion"], ["recipe.masking=diffusion"]),
-        (["objective=answer"], ["recipe.masking=answer"]),
         (["objective=bert", "objective.first=0.3", "objective.last=0.2"], ["recipe.masking=[0.3,0.2]"]),
         ([*CAUSAL, "objective=causal"], CAUSAL),
     ],
@@ -74,11 +73,11 @@ def test_only_a_causal_network_predicts_the_next_token() -> None:
 
 
 def test_an_objective_of_the_users_own_is_trained_and_part_of_the_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "from relpos.data.objective import Answered\n\n\nclass Mine(Answered):\n    masking = None\n"
+    code = "from relpos.data.objective import Diffused\n\n\nclass Mine(Diffused):\n    masking = None\n"
     (tmp_path / "own_objective.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("RELPOS_TRUST", "own_objective")
-    run = plan(compose("pretrain", [*TINY, "objective=answer", "objective._target_=own_objective.Mine"]))
+    run = plan(compose("pretrain", [*TINY, "objective=diffusion", "objective._target_=own_objective.Mine"]))
     assert run.meaning["objective"] == {"_target_": "own_objective.Mine"}
     assert list(run.meaning["sources"]) == ["own_objective.Mine"]
     assert type(trained_for(run.config)).__name__ == "Mine"
@@ -91,7 +90,7 @@ def test_a_masking_rate_is_a_share() -> None:
 
 @pytest.mark.parametrize("value", ["0", "1.5", "[0.3]", "[0.3,0.2,0.1]", "brt"])
 def test_other_masks_are_one_line(value: str) -> None:
-    with pytest.raises(RelposError, match=r"recipe.masking=.*: bert, diffusion or answer, a number between 0 and 1 or a list of 2"):
+    with pytest.raises(RelposError, match=r"recipe.masking=.*: bert, diffusion or uniform, a number between 0 and 1 or a list"):
         compose("pretrain", [f"recipe.masking={value}"])
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import IterableDataset
 
 import relpos
-from relpos.data.objective import Masked, Objective, answered, diffused, masked, next_tokens
+from relpos.data.objective import Masked, Objective, diffused, masked, next_tokens
 from relpos.data.passes import outputs
 from relpos.data.steps import Steps
 from relpos.data.store import Store
@@ -96,7 +96,7 @@ def test_so_has_one_of_several_passes(prepared: Path, microbatch: int, packing: 
     check_steps(network("none", "canon"), prepared, 2, batch=24, microbatch=microbatch, packing=packing)
 
 
-@pytest.mark.parametrize("masks", [Masked(0.3, 0.3), Masked(0.1, 0.6, 10), diffused, answered])
+@pytest.mark.parametrize("masks", [Masked(0.3, 0.3), Masked(0.1, 0.6, 10), diffused])
 def test_masks_are_those_of_the_step(prepared: Path, masks: Objective) -> None:
     check_steps(network("none"), prepared, 0, 9, masks=masks)
 

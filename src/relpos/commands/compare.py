@@ -12,12 +12,10 @@ from statistics import fmean
 import numpy as np
 
 from relpos.analysis.shuffle_gap import gaps
-from relpos.data.objective import answered, masked
 from relpos.data.store import Store
 from relpos.errors import RelposError, say
 from relpos.files import digest
 from relpos.measures.measure import Figure, measures
-from relpos.measures.sample import fills_answers
 from relpos.progress import bar
 from relpos.ranges import Count, Names
 from relpos.results.gain import over_texts
@@ -237,8 +235,6 @@ def why_not(subjects: Sequence[PlannedRow]) -> str | None:
     for key in SHARED:
         if len({run.meaning[key] for run in runs}) > 1:
             return f"their held-out examples differ in {key}"
-    if len({fills_answers(run.meaning) for run in runs}) > 1:
-        return "some fill in answers and some do not, so that other tokens are predicted"
     return None
 
 
@@ -287,8 +283,7 @@ def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda
     # The run's own dials decide what an example is; `why_not` has seen that all subjects agree.
     store = Store(folder)
     heldout = store.examples("heldout", run.meaning["packing"], run.meaning["length"], examples)
-    objective = answered if fills_answers(run.meaning) else masked
-    found = gaps(of_run(run.path).masked_lm(), heldout, {}, advance, objective)
+    found = gaps(of_run(run.path).masked_lm(), heldout, {}, advance)
     parts = np.stack([found.losses, found.predicted])
     return Figure(float(found.losses.sum() / found.predicted.sum()), parts=parts, documents=heldout.documents().tolist())
 

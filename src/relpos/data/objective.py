@@ -20,7 +20,7 @@ from relpos.trust import instantiate
 
 IGNORED = -100  # the label of what is not predicted
 RATE = 0.15  # of the tokens that are chosen
-Masking = Literal["bert", "diffusion", "uniform", "answer"] | Share | tuple[Share, Share]
+Masking = Literal["bert", "diffusion", "uniform"] | Share | tuple[Share, Share]
 LEAST = 1e-3
 """The smallest rate of `diffused`, which bounds the weight of a row."""
 _RATE = 0x72617465  # keeps the draw of a row's rate apart from the others
@@ -44,9 +44,6 @@ class Predicted(NamedTuple):
 class Objective:
     """ids (b, n) as they stand in the text, lengths (b,), keys (b,) → what is predicted; a row depends on `seed`, the training's
     `step`, its key and its ids alone."""
-
-    needs_pairs = False
-    """Whether an example must be a pair of sentences."""
 
     def __call__(
         self, input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
@@ -208,25 +205,6 @@ class Diffused(Objective):
 
 
 @dataclass(frozen=True)
-class Answered(Objective):
-    """Every token of the second sentence is masked and predicted; nothing is drawn."""
-
-    needs_pairs = True
-    expected = 0.5
-    masking = "answer"
-
-    @property
-    def heldout(self) -> Objective:
-        return self
-
-    def __call__(
-        self, input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
-    ) -> Predicted:
-        chosen = ((input_ids == marks.sep).cumsum(1) > 0) & text_tokens(input_ids, lengths, marks)
-        return Predicted(input_ids.masked_fill(chosen, marks.mask), input_ids.masked_fill(~chosen, IGNORED))
-
-
-@dataclass(frozen=True)
 class ByRecipe(Objective):
     """What a recipe's `masking` names: a number is the share of the tokens that are chosen, two are the first and the last one."""
 
@@ -239,14 +217,13 @@ class ByRecipe(Objective):
                 "bert": masked,
                 "diffusion": diffused,
                 "uniform": Diffused(weighted=False),
-                "answer": answered,
             }
             return named[self.masking].on(causal)
         shares = [self.masking] if isinstance(self.masking, float | int) else self.masking
         return Masked(shares[0], shares[-1], self.steps).on(causal)
 
 
-next_tokens, diffused, answered = NextTokens(), Diffused(), Answered()
+next_tokens, diffused = NextTokens(), Diffused()
 
 
 def trained_for(meaning: Mapping[str, Any]) -> Objective:

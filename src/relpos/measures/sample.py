@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from relpos.data.objective import answered, trained_for
 from relpos.data.shuffle import windows_of_text
 from relpos.data.store import Examples, Store
 from relpos.data.tokenizer import Tokenizer
@@ -30,10 +29,6 @@ SEEN = 1_000
 """Examples of a training whose longest stands for the longest of all."""
 EVERY = 10
 """Every tenth window of tokens of a text file is held out."""
-ANSWERS = (
-    "trained to fill in answers (recipe.masking=answer), it knows no other masks; `relpos order measure=exact` counts its answers"
-)
-"""Why a loss under BERT's masks says nothing of such a network."""
 
 
 @dataclass(frozen=True)
@@ -110,19 +105,9 @@ class Sample:
         """`count` held-out examples at most, as they were formed in the network's training, to be masked as BERT masks.
 
         Raises:
-            NothingToMeasure: as `store`; or the network was trained to fill in answers.
+            NothingToMeasure: as `store`.
         """
-        self.refuse_answers()
         return self.store.examples("heldout", self.network.packing, self.network.length, count)
-
-    def refuse_answers(self) -> None:
-        """Refuses a network that was trained to fill in answers.
-
-        Raises:
-            NothingToMeasure: it is one.
-        """
-        if fills_answers(self.network.record.get("meaning") or {}):
-            raise NothingToMeasure(f"{self.network.name}: {ANSWERS}")
 
     def texts(self, count: int, length: int, part: Part = "heldout") -> torch.Tensor:
         """(texts, n) ids of windows of text of one length without special tokens, `count` at most: of the file, or of the network's
@@ -169,11 +154,6 @@ class Sample:
     def bar(self, title: str, total: int) -> AbstractContextManager[Any]:
         """A progress bar with the network's name, see `relpos.progress`."""
         return bar(f"{self.network.name}: {title}", total)
-
-
-def fills_answers(meaning: Mapping[str, Any]) -> bool:
-    """Whether a pre-training of this meaning masks answers and nothing else."""
-    return trained_for(meaning) == answered
 
 
 def is_toy(data: Mapping[str, Any]) -> bool:

@@ -193,8 +193,7 @@ def scales(values: Sequence[Value], rows: Mapping[str, Iterable[str]], pilot_see
     names = {scheme(overrides): name for name, overrides in rows.items()} if trained else {}
     variants: dict[tuple[str, str], dict[Rates, list[Value]]] = {}
     for each in used:
-        # A loss of answers is no loss of text.
-        if each.scheme in names and json.loads(each.scale)[0].get("recipe", {}).get("masking") != "answer":
+        if each.scheme in names:
             variants.setdefault((each.scale, names[each.scheme]), {}).setdefault(each.rates, []).append(each)
     read_at = {key: max(rates.items(), key=lambda item: (len(item[1]), precedence(*item[0]))) for key, rates in variants.items()}
     of_runs = by((each for each in values if each.is_current), "origin")

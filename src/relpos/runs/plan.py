@@ -154,11 +154,6 @@ def pretrain_run(content: Content, start: Run | None = None) -> Run:
     meaning["pairs"] = config["data"].get("pairs")
     if config["data"].get("shuffle"):  # the store has it, too; here claims and labels find it
         meaning["shuffle"] = config["data"]["shuffle"]
-    if objective.needs_pairs and config["packing"] != "pair":
-        raise RelposError(
-            f"packing={config['packing']}: recipe.masking={objective.masking} masks the second sentence of a pair; "
-            "packing=pair has one"
-        )
     if config["first"]["share"]:  # otherwise left out: runs of one stage keep the identity from before two-stage training
         meaning["first"] = config["first"]
     size, causal = config["size"], "-causal" * (config["size"].get("attention") == "causal")

@@ -68,12 +68,11 @@ class Lengths(Measure):
         serve the length; and `trained`, the length of the training's examples.
 
         Raises:
-            NothingToMeasure: held-out text is not known, or the network fills in answers.
+            NothingToMeasure: held-out text is not known.
             RelposError: no held-out document is as long as the longest input.
         """
         if not self.lengths:
             raise RelposError("lengths=[]: at least one is needed")
-        sample.refuse_answers()
         # From documents that fill the longest input, so that all lengths are measured on the same tokens.
         objective = next_tokens if sample.model.encoder.causal else masked
         texts = heldout_texts(sample.store, max(self.lengths), self.amount, objective)
