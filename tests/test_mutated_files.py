@@ -12,9 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import relpos
-from glue_tasks import task
-from relpos.data import glue
-from relpos.data.own_task import read_task_file
+from relpos.data.own_task import OwnTask, read_task_file
 from relpos.data.pairs import PairFiles
 from relpos.errors import RelposError
 from relpos.tables.experiment import load
@@ -126,8 +124,6 @@ EWOK = {"Domain": "d", "Context1": "a", "Context2": "b", "Target1": "c", "Target
 COMPS = {"prefix_acceptable": "a", "prefix_unacceptable": "b", "property_phrase": "c"}
 ENTITIES = {"input_prefix": "a", "options": ["b", "c"], "numops": 1}
 BLIMP = {"sentence_good": "a", "sentence_bad": "b", "UID": "u"}
-MULTIRC = {"passage": {"text": "a", "questions": [{"question": "b", "answers": [{"text": "c", "label": 1}]}]}}
-WSC = {"text": "a b", "target": {"span1_index": 0, "span1_text": "a", "span2_index": 1, "span2_text": "b"}, "label": True}
 
 
 @pytest.mark.parametrize("original", [BLIMP, EWOK, COMPS, ENTITIES], ids=["blimp", "ewok", "comps", "entities"])
@@ -142,15 +138,14 @@ def test_json_lines_of_pairs(original: Any, tmp_path: Path) -> None:
     read()
 
 
-@pytest.mark.parametrize(("name", "original"), [("multirc", MULTIRC), ("wsc", WSC)])
-def test_json_lines_of_a_task(name: str, original: Any, tmp_path: Path) -> None:
-    (tmp_path / task(name).folder).mkdir()
+def test_json_lines_of_a_task(tmp_path: Path) -> None:
+    own = OwnTask(folder=str(tmp_path), columns=["a", "b"])
+    (tmp_path / "dev.jsonl").write_text('{"a": "c", "b": "d", "label": "e"}', encoding="utf-8")
 
     @many()
-    @given(changed(original), st.integers(0, 400))
+    @given(changed({"a": "c", "b": "d", "label": "e"}), st.integers(0, 400))
     def read(content: Any, end: int) -> None:
-        file = tmp_path / task(name).folder / "val.jsonl"
-        file.write_text(json.dumps(content)[: end if end < 60 else None], encoding="utf-8")
-        one_line_or_success(glue.read, glue.TsvGlue(tmp_path), task(name), "val")
+        (tmp_path / "train.jsonl").write_text(json.dumps(content)[: end if end < 60 else None], encoding="utf-8")
+        one_line_or_success(own.arguments)
 
     read()

@@ -50,7 +50,7 @@ KINDS = {
     "conv": Kind(("relpos.model.conv",), "relpos.model.conv.base.Conv"),
     "data": Kind(("relpos.data.source",)),
     "objective": Kind(("relpos.data.objective",), "relpos.data.objective.Objective"),
-    "task": Kind(("relpos.data.tasks", "relpos.data.own_task", "relpos.data.superglue")),
+    "task": Kind(("relpos.data.tasks", "relpos.data.own_task")),
     "metric": Kind(("relpos.train.metrics",), function=True),
     "logger": Kind(("relpos.train.loggers",), "lightning_fabric.loggers.logger.Logger", function=True),
     "pairs": Kind(("relpos.data.pairs",)),

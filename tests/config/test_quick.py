@@ -25,8 +25,8 @@ VALUES = {
     "finetune": [
         ["seed=4", "task=rte", "recipe@pretrain.recipe=mini", "pretrain.steps=3", "intermediate.task=null", "batch=${task.batch}"],
         ["task=custom", "task.name='it\\'s'", "task.labels=['no','yes']", "task.folder=.", "task.metric=a.b", "task.columns=[x,y]"],
-        *([f"task={task}", "recipe=tisa"] for task in ("rte", "paws")),
-        *([f"task={task}", "recipe=finetune_paper"] for task in ("mnli", "paws")),
+        *([f"task={task}", "recipe=tisa"] for task in ("rte", "custom")),
+        *([f"task={task}", "recipe=finetune_paper"] for task in ("mnli", "custom")),
     ],
     "reproduce": [["table=demo", "engine.workers=2", "rows=[a,b]", "overrides=['a=b','c=\\'d\\'']"]],
     "order": [["network=x", "pairs=files", "pairs.path='/a b'"]],

@@ -64,11 +64,11 @@ class TwoBetween(Words):
 
 @pytest.mark.parametrize(("tokenizer", "least"), [(Words(), 5), (TwoBetween(), 6)])
 def test_the_least_length_has_a_token_of_each_text(tokenizer: Words, least: int) -> None:
-    pair = Rows(["11 12"], ["21 22"], None, [0])
+    pair = Rows(["11 12"], ["21 22"], None)
     assert {11, 21} < set(encode(pair, tokenizer, least).ids[0].tolist())
     with pytest.raises(RelposError, match=f"length={least - 1}: a pair needs at least {least} positions"):
         encode(pair, tokenizer, least - 1)
-    assert len(encode(Rows(["11 12 13 14"], None, None, [0]), tokenizer, 5).ids[0]) == 5
+    assert len(encode(Rows(["11 12 13 14"], None, None), tokenizer, 5).ids[0]) == 5
 
 
 @given(a=st.integers(0, 60), b=st.integers(0, 60), room=st.integers(2, 40))

@@ -1,7 +1,6 @@
 """`nyu-mll/glue`'s layout, from a local copy of it: the same rows as from the TSV files."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,18 +62,6 @@ def test_scores_read_as_in_the_files(tmp_path: Path) -> None:
     columns: Columns = {"sentence1": ["a"], "sentence2": ["b"], "label": [3.8], "idx": [0]}
     put(tmp_path / "hub", "stsb", {"train": columns}, None)
     assert read(HubGlue(str(tmp_path / "hub")), task("stsb"), "train").labels == [3.8]
-
-
-def test_paws_is_a_data_set_of_its_own_with_the_rows_of_its_files(tmp_path: Path) -> None:
-    columns: Columns = {"id": [1, 2], "sentence1": ["a b", "c"], "sentence2": ["b a", "c"], "label": [0, 1]}
-    put(tmp_path / "hub", "labeled_final", {"train": columns, "validation": columns, "test": columns}, ["0", "1"])
-    for split in ("train", "dev", "test"):
-        write(tmp_path, f"PAWS/{split}.tsv", "id\tsentence1\tsentence2\tlabel\n1\ta b\tb a\t0\n2\tc\tc\t1\n")
-    data_set = {"id": str(tmp_path / "hub"), "config": "labeled_final", "revision": None}
-    paws = replace(task("paws"), hub=data_set)
-    for split in ("train", "dev", "test"):
-        assert HubGlue().has(paws, split)
-        assert read(HubGlue(), paws, split) == read(TsvGlue(tmp_path), paws, split)
 
 
 def test_a_data_set_that_is_not_there_is_one_line(tmp_path: Path) -> None:

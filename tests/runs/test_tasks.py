@@ -184,32 +184,24 @@ def test_two_columns_of_one_name_in_a_table_are_refused(answers: Path, name: str
         plan_table(load(str(answers.parent / "mine.yaml")))
 
 
-def test_paws_is_refused_where_the_toy_language_is_the_data() -> None:
-    with pytest.raises(RelposError, match="task=paws: the toy language has no such task"):
-        refuse_absent(finetune("task=paws"))
+def test_a_folder_that_the_toy_language_does_not_have_is_refused() -> None:
+    with pytest.raises(RelposError, match="task=rte: the toy language has no such task"):
+        refuse_absent(finetune("task=rte", "task.folder=PAWS"))
 
 
-def test_paws_on_the_hub_is_a_data_set_of_its_own() -> None:
-    data_set = {"id": "google-research-datasets/paws", "config": "labeled_final", "revision": None}
-    assert finetune("task=paws", "data=hub").meaning["glue"] == {"hub": data_set}
-    assert finetune("task=rte", "data=hub").meaning["glue"]["hub"]["id"] == "nyu-mll/glue"
-
-
-def test_paws_in_a_folder_is_known_by_its_files(tmp_path: Path) -> None:
+def test_files_of_a_task_are_part_of_its_identity(tmp_path: Path) -> None:
     for split in ("train", "dev"):
-        path = tmp_path / "glue" / "PAWS" / f"{split}.tsv"
+        path = tmp_path / "glue" / "WNLI" / f"{split}.tsv"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("id\tsentence1\tsentence2\tlabel\n1\ta b\tb a\t0\n")
-    run = finetune("task=paws", "data=files", f"data.root={tmp_path}")
-    assert [name for name, *_ in run.meaning["glue"]["files"]] == ["PAWS/dev.tsv", "PAWS/train.tsv"]
+        path.write_text("index\tsentence1\tsentence2\tlabel\n1\ta b\tb a\t0\n")
+    run = finetune("task=wnli", "data=files", f"data.root={tmp_path}")
+    assert [name for name, *_ in run.meaning["glue"]["files"]] == ["WNLI/dev.tsv", "WNLI/train.tsv"]
 
 
 def test_the_papers_fine_tuning_takes_what_a_task_of_ones_own_says(answers: Path) -> None:
     overrides = ("task=answers/task.yaml", "recipe=finetune_paper")
     run = finetune(*overrides, "task.epochs=7", "task.batch=5", "task.lr=2.0e-3")
     assert (run.config["recipe"]["epochs"], run.config["batch"], run.config["recipe"]["lr"]) == (7, 5, 2e-3)
-    paws = finetune("task=paws", "recipe=finetune_paper", "data=hub")
-    assert (paws.config["recipe"]["epochs"], paws.config["batch"]) == (3, 32)
 
 
 def test_alberts_numbers_come_with_the_recipe_and_are_no_part_of_the_task() -> None:

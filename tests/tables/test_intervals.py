@@ -8,7 +8,7 @@ import pytest
 
 from relpos.errors import RelposError
 from relpos.results.statistics import Interval
-from relpos.results.values import answers, halves, select
+from relpos.results.values import answers, select
 from relpos.runs.run import Run
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.rows import interval_of_answers, rows_of, values_of
@@ -47,18 +47,6 @@ def interval(made: list[Tuning]) -> Interval | None:
 def test_answers_are_read_as_they_were_written(tmp_path: Path) -> None:
     write_answers(tmp_path / "dev" / "stsb.tsv", [0.123456789, -1.0], [2.5, 5.0])
     assert answers(tmp_path / "dev" / "stsb.tsv").tolist() == [[0.123456789, 2.5], [-1.0, 5.0]]
-
-
-def test_groups_stay_whole_and_have_no_interval_over_examples(tmp_path: Path) -> None:
-    said, right, groups = [1, 1, 0, 1, 1], [1, 0, 0, 1, 1], [0, 0, 1, 1, 2]
-    write_answers(path := tmp_path / "dev" / "multirc.tsv", said, right, groups)
-    assert path.read_text().splitlines()[:2] == ["prediction\ttarget\tgroup", "1\t1\t0"]
-    even, odd = halves(path, "relpos.train.metrics.f1_and_exact_match")
-    assert (even, odd) == pytest.approx((100 * (0.8 + 0.5) / 2, 100.0))
-    made = tunings({0: 0.2, 1: 0.3})
-    for each in made:
-        write_answers(each.run.path / "dev" / "rte.tsv", said, right, groups)
-    assert interval(made) is None
 
 
 def test_interval_over_seeds_and_examples() -> None:

@@ -1,4 +1,4 @@
-"""The rows of a task in one form, with checked labels: from the files of GLUE and SuperGLUE, the hub, or the user's own files."""
+"""The rows of a task in one form, with checked labels: from the files of GLUE, the hub, or the user's own files."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ON_HUB = {"ax": ("ax", "test")}
 
 @dataclass(frozen=True)
 class TsvGlue:
-    """A folder in GLUE's own layout: `CoLA/train.tsv`, `MNLI/dev_matched.tsv`, `AX/test.tsv`, `BoolQ/train.jsonl`, …"""
+    """A folder in GLUE's own layout: `CoLA/train.tsv`, `MNLI/dev_matched.tsv`, `AX/test.tsv`, …"""
 
     folder: Path
 
     def places(self, task: Task, split: str) -> list[Path]:
         """Where the file of this split may lie; the first is the usual one."""
-        names = IN_FOLDER.get(split, (f"{task.folder}/{split}{task.suffix}",))
+        names = IN_FOLDER.get(split, (f"{task.folder}/{split}.tsv",))
         return [self.folder / name for name in names]
 
     def has(self, task: Task, split: str) -> bool:
@@ -40,7 +40,7 @@ class TsvGlue:
         if path is None:
             raise RelposError(self.missing(task, places))
         if path.suffix == ".jsonl":
-            return json_table(path, task.needed(split), task.rows_of)
+            return json_table(path, task.needed(split))
         return csv_table(path) if path.suffix == ".csv" else read_table(path, task.headers.get(split), task.broken)
 
     def missing(self, task: Task, places: list[Path]) -> str:
@@ -81,8 +81,8 @@ class OwnFiles(TsvGlue):
 
 @dataclass(frozen=True)
 class HubGlue:
-    """GLUE as `nyu-mll/glue` lays it out, and tasks with data sets of their own, from the hub or a local folder of the same layout
-    (write it with a slash). Labels and scores are turned back into the words of the TSV files.
+    """GLUE as `nyu-mll/glue` lays it out, from the hub or a local folder of the same layout (write it with a slash).
+    Labels and scores are turned back into the words of the TSV files.
 
     `datasets` is imported on use (1 s).
     """
@@ -125,10 +125,9 @@ class HubGlue:
         return Table(source, tuple(fields), table, range(1, len(table) + 1), place="row")
 
     def _address(self, task: Task, split: str) -> tuple[str, str, str | None, str]:
-        """Id, configuration and revision of the task's own data set, or else of GLUE; and the name of the split there."""
-        hub = task.hub or {"id": self.id, "config": task.name, "revision": self.revision}
-        config, name = ON_HUB.get(split, (str(hub["config"]), split.replace("dev", "validation")))
-        return str(hub["id"]), config, hub.get("revision"), name
+        """Id, configuration and revision of the data set; and the name of the split there."""
+        config, name = ON_HUB.get(split, (task.name, split.replace("dev", "validation")))
+        return self.id, config, self.revision, name
 
 
 def _ask(function: Any, data_set: str, config: str, **more: Any) -> Any:
@@ -160,7 +159,6 @@ class Rows:
     sentence_a: list[str]
     sentence_b: list[str] | None  # None: a task of single sentences
     labels: list[int] | list[float] | None  # None: a test split
-    groups: list[int] | None = None  # of rows that the metric judges together, the same number; None: it judges each by itself
 
     def __len__(self) -> int:
         return len(self.sentence_a)
@@ -182,13 +180,7 @@ def read(location: Location, task: Task, split: str) -> Rows:
         sentence_a=sentences[0],
         sentence_b=sentences[1] if len(sentences) > 1 else None,
         labels=labels,
-        groups=_numbered(table.column(task.group)) if task.group else None,
     )
-
-
-def _numbered(names: list[str]) -> list[int]:
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    return [numbers[name] for name in names]
 
 
 def _classes(table: Table, words: list[str], known: Sequence[str]) -> list[int]:

@@ -161,9 +161,8 @@ class Hub(Text):
         return HubGlue(self.glue, self.glue_revision)
 
     def glue_identity(self, task: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Id, configuration and revision of one task's data set, its own or GLUE's; of a folder its content."""
-        own = task.get("hub")
-        return {"hub": identified(own or {"id": self.glue, "config": task["name"], "revision": self.glue_revision})}
+        """Id, configuration and revision of the data set; of a folder its content."""
+        return {"hub": identified({"id": self.glue, "config": task["name"], "revision": self.glue_revision})}
 
     def documents(self, progress: Progress | None = None) -> Iterator[Document]:
         """The documents of all data sets, one data set after the other."""

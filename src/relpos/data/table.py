@@ -7,7 +7,7 @@ import io
 import json
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,8 +19,7 @@ from relpos.readers import ANY, decoded, read_bytes
 
 NUL = "a NUL byte, which no text holds"
 Fields = dict[str, Any]
-Rows = Callable[[Fields, str], Iterator[Fields]]
-"""An object and its file and line → the rows that it stands for, with values by column."""
+"""An object of a line: column → value."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ def check_head(path: Path, text: str, column: str) -> None:
         check_widths(path, rows, [2], len(header))
 
 
-def json_table(path: Path, columns: Sequence[str], rows_of: Rows = lambda fields, _: iter([fields])) -> Table:
+def json_table(path: Path, columns: Sequence[str]) -> Table:
     """These columns of the rows in a file.
 
     Raises:
@@ -154,10 +153,8 @@ def json_table(path: Path, columns: Sequence[str], rows_of: Rows = lambda fields
     """
     rows, places = [], []
     for number, fields in objects(path):
-        where = f"{path} line {number}"
-        for row in rows_of(fields, where):
-            rows.append([_field(where, row, column) for column in columns])
-            places.append(number)
+        rows.append([_field(f"{path} line {number}", fields, column) for column in columns])
+        places.append(number)
     if not rows:
         raise RelposError(f"{path}: no rows")
     return Table(str(path), tuple(columns), rows, places)

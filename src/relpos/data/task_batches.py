@@ -35,7 +35,6 @@ class Encoded:
     labels: Tensor | None  # (rows,) int64 classes or float32 scores
     pad: int
     length: int  # no row is longer
-    groups: list[int] | None = None  # as of `Rows`
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -62,7 +61,7 @@ def encode(rows: Rows, tokenizer: Tokenizer, length: int = 128) -> Encoded:
     if rows.labels is not None:
         is_score = any(isinstance(label, float) for label in rows.labels)
         labels = torch.tensor(rows.labels, dtype=torch.float32 if is_score else torch.int64)
-    return Encoded(ids, types, labels, tokenizer.pad, length, rows.groups)
+    return Encoded(ids, types, labels, tokenizer.pad, length)
 
 
 def cut(a: int, b: int, room: int) -> tuple[int, int]:

@@ -6,23 +6,22 @@ Each task has a YAML file in `conf/task/`; its keys are the arguments of `Task`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any, ClassVar
 
 from relpos.ranges import Batch, Count, NotNegative, Positive
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task: of GLUE, SuperGLUE, PAWS, or of the user's own.
+    """One task: of GLUE, or of the user's own.
 
     The training numbers are those of the authors' released `run_glue.py`; `paper_*` are those that the paper's Table 5 prints,
     `albert_*` those of ALBERT's `run_glue.sh`.
     """
 
-    name: str  # also its configuration in nyu-mll/glue, unless `hub` names another data set
+    name: str  # also its configuration in nyu-mll/glue
     folder: str  # in GLUE's own layout; of a task of the user's own, a path
     sentences: Sequence[str]  # one or two columns of the TSV files
     label: str  # column with the label
@@ -46,10 +45,7 @@ class Task:
     range: Sequence[float] | None = None  # of a regression's scores
     headers: Mapping[str, Sequence[str]] = field(default_factory=dict)  # split -> columns of a file without a header line
     hub_sentences: Sequence[str] | None = None  # where nyu-mll/glue names the columns otherwise
-    hub: Mapping[str, str | None] | None = None  # id, config and revision of the data set on the hub, where it is not GLUE's
     broken: bool = False  # leave out rows that a line end inside a sentence has broken in two
-    suffix: ClassVar[str] = ".tsv"  # of its files in GLUE's layout: .tsv or .jsonl
-    group: ClassVar[str | None] = None  # column that is equal in the rows that the metric judges together
 
     def __post_init__(self) -> None:
         if self.labels is not None:  # `labels: [0, 1]` are numbers to YAML, and words in the files
@@ -64,13 +60,9 @@ class Task:
     def regression(self) -> bool:
         return self.labels is None
 
-    def rows_of(self, fields: dict[str, Any], where: str) -> Iterator[dict[str, Any]]:
-        """The rows that one object of a file of JSON lines stands for; `where` is its file and line, for messages."""
-        yield fields
-
     def needed(self, split: str) -> list[str]:
-        """The columns that a split must have: texts, group and, but for test splits, label."""
-        return [*self.sentences, *filter(None, [self.group]), *([self.label] if split in self.labelled else [])]
+        """The columns that a split must have: texts and, but for test splits, label."""
+        return [*self.sentences, *([self.label] if split in self.labelled else [])]
 
     @property
     def labelled(self) -> tuple[str, ...]:

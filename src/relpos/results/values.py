@@ -310,13 +310,12 @@ def best_on_halves(rows: Mapping[str, Halves]) -> list[tuple[str, int, int]]:
 def halves(path: Path, metric: str) -> Halves:
     """The scores of a file of answers; `metric` is the dotted name of the function that scores them."""
     columns = answers(path).T
-    numbers = columns[2] if len(columns) > 2 else np.arange(columns.shape[1])  # groups stay whole
-    even, odd = (100 * applied(metric, "task.metric", *columns[:, numbers % 2 == half]) for half in (0, 1))
+    even, odd = (100 * applied(metric, "task.metric", *columns[:, half::2]) for half in (0, 1))
     return even, odd
 
 
 def answers(path: Path) -> NDArray[np.float64]:
-    """(examples, 2 or 3): predictions and targets of a dev set, as fine-tuning wrote them, and the groups where there are some.
+    """(examples, 2): predictions and targets of a dev set, as fine-tuning wrote them.
 
     Raises:
         RelposError: the file is damaged.

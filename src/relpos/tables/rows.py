@@ -296,8 +296,8 @@ def summary(values: Sequence[float], pretrainings: Sequence[Hashable] | None = N
 def interval_of_answers(values: Sequence[Value]) -> Interval | None:
     """95 % Multi-Bootstrap interval of the mean score × 100, over pre-trainings and dev examples at once.
 
-    A pre-training counts with the mean over its fine-tunings. None if there are fewer than two pre-trainings, if a run has not
-    kept its answers on the dev set, as older runs have not, or if the metric judges groups.
+    A pre-training counts with the mean over its fine-tunings. None if there are fewer than two pre-trainings, or if a run has
+    not kept its answers on the dev set.
     """
     # Fine-tunings of one pre-training share its luck: seeds are drawn by pre-training.
     groups = by(values, "pretrain_seed")
@@ -305,8 +305,8 @@ def interval_of_answers(values: Sequence[Value]) -> Interval | None:
         return None
     dev_sets = [[answers(each.answers) for each in group if each.answers] for group in groups.values()]
     shapes = {dev_set.shape for group in dev_sets for dev_set in group}
-    # Dev sets of several sizes are those of several versions of the data; of groups, a resampling would have to draw whole ones.
-    if len(shapes) > 1 or any(width > 2 for _, width in shapes):
+    # Dev sets of several sizes are those of several versions of the data.
+    if len(shapes) > 1:
         return None
     # An array needs as many fine-tunings of each pre-training: those beyond the fewest are left out.
     fewest = min(map(len, dev_sets))

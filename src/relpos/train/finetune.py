@@ -124,11 +124,11 @@ def columns(model: Classifier, task: Task, splits: Splits, precision: str, predi
         assert rows.labels is not None
         targets = rows.labels.double().numpy()
         decided = decide(task, outputs(model, rows, precision))
-        write_answers(predictions.with_name("dev") / f"{column}.tsv", decided, targets, rows.groups)
-        result["columns"][column] = score(task, decided, targets, rows.groups)
-        result["majority"][column] = majority(task, targets.tolist(), rows.groups)
+        write_answers(predictions.with_name("dev") / f"{column}.tsv", decided, targets)
+        result["columns"][column] = score(task, decided, targets)
+        result["majority"][column] = majority(task, targets.tolist())
         result["examples"][column] = len(rows)
-        if found := parts(task, decided, targets, rows.groups):
+        if found := parts(task, decided, targets):
             result["parts"][column] = found
     for name, split in task.test.items():
         # GLUE has test sets without labels for the server; a task of one's own need not.
@@ -180,14 +180,12 @@ def write_predictions(folder: Path, task: Task, name: str, predictions: ArrayLik
     return path
 
 
-def write_answers(path: Path, predictions: ArrayLike, targets: ArrayLike, groups: ArrayLike | None = None) -> None:
-    """Writes predicted classes or values beside the right ones, and the group where the metric judges groups: one line for each dev
-    example, in the order of the file."""
-    columns = {"prediction": predictions, "target": targets} | ({} if groups is None else {"group": groups})
-    rows = zip(*(np.asarray(column, np.float64).tolist() for column in columns.values()), strict=True)
+def write_answers(path: Path, predictions: ArrayLike, targets: ArrayLike) -> None:
+    """Writes predicted classes or values beside the right ones: one line for each dev example, in the order of the file."""
+    rows = np.stack([np.asarray(predictions, np.float64), np.asarray(targets, np.float64)], 1).tolist()
     # Nine digits tell any two float32 numbers apart.
-    lines = ("\t".join(f"{number:.9g}" for number in row) for row in rows)
-    write_text(path, "".join(f"{line}\n" for line in ["\t".join(columns), *lines]))
+    lines = (f"{prediction:.9g}\t{target:.9g}" for prediction, target in rows)
+    write_text(path, "".join(f"{line}\n" for line in ["prediction\ttarget", *lines]))
 
 
 def _words(task: Task, predictions: np.ndarray) -> list[str]:

@@ -1,4 +1,4 @@
-"""The columns of GLUE and SuperGLUE, on all predictions at once in float64.
+"""The columns of GLUE, on all predictions at once in float64.
 
 A constant prediction scores 0 in Matthews and in correlations (GLUE's practice), and so do predictions that are not
 finite.
@@ -6,7 +6,6 @@ finite.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from relpos.data.tasks import Task
-from relpos.errors import RelposError
 from relpos.trust import find
 
 Floats = NDArray[np.float64]
@@ -38,18 +36,6 @@ def f1(predictions: ArrayLike, targets: ArrayLike) -> float:
 def accuracy_and_f1(predictions: ArrayLike, targets: ArrayLike) -> float:
     """(accuracy + F1) / 2: the column of MRPC and QQP."""
     return (accuracy(predictions, targets) + f1(predictions, targets)) / 2
-
-
-def exact_match(predictions: ArrayLike, targets: ArrayLike, groups: ArrayLike) -> float:
-    """Share of groups in which every entry is right: of MultiRC, questions of which all answers are."""
-    p, t = _pair(predictions, targets)
-    _, group, sizes = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
-    return float(np.mean(np.bincount(group, p == t) == sizes))
-
-
-def f1_and_exact_match(predictions: ArrayLike, targets: ArrayLike, groups: ArrayLike) -> float:
-    """(F1 over all entries + exact match) / 2: the column of MultiRC."""
-    return (f1(predictions, targets) + exact_match(predictions, targets, groups)) / 2
 
 
 def matthews(predictions: ArrayLike, targets: ArrayLike) -> float:
@@ -87,39 +73,34 @@ def decide(task: Task, outputs: Tensor) -> Floats:
     return outputs.detach().argmax(-1).double().cpu().numpy()
 
 
-def score(task: Task, predictions: ArrayLike, targets: ArrayLike, groups: ArrayLike | None = None) -> float:
+def score(task: Task, predictions: ArrayLike, targets: ArrayLike) -> float:
     """The task's column, x 100."""
-    return 100 * applied(task.metric, f"task {task.name}: metric", predictions, targets, groups)
+    return 100 * applied(task.metric, f"task {task.name}: metric", predictions, targets)
 
 
-def parts(task: Task, predictions: ArrayLike, targets: ArrayLike, groups: ArrayLike | None = None) -> dict[str, float]:
+def parts(task: Task, predictions: ArrayLike, targets: ArrayLike) -> dict[str, float]:
     """The metrics, x 100, whose mean the task's column is, by name: of `accuracy_and_f1`, those before and behind the `and`."""
     module, _, name = task.metric.rpartition(".")
     names = name.split("_and_") if module == __name__ and "_and_" in name else []
-    return {part: 100 * applied(f"{module}.{part}", task.name, predictions, targets, groups) for part in names}
+    return {part: 100 * applied(f"{module}.{part}", task.name, predictions, targets) for part in names}
 
 
-def majority(task: Task, targets: Sequence[int] | Sequence[float], groups: ArrayLike | None = None) -> float:
+def majority(task: Task, targets: Sequence[int] | Sequence[float]) -> float:
     """The column, x 100, of the best constant answer: the majority class, where accuracy alone counts; of a regression with many
     values the best of `CONSTANTS`, spread evenly over them."""
     values = np.unique(targets)
     if task.regression:
         values = values[np.unique(np.linspace(0, len(values) - 1, min(len(values), CONSTANTS)).round().astype(int))]
-    return max(score(task, np.full(len(targets), value), targets, groups) for value in values)
+    return max(score(task, np.full(len(targets), value), targets) for value in values)
 
 
-def applied(name: str, key: str, predictions: ArrayLike, targets: ArrayLike, groups: ArrayLike | None = None) -> float:
-    """A metric by its dotted name, which gets the groups if one of its arguments is called `groups`; 0 where it is not a number, as
-    scipy's correlation of a constant answer.
+def applied(name: str, key: str, predictions: ArrayLike, targets: ArrayLike) -> float:
+    """A metric by its dotted name; 0 where it is not a number, as scipy's correlation of a constant answer.
 
     Raises:
-        RelposError: begins with `key`: there is no such metric, or it judges groups and there are none.
+        RelposError: begins with `key`: there is no such metric.
     """
-    metric = find(name, "metric", key)
-    judges_groups = "groups" in inspect.signature(metric).parameters
-    if judges_groups and groups is None:
-        raise RelposError(f"{key}={name}: it judges groups, which this task does not have")
-    found = float(metric(predictions, targets, groups=groups) if judges_groups else metric(predictions, targets))
+    found = float(find(name, "metric", key)(predictions, targets))
     return found if np.isfinite(found) else 0.0
 
 
