@@ -14,6 +14,7 @@ from torch.nn import functional
 import relpos
 from relpos.data.steps import Step, Steps
 from relpos.data.store import Store
+from relpos.data.tokenizer import SEP
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.runs.cost import costs, forward
@@ -145,6 +146,21 @@ def test_two_stages_read_short_text_first_and_go_on_where_they_stopped(toy_runs:
     assert whole == [(0, 8, 16), (1, 8, 16), (2, 8, 16), (3, 2, 64), (4, 2, 64)]
     assert [read(start) for start in range(6)] == [whole[start:] for start in range(6)]
     assert costs(run)["flops"] == pytest.approx(3 * (3 * 8 * 16 * rate(run, 16) + 2 * 2 * 64 * rate(run, 64)))
+
+
+def test_the_first_of_two_stages_may_read_pairs_and_the_other_documents(toy_runs: Path) -> None:
+    dials = ["packing=document", "length=64", "steps=4", "batch=2", "first.share=0.5"]
+    mixed = plan(relpos.compose("pretrain", [*dials, "first.length=32", "first.packing=pair"]))
+    alike = plan(relpos.compose("pretrain", [*dials, "first.length=32", "first.packing=document"]))
+    assert mixed.meaning["first"]["packing"] == "pair"
+    assert "packing" not in alike.meaning["first"]  # as the identities of such runs have it
+    store = Store(execute(mixed.inputs["store"]).path)
+    keys = ("seed", "steps", "batch", "length", "packing", "pairs", "first")
+    data = PretrainingData(store, **{key: mixed.config[key] for key in keys}, microbatch=16)
+    data.trainer = SimpleNamespace(global_step=0)  # type: ignore[assignment]
+    parts = [step.microbatches[0].input_ids for step in data.train_dataloader()]
+    assert [int((ids == SEP).sum()) for ids in parts] == [4, 4, 2, 2]
+    assert data.heldout.length == 64
 
 
 def rate(run: Run, length: int) -> float:

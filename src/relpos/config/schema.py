@@ -76,6 +76,7 @@ class First(TypedDict):
     share: Rate
     length: Length
     batch: Batch
+    packing: Packing
 
 
 class Phase(TypedDict):

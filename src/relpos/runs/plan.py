@@ -155,7 +155,9 @@ def pretrain_run(content: Content, start: Run | None = None) -> Run:
     if config["data"].get("shuffle"):  # the store has it, too; here claims and labels find it
         meaning["shuffle"] = config["data"]["shuffle"]
     if config["first"]["share"]:  # otherwise left out: runs of one stage keep the identity from before two-stage training
-        meaning["first"] = config["first"]
+        meaning["first"] = dict(config["first"])
+        if meaning["first"]["packing"] == config["packing"]:
+            del meaning["first"]["packing"]
     size, causal = config["size"], "-causal" * (config["size"].get("attention") == "causal")
     network = start.name if start else f"{scheme_name(config)}-{size['layers']}x{size['hidden']}{causal}"
     name = f"{network}-{store.name}-seed{config['seed']}"

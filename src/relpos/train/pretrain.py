@@ -127,7 +127,8 @@ class PretrainingData(StepsData):
         store: tokens on disk.
         microbatch: examples of full length in a forward pass.
         pairs: the most training examples; None: all.
-        first: training in two phases: `share` of the steps reads `first["batch"]` examples of at most `first["length"]` tokens, the
+        first: training in two phases: `share` of the steps reads `first["batch"]` examples of at
+            most `first["length"]` tokens, packed as `first["packing"]` says where it is there; the
             other steps `batch` examples of `length`; None: all steps do the latter.
         group: the processes among which the examples of a step, and the held-out ones, are divided.
         few_shapes: see `StepsData`.
@@ -154,14 +155,16 @@ class PretrainingData(StepsData):
         objective: Objective = masked,
     ) -> None:
         examples = store.examples("train", packing, length, pairs)
+        self.heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES)
         place: dict[str, Any] = {"rank": group.rank, "world": group.world, "objective": objective, "few_shapes": few_shapes}
         self.steps = Steps(examples, seed, batch, microbatch, store.vocabulary, stop=steps, **place)
         phases = [self.steps]
         if first:
-            examples, end = store.examples("train", packing, first["length"], pairs), round(first["share"] * steps)
+            packing = first.get("packing", packing)
+            examples = store.examples("train", packing, first["length"], pairs)
+            end = round(first["share"] * steps)
             phases.insert(0, Steps(examples, seed, first["batch"], microbatch, store.vocabulary, stop=end, **place))
         super().__init__(phases, few_shapes)
-        self.heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES)
         # Without one Lightning would evaluate nothing and say nothing, and another process would wait for this one.
         if len(self.heldout) < group.world:
             raise RelposError(
