@@ -130,3 +130,16 @@ def test_a_missing_file_has_the_value_that_is_asked_for(tmp_path: Path) -> None:
         read_json(tmp_path / "missing.json", dict)
     (tmp_path / "good.json").write_text(json.dumps({"a": 1}), encoding="utf-8")
     assert read_json(tmp_path / "good.json", dict[str, int]) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "keys", ["a a", '1 "1"', '"1" 1', 'null "None"', '1.0 "1.0"', 'true "True"', "0x10 16", "007 7", "1 1.0", "1 true", "~ null"]
+)
+def test_two_keys_that_would_become_one_are_refused_by_both_names(keys: str, tmp_path: Path) -> None:
+    first, second = keys.split()
+    (tmp_path / "t.yaml").write_text(f"rows:\n  {first}: x\n  {second}: y\n")
+    with pytest.raises(RelposError) as caught:
+        read_yaml(tmp_path / "t.yaml")
+    both = "" if first == second else f", as {first} and as {second}"
+    assert str(caught.value).endswith(f" is given twice{both}")
+    assert "t.yaml:3: not YAML: " in str(caught.value)

@@ -50,11 +50,17 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     """YAML as Hydra reads it: `1e-4` is a number, a date is a word, and a key may not stand twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen = set()
+        seen: dict[Hashable, str] = {}
         for key, _ in node.value:
-            if (key.tag, str(key.value)) in seen:
-                raise yaml.constructor.ConstructorError(problem=f"{key.value!r} is given twice", problem_mark=key.start_mark)
-            seen.add((key.tag, str(key.value)))
+            if not isinstance(key, yaml.ScalarNode):  # which is refused below, with its line
+                continue
+            value, quote = self.construct_object(key), (key.style or "").strip("|>")
+            written = f"{quote}{key.value}{quote}" or "nothing"
+            # As Python compares keys, where 1 is 1.0, and as they will be shown, where 1 is "1".
+            if before := seen.get(value) or seen.get(str(value)):
+                both = "" if before == written else f", as {before} and as {written}"
+                raise yaml.constructor.ConstructorError(problem=f"{str(value)!r} is given twice{both}", problem_mark=key.start_mark)
+            seen[value] = seen[str(value)] = written
         return super().construct_mapping(node, deep)
 
 

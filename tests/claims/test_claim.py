@@ -15,8 +15,7 @@ from relpos.config.compose import called, compose
 from relpos.errors import RelposError
 from relpos.results.scale import Scale, scheme
 from relpos.results.statistics import Difference
-from relpos.tables.experiment import experiments, load
-from relpos.tables.plan import overrides_of
+from relpos.tables.experiment import experiments, load, overrides_of
 
 OF_PAPERS = [*(f"C{n:02}" for n in range(1, 26)), *(f"W{n:02}" for n in range(1, 23))]
 IDS = [claim.id for claim in files.load("all") if not claim.measure]

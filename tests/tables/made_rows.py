@@ -32,4 +32,4 @@ def of_pretrainings(name: str, values: list[float], overrides: list[str]) -> Row
 
 
 def experiment(**changes: Any) -> Experiment:
-    return Experiment(**{"name": "t", "folder": Path(), "question": "?", "rows": {}, "tasks": ["rte"]} | changes)
+    return Experiment(**{"file": Path("t.yaml"), "question": "?", "rows": {}, "tasks": ["rte"]} | changes)

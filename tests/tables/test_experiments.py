@@ -7,8 +7,8 @@ import pytest
 from relpos.commands.reproduce import show_plan
 from relpos.config.compose import composed, resolved
 from relpos.config.conf import shipped
-from relpos.tables.experiment import Experiment, load
-from relpos.tables.plan import PlannedRow, overrides_of, plan_table, runs_of
+from relpos.tables.experiment import Experiment, load, overrides_of
+from relpos.tables.plan import PlannedRow, plan_table, runs_of
 from schemes import FULL
 
 AUTHORS_SEEDS = [42, 97, 834, 622, 329, 75, 213, 101, 123, 57]

@@ -55,7 +55,7 @@ def compare(network: Names, examples: Count) -> str:
         subjects[place] = replace(subject, overrides=[f"{key}={value}" for key, value in own.items() if value != MISSING])
     rows = compared_rows(subjects)
     name, question = " and ".join(subject.name for subject in subjects), f"They differ in: {in_words(differing)}."
-    experiment = Experiment(name, Path(), question, {row.name: row.overrides for row in rows}, [], baseline=[subjects[0].name])
+    experiment = Experiment(Path(), question, {row.name: row.overrides for row in rows}, [], baseline=[subjects[0].name])
     # Networks that a user names have no experiment file; this stands for one with the first as baseline.
     rows = with_comparisons(rows, experiment, {})
     side_tables = []

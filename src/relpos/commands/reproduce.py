@@ -18,6 +18,7 @@ from relpos.ranges import Count, Names, Natural, Seeds
 if TYPE_CHECKING:
     from relpos.launch.engine import Engine
     from relpos.runs.run import Run
+    from relpos.tables.changes import Changes
     from relpos.tables.experiment import Experiment
     from relpos.tables.order_instrument import Each, Instrument
     from relpos.tables.plan import PlannedRow
@@ -48,14 +49,14 @@ def reproduce(
     """
     # Imported here and not above: this signature is read to check arguments, before there is anything to do.
     from relpos.launch.engine import run_all
-    from relpos.runs.run import runs_root
     from relpos.runs.shelf import LOG, last_lines
     from relpos.tables import experiment, order_instrument, plan
+    from relpos.tables.changes import Changes, claim_folder, folder_of
     from relpos.trust import instantiate
 
-    changes = _changes(seeds, pretrain_seeds, tasks)
-    file = experiment.load(table, changes)
-    if (file.parameters or file.properties) and (rows or overrides or stages or changes):
+    changes = Changes(rows, _keys(seeds, pretrain_seeds, tasks), overrides)
+    file = experiment.load(table, changes.keys)
+    if (file.parameters or file.properties) and (rows or overrides or stages or changes.keys):
         raise RelposError(f"table {file.name} trains nothing: rows, stages, tasks, seeds and overrides change nothing there")
     if file.parameters:
         from relpos.commands.params import show as show_parameters
@@ -70,17 +71,22 @@ def reproduce(
     instrument = order_instrument.instrument(file, overrides, planned)
     # It is named like a stage, although it makes no runs.
     is_measured = stages is None or "order" in stages
-    folder: Path = runs_root() / "tables" / file.name
+    identities = {run.identity for row in planned for run in row.runs}
+    folder = folder_of(file, changes, identities)
     if dry_run:
         show_plan(file, planned, runs)
         return str(folder)
     from_file = {"threads": file.threads} if engine.get("threads", ...) is None else {}
     chosen: Engine = instantiate(engine | from_file, "engine")
+    claim_folder(folder, file)
     # A table is made of what there is even where runs failed, and the failure is raised behind it.
     failed = run_all(runs, folder, chosen, retries, Arrivals(planned, instrument if is_measured else None).settled)
     each = partial(chosen.each, title="networks measured")
     # What is not measured has no figures.
-    show(file, planned, folder, instrument, each if is_measured else lambda _, networks: [{}] * len(networks))
+    # Asked again: meanwhile another command may have written a table there.
+    folder = folder_of(file, changes, identities)
+    measured: Each = each if is_measured else lambda _, networks: [{}] * len(networks)
+    show(file, planned, folder, instrument, measured, changes)
     if failed:
         for run in failed:
             say(f"relpos: {run.stage} {run.name} failed: {run.record['error']} ({run.path})")
@@ -94,15 +100,15 @@ def reproduce(
     return str(folder)
 
 
-def _changes(seeds: Seeds | None, pretrain_seeds: Seeds | None, tasks: list[str] | None) -> dict[str, Any]:
+def _keys(seeds: Seeds | None, pretrain_seeds: Seeds | None, tasks: list[str] | None) -> dict[str, Any]:
     """The keys of the experiment file that `seeds=`, `pretrain_seeds=` and `tasks=` replace, with their new values."""
     from relpos.data.own_task import is_task_file
 
     # None is `not given`: the file's own value stays.
-    changes: dict[str, Any] = {"seeds": seeds, "pretrain_seeds": pretrain_seeds}
+    keys: dict[str, Any] = {"seeds": seeds, "pretrain_seeds": pretrain_seeds}
     if tasks is not None:  # a file of the command line lies here and not beside the experiment file
-        changes["tasks"] = [str(expanded(task).absolute()) if is_task_file(task) else task for task in tasks]
-    return {key: value for key, value in changes.items() if value is not None}
+        keys["tasks"] = [str(expanded(task).absolute()) if is_task_file(task) else task for task in tasks]
+    return {key: value for key, value in keys.items() if value is not None}
 
 
 def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run]) -> None:
@@ -185,9 +191,12 @@ class Arrivals:
         self.console.print(Text(f"  {first:<{self.width}}{cells}", style="bold"), soft_wrap=True)
 
 
-def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None, each: Each) -> None:
+def show(
+    experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None, each: Each, changes: Changes
+) -> None:
     """Makes the table from the runs' folders, writes it and prints it."""
     from relpos.tables import choice, comparison
+    from relpos.tables.changes import is_changed
     from relpos.tables.experiment import printed_numbers
     from relpos.tables.render import pictures, text
     from relpos.tables.render.view import view_of
@@ -195,7 +204,13 @@ def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrumen
     from relpos.tables.table import Table, made_with
 
     rows = rows_of(plan, instrument, each)
-    rows = comparison.with_comparisons(rows, experiment, printed_numbers(experiment))
+    printed = printed_numbers(experiment)
+    known = printed.keys() | experiment.server.keys()
+    if changed := [row.name for row in rows if row.name in known and is_changed(experiment, row.name, changes.overrides)]:
+        say(f"relpos: no printed numbers beside {', '.join(changed)}: they are not those of {' '.join(changes.shown)}")
+        printed = {name: numbers for name, numbers in printed.items() if name not in changed}
+        experiment = replace(experiment, server={row: scores for row, scores in experiment.server.items() if row not in changed})
+    rows = comparison.with_comparisons(rows, experiment, printed)
     rows = with_heldout_lengths(rows, plan, experiment.lengths)
     table = Table(
         name=experiment.name,
@@ -204,6 +219,7 @@ def show(experiment: Experiment, plan: list[PlannedRow], folder: Path, instrumen
         statistic=experiment.statistic,
         tuned=experiment.tuned,
         made=made_with(plan),
+        changes=changes.shown,
     )
     # One view for all formats, so that page, terminal and files say the same.
     view = view_of(table, choice.by_choice(rows, experiment))

@@ -50,9 +50,16 @@ class _Rows:
 
 
 def table_folder(name: str) -> Path:
-    """The folder of a table of this name, or of the one that an experiment file of this path makes."""
+    """The folder of a table of this name, or of the one that an experiment file of this path makes.
+
+    Raises:
+        RelposError: the name is none for a folder of its own, as that of `...yaml`, whose stem is `..`.
+    """
     # A dot in a table's name is no suffix.
-    return runs_root() / "tables" / (Path(name).stem if name.endswith((".yaml", ".yml")) else name)
+    stem = Path(name).stem if name.endswith((".yaml", ".yml")) else name
+    if stem[:1] in ("", ".") or "/" in stem or not stem.isprintable():
+        raise RelposError(f"table={name}: {stem!r} cannot be the name of a table: it begins with a dot or has a / in it")
+    return runs_root() / "tables" / stem
 
 
 def read_table(folder: Path, form: type[Form]) -> Form:

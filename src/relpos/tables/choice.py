@@ -23,8 +23,7 @@ from relpos.tables.table import Column, Row
 
 def by_choice(rows: Sequence[Row], experiment: Experiment) -> list[SideTable]:
     """A table for each baseline that has rows among `choices`, once all of these have scores."""
-    overrides = {name: experiment.rows[name] for name in experiment.baseline}
-    baselines = {row.name: baseline_of(row, overrides) for row in rows if row.name in experiment.choices}
+    baselines = {row.name: baseline_of(row.name, experiment) for row in rows if row.name in experiment.choices}
     families = {base: [name for name in experiment.choices if baselines.get(name) == base] for base in experiment.baseline}
     tables = [side_table(rows, base, choices, experiment.statistic) for base, choices in families.items() if choices]
     return [table for table in tables if table is not None]

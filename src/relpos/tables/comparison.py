@@ -37,12 +37,11 @@ def with_comparisons(rows: Sequence[Row], experiment: Experiment, printed: Mappi
         names = named(MEAN, printed.get(row.name, {})) if experiment.network else []
         columns = row.columns | {name: Column() for name in names if name not in row.columns}
         planned.append(replace(row, columns=columns, server=experiment.server.get(row.name, {})))
-    overrides: dict[str, Sequence[str]] = {name: experiment.rows.get(name, ()) for name in experiment.baseline}
-    baselines = [baseline_of(row, overrides) for row in planned]
+    baselines = [baseline_of(row.name, experiment) for row in planned]
     groups: dict[str, list[Row]] = {}
     for row, baseline in zip(planned, baselines, strict=True):
         # A baseline belongs to the group of the rows that are compared with it.
-        groups.setdefault(baseline or (row.name if row.name in overrides else ""), []).append(row)
+        groups.setdefault(baseline or (row.name if row.name in experiment.baseline else ""), []).append(row)
     compared = {row.name: _with_printed(row, experiment, printed.get(row.name, {})) for group in groups.values() for row in group}
     return _with_baselines([compared[row.name] for row in planned], baselines, groups)
 
@@ -108,19 +107,21 @@ def _between(row: Row, base: Row, name: str, groups: Mapping[str, Sequence[Row]]
     return contrast.difference(units, row.name, base.name, scale.at_constant(columns))
 
 
-def baseline_of(row: Row, baselines: Mapping[str, Sequence[str]]) -> str | None:
+def baseline_of(name: str, experiment: Experiment) -> str | None:
     """The name of the baseline that shares most overrides with this row, of several the first; None for a baseline, or without any.
 
     All baselines of the experiment are candidates, also those whose rows were not asked for: otherwise a small model might be
-    compared with a large one.
+    compared with a large one. The overrides are those of the file: what is typed for all rows makes no other pairs.
 
-    >>> baselines = {"small": ["size=small", "position=absolute"], "base": ["size=base", "position=absolute"]}
-    >>> baseline_of(Row("base_fixed", overrides=["size=base", "position=fixed"]), baselines)
+    >>> from pathlib import Path
+    >>> rows = {"small": ["size=small"], "base": ["size=base"], "base_fixed": ["size=base", "position=fixed"]}
+    >>> baseline_of("base_fixed", Experiment(Path(), "?", rows, [], baseline=["small", "base"]))
     'base'
     """
-    if row.name in baselines:
+    own = set(experiment.rows.get(name, ()))
+    if name in experiment.baseline:
         return None
-    return max(baselines, key=lambda name: len(set(baselines[name]) & set(row.overrides)), default=None)
+    return max(experiment.baseline, key=lambda other: len(own.intersection(experiment.rows.get(other, ()))), default=None)
 
 
 def _with_delta(column: Column, base: Column, test: Difference | None, adjusted: float | None) -> Column:

@@ -17,6 +17,7 @@ from relpos.places import expanded
 from relpos.ranges import Length, Natural, Seeds, Threads, between, check, rules
 from relpos.readers import read_text, read_yaml
 from relpos.results.values import GLUE
+from relpos.runs.table_file import table_folder
 from relpos.trust import refuse_names
 
 STAGES = ("pretrain", "finetune", "order", "order_snapshots")
@@ -37,8 +38,7 @@ class Experiment:
     Overrides are Hydra's, as typed on the command line. `pretrain.X=…`, `finetune.X=…` and `order.X=…` reach one stage only.
 
     Args:
-        name: of the file.
-        folder: of the file.
+        file: where it lies.
         question: what the table answers.
         rows: name → the overrides in which the row differs.
         tasks: tasks of conf/task and the user's YAML files (paths from the folder of the experiment file), each fine-tuned with
@@ -67,8 +67,7 @@ class Experiment:
         tuned: the table in which the rows' `recipe.position_lr` was chosen; the page names it.
     """
 
-    name: str
-    folder: Path
+    file: Path
     question: str
     rows: dict[str, list[str]]
     tasks: list[str]
@@ -91,6 +90,21 @@ class Experiment:
     claims: list[str] = field(default_factory=list)
     primary: Literal["loss", "order"] | None = None
     tuned: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the file without its suffix, so that a copy under another name is another table."""
+        return self.file.stem
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the file."""
+        return self.file.parent
+
+    @property
+    def trained(self) -> list[str]:
+        """The stages of which a row has runs of its own."""
+        return ["pretrain"] * (self.network is None) + ["finetune"] * bool(self.tasks)
 
     def select(self, names: list[str] | None) -> dict[str, list[str]]:
         """The rows of these names, in the order of the file; None: all.
@@ -126,9 +140,8 @@ def load(table: str, changes: Mapping[str, Any] | None = None) -> Experiment:
     if not isinstance(content, dict):
         raise RelposError(f"{path}: a mapping is expected (question, rows, tasks, …)")
     try:
-        # Changed before it is checked: what a command line says obeys the rules of the file. And the file's name is the table's,
-        # so that a copy under another name is another table.
-        return Experiment(path.stem, path.parent, **_values(content | dict(changes or {}), path))
+        # Changed before it is checked: what a command line says obeys the rules of the file.
+        return Experiment(path, **_values(content | dict(changes or {}), path))
     except RelposError as error:
         raise RelposError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from error
 
@@ -138,6 +151,7 @@ def _find(table: str) -> Path:
         path = expanded(table)
         if not path.is_file():
             raise RelposError(f"table={table}: there is no such file")
+        table_folder(path.stem)  # refuses a name that is none for a folder
         return path
     known = {path.stem: path for path in shipped("experiments").glob("*.yaml")}
     if table not in known:
@@ -148,7 +162,7 @@ def _find(table: str) -> Path:
 def _values(content: dict[str, Any], path: Path) -> dict[str, Any]:
     """Key → value, checked and converted to the types of the fields of `Experiment`."""
     annotations = rules(Experiment)
-    known = [key for key in annotations if key not in ("name", "folder")]
+    known = [key for key in annotations if key != "file"]
     for key in content:
         refuse_unknown("unknown key", key, known)
     # `tasks:` without a value is null in YAML, and means what a file without the key means.
@@ -242,6 +256,22 @@ def _overrides(key: str, overrides: list[str] | None) -> list[str]:
     except RelposError as error:
         raise RelposError(f"{key}: {error}") from None
     return overrides or []
+
+
+def of_stage(stage: str, overrides: Iterable[str]) -> list[str]:
+    """Those of some overrides that reach one stage, without its name before them."""
+    other_stages = tuple(f"{name}." for name in STAGES if name != stage)
+    return [override.removeprefix(f"{stage}.") for override in overrides if not override.startswith(other_stages)]
+
+
+def overrides_of(stage: str, experiment: Experiment, overrides: Iterable[str]) -> list[str]:
+    """The overrides that reach one stage, without prefixes: those of all rows, of the stage, then `overrides`; later ones win.
+
+    >>> table = Experiment(Path("t.yaml"), "?", rows={}, tasks=[], base=["size=tiny"], stages={"finetune": ["steps=5"]})
+    >>> overrides_of("finetune", table, ["pretrain.steps=9", "finetune.batch=8", "position=fixed"])
+    ['size=tiny', 'steps=5', 'batch=8', 'position=fixed']
+    """
+    return of_stage(stage, [*experiment.base, *experiment.stages.get(stage, []), *overrides])
 
 
 def experiments() -> list[Experiment]:

@@ -18,7 +18,8 @@ from relpos.pretrained.files import is_remote
 from relpos.runs.networks import given_run
 from relpos.runs.plan import finetune_run, plan
 from relpos.runs.run import Run, closure
-from relpos.tables.experiment import STAGES, Experiment
+from relpos.tables.changes import effective
+from relpos.tables.experiment import Experiment, overrides_of
 from relpos.train.logger_settings import wandb_mode
 from relpos.trust import NETWORK, allows
 
@@ -42,7 +43,7 @@ class PlannedRow:
 
     Args:
         name: in the experiment file.
-        overrides: the overrides in which the row differs.
+        overrides: those of the row in the file, or what was typed in their place.
         pretrainings: one per pre-training seed.
         tunings: one per task and seed, for every pre-training.
     """
@@ -75,23 +76,21 @@ def plan_table(experiment: Experiment, rows: list[str] | None = None, overrides:
         raise _asks_for_network(f"table {experiment.name}, network: {experiment.network}", "network=…")
     network = _network_of(experiment, overrides)
     result = []
-    for name, row_overrides in experiment.select(rows).items():
+    for name in experiment.select(rows):
         try:
-            result.append(_row(experiment, network, name, [*row_overrides, *overrides], typed))
+            result.append(_row(experiment, network, name, overrides, typed))
         except RelposError as error:
             raise RelposError(f"table {experiment.name}, row {name!r}: {error}") from error
     return result
 
 
 def _row(experiment: Experiment, network: Run | None, name: str, overrides: list[str], typed: Collection[str] | None) -> PlannedRow:
-    """The row of this name, with its overrides in the file and those of the command line, whose keys are `typed`; None: the file
-    may use the network.
-    """
-    row = PlannedRow(name, experiment.rows[name], [], [])
+    """The row of this name, with the overrides of the command line, whose keys are `typed`; None: the file may use the network."""
+    row = PlannedRow(name, effective(experiment, name, overrides), [], [])
     # A row without runs still shows its printed numbers.
     if (experiment.network and not network) or experiment.parameters or experiment.properties:
         return row
-    first, tasks = _contents(experiment, network, overrides)
+    first, tasks = _contents(experiment, network, [*experiment.rows[name], *overrides])
     if typed is not None:
         for content in (first, *tasks):
             _refuse_network(content, typed)
@@ -186,19 +185,6 @@ def _network_of(experiment: Experiment, overrides: Sequence[str]) -> Run | None:
     with suppress(RelposError):
         return given_run(experiment.network) if experiment.network != "???" else None
     return None
-
-
-def overrides_of(stage: str, experiment: Experiment, overrides: Iterable[str]) -> list[str]:
-    """The overrides that reach one stage, without prefixes: those of all rows, of the stage, then `overrides`; later ones win.
-
-    >>> from pathlib import Path
-    >>> table = Experiment("t", Path(), "?", rows={}, tasks=[], base=["size=tiny"], stages={"finetune": ["steps=5"]})
-    >>> overrides_of("finetune", table, ["pretrain.steps=9", "finetune.batch=8", "position=fixed"])
-    ['size=tiny', 'steps=5', 'batch=8', 'position=fixed']
-    """
-    other_stages = tuple(f"{name}." for name in STAGES if name != stage)
-    every = [*experiment.base, *experiment.stages.get(stage, []), *overrides]
-    return [override.removeprefix(f"{stage}.") for override in every if not override.startswith(other_stages)]
 
 
 def _labelled(run: Run, table: str, row: str) -> Run:

@@ -204,6 +204,7 @@ class Table:
         statistic: which of mean, best and median is compared with the printed numbers.
         made: what its runs were made with, see `made_with`.
         tuned: the table in which the rows' `position_lr` was chosen.
+        changes: what the command line gave in place of the experiment file, see `relpos.tables.changes`.
     """
 
     name: str
@@ -212,6 +213,7 @@ class Table:
     statistic: str = "mean"
     tuned: str | None = None
     made: str = ""
+    changes: list[str] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
         """Writes `table.json`."""

@@ -50,6 +50,8 @@ def terminal(view: View, console: Console | None = None) -> None:
         cells = zip(line.texts, line.is_best, strict=True)
         texts.append([Text(text, style="bold green" if is_best else "") for text, is_best in cells])
     console.print(Text(view.table.question, style="italic"), soft_wrap=True)
+    if view.made_with:
+        console.print(Text(view.made_with, style="bold"), soft_wrap=True)
     _print(texts, console)
     if view.caption:
         console.print(Text(view.caption, style="dim"), soft_wrap=True)
@@ -89,7 +91,8 @@ def _width(grid: Grid, console: Console) -> int:
 def markdown(view: View) -> str:
     """The table, the best in bold, the side tables, and the held-out loss."""
     table = view.table
-    lines = [f"# {escape(table.name)}", "", escape(table.question), "", *_head(view.all_heads)]
+    made_with = [escape(view.made_with), ""] if view.made_with else []
+    lines = [f"# {escape(table.name)}", "", escape(table.question), "", *made_with, *_head(view.all_heads)]
     for line in view.lines:
         texts = zip(map(escape, line.texts), line.is_best, strict=True)
         lines.append(_line([f"**{text}**" if is_best else text for text, is_best in texts]))
@@ -177,7 +180,7 @@ def latex(view: View) -> str:
         rf"% relpos reproduce table={name}      \usepackage{{booktabs}}; wide tables: \usepackage{{graphicx}} and \resizebox",
         r"\begin{table}",
         r"  \centering",
-        rf"  \caption{{{in_latex(f'{view.table.question} {view.caption}'.rstrip())}}}",
+        rf"  \caption{{{in_latex(' '.join(filter(None, (view.table.question, view.made_with, view.caption))))}}}",
         rf"  \label{{tab:{name}}}",
         *_tabular(rows),
         *(part for texts in side_tables for part in ("", r"  \medskip", *_tabular(texts))),

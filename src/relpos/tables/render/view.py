@@ -91,6 +91,12 @@ class View:
     by_step: SideTable | None
 
     @property
+    def made_with(self) -> str:
+        """What was typed in place of what the experiment file says; empty where nothing was."""
+        typed = " ".join(self.table.changes)
+        return f"Made with {typed} in place of what the experiment file says." if typed else ""
+
+    @property
     def caption(self) -> str:
         """What stands below the columns as text; empty where there are none."""
         return f"{NOTE} {self.notes}".rstrip() if self.columns else ""
