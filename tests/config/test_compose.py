@@ -49,7 +49,7 @@ from relpos.trust import mistakes
         ("pretrain", ["position=merge", "position.parts=[rope]"], "position.parts=['rope']: a list [{_target_: module.Class}"),
         ("pretrain", ["first={shar: 1}"], "unknown key 'first.shar'. Did you mean 'first.share'"),
         ("pretrain", ["+first={shar: 1}"], "unknown key 'first.shar'. Did you mean 'share'"),
-        ("pretrain", ["+first={1: 2}"], "unknown key 'first.1'. Known: batch, length, share"),
+        ("pretrain", ["+first={1: 2}"], "unknown key 'first.1'. Known: batch, length, packing, share"),
         ("params", ["position=nan"], "position=nan: the name of an option is expected"),
         ("params", ["position=True"], "position=True: the name of an option is expected"),
         ("analyze", ["toeplitz", "profiles", "network=x"], "profiles: relpos analyze takes one kind, and toeplitz is one"),
