@@ -74,17 +74,27 @@ def test_params_prints_json_and_the_exact_total(relpos: Relpos) -> None:
         (["params", "hydra.run.dir=/proc/nope"], "/proc/nope: No such file or directory"),
         (["fill", "a \udcff [MASK]", "network={folder}"], "'a \\udcff [MASK]': UTF-8 is expected"),
         (["fill", "a [MASK]\n", "network={long}"], "File name too long"),
+        (["pretrain", "data.corpus=x"], "data.corpus: a key of data=files, which must be chosen beside it"),
+        (["pretrain", "-m", "hydra/sweeper=ax"], "hydra/sweeper=ax is not installed: pip install hydra-ax-sweeper"),
+        (["finetune", "task={folder}/mood"], "Did you mean task={folder}/mood/task.yaml?"),
     ],
 )
 def test_a_mistake_is_one_line_and_status_one(relpos: Relpos, arguments: list[str], said: str, tmp_path: Path) -> None:
     (tmp_path / "memory.txt").symlink_to("/proc/self/mem")
     (tmp_path / "deep.yaml").write_text("[" * 50_000 + "]" * 50_000)
+    (tmp_path / "mood").mkdir()
+    (tmp_path / "mood" / "task.yaml").touch()
     done = relpos(*(word.format(folder=tmp_path, long="a" * 300) for word in arguments), cwd=tmp_path)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
-    assert said in done.stderr
+    assert said.format(folder=tmp_path) in done.stderr
     assert done.stdout == ""
     assert not list(tmp_path.glob("runs/*/*"))  # nothing half-written
+
+
+def test_what_is_wrong_in_all_runs_of_a_sweep_is_said_once(relpos: Relpos, tmp_path: Path) -> None:
+    said = relpos("pretrain", "-m", "seed=1,2", "metric=nonsense", cwd=tmp_path).stderr.splitlines()
+    assert [line.partition(". Known")[0] for line in said] == ["relpos: metric=nonsense: the run has no figure 'nonsense'"]
 
 
 def test_help_shows_the_groups_and_what_each_dial_does(relpos: Relpos) -> None:

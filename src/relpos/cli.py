@@ -239,9 +239,10 @@ def _run(command: str, arguments: list[str]) -> int:
     # Each once: combinations of a sweep may describe the same run.
     for path in dict.fromkeys(paths):
         print(printable(path))
-    # The other runs of a sweep went on behind the first error; each has its line.
-    for error in errors[:-1]:
-        _say(_line(error) or str(error))
+    # The other runs of a sweep went on behind the first error; each has its line, and what is wrong in all of them has one.
+    lines = list(dict.fromkeys(_line(error) or str(error) for error in reversed(errors)))
+    for line in reversed(lines[1:]):
+        _say(line)
     if errors:
         raise errors[-1]
     return 0

@@ -156,6 +156,17 @@ def test_a_card_says_of_a_path_its_last_part() -> None:
     assert "  text: my-text/\n  root: /\n" in card(given, settings, {"model_type": "relpos"})
 
 
+def test_no_name_in_a_card_is_markup(tmp_path: Path) -> None:
+    folder = tmp_path / "a <img src=x> [b](http:c) `d`\n# Evil"
+    folder.mkdir()
+    record = {"meaning": {"note": "```\n# Evil"}, "metrics": {"loss|x\n# Evil": 1.0}}
+    settings = {"size": {}, "position": {"_target_": "Composite"}, "conv": {"_target_": "NoConv"}}
+    said = card(Network("run", folder, Path("weights"), record=record), settings, {"model_type": "relpos"})
+    assert r"# a \<img src=x\> \[b\](http:c) \`d\` \# Evil" in said.splitlines()
+    assert r"| loss\|x \# Evil | 1 |" in said.splitlines()
+    assert "\n````yaml\n" in said
+
+
 def test_the_card_has_what_was_measured_of_this_network(
     runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,7 +1,9 @@
 """`relpos runs` and `relpos runs remove`."""
 
+import errno
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -151,6 +153,19 @@ def test_a_run_under_way_is_not_removed(three: dict[str, Run], refused: Callable
     with locked(three["first"].path):
         assert "a process is at work on it" in refused("runs", "remove", "pretend/*", "ask=false")
     assert all(run.path.exists() for run in three.values())
+
+
+def test_of_a_run_on_a_disk_that_cannot_be_written_the_disk_is_named(
+    three: dict[str, Run], refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(*_: object) -> bool:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("relpos.runs.lock._acquire", read_only)
+    said = refused("runs", "remove", "pretend/first*", "ask=false")
+    assert "Read-only file system" in said
+    assert str(three["first"].path) in said
+    assert "process" not in said
 
 
 def test_no_runs_are_no_lines(capsys: pytest.CaptureFixture[str]) -> None:

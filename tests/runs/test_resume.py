@@ -301,6 +301,33 @@ def test_a_checkpoint_of_another_shape_is_refused_by_name(toy_runs: Path) -> Non
         execute(run)
 
 
+def test_a_forged_checkpoint_is_refused_by_name(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name has its checksum; its content is no checkpoint, or one that ends somewhere."""
+    from relpos.readers import sha256
+
+    run = plan(compose("pretrain", [*OVERRIDES, "seed=7"]))
+    step = Pretraining.training_step
+
+    def stop(self: Pretraining, batch: Any, index: int) -> None:
+        if batch.index == 3:
+            raise KeyboardInterrupt
+        step(self, batch, index)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pretraining, "training_step", stop)
+        with pytest.raises(KeyboardInterrupt):
+            execute(run)
+    (checkpoint,) = (run.path / "checkpoint").glob("last-*.ckpt")
+    whole = torch.load(checkpoint, weights_only=True)
+    forged = [b"no archive", 5, {"state_dict": 3}, whole | {"global_step": "x"}, whole | {"loops": {}}]
+    forged += [{key: value for key, value in whole.items() if key != "optimizer_states"}, whole | {"optimizer_states": [{}]}]
+    for content in forged:
+        checkpoint.write_bytes(content) if isinstance(content, bytes) else torch.save(content, checkpoint)
+        checkpoint = checkpoint.rename(checkpoint.with_name(f"last-{sha256(checkpoint)[:16]}.ckpt"))
+        with pytest.raises(RelposError, match=f"^damaged checkpoint {checkpoint}: .*; delete it to start anew$"):
+            execute(run)
+
+
 FULL = """
 import resource, signal, sys
 from relpos.cli import main

@@ -16,7 +16,7 @@ from relpos.claims import claim as claim_files
 from relpos.data.fast_tokenizer import write_fast_tokenizer
 from relpos.data.published_tokenizer import PublishedTokenizer
 from relpos.data.tokenizer import Tokenizer
-from relpos.errors import RelposError, say
+from relpos.errors import RelposError, printable, say
 from relpos.files import replacing_folder, write_json, write_text
 from relpos.measures.kept import kept
 from relpos.measures.measure import NATS, measures
@@ -190,33 +190,48 @@ def card(given: Network, settings: Mapping[str, Any], config: Mapping[str, Any])
     question, made = _made(given, made_with)
     parts = [
         f"---\n{OmegaConf.to_yaml(OmegaConf.create(front))}---",
-        f"# {(given.run or given.folder).resolve().name}",
+        f"# {_escaped((given.run or given.folder).resolve().name)}",
         *question,
         f"{'A decoder' if is_causal else 'An encoder'} with the position scheme {class_of(settings['position'])} and the "
         f"convolution {class_of(settings['conv'])}, "
         f"trained with relpos{f', after {given.share} % of its steps' if given.share < END else ''}. "
         + (OPENS_OWN if is_own else f"It opens as `{config['architectures'][0]}`."),
-        *(f"```python\n{code}\n```" for code in opened),
+        *(_fenced("python", code) for code in opened),
         *made,
         *_tested(given),
         *_record(given),
-        f"## Network\n\n```yaml\n{OmegaConf.to_yaml(OmegaConf.create(dict(settings))).strip()}\n```",
+        f"## Network\n\n{_fenced('yaml', OmegaConf.to_yaml(OmegaConf.create(dict(settings))))}",
         f"## Licence\n\n{LICENCE}",
     ]
     return "\n\n".join(parts) + "\n"
 
 
+def _escaped(text: str) -> str:
+    r"""Text, which may be a stranger's, on one line of Markdown as it stands.
+
+    >>> print(_escaped("a_b [x](y) | <b>"))
+    a_b \[x\](y) \| \<b\>
+    """
+    return re.sub(r"[\\`*\[\]<>|#!~&]|(?<!\w)_|_(?!\w)", r"\\\g<0>", " ".join(printable(text).split()))
+
+
+def _fenced(language: str, text: str) -> str:
+    """A block of code in Markdown, whose fence is longer than any in the text."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}{language}\n{text.strip()}\n{fence}"
+
+
 def _made(given: Network, made_with: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """The question of the table that it was trained for; of which row it is, and the command that makes it again."""
     told = [made_with.get(key) for key in ("table", "row")]
-    table, row = (name if isinstance(name, str) and name.isprintable() and "${" not in name else None for name in told)
+    table, row = (name if isinstance(name, str) and name.isprintable() and not {*"`$"} & {*name} else None for name in told)
     made, command = [], None
     if table and row:
         made = [f"Row `{row}` of the table `{table}`."]
         command = f"relpos reproduce table={table} 'rows=[{row}]'"
     elif (typed := str(given.record.get("command", ""))).startswith(("relpos pretrain", "relpos finetune")):
         command = _without_folders(typed)
-    made += [f"```sh\n{command}\n```"] if command else []
+    made += [_fenced("sh", command)] if command else []
     try:  # the experiment file may be gone
         question = [f"Trained for the question: {experiment.load(table).question}"] if table else []
     except RelposError:
@@ -276,10 +291,10 @@ def _record(given: Network) -> list[str]:
     meaning = {name: value for name, value in record["meaning"].items() if name not in ("size", "position", "conv")}
     facts = {key: record.get(key) for key in ("stage", "identity", "commit", "versions", "hardware", "seconds")}
     facts |= {"commit": facts["commit"] or "not recorded", "meaning": _without_paths(meaning)}
-    lines = [f"| {name} | {value} |" for name, value in rows.items()]
+    lines = [f"| {_escaped(name)} | {value} |" for name, value in rows.items()]
     return [
         *(["## Results\n\n| | |\n|---|---:|\n" + "\n".join(lines)] if lines else []),
-        f"## Training\n\n```yaml\n{OmegaConf.to_yaml(OmegaConf.create(facts)).strip()}\n```",
+        f"## Training\n\n{_fenced('yaml', OmegaConf.to_yaml(OmegaConf.create(facts)))}",
     ]
 
 

@@ -69,6 +69,8 @@ def runs(removed: Names | None, ask: bool) -> str:
         return str(runs_root())
     chosen = _named(removed, seen)
     if busy := next((run for run in chosen if is_locked(run.folder)), None):
+        with locked(busy.folder, wait=False):  # which says so where it is the disk that refuses the lock
+            pass
         raise RelposError(f"{busy.name}: a process is at work on it; stop that one first")
     _show(chosen)
     what = f"{plural(len(chosen), 'run')}, {decimal(sum(run.size for run in chosen))}"

@@ -7,9 +7,10 @@ import re
 from argparse import ArgumentError
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from relpos.config.conf import key_of, keys_of
+from relpos.config.conf import key_of, keys_of, options
 from relpos.data.own_task import is_task_file, read_task_file
 from relpos.errors import RelposError, nearest
 from relpos.places import expanded
@@ -154,12 +155,20 @@ def _with_long_forms(command: str, overrides: list[str]) -> list[str]:
             result += ["pairs=files", f"pairs.path={spelled(word)}"]
         elif short and not value.startswith("{"):  # a whole group, {task: …}, is an override of its own
             result.append(f"{key}.{short}={value}")
+        elif key == "task" and word not in options()["task"] and (file := _task_file_in(word)):
+            raise RelposError(f"unknown task {word!r}. Did you mean task={file}?")
         elif key == "task" and is_task_file(word):
             from_file += ["task=custom", *(f"task.{name}={spelled(said)}" for name, said in read_task_file(word).items())]
         else:
             result.append(override)
     # Before all others: what is typed counts, wherever it stands, and of two values of a key the last one does.
     return [*from_file, *result]
+
+
+def _task_file_in(word: str) -> Path | None:
+    """The only YAML file in the folder of this name, where it is one with a task."""
+    files = sorted(expanded(word).glob("*.yaml"))
+    return files[0] if len(files) == 1 and not is_task_file(word) else None
 
 
 def _with_recipe(command: str, overrides: list[str]) -> list[str]:

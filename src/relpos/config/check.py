@@ -16,7 +16,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from yaml import MarkedYAMLError
 
 from relpos.config import quick
-from relpos.config.conf import function_of, key_of, options
+from relpos.config.conf import conf_file, function_of, key_of, options
 from relpos.errors import RelposError, nearest
 from relpos.trust import mistakes, targets
 
@@ -27,6 +27,17 @@ HYDRA_GROUP = re.compile(r"hydra(/\w+)?")
 DIGITS = re.compile(r"\d{1000}")
 LONGEST = 250
 """Characters of an option's name at most: file systems allow no longer ones."""
+PLUGINS = {
+    "hydra/sweeper/optuna": "hydra-optuna-sweeper",
+    "hydra/sweeper/ax": "hydra-ax-sweeper",
+    "hydra/sweeper/nevergrad": "hydra-nevergrad-sweeper",
+    "hydra/launcher/joblib": "hydra-joblib-launcher",
+    "hydra/launcher/submitit_local": "hydra-submitit-launcher",
+    "hydra/launcher/submitit_slurm": "hydra-submitit-launcher",
+    "hydra/launcher/ray": "hydra-ray-launcher",
+    "hydra/launcher/rq": "hydra-rq-launcher",
+}
+"""Options that a package of Hydra's brings, and its name."""
 ELSEWHERE = {"learning_rate": "lr", "gpus": "devices", "model": "size"}
 """What other libraries call a key → its name here."""
 SCHEME_KEYS = {"size", "block", "position", "conv", "k", "outside", "kernels"}
@@ -139,6 +150,11 @@ def _unknown_key(key: str, known: set[str]) -> RelposError:
     """
     if "network" in known and key.split(".")[0] in SCHEME_KEYS - known:
         return RelposError(f"{key}: the network comes from network=, where this override changes nothing")
+    group, _, inside = key.partition(".")
+    owners = [option for option in options().get(group, ()) if inside and inside.split(".")[0] in _keys_of_option(group, option)]
+    if owners and f"{group}.{inside}" not in known:
+        choices = " or ".join(f"{group}={option}" for option in owners[:5])
+        return RelposError(f"{key}: a key of {choices}, which must be chosen beside it")
     last = key.rpartition(".")[2]
     last = ELSEWHERE.get(last, last)
     elsewhere = sorted(path for path in known if path.rpartition(".")[2] == last)
@@ -148,6 +164,13 @@ def _unknown_key(key: str, known: set[str]) -> RelposError:
     return RelposError(
         f"unknown key {key!r}.{tail if 'Did you mean' in tail else nearest(key, {k for k in known if '.' not in k})}"
     )
+
+
+def _keys_of_option(group: str, option: str) -> set[str]:
+    """The keys of an option of a group, and of those that it is based on."""
+    content = conf_file(f"{group}/{option}")
+    based = [name for name in content.get("defaults", ()) if name != "_self_"]
+    return {*content}.union(*(_keys_of_option(group, name) for name in based)) - {"defaults"}
 
 
 def _known(command: str, overrides: Sequence[str]) -> set[str]:
@@ -164,6 +187,8 @@ def _unknown_option(message: str, command: str) -> str:
     if not match:  # --config-name and --config-path
         return message.partition("\n")[0]
     group, _, option = match[1].rpartition("/")
+    if (plugin := PLUGINS.get(match[1])) is not None:
+        return f"{group}={option} is not installed: pip install {plugin}"
     known = set(re.findall(r"^\t(\S+)$", message, flags=re.M)) or set(options().get(group, ()))
     if known:
         return f"unknown {group} {option!r}.{nearest(option, known)}"

@@ -9,10 +9,11 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import pytorch_lightning as pl
@@ -25,7 +26,7 @@ from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store
 from relpos.data.task_batches import TuningSteps
 from relpos.data.tasks import Task, authors_steps
-from relpos.errors import RelposError, say
+from relpos.errors import RelposError, say, with_class
 from relpos.model.attention import kernels_used
 from relpos.model.build import count
 from relpos.model.encoder import Encoder
@@ -161,10 +162,12 @@ def fit(run: Run, module: Training, data: StepsData, evaluations: int, microbatc
         _restore_evaluation(run, module, trainer, evaluations, start.step)
     if group.first:
         tell_of_precision(run.config["precision"], trainer.strategy.root_device)  # which the trainer has chosen
+    checkpointing = next(each for each in trainer.callbacks if isinstance(each, Checkpointing))  # type: ignore[attr-defined]
     started, worked = time.perf_counter(), time.process_time()
     most = -(-max(run.config["batch"], run.meaning.get("first", run.config)["batch"]) // group.world)
     try:
-        with stopping(), explained_memory(microbatch, most, note=note_memory):
+        restoring = _restoring(start.checkpoint, lambda: checkpointing.has_begun)
+        with restoring, stopping(), explained_memory(microbatch, most, note=note_memory):
             trainer.fit(module, data, ckpt_path=start.checkpoint, weights_only=True)
     finally:
         # Also of a start that failed: an attention kernel may be why.
@@ -318,17 +321,31 @@ def interval(steps: int, evaluations: int) -> int:
 
 
 def _checked_step(path: Path, module: Training) -> int:
-    """The step of a checkpoint."""
-    # `weights_only`: a checkpoint may have come from elsewhere, and nothing in it is to be executed.
-    content = torch.load(path, map_location="cpu", weights_only=True)
+    """The step of a checkpoint; RelposError where it is none of this network."""
     needed = {name: tuple(value.shape) for name, value in module.state_dict().items()}
-    saved = {name: tuple(value.shape) for name, value in content["state_dict"].items()}
+    with _restoring(path):
+        # `weights_only`: a checkpoint may have come from elsewhere, and nothing in it is to be executed.
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        saved = {name: tuple(value.shape) for name, value in content["state_dict"].items()}
+        step = int(content["global_step"])
     for name in sorted(needed.keys() | saved.keys()):
         if needed.get(name) != saved.get(name):
             raise RelposError(
                 f"checkpoint {path}: {name} is {saved.get(name)}, this model needs {needed.get(name)}; delete it to start anew"
             )
-    return int(content["global_step"])
+    return step
+
+
+@contextmanager
+def _restoring(path: Path | None, is_done: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """What fails inside is laid to the checkpoint, which may be forged, until it is restored; None: there is none."""
+    try:
+        yield
+    # What torch and Lightning meet in a file with other content than theirs.
+    except (LookupError, TypeError, AttributeError, ValueError, RuntimeError, EOFError, UnpicklingError) as error:
+        if path is None or isinstance(error, RelposError) or is_done() or "memory" in str(error):
+            raise
+        raise RelposError(f"damaged checkpoint {path}: {with_class(error)}; delete it to start anew") from error
 
 
 def _more_loggers(run: Run, model: Any) -> list[Any]:

@@ -114,11 +114,14 @@ class Checkpointing(pl.Callback):
     def __init__(self, folder: Path, every: int | None, group: Group = ALONE) -> None:
         self.folder, self.every, self.group = folder, every, group
         self.asked: int | None = None
+        self.has_begun = False
+        """Whether the state of a checkpoint, where there is one, is restored."""
         self.written, self.took = time.monotonic(), 1.0  # of the last one; before the first a second is assumed
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Sets handlers for the signals that ask to stop. Any earlier, Lightning's own handlers would replace them."""
         on_stops(self._ask)
+        self.has_begun = True
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
         """Writes a checkpoint where one is due or a process was asked to stop.
