@@ -11,7 +11,7 @@ from relpos.results.values import GLUE
 from relpos.runs.run import Run
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.render import pictures, text
-from relpos.tables.render.cells import Cell, losses_by_step
+from relpos.tables.render.cells import losses_by_step, text_of
 from relpos.tables.render.view import view_of
 from relpos.tables.rows import rows_of, summary, with_heldout_lengths
 from relpos.tables.table import Row, Table
@@ -49,7 +49,7 @@ def made(*rows: PlannedRow) -> list[Row]:
 
 def shown(row: Row) -> list[str]:
     """The texts of a row's columns, then of their mean."""
-    return [Cell(column).text for column in (*row.columns.values(), row.mean)]
+    return [text_of(column) for column in (*row.columns.values(), row.mean)]
 
 
 def row(name: str, scores: dict[str, list[list[float] | None]], perplexity: float | None = 10.0) -> PlannedRow:
@@ -99,9 +99,9 @@ def test_a_pre_training_under_way_does_not_cut_the_curve_of_finished_ones() -> N
 
 def test_where_all_are_equal_none_is_the_best() -> None:
     rows = made(*(row(name, {"cola": [[0.0]], "rte": [[value]]}) for name, value in (("a", 50.0), ("b", 60.0))))
-    worse, better = view_of(Table("t", "?", rows)).lines
-    assert not any(worse.is_best)
-    assert better.is_best == [False, False, False, False, True, True]  # RTE and the mean; neither CoLA nor perplexity
+    worse, better = view_of(Table("t", "?", rows)).is_best
+    assert not any(worse)
+    assert better == [False, False, False, False, True, True]  # RTE and the mean; neither CoLA nor perplexity
 
 
 def test_what_is_missing_is_none_and_never_zero() -> None:
@@ -115,8 +115,8 @@ def test_what_is_missing_is_none_and_never_zero() -> None:
 def test_a_perplexity_says_how_many_pre_trainings_it_is_the_mean_of_where_some_are_missing() -> None:
     begun = PlannedRow("none", [], [pretraining("a", 10.0), pretraining("b", 12.0), pretraining("c", None)], [])
     whole = PlannedRow("fixed", [], [pretraining("d", 10.0)], [])
-    lines = view_of(Table("t", "?", made(begun, whole))).lines
-    assert [line.perplexity for line in lines] == ["11.00, n=2", "10.00"]
+    _, perplexity, *_ = view_of(Table("t", "?", made(begun, whole))).columns
+    assert [cell.text for cell in perplexity.cells] == ["11.00, n=2", "10.00"]
 
 
 def test_a_failed_run_is_counted() -> None:
@@ -126,7 +126,7 @@ def test_a_failed_run_is_counted() -> None:
     failed.update(state="failed", error="no")
     column = made(planned)[0].columns["cola"]
     assert (column.n_failed, column.n_missing, column.seeds) == (1, 0, [(0, 0), (0, 1)])
-    assert Cell(column).text == "15.0 ± 5.0 (20.0), n=2, 1 failed"
+    assert text_of(column) == "15.0 ± 5.0 (20.0), n=2, 1 failed"
 
 
 def test_runs_no_better_than_the_majority_class_are_counted() -> None:
@@ -134,7 +134,7 @@ def test_runs_no_better_than_the_majority_class_are_counted() -> None:
     column = made(PlannedRow("none", [], [pretraining("none")], tunings))[0].columns["rte"]
     assert (column.n_collapsed, column.median) == (2, 52.7)
     assert column.interval[0] < column.mean < column.interval[1]
-    assert "2 collapsed" in Cell(column).text
+    assert "2 collapsed" in text_of(column)
 
 
 def test_glue_is_the_mean_of_nine_columns_seed_by_seed() -> None:
@@ -146,7 +146,7 @@ def test_glue_is_the_mean_of_nine_columns_seed_by_seed() -> None:
     assert mean.of == list(GLUE)
     assert mean.values == [pytest.approx(13.0), pytest.approx(40.0)]  # WNLI is not in it
     assert mean.sem == pytest.approx(13.5)
-    assert view_of(Table("t", "?", rows)).heads[-1] == "GLUE"
+    assert view_of(Table("t", "?", rows)).columns[-1].title == "GLUE"
 
 
 def test_a_table_says_which_tasks_were_trained_on_a_part_of_glue() -> None:
@@ -164,7 +164,7 @@ def test_a_table_says_which_tasks_were_trained_on_a_part_of_glue() -> None:
 def test_fewer_columns_have_a_mean_by_another_name() -> None:
     rows = made(row("none", {"cola": [[10.0]], "rte": [[50.0]], "wnli": [[90.0]]}))
     assert rows[0].mean.mean == pytest.approx(30.0)
-    heads = view_of(Table("t", "?", rows)).all_heads
+    heads, *_ = view_of(Table("t", "?", rows)).texts
     assert heads == ["row", "parameters", "perplexity", "CoLA", "RTE", "WNLI", "mean of 2"]
 
 

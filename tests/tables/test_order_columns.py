@@ -260,7 +260,7 @@ def test_a_gap_is_shown_with_three_decimals_and_has_no_best(table: Table, tmp_pa
     gaps = {"none": -1e-8, "absolute": 0.6}
     rows = [Row(name, columns={"shuffle_gap": Column([gap], [(0, 0)], gap, metric="nats")}) for name, gap in gaps.items()]
     view = view_of(Table("t", "?", with_comparisons(rows, experiment(baseline=["none"]), {})))
-    assert [(line.cells[0].text, line.cells[0].is_best) for line in view.lines] == [("0.000", False), ("0.600", False)]
+    assert [(cell.text, cell.is_best) for cell in view.scores[0].cells] == [("0.000", False), ("0.600", False)]
     (deltas,) = view.side_tables
     assert deltas.lines[1] == ("absolute", ["+0.600"])
     assert "0.600" in latex(view)

@@ -10,10 +10,9 @@ from relpos.errors import RelposError
 from relpos.measures.measure import measured_columns
 from relpos.readers import read_text
 from relpos.runs.run import runs_root
-from relpos.tables.render.cells import title
 from relpos.tables.render.text import markdown
 from relpos.tables.render.view import view_of
-from relpos.tables.table import Table, written
+from relpos.tables.table import PLAIN, Table, written
 from relpos.train.logger_settings import set_up, wandb_mode
 
 MAX_RUNS = 100
@@ -47,16 +46,22 @@ def build(table: Table, project: str, entity: str) -> Any:
     # A key of the runs' configurations.
     by_row: dict[str, Any] = {"groupby": panels.Config("row"), "groupby_aggfunc": "mean", "groupby_rangefunc": "stderr"}
     curves = {"held-out loss": "heldout_loss", "training loss": "loss"}
-    bars = [name for name in ("perplexity", *view.columns) if name not in measured_columns()]  # no run logs these
+    # No run logs what is measured of it or a mean over columns.
+    logged = {plain.name for plain in PLAIN} | {name for row in table.rows for name in row.columns} - measured_columns().keys()
+    bars = [column for column in view.columns if column.better and column.name in logged]
     sections: dict[str, list[Any]] = {
         "Curves by row": [
             panels.LinePlot(title=name, x="trainer/global_step", y=[metric], **by_row) for name, metric in curves.items()
         ],
         "Columns by row: mean and standard error": [
             panels.BarPlot(
-                title=title(name), metrics=[panels.SummaryMetric(name)], orientation="h", max_bars_to_show=MAX_RUNS, **by_row
+                title=column.title,
+                metrics=[panels.SummaryMetric(column.name)],
+                orientation="h",
+                max_bars_to_show=MAX_RUNS,
+                **by_row,
             )
-            for name in bars
+            for column in bars
         ],
         "Kernels": [panels.MediaBrowser(title="kernels", media_keys=["kernels"])],
         "The table": [panels.MarkdownPanel(markdown=markdown(view))],

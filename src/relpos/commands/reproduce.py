@@ -179,8 +179,8 @@ class Arrivals:
         self.rows += rows_of([planned], self.instrument if is_quick else None)
         view = view_of(Table("", "", self.rows))
         if len(self.rows) == 1:
-            self._line(["row", *view.all_heads[2:]])
-        self._line([planned.name, *view.lines[-1].texts[2:]])
+            self._line(["row", *view.texts[0][2:]])
+        self._line([planned.name, *view.texts[-1][2:]])
 
     def _line(self, texts: Sequence[str]) -> None:
         from rich.text import Text

@@ -20,6 +20,7 @@ from relpos.runs.plan import finetune_run, plan
 from relpos.runs.run import Run, closure
 from relpos.tables.changes import effective
 from relpos.tables.experiment import Experiment, overrides_of
+from relpos.tables.table import PLAIN
 from relpos.train.logger_settings import wandb_mode
 from relpos.trust import NETWORK, allows
 
@@ -144,7 +145,7 @@ def _contents(experiment: Experiment, network: Run | None, overrides: list[str])
     names = [content["task"]["name"] for content in tasks]
     if len(set(names)) < len(names):
         raise RelposError(f"tasks: two of them are called {max(names, key=names.count)!r}; name: in a task's file tells them apart")
-    if taken := measured_columns().keys() & {*names}:
+    if taken := {*measured_columns(), *(plain.name for plain in PLAIN)} & {*names}:
         raise RelposError(f"tasks: {min(taken)} is what is measured of networks; name: in the task's file gives it another name")
     return first, tasks
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ from relpos.runs.shelf import final, logged, scores
 from relpos.runs.table_file import RowRun
 from relpos.tables.order_instrument import Each, Instrument, ToMeasure, results_of
 from relpos.tables.plan import PlannedRow
-from relpos.tables.table import Column, Row, column_values, mean_if_all
+from relpos.tables.table import PLAIN, Column, Row, column_values, mean_if_all
 from relpos.train.optim import Recipe
 from relpos.trust import find
 
@@ -96,16 +97,18 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
             found = select(values, stage="finetune", column=name)
             columns[name] = column(found, states, several, node["metric"].rpartition(".")[2])
     of_pretrainings = by(select(values, stage="pretrain"), "column")
-    first = {name: found[0].value for name, found in of_pretrainings.items()}
+    plain: dict[str, Any] = {
+        number.name: number.kind(np.mean([value.value for value in of_pretrainings[number.name]]))
+        for number in PLAIN
+        if number.name in of_pretrainings
+    }
     config = planned.pretrainings[0].config if planned.pretrainings else {}
     rates, moved = rates_of(config.get("recipe") or {}), has_parameters(values, config.get("conv"))
     return Row(
         name=planned.name,
         overrides=planned.overrides,
-        parameters=int(first["parameters"]) if first else None,
-        position_parameters=int(first["position_parameters"]) if first else None,
-        travel=travel(config.get("recipe"), config.get("steps", 0), rates, *moved) if first else None,
-        perplexity=float(np.mean([each.value for each in of_pretrainings["perplexity"]])) if first else None,
+        position_parameters=int(of_pretrainings["position_parameters"][0].value) if plain else None,
+        travel=travel(config.get("recipe"), config.get("steps", 0), rates, *moved) if plain else None,
         position_lr=rates[0],
         conv_lr=rates[1],
         columns=columns,
@@ -113,6 +116,7 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
         heldout_loss=_mean_curve(planned.pretrainings),
         parts=parts,
         runs=runs,
+        **plain,
     )
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from relpos.errors import refuse_unknown
 from relpos.files import write_json
@@ -24,6 +24,7 @@ from relpos.runs.table_file import FILE, RowRun, read_table, table_folder
 if TYPE_CHECKING:
     from relpos.tables.plan import PlannedRow
 
+Better = Literal["less", "more"]
 SHORT = 7
 """Digits of a commit that are shown."""
 
@@ -167,6 +168,32 @@ class Row:
     def with_numbers(self, numbers: Mapping[str, Column]) -> Row:
         """The row with these in place of its `numbers`."""
         return replace(self, mean=numbers[MEAN], columns={name: column for name, column in numbers.items() if name != MEAN})
+
+
+@dataclass(frozen=True)
+class PlainColumn:
+    """A column with one number for each row, which its pre-trainings have recorded.
+
+    Args:
+        name: of the number in a record, of the field of `Row`, and of the column.
+        form: its text.
+        kind: int for a count, which all pre-trainings of a row share; else the mean over them is taken.
+        better: which numbers are better; None where none are.
+        below: another number of the row, which the page has below it.
+    """
+
+    name: str
+    form: str
+    kind: type[int] | type[float] = float
+    better: Better | None = None
+    below: str = ""
+
+
+PLAIN = (
+    PlainColumn("parameters", "{:,}", int, below="position_parameters"),
+    PlainColumn("perplexity", "{:.2f}", better="less"),
+)
+"""The columns of every table, in front of those of scores."""
 
 
 def scale_of(rows: Sequence[Row]) -> Scale:

@@ -16,7 +16,7 @@ from relpos.tables.render import text
 from relpos.tables.render.text import in_latex, latex
 from relpos.tables.render.view import view_of
 from relpos.tables.rows import summary
-from relpos.tables.table import Row, Table
+from relpos.tables.table import PLAIN, PlainColumn, Row, Table
 from tables.written_table import table
 
 WITHOUT_TASKS = Table("no_tasks", "are λ and β alike?", [Row("tupe_a", parameters=5, perplexity=3.0), Row("a|b <i>*c*")])
@@ -48,17 +48,28 @@ def test_a_row_that_was_not_run_is_missing_everywhere() -> None:
 
 
 def test_a_table_without_tasks_has_no_columns_and_no_mean() -> None:
-    view = view_of(WITHOUT_TASKS)
-    assert view.all_heads == ["row", "parameters", "perplexity"]
-    assert [line.texts for line in view.lines] == [["tupe_a", "5", "3.00"], ["a|b <i>*c*", "—", "—"]]
+    heads, *lines = view_of(WITHOUT_TASKS).texts
+    assert heads == ["row", "parameters", "perplexity"]
+    assert lines == [["tupe_a", "5", "3.00"], ["a|b <i>*c*", "—", "—"]]
 
 
 def test_a_table_without_glues_columns_has_no_mean() -> None:
     view = view_of(Table("own", "is it learned?", [Row("none", columns={"answers": summary([50.0, 52.0])})]))
-    assert view.heads == ["answers"]
     assert "| row | parameters | perplexity | answers |" in text.markdown(view)
     assert next(csv.DictReader(io.StringIO(text.comma_separated(view))))["answers"] == "51.0"
     assert "mean" not in text.comma_separated(view)
+
+
+def test_a_plain_column_is_in_every_form_once_it_is_in_the_list(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("relpos.tables.render.view.PLAIN", (*PLAIN, PlainColumn("travel", "{:.1f}", better="more")))
+    view = view_of(Table("t", "?", [Row("near", travel=1.0), Row("far", travel=2.0), Row("new")]))
+    text.write(tmp_path, view)
+    forms = {kind: (tmp_path / f"table.{kind}").read_text(encoding="utf-8") for kind in ("md", "csv", "tex", "html")}
+    assert "| row | parameters | perplexity | travel |" in forms["md"]
+    assert "| far | — | — | **2.0** |" in forms["md"]
+    assert forms["csv"].splitlines()[1:] == ["near,,,1.0", "far,,,2.0", "new,,,"]
+    assert r"far & --- & --- & \textbf{2.0}" in forms["tex"]
+    assert '<td data-value="2.0"><span class="value best">2.0</span>' in forms["html"]
 
 
 def test_csv_has_what_the_table_has() -> None:

@@ -1,9 +1,9 @@
-"""Text of a table: of one cell, and the smaller tables of the same rows: the printed numbers, the GLUE server's, differences to
-the baseline row, losses at other lengths."""
+"""The columns of a table with the text of each cell, and the smaller tables of the same rows: the printed numbers, the GLUE
+server's, differences to the baseline row, losses at other lengths."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -12,7 +12,7 @@ import numpy as np
 from relpos.measures.measure import measured_columns
 from relpos.results.scale import MEAN
 from relpos.tables.experiment import SERVER_COLUMNS
-from relpos.tables.table import Column, Row
+from relpos.tables.table import Better, Column, PlainColumn, Row
 
 MISSING = "—"
 MINUS = "−"
@@ -24,61 +24,121 @@ MOST_STEPS = 12
 
 @dataclass(frozen=True)
 class Cell:
-    """A column of a row, and whether it is the best of the table.
+    """What stands in a column of a row.
 
-    >>> Cell(Column(values=[30.4, 32.0], mean=31.2, sem=0.8, best=32.0)).text
-    '31.2 ± 0.8 (32.0)'
+    Args:
+        text: in text files and on the terminal.
+        value: by which it is sorted, and which CSV has; None where it is missing.
+        column: what else is known of a score; None in a plain column.
+        note: what the page says below it.
+        is_best: whether it is the best of its column.
     """
 
-    column: Column
+    text: str
+    value: float | None
+    column: Column | None = None
+    note: str = ""
     is_best: bool = False
 
-    @property
-    def text(self) -> str:
-        """`31.2 ± 0.4 (32.0)`: mean, standard error, best; then what went wrong."""
-        column = self.column
-        if column.mean is None:
-            return self.counts or MISSING
-        best = f" ({self.number(column.best)})" if column.best is not None else ""
-        spread = f" ± {self.number(column.sem)}{best}" if column.sem is not None else ""
-        return f"{self.number(column.mean)}{spread}{', ' + self.counts if self.counts else ''}"
 
-    def number(self, value: float | None) -> str:
-        """A number of this column, with its decimals."""
-        return number(value, self.column.decimals)
+@dataclass(frozen=True)
+class TableColumn:
+    """A column as every form of a table shows it.
 
-    @property
-    def counts(self) -> str:
-        """`n=9, 1 failed, 2 collapsed`; empty where every run is finished and better than the constant answer."""
-        column = self.column
-        # The number of runs is worth its room only where it is not the planned one.
-        is_whole = not (column.n_failed or column.n_missing)
-        finished = [] if is_whole or not column.values else [f"n={len(column.values)}"]
-        wrong = [f"{count} {word}" for count, word in ((column.n_failed, "failed"), (column.n_collapsed, "collapsed")) if count]
-        return ", ".join(finished + wrong)
+    Args:
+        name: in CSV files and on dashboards.
+        title: its head.
+        better: which values are better; None where none are.
+        cells: one for each row.
+    """
+
+    name: str
+    title: str
+    better: Better | None
+    cells: list[Cell]
 
     @property
-    def comparison(self) -> str:
-        """`40.9 ± 0.5 (+0.3) inside`: the paper's number, ours minus it, where it lies; empty where nothing is printed."""
-        column = self.column
-        if column.printed is None:
-            return ""
-        printed = number(column.printed) + (f" ± {column.printed_sem:.1f}" if column.printed_sem is not None else "")
-        difference = f" ({signed(column.difference)})" if column.difference is not None else ""
-        return f"{printed}{difference}{' ' + column.verdict if column.verdict else ''}"
+    def scores(self) -> list[Column]:
+        """What is known of the scores in it; empty for a plain column."""
+        return [cell.column for cell in self.cells if cell.column is not None]
 
-    @property
-    def delta(self) -> str:
-        """`+2.1 (+3.4 %) * printed +4.1`: ours minus the baseline row's, per cent of its errors, a star where Holm's p is below
-        0.05, and the same difference of the printed numbers.
-        """
-        column = self.column
-        if column.delta is None:
-            return MISSING
-        percent = f" ({signed(column.delta_percent)} %)" if column.delta_percent is not None else ""
-        star = " *" if column.delta_p_holm is not None and column.delta_p_holm < 0.05 else ""
-        printed = f" printed {signed(column.delta_printed)}" if column.delta_printed is not None else ""
-        return f"{signed(column.delta, column.decimals)}{percent}{star}{printed}"
+
+def plain_column(plain: PlainColumn, rows: Sequence[Row]) -> TableColumn:
+    """A column with one number for each row."""
+    return with_best(TableColumn(plain.name, plain.name, plain.better, [_plain_cell(plain, row) for row in rows]))
+
+
+def _plain_cell(plain: PlainColumn, row: Row) -> Cell:
+    value, below = getattr(row, plain.name), getattr(row, plain.below, None)
+    if value is None:
+        return Cell(MISSING, None)
+    text, note = plain.form.format(value), ""
+    states = [run.state for run in row.runs if run.stage == "pretrain"]
+    n = states.count("finished")
+    # A count is the same in every pre-training; of another figure the mean may lack some.
+    if plain.kind is float and n < len(states):
+        text += f", n={n}"
+    if below is not None:
+        note = f"{plain.form.format(below)} {plain.below.replace('_', ' ')}"
+    return Cell(text, value, note=note)
+
+
+def score_column(name: str, title: str, columns: Sequence[Column]) -> TableColumn:
+    """A column of scores, or of figures in nats; a shuffle gap has no best: to use more order is not to be better.
+
+    >>> score_column("rte", "RTE", [Column(values=[30.4, 32.0], mean=31.2, sem=0.8, best=32.0)]).cells[0].text
+    '31.2 ± 0.8 (32.0)'
+    """
+    better: Better | None = "more" if all(column.is_score for column in columns) else None
+    return with_best(TableColumn(name, title, better, [Cell(text_of(column), column.mean, column) for column in columns]))
+
+
+def with_best(column: TableColumn) -> TableColumn:
+    """The column, its best cells marked; none where all are the same, or only one is known."""
+    known = {cell.value for cell in column.cells if cell.value is not None}
+    if column.better is None or len(known) < 2:
+        return column
+    best = max(known) if column.better == "more" else min(known)
+    return replace(column, cells=[replace(cell, is_best=cell.value == best) for cell in column.cells])
+
+
+def text_of(column: Column) -> str:
+    """`31.2 ± 0.4 (32.0)`: mean, standard error, best; then what went wrong."""
+    if column.mean is None:
+        return counts(column) or MISSING
+    best = f" ({number(column.best, column.decimals)})" if column.best is not None else ""
+    spread = f" ± {number(column.sem, column.decimals)}{best}" if column.sem is not None else ""
+    return ", ".join(filter(None, (f"{number(column.mean, column.decimals)}{spread}", counts(column))))
+
+
+def counts(column: Column) -> str:
+    """`n=9, 1 failed, 2 collapsed`; empty where every run is finished and better than the constant answer."""
+    # The number of runs is worth its room only where it is not the planned one.
+    is_whole = not (column.n_failed or column.n_missing)
+    finished = [] if is_whole or not column.values else [f"n={len(column.values)}"]
+    wrong = [f"{count} {word}" for count, word in ((column.n_failed, "failed"), (column.n_collapsed, "collapsed")) if count]
+    return ", ".join(finished + wrong)
+
+
+def comparison(column: Column) -> str:
+    """`40.9 ± 0.5 (+0.3) inside`: the paper's number, ours minus it, where it lies; empty where nothing is printed."""
+    if column.printed is None:
+        return ""
+    printed = number(column.printed) + (f" ± {column.printed_sem:.1f}" if column.printed_sem is not None else "")
+    difference = f" ({signed(column.difference)})" if column.difference is not None else ""
+    return f"{printed}{difference}{' ' + column.verdict if column.verdict else ''}"
+
+
+def delta(column: Column) -> str:
+    """`+2.1 (+3.4 %) * printed +4.1`: ours minus the baseline row's, per cent of its errors, a star where Holm's p is below
+    0.05, and the same difference of the printed numbers.
+    """
+    if column.delta is None:
+        return MISSING
+    percent = f" ({signed(column.delta_percent)} %)" if column.delta_percent is not None else ""
+    star = " *" if column.delta_p_holm is not None and column.delta_p_holm < 0.05 else ""
+    printed = f" printed {signed(column.delta_printed)}" if column.delta_printed is not None else ""
+    return f"{signed(column.delta, column.decimals)}{percent}{star}{printed}"
 
 
 def number(value: float | None, decimals: int = 1) -> str:
@@ -129,11 +189,23 @@ class SideTable:
         return [[self.title, *self.heads], *([name, *line] for name, line in self.lines)]
 
 
-def printed(heads: list[str], cells: Sequence[tuple[str, list[Cell]]]) -> SideTable | None:
+def of_scores(head: str, columns: Sequence[TableColumn], rows: Sequence[Row], text: Callable[[Column], str]) -> SideTable | None:
+    """What else there is to say of the scores of each row; None where there is nothing."""
+    texts = [[text(score) or MISSING for score in column.scores] for column in columns]
+    if all(each == MISSING for of_column in texts for each in of_column):
+        return None
+    lines = [(row.name, list(of_row)) for row, of_row in zip(rows, zip(*texts, strict=True), strict=True)]
+    return SideTable(head, [column.title for column in columns], lines)
+
+
+def printed(columns: Sequence[TableColumn], rows: Sequence[Row]) -> SideTable | None:
     """The paper's numbers with differences; None where nothing is printed."""
-    lines = [(name, [cell.comparison or MISSING for cell in line]) for name, line in cells]
-    is_any = any(cell.comparison for _, line in cells for cell in line)
-    return SideTable("printed (ours − printed) inside or outside our 95 % interval", heads, lines) if is_any else None
+    return of_scores("printed (ours − printed) inside or outside our 95 % interval", columns, rows, comparison)
+
+
+def deltas(columns: Sequence[TableColumn], rows: Sequence[Row]) -> SideTable | None:
+    """Differences to the baseline row; None where there is none."""
+    return of_scores("Δ to the baseline row (in per cent of its errors; * p < 0.05, Holm)", columns, rows, delta)
 
 
 def server(rows: Sequence[Row]) -> SideTable | None:
@@ -142,13 +214,6 @@ def server(rows: Sequence[Row]) -> SideTable | None:
     heads = [title(name, name.upper()) for name in names]
     lines = [(row.name, [number(row.server_score(name)) for name in names]) for row in rows if row.server]
     return SideTable("GLUE server (test)", heads, lines) if names else None
-
-
-def deltas(heads: list[str], cells: Sequence[tuple[str, list[Cell]]]) -> SideTable | None:
-    """Differences to the baseline row; None where there is none."""
-    lines = [(name, [cell.delta for cell in line]) for name, line in cells]
-    is_any = any(cell.column.delta is not None for _, line in cells for cell in line)
-    return SideTable("Δ to the baseline row (in per cent of its errors; * p < 0.05, Holm)", heads, lines) if is_any else None
 
 
 def losses_by_length(rows: Sequence[Row]) -> SideTable | None:
@@ -218,4 +283,4 @@ def sweeps(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
 def _point(column: Column | None) -> str:
     """`0.512 ± 0.012`"""
     # Without what failed or is missing: these are the pre-trainings, whose counts stand in the table itself.
-    return MISSING if column is None else Cell(replace(column, best=None, n_failed=0, n_missing=0)).text
+    return MISSING if column is None else text_of(replace(column, best=None, n_failed=0, n_missing=0))

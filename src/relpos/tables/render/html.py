@@ -18,7 +18,7 @@ from urllib.parse import quote
 from relpos import style
 from relpos.files import write_text
 from relpos.runs.table_file import RowRun
-from relpos.tables.render.cells import MINUS, number, signed, title
+from relpos.tables.render.cells import MINUS, counts, number, signed, title
 from relpos.tables.render.view import View
 from relpos.tables.table import Column
 
@@ -37,16 +37,20 @@ def write_html(path: Path, view: View) -> None:
 
     loader = PackageLoader("relpos.tables.render")
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    environment.filters |= {"number": number, "signed": signed, "states": _states}
+    environment.filters |= {"number": number, "signed": signed, "states": _states, "counts": counts}
     environment.filters["sortable"] = lambda text: float(text.split()[0].replace(MINUS, "-"))  # the number that it begins with
-    curves = {line.row.name: line.row.heldout_loss for line in view.lines if line.row.heldout_loss}
+    rows = view.table.rows
+    curves = {row.name: row.heldout_loss for row in rows if row.heldout_loss}
+    drawn = [
+        column for column in view.scores if any(score.mean is not None or score.printed is not None for score in column.scores)
+    ]
     page = environment.get_template("page.html.j2").render(
         view=view,
         table=view.table,
         shows=_shows(view),
-        runs=[[_listed(run, path.absolute().parent) for run in line.row.runs] for line in view.lines],
-        states=_states([run for line in view.lines for run in line.row.runs]),
-        panels=_panels(view),
+        runs=[[_listed(run, path.absolute().parent) for run in row.runs] for row in rows],
+        states=_states([run for row in rows for run in row.runs]),
+        panels=[(column.title, intervals(column.title, [row.name for row in rows], column.scores)) for column in drawn],
         curves=_curves("held-out loss (nats per predicted token)", curves) if curves else None,
     )
     write_text(path, page + "\n")
@@ -54,10 +58,10 @@ def write_html(path: Path, view: View) -> None:
 
 def _shows(view: View) -> dict[str, bool]:
     """Part of the page → whether there is something to show or to hide."""
-    cells = [cell for line in view.lines for cell in line.cells]
+    scores = [score for column in view.scores for score in column.scores]
     fields = {"spread": "sem", "paper": "printed", "intervals": "interval"}
-    parts = {part: any(getattr(cell.column, field) is not None for cell in cells) for part, field in fields.items()}
-    return parts | {"runs": any(cell.counts for cell in cells)}
+    parts = {part: any(getattr(score, field) is not None for score in scores) for part, field in fields.items()}
+    return parts | {"runs": any(map(counts, scores))}
 
 
 def _listed(run: RowRun, folder: Path) -> dict[str, str | None]:
@@ -80,18 +84,6 @@ def _states(runs: list[RowRun]) -> str:
     """`118 finished, 2 missing`; a run that several rows share counts once."""
     counts = Counter({run.path: run.state for run in runs}.values())
     return ", ".join(f"{count} {state}" for state, count in counts.most_common())
-
-
-def _panels(view: View) -> list[tuple[str, str]]:
-    """Head → figure; the mean of the columns first."""
-    names = [line.row.name for line in view.lines]
-    panels = []
-    for head, cells in zip(view.heads, zip(*(line.cells for line in view.lines), strict=True), strict=True):
-        columns = [cell.column for cell in cells]
-        if any(column.mean is not None or column.printed is not None for column in columns):
-            panels.append((head, intervals(head, names, columns)))
-    # Stable: behind the mean the columns keep their order.
-    return sorted(panels, key=lambda panel: panel[0] != view.mean)
 
 
 def intervals(title: str, names: Sequence[str], columns: Sequence[Column]) -> str:

@@ -45,10 +45,10 @@ def write(folder: Path, view: View) -> None:
 def terminal(view: View, console: Console | None = None) -> None:
     """Prints the table, the best in colour. Where it is too wide, rows become columns."""
     console = console or plain_console()
-    texts = [[Text(head, style="bold") for head in view.all_heads]]
-    for line in view.lines:
-        cells = zip(line.texts, line.is_best, strict=True)
-        texts.append([Text(text, style="bold green" if is_best else "") for text, is_best in cells])
+    heads, *lines = view.texts
+    texts = [[Text(head, style="bold") for head in heads]]
+    for line in zip(lines, view.is_best, strict=True):
+        texts.append([Text(text, style="bold green" if is_best else "") for text, is_best in zip(*line, strict=True)])
     console.print(Text(view.table.question, style="italic"), soft_wrap=True)
     if view.made_with:
         console.print(Text(view.made_with, style="bold"), soft_wrap=True)
@@ -92,9 +92,10 @@ def markdown(view: View) -> str:
     """The table, the best in bold, the side tables, and the held-out loss."""
     table = view.table
     made_with = [escape(view.made_with), ""] if view.made_with else []
-    lines = [f"# {escape(table.name)}", "", escape(table.question), "", *made_with, *_head(view.all_heads)]
-    for line in view.lines:
-        texts = zip(map(escape, line.texts), line.is_best, strict=True)
+    heads, *rows = view.texts
+    lines = [f"# {escape(table.name)}", "", escape(table.question), "", *made_with, *_head(heads)]
+    for row in zip(rows, view.is_best, strict=True):
+        texts = [(escape(text), is_best) for text, is_best in zip(*row, strict=True)]
         lines.append(_line([f"**{text}**" if is_best else text for text, is_best in texts]))
     lines += ["", view.caption, ""] if view.caption else [""]
     for side_table in [*view.in_cells, *view.side_tables, *([view.by_step] if view.by_step is not None else [])]:
@@ -154,27 +155,29 @@ def no_formula(text: str) -> str:
 
 def comma_separated(view: View) -> str:
     """One line per row. Each column has standard error, best, number of runs, and what else any row has; empty = missing."""
-    lines = [(line.row, [cell.column for cell in line.cells]) for line in view.lines]
-    columns = [column for _, of_row in lines for column in of_row]
-    parts = [part for part, of in PARTS.items() if part in ALWAYS or any(of(column) is not None for column in columns)]
-    names = [*view.columns, *([view.mean.lower().replace(" ", "_")] if view.mean else [])]
+    scores = [score for column in view.scores for score in column.scores]
+    parts = [part for part, of in PARTS.items() if part in ALWAYS or any(of(score) is not None for score in scores)]
+    heads = ["row"]
+    lines: list[list[Value]] = [[no_formula(row.name)] for row in view.table.rows]
+    for column in view.columns:
+        heads += [column.name, *(f"{column.name}_{part}" for part in parts if column.scores)]
+        for line, cell in zip(lines, column.cells, strict=True):
+            line += [cell.value, *(PARTS[part](cell.column) for part in parts if cell.column is not None)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    heads = [head for name in names for head in (name, *(f"{name}_{part}" for part in parts))]
-    writer.writerow(["row", "parameters", "perplexity", *map(no_formula, heads)])
-    for row, of_row in lines:
-        values = [value for column in of_row for value in (column.mean, *(PARTS[part](column) for part in parts))]
-        writer.writerow([no_formula(row.name), row.parameters, row.perplexity, *values])
+    writer.writerow(map(no_formula, heads))
+    writer.writerows(lines)
     return text.getvalue()
 
 
 def latex(view: View) -> str:
     """What Markdown shows as a `table` environment for booktabs, to be read in with `\\input`; what stands behind a number in small
     letters."""
-    name, rows = view.table.name, [list(map(in_latex, view.all_heads))]
-    for line in view.lines:
-        texts = [in_latex(line.row.name), *map(_figure, line.texts[1:])]
-        rows.append([rf"\textbf{{{text}}}" if is_best else text for text, is_best in zip(texts, line.is_best, strict=True)])
+    name, (heads, *lines) = view.table.name, view.texts
+    rows = [list(map(in_latex, heads))]
+    for (row, *cells), is_best in zip(lines, view.is_best, strict=True):
+        texts = zip([in_latex(row), *map(_figure, cells)], is_best, strict=True)
+        rows.append([rf"\textbf{{{text}}}" if best else text for text, best in texts])
     side_tables = [[list(map(in_latex, texts)) for texts in table.texts] for table in view.in_cells + view.side_tables]
     parts = [
         rf"% relpos reproduce table={name}      \usepackage{{booktabs}}; wide tables: \usepackage{{graphicx}} and \resizebox",

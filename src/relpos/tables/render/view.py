@@ -13,17 +13,20 @@ from relpos.tables.render.cells import (
     MISSING,
     Cell,
     SideTable,
+    TableColumn,
     by_multiplier,
     by_snapshot,
     deltas,
     losses_by_length,
     losses_by_step,
+    plain_column,
     printed,
+    score_column,
     server,
     sweeps,
     title,
 )
-from relpos.tables.table import Column, Row, Table
+from relpos.tables.table import PLAIN, Column, Row, Table
 
 NOTE = (
     "Columns × 100 on the dev sets. Mean ± standard error over seeds where there are several, the best in brackets (of the mean "
@@ -32,63 +35,43 @@ NOTE = (
 
 
 @dataclass(frozen=True)
-class Line:
-    """One row as it is shown.
-
-    Args:
-        row: the row itself.
-        cells: one for each of the view's columns, then one for their mean if there is one.
-        is_least: whether its perplexity is the lowest.
-    """
-
-    row: Row
-    cells: list[Cell]
-    is_least: bool
-
-    @property
-    def perplexity(self) -> str:
-        """`23.17`, or `23.17, n=2` where not every pre-training of the row has finished."""
-        if self.row.perplexity is None:
-            return MISSING
-        states = [run.state for run in self.row.runs if run.stage == "pretrain"]
-        n = states.count("finished")
-        return f"{self.row.perplexity:.2f}" + (f", n={n}" if n < len(states) else "")
-
-    @property
-    def texts(self) -> list[str]:
-        """The texts under the view's heads."""
-        parameters = f"{self.row.parameters:,}" if self.row.parameters is not None else MISSING
-        return [self.row.name, parameters, self.perplexity, *(cell.text for cell in self.cells)]
-
-    @property
-    def is_best(self) -> list[bool]:
-        """For each of the texts, whether it is the best of its column."""
-        return [False, False, self.is_least, *(cell.is_best for cell in self.cells)]
-
-
-@dataclass(frozen=True)
 class View:
     """A table, ready to be shown.
 
     Args:
         table: the table that is shown.
-        columns: names of its columns: those about order, GLUE's in their order, then others.
-        mean: head of the mean over GLUE's columns; None where there is none.
-        heads: of the columns, then of their mean if there is one.
-        lines: one for each row.
+        columns: the plain ones; those about order, GLUE's in their order, others; the mean over GLUE's columns.
         in_cells: the paper's numbers, which the page shows in the cells instead.
         side_tables: those that are shown in every format.
         by_step: held-out losses during training; None if there are none. The page shows them as a figure.
     """
 
     table: Table
-    columns: list[str]
-    mean: str | None
-    heads: list[str]
-    lines: list[Line]
+    columns: list[TableColumn]
     in_cells: list[SideTable]
     side_tables: list[SideTable]
     by_step: SideTable | None
+
+    @property
+    def lines(self) -> list[tuple[Row, tuple[Cell, ...]]]:
+        """The rows, each with its cells."""
+        return list(zip(self.table.rows, zip(*(column.cells for column in self.columns), strict=True), strict=True))
+
+    @property
+    def texts(self) -> list[list[str]]:
+        """Line by line, the heads first, the names of the rows in front."""
+        heads = ["row", *(column.title for column in self.columns)]
+        return [heads, *([row.name, *(cell.text for cell in cells)] for row, cells in self.lines)]
+
+    @property
+    def is_best(self) -> list[list[bool]]:
+        """For each of the texts of the rows, whether it is the best of its column."""
+        return [[False, *(cell.is_best for cell in cells)] for _, cells in self.lines]
+
+    @property
+    def scores(self) -> list[TableColumn]:
+        """The columns of scores."""
+        return [column for column in self.columns if column.scores]
 
     @property
     def made_with(self) -> str:
@@ -99,7 +82,7 @@ class View:
     @property
     def caption(self) -> str:
         """What stands below the columns as text; empty where there are none."""
-        return f"{NOTE} {self.notes}".rstrip() if self.columns else ""
+        return f"{NOTE} {self.notes}".rstrip() if self.scores else ""
 
     @property
     def notes(self) -> str:
@@ -110,7 +93,8 @@ class View:
     @property
     def note(self) -> str | None:
         """Explains the columns that were measured of the networks; None if there are none."""
-        notes = [measure.note for name, (measure, _) in measured_columns().items() if name in self.columns]
+        names = {column.name for column in self.columns}
+        notes = [measure.note for name, (measure, _) in measured_columns().items() if name in names]
         return " ".join(filter(None, dict.fromkeys(notes))) or None
 
     @property
@@ -120,7 +104,7 @@ class View:
         >>> view_of(Table("t", "?", [Row("fixed", parts={"qqp": (23497, 363846)})])).parts.partition(": ")[2]
         'qqp (23,497 of 363,846).'
         """
-        found = {task: f"{task} ({part:,} of {of:,})" for line in self.lines for task, (part, of) in line.row.parts.items()}
+        found = {task: f"{task} ({part:,} of {of:,})" for row in self.table.rows for task, (part, of) in row.parts.items()}
         why = "Fine-tuned on a part of the official training examples, so that scores do not compare with published ones"
         return f"{why}: {', '.join(found.values())}." if found else None
 
@@ -131,7 +115,7 @@ class View:
         >>> print(view_of(Table("t", "?", [Row("none", on_plateau=True), Row("rope", on_plateau=False)])).plateau)
         On the bag-of-words plateau (no lead over none or no shuffle gap above 0.1 nats beyond noise, or too little order): none.
         """
-        known = {line.row.name: line.row.on_plateau for line in self.lines if line.row.on_plateau is not None}
+        known = {row.name: row.on_plateau for row in self.table.rows if row.on_plateau is not None}
         on_it = [name for name, is_on in known.items() if is_on]
         return f"On the bag-of-words plateau ({PLATEAU}): {', '.join(on_it) or 'no row'}." if known else None
 
@@ -142,7 +126,7 @@ class View:
         >>> view_of(Table("t", "?", [Row("none", order_known=0.0), Row("rope", order_known=1.0)])).order_known
         'Order known, (loss of none − loss) ÷ (loss of none − lowest loss): none 0 %, rope 100 %.'
         """
-        known = [f"{line.row.name} {line.row.order_known:.0%}" for line in self.lines if line.row.order_known is not None]
+        known = [f"{row.name} {row.order_known:.0%}" for row in self.table.rows if row.order_known is not None]
         how = f"(loss of {NONE} − loss) ÷ (loss of {NONE} − lowest loss)"
         return f"Order known, {how}: {', '.join(known).replace('%', ' %')}." if known else None
 
@@ -155,7 +139,7 @@ class View:
         >>> print(view_of(Table("t", "?", rows)).order_found)
         Half of it was known after so many million tokens, padding included: none later than 8, rope 2.6 (2 to 4).
         """
-        found = {line.row.name: line.row.order_found for line in self.lines if line.row.order_found}
+        found = {row.name: row.order_found for row in self.table.rows if row.order_found}
         if not any(each.tokens for each in found.values()):
             return None
         millions = {name: [None if each is None else f"{each / 1e6:.3g}" for each in where] for name, where in found.items()}
@@ -167,15 +151,10 @@ class View:
     @property
     def travel_note(self) -> str | None:
         """Names the rows whose position parameters could not move far, beside printed numbers; else None."""
-        if all(cell.column.difference is None for line in self.lines for cell in line.cells):
+        if all(score.difference is None for column in self.scores for score in column.scores):
             return None
-        short = {line.row.name: line.row.travel for line in self.lines if (line.row.travel or SHORT_TRAVEL) < SHORT_TRAVEL}
+        short = {row.name: row.travel for row in self.table.rows if (row.travel or SHORT_TRAVEL) < SHORT_TRAVEL}
         return f"In {', '.join(short)} {short_travel(short.values())}." if short else None
-
-    @property
-    def all_heads(self) -> list[str]:
-        """The heads with those of name and sizes, as over `Line.texts`."""
-        return ["row", "parameters", "perplexity", *self.heads]
 
     @property
     def position_lr(self) -> str | None:
@@ -204,26 +183,15 @@ class View:
 
 def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
     """Builds the view: columns, cells, the best of them, side tables; `more` are additional side tables, which come first."""
-    rows, columns = table.rows, columns_of(table.rows)
-    mean = mean_name(columns)
-    heads = [*(title(name) for name in columns), *([mean] if mean else [])]
-    cells = [[*(row.columns.get(name, Column()) for name in columns), *([row.mean] if mean else [])] for row in rows]
-    # A shuffle gap has no best: to use more order is not to be better.
-    best = [_leaders([column.mean if column.is_score else None for column in of_column]) for of_column in zip(*cells, strict=True)]
-    least = _leaders([None if row.perplexity is None else -row.perplexity for row in rows])
-    lines = [
-        Line(row, [Cell(column, place in of_column) for column, of_column in zip(line, best, strict=True)], place in least)
-        for place, (row, line) in enumerate(zip(rows, cells, strict=True))
-    ]
-    by_row = [(line.row.name, line.cells) for line in lines]
-    side_tables = [server(rows), *more, deltas(heads, by_row), losses_by_length(rows), *by_snapshot(rows), by_multiplier(rows)]
+    rows, names = table.rows, columns_of(table.rows)
+    scores = [score_column(name, title(name), [row.columns.get(name, Column()) for row in rows]) for name in names]
+    if mean := mean_name(names):
+        scores.append(score_column(mean.lower().replace(" ", "_"), mean, [row.mean for row in rows]))
+    side_tables = [server(rows), *more, deltas(scores, rows), losses_by_length(rows), *by_snapshot(rows), by_multiplier(rows)]
     return View(
         table=table,
-        columns=columns,
-        mean=mean,
-        heads=heads,
-        lines=lines,
-        in_cells=[table for table in (printed(heads, by_row),) if table is not None],
+        columns=[*(plain_column(plain, rows) for plain in PLAIN), *scores],
+        in_cells=[table for table in (printed(scores, rows),) if table is not None],
         side_tables=[table for table in side_tables if table is not None],
         by_step=losses_by_step(rows),
     )
@@ -248,9 +216,3 @@ def mean_name(columns: Iterable[str]) -> str | None:
     """
     count = len(named(MEAN, set(columns)))
     return "GLUE" if count == len(GLUE) else f"mean of {count}" if count else None
-
-
-def _leaders(values: Sequence[float | None]) -> set[int]:
-    """The places of the highest value; none where all are the same, or only one is known."""
-    known = [value for value in values if value is not None]
-    return {place for place, value in enumerate(values) if len(set(known)) > 1 and value == max(known)}
