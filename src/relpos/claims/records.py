@@ -112,7 +112,7 @@ def _seconds(scale: Scale, row: str) -> dict[Machine, float]:
 
 @rule("dev means lie above the GLUE server's scores", once)
 def dev_above_test(test: Test) -> Verdict:
-    """GLUE on the dev sets (mean over runs) lies above the server's score, over the rows of which the experiment file has one.
+    """GLUE on the dev sets (mean over runs) lies above the server's score, over the rows that have one.
 
     All rows are scored on the same test sets and so are not independent: the error is that of the examples of the dev and test
     sets, which is the same for one row as for many. Holds: the 95 % interval of the mean difference over rows lies above zero.

@@ -81,7 +81,8 @@ def commands() -> dict[str, tuple[str, str]]:
 
 
 def function_of(command: str) -> Callable[..., Any]:
-    """`pretrain` → the function `pretrain` of `relpos.commands.pretrain`; its signature says what the keys may hold.
+    """`pretrain` → the function `pretrain` of `relpos.commands.pretrain`, whose signature says what the
+    keys may hold.
 
     The commands lie on a higher floor, as most classes that a `_target_` names: they are found by name, when one is called for.
     """

@@ -251,8 +251,8 @@ def shared_ways(
 
 
 def per_group(groups: Iterable[Group], values: Iterable[float], statistic: str = "mean") -> dict[Group, float]:
-    """Group → the mean, best or median of its values. Fine-tunings of one pre-training are not independent of each other: the
-    pre-trainings are the units.
+    """Group → the mean, best or median of its values. Fine-tunings of one pre-training are not
+    independent of each other: the pre-trainings are the units.
 
     >>> per_group(["a", "b", "a"], [1.0, 5.0, 3.0])
     {'a': 2.0, 'b': 5.0}

@@ -1,14 +1,14 @@
-"""Compares the numbers of a table with those that are typed, the paper's and the GLUE server's, and with the baseline row's: the
-fields of `relpos.tables.table.Column` from `printed` on.
+"""Compares the numbers of a table with those that are typed, the paper's and the GLUE server's, and with
+the baseline row's: the fields of `relpos.tables.table.Column` from `printed` on.
 
-Beside a printed number stands ours minus it. Ours is the mean over pre-trainings of the statistic that the paper prints of its
-single one: the mean, best or median over fine-tunings. A number that was measured on the test set is compared with the GLUE
-server's score, never with ours on the dev set. Where a row has several pre-trainings, the printed number lies inside or outside
-the 95 % interval of our mean. One pre-training says nothing about others, and the interval of a mean nothing about a best or a
-median.
+Beside a printed number stands ours minus it. Ours is the mean over pre-trainings of the statistic that the
+paper prints of its single one: the mean, best or median over fine-tunings. A number that was measured on
+the test set is compared with the GLUE server's score, never with ours on the dev set. Where a row has
+several pre-trainings, the printed number lies inside or outside the 95 % interval of our mean. One
+pre-training says nothing about others, and the interval of a mean nothing about a best or a median.
 
-Rows that share a baseline are of one scale: how much pre-trainings differ is estimated from all of them, see
-`relpos.results.contrast`.
+Rows that share a baseline are of one scale: how much pre-trainings differ is estimated from all of them,
+see `relpos.results.contrast`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _compared(row: Row, name: str, experiment: Experiment, printed: PrintedRow) 
 
 def _ours(row: Row, name: str, statistic: str) -> float | None:
     """The mean over pre-trainings of a statistic of the fine-tunings of each."""
-    # A best or a median is taken in each column and then averaged; for a mean the order makes no difference.
+    # A best or a median is taken in each column and then averaged; a mean needs no such order.
     parts = [row.numbers[part] for part in (_names(row, name) if statistic != "mean" else [name])]
     if not parts or not all(part.values for part in parts):
         return None

@@ -50,9 +50,10 @@ class Column:
         examples: size of the dev set, or the number of pairs.
         metric: accuracy, matthews, …, or nats.
         printed: the paper's number; `printed_sem` its standard error.
-        difference: ours − printed. Ours is the mean over pre-trainings of the table's statistic; if the paper measured on the test
-            set it is the GLUE server's score, and None until it is typed.
-        inside: whether the printed number lies inside `interval`; None where that does not tell, see `relpos.tables.comparison`.
+        difference: ours − printed. Ours is the mean over pre-trainings of the table's statistic; if the paper
+            measured on the test set it is the GLUE server's score, and None until that is typed.
+        inside: whether the printed number lies inside `interval`; None where that does not tell, see
+            `relpos.tables.comparison`.
         delta: mean − the baseline row's mean; None for the baseline itself.
         delta_percent: 100·delta/(100 − baseline's mean), the per cent of the baseline's errors that are gone.
         delta_interval: 95 % interval of delta, over pre-trainings if their spread is known, else over fine-tunings: then it says
@@ -162,7 +163,7 @@ class Row:
         return {MEAN: self.mean} | self.columns
 
     def server_score(self, name: str) -> float | None:
-        """The GLUE server's score in a column, or the mean of the nine under the mean's name; None if one is not typed."""
+        """The GLUE server's score in a column, or the mean of the nine; None where one is not typed."""
         return mean_if_all([self.server.get(column) for column in (GLUE if name == MEAN else [name])])
 
     def with_numbers(self, numbers: Mapping[str, Column]) -> Row:
@@ -177,7 +178,7 @@ class PlainColumn:
     Args:
         name: of the number in a record, of the field of `Row`, and of the column.
         form: its text.
-        kind: int for a count, which all pre-trainings of a row share; else the mean over them is taken.
+        kind: int for a count, which all pre-trainings of a row share; of other numbers the mean counts.
         better: which numbers are better; None where none are.
         below: another number of the row, which the page has below it.
     """

@@ -1,5 +1,5 @@
-"""The columns of a table with the text of each cell, and the smaller tables of the same rows: the printed numbers, the GLUE
-server's, differences to the baseline row, losses at other lengths."""
+"""The columns of a table with the text of each cell, and the smaller tables of the same rows: the printed
+numbers, the GLUE server's, differences to the baseline row, losses at other lengths."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _plain_cell(plain: PlainColumn, row: Row) -> Cell:
 
 
 def score_column(name: str, title: str, columns: Sequence[Column]) -> TableColumn:
-    """A column of scores, or of figures in nats; a shuffle gap has no best: to use more order is not to be better.
+    """A column of scores, or of figures in nats, which have no best: to use more order is not to be better.
 
     >>> score_column("rte", "RTE", [Column(values=[30.4, 32.0], mean=31.2, sem=0.8, best=32.0)]).cells[0].text
     '31.2 ± 0.8 (32.0)'
@@ -112,7 +112,7 @@ def text_of(column: Column) -> str:
 
 
 def counts(column: Column) -> str:
-    """`n=9, 1 failed, 2 collapsed`; empty where every run is finished and better than the constant answer."""
+    """`n=9, 1 failed, 2 collapsed`; empty where every run is finished and beats the constant answer."""
     # The number of runs is worth its room only where it is not the planned one.
     is_whole = not (column.n_failed or column.n_missing)
     finished = [] if is_whole or not column.values else [f"n={len(column.values)}"]
@@ -121,7 +121,7 @@ def counts(column: Column) -> str:
 
 
 def comparison(column: Column) -> str:
-    """`40.9 ± 0.5 (+0.3) inside`: the paper's number, ours minus it, where it lies; empty where nothing is printed."""
+    """`40.9 ± 0.5 (+0.3) inside`: the paper's number, ours minus it, where it lies; empty without one."""
     if column.printed is None:
         return ""
     printed = number(column.printed) + (f" ± {column.printed_sem:.1f}" if column.printed_sem is not None else "")
@@ -130,8 +130,8 @@ def comparison(column: Column) -> str:
 
 
 def delta(column: Column) -> str:
-    """`+2.1 (+3.4 %) * printed +4.1`: ours minus the baseline row's, per cent of its errors, a star where Holm's p is below
-    0.05, and the same difference of the printed numbers.
+    """`+2.1 (+3.4 %) * printed +4.1`: ours minus the baseline row's, per cent of its errors, a star where
+    Holm's p is below 0.05, and the same difference of the printed numbers.
     """
     if column.delta is None:
         return MISSING

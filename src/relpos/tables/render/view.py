@@ -40,7 +40,7 @@ class View:
 
     Args:
         table: the table that is shown.
-        columns: the plain ones; those about order, GLUE's in their order, others; the mean over GLUE's columns.
+        columns: plain ones; those about order, GLUE's in their order, others; the mean over GLUE's.
         in_cells: the paper's numbers, which the page shows in the cells instead.
         side_tables: those that are shown in every format.
         by_step: held-out losses during training; None if there are none. The page shows them as a figure.
@@ -150,7 +150,7 @@ class View:
 
     @property
     def travel_note(self) -> str | None:
-        """Names the rows whose position parameters could not move far, beside printed numbers; else None."""
+        """Names the rows whose position parameters could not move far, beside printed numbers."""
         if all(score.difference is None for column in self.scores for score in column.scores):
             return None
         short = {row.name: row.travel for row in self.table.rows if (row.travel or SHORT_TRAVEL) < SHORT_TRAVEL}
