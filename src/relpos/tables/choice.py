@@ -42,16 +42,16 @@ def side_table(rows: Sequence[Row], base: str, choices: Sequence[str], statistic
     of = partial(mean_over, statistic=statistic)
     texts: dict[str, list[str]] = {}
     for column in columns_of(wanted):
-        known = [row.columns.get(column, Column()) for row in wanted]
-        if not all(each.values and each.is_score for each in known):
+        of_rows = {row.name: row.columns.get(column, Column()) for row in wanted}
+        if not all(score.values and score.is_score for score in of_rows.values()):
             continue
-        scores = {row.name: of([seed for seed, _ in each.seeds], each.values) for row, each in zip(wanted, known, strict=True)}
+        scores = {name: of([seed for seed, _ in score.seeds], score.values) for name, score in of_rows.items()}
         gains = {name: scores[name] - scores[base] for name in choices}
-        said = {name: f"{signed(gain, 2)} ({signed(of_errors(gain, scores[base]))} %)" for name, gain in gains.items()}
+        texts_of = {name: f"{signed(gain, 2)} ({signed(of_errors(gain, scores[base]))} %)" for name, gain in gains.items()}
         best = max(gains, key=gains.__getitem__)  # of equal ones the first
         seen, unseen = _on_halves({row.name: _halves(row, column, of) for row in wanted}, base)
-        on_halves = [signed(each, 2) for each in (seen, unseen, minus(seen, unseen))]
-        texts[column] = [*said.values(), f"{said[best]} {best}", *on_halves]
+        on_halves = [signed(gain, 2) for gain in (seen, unseen, minus(seen, unseen))]
+        texts[column] = [*texts_of.values(), f"{texts_of[best]} {best}", *on_halves]
     if not texts:
         return None
     names = [*(f"{name} in every column" for name in choices), "the best of each column"]
@@ -75,10 +75,10 @@ def _halves(row: Row, column: str, of: Callable[[Sequence[int | None], Sequence[
 def _on_halves(rows: Mapping[str, Halves | None], base: str) -> tuple[float | None, float | None]:
     """The gain of the best row on the half that chose it, and on the other one: means of both halves."""
     # Without the answers of one row the choice among all of them cannot be repeated.
-    known = {name: both for name, both in rows.items() if both is not None}
-    if len(known) < len(rows):
+    answered = {name: both for name, both in rows.items() if both is not None}
+    if len(answered) < len(rows):
         return None, None
-    of_base = known.pop(base)
+    of_base = answered.pop(base)
     # Each half chooses once and judges once, so that no example is used for nothing.
-    gains = [[known[row][half] - of_base[half] for half in both] for row, *both in best_on_halves(known)]
+    gains = [[answered[row][half] - of_base[half] for half in both] for row, *both in best_on_halves(answered)]
     return sum(seen for seen, _ in gains) / 2, sum(unseen for _, unseen in gains) / 2

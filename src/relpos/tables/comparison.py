@@ -48,8 +48,8 @@ def with_comparisons(rows: Sequence[Row], experiment: Experiment, printed: Mappi
 
 def _with_printed(row: Row, experiment: Experiment, printed: PrintedRow) -> Row:
     is_comparable = len(row.mean.of) in (0, len(GLUE))  # a mean of fewer columns is not what the paper prints
-    known = {MEAN: printed if is_comparable else {}}
-    return row.with_numbers({name: _compared(row, name, experiment, known.get(name, printed)) for name in row.numbers})
+    own = {MEAN: printed if is_comparable else {}}
+    return row.with_numbers({name: _compared(row, name, experiment, own.get(name, printed)) for name in row.numbers})
 
 
 def _compared(row: Row, name: str, experiment: Experiment, printed: PrintedRow) -> Column:
@@ -126,13 +126,13 @@ def baseline_of(name: str, experiment: Experiment) -> str | None:
 
 def _with_delta(column: Column, base: Column, test: Difference | None, adjusted: float | None) -> Column:
     # Only where pre-trainings cannot be compared: two models differ more surely than two rows do.
-    known = test or between_models(column.by_seed, base.by_seed)
-    delta = known.value if known is not None else minus(column.mean, base.mean)
+    gain = test or between_models(column.by_seed, base.by_seed)
+    delta = gain.value if gain is not None else minus(column.mean, base.mean)
     return replace(
         column,
         delta=delta,
         delta_percent=of_errors(delta, base.mean) if column.is_score and delta is not None and base.mean is not None else None,
-        delta_interval=(known.low, known.high) if known is not None else None,
+        delta_interval=(gain.low, gain.high) if gain is not None else None,
         delta_p=test.p if test is not None else None,
         delta_p_holm=adjusted,
         delta_printed=minus(column.printed, base.printed),

@@ -53,8 +53,8 @@ class Answers:
             if not tab or index != str(row):
                 return f"line {row + 2} is {line[:40]!r} where row {row} is due"
             if not self._is_allowed(answer):
-                known = ", ".join(self.labels) if self.labels else "a number from {:g} to {:g}".format(*(self.range or ()))
-                return f"line {row + 2}: answer {answer[:40]!r} is not {known}"
+                allowed = ", ".join(self.labels) if self.labels else "a number from {:g} to {:g}".format(*(self.range or ()))
+                return f"line {row + 2}: answer {answer[:40]!r} is not {allowed}"
         return None if len(lines) == self.rows else f"{len(lines):,} rows where the server has {self.rows:,}"
 
     def _is_allowed(self, answer: str) -> bool:
@@ -78,6 +78,6 @@ def layout() -> list[Answers]:
     allowed = {file: (task["labels"], task.get("range")) for task in tasks for file in task.get("test", ())}
     result = []
     for line in csv.DictReader(text.splitlines()):
-        labels, bounds = (None if each is None else tuple(each) for each in allowed[line["file"]])
+        labels, bounds = (None if values is None else tuple(values) for values in allowed[line["file"]])
         result.append(Answers(line["file"], line["column"], int(line["rows"]), labels, bounds, line["constant"]))
     return result

@@ -95,10 +95,10 @@ def score_column(name: str, title: str, columns: Sequence[Column]) -> TableColum
 
 def with_best(column: TableColumn) -> TableColumn:
     """The column, its best cells marked; none where all are the same, or only one is known."""
-    known = {cell.value for cell in column.cells if cell.value is not None}
-    if column.better is None or len(known) < 2:
+    values = {cell.value for cell in column.cells if cell.value is not None}
+    if column.better is None or len(values) < 2:
         return column
-    best = max(known) if column.better == "more" else min(known)
+    best = max(values) if column.better == "more" else min(values)
     return replace(column, cells=[replace(cell, is_best=cell.value == best) for cell in column.cells])
 
 
@@ -192,7 +192,7 @@ class SideTable:
 def of_scores(head: str, columns: Sequence[TableColumn], rows: Sequence[Row], text: Callable[[Column], str]) -> SideTable | None:
     """What else there is to say of the scores of each row; None where there is nothing."""
     texts = [[text(score) or MISSING for score in column.scores] for column in columns]
-    if all(each == MISSING for of_column in texts for each in of_column):
+    if {words for of_column in texts for words in of_column} <= {MISSING}:
         return None
     lines = [(row.name, list(of_row)) for row, of_row in zip(rows, zip(*texts, strict=True), strict=True)]
     return SideTable(head, [column.title for column in columns], lines)

@@ -121,10 +121,10 @@ def _draw_row(axes: Axes, place: int, column: Column) -> None:
 
 def _draw_constant_answer(axes: Axes, columns: Sequence[Column]) -> None:
     """Its score, unless it lies so far off that the rows would be squeezed together."""
-    known = [column.majority for column in columns if column.majority is not None]
+    scores = [column.majority for column in columns if column.majority is not None]
     low, high = axes.get_xlim()
     # Of several constant answers, as after a change of the data, the one that most rows have.
-    if known and low - (high - low) / 2 < (score := max(set(known), key=known.count)) < high:
+    if scores and low - (high - low) / 2 < (score := max(set(scores), key=scores.count)) < high:
         axes.axvline(score, color=FAINT, linestyle=":", linewidth=1.2)
 
 
@@ -175,4 +175,4 @@ def _inline(svg: str, label: str) -> str:
     svg = re.sub(r"(\d\.\d\d)\d+(?=[^<>]*>)", r"\1", svg)  # a hundredth of a point is enough; not in text, where 0.001 is a number
     svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
     head = f'role="img" aria-label="{escape(label)}"'
-    return re.sub(r"<svg [^>]*?(viewBox=\"[^\"]+\")[^>]*>", lambda found: f"<svg {found[1]} {head}>", svg, count=1)
+    return re.sub(r"<svg [^>]*?(viewBox=\"[^\"]+\")[^>]*>", lambda tag: f"<svg {tag[1]} {head}>", svg, count=1)

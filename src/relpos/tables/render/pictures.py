@@ -30,9 +30,9 @@ def draw_losses(path: Path, rows: Sequence[Row]) -> None:
     """Held-out loss against step, a line per row. Rows that differ in their number of steps alone have one colour and one name."""
     lines: dict[tuple[str, ...], list[Sequence[tuple[int, float]]]] = {}
     for row in (row for row in rows if row.heldout_loss):
-        steps = next((each.removeprefix("steps=") for each in row.overrides if each.startswith("steps=")), "")
+        steps = next((typed.removeprefix("steps=") for typed in row.overrides if typed.startswith("steps=")), "")
         name = row.name.removesuffix(steps).rstrip("_-")
-        lines.setdefault((name, *(each for each in row.overrides if each != f"steps={steps}")), []).append(row.heldout_loss)
+        lines.setdefault((name, *(typed for typed in row.overrides if typed != f"steps={steps}")), []).append(row.heldout_loss)
     if lines:
         style.save(_losses(lines), path)
 
@@ -95,9 +95,9 @@ def _snapshots(panels: Mapping[str, Mapping[str, Mapping[int, Column]]], rows: S
         for row, line in lines.items():
             look = style.look(rows.index(row))
             handles[row] = axes.plot(list(line), [column.mean for column in line.values()], marker=".", **look)[0]
-            known = {percent: column.interval for percent, column in line.items() if column.interval is not None}
-            if known and has_bands:
-                style.band(axes, known, known.values(), look["color"])
+            intervals = {percent: column.interval for percent, column in line.items() if column.interval is not None}
+            if intervals and has_bands:
+                style.band(axes, intervals, intervals.values(), look["color"])
         style.logarithmic(axes, [percent for line in lines.values() for percent in line])
         first = next(iter(next(iter(lines.values())).values()))
         # Below each other: on one line, titles of neighbouring panels would run into each other.
