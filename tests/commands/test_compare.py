@@ -100,8 +100,35 @@ def test_a_damaged_record_of_a_fine_tuning_is_named_and_left_out(root: Path, cap
 
 def test_runs_of_one_name_are_told_apart_by_what_differs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, table = compared(capsys, *(str(root / name) for name in ("none", "composite", "narrow", "seed")))
-    assert [row.name for row in table.rows] == ["none", "composite k=8 seed=0", "composite k=2 seed=0", "composite k=8 seed=1"]
-    assert "position=none → composite(k=8) → composite(k=2) → composite(k=8), seed=0 → 0 → 0 → 1" in table.question
+    assert [row.name for row in table.rows] == ["none", "composite k=8", "composite k=2"]
+    assert "position=none → composite(k=8) → composite(k=2), seed=0 → 0,1 → 0" in table.question
+
+
+def test_a_pattern_names_runs_and_those_that_differ_in_their_seed_alone_are_one_row(
+    root: Path, capsys: pytest.CaptureFixture[str], refused: Any
+) -> None:
+    both = root / "patterns"
+    both.mkdir()
+    for number, name in enumerate(("composite", "seed", "none")):
+        (both / f"{number}-run").symlink_to((root / name).resolve())
+    _, table = compared(capsys, str(both / "*-run"))
+    assert [(row.name, [run.seed for run in row.runs if run.stage == "pretrain"]) for row in table.rows] == [
+        ("composite", [0, 1]),
+        ("none", [0]),
+    ]
+    assert "these differ in their seed alone" in refused("compare", "patterns/[01]-run")
+    assert "no run has a name like this" in refused("compare", "patterns/x-*")
+
+
+def test_a_scheme_that_is_not_trusted_is_named(root: Path, tmp_path: Path, refused: Any) -> None:
+    other = Path(shutil.copytree((root / "narrow").resolve(), tmp_path / "other"))
+    record = json.loads((other / "record.json").read_text())
+    record["meaning"]["position"]["_target_"] = "mine.Scheme"
+    del record["files"]
+    write_json(other / "record.json", record)
+    config = other / "model" / "config.yaml"
+    write_text(config, config.read_text().replace("relpos.model.position.Composite", "mine.Scheme"))
+    assert "trust=mine allows it" in refused("compare", str(root / "none"), str(other))
 
 
 def test_networks_trained_further_are_told_apart_by_what_they_began_with(root: Path, tmp_path: Path) -> None:

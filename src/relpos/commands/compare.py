@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from glob import glob, has_magic
 from pathlib import Path
 from statistics import fmean
 
@@ -16,8 +17,10 @@ from relpos.data.store import Store
 from relpos.errors import RelposError, say
 from relpos.files import digest
 from relpos.measures.measure import Figure, measures
+from relpos.places import expanded
 from relpos.progress import bar
 from relpos.ranges import Count, Names
+from relpos.readers import RECORD
 from relpos.results.gain import over_texts
 from relpos.results.statistics import Difference, paired_by_seed
 from relpos.results.values import Value, pretraining_values, read, shared_ways
@@ -33,6 +36,7 @@ from relpos.tables.render.view import view_of
 from relpos.tables.rows import order_columns, rows_of
 from relpos.tables.table import Row, Table
 from relpos.train.network import class_of
+from relpos.train.weights import WEIGHTS
 
 GROUPS = ("position", "conv")
 Settings = dict[str, str]
@@ -46,7 +50,7 @@ def compare(network: Names, examples: Count) -> str:
     The first run is the baseline with which the losses and the columns of the others are compared.
 
     Raises:
-        RelposError: fewer than two runs are named, or one is not a finished pre-training.
+        RelposError: fewer than two rows are named, one is not a finished pre-training, or its scheme is not trusted.
     """
     subjects = titled(subjects_of(network))
     differing = differences(subjects)
@@ -61,12 +65,8 @@ def compare(network: Names, examples: Count) -> str:
     side_tables = []
     # Losses on different text cannot be subtracted; columns and curves are compared all the same.
     if (reason := why_not(subjects)) is None:
-        try:
-            with bar("held-out text", examples * sum(len(subject.pretrainings) for subject in subjects)) as advance:
-                side_tables.append(losses_table(subjects, examples, advance))
-        except RelposError as error:  # text or weights are not here, as after `relpos merge`
-            say(f"relpos: {error}")
-            reason = "the text or the weights of a run are not here"  # a page travels, and paths stay at home
+        with bar("held-out text", examples * sum(len(subject.pretrainings) for subject in subjects)) as advance:
+            side_tables.append(losses_table(subjects, examples, advance))
     if reason is not None:
         question += f" Their held-out losses are not compared: {reason}."
     view = view_of(Table(name, question, rows), side_tables)
@@ -89,23 +89,42 @@ def text_of(run: Run) -> str:
 
 
 def subjects_of(names: Sequence[str]) -> list[PlannedRow]:
-    """What is compared: under each name a pre-training, or those of a table's row. Several may have the same name, see
-    `titled`.
+    """What is compared: rows of pre-trainings that differ in their seed alone. Several may have the same name, see `titled`.
+
+    Args:
+        names: of runs and of rows of tables, or patterns of the names of runs (`pretrain/sine-*`).
 
     Raises:
-        RelposError: fewer than two are named, one is named twice, or one is not a finished pre-training.
+        RelposError: fewer than two rows are named, one run is named twice, or one is not a finished pre-training.
     """
-    if len(names) < 2:
-        raise RelposError(f"network={','.join(names)}: two or more are compared, as in: relpos compare FOLDER TABLE:ROW")
-    subjects = [_subject(name) for name in names]
-    known: dict[tuple[str, ...], str] = {}
-    for name, subject in zip(names, subjects, strict=True):
-        # By identity and not by name: a run may be named by its folder and by its table.
-        identities = tuple(run.identity for run in subject.pretrainings)
-        if identities in known:
-            raise RelposError(f"network={name}: the same as {known[identities]}; runs that differ are compared")
-        known[identities] = name
-    return subjects
+    rows: dict[str, PlannedRow] = {}
+    said: dict[str, str] = {}
+    for name in (match for pattern in names for match in _matches(pattern)):
+        subject = _subject(name)
+        # By content and not by name: a run may be named by its folder and by its table.
+        first = subject.pretrainings[0]
+        alike = protocol(first.meaning, {"text": text_of(first), "start": first.record["inputs"].get("start")})
+        row = rows.setdefault(alike, replace(subject, pretrainings=[]))
+        for run in subject.pretrainings:
+            if int(run.meaning["seed"]) in by_seed(row):
+                raise RelposError(f"network={name}: the same as {said[alike]}; runs that differ are compared")
+            row.pretrainings.append(run)
+        said[alike] = name
+    if len(rows) < 2:
+        same = "; these differ in their seed alone" if any(len(row.pretrainings) > 1 for row in rows.values()) else ""
+        raise RelposError(f"network={','.join(names)}: two or more are compared, as in: relpos compare FOLDER TABLE:ROW{same}")
+    return list(rows.values())
+
+
+def _matches(name: str) -> list[str]:
+    """The runs whose folders a pattern names, from here or below $RELPOS_RUNS; a name that is no pattern as it is."""
+    place = str(expanded(name))
+    if not has_magic(place) or Path(place).exists():
+        return [name]
+    found = glob(place) or [str(runs_root() / match) for match in glob(place, root_dir=runs_root())]
+    if not found:
+        raise RelposError(f"network={name}: no run has a name like this, here or in {runs_root()}")
+    return sorted(found)
 
 
 def _subject(name: str) -> PlannedRow:
@@ -193,7 +212,7 @@ def titled(subjects: Sequence[PlannedRow]) -> list[PlannedRow]:
     for subject in subjects:
         # Only names that stand twice grow longer, one alone differs in nothing: short ones are easier to read in a figure.
         same = [other for other in subjects if other.name == subject.name]
-        settings = {key: values[same.index(subject)] for key, values in differences(same).items()}
+        settings = {key: values[same.index(subject)] for key, values in differences(same).items() if key != "seed"}
         name = " ".join([subject.name, *(f"{key.rpartition('.')[2]}={value}" for key, value in settings.items())])
         result.append(replace(subject, name=name))
     return result
@@ -223,7 +242,7 @@ def _described(subject: PlannedRow) -> Settings:
 
 
 def _word(value: object) -> str:
-    return "null" if value is None else str(value)
+    return "null" if value is None else re.sub(r"\b([0-9a-f]{7})[0-9a-f]{25,}\b", r"\1", str(value))  # a hash is cut
 
 
 def why_not(subjects: Sequence[PlannedRow]) -> str | None:
@@ -235,6 +254,12 @@ def why_not(subjects: Sequence[PlannedRow]) -> str | None:
     for key in SHARED:
         if len({run.meaning[key] for run in runs}) > 1:
             return f"their held-out examples differ in {key}"
+    # As after merging two folders; a page travels, and paths stay at home.
+    for run in runs:
+        for file in (Path(run.record["inputs"]["store"], RECORD), run.network / WEIGHTS):
+            if not file.is_file():
+                say(f"relpos: {run.name}: there is no {file}")
+                return "the text or the weights of a run are not here"
     return None
 
 
@@ -271,17 +296,9 @@ def between(ours: Mapping[int, Figure], first: Mapping[int, Figure]) -> tuple[Di
 
 
 def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda _: None) -> Figure:
-    """The loss of a network on its held-out text, by example, in float32, under the masks that every run is scored with: BERT's, or
-    the answers where it was trained to fill in these.
-
-    Raises:
-        RelposError: its token store is no longer there.
-    """
-    folder = Path(run.record["inputs"]["store"])
-    if not (folder / "record.json").is_file():
-        raise RelposError(f"{run.name}: its text {folder} is no longer there")
+    """The loss of a network on its held-out text, by example, in float32, under the masks that every run is scored with."""
     # The run's own dials decide what an example is; `why_not` has seen that all subjects agree.
-    store = Store(folder)
+    store = Store(run.record["inputs"]["store"])
     heldout = store.examples("heldout", run.meaning["packing"], run.meaning["length"], examples)
     found = gaps(of_run(run.path).masked_lm(), heldout, {}, advance)
     parts = np.stack([found.losses, found.predicted])
