@@ -14,6 +14,7 @@ import pytest
 
 from relpos.cli import main
 from relpos.config.conf import commands
+from tables.small_data import write_experiment
 
 
 @dataclass
@@ -249,6 +250,18 @@ def test_an_option_file_of_ones_own(relpos: Relpos, tmp_path: Path) -> None:
     (tmp_path / "position" / "mine.yaml").write_text("_target_: relpos.model.position.Composite\n_partial_: true\nk: 3\n")
     done = relpos("params", "position=mine", "--config-dir", str(tmp_path), "+position.scaled=false")
     assert json.loads(done.stdout)["position"] == 12 * (4 + 64) * 7
+
+
+def test_rows_of_a_table_may_have_options_of_ones_own(relpos: Relpos, tmp_path: Path) -> None:
+    (tmp_path / "position").mkdir()
+    (tmp_path / "position" / "mine.yaml").write_text("_target_: own_module.Mine\n_partial_: true\n")
+    (tmp_path / "own_module.py").write_text("from relpos.model.position import Composite as Base\n\n\nclass Mine(Base): ...\n")
+    table = write_experiment(
+        tmp_path, stages={"pretrain": []}, base=["size=tiny"], rows={"a": ["position=mine"]}, tasks=[], seeds=[0]
+    )
+    done = relpos("reproduce", f"table={table}", "dry_run=true", "--config-dir", str(tmp_path), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "unknown position 'mine'" in relpos("reproduce", f"table={table}", "dry_run=true", cwd=tmp_path).stderr
 
 
 @pytest.mark.full  # torch is imported in every process

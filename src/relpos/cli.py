@@ -175,7 +175,7 @@ def _run(command: str, arguments: list[str]) -> int:
     from relpos.config.arguments import flags_and_overrides, rewritten
     from relpos.config.check import check, one_line
     from relpos.config.compose import with_scheme
-    from relpos.config.conf import conf_dir, function_of
+    from relpos.config.conf import also_in, conf_dir, function_of
     from relpos.files import refuse_links
     from relpos.places import make_runs_root, runs_root
     from relpos.ranges import rules, with_words
@@ -205,8 +205,9 @@ def _run(command: str, arguments: list[str]) -> int:
         if os.getpid() != main_process:  # a sweep's launcher has started this one
             import_quickly()
         try:
-            typed = _typed(HydraConfig.get())
-            if any("hydra.searchpath=" in override for override in typed):  # the user's own option files
+            own = _own_options(HydraConfig.get())
+            typed = [*_typed(HydraConfig.get()), *(f"hydra.searchpath=[file://{path}]" for path in own)]
+            if any("hydra.searchpath=" in override for override in typed):
                 content = OmegaConf.to_container(cfg, resolve=False)
                 trust(*outside(node["_target_"] for _, node in targets(content)))
             with one_line(command, typed):
@@ -216,7 +217,8 @@ def _run(command: str, arguments: list[str]) -> int:
             # A command that plans runs takes `**config` alone; a fine-tuning on an intermediate task resolves it anew.
             if all(each.kind is each.VAR_KEYWORD for each in signature(function).parameters.values()):
                 config = with_scheme(OmegaConf.to_container(cfg, resolve=False), command, typed)  # type: ignore[arg-type]
-            paths.append(str(function(**with_words(config, rules(function)))))
+            with also_in(own):
+                paths.append(str(function(**with_words(config, rules(function)))))
             if os.getpid() != main_process:  # the main process will not see this list
                 print(printable(paths[-1]))
             if not (metric := config.get("metric")):
@@ -249,12 +251,15 @@ def _run(command: str, arguments: list[str]) -> int:
 
 
 def _typed(hydra_cfg: Any) -> list[str]:
-    """The overrides as typed, and where the user's own option files lie (`--config-dir`)."""
+    """The overrides as typed."""
     from omegaconf import OmegaConf
 
-    overrides = OmegaConf.to_container(hydra_cfg.overrides, resolve=False)["task"]  # type: ignore[call-overload, index]
-    folders = [source.path for source in hydra_cfg.runtime.config_sources if source.provider == "command-line"]
-    return [*overrides, *(f"hydra.searchpath=[file://{path}]" for path in folders)]
+    return list(OmegaConf.to_container(hydra_cfg.overrides, resolve=False)["task"])  # type: ignore[call-overload, index]
+
+
+def _own_options(hydra_cfg: Any) -> list[str]:
+    """The folders of the user's own option files (`--config-dir`)."""
+    return [source.path for source in hydra_cfg.runtime.config_sources if source.provider == "command-line"]
 
 
 if __name__ == "__main__":

@@ -11,11 +11,12 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
 from relpos.config import quick
-from relpos.config.arguments import rewritten
+from relpos.config.arguments import rewritten, spelled
 from relpos.config.check import check, one_line
-from relpos.config.conf import commands, conf_dir, conf_file, function_of, key_of
+from relpos.config.conf import OWN, commands, conf_dir, conf_file, function_of, key_of
 from relpos.errors import refuse_unknown
 from relpos.ranges import rules, with_words
+from relpos.trust import outside, targets, trust
 
 TRAININGS = ("pretrain", "finetune")
 """Commands whose configuration says how a network is trained."""
@@ -83,8 +84,12 @@ def unresolved(content: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
 def _by_hydra(command: str, overrides: Sequence[str]) -> DictConfig:
     if GlobalHydra.instance().is_initialized():  # inside `hydra.main`: a table composes its rows there
         GlobalHydra.instance().clear()
+    search = [f"hydra.searchpath={spelled([f'file://{folder}' for folder in OWN])}"] if OWN else []
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        return hydra_compose(command, overrides=list(overrides))
+        cfg = hydra_compose(command, overrides=[*overrides, *search])
+    if OWN:  # what option files of the user's own name is the user's word
+        trust(*outside(node["_target_"] for _, node in targets(_plain(cfg, resolve=False))))
+    return cfg
 
 
 def called(command: str, overrides: Sequence[str]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +14,20 @@ PACKAGE = re.compile(r"# @package (?P<name>[\w.]+)\n")
 """How an option begins whose keys belong to another group, as those of `block` to `size`."""
 HEAD = re.compile(r"# relpos (?P<name>[a-z-]+): (?P<says>.*)\n# relpos (?P=name) (?P<example>.*)\n")
 """How the file of a command begins."""
+
+
+OWN: list[str] = []
+"""Folders with options of the user's own (`--config-dir`), in which Hydra looks besides."""
+
+
+@contextmanager
+def also_in(folders: Iterable[str]) -> Iterator[None]:
+    """Rows that are composed meanwhile, as those of a table, may name options in these folders, too."""
+    OWN[:] = folders
+    try:
+        yield
+    finally:
+        OWN.clear()
 
 
 def conf_dir() -> Path:
