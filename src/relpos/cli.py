@@ -42,8 +42,8 @@ usage: relpos COMMAND [KEY=VALUE …] [-m KEY=A,B,C …]
 
 {commands}
 
-relpos COMMAND --help shows the groups, their options and what each dial does. relpos --completion prints a script for bash:
-eval "$(relpos --completion)". Runs go to $RELPOS_RUNS (./runs); data lie in $RELPOS_DATA.
+relpos COMMAND --help shows the groups, their options and what each dial does. eval "$(relpos -sc install=bash)"
+lets bash complete them. Runs go to $RELPOS_RUNS (./runs); data lie in $RELPOS_DATA.
 """
 
 
@@ -135,7 +135,6 @@ def _flush_or_drop(stream: TextIO) -> None:
 
 def _main(arguments: list[str]) -> int:
     from importlib.metadata import version
-    from importlib.resources import files
 
     if sys.stderr is None:  # closed; what is opened next must not get its number, and so what libraries write to it
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
@@ -156,9 +155,15 @@ def _main(arguments: list[str]) -> int:
     if arguments[0] == "--version":
         print(f"relpos {version('relpos')}")
         return 0
-    if arguments[0] == "--completion":
-        print(files("relpos").joinpath("completion.bash").read_text(encoding="utf-8"), end="")
-        return 0
+    if arguments[0] in ("-sc", "--shell-completion"):
+        # Hydra's script asks with the whole line; its second word is the command that knows what may follow.
+        name, _, line = os.environ.get("COMP_LINE", "relpos pretrain ").partition(" ")
+        command, space, rest = line.lstrip().partition(" ")
+        if not space:
+            print(*commands())
+            return 0
+        os.environ["COMP_LINE"] = f"{name} {rest}"
+        arguments = [command, *arguments]
     refuse_unknown("unknown command", arguments[0], commands())
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < LITTLE:
