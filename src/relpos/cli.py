@@ -22,7 +22,7 @@ from typing import Any, TextIO
 
 from relpos.config.conf import commands
 from relpos.errors import RelposError, printable, refuse_unknown, say
-from relpos.process import COMMAND, SAFE_PATH, interrupt, on_stops
+from relpos.process import COMMAND, SAFE_PATH, interrupt, on_stops, without_keys
 from relpos.when_imported import import_quickly
 
 UNREAD = 141
@@ -168,7 +168,7 @@ def _main(arguments: list[str]) -> int:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < LITTLE:
         _say(f"the address space is limited to {limit / 1e9:.1f} GB (ulimit -v), in which torch may end without a word")
-    os.environ[COMMAND] = shlex.join(["relpos", *arguments])
+    os.environ[COMMAND] = shlex.join(["relpos", *without_keys(arguments)])
     return _run(arguments[0], arguments[1:])
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,11 +70,14 @@ def test_what_was_measured_is_found_again(none: Path, monkeypatch: pytest.Monkey
         relpos.order(none, overrides=["examples=20", "pairs.limit=5"])
 
 
-def test_damaged_results_are_named_and_measured_anew(none: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("harm", [lambda text: text[:-5], lambda text: text.replace('"all": ', '"all": 1')])
+def test_damaged_results_are_named_and_measured_anew(
+    none: Path, capsys: pytest.CaptureFixture[str], harm: Callable[[str], str]
+) -> None:
     overrides = ["measure=shuffle", *FEW]
     before = relpos.order(none, overrides=overrides)
     (file,) = (none / "order").glob("shuffle-*.json")
-    file.write_text(file.read_text()[:-5])
+    file.write_text(harm(file.read_text()))
     assert relpos.order(none, overrides=overrides) == before
     assert f"damaged results {file}" in capsys.readouterr().err
     json.loads(file.read_text())
