@@ -53,7 +53,7 @@ def test_an_error_line_with_a_strangers_text_is_plain(tmp_path: Path, refused: A
     folder = tmp_path / f"model{CLEAR}"
     folder.mkdir()
     for network in (folder, tmp_path / f"none{CLEAR}"):
-        said = refused("fill", "a [MASK]", f"network='{network}'")
+        said = refused("order", f"network='{network}'")
         assert "\x1b" not in said
         assert "\\x1b[2J" in said
 

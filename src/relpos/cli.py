@@ -195,8 +195,8 @@ def _run(command: str, arguments: list[str]) -> int:
         return 0
     overrides = rewritten(command, overrides)
     # Hydra would answer with a missing value of its own, which does not say how to write it.
-    if command in ("reproduce", "status") and not flags and not any(override.startswith("table=") for override in overrides):
-        raise RelposError(f"table must be given, as in: relpos {command} table=demo")
+    if command == "reproduce" and not flags and not any(override.startswith("table=") for override in overrides):
+        raise RelposError("table must be given, as in: relpos reproduce table=demo")
     os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions arrive here whole; `main` makes one line of them
     sys.argv = [f"relpos {command}", *flags, *overrides]
     # Hydra's main returns nothing: what the commands return, or raise, is collected here.

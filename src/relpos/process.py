@@ -37,7 +37,7 @@ COMMAND = "RELPOS_COMMAND"
 """Environment variable with the command that the user has typed, `without_keys`. Workers, ranks
 and jobs of a cluster inherit it."""
 
-KEYS = re.compile(r"([+]*(?:logger\.(?!_target_=)[^=]*|hydra\.sweeper\.storage))=(?!\$\{[\w.:]*\}$).*", re.DOTALL)
+KEYS = re.compile(r"([+]*(?:(?:\w+\.)?logger\.(?!_target_=)[^=]*|hydra\.sweeper\.storage))=(?!\$\{[\w.:]*\}$).*", re.DOTALL)
 """An override whose value may be a key or a password; a reference to one, as `${oc.env:KEY}`, says nothing."""
 
 

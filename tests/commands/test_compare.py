@@ -122,7 +122,7 @@ def test_a_pattern_names_runs_and_those_that_differ_in_their_seed_alone_are_one_
 
 def test_a_scheme_that_is_not_trusted_is_named(root: Path, tmp_path: Path, refused: Any) -> None:
     other = Path(shutil.copytree((root / "narrow").resolve(), tmp_path / "other"))
-    record = json.loads((other / "record.json").read_text())
+    record = read_record(other)
     record["meaning"]["position"]["_target_"] = "mine.Scheme"
     del record["files"]
     write_json(other / "record.json", record)

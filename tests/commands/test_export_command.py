@@ -124,7 +124,7 @@ def test_the_card_has_the_command_without_folders(
         (r"'data.root=/somewhere/me\, you/c\)d/e'", "data.root=e"),
         ("""'data.texts=["/somewhere/me, you/d.txt","/e/f.txt"]'""", """'data.texts=["d.txt","f.txt"]'"""),
         ("'network=[/a/b,/c/d]' data.root=/", "'network=[b,d]' data.root=/"),
-        ("+logger.key=me 'logger.word=a b' logger._target_=a.B", "'+logger.key=…' 'logger.word=…' logger._target_=a.B"),
+        ("+logger.key=me 'logger.word=a b' pretrain.logger.key=c", "'+logger.key=…' 'logger.word=…' 'pretrain.logger.key=…'"),
     ],
 )
 def test_of_a_path_in_a_command_its_last_part_is_published(typed: str, published: str) -> None:

@@ -57,7 +57,7 @@ def test_help_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("command", "unneeded"),
     [
-        (["runs"], "torch"),
+        (["status"], "torch"),
         (["merge", "RUNS_OF_ANOTHER_MACHINE"], "torch"),
         (["status", "table=launched"], "torch"),
         # Whose torch takes seconds.

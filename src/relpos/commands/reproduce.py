@@ -63,9 +63,9 @@ def reproduce(
 
         return show_parameters(file.parameters)
     if file.properties:
-        from relpos.commands.analyze import analyze
+        from relpos.config.compose import called
 
-        return analyze({"_target_": "relpos.commands.analyze.Properties"}, None, None, None)
+        return called("analyze", ["kind=properties"])
     planned = plan.plan_table(file, rows, overrides)
     runs = plan.needed(plan.of_stages(plan.runs_of(planned), stages))
     instrument = order_instrument.instrument(file, overrides, planned)

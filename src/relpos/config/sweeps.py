@@ -1,4 +1,5 @@
-"""What Hydra is told of a sweep: it writes `multirun.yaml`, the whole configuration and the overrides that were typed."""
+"""What Hydra is told of a sweep: it writes the whole configuration, and the overrides that were
+typed, into `multirun.yaml`."""
 
 from __future__ import annotations
 
@@ -16,11 +17,14 @@ VARIABLE = "RELPOS_SWEEP"
 
 
 class KeepsKeys(Callback):
-    """Puts values that may be keys into environment variables, which launchers of sweeps hand on, and references in their place."""
+    """Puts values that may be keys into environment variables, which launchers of sweeps hand on, and
+    references in their place."""
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        """Called before anything is written. The configuration of each run is composed anew, from these overrides."""
-        with flag_override(config, ["struct", "readonly"], False), flag_override(config.hydra, ["struct", "readonly"], False):
+        """Called before anything is written. The configuration of each run is composed anew, from
+        these overrides."""
+        flags = ["struct", "readonly"]
+        with flag_override(config, flags, False), flag_override(config.hydra, flags, False):
             config.pop("logger", None)
             config.hydra.job.override_dirname = ""  # the words once more
             typed, parser = config.hydra.overrides.task, OverridesParser.create()
