@@ -66,6 +66,13 @@ def test_every_record_is_linked_and_there(page: Path) -> None:
     assert all((page.parent / unquote(link)).resolve().is_file() for link in links)
 
 
+def test_a_record_that_is_not_there_is_not_linked(tmp_path: Path) -> None:
+    write_html(tmp_path / "page.html", view_of(replace(table(), rows=table().rows[:1])))
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "finished" in text
+    assert "record.json" not in text
+
+
 def test_text_of_others_is_escaped(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert "fixed &lt;b&gt;" in text
