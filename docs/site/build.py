@@ -103,7 +103,7 @@ class Staged:
         if path in self.done:
             return
         self.done.add(path)
-        # A search finds the guide before the log and the reference, which have more of every word.
+        # A search finds the guide before the log, which has more of every word.
         front = "---\nsearch:\n  boost: 4\n---\n\n" if path in GUIDE_PAGES else ""
         text = self.linked(path, (ROOT / path).read_text(encoding="utf-8"))
         folder = Path(path).parent
