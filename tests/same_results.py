@@ -16,7 +16,7 @@ from pathlib import Path
 from same import ROOT, checked_out
 
 RESULTS = ROOT / "experiments" / "results"
-VERDICTS = ("holds", "fails", "undecided", "cannot be said here", "not run")
+VERDICTS = ("holds", "fails", "undecided", "cannot be said here", "not run", "not tested")
 CLAIM = re.compile(r"[CWX]\d\d(/\w+)?  ")
 NUMBER = re.compile(r"(?<![\w.])[-−+]?\d[\d,]*(?:\.\d+)?")
 

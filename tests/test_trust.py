@@ -182,7 +182,7 @@ def test_an_experiment_file_may_name_one_of_our_metrics() -> None:
 def test_a_claim_calls_nothing(marker: Path) -> None:
     claim = Claim("C00", "", "", "", test={"rule": "evil.f"})
     with pytest.raises(RelposError, match=r"claim C00: test: unknown rule 'evil\.f'"):
-        claim.tester  # noqa: B018
+        claim.judgement  # noqa: B018
     assert not marker.exists()
 
 

@@ -21,8 +21,6 @@ SIZE = {"layers": 2, "hidden": 64, "ffn": 256, "max_positions": 16}
 TINY = ["size=tiny", "size.layers=2", "size.hidden=16", "size.embedding=8", "size.heads=4", "size.ffn=16", "vocabulary=40"]
 ONE_PRETRAINING = "says nothing about other pre-trainings"
 JITTER = [-0.4, 0.1, 0.3, -0.2, 0.2]
-PAIR = [["new", "old"]]
-STEPS: dict[str, Any] = {"contrasts": [["one", "old"], ["five", "old"]], "at_s": [1, 5]}
 
 
 def scored(values: Mapping[Seed, float], column: str, **fields: Any) -> list[Value]:

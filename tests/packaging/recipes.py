@@ -68,44 +68,31 @@ def test_it_is_found_checked_and_explained(arguments, status, said, capsys):
 )
 CLAIM = Recipe(
     "A claim",
-    {"PAPER": "across", "RULES": "learned"},
+    {"PAPER": "across", "NAME": "alibi"},
     {
         "experiments/claims/across.yaml": """
+X98:
+  says: ALiBi beats no positions
+  source: both papers
+  test: {rule: contrast, above: 0, contrasts: [[alibi, none]]}
 X99:
   says: ALiBi learns nothing about positions
   source: both papers
-  test: {rule: learned.nothing, row: alibi}
+  not_tested: would be tested by its number of parameters
 """,
         "experiments/claims/rows.yaml": "alibi: [position=alibi]\n",
-        "src/relpos/claims/learned.py": '''
-from relpos.claims.exact import position_parameters
-from relpos.claims.rule import Test, once, rule
-from relpos.claims.verdict import FAILS, HOLDS, Verdict
-
-
-@rule("{row} has no parameters", places=once)
-def nothing(test: Test) -> Verdict:
-    """The position scheme of the row has no parameters."""
-    count = position_parameters(f"position={test.row}")
-    return Verdict(FAILS if count else HOLDS, f"{count:,}")
-''',
-        "tests/claims/test_learned.py": """
-from claims.made_up import scales
-from relpos.claims.claim import Claim
+        "tests/claims/test_alibi.py": """
+import pytest
 from relpos.cli import main
 
 
-def test_it_holds(capsys):
-    assert main(["claims", "ids=[X99]"]) == 0
-    assert "X99  holds (at any size)  ALiBi learns nothing" in capsys.readouterr().out
-
-
-def test_it_fails_where_something_is_learned():
-    claim = Claim("M01", "", "", "", {"rule": "learned.nothing", "row": "fixed"})
-    assert [verdict.verdict for verdict in claim.verdicts(scales())] == ["fails"]
+@pytest.mark.parametrize("said", ["X98  not run  ALiBi beats", "X99  not tested  ALiBi learns"])
+def test_it_is_on_the_page(said, capsys):
+    assert main(["claims", "ids=[X98,X99]"]) == 0
+    assert said in capsys.readouterr().out
 """,
     },
-    ("test_learned", 2),
+    ("test_alibi", 2),
 )
 COLUMN = Recipe(
     "A measured column",

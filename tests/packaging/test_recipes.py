@@ -25,7 +25,7 @@ FOUND = {
     "tests/model/test_laws.py": "",
     "tests/packaging/test_mechanisms.py": "",
     "tests/model/test_golden.py": "every_preset_has_its_golden_losses",
-    "tests/claims/test_claim.py": "all_claims_are_there or each_has_a_test",
+    "tests/claims/test_claim.py": "all_claims_are_there or each_has_a_judgement",
     "tests/data/test_tasks.py": "there_is_a_file_for_each_task",
     "tests/measures/test_measure.py": "measures_are_the_files",
 }

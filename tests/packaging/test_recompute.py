@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import claims_page
 import pytest
 
 from relpos.claims.claim import rows
@@ -43,7 +44,9 @@ def test_every_interval_of_claims_txt_is_computed_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_every_interval_of_the_page_of_claims_is_computed_again_from_all_committed_records(tmp_path: Path) -> None:
+def test_every_interval_of_all_claims_is_computed_again_from_all_committed_records(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     for archive in RESULT.parent.glob("*/records.tar.xz"):
         subprocess.run(["tar", "-x", "-f", archive, "-C", tmp_path], check=True)
     named, pilots = {scheme(overrides) for overrides in rows().values()}, pilot_seeds(experiments())
@@ -52,7 +55,9 @@ def test_every_interval_of_the_page_of_claims_is_computed_again_from_all_committ
         row = json.dumps({key: meaning[key] for key in ("position", "conv")}, sort_keys=True)
         if row not in named or meaning["seed"] in pilots:
             shutil.rmtree(path.parent)
-    printed = intervals((ROOT / "docs" / "claims.md").read_text(encoding="utf-8"))
+    claims = claims_page.verdicts(tmp_path_factory.mktemp("claims"))
+    figures = [finding["figures"] for claim in claims for finding in claim["findings"]]
+    printed = intervals("\n".join(figures))
     assert len(printed) > 500
     assert printed - computed_again(tmp_path) == set()
 

@@ -26,9 +26,6 @@ def test_welch_by_hand() -> None:
     assert found.value == pytest.approx(np.mean(VALUES) - np.mean(other))
     assert found.p == pytest.approx(stats.ttest_ind(VALUES, other, equal_var=False).pvalue)
     assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, freedom) * sqrt(own + theirs))
-    width = stats.t.ppf(0.95, freedom) * sqrt(own + theirs)
-    assert found.p_inside(found.value - width, found.value + 2 * width) == pytest.approx(0.05)
-    assert found.p_inside(found.value, found.value + 1) == 1.0
 
 
 def test_paired_by_hand() -> None:

@@ -1,17 +1,20 @@
-"""The claims as data: `experiments/claims/PAPER.yaml` has id → the claim, its place in the paper, the printed figures, its test."""
+"""The claims as data: `experiments/claims/PAPER.yaml` has id → the claim, its place in the paper,
+the printed figures, and how it is judged or why it is not."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 from relpos import ranges
-from relpos.claims.rule import Rule, Test
-from relpos.claims.verdict import Verdict
+from relpos.claims.contrasts import Contrasts
+from relpos.claims.exact import Computed, Parameters
+from relpos.claims.judgement import Judgement
+from relpos.claims.networks import Shares, Toeplitzness
+from relpos.claims.verdict import Verdict, joined
 from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.readers import read_yaml
@@ -20,89 +23,104 @@ from relpos.results.gain import MEASURES, Contrast
 from relpos.results.scale import Scales
 from relpos.tables.experiment import experiments, pilot_seeds
 
+RULES: dict[str, type[Judgement]] = {
+    "contrast": Contrasts,
+    "share": Shares,
+    "toeplitz": Toeplitzness,
+    "computed": Computed,
+    "parameters": Parameters,
+}
+"""`rule` of a claim → the class whose fields are the other keys under `test`."""
 ROWS = "rows"
 """The file that says which overrides make a row; every other file is a paper."""
-TEXTS = ("says", "source", "printed", "restated", "checkpoints", "run", "run_nats")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of a paper, or a variant of one: the same comparison of rows in another measure than the paper's.
+    """A claim of a paper, or a variant: the same comparison of rows in another measure.
 
     Args:
-        id: C01 … of Chang et al. 2021, W01 … of Wennberg & Henter 2021, X01 … across them; C01/loss and C01/order are variants.
+        id: C01 … of Chang et al. 2021, W01 … of Wennberg & Henter 2021, X01 … across them;
+            C01/loss and C01/order are variants.
         says: the claim, in our words.
         source: table, figure or section.
         printed: the paper's figures; on test sets unless they say dev.
-        restated: how the test differs from the paper's words, and why, if these could not be decided even if they are true.
-        test: the `rule` that tests it (`comparisons.higher` is `higher` in `relpos.claims.comparisons`) and its arguments.
-        variants: measure → bound in nats; for each of these measures a claim that compares rows has a variant.
+        test: the `rule` by which it is judged, and its arguments; empty: it is not tested.
+        not_tested: why it is not, and what would test it.
+        variants: measure → bound in nats; in each of these measures a contrast has a variant.
         paper: the file that it stands in.
-        checkpoints: whether fine-tunings of published checkpoints test it: `too`, `only`, or not (empty).
-        run: arguments of `relpos reproduce` that make runs which decide it; empty where no experiment file has them.
+        restated: how the judgement differs from the paper's words, and why.
+        remark: what has to be known beside the verdict.
+        checkpoints: whether fine-tunings of published checkpoints are judged: `too`, `only` or not.
+        run: arguments of `relpos reproduce` that make runs which decide it.
         run_nats: the same for its variants.
-        measure: a variant's, `loss` (held-out loss) or `order` (shuffle gap over all words); None: the claim itself.
+        measure: a variant's, `loss` (held-out loss) or `order` (shuffle gap over all words).
     """
 
     id: str
     says: str
     source: str
-    printed: str
-    test: Mapping[str, Any]
+    printed: str = ""
+    test: Mapping[str, Any] = field(default_factory=dict)
+    not_tested: str = ""
     variants: Mapping[str, float] = field(default_factory=dict)
     measure: str | None = None
     restated: str = ""
+    remark: str = ""
     checkpoints: str = ""
     run: str = ""
     run_nats: str = ""
     paper: str = ""
 
     @cached_property
-    def tester(self) -> Test:
-        """The test.
+    def judgement(self) -> Judgement | None:
+        """How it is judged; None: it is not.
 
         Raises:
-            RelposError: there is no such rule, it does not take these arguments, or it has no variants and this is one.
+            RelposError: there is no such rule, it does not take these arguments, or it has no
+                variants and this is one.
         """
+        if not self.test:
+            return None
         arguments = dict(self.test)
         try:
-            test = _rule(str(arguments.pop("rule", "")))(**arguments)
+            refuse_unknown("unknown rule", name := arguments.pop("rule", ""), RULES)
+            for key in arguments:
+                refuse_unknown("unknown argument", key, [each.name for each in fields(RULES[name])])
+            for key in {"contrasts", "beside"} & arguments.keys():
+                arguments[key] = [Contrast(*pair) for pair in arguments[key]]
+            judgement = RULES[name](**arguments)
         except (TypeError, RelposError) as error:
             raise RelposError(f"claim {self.id}: test: {error}") from None
         if self.measure is None:
-            return test
-        variant = test.variant(self.measure, self.variants[self.measure])
+            return judgement
+        variant = judgement.in_nats(self.measure, self.variants[self.measure])
         if variant is None:
-            raise RelposError(f"claim {self.id}: variants: {self.test['rule']} does not compare rows")
+            raise RelposError(f"claim {self.id}: variants: {name} does not compare rows")
         return variant
 
     def verdicts(self, runs: Scales) -> list[Verdict]:
         """The verdict at each scale that says something of the claim.
 
-        Fine-tunings of published checkpoints come last, where a verdict decides: the claim is about such networks.
+        Fine-tunings of published checkpoints come last: claims that have them are about these.
         """
-        found = [] if self.checkpoints == "only" else self.tester.verdicts(runs)
-        return found + (replace(self.tester, note="").verdicts(Scales(runs.tuned)) if self.checkpoints else [])
+        if self.judgement is None:
+            return []
+        own = [] if self.checkpoints == "only" else self.judgement.verdicts(runs)
+        if not self.checkpoints:
+            return own
+        own = [replace(each, figures=joined([each.figures, "from scratch"])) for each in own]
+        return own + self.judgement.verdicts(Scales(runs.tuned))
 
     def with_variants(self) -> list[Claim]:
         """The claim, then its variants."""
-        # A variant is a measure that the paper did not take: it printed nothing in it, and fine-tunings have none.
-        own = replace(self, printed="", restated="", checkpoints="", run=self.run_nats)
-        return [self] + [
-            replace(own, id=f"{self.id}/{measure}", says=f"{MEASURES[measure]} of these rows: {self.says}", measure=measure)
-            for measure in self.variants
-        ]
-
-
-def _rule(name: str) -> Rule:
-    """The rule of this name, or a RelposError; nothing outside of `relpos.claims` is imported."""
-    known = {path.stem for path in Path(__file__).parent.glob("*.py")}
-    module, _, rule = name.partition(".")
-    rules = vars(import_module(f"relpos.claims.{module}")) if module in known else {}
-    if isinstance(found := rules.get(rule), Rule):
-        return found
-    likely = [f"{module}.{key}" for key, value in rules.items() if isinstance(value, Rule)] or sorted(known)
-    raise RelposError(f"unknown rule {name!r}.{nearest(name, likely)}")
+        # A variant is a measure that the paper did not take, and printed nothing in.
+        own = replace(self, printed="", restated="", remark="", run=self.run_nats)
+        variants = []
+        for measure in self.variants:
+            says = f"{MEASURES[measure]} of these rows: {self.says}"
+            variants.append(replace(own, id=f"{self.id}/{measure}", says=says, measure=measure))
+        return [self, *variants]
 
 
 def load(paper: str) -> list[Claim]:
@@ -113,48 +131,59 @@ def load(paper: str) -> list[Claim]:
     """
     papers = sorted(path.stem for path in _folder().glob("*.yaml") if path.stem != ROWS)
     if paper == "all":
-        return sorted((claim for name in papers for claim in load(name)), key=lambda claim: claim.id)
+        return sorted((each for name in papers for each in load(name)), key=lambda each: each.id)
     if paper not in papers:
         raise RelposError(f"paper={paper}: unknown.{nearest(paper, [*papers, 'all'])}")
-    claims: list[Claim] = []
+    found: list[Claim] = []
     for name, content in _read(paper).items():
-        for key in content:
-            refuse_unknown(f"claim {name}: unknown key", key, (*TEXTS, "test", "variants"))
-        for measure in content.get("variants", {}):
-            refuse_unknown(f"claim {name}: variants: unknown measure", measure, MEASURES)
-        texts = {key: str(content.get(key, "")) for key in TEXTS}
-        ranges.check(f"claim {name}: checkpoints", texts["checkpoints"], Literal["", "too", "only"])
-        claims += Claim(str(name), **texts, test=content["test"], variants=content.get("variants", {}), paper=paper).with_variants()
-    return claims
+        found += _claim(str(name), content, paper).with_variants()
+    return found
+
+
+def _claim(name: str, content: Mapping[str, Any], paper: str) -> Claim:
+    known = {each.name for each in fields(Claim)} - {"id", "paper", "measure"}
+    for key in content:
+        refuse_unknown(f"claim {name}: unknown key", key, known)
+    if bool(content.get("test")) == bool(content.get("not_tested")):
+        raise RelposError(f"claim {name}: needs test, or not_tested: why, and what would test it")
+    for measure in content.get("variants", {}):
+        refuse_unknown(f"claim {name}: variants: unknown measure", measure, MEASURES)
+    where, wanted = f"claim {name}: checkpoints", Literal["", "too", "only"]
+    ranges.check(where, content.get("checkpoints", ""), wanted)
+    return Claim(name, paper=paper, **content)
 
 
 def families(claims: Sequence[Claim]) -> list[list[Claim]]:
-    """What a paper claims in one measure, for each paper and measure of these claims: chance is corrected for among such tests."""
+    """What a paper claims in one measure, for each paper and measure of these claims: chance is
+    corrected for among such tests."""
     # All of the family, asked for or not: a verdict must not depend on what else is on the page.
     known = {claim.id: claim for claim in [*load("all"), *claims]}
-    kinds = dict.fromkeys((claim.paper, claim.measure) for claim in claims)
-    return [[claim for claim in known.values() if (claim.paper, claim.measure) == kind] for kind in kinds]
+    kinds = {(claim.paper, claim.measure): list[Claim]() for claim in claims}
+    for claim in known.values():
+        kinds.get((claim.paper, claim.measure), []).append(claim)
+    return list(kinds.values())
 
 
 def compared(claims: Iterable[Claim], measure: str) -> dict[str, tuple[float, Sequence[Contrast]]]:
-    """Claim → bound, and the pairs of rows that it compares at one scale in this measure (`loss` or `order`)."""
-    return {
-        claim.id: (claim.variants[measure], claim.tester.contrasts)
-        for claim in claims
-        if claim.measure == measure and claim.tester.rule.by_contrast
-    }
+    """Claim → bound, and the pairs of rows that it compares in this measure (`loss`, `order`)."""
+    found = {}
+    for claim in claims:
+        judgement = claim.judgement
+        if claim.measure == measure and isinstance(judgement, Contrasts):
+            found[claim.id] = (claim.variants[measure], judgement.contrasts)
+    return found
 
 
 def rows() -> dict[str, list[str]]:
     """Row → the overrides that make it."""
-    return {str(name): [str(override) for override in overrides] for name, overrides in _read(ROWS).items()}
+    return {str(name): list(map(str, overrides)) for name, overrides in _read(ROWS).items()}
 
 
-def scales(checkpoints: Iterable[str] = ()) -> Scales:
-    """What claims are tested with: all finished runs below `$RELPOS_RUNS`, and the published networks that are named."""
+def scales() -> Scales:
+    """What claims are judged with: all finished runs below `$RELPOS_RUNS`."""
     known = values.read()
     found = scale.scales(known, rows(), pilot_seeds(experiments()))
-    found.tuned, found.published = scale.tuned_checkpoints(known), scale.published_checkpoints(checkpoints)
+    found.tuned = scale.tuned_checkpoints(known)
     return found
 
 

@@ -1,13 +1,14 @@
-"""Rules that need no training: equalities of formulas, properties of schemes, and numbers of parameters.
+"""Judgements that need no training: equalities of formulas, properties of schemes, parameters.
 
-Formulas are computed in float64 on tiny networks with random weights. Two ways to compute the same differ by 1e-15, two different
-things by far more.
+Formulas are computed in float64 on tiny networks with random weights. Two ways to compute the same
+differ by 1e-15, two different things by far more.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from math import exp
 from typing import Any
@@ -17,16 +18,19 @@ from torch import Tensor
 
 from relpos.analysis.properties import properties, randomise
 from relpos.analysis.recording import added
-from relpos.claims.rule import Rule, Test, once, rule
-from relpos.claims.verdict import FAILS, HOLDS, Verdict
+from relpos.claims.judgement import Judgement
+from relpos.claims.verdict import Verdict
 from relpos.config.compose import composed, resolved
 from relpos.config.conf import shipped
+from relpos.errors import refuse_unknown
 from relpos.process import one_thread
+from relpos.results.scale import Scales
+from relpos.results.statistics import FAILS, HOLDS
 from relpos.runs.model import counted_without_memory
 from relpos.train.network import network as build_network
 
-TINY = ["size=tiny", "size.hidden=16", "size.embedding=8", "size.heads=4", "size.ffn=16", "size.max_positions=16"]
-TINY += ["vocabulary=40", "k=2"]
+TINY = ["size=tiny", "size.hidden=16", "size.embedding=8", "size.heads=4", "size.ffn=16"]
+TINY += ["size.max_positions=16", "vocabulary=40", "k=2"]
 EQUAL = 1e-10
 N = 12
 """Tokens; the networks have four heads of four channels, and k = 2."""
@@ -50,44 +54,32 @@ def position_parameters(*overrides: str) -> int:
 
 @cache
 def has_properties(name: str) -> dict[str, bool]:
-    """Property of Table 1 → whether a scheme has it, see `relpos.analysis.properties`; parameters are counted at size=base."""
-    count, table = (position_parameters(f"position={each}", "size=base") for each in (name, "absolute"))
-    return properties(network(f"position={name}"), lambda model: list(model.encoder.position.parameters()), count, table)
+    """Property of Table 1 → whether a scheme has it, see `relpos.analysis.properties`; parameters
+    are counted at size=base."""
+    model = network(f"position={name}")
+    count = position_parameters(f"position={name}", "size=base")
+    table = position_parameters("position=absolute", "size=base")
+    return properties(model, lambda each: list(each.encoder.position.parameters()), count, table)
 
 
-def computed(says: str) -> Callable[[Callable[[], Shown]], Rule]:
-    """Makes a rule of a computation on tiny networks that returns whether the claim holds, and the figures that show it."""
-
-    def made(compute: Callable[[], Shown]) -> Rule:
-        def judge(test: Test) -> Verdict:
-            with one_thread():
-                holds, figures = compute()
-            return Verdict(HOLDS if holds else FAILS, figures)
-
-        return rule(says, places=once)(judge)
-
-    return made
-
-
-@computed("both forms give the same scores")
 @torch.no_grad()
 def shaw_is_dynamic() -> Shown:
-    """Shaw et al.'s q·(k + R_{j−i})/√d_h equals the content score plus the term of `dynamic`."""
+    """Shaw et al.'s q·(k + R_{j−i})/√d_h is the content score plus the term of `dynamic`."""
     position = network("position=dynamic").encoder.position
     q, k = _random(2, 4, N, 4), _random(2, 4, N, 4).flip(2)
     term = added(position.terms(0, q, k, position.prepare(N)), N)
     assert term is not None
     table = dict(position.named_parameters())["query"][0]  # (head_dim, 2k+1)
-    rows = torch.stack([torch.stack([table[:, max(-2, min(2, j - i)) + 2] for j in range(N)]) for i in range(N)])  # (i, j, d)
-    # As Shaw et al. write it, with a vector for each pair of tokens: slow, and nothing of our code is in it.
+    offsets = [[max(-2, min(2, j - i)) + 2 for j in range(N)] for i in range(N)]
+    rows = table.T[torch.tensor(offsets)]  # (i, j, head_dim)
+    # As Shaw et al. write it, with a vector for each pair of tokens; nothing of our code is in it.
     shaw = (q[:, :, :, None] * (k[:, :, None] + rows)).sum(-1) / 2.0
     return _equal("scores", shaw, position.scale * q @ k.transpose(-1, -2) + term)
 
 
-@computed("attention with the kernel inside equals attention plus a depthwise convolution of the values")
 @torch.no_grad()
 def depthwise_is_convolution() -> Shown:
-    """Σ_j (softmax_ij + w_{j−i,c}) v_{j,c} equals attention plus a depthwise convolution of the values."""
+    """Σ_j (softmax_ij + w_{j−i,c}) v_{j,c} is attention plus a depthwise convolution of v."""
     conv = network("position=none", "conv=depthwise").encoder.layers[0].attention.conv
     weight, bias = conv.values.weight, conv.values.bias
     v, attention = _random(2, N, 16), torch.softmax(_random(2, N, N), -1)
@@ -99,10 +91,10 @@ def depthwise_is_convolution() -> Shown:
     return _equal("outputs", whole, attention @ v + conv.after(v, None))
 
 
-@computed("permuting the tokens permutes the outputs without positions, and not with lightweight convolutions")
 @torch.no_grad()
 def order_is_ignored() -> Shown:
-    """Without positions, permuting the tokens just permutes the outputs; with lightweight convolutions it changes them, too."""
+    """Permuting the tokens permutes the outputs without positions, and not with lightweight
+    convolutions."""
     ids = torch.randint(5, 39, (2, N), generator=torch.Generator().manual_seed(3))
     order = torch.randperm(N, generator=torch.Generator().manual_seed(4))
     distances = {}
@@ -111,65 +103,106 @@ def order_is_ignored() -> Shown:
         distances[name] = _distance(encoder(ids[:, order]), encoder(ids)[:, order])
     # Both ways: a test that no scheme could fail would show nothing.
     holds = distances.pop("none") < EQUAL < min(distances.values())
-    return holds, "none: equal; " * holds + ", ".join(f"{name} differs by {value:.1e}" for name, value in distances.items())
+    said = [f"{name} differs by {value:.1e}" for name, value in distances.items()]
+    return holds, "none: equal; " * holds + ", ".join(said)
 
 
-@computed("a fixed kernel that holds f(j − i) gives the scores of TISA")
 @torch.no_grad()
 def tisa_is_fixed() -> Shown:
-    """A fixed kernel with β_o = f(o), f being TISA's formula, gives the terms of TISA."""
+    """A fixed kernel that holds f(j − i), f being TISA's formula, gives the scores of TISA."""
     tisa = network("position=tisa", "kernels=3").encoder.position
     fixed = network("position=fixed", f"k={N - 1}").encoder.position
+    names = ("amplitude", "sharpness", "centre")
     for head in range(4):
+        a, b, c = (getattr(tisa, name)[0, head].tolist() for name in names)
         for offset in range(1 - N, N):
-            a, b, c = (getattr(tisa, name)[0, head].tolist() for name in ("amplitude", "sharpness", "centre"))
             bumps = (a[s] * exp(-abs(b[s]) * (c[s] - offset) ** 2) for s in range(3))
             fixed.beta[0, head, offset + N - 1] = sum(bumps)
     q = _random(1, 4, N, 4)
-    terms = [added(scheme.terms(0, q, q, scheme.prepare(N)), N) for scheme in (tisa, fixed)]
-    return _equal("scores", *(term for term in terms if term is not None))
+    first, second = (added(each.terms(0, q, q, each.prepare(N)), N) for each in (tisa, fixed))
+    assert first is not None
+    assert second is not None
+    return _equal("scores", first, second)
 
 
-@computed("of the methods of Table 1 tisa alone shows all six properties when they are tried out (parameters: at size=base)")
 def tisa_has_all_properties() -> Shown:
+    """Of the methods of Table 1 tisa alone shows all six properties when they are tried out."""
     has = {name: has_properties(name) for name in methods_of_table_1()}
     complete = [name for name, of_method in has.items() if all(of_method.values())]
-    lacking = {name: ", ".join(key for key, yes in of_method.items() if not yes) for name, of_method in has.items()}
-    said = [f"{name} lacks {what}" for name, what in lacking.items() if what]
-    return complete == ["tisa"], f"all six: {', '.join(complete) or 'none'}; {'; '.join(said)}"
+    said = [f"all six: {', '.join(complete) or 'none'}"]
+    for name, of_method in has.items():
+        if name not in complete:
+            lacking = ", ".join(key for key, yes in of_method.items() if not yes)
+            said.append(f"{name} lacks {lacking}")
+    return complete == ["tisa"], "; ".join(said)
+
+
+FORMULAS = (shaw_is_dynamic, depthwise_is_convolution, order_is_ignored, tisa_is_fixed)
+COMPUTATIONS = {each.__name__: each for each in (*FORMULAS, tisa_has_all_properties)}
 
 
 def methods_of_table_1() -> dict[str, dict[str, str]]:
-    """The position schemes of Table 1 of Wennberg & Henter (2021), as options of `position` → what is printed of them."""
-    with (shipped("experiments") / "printed" / "wennberg2021_properties.csv").open(newline="", encoding="utf-8") as file:
+    """The schemes of Table 1 of Wennberg & Henter (2021), as options of `position` → its row."""
+    path = shipped("experiments") / "printed" / "wennberg2021_properties.csv"
+    with path.open(newline="", encoding="utf-8") as file:
         return {row["position"]: row for row in csv.DictReader(file)}
 
 
-@rule(lambda test, schemes, base, size: f"{', '.join(schemes)} have no more parameters than {base} at size={size}", places=once)
-def no_more_than(test: Test, *, schemes: Sequence[str], base: str, size: str) -> Verdict:
-    """Every one of `schemes` has at most as many parameters as `base`, in a network of the same size."""
-    # Counted on the modules and not by formula: the formulas are tested against these.
-    counts = {name: position_parameters(f"position={name}", f"size={size}") for name in (*schemes, base)}
-    figures = ", ".join(f"{name} {number:,}" for name, number in counts.items())
-    return Verdict(HOLDS if counts[base] == max(counts.values()) else FAILS, figures, f"size={size}")
+@dataclass(frozen=True)
+class Computed(Judgement):
+    """A computation on tiny networks shows that the claim is true.
 
-
-@rule(
-    lambda test, overrides, number, least, **_: (
-        f"{' '.join(overrides)}: {number:,} parameters; the others at least {least:g} times as many"
-    ),
-    places=once,
-)
-def ratios(test: Test, *, overrides: Sequence[str], number: int, against: Sequence[Sequence[str]], least: float = 10.0) -> Verdict:
-    """One scheme has exactly `number` parameters, and each of the others at least `least` times as many.
-
-    `overrides` give the scheme and the size of the network; `against` has such overrides for each of the others.
+    Args:
+        what: one of `COMPUTATIONS`, whose docstring says what must be true.
     """
-    count = position_parameters(*overrides)
-    others = {" ".join(other): position_parameters(*other) for other in against}
-    holds = count == number and all(other >= least * count for other in others.values())
-    said = [f"{name}: {other:,}, {other / count:,.0f} times" for name, other in others.items()]
-    return Verdict(HOLDS if holds else FAILS, "; ".join([f"{count:,}", *said]))
+
+    what: str
+
+    def __post_init__(self) -> None:
+        refuse_unknown("unknown computation", self.what, COMPUTATIONS)
+
+    @property
+    def says(self) -> str:
+        said = " ".join((COMPUTATIONS[self.what].__doc__ or "").split())
+        return said[:1].lower() + said[1:].rstrip(".")
+
+    def verdicts(self, runs: Scales) -> list[Verdict]:
+        with one_thread():
+            holds, figures = COMPUTATIONS[self.what]()
+        return [Verdict(HOLDS if holds else FAILS, figures, "at any size")]
+
+
+@dataclass(frozen=True)
+class Parameters(Judgement):
+    """Schemes have no more parameters than others, or so many times fewer, counted on the modules.
+
+    Args:
+        few: overrides of each scheme, in one text.
+        many: overrides of those that have more.
+        times: how many times as many these have at least.
+        number: how many parameters each of `few` has; None: any number.
+    """
+
+    few: Sequence[str]
+    many: Sequence[str]
+    times: float = 1.0
+    number: int | None = None
+
+    @property
+    def says(self) -> str:
+        exactly = f"{self.number:,}, and " if self.number is not None else ""
+        more = f"at least {self.times:g} times as many" if self.times > 1 else "no fewer"
+        return f"{', '.join(self.few)}: {exactly}{more} parameters in {', '.join(self.many)}"
+
+    def verdicts(self, runs: Scales) -> list[Verdict]:
+        counts = {name: position_parameters(*name.split()) for name in (*self.few, *self.many)}
+        most = max(counts[name] for name in self.few)
+        least = min(counts[name] for name in self.many)
+        is_number = self.number is None or {counts[name] for name in self.few} == {self.number}
+        said = [f"{name}: {count:,}" for name, count in counts.items()]
+        said += [f"{counts[name] / most:,.0f} times" for name in self.many if self.times > 1]
+        word = HOLDS if is_number and most * self.times <= least else FAILS
+        return [Verdict(word, ", ".join(said), "counted")]
 
 
 def _random(*shape: int) -> Tensor:
@@ -182,7 +215,9 @@ def _distance(first: Tensor, second: Tensor) -> float:
 
 
 def _equal(what: str, first: Tensor, second: Tensor) -> Shown:
-    """The verdict, in words that are the same on each processor: below the bound, a difference is its rounding."""
+    """Whether two are equal, in words that are the same on each processor: below the bound, a
+    difference is its rounding."""
     distance = _distance(first, second)
-    holds = distance < EQUAL
-    return holds, f"{what} differ by {f'less than {EQUAL:.0e}' if holds else f'{distance:.0e}'}"
+    if distance < EQUAL:
+        return True, f"{what} differ by less than {EQUAL:.0e}"
+    return False, f"{what} differ by {distance:.0e}"

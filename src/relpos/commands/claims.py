@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from relpos.claims import claim as claim_files
 from relpos.claims.claim import Claim, families, load
-from relpos.claims.verdict import Verdict, adjusted, headline
+from relpos.claims.verdict import NOT_TESTED, Verdict, adjusted, headline
 from relpos.errors import plural, refuse_unknown
 from relpos.files import write_json
 from relpos.progress import plain_console, tracked
@@ -23,17 +23,24 @@ from relpos.tables.experiment import Experiment, experiments
 if TYPE_CHECKING:
     from rich.console import Console
 
-COLOURS = {HOLDS: "green", FAILS: "red", UNDECIDED: "yellow", NOT_HERE: "yellow", NOT_RUN: "dim"}
+COLOURS = {
+    HOLDS: "green",
+    FAILS: "red",
+    UNDECIDED: "yellow",
+    NOT_HERE: "yellow",
+    NOT_RUN: "dim",
+    NOT_TESTED: "dim",
+}
 
 
-def claims(paper: str, ids: Names | None, network: Names | None) -> str:
+def claims(paper: str, ids: Names | None) -> str:
     """`relpos claims`: prints each claim with its verdicts; writes them to a file and returns its path.
 
     Raises:
-        RelposError: there is no such paper, claim or checkpoint.
+        RelposError: there is no such paper or claim.
     """
     wanted = chosen(load(paper), ids)
-    content = page(wanted, claim_files.scales(network or ()), experiments())
+    content = page(wanted, claim_files.scales(), experiments())
     _show_page(content, plain_console(highlight=False))
     name = "-".join(ids or [paper]).replace("/", "_")
     path = runs_root() / "claims" / f"{name}.json"
@@ -68,9 +75,9 @@ def page(wanted: list[Claim], runs: Scales, files: Iterable[Experiment] = ()) ->
     """Plain values: `claims`, `tests` (how many were made), `older` and `pilots` (runs of older code, and of tables in
     which rates were chosen, that were left out).
 
-    A claim has `id`, `says`, `source`, `printed`, `restated`, `test`, `rows` (with their overrides), `tables` (those of the
-    experiment `files` that are about it), `findings` (one for each scale, corrected for the tests of its family), `verdict`, `word`
-    and `scale` (of the largest scale that decides) and `takes` (the command that makes its runs, if it is not run at any scale).
+    A claim has its texts, `test`, `rows` (with their overrides), `tables` (those of the experiment `files` that are about it),
+    `findings` (one for each scale, corrected for the tests of its family), `verdict`, `word` and `scale` (of the largest scale
+    that decides) and `takes` (the command that makes its runs, if it is not run at any scale).
 
     Raises:
         RelposError: a test names a row that `rows.yaml` does not have.
@@ -81,34 +88,43 @@ def page(wanted: list[Claim], runs: Scales, files: Iterable[Experiment] = ()) ->
     tests = 0
     # All claims of their papers in their measures are tested, because these are the families.
     for family in families(wanted):
-        for claim in family:
-            for row in claim.tester.rows:
-                refuse_unknown(f"claim {claim.id}: unknown row", row, rows)
-        # With runs this takes a while: some rules load the networks of many.
-        by_claim = [claim.verdicts(runs) for claim in (tracked(family, "testing claims") if runs.known else family)]
-        flat = [verdict for verdicts in by_claim for verdict in verdicts]
+        # With runs this takes a while: some networks are measured.
+        shown = tracked(family, "testing claims") if runs.known else family
+        by_claim = {claim.id: claim.verdicts(runs) for claim in shown}
+        flat = [verdict for verdicts in by_claim.values() for verdict in verdicts]
         corrected = iter(adjusted(flat))
         # Corrected as one family, then dealt out again to the claims that they came from.
-        found |= {claim.id: [next(corrected) for _ in verdicts] for claim, verdicts in zip(family, by_claim, strict=True)}
+        found |= {name: [next(corrected) for _ in verdicts] for name, verdicts in by_claim.items()}
         tests += sum(verdict.p is not None for verdict in flat)
     return {
         "claims": [
-            {key: getattr(claim, key) for key in ("id", "says", "source", "printed", "restated")}
-            | {
-                "test": claim.tester.says,
-                "rows": {row: rows[row] for row in claim.tester.rows},
-                "tables": [table for of_table, table in tables if of_table == claim.id],
-                "findings": [asdict(verdict) | {"word": verdict.word} for verdict in found[claim.id]],
-                "verdict": (head := headline(found[claim.id], claim.paper != "across")).verdict,
-                "word": head.word,
-                "scale": head.scale,
-                "takes": f"relpos reproduce {claim.run}" if claim.run and head.verdict == NOT_RUN else "",
-            }
+            _entry(claim, found[claim.id], rows) | {"tables": [table for of_table, table in tables if of_table == claim.id]}
             for claim in wanted
         ],
         "tests": tests,
         "older": runs.older,
         "pilots": runs.pilots,
+    }
+
+
+def _entry(claim: Claim, found: list[Verdict], rows: dict[str, list[str]]) -> dict[str, Any]:
+    """A claim on the page."""
+    judgement = claim.judgement
+    needed = judgement.rows if judgement else ()
+    for row in needed:
+        refuse_unknown(f"claim {claim.id}: unknown row", row, rows)
+    head = headline(found, claim.paper != "across")
+    if judgement is None:
+        head = Verdict(NOT_TESTED, "")
+    texts = ("id", "says", "source", "printed", "restated", "remark", "not_tested")
+    return {key: getattr(claim, key) for key in texts} | {
+        "test": judgement.says if judgement else "",
+        "rows": {row: rows[row] for row in needed},
+        "findings": [asdict(verdict) | {"word": verdict.word} for verdict in found],
+        "verdict": head.verdict,
+        "word": head.word,
+        "scale": head.scale,
+        "takes": f"relpos reproduce {claim.run}" if claim.run and head.verdict == NOT_RUN else "",
     }
 
 
@@ -131,9 +147,11 @@ def _lines(claim: dict[str, Any]) -> Iterator[list[str | tuple[str, str]]]:
     if findings or "/" not in claim["id"]:
         source = f"{claim['source']}; printed: {claim['printed']}" if claim["printed"] else claim["source"]
         yield [(f"     {source}", "dim")]
-        yield [("     test  ", "dim"), claim["test"]]
-        if claim["restated"]:
-            yield [(f"     restated: {claim['restated']}", "dim")]
+        if claim["test"]:
+            yield [("     test  ", "dim"), claim["test"]]
+        for key in ("restated", "remark", "not_tested"):
+            if claim[key]:
+                yield [(f"     {key.replace('_', ' ')}: {claim[key]}", "dim")]
         if claim["rows"]:
             rows = "; ".join(f"{row}: {' '.join(overrides)}" for row, overrides in claim["rows"].items())
             tables = f"  (tables {', '.join(claim['tables'])})" if claim["tables"] else ""
@@ -142,7 +160,7 @@ def _lines(claim: dict[str, Any]) -> Iterator[list[str | tuple[str, str]]]:
             yield [(f"     {finding['word']:<9} ", COLOURS[finding["verdict"]]), f"{finding['scale']}: {finding['figures']}"]
             if finding["takes"]:
                 yield [(f"               to decide it: {finding['takes']}", "dim")]
-        if not findings:
+        if claim["test"] and not findings:
             yield [(f"     {NOT_RUN:<9} ", "dim"), "no finished runs of these rows at any scale"]
     if claim["takes"]:
         yield [(f"     to run it {claim['takes']}", "dim")]

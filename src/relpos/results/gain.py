@@ -47,9 +47,7 @@ class Gain:
     said: str
 
 
-def gain(
-    scale: Scale, rows: Sequence[str], column: str = MEAN, only: Sequence[str] | None = None, as_given: bool = False
-) -> Gain | None:
+def gain(scale: Scale, rows: Sequence[str], column: str = MEAN, only: Sequence[str] | None = None) -> Gain | None:
     """The gain of one row over another; None if one of them has no score in this column.
 
     Args:
@@ -58,14 +56,13 @@ def gain(
         column: of GLUE, `loss` or `order`, or `glue`: the mean of the nine, or of those that both rows have. Columns in which
             neither row is better than the constant answer are left out; if none is left, nothing can be said.
         only: the columns of the mean; None: all.
-        as_given: leave no column out.
     """
     first, second = rows
     names = scale.shared(named(column, only), *rows)
     if not names:
         return None
     # Both at the constant answer says nothing of them; their zero difference would shrink the mean of the others.
-    columns = names if as_given else scale.telling(names, first, second)
+    columns = scale.telling(names, first, second)
     if not columns:
         return Gain(0.0, None, (), f"{first} and {second}: at the constant answer in {', '.join(names)}")
     if not (found := _estimate(scale, {first: 1.0, second: -1.0}, columns)):
@@ -108,25 +105,6 @@ def _estimate(scale: Scale, weights: Mapping[str, float], columns: Sequence[str]
     # All rows of the scale go along, because together they show how much pre-trainings differ.
     tested = contrast(rows, weights, scale.at_constant(columns))
     return tested.value if tested else sum(weight * fmean(rows[row].values()) for row, weight in weights.items()), tested
-
-
-def gains_alike(pairs: Sequence[tuple[Scale, Contrast]], column: str, only: Sequence[str] | None = None) -> list[Gain | None]:
-    """The gain of each pair of rows, of one scale or of several, all in the same columns, so that they can be compared.
-
-    These are the columns that all rows have and in which some row of some scale is better than the constant answer. If at another
-    scale all rows are at the constant answer in such a column, the gain there is about zero, and it counts.
-    """
-    # Over all scales and rows at once: gains in different columns differ by the columns, too.
-    common = [name for name in named(column, only) if all(scale.shared([name], *rows) for scale, rows in pairs)]
-    telling = [name for name in common if any(scale.telling([name], *rows) for scale, rows in pairs)]
-    return [gain(*pair, column, telling or common, as_given=bool(telling)) for pair in pairs]
-
-
-def sizes(alike: Sequence[Sequence[Scale]], rows: Sequence[str], column: str) -> list[list[Scale]]:
-    """For each group its scales with these rows, one for each size, the smallest first; of a size, the one with most steps."""
-    # Scales come with the fewest steps first, so that the last of a size is the one with most.
-    groups = [{scale.magnitude: scale for scale in group if scale.shared(named(column), *rows)} for group in alike]
-    return [list(group.values()) for group in groups if len(group) > 1]
 
 
 def between_models(first: Mapping[Seed, float], second: Mapping[Seed, float]) -> Difference | None:

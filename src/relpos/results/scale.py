@@ -30,9 +30,7 @@ from pathlib import Path
 
 from relpos.config.compose import composed, resolved
 from relpos.config.conf import key_of
-from relpos.errors import RelposError
-from relpos.pretrained.checkpoint import Checkpoint
-from relpos.pretrained.files import located, name_of
+from relpos.pretrained.files import name_of
 from relpos.ranges import shown
 from relpos.results import plateau
 from relpos.results.statistics import standard_error
@@ -77,7 +75,6 @@ class Scale:
         travels: row → about how far a parameter of its scheme can move, see `travel`.
         units: what is repeated to get several scores of a row.
         is_of_paper: whether its protocol is one that the claims are about; a verdict of another is never the headline.
-        can_go_on: whether more pre-trainings at this scale could be made here.
     """
 
     meaning: Plain
@@ -88,7 +85,6 @@ class Scale:
     travels: dict[str, float | None] = field(default_factory=dict)
     units: str = "pre-training seeds"
     is_of_paper: bool = True
-    can_go_on: bool = True
 
     @property
     def magnitude(self) -> int:
@@ -149,32 +145,15 @@ class Scales:
         older: how many runs of older code were left out.
         pilots: how many runs of tables in which rates were chosen were left out.
         tuned: scales of fine-tunings of networks named by the user, for claims about such.
-        published: a scale for each checkpoint named by the user, for claims that a network's weights alone decide.
     """
 
     known: list[Scale]
     older: int = 0
     pilots: int = 0
     tuned: list[Scale] = field(default_factory=list)
-    published: list[Scale] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Scale]:
         return iter(self.known)
-
-    def alike(self, *but: str) -> list[list[Scale]]:
-        """Groups of two or more scales that differ only in these keys of their meaning (`size`, `pairs`, …); in `size` and `recipe`
-        not in the kind of layers, the optimizer, the masks or the schedule."""
-        # By what is equal and not by what differs: a new key of a meaning then separates scales until a rule names it.
-        groups: dict[str, list[Scale]] = {}
-        for scale in self.known:
-            rest = {key: value for key, value in scale.meaning.items() if key not in but}
-            # Sizes may have learning rates of their own; other layers, masks or another optimiser are another experiment.
-            rest |= {"layers": other_layers(scale.meaning["size"])} if "size" in but else {}
-            recipe = scale.meaning.get("recipe", {}) if "recipe" in but else {}
-            rest |= {key: recipe[key] for key in ("optimizer", "masking", "schedule") if key in recipe}
-            # The text is no part of the meaning, and must be the same as well.
-            groups.setdefault(json.dumps([rest, scale.store], sort_keys=True), []).append(scale)
-        return [group for group in groups.values() if len(group) > 1]
 
 
 def scales(values: Sequence[Value], rows: Mapping[str, Iterable[str]], pilot_seeds: Collection[int] = ()) -> Scales:
@@ -284,26 +263,6 @@ def row_of(change: Plain, start: Start) -> str | None:
         return without
     is_row = change["tisa"] in NAMED_BY_S and (change["start"], change["reused"]) == start
     return with_tisa + NAMED_BY_S[change["tisa"]] if is_row else None
-
-
-def published_checkpoints(checkpoints: Iterable[str]) -> list[Scale]:
-    """A scale for each folder or id of the hub, such as `roberta-base (12×768)`, the smallest network first.
-
-    Raises:
-        RelposError: one cannot be read, or has no table of position embeddings.
-    """
-    scales: list[Scale] = []
-    for checkpoint in checkpoints:
-        folder = located(checkpoint)
-        read = Checkpoint(folder)
-        if (scheme := class_of(read.settings["position"])) != "absolute":
-            raise RelposError(f"network={checkpoint}: it has no table of position embeddings but {scheme}")
-        size = read.settings["size"]
-        meaning = {"family": read.family.model_type, "size": size}
-        label = f"{name_of(folder)} ({size['layers']}×{size['hidden']})"
-        # Nothing here knows how it was trained, so that no training can go on.
-        scales.append(Scale(meaning, "", label, {"absolute": {0: folder}}, can_go_on=False))
-    return sorted(scales, key=lambda scale: scale.magnitude)
 
 
 def seeds(each: Value) -> Seed:

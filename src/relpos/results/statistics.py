@@ -74,10 +74,6 @@ class Difference:
             return float(distance < POINT)
         return float(2 * stdtr(self.freedom, -distance / self.error))
 
-    def p_inside(self, low: float, high: float) -> float:
-        """p-value of a true difference that is not between these: two one-sided tests, each half of a two-sided one."""
-        return max(self.p_against(low), self.p_against(high)) / 2 if low < self.value < high else 1.0
-
     def interval(self, digits: int) -> str:
         """`[+0.02, +1.98]`: the 95 % interval."""
         return f"[{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
@@ -258,16 +254,3 @@ def seeds_needed(tested: Difference, against: float = 0.0) -> int:
         return MOST
     # One more: the normal approximation forgets that the spread is estimated, too.
     return max(2, ceil(2 * (FOUND / effect) ** 2 + 1))
-
-
-def trials(share: float, chance: float, tried: int) -> float:
-    """How many times `tried` trials find this share above chance with probability 0.8 (one-sided binomial test at 0.05).
-
-    >>> round(trials(0.6, 0.5, tried=76), 1)
-    2.0
-    """
-    if share <= chance:
-        return float(MOST)
-    # 1.645 and 0.842: normal quantiles of 0.95, one-sided, and of the power 0.8.
-    needed = ((1.645 * (chance * (1 - chance)) ** 0.5 + 0.842 * (share * (1 - share)) ** 0.5) / (share - chance)) ** 2
-    return needed / tried

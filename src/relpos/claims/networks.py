@@ -1,0 +1,215 @@
+"""Judgements of what trained networks have learned, as their kernels and positions show it.
+
+What is judged was measured of the networks and kept in the folders of their runs, or is measured
+now where the weights are here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from relpos.analysis.kernels import kind, kinds_by_chance
+from relpos.claims.judgement import Judgement
+from relpos.claims.verdict import Evidence, Verdict, all_of, joined
+from relpos.errors import plural, refuse_unknown
+from relpos.measures.kept import is_here, measured
+from relpos.measures.kinds.kernels import Kernels, near
+from relpos.measures.kinds.patterns import NEAR, Patterns
+from relpos.measures.kinds.toeplitz import Toeplitz
+from relpos.measures.measure import Measure, Results
+from relpos.measures.sample import Sample
+from relpos.results.scale import Scale
+from relpos.results.statistics import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED
+from relpos.runs.networks import resolve
+
+TABLES = Toeplitz()
+CLOSE, FAR = 0.8, 0.5
+MEASURES: dict[str, Measure] = {
+    "kernels": Kernels(),
+    "channels": Kernels(),
+    "heads": Patterns(),
+    "table": TABLES,
+}
+"""What is judged → the measure that has it."""
+
+
+@dataclass(frozen=True)
+class OfNetworks(Judgement):
+    """A judgement of the networks of one row at one scale.
+
+    Args:
+        row: whose networks.
+        of: what is judged of them, one of `MEASURES`.
+    """
+
+    row: str
+    of: str
+
+    def __post_init__(self) -> None:
+        refuse_unknown("of: unknown", self.of, MEASURES)
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        return (self.row,)
+
+    def judge(self, scale: Scale) -> Verdict | None:
+        if self.row not in scale.folders:
+            return None
+        measure = MEASURES[self.of]
+        # A record that came alone, without its configuration, says nothing of a network.
+        whole = [at for at in scale.folders[self.row].values() if (at / "config.yaml").exists()]
+        here = [network for network in map(resolve, whole) if is_here(network, measure)]
+        if not here:
+            kept = f"results of relpos order measure={measure.name}"
+            return Verdict(NOT_RUN, f"needs {kept}, or the weights of {self.row}")
+        return self.judged(scale, [measured(Sample(network), [measure]) for network in here])
+
+    def judged(self, scale: Scale, results: Sequence[Results]) -> Verdict:
+        """The verdict on what was measured of the networks."""
+        raise NotImplementedError
+
+
+class Share(NamedTuple):
+    """How many of some kernels have a property, and which fraction does by chance."""
+
+    name: str
+    having: int
+    number: int
+    chance: float
+
+    def p(self, side: str) -> float:
+        """One-sided binomial test that these are `greater` or `less` than by chance."""
+        from scipy.stats import binomtest
+
+        if not self.number:
+            return 1.0
+        return float(binomtest(self.having, self.number, self.chance, alternative=side).pvalue)
+
+    @property
+    def said(self) -> str:
+        return f"{self.having / max(1, self.number):.0%}"
+
+
+@dataclass(frozen=True)
+class Shares(OfNetworks):
+    """More kernels have a property than by chance, over all networks of a row together.
+
+    Of kernels, and of `heads`, to whose scores positions add something: they are of one of the
+    kinds of `relpos.analysis.kernels`, against the same weights in random order; uniform ones are
+    not counted. Of `channels` of depthwise convolutions: their largest weight stands at −1 or +1,
+    and others' smallest does, 2 of 2k+1 places. Holds: one-sided binomial tests at 0.05 show it.
+    Fails: they show the opposite. Kernels count as independent, though those of one network are
+    not quite.
+    """
+
+    @property
+    def says(self) -> str:
+        if self.of == "channels":
+            where = "largest weight at −1 or +1, others their smallest"
+            return f"channels of {self.row} have their {where}, more often than by chance"
+        return f"more {self.of} of {self.row} are of one of the kinds than by chance"
+
+    def judged(self, scale: Scale, results: Sequence[Results]) -> Verdict:
+        if self.of == "channels":
+            shares, said = _channels(results)
+        else:
+            shares, said = _kinds(results, self.of)
+        whole = all_of([Evidence(share.p("greater"), share.p("less")) for share in shares])
+        return Verdict(whole.verdict, said, p=whole.p, takes="more pre-training seeds")
+
+
+def _kinds(results: Sequence[Results], of: str) -> tuple[list[Share], str]:
+    kernels = np.concatenate([_profiles(each) if of == "heads" else near(each) for each in results])
+    kinds = [kind(kernel) for kernel in kernels]
+    counts = Counter(kinds)
+    # A uniform kernel stays uniform in any order of its weights.
+    shaped = kernels[[name != "uniform" for name in kinds]]
+    having = len(shaped) - counts["other"]
+    share = Share("kinds", having, len(shaped), kinds_by_chance(shaped))
+    models = f"{len(kernels)} kernels of {plural(len(results), 'model')}"
+    said = ", ".join(f"{name} {count}" for name, count in counts.most_common())
+    compared = f"{share.said} of {share.number} not uniform have a kind"
+    return [share], f"{models}: {said}; {compared}, {share.chance:.0%} in random order"
+
+
+def _profiles(results: Results) -> np.ndarray:
+    """(heads, 17): what positions add at offsets −8 … 8; no heads where they add nothing."""
+    heads = results["pattern"]["near"] if results["pattern"] else []
+    return np.array(heads, np.float64).reshape(-1, 2 * NEAR + 1)
+
+
+def _channels(results: Sequence[Results]) -> tuple[list[Share], str]:
+    layers = [np.array(layer) for each in results for layer in each["kernels"]["channel"]]
+    middle, number = layers[0].shape[1] // 2, sum(map(len, layers))
+    chance, shares, by_layer = 2 / layers[0].shape[1], [], []
+    for name, place in (("largest", np.argmax), ("smallest", np.argmin)):
+        beside = [np.abs(place(layer, axis=1) - middle) == 1 for layer in layers]
+        shares.append(Share(name, int(np.concatenate(beside).sum()), number, chance))
+        by_layer.append([f"{each.mean():.0%}" for each in beside])
+    said = ", ".join(f"{each.name} {each.said} (p {each.p('greater'):.1g})" for each in shares)
+    whole = f"weight at −1 or +1 of {number:,} channels: {said}, by chance {chance:.0%}"
+    return shares, f"{whole}; by layer {' '.join(map('/'.join, zip(*by_layer, strict=True)))}"
+
+
+@dataclass(frozen=True)
+class Toeplitzness(OfNetworks):
+    """The median R² of a matrix of positions and its nearest Toeplitz matrix is close to 1.
+
+    Of `table`: P = E·E^T without its main diagonal, which alone gives a random (n, d) table about
+    d/(d + n); only rows count that at least half of the training examples reach. Of `heads`: what
+    positions add to the scores in the first layer. Holds: the median over networks, which one that
+    did not learn hardly moves, is 0.8 or more, and above random tables. Fails: it is below 0.5, or
+    not above random tables. A row on the bag-of-words plateau has random positions.
+    """
+
+    @property
+    def says(self) -> str:
+        what = "the position products of the heads"
+        if self.of == "table":
+            what = "P = E·E^T without its main diagonal"
+        return f"R² of {what} of {self.row} is {CLOSE} or more (fails below {FAR})"
+
+    def judged(self, scale: Scale, results: Sequence[Results]) -> Verdict:
+        values, chance, said = (_table if self.of == "table" else _heads)(results)
+        if not values:
+            return Verdict(NOT_RUN, f"{self.row} has no position products")
+        takes = f"longer training, for instance steps={2 * scale.meaning['steps']}"
+        if scale.is_on_plateau(self.row) is not False:
+            why = f"{self.row} is not known to have left the bag-of-words plateau"
+            return Verdict(NOT_HERE, joined([why, said]), takes=takes)
+        middle, verdict = float(np.median(values)), UNDECIDED
+        if middle < FAR or middle <= chance:
+            verdict = FAILS
+        elif middle >= CLOSE:
+            verdict = HOLDS
+        return Verdict(verdict, said, takes=takes)
+
+
+def _table(results: Sequence[Results]) -> tuple[Sequence[float], float, str]:
+    tables = [each["toeplitz"] for each in results]
+    whole, off = ([table[key] for table in tables] for key in ("r2", "r2_off"))
+    chance, chance_off = (max(table[key] for table in tables) for key in ("chance", "chance_off"))
+    # Those of the first: all runs of a scale read the same text.
+    reached = f"positions 1 to {tables[0]['rows']}, which half of the examples reach"
+    said = f"R² {_listed(whole)} of {plural(len(tables), 'model')}, {reached}; "
+    said += f"the highest of {TABLES.random} random tables {chance:.2f}; "
+    said += f"without the main diagonal {_listed(off)}, random {chance_off:.2f}"
+    return off, chance_off, said
+
+
+def _heads(results: Sequence[Results]) -> tuple[Sequence[float], float, str]:
+    heads = [r2 for each in results for r2 in (each["pattern"] or {"r2": []})["r2"]]
+    values = [value for value in heads if value is not None]
+    if not values:
+        return [], 0.0, ""
+    spread = f"R² {min(values):.2f} to {max(values):.2f}, median {np.median(values):.2f}"
+    return values, 0.0, f"{spread}, over {len(values)} heads of the first layer"
+
+
+def _listed(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.2f}" for value in values)

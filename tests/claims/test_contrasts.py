@@ -1,0 +1,222 @@
+"""Contrasts of rows come out each way, with the gains on which they rest."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from claims.made_up import (
+    JITTER,
+    ONE_PRETRAINING,
+    around,
+    at_chance,
+    changed,
+    glue,
+    of_one_pretraining,
+    only,
+    scale,
+    scales,
+    scored,
+)
+from relpos.claims.contrasts import Contrasts
+from relpos.claims.verdict import FAILS, HOLDS, NOT_HERE
+from relpos.results.gain import Contrast
+from relpos.results.plateau import is_on_plateau
+from relpos.results.scale import Scale
+
+
+def contrasts(*pairs: Sequence[str], **bounds: Any) -> Contrasts:
+    """Of these pairs, above zero where no bound is given."""
+    bounds = bounds if {"above", "below"} & bounds.keys() else bounds | {"above": 0}
+    return Contrasts([Contrast(*pair) for pair in pairs], **bounds)
+
+
+NEW = contrasts(("new", "old"))
+
+
+def verdict(test: Contrasts, **means: float) -> str:
+    """Of one scale with these rows; the first keeps the order of the seeds, the others turn it."""
+    rows = {row: glue(mean, -1 if place else 1) for place, (row, mean) in enumerate(means.items())}
+    return only(test.verdicts(scales(scale(rows)))).verdict
+
+
+ABOVE = ({"above": 0}, [(2.0, HOLDS), (-2.0, FAILS), (0.1, "undecided"), (-0.1, "undecided")])
+NO_LOSS = ({"above": -0.5}, [(1.0, HOLDS), (0.3, HOLDS), (-2.0, FAILS), (-0.35, "undecided")])
+NO_GAIN = ({"below": 0.5}, [(-1.0, HOLDS), (-0.3, HOLDS), (2.0, FAILS), (0.35, "undecided")])
+BETWEEN = ({"above": 0, "below": 2}, [(1.0, HOLDS), (4.0, FAILS), (-1.0, FAILS), (1.9, "undecided")])
+WAYS = [(keys, *way) for keys, ways in (ABOVE, NO_LOSS, NO_GAIN, BETWEEN) for way in ways]
+
+
+@pytest.mark.parametrize(("keys", "gain", "expected"), WAYS)
+def test_a_difference_beside_its_bounds(keys: dict[str, float], gain: float, expected: str) -> None:
+    test = contrasts(("new", "old"), **keys)
+    assert verdict(test, new=60 + gain, old=60.0) == expected
+
+
+def test_all_pairs_must_be_above_and_one_below_is_enough_to_fail() -> None:
+    test = contrasts(("new", "old"), ("newer", "old"))
+    assert verdict(test, new=63.0, newer=64.0, old=60.0) == "holds"
+    assert verdict(test, new=63.0, newer=57.0, old=60.0) == "fails"
+    assert verdict(test, new=63.0, newer=60.0, old=60.0) == "undecided"
+
+
+@pytest.mark.parametrize(("last", "expected"), [(0.3, HOLDS), (0.0, HOLDS), (-9.0, FAILS)])
+def test_over_rows_the_mean_of_the_differences_decides(last: float, expected: str) -> None:
+    rows = {"base": glue(60.0), "one": glue(58.0, -1), "two": glue(59.0, -1)}
+    rows["three"] = glue(60.0 - last, -1)
+    pairs = [("base", "one"), ("base", "two"), ("base", "three")]
+    test = contrasts(*pairs, over="rows", above=0, beside=[Contrast("two", "one")])
+    found = only(test.verdicts(scales(scale(rows))))
+    assert found.verdict == expected
+    assert f"mean of these {(3 + last) / 3:+.1f} [" in found.figures
+    assert "two − one +1.0" in found.figures
+    del rows["three"]
+    assert only(test.verdicts(scales(scale(rows)))).verdict == "not run"
+
+
+def test_a_row_that_is_not_there_is_named() -> None:
+    made = scales(scale({"new": glue(63.0), "old": glue(60.0, -1)}))
+    found = only(contrasts(("new", "old"), ("newer", "old")).verdicts(made))
+    assert found.verdict == "not run"
+    assert "no scores of newer" in found.figures
+    assert "new − old +3.0 [" in found.figures
+    assert NEW.verdicts(scales()) == []
+
+
+def test_one_run_each_decides_nothing() -> None:
+    found = only(NEW.verdicts(scales(scale({"new": {"cola": [40.0]}, "old": {"cola": [1.0]}}))))
+    assert (found.verdict, found.figures) == ("undecided", "new − old +39.0 (one run each) in cola")
+
+
+def test_a_column_at_the_constant_answer_says_nothing() -> None:
+    new = {"rte": around(53.0), "cola": around(30.0)}
+    made = scale({"new": new, "old": {"rte": around(50.0), "cola": around(20.0, -1)}})
+    changed(made, lambda each: replace(each, metric="accuracy", majority=52.7, examples=277), "rte")
+    found = only(NEW.verdicts(scales(made)))
+    assert found.figures.startswith("new − old +10.0 [")
+    assert found.figures.endswith("in cola")
+    assert only(replace(NEW, column="rte").verdicts(scales(made))).verdict == "not run"
+
+
+@pytest.mark.parametrize("expected", ["holds", "not run"])
+def test_a_bound_in_nine_columns_is_not_applied_to_fewer(expected: str) -> None:
+    made = scale({"new": glue(60.25), "old": glue(60.0)})
+    if expected == "not run":
+        at_chance(made, "rte")
+    assert only(contrasts(("new", "old"), below=0.5).verdicts(scales(made))).verdict == expected
+
+
+def test_a_claim_about_fewer_columns_asks_these_alone() -> None:
+    eight = [name for name in glue(0.0) if name != "mnli_mm"]
+    made = scales(scale({"new": glue(62.0, mnli_mm=20.0), "old": glue(60.0, -1)}))
+    found = only(replace(NEW, columns=eight).verdicts(made))
+    assert found.verdict == "holds"
+    assert "mnli_mm" not in found.figures
+    assert only(replace(NEW, columns=["cola", "mnli_mm"]).verdicts(made)).verdict == "fails"
+
+
+def test_several_pre_trainings_are_the_units() -> None:
+    made = scale({"new": {}, "old": {}})
+    for row, shift in (("new", 1.0), ("old", 0.0)):
+        values = {(p, s): 50 + shift * (1 + 0.2 * p) + s for p in range(3) for s in range(4)}
+        made.values[row]["cola"] = scored(values, "cola")
+    found = only(NEW.verdicts(scales(made)))
+    assert found.verdict == "holds"
+    assert "over 3 pre-training seeds" in found.figures
+
+
+def with_seeds(seeds: dict[str, list[tuple[int, int]]], **means: float) -> Scale:
+    """One column, of these (pre-training, fine-tuning) seeds: the scores rise with both."""
+    made = scale({row: {} for row in seeds})
+    for row, some in seeds.items():
+        values = {(p, s): means[row] + p + s / 10 + s * p / 50 for p, s in some}
+        made.values[row]["cola"] = scored(values, "cola")
+    return made
+
+
+def test_a_claim_about_one_pre_training_borrows_the_spread_of_the_others() -> None:
+    several = [(p, s) for p in range(3) for s in range(4)]
+    made = with_seeds({"new": several, "old": [(0, s) for s in range(4)]}, new=52.0, old=50.0)
+    assert only(NEW.verdicts(scales(made))).verdict == "undecided"
+    made = with_seeds({"new": several, "old": [(7, s) for s in range(4)]}, new=80.0, old=50.0)
+    found = only(NEW.verdicts(scales(made)))
+    assert found.verdict == "holds"
+    # The spread is that of the row that has several.
+    assert "over 3 pre-training seeds, 2 degrees of freedom" in found.figures
+
+
+def test_one_shared_pre_training_does_not_make_pairs() -> None:
+    seeds = {"new": [(p, 0) for p in (0, 1, 2)], "old": [(p, 0) for p in (2, 3, 4)]}
+    found = only(NEW.verdicts(scales(with_seeds(seeds, new=60.0, old=50.0))))
+    assert found.verdict == "holds"
+    assert found.figures.startswith("new − old +8.0 [")
+    assert "over 3 pre-training seeds" in found.figures
+
+
+@pytest.mark.parametrize("keys", [{"above": 0}, {"above": -0.5}, {"above": 3, "below": 5}])
+def test_fine_tunings_of_one_pre_training_decide_nothing(keys: dict[str, float]) -> None:
+    test, made = contrasts(("new", "old"), **keys), scale({"new": glue(64.0), "old": glue(60.0, -1)})
+    assert only(test.verdicts(scales(made))).verdict == "holds"
+    found = only(test.verdicts(scales(of_one_pretraining(made))))
+    assert (found.verdict, found.p) == ("undecided", None)
+    assert ONE_PRETRAINING in found.figures
+    assert found.takes.startswith("two pre-training seeds or more")
+
+
+@pytest.mark.parametrize("keys", [{"above": 0}, {"below": 0.2}, {"above": 0, "over": "rows"}])
+def test_every_undecided_contrast_says_what_it_would_take(keys: dict[str, Any]) -> None:
+    made = scale({"new": glue(60.05), "old": glue(60.0, -1)})
+    found = only(contrasts(("new", "old"), **keys).verdicts(scales(made)))
+    assert found.verdict == "undecided", found
+    assert "seed" in found.takes or "too small" in found.takes
+
+
+def nats(**rows: tuple[float, float]) -> Scale:
+    """Row → held-out loss and shuffle gap."""
+    near = [by / 100 for by in JITTER]
+    values = {
+        row: {"loss": [by - loss for by in near[:: -1 if place else 1]], "order": [gap + by for by in near]}
+        for place, (row, (loss, gap)) in enumerate(rows.items())
+    }
+    return scale(values)
+
+
+def in_loss(made: Scale, *pairs: Sequence[str]) -> Any:
+    return only(contrasts(*pairs, column="loss").verdicts(scales(made)))
+
+
+def test_of_two_rows_on_the_plateau_nothing_can_be_said() -> None:
+    made = nats(none=(6.14, 0.0), absolute=(6.15, 0.06), value=(6.10, 0.04), fixed=(5.2, 1.4))
+    above = in_loss(made, ("fixed", "absolute"))
+    assert (above.verdict, above.word) == (HOLDS, "holds, absolute on the plateau")
+    both = in_loss(made, ("fixed", "absolute"), ("value", "absolute"))
+    assert (both.verdict, both.p) == (NOT_HERE, None)
+    assert both.figures.endswith("both rows of value − absolute are on the bag-of-words plateau")
+    two = in_loss(made, ("absolute", "none"), ("value", "absolute"))
+    pairs = "absolute − none, value − absolute"
+    assert two.figures.endswith(f"both rows of {pairs} are on the bag-of-words plateau")
+    against = in_loss(made, ("value", "fixed"), ("value", "absolute"))  # one contrast is enough
+    assert (against.verdict, against.word) == (FAILS, "fails, value and absolute on the plateau")
+
+
+def test_the_row_without_positions_is_not_named_and_others_need_both_a_lead_and_a_gap() -> None:
+    made = nats(none=(6.14, 0.0), behind=(6.14, 0.3), small=(5.9, 0.08), ahead=(5.9, 0.3))
+    rows = ("none", "behind", "small", "ahead", "missing")
+    assert [made.is_on_plateau(row) for row in rows] == [True, True, True, False, None]
+    assert in_loss(made, ("ahead", "none")).word == HOLDS
+
+
+def test_a_row_that_knows_less_than_a_tenth_of_the_order_is_on_the_plateau() -> None:
+    made = nats(none=(6.14, 0.0), absolute=(6.06, 0.3), value=(5.9, 0.3), fixed=(5.2, 1.4))
+    assert [made.is_on_plateau(row) for row in ("absolute", "value", "fixed")] == [True, False, False]
+    # Without the best row the same lead is a good part of what is known.
+    fewer = nats(none=(6.14, 0.0), absolute=(6.06, 0.3), value=(5.9, 0.3))
+    assert fewer.is_on_plateau("absolute") is False
+
+
+def test_a_gap_must_be_above_the_bound_beyond_noise() -> None:
+    losses = {"none": {0: 6.0, 1: 6.01}, "a": {0: 5.0, 1: 5.01}, "b": {0: 5.1, 1: 5.11}}
+    sure = {"a": {0: 0.3, 1: 0.31}, "b": {0: 1.0, 1: 1.01}}
+    unsure = {"a": {0: 0.05, 1: 0.25}, "b": {0: 1.0, 1: 1.2}}
+    assert [is_on_plateau(losses, gaps, "a") for gaps in (sure, unsure)] == [False, True]
