@@ -58,6 +58,34 @@ def test_hub_and_files_give_the_same_rows(tmp_path: Path) -> None:
     assert not hub.has(task("mnli"), "test_mismatched")
 
 
+@pytest.mark.parametrize(
+    ("name", "names", "expected"),
+    [
+        ("mrpc", ["equivalent", "not_equivalent"], [1, 0]),
+        ("rte", ["not_entailment", "entailment"], [1, 0]),
+        ("qnli", ["entailment", "not_entailment"], [0, 1]),
+        ("qqp", ["duplicate", "not_duplicate"], [1, 0]),
+        ("cola", ["acceptable", "unacceptable"], [1, 0]),
+        ("sst2", ["Positive", "Negative"], [1, 0]),
+        ("sst2", ["1", "0"], [1, 0]),
+        ("mnli", ["contradiction", "entailment", "neutral"], [2, 0]),
+    ],
+)
+def test_classes_are_known_by_their_names_whatever_their_numbers(
+    name: str, names: list[str], expected: list[int], tmp_path: Path
+) -> None:
+    texts = {column: ["a", "b"] for column in task(name).hub_sentences or task(name).sentences}
+    columns: Columns = {**texts, "label": [0, 1], "idx": [0, 1]}
+    put(tmp_path / "hub", name, {"train": columns}, names)
+    assert read(HubGlue(str(tmp_path / "hub")), task(name), "train").labels == expected
+
+
+def test_classes_of_other_names_than_the_tasks_are_refused(tmp_path: Path) -> None:
+    put(tmp_path / "hub", "cola", {"train": {"sentence": ["a"], "label": [0]}}, ["good", "bad"])
+    with pytest.raises(RelposError, match="cola train: class 'good' is none of task=cola: unacceptable, acceptable, 0, 1 are"):
+        read(HubGlue(str(tmp_path / "hub")), task("cola"), "train")
+
+
 def test_scores_read_as_in_the_files(tmp_path: Path) -> None:
     columns: Columns = {"sentence1": ["a"], "sentence2": ["b"], "label": [3.8], "idx": [0]}
     put(tmp_path / "hub", "stsb", {"train": columns}, None)

@@ -17,6 +17,14 @@ SPLITS = ("train", "dev", "test")
 # The diagnostic set belongs to no task's folder, and on the hub it is a configuration of its own.
 IN_FOLDER = {"ax": ("AX/test.tsv", "diagnostic/diagnostic.tsv")}  # the original download script has its own name for it
 ON_HUB = {"ax": ("ax", "test")}
+NAMED = {
+    "cola": ("unacceptable", "acceptable"),
+    "sst2": ("negative", "positive"),
+    "mrpc": ("not_equivalent", "equivalent"),
+    "qqp": ("not_duplicate", "duplicate"),
+    "wnli": ("not_entailment", "entailment"),
+}
+"""What nyu-mll/glue calls the classes of tasks whose files have numbers."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,8 @@ class HubGlue:
                 raise RelposError(f"{source} row {row}: column {hub!r} holds null, a text or a number is expected")
         fields = {ours: list(map(str, column)) for ours, column in texts.items()}
         if split in task.labelled and "label" in rows.column_names:
-            fields[task.label] = [_word(task, label) for label in rows["label"]]
+            names = getattr(rows.features["label"], "names", task.labels)
+            fields[task.label] = _words(source, task, rows["label"], names)
         table = [list(row) for row in zip(*fields.values(), strict=True)]
         if not table:
             raise RelposError(f"{source}: no rows")
@@ -138,14 +147,24 @@ def _ask(function: Any, data_set: str, config: str, **more: Any) -> Any:
         raise RelposError(f"data set {data_set!r} ({config}): {one_line(error)}") from error
 
 
-def _word(task: Task, label: Any) -> str:
-    """The word that GLUE's own files have for this label; a class outside the set keeps its number."""
-    if task.labels is None:
+def _words(source: str, task: Task, labels: Sequence[Any], names: Sequence[str] | None) -> list[str]:
+    """The words that GLUE's own files have for these labels; a class outside the set keeps its number.
+
+    Args:
+        names: of the classes, in the order of their numbers, which may be another than GLUE's; None of a regression.
+
+    Raises:
+        RelposError: they are not the classes of the task.
+    """
+    if task.labels is None or names is None:
         import numpy
 
-        return str(numpy.float32(label))  # stored as float32: 3.8 reads 3.799999952316284 otherwise
-    known = isinstance(label, int) and 0 <= label < len(task.labels)
-    return task.labels[label] if known else str(label)
+        return [str(numpy.float32(label)) for label in labels]  # stored as float32: 3.8 reads 3.799999952316284 otherwise
+    words = dict(zip(NAMED.get(task.name, task.labels), task.labels, strict=True)) | {word: word for word in task.labels}
+    if unknown := [name for name in names if name.lower() not in words]:
+        raise RelposError(f"{source}: class {unknown[0]!r} is none of task={task.name}: {', '.join(words)} are expected")
+    numbered = {number: words[name.lower()] for number, name in enumerate(names)}
+    return [numbered.get(label, str(label)) for label in labels]
 
 
 Location = TsvGlue | HubGlue
