@@ -12,7 +12,7 @@ from relpos.data.documents import Document, split
 from relpos.data.fast_tokenizer import fast_tokenizer, write_fast_tokenizer
 from relpos.data.tokenizer import CLS, SEP, UNK, Tokenizer, train_tokenizer
 
-pytest.importorskip("tokenizers", reason="needs relpos[pretrained]")
+tokenizers = pytest.importorskip("tokenizers", reason="needs relpos[pretrained]")
 
 ODD = [
     "", " ", "The Dogs  SLEEP.", " leading and trailing ", "tab\tand\u00a0no-break\u3000wide", "naïve ﬁancée, ½ Straße ＦＵＬＬ",
@@ -75,10 +75,11 @@ def test_special_tokens_in_a_text_are_those_of_ours(tokenizer: Tokenizer) -> Non
         assert fast.encode(text, add_special_tokens=False).ids == tokenizer.encode_marked(text).tolist(), text
 
 
-def test_a_text_stands_between_cls_and_sep_and_two_have_the_types_asked_for(tokenizer: Tokenizer) -> None:
+def test_a_text_stands_between_cls_and_sep_and_two_have_the_types_asked_for(tokenizer: Tokenizer, tmp_path: Path) -> None:
     first, second = (ids.tolist() for ids in tokenizer.encode(["the dogs", "sleep"]))
     for second_type in (0, 1):
-        encoded = fast_tokenizer(tokenizer, second_type).encode("the dogs", "sleep")
+        write_fast_tokenizer(tmp_path, tokenizer, max_length=None, second_type=second_type)
+        encoded = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json")).encode("the dogs", "sleep")
         assert encoded.ids == [CLS, *first, SEP, *second, SEP]
         assert encoded.type_ids == [0] * (len(first) + 2) + [second_type] * (len(second) + 1)
 

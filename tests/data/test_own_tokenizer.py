@@ -1,10 +1,13 @@
 """Tokenizers of other kinds, trained here or brought along: German, code and proteins; ids stay as they are."""
 
 import io
+import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sentencepiece
 
@@ -81,20 +84,81 @@ def test_a_character_without_a_piece_is_its_bytes(tmp_path: Path) -> None:
     assert [Words(ours).numbers(row)[place] for place in (0, -1)] == [0, 3]
 
 
-@pytest.mark.parametrize("dials", [{}, {"model_type": "bpe", "byte_fallback": True, "normalization_rule_name": "identity"}])
-def test_a_sentencepiece_model_keeps_its_ids_and_gets_what_it_lacks(dials: dict[str, Any], tmp_path: Path) -> None:
+def sentencepiece_model(file: Path, **dials: Any) -> sentencepiece.SentencePieceProcessor:
+    """A model of SentencePiece's own trainer, and the file with it."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(GERMAN), model_writer=model, vocab_size=400, hard_vocab_limit=False, minloglevel=2,
-        remove_extra_whitespaces=not dials, add_dummy_prefix=True, **dials,
+        sentence_iterator=iter(GERMAN + [f"{line} <sep>  {line}" for line in CODE]), model_writer=model,
+        **{"vocab_size": 500, "hard_vocab_limit": False, "minloglevel": 2} | dials,
     )  # fmt: skip
-    (tmp_path / "theirs.bin").write_bytes(model.getvalue())
-    theirs = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    file.write_bytes(model.getvalue())
+    return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+
+
+SUFFIX: dict[str, Any] = {"treat_whitespace_as_suffix": True}
+KEPT: dict[str, Any] = {"remove_extra_whitespaces": False}
+SYMBOLS: dict[str, Any] = {"user_defined_symbols": ["<sep>", "in"]}
+DIALS: list[dict[str, Any]] = [
+    {}, {"normalization_rule_name": "nfkc_cf"}, {"add_dummy_prefix": False}, KEPT, KEPT | {"add_dummy_prefix": False},
+    SUFFIX, SUFFIX | {"add_dummy_prefix": False}, SUFFIX | KEPT, SUFFIX | SYMBOLS,
+    SYMBOLS | KEPT | {"normalization_rule_name": "identity"},
+    {"split_by_whitespace": False}, {"allow_whitespace_only_pieces": True} | KEPT, {"control_symbols": ["<ctrl>"]},
+    {"byte_fallback": True}, {"unk_id": 3, "pad_id": 0, "bos_id": 1, "eos_id": 2, "split_digits": True},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dials", DIALS, ids=str)
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "char"])
+def test_the_fast_tokenizer_of_every_option_of_the_trainer_gives_the_models_ids(
+    kind: str, dials: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = sentencepiece_model(tmp_path / "theirs", model_type=kind, **dials)
+    adopt(tmp_path / "theirs", tmp_path / "ours")
+    ours = load_tokenizer(tmp_path / "ours")
+    fast = fast_tokenizer(ours)
+    texts = [*GERMAN, *CODE, *ODD, "<sep>x", "a <sep>b <sep> ", "<ctrl> a<ctrl>", "▁a ▁b", "A\u0310B", "a\r\nb"]
+    pieces = [theirs.id_to_piece(number).replace("▁", " ") for number in range(5, theirs.get_piece_size())]
+    texts += ["".join(random.Random(n).choices(pieces, k=5)) for n in range(100)]
+    assert [row.ids for row in fast.encode_batch(texts, add_special_tokens=False)] == theirs.encode(texts) == ids(ours, texts)
+    marked = [f"die {ours.piece(ours.mask)} am", f"un{ours.piece(ours.mask)}ed", f"  {ours.piece(ours.mask)} a"]
+    assert [fast.encode(text, add_special_tokens=False).ids for text in marked] == [
+        ours.encode_marked(text).tolist() for text in marked
+    ]
+    assert [fast.decode(row) for row in theirs.encode(GERMAN)] == theirs.decode(theirs.encode(GERMAN))
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("dials", "said"),
+    [
+        ({"model_type": "word"}, "model_type=word"),
+        ({"control_symbols": ["§"]}, "control_symbols=§"),
+        (SYMBOLS | {"user_defined_symbols": ["<SEP>"], "normalization_rule_name": "nfkc_cf"}, "user_defined_symbols=<SEP>"),
+        ({"normalization_rule_tsv": "{folder}/rule.tsv"}, "normalization_rule_tsv"),
+    ],
+)
+def test_an_option_that_the_library_cannot_express_is_named(dials: dict[str, Any], said: str, tmp_path: Path) -> None:
+    (tmp_path / "rule.tsv").write_text("61 62\t63\n")  # ab becomes c
+    dials = {key: value.format(folder=tmp_path) if isinstance(value, str) else value for key, value in dials.items()}
+    sentencepiece_model(tmp_path / "theirs", **dials)
+    adopt(tmp_path / "theirs", tmp_path / "ours")
+    with pytest.raises(RelposError, match=f"there is no fast tokenizer for {said}"):
+        fast_tokenizer(load_tokenizer(tmp_path / "ours"))
+
+
+def test_pieces_that_the_library_cuts_otherwise_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ours = trained(tmp_path, GERMAN)
+    ours.encode = lambda texts: [np.array([ours.unk], np.int32) for _ in texts]  # type: ignore[method-assign]
+    fast_tokenizer(ours)
+    assert re.search(r"in transformers \d+ of \d+ pieces have other ids", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("dials", [{}, {"model_type": "bpe", "byte_fallback": True, "normalization_rule_name": "identity"}])
+def test_a_sentencepiece_model_keeps_its_ids_and_gets_what_it_lacks(dials: dict[str, Any], tmp_path: Path) -> None:
+    theirs = sentencepiece_model(tmp_path / "theirs.bin", remove_extra_whitespaces=not dials, **dials)
     adopt(tmp_path / "theirs.bin", tmp_path / "ours")
     ours = load_tokenizer(tmp_path / "ours")
-    texts = GERMAN + [text for text in ODD if text != " " or not dials]  # see what the fast tokenizer differs in
-    assert ids(ours, texts) == theirs.encode(texts)
-    assert [row.ids for row in fast_tokenizer(ours).encode_batch(texts, add_special_tokens=False)] == theirs.encode(texts)
+    assert ids(ours, GERMAN + ODD) == theirs.encode(GERMAN + ODD)
     size = theirs.get_piece_size()
     assert (ours.unk, ours.cls, ours.sep, ours.pad, ours.mask, ours.size) == (0, 1, 2, size, size + 1, size + 2)
     marked = ours.encode_marked("Der [MASK] grüßt").tolist()
@@ -125,7 +189,91 @@ def test_a_tokenizer_json_keeps_its_ids_and_gets_what_it_lacks(special: list[str
     assert ids(ours, texts) == [row.ids for row in theirs.encode_batch(texts)]
     assert ours.size == theirs.get_vocab_size() + (5 if len(special) < 5 else 0)
     assert len({ours.pad, ours.unk, ours.cls, ours.sep, ours.mask}) == 5
-    assert ours.host("def f")["input_ids"] == [ours.cls, *theirs.encode("def f").ids, ours.sep]
+
+
+@pytest.mark.parametrize("dropout", [0.5, None])
+def test_pieces_are_not_drawn_by_chance(dropout: float | None, tmp_path: Path) -> None:
+    theirs = stranger(tmp_path, CODE, [])
+    plain = [row.ids for row in theirs.encode_batch(CODE)]
+    theirs.model.dropout = dropout
+    theirs.save(str(tmp_path / "bytes.json"))
+    adopt(tmp_path / "bytes.json", tmp_path / "ours")
+    assert ids(load_tokenizer(tmp_path / "ours"), CODE) == plain
+    assert json.loads((tmp_path / "ours" / "tokenizer.json").read_text())["model"]["dropout"] is None
+
+
+def cut(model: Any, trainer: Any, pre_tokenizer: Any, folder: Path) -> Tokenizer:
+    """The tokenizer of a stranger's tokenizer.json, trained on `PLAIN`."""
+    made = tokenizers.Tokenizer(model)
+    made.pre_tokenizer = pre_tokenizer
+    made.train_from_iterator(PLAIN, trainer)
+    made.save(str(folder / "theirs.json"))
+    adopt(folder / "theirs.json", folder / "ours")
+    return load_tokenizer(folder / "ours")
+
+
+PLAIN = ["the cat sleeps near the river bank", "an old bird walks to the small house"] * 9
+UNKNOWN = {"unk_token": "[UNK]"}
+SPECIAL = {"special_tokens": ["[UNK]"]}
+MODELS = tokenizers.models
+TRAINERS = tokenizers.trainers
+CUTS = tokenizers.pre_tokenizers
+
+
+@pytest.mark.parametrize(
+    ("model", "trainer", "pre_tokenizer"),
+    [
+        (MODELS.WordLevel(**UNKNOWN), TRAINERS.WordLevelTrainer(**SPECIAL), CUTS.Whitespace()),
+        (MODELS.WordPiece(**UNKNOWN), TRAINERS.WordPieceTrainer(vocab_size=60, **SPECIAL), CUTS.Whitespace()),
+        (
+            MODELS.BPE(continuing_subword_prefix="@@", **UNKNOWN),
+            TRAINERS.BpeTrainer(vocab_size=60, continuing_subword_prefix="@@", **SPECIAL),
+            CUTS.Whitespace(),
+        ),
+        (
+            MODELS.BPE(end_of_word_suffix="</w>", **UNKNOWN),
+            TRAINERS.BpeTrainer(vocab_size=60, end_of_word_suffix="</w>", **SPECIAL),
+            CUTS.Whitespace(),
+        ),
+        (MODELS.BPE(), TRAINERS.BpeTrainer(vocab_size=60), CUTS.ByteLevel(add_prefix_space=False)),
+        (MODELS.Unigram(), TRAINERS.UnigramTrainer(vocab_size=60, unk_token="[UNK]", **SPECIAL), CUTS.Metaspace()),
+    ],
+)
+def test_words_begin_where_a_strangers_tokenizer_has_them_begin(
+    model: Any, trainer: Any, pre_tokenizer: Any, tmp_path: Path
+) -> None:
+    ours = cut(model, trainer, pre_tokenizer, tmp_path)
+    first, other = ours.encode(["cat the cat sleeps near the river bank", "cat the bank sleeps near the river cat"])
+    assert len(Words(ours).split(first)) == 8
+    assert Words(ours).same(first[1:], other[1:]) or type(model).__name__ == "BPE"
+    if type(model).__name__.startswith("Word"):  # an unknown word is one
+        assert len(Words(ours).split(ours.encode(["the ☃☃ ☃ cat"])[0])) == 4
+
+
+@pytest.mark.parametrize(
+    "pre_tokenizer", [CUTS.Whitespace(), CUTS.Sequence([CUTS.Whitespace(), CUTS.ByteLevel(add_prefix_space=False)])]
+)
+def test_a_tokenizer_whose_pieces_do_not_tell_where_words_begin_is_refused(pre_tokenizer: Any, tmp_path: Path) -> None:
+    ours = cut(MODELS.BPE(**UNKNOWN), TRAINERS.BpeTrainer(vocab_size=60, **SPECIAL), pre_tokenizer, tmp_path)
+    with pytest.raises(RelposError, match=r"^tokenizer .*: its pieces do not tell where words begin"):
+        Words(ours)
+
+
+@pytest.mark.parametrize(
+    ("dials", "words"), [(SUFFIX, 4), (SUFFIX | SYMBOLS, 4), ({"model_type": "char"}, 4), ({"model_type": "word"}, 3)]
+)
+def test_words_of_a_sentencepiece_model_are_those_of_the_text(dials: dict[str, Any], words: int, tmp_path: Path) -> None:
+    sentencepiece_model(tmp_path / "theirs", **dials)
+    adopt(tmp_path / "theirs", tmp_path / "ours")
+    ours = load_tokenizer(tmp_path / "ours")
+    assert [len(Words(ours).split(row)) for row in ours.encode(["Der Bäcker grüßt die Tür", "die Tür, am"])] == [5, words]
+
+
+def test_pieces_of_several_words_are_refused_where_words_are_asked_for(tmp_path: Path) -> None:
+    sentencepiece_model(tmp_path / "theirs", split_by_whitespace=False)
+    adopt(tmp_path / "theirs", tmp_path / "ours")
+    with pytest.raises(RelposError, match="its pieces do not tell where words begin"):
+        Words(load_tokenizer(tmp_path / "ours"))
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"a": ', b"no tokenizer", b"\x00\x01"])

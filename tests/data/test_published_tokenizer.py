@@ -23,6 +23,25 @@ def test_ids_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
     assert (tokenizer.cls, tokenizer.sep) == (host.cls_token_id, host.sep_token_id)
 
 
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [("bert", "RobertaTokenizer"), ("bert", "AlbertTokenizer"), ("roberta", "BertTokenizer"), ("albert", "BertTokenizer")],
+)
+def test_tokenizer_json_counts_and_a_line_says_where_a_class_reads_it_otherwise(
+    kind: str, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = published(kind, tmp_path / "published")
+    wanted = load_tokenizer(folder).encode([TEXT])[0].tolist()
+    assert capsys.readouterr().err == ""
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"tokenizer_class": named}))
+    tokenizer = load_tokenizer(folder)
+    assert tokenizer.encode([TEXT])[0].tolist() == wanted
+    assert "tokenizer.json counts" in capsys.readouterr().err
+    tokenizer.save(tmp_path / "copy")
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "copy")(TEXT, add_special_tokens=False)["input_ids"] == wanted
+
+
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_a_special_token_in_a_text_is_text_until_it_is_asked_for(kind: str, tmp_path: Path) -> None:
     tokenizer = load_tokenizer(published(kind, tmp_path))

@@ -13,9 +13,12 @@ import torch
 from safetensors.torch import load_file
 
 import relpos
+from published import published
 from relpos.cli import main
 from relpos.config.compose import compose
+from relpos.data.published_tokenizer import adopt, load_tokenizer
 from relpos.data.toy.corpus import word_list
+from relpos.errors import RelposError
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
@@ -118,6 +121,33 @@ def test_the_identity_is_that_of_the_content_and_defaults_keep_theirs(tmp_path: 
     assert tuned.inputs["start"].inputs["tokenizer"].meaning == planned(f"tokenizer={first}").inputs["tokenizer"].meaning
 
 
+@pytest.mark.parametrize("kind", ["bert", "vocab.txt", "run"])
+def test_the_tokenizer_of_a_checkpoints_folder_is_taken(kind: str, toy_runs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    if kind == "run":  # its tokenizer lies in model/
+        shutil.copytree(next((toy_runs / "tokenizer").iterdir()), folder / "model")
+    else:
+        published("bert", folder)
+    if kind == "vocab.txt":
+        words = transformers.AutoTokenizer.from_pretrained(folder).get_vocab()
+        (folder / "vocab.txt").write_text("\n".join(sorted(words, key=words.__getitem__)))
+        (folder / "tokenizer.json").unlink()
+        (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"}))
+    wanted = load_tokenizer(folder / "model" if kind == "run" else folder)
+    run = planned(f"tokenizer={folder}").inputs["tokenizer"]
+    identity = run.identity
+    execute(run)
+    assert load_tokenizer(run.path).encode(TEXTS)[0].tolist() == wanted.encode(TEXTS)[0].tolist()
+    shutil.copytree(folder, tmp_path / "copy")
+    assert planned(f"tokenizer={tmp_path / 'copy'}").inputs["tokenizer"].identity == identity
+
+
+def test_a_vocabulary_alone_is_refused_in_plain_words(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("[PAD]\nthe\n")
+    with pytest.raises(RelposError, match=r"vocab\.txt: neither a SentencePiece model nor a tokenizer\.json; of a vocab\.txt name"):
+        adopt(tmp_path / "vocab.txt", tmp_path / "ours")
+
+
 def test_a_tokenizer_of_the_default_kind_has_the_meaning_from_before_there_were_others() -> None:
     tokenizer = planned().inputs["tokenizer"]
     assert tokenizer.meaning == {"vocabulary": 30004, "sample": 200_000, "threads": 2}
@@ -142,7 +172,7 @@ def test_a_cased_tokenizer_with_bytes_is_trained_and_exported(kind: str, tmp_pat
         (["tokenizer={file}", "vocabulary=8000"], "vocabulary=8000: the pieces come from tokenizer="),
         (["tokenizer={file}", "tokenizer.cased=true"], "tokenizer.cased=true: the pieces come from tokenizer="),
         (["tokenizer={file}.not"], ": there is no such file"),
-        (["tokenizer={folder}"], ": a folder; name the tokenizer.json or SentencePiece model in it"),
+        (["tokenizer={folder}"], ": there is no such file, and no folder with a tokenizer"),
         (["tokenizer.kind=wordpiece"], "tokenizer.kind=wordpiece: unigram or bpe is expected"),
         (["network={folder}", "tokenizer={file}"], "the network comes from network="),
     ],

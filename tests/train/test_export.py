@@ -10,8 +10,12 @@ from torch import Tensor
 
 import relpos
 from hosts import all_in_float64
+from published import published
 from relpos.analysis.likelihood import FillMask
 from relpos.commands.export import write
+from relpos.data.glue import Rows
+from relpos.data.published_tokenizer import load_tokenizer
+from relpos.data.task_batches import collate, encode
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier
@@ -173,6 +177,33 @@ def test_the_tokenizer_of_a_causal_network_begins_texts_and_does_not_end_them(to
     assert whole[: len(beginning)] == beginning
     assert whole == [fast.bos_token_id, *tokenizer.encode(["the cat sleeps."])[0]]
     assert (fast.bos_token_id, fast.eos_token_id) == (tokenizer.cls, tokenizer.sep)
+
+
+@pytest.mark.parametrize("kind", ["bert", "albert", "roberta"])
+@pytest.mark.parametrize(("size", "outputs"), [(WIDE, 3), ({"token_types": 1}, 3), ({"attention": "causal"}, None)])
+def test_a_tokenizer_of_others_leaves_with_the_special_tokens_and_types_of_its_network(
+    kind: str, size: dict[str, Any], outputs: int | None, tmp_path: Path
+) -> None:
+    theirs = load_tokenizer(published(kind, tmp_path / "published"))
+    theirs.separators = 2
+    exported(theirs, tmp_path / "out", size, "absolute", **({"outputs": outputs} if outputs else {}))
+    fast = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    a, b = theirs.encode(["the cat", "a mat"])
+    batch = collate(encode(Rows(["the cat"], ["a mat"], None), theirs), torch.arange(1))
+    length = int(batch["attention_mask"].sum())
+    if outputs:
+        pair = fast("the cat", "a mat")
+        assert pair["input_ids"] == batch["input_ids"][0, :length].tolist()
+        types = (batch["token_types"] * (size.get("token_types", 2) > 1))[0, :length].tolist()
+        assert pair["token_type_ids"] == types
+    else:
+        assert fast("the cat")["input_ids"] == [theirs.cls, *a]
+        assert (fast.bos_token_id, fast.eos_token_id) == (theirs.cls, theirs.sep)
+    cut = fast("the cat " * 99, truncation=True)["input_ids"]
+    assert len(cut) == fast.model_max_length == SIZE["max_positions"]
+    _, opened = relpos.load(tmp_path / "out")
+    assert opened is not None
+    assert [row.tolist() for row in opened.encode(["the cat", "a mat"])] == [a.tolist(), b.tolist()]
 
 
 @pytest.mark.parametrize(("attention", "auto"), [("causal", "AutoModelForMaskedLM"), ("bidirectional", "AutoModelForCausalLM")])

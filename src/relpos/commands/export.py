@@ -24,7 +24,6 @@ from relpos.model.heads import Classifier, MaskedLM
 from relpos.places import expanded
 from relpos.pretrained.export import to_huggingface
 from relpos.pretrained.files import OWN, is_published
-from relpos.process import without_keys
 from relpos.ranges import Positive
 from relpos.readers import read_json, read_yaml
 from relpos.runs.networks import Network, resolve
@@ -151,10 +150,18 @@ def write(
             standalone.write(temporary, settings)
         # RoFormer in transformers has a table of its positions; ours needs none.
         longest = config.get("max_position_embeddings", model.encoder.position.max_length)
-        tokenizer.save(temporary)
-        if not isinstance(tokenizer, PublishedTokenizer):  # that of a published checkpoint is a fast one already
+        if not isinstance(tokenizer, PublishedTokenizer):  # which has no other file than the fast tokenizer's
+            tokenizer.save(temporary)
+        types = settings["size"].get("token_types", 2)
+        write_fast_tokenizer(
+            temporary,
+            tokenizer,
+            longest,
             # In our pre-training all tokens have type 0; a fine-tuning gives the second text type 1.
-            write_fast_tokenizer(temporary, tokenizer, longest, second_type=int(classifies), open_end=causal and not classifies)
+            second_type=int(classifies and types > 1),
+            open_end=causal and not classifies,
+            types=types > 0,
+        )
         write_text(temporary / "README.md", card(config))
         save_tensors(tensors, temporary / WEIGHTS, {"format": "pt"})
     return config
@@ -250,7 +257,7 @@ def _datasets(data: Any) -> list[str]:
 def _without_folders(command: str) -> str | None:
     """The command with each path cut to its last part; None where it cannot be read."""
     try:
-        return shlex.join(FOLDERS.sub("", word) for word in without_keys(shlex.split(command)))
+        return shlex.join(FOLDERS.sub("", word) for word in shlex.split(command))
     except ValueError:  # a quote is open, in a record of somebody else
         return None
 

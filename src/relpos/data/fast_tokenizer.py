@@ -1,125 +1,200 @@
-"""Our SentencePiece tokenizer as a fast tokenizer of Hugging Face: the same pieces under the same ids.
+"""A tokenizer as a fast tokenizer of Hugging Face: the same pieces under the same ids.
 
-A fast tokenizer is `tokenizer.json`, a description that the library `tokenizers` executes: the normalisation that the SentencePiece
-model holds, white space as `▁`, and the model itself: unigram or BPE. It reads `[MASK]`, `[CLS]`, `[SEP]` and `[PAD]` in a text as
-special tokens, as `Tokenizer.encode_marked` does, and puts [CLS] before a text and [SEP] after it.
+A fast tokenizer is `tokenizer.json`, a description that the library `tokenizers` executes. That of a SentencePiece model consists
+of the normalisation that the model holds, white space as `▁`, and the model itself: unigram, BPE or characters. It reads `[MASK]`,
+`[CLS]`, `[SEP]` and `[PAD]` in a text as special tokens, as `Tokenizer.encode_marked` does.
 
 Differs from our tokenizer: `<unk>` is called `[UNK]`, because the library reads the name of the unknown token in a text as that
-token, and WikiText has `<unk>` in its text. Marks for which there is no letter that holds them, as on A̐, may be lost behind a
-capital, and several of them may change places. A model that keeps all white space, as somebody else's may, adds one more space
-before a text that begins with one; the fast tokenizer does not.
+token, and WikiText has `<unk>` in its text. Several marks for which there is no letter that holds them may change places. Where a
+unigram model has two ways of the same probability (99|9 and 9|99), SentencePiece's rounding decides.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relpos.data.tokenizer import NAMES, SPACE, Tokenizer
-from relpos.errors import RelposError
+from relpos.data.published_tokenizer import PublishedTokenizer
+from relpos.data.tokenizer import NAMES, SPACE, WORD, Tokenizer
+from relpos.errors import RelposError, plural, say
 from relpos.files import write_json
-from relpos.readers import read_bytes
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Fast
 
 UNKNOWN = "[UNK]"
-BPE = 2
-"""SentencePiece's number for it in `trainer_spec.model_type`; 1 is unigram."""
+UNIGRAM, BPE = 1, 2
+"""SentencePiece's numbers in `trainer_spec.model_type`; 4 is a model of characters."""
+RULES = ("identity", "nfkc", "nfkc_cf", "nmt_nfkc", "nmt_nfkc_cf")
+"""Normalisations that SentencePiece comes with."""
+JOINT = "\ufdd0"
+"""A character that no text has."""
 
 
-def fast_tokenizer(tokenizer: Tokenizer, second_type: int = 0, open_end: bool = False) -> Fast:
-    """The fast tokenizer.
-
-    Args:
-        tokenizer: of a run.
-        second_type: token type of the second of two texts; 0 in our pre-training, 1 in our fine-tuning.
-        open_end: no [SEP] follows a text, as a causal language model has it: the ids of a text begin those of a longer one.
+def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
+    """The fast tokenizer of a SentencePiece model; it puts no special tokens around a text.
 
     Raises:
-        RelposError: the library `tokenizers` is not installed, or it knows no such model.
+        RelposError: the library `tokenizers` is not installed, or it has nothing for an option of the model.
     """
     try:
-        from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+        from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
         from tokenizers import Tokenizer as Fast
     except ImportError:
         raise RelposError("a fast tokenizer needs the library tokenizers: pip install transformers") from None
-    from sentencepiece import sentencepiece_model_pb2
 
-    model = sentencepiece_model_pb2.ModelProto.FromString(read_bytes(tokenizer.path))  # type: ignore[attr-defined]
-    spec, trained = model.normalizer_spec, model.trainer_spec
-    names = [UNKNOWN if number == tokenizer.unk else piece.piece for number, piece in enumerate(model.pieces)]
-    pieces = [(name, piece.score) for name, piece in zip(names, model.pieces, strict=True)]
-    if trained.model_type > BPE:
-        raise RelposError(f"tokenizer {tokenizer.path}: a model of words or characters, for which there is no fast tokenizer")
-    if trained.model_type == BPE:
-        numbers = {piece: number for number, piece in enumerate(names)}
-        fast = Fast(models.BPE(numbers, _merges(pieces), unk_token=UNKNOWN, fuse_unk=True, byte_fallback=trained.byte_fallback))
+    model, unk = tokenizer.proto, tokenizer.unk
+    kinds, trained = type(model.pieces[0]), model.trainer_spec
+    byte_fallback, suffix = trained.byte_fallback, trained.treat_whitespace_as_suffix
+    symbols = [piece.piece for piece in model.pieces if piece.type == kinds.USER_DEFINED]
+    controls = [piece.piece for piece in model.pieces if piece.type == kinds.CONTROL]
+    _refuse_inexpressible(tokenizer, symbols, controls)
+    names = [UNKNOWN if number == unk else piece.piece for number, piece in enumerate(model.pieces)]
+    scores = [piece.score for piece in model.pieces]
+    if trained.model_type == UNIGRAM:  # a symbol has the score 0 and is chosen whatever the pieces beside it
+        pieces = list(zip(names, scores, strict=True))
+        fast = Fast(models.Unigram(pieces, unk_id=unk, byte_fallback=byte_fallback))
     else:
-        fast = Fast(models.Unigram(pieces, unk_id=tokenizer.unk, byte_fallback=trained.byte_fallback))
-    rules: list[Any] = []
-    if spec.precompiled_charsmap:
-        # The library reads the table letter by letter, where SentencePiece finds letters and marks that belong together.
-        rules += [normalizers.NFC(), normalizers.Precompiled(spec.precompiled_charsmap)]
-    if spec.remove_extra_whitespaces:
-        # The model's table of characters does not hold these two: SentencePiece removes needless spaces in a step of its own.
-        rules += [normalizers.Replace(Regex(" {2,}"), " ")]
-        rules += [normalizers.Strip(left=False, right=True)]  # on the left a space begins a word, also after a special token
-    fast.normalizer = normalizers.Sequence(rules)
-    # Not `always`: behind a special token a text begins a word only where a space stands, as in `encode_marked`.
-    scheme = "first" if spec.add_dummy_prefix else "never"
-    split = not any(SPACE in piece[1:] for piece in names)
-    fast.pre_tokenizer = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme=scheme, split=split)
-    if trained.byte_fallback:  # else the library would take `<0x41>` in a text for the piece of that byte
-        literal = pre_tokenizers.Split(Regex("<(?=0x[0-9A-F]{2}>)"), "isolated")
-        fast.pre_tokenizer = pre_tokenizers.Sequence([literal, fast.pre_tokenizer])
-    metaspace = decoders.Metaspace(replacement=SPACE, prepend_scheme=scheme)
-    fast.decoder = decoders.Sequence([decoders.ByteFallback(), metaspace]) if trained.byte_fallback else metaspace
-    cls, sep = tokenizer.piece(tokenizer.cls), tokenizer.piece(tokenizer.sep)
-    single, pair = f"{cls}:0 $A:0", f"{cls}:0 $A:0 {sep}:0 $B:{second_type}"
-    fast.post_processor = processors.TemplateProcessing(
-        single=single if open_end else f"{single} {sep}:0",
-        pair=pair if open_end else f"{pair} {sep}:{second_type}",
-        special_tokens=[(cls, tokenizer.cls), (sep, tokenizer.sep)],
-    )
+        normal = {piece.piece: piece.score for piece in model.pieces if piece.type == kinds.NORMAL}
+        merges = _merges(normal) if trained.model_type == BPE else []
+        numbers = {name: number for number, name in enumerate(names)}
+        fast = Fast(
+            models.BPE(
+                numbers, merges, unk_token=UNKNOWN, fuse_unk=True, byte_fallback=byte_fallback,
+                ignore_merges=bool(symbols),  # a symbol is made of no pair: it is found as a whole
+            )
+        )  # fmt: skip
+    fast.normalizer = _normalizer(model.normalizer_spec, suffix)
+    splits: list[Any] = [pre_tokenizers.Metaspace(SPACE, "never", split=False)]
+    prefix = model.normalizer_spec.add_dummy_prefix and not suffix
+    if prefix:  # not `always`: behind a special token a text begins a word only where a space stands, as in `encode_marked`
+        splits.insert(0, pre_tokenizers.Metaspace(" ", "first", split=False))
+    # A text may spell the names of these pieces. The library would take it for them, SentencePiece does not.
+    hidden = [*controls, UNKNOWN, *["<0x"] * byte_fallback]
+    cuts = "|".join(f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in hidden)
+    splits.append(pre_tokenizers.Split(Regex(cuts), "merged_with_previous"))
+    if symbols and trained.model_type != UNIGRAM:
+        longest_first = sorted(symbols, key=len, reverse=True)
+        splits.append(pre_tokenizers.Split(Regex("|".join(map(re.escape, longest_first))), "isolated"))
+    # A text stays whole where a piece may hold several words, or where unknown words and the space between are one token.
+    inside = slice(None, -1) if suffix else slice(1, None)
+    if SPACE in names and not any(SPACE in name[inside] for name in names):
+        splits.append(pre_tokenizers.Split(SPACE, "merged_with_previous" if suffix else "merged_with_next"))
+    fast.pre_tokenizer = pre_tokenizers.Sequence(splits)
+    spaces: list[Any] = [decoders.Replace(SPACE, " "), decoders.Fuse(), decoders.Strip(" ", int(prefix), 0)]
+    fast.decoder = decoders.Sequence([decoders.ByteFallback(), *spaces] if byte_fallback else spaces)
     # A special token takes the place of a word, with the space before it.
     # Not normalised: with its case folded, `[mask]` in a text would be the special token, too.
-    special = sorted([tokenizer.unk, *(getattr(tokenizer, role) for role in NAMES)])
+    special = sorted([unk, *(getattr(tokenizer, role) for role in NAMES)])
     fast.add_special_tokens([AddedToken(names[number], lstrip=True, normalized=False, special=True) for number in special])
+    _tell_differences(tokenizer, fast, [piece.piece for piece in model.pieces if piece.type == kinds.NORMAL])
     return fast
 
 
-def _merges(pieces: list[tuple[str, float]]) -> list[tuple[str, str]]:
+def _refuse_inexpressible(tokenizer: Tokenizer, symbols: list[str], controls: list[str]) -> None:
+    """Raises: RelposError naming the option of the model that the library has nothing for."""
+    from tokenizers import normalizers
+
+    trained, spec = tokenizer.proto.trainer_spec, tokenizer.proto.normalizer_spec
+    reason = ""
+    if trained.model_type == WORD:
+        reason = "model_type=word: unknown words that follow each other are one token"
+    elif spec.precompiled_charsmap and spec.name not in RULES:
+        reason = "normalization_rule_tsv: it may replace several characters at once"
+    elif not spec.escape_whitespaces:
+        reason = "escape_whitespaces=false"
+    elif alone := [name for name in controls if len(name) == 1]:
+        reason = f"control_symbols={alone[0]}: a text may hold this character"
+    elif spec.precompiled_charsmap:
+        table = normalizers.Precompiled(spec.precompiled_charsmap)
+        letters = [symbol.replace(SPACE, "") for symbol in symbols]
+        if changed := [symbol for symbol in letters if table.normalize_str(symbol) != symbol]:
+            reason = f"user_defined_symbols={changed[0]}: {spec.name} changes it in a text, but not as a symbol"
+    if reason:
+        raise RelposError(f"tokenizer {tokenizer.path}: there is no fast tokenizer for {reason}; relpos.load opens the network")
+
+
+def _normalizer(spec: Any, suffix: bool) -> Any:
+    """What SentencePiece does to a text before it cuts it into pieces, but for the space at the beginning."""
+    from tokenizers import Regex, normalizers
+
+    rules: list[Any] = []
+    if spec.precompiled_charsmap:
+        # The library looks up a letter together with its marks and may lose them, where SentencePiece finds those that belong
+        # together: these are composed before, and the others are held apart.
+        apart = normalizers.Replace(Regex(r"(?<=[^\0])(?=[\p{M}\p{Cf}\n])"), JOINT)
+        table = normalizers.Precompiled(spec.precompiled_charsmap)
+        rules += [normalizers.NFC(), apart, table, normalizers.Replace(JOINT, "")]
+    if spec.remove_extra_whitespaces:
+        # On the left a space begins a word, also behind a special token.
+        left = r"\A +|" if suffix or not spec.add_dummy_prefix else ""
+        rules += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(rf"{left}[ {SPACE}]+\z"), "")]
+    if suffix or not spec.remove_extra_whitespaces:  # else a text that begins with a space would get no other one
+        rules += [normalizers.Replace(" ", SPACE)]
+    if suffix and spec.add_dummy_prefix:
+        rules += [normalizers.Replace(Regex(r"(?<=[^\0])\z"), SPACE)]
+    return normalizers.Sequence(rules)
+
+
+def _merges(scores: dict[str, float]) -> list[tuple[str, str]]:
     """The pairs of pieces that BPE makes one piece of, in the order in which it does: SentencePiece keeps the pieces alone."""
-    known = {piece for piece, _ in pieces}
-    ordered = [piece for piece, _ in sorted(pieces, key=lambda pair: -pair[1])]
+    ordered = sorted(scores, key=lambda piece: -scores[piece])
     cut = ((piece[:at], piece[at:]) for piece in ordered for at in range(1, len(piece)))
-    return [pair for pair in cut if {*pair} <= known]
+    return [pair for pair in cut if {*pair} <= scores.keys()]
+
+
+def _tell_differences(tokenizer: Tokenizer, fast: Fast, pieces: list[str]) -> None:
+    """Says on stderr of how many pieces the text has other ids in the fast tokenizer."""
+    texts = [piece.replace(SPACE, " ") for piece in pieces]
+    theirs = fast.encode_batch(texts, add_special_tokens=False)
+    rows = zip(texts, tokenizer.encode(texts), theirs, strict=True)
+    if differing := [text for text, ours, row in rows if ours.tolist() != row.ids]:
+        of = plural(len(texts), "piece")
+        say(f"relpos: tokenizer {tokenizer.path}: in transformers {len(differing)} of {of} have other ids, {differing[0]!r} is one")
 
 
 def write_fast_tokenizer(
-    folder: Path, tokenizer: Tokenizer, max_length: int | None, second_type: int = 0, open_end: bool = False
+    folder: Path,
+    tokenizer: Tokenizer,
+    max_length: int | None,
+    second_type: int = 0,
+    open_end: bool = False,
+    types: bool = True,
 ) -> None:
-    """Writes `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`.
+    """Writes `tokenizer.json` and `tokenizer_config.json`.
 
     Args:
         folder: must exist.
         tokenizer: of a run.
         max_length: the longest sequence that the network serves; None: any.
-        second_type, open_end: see `fast_tokenizer`. With `open_end`, [CLS] is also the `bos_token` and [SEP] the `eos_token`.
+        second_type: token type of the second of two texts; 0 in our pre-training, 1 in our fine-tuning.
+        open_end: no [SEP] follows a text, as a causal language model has it: the ids of a text begin those of a longer one. [CLS]
+            is also the `bos_token` and [SEP] the `eos_token`.
+        types: whether the network takes token types.
     """
-    write_json(folder / "tokenizer.json", json.loads(fast_tokenizer(tokenizer, second_type, open_end).to_str()))
-    special = {f"{role}_token": tokenizer.piece(getattr(tokenizer, role)) for role in NAMES} | {"unk_token": UNKNOWN}
+    from tokenizers import processors
+
+    fast = tokenizer.backend if isinstance(tokenizer, PublishedTokenizer) else fast_tokenizer(tokenizer)
+    special = {f"{role}_token": fast.id_to_token(getattr(tokenizer, role)) for role in (*NAMES, "unk")}
+    cls, sep = special["cls_token"], special["sep_token"]
+    single, between = [f"{cls}:0", "$A:0"], [f"{sep}:0"] * tokenizer.separators
+    pair = [*single, *between, f"$B:{second_type}"]
+    fast.post_processor = processors.TemplateProcessing(
+        single=single if open_end else [*single, f"{sep}:0"],
+        pair=pair if open_end else [*pair, f"{sep}:{second_type}"],
+        special_tokens=[(cls, tokenizer.cls), (sep, tokenizer.sep)],
+    )
+    write_json(folder / "tokenizer.json", json.loads(fast.to_str()))
     if open_end:
         special |= {"bos_token": special["cls_token"], "eos_token": special["sep_token"]}
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         # Otherwise decoding may take away the spaces before punctuation, which ours keeps.
         "clean_up_tokenization_spaces": False,
-        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        "model_input_names": ["input_ids", *(["token_type_ids"] * types), "attention_mask"],
         "padding_side": "right",
     }
     longest = {} if max_length is None else {"model_max_length": max_length}
     write_json(folder / "tokenizer_config.json", config | longest | special)
-    write_json(folder / "special_tokens_map.json", special)

@@ -17,24 +17,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from relpos.data.tokenizer import FILE, NAMES, SPACE, Tokenizer
-from relpos.errors import RelposError, one_line
+from relpos.data.tokenizer import FILE, NAMES, SPACE, UNKNOWN_WORD, Tokenizer
+from relpos.errors import RelposError, one_line, say
 from relpos.files import copied, replacing
 from relpos.readers import read_bytes, read_json
 
-VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "spm.model", "sentencepiece.bpe.model")
-"""Every published tokenizer has one of these files."""
+JSON = "tokenizer.json"
+VOCABULARIES = (FILE, JSON, "vocab.txt", "vocab.json", "spiece.model", "spm.model", "sentencepiece.bpe.model")
+"""Every tokenizer has one of these files; the first is ours."""
 
 ROLES = {"pad": ("pad_token",), "unk": ("unk_token",), "cls": ("cls_token", "bos_token"), "sep": ("sep_token", "eos_token"),
          "mask": ("mask_token",)}  # fmt: skip
 """What we call a special token → what `transformers` calls it; the first name that a tokenizer has counts."""
+
+WHOLE = ("WordPiece", "WordLevel")
+"""Models whose unknown piece stands for a whole word."""
 
 ROUNDED = 1024
 """Tables of words are often rounded up: they have fewer rows than this beyond the number of pieces."""
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """Whether there are files of a published tokenizer."""
+    """Whether there are files of a tokenizer."""
     return any((folder / name).is_file() for name in VOCABULARIES)
 
 
@@ -62,25 +66,9 @@ class PublishedTokenizer(Tokenizer):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            from transformers import AutoTokenizer
-        except ImportError:
-            raise RelposError(f"tokenizer {path}: needs transformers: pip install transformers") from None
-        try:
-            # The folder may be a stranger's: code that lies in it is not run.
-            self.host: Any = AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
-            self.backend = self.host.backend_tokenizer
-            # It may name a stranger's code, which whoever opens what `save` writes with `trust_remote_code` would run.
-            self.host.init_kwargs.pop("auto_map", None)
-            self.backend.encode(
-                "\U00010f00"
-            )  # of Old Sogdian: where the words have no unknown one, it fails here and not in a text
-            self.last = max(self.backend.get_vocab(with_added_tokens=True).values())
-        except Exception as error:  # damaged files raise errors of many unrelated types
-            raise RelposError(f"tokenizer {path}: {one_line(error)}"[:300]) from None
-        # Tokenizers that sentence-transformers wrote cut at 128 tokens and pad; here a text has all its tokens and no others.
-        self.backend.no_truncation()
-        self.backend.no_padding()
+        self.host = opened(path)
+        self.backend = self.host.backend_tokenizer
+        self.last = max(self.backend.get_vocab(with_added_tokens=True).values())
         self._check_size()
         ids = {role: self._id(*kinds) for role, kinds in ROLES.items()}
         self.pad, self.unk, self.cls, self.sep, self.mask = (ids[role] for role in ("pad", "unk", "cls", "sep", "mask"))
@@ -119,12 +107,30 @@ class PublishedTokenizer(Tokenizer):
         return str(self.backend.id_to_token(int(number)))
 
     def word_piece(self, number: int) -> str:
-        piece = self.backend.id_to_token(int(number))
-        if piece is None or int(number) in (self.unk, *self._special):
+        piece, (kind, inside, end) = self.backend.id_to_token(int(number)), self._forms
+        is_unknown = int(number) == self.unk
+        if piece is None or int(number) in self._special or (is_unknown and kind not in WHOLE):
             return ""
-        if self._continues:
-            return piece.removeprefix(self._continues) if piece.startswith(self._continues) else SPACE + piece
-        return self._characters(piece) if self._is_bytes else str(piece)
+        if is_unknown:
+            return UNKNOWN_WORD
+        if kind == "WordLevel":
+            return SPACE + piece.removeprefix(SPACE)
+        if inside:
+            return piece.removeprefix(inside) if piece.startswith(inside) else SPACE + piece
+        if end:
+            return piece.removesuffix(end) + SPACE * piece.endswith(end)
+        return self._of_bytes.decode([piece]).replace(" ", SPACE) if self._of_bytes else str(piece)
+
+    @property
+    def marks_ends(self) -> bool:
+        return bool(self._forms[2])
+
+    def sample(self) -> tuple[str, int]:
+        pieces = [self.word_piece(number) for number in range(0, self.size, self.size // 1000 + 1)]
+        words = [piece.strip(SPACE) for piece in pieces if SPACE in piece] or pieces
+        text = " ".join(filter(str.isalpha, words))
+        parts = self.backend.encode(text, add_special_tokens=False).word_ids
+        return text, max(len(set(parts)), len(text.split()))
 
     def encode_marked(self, text: str) -> npt.NDArray[np.int64]:
         for name, number in self.typed.items():
@@ -162,37 +168,97 @@ class PublishedTokenizer(Tokenizer):
         return sorted({self.pad, self.cls, self.sep, self.mask, *self.host.all_special_ids} - {self.unk})
 
     @cached_property
-    def _continues(self) -> str:
-        """The prefix of pieces inside a word: WordPiece's `##`; empty where pieces that begin a word are marked instead."""
+    def _forms(self) -> tuple[str, str, str]:
+        """The kind of the model, what pieces inside a word begin with (WordPiece's `##`), and what those at its end end with."""
         model = self.backend.model
-        return str(model.continuing_subword_prefix) if type(model).__name__ == "WordPiece" else ""
+        inside, end = (getattr(model, name, None) for name in ("continuing_subword_prefix", "end_of_word_suffix"))
+        return type(model).__name__, inside or "", end or ""
 
     @cached_property
-    def _is_bytes(self) -> bool:
-        """Whether pieces are made of characters that stand for bytes, as in GPT-2 and RoBERTa."""
-        return type(self.backend.model).__name__ == "BPE" and bool(re.search("ByteLevel", str(self.backend.pre_tokenizer)))
+    def _of_bytes(self) -> Any:
+        """The decoder of pieces made of characters that stand for bytes, as in GPT-2 and RoBERTa; None where they are not."""
+        from tokenizers import decoders
 
-    def _characters(self, piece: str) -> str:
-        """A piece of bytes as text, `▁` for its leading space."""
-        text = str(self.backend.decoder.decode([piece]))
-        return SPACE + text[1:] if piece.startswith("Ġ") else text
+        is_bytes = self._forms[0] == "BPE" and re.search("ByteLevel", str(self.backend.pre_tokenizer))
+        return decoders.ByteLevel() if is_bytes else None
 
 
-def adopt(file: Path, folder: Path) -> None:
+def opened(path: Path) -> Any:
+    """The tokenizer of a folder, or of a file `tokenizer.json`, in `transformers`; a text has the same ids each time.
+
+    A class that a folder names may make a tokenizer of its own from the words and leave out the rest of `tokenizer.json`: only the
+    names of the special tokens are read from it.
+
+    Raises:
+        RelposError: the files are damaged, or `transformers` is not installed.
+    """
+    try:
+        from tokenizers import Tokenizer as Backend
+        from transformers import AutoTokenizer, PreTrainedTokenizerFast
+    except ImportError:
+        raise RelposError(f"tokenizer {path}: needs transformers: pip install transformers") from None
+    file, named, differs = path / JSON if path.is_dir() else path, dict[str, Any](), False
+    try:
+        backend = _settled(Backend.from_file(str(file))) if file.is_file() else None
+        if path.is_dir():
+            try:  # the folder may be a stranger's: code that lies in it is not run
+                theirs = AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
+                other = _settled(theirs.backend_tokenizer)
+                differs = backend is not None and _ids_of_pieces(backend) != _ids_of_pieces(other)
+                backend = backend or other
+            except Exception:  # of many unrelated types
+                if backend is None:
+                    raise
+                theirs, differs = PreTrainedTokenizerFast.from_pretrained(str(path), local_files_only=True), True
+            named = theirs.special_tokens_map
+        # Nothing else of it is kept: it may name a stranger's code, which whoever opens what `save` writes would run.
+        host = PreTrainedTokenizerFast(tokenizer_object=backend, **named)
+        # Of Old Sogdian: where the words have no unknown one, it fails here and not in a text.
+        host.backend_tokenizer.encode("\U00010f00")
+    except Exception as error:  # damaged files raise errors of many unrelated types
+        raise RelposError(f"tokenizer {path}: {one_line(error)}"[:300]) from None
+    if differs:
+        say(
+            f"relpos: tokenizer {path}: {JSON} counts; the class of transformers that tokenizer_config.json or config.json "
+            "names would give other ids"
+        )
+    return host
+
+
+def _settled(backend: Any) -> Any:
+    """The tokenizer with a text's own tokens, no fewer, no others, and the same ones each time."""
+    backend.no_truncation()  # those that sentence-transformers wrote cut at 128 tokens and pad
+    backend.no_padding()
+    for chance in ("dropout", "alpha", "nbest_size"):
+        if hasattr(backend.model, chance):
+            setattr(backend.model, chance, None)
+    return backend
+
+
+def _ids_of_pieces(backend: Any) -> list[int]:
+    """The ids of a text of a tokenizer's pieces, all of them or a thousand."""
+    pieces = sorted(backend.get_vocab())
+    text = " ".join(pieces[:: len(pieces) // 1000 + 1]).replace("##", "").replace(SPACE, " ")
+    ids: list[int] = backend.encode(f"{text} Ein Müller, 12 漢字 don't", add_special_tokens=False).ids
+    return ids
+
+
+def adopt(path: Path, folder: Path) -> None:
     """Writes into `folder` what `load_tokenizer` reads of a tokenizer that somebody else has made. Its ids stay as they are; a
     special token that it has none for is added behind its pieces.
 
     Args:
-        file: of any name: what it contains says which of the two it is.
+        path: a file of any name, whose content says which of the two it is, or a folder with a tokenizer.
         folder: is made where it does not exist.
 
     Raises:
         RelposError: it is neither, or the library that reads it is not installed.
     """
-    content = read_bytes(file)
+    file = path / FILE if (path / FILE).is_file() else path
+    content = b"{" if file.is_dir() else read_bytes(file)
     folder.mkdir(parents=True, exist_ok=True)
     if content.lstrip()[:1] == b"{":
-        _adopt_json(file, folder)
+        _adopt_fast(file, folder)
     else:
         _adopt_sentencepiece(content, file, folder)
 
@@ -203,10 +269,13 @@ def _adopt_sentencepiece(content: bytes, file: Path, folder: Path) -> None:
     kinds = form.ModelProto.SentencePiece  # type: ignore[attr-defined]
     try:
         model = form.ModelProto.FromString(content)  # type: ignore[attr-defined]
-        if all(piece.type != kinds.UNKNOWN for piece in model.pieces):  # as of an empty file
-            raise ValueError("no piece stands for unknown text")
-    except Exception as error:  # protobuf's own class
-        raise RelposError(f"tokenizer={file}: neither a SentencePiece model nor a tokenizer.json: {one_line(error)}") from None
+        is_model = any(piece.type == kinds.UNKNOWN for piece in model.pieces)  # an empty file has no piece
+    except Exception:  # protobuf's own class
+        is_model = False
+    if not is_model:
+        raise RelposError(
+            f"tokenizer={file}: neither a SentencePiece model nor a tokenizer.json; of a vocab.txt name the folder that it lies in"
+        )
     numbers = {piece.piece: number for number, piece in enumerate(model.pieces)}
     for names in NAMES.values():
         name = next((name for name in names if name in numbers), names[0])
@@ -217,26 +286,15 @@ def _adopt_sentencepiece(content: bytes, file: Path, folder: Path) -> None:
     Tokenizer.load(folder)
 
 
-def _adopt_json(file: Path, folder: Path) -> None:
+def _adopt_fast(path: Path, folder: Path) -> None:
     try:
-        from tokenizers import processors
-        from transformers import PreTrainedTokenizerFast
-    except ImportError:
-        raise RelposError(f"tokenizer={file}: needs transformers: pip install transformers") from None
-    try:
-        host = PreTrainedTokenizerFast(tokenizer_file=str(file))
-    except Exception as error:  # damaged files raise errors of many unrelated types
-        raise RelposError(f"tokenizer={file}: not a tokenizer.json that tokenizers reads: {one_line(error)}") from None
+        host = opened(path)
+    except RelposError as error:
+        raise RelposError(f"tokenizer={path}: no tokenizer.json that tokenizers reads: {str(error).partition(': ')[2]}") from None
     known = host.get_vocab()
-    names = NAMES | {"unk": ("[UNK]", "<unk>")}
-    host.add_special_tokens({f"{role}_token": next((n for n in some if n in known), some[0]) for role, some in names.items()})
-    backend = host.backend_tokenizer
-    if not backend.num_special_tokens_to_add(is_pair=False):
-        marks = host.cls_token, host.sep_token
-        backend.post_processor = processors.TemplateProcessing(
-            single=f"{marks[0]}:0 $A:0 {marks[1]}:0",
-            pair=f"{marks[0]}:0 $A:0 {marks[1]}:0 $B:0 {marks[1]}:0",
-            special_tokens=[(mark, host.convert_tokens_to_ids(mark)) for mark in marks],
-        )
+    for role, names in (NAMES | {"unk": ("[UNK]", "<unk>")}).items():
+        if all(getattr(host, kind) is None for kind in ROLES[role]):
+            name = next((name for name in names if name in known), names[0])
+            host.add_special_tokens({f"{role}_token": name})
     host.save_pretrained(str(folder))
     PublishedTokenizer(folder)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import exp, floor, log
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,9 @@ NAMES = {"pad": ("[PAD]", "<pad>"), "cls": ("[CLS]", "<s>"), "sep": ("[SEP]", "<
 """What we call a special token -> its names in tokenizers of ours and of others."""
 FILE = "tokenizer.model"
 SPACE = "▁"  # U+2581, SentencePiece's white space
+UNKNOWN_WORD = f"{SPACE}\ufffd"
+"""The `word_piece` of an unknown piece that stands for a whole word."""
+WORD = 3  # SentencePiece's number in `trainer_spec.model_type` for a model of whole words
 LONGEST = 4192  # bytes of a sentence; SentencePiece does not train on longer ones
 NEEDED = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")  # SentencePiece: the ids that no vocabulary can do without
 
@@ -197,10 +200,16 @@ class Tokenizer:
         return str(self.processor.id_to_piece(int(number)))
 
     def word_piece(self, number: int) -> str:
-        """The piece of an id, beginning with `▁` where it begins a word; empty for special tokens, the unknown one and bytes."""
+        """The piece of an id, with `▁` where it begins, or ends, a word; empty for special tokens, the unknown one and bytes."""
         processor = self.processor
+        if processor.is_unknown(number) and self.proto.trainer_spec.model_type == WORD:
+            return UNKNOWN_WORD
         hidden = processor.is_control(number) or processor.is_unknown(number) or processor.is_byte(number)
         return "" if hidden else self.piece(number)
+
+    def sample(self) -> tuple[str, int]:
+        """A text in which `word_piece` can be tried, and how many words it has; SentencePiece's marks need no trial."""
+        return "", 0
 
     def save(self, folder: Path) -> None:
         """Writes the files from which `load` makes the same tokenizer."""
@@ -214,14 +223,14 @@ class Tokenizer:
         """
         ids: list[int] = []
         specials = self.specials | self.typed
+        keeps_spaces = not self.proto.normalizer_spec.remove_extra_whitespaces
         for part in re.split(rf"\s*({'|'.join(map(re.escape, specials))})", text):
             if part in specials:
                 ids.append(specials[part])
             else:
-                is_inside_word = bool(ids) and not part[:1].isspace()
-                ids += (
-                    self._without_prefix.encode(part) if is_inside_word else self.processor.encode(part.lstrip() if ids else part)
-                )
+                # Where all spaces are kept, the one before a word is the word's own.
+                is_inside_word = bool(ids) and not self.marks_ends and (keeps_spaces or not part[:1].isspace())
+                ids += (self._without_prefix if is_inside_word else self.processor).encode(part)
         return np.array(ids, np.int64)
 
     def marked_ids(self, text: str) -> Ids:
@@ -251,10 +260,21 @@ class Tokenizer:
         return text.decode(errors="replace").replace("▁", " ").strip()
 
     @cached_property
-    def _without_prefix(self) -> sentencepiece.SentencePieceProcessor:
-        """The same model for a text that continues a word: it adds no space in front, as SentencePiece otherwise does."""
+    def proto(self) -> Any:
+        """The SentencePiece model as its file describes it."""
         from sentencepiece import sentencepiece_model_pb2
 
-        model = sentencepiece_model_pb2.ModelProto.FromString(read_bytes(self.path))  # type: ignore[attr-defined]
+        return sentencepiece_model_pb2.ModelProto.FromString(read_bytes(self.path))  # type: ignore[attr-defined]
+
+    @property
+    def marks_ends(self) -> bool:
+        """Whether `▁` stands at the ends of words and not at their beginnings."""
+        return bool(self.proto.trainer_spec.treat_whitespace_as_suffix)
+
+    @cached_property
+    def _without_prefix(self) -> sentencepiece.SentencePieceProcessor:
+        """The same model for a text that continues a word: it adds no space in front, as SentencePiece otherwise does."""
+        model = type(self.proto)()
+        model.CopyFrom(self.proto)
         model.normalizer_spec.add_dummy_prefix = False
         return sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString())

@@ -8,7 +8,6 @@ task of a Slurm array, or one of its processes.
 from __future__ import annotations
 
 import gc
-import json
 import os
 import signal
 import subprocess
@@ -22,7 +21,7 @@ from pathlib import Path
 import torch
 
 from relpos.errors import RelposError, say
-from relpos.launch.jobs import IMPOSSIBLE, LOGGERS, Job, Standing, rest
+from relpos.launch.jobs import IMPOSSIBLE, Job, Standing, rest
 from relpos.process import STOPS, interrupt, number_in, omp_threads, on_stops, tether
 from relpos.runs.distributed import SHARED, place
 from relpos.runs.execute import execute
@@ -156,7 +155,7 @@ def tethered(job: Job) -> int:
 if __name__ == "__main__":
     import_quickly()
     try:
-        given = Job.read(Path(sys.argv[1]), json.loads(os.environ.get(LOGGERS, "[]")))
+        given = Job.read(Path(sys.argv[1]))
     except RelposError as error:
         sys.exit(f"relpos: {error}")
     sys.exit((slurm_task if "--slurm" in sys.argv else tethered)(given))

@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 
 from relpos.config.compose import resolved, unresolved
 from relpos.config.conf import conf_file, options
+from relpos.data.filehash import described
 from relpos.data.glue import OwnFiles
 from relpos.data.objective import RATE, trained_for
 from relpos.data.own_task import METRICS, OwnTask, is_task_file, read_task_file
@@ -22,6 +23,7 @@ from relpos.data.source import READING, Toy
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.files import digest
 from relpos.places import expanded
+from relpos.pretrained.files import tokenizer_files
 from relpos.readers import sha256
 from relpos.runs.networks import described_by, given_run, tokenizer_of
 from relpos.runs.run import Run
@@ -126,12 +128,15 @@ def store_run(config: Content, tokenizer: Run | None = None) -> Run:
     return Run("store", name, corpus | meaning, meaning | data, inputs | {"tokenizer": tokenizer})
 
 
-def _own_tokenizer(file: Path, vocabulary: int) -> Run:
-    """The tokenizer of a file, which is identified by what it contains; nothing else of the configuration counts."""
-    if not file.is_file():
-        what = "a folder; name the tokenizer.json or SentencePiece model in it" if file.is_dir() else "there is no such file"
-        raise RelposError(f"tokenizer={file}: {what}")
-    return Run("tokenizer", "own", {"file": sha256(file)}, {"file": str(file), "vocabulary": vocabulary})
+def _own_tokenizer(path: Path, vocabulary: int) -> Run:
+    """The tokenizer of a file, or of the folder of a checkpoint or a run. It is identified by what its files contain; nothing else
+    of the configuration counts."""
+    folder = path / "model" if (path / "model").is_dir() else path
+    files = tokenizer_files(folder)
+    if not path.is_file() and not files:
+        raise RelposError(f"tokenizer={path}: there is no such file, and no folder with a tokenizer")
+    meaning: Content = {"file": sha256(path)} if path.is_file() else {"files": described(files, folder)}
+    return Run("tokenizer", "own", dict(meaning), {"file": str(folder), "vocabulary": vocabulary})
 
 
 def pretrain_run(content: Content, start: Run | None = None) -> Run:
@@ -240,9 +245,6 @@ def _task_and_meaning(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, A
     if arguments["name"] in names:
         raise RelposError(f"task.name={arguments['name']}: a task or a figure of relpos has this name; choose another one")
     known = {key: value for key, value in arguments.items() if key != "folder"}
-    # Without its folder: the files of the intermediate task are part of the identity of its own run.
-    if is_task_file(str(known["intermediate"])):
-        known["intermediate"] = Path(known["intermediate"]).name
     return arguments, {"task": known, "files": task.files.identity()} | _metric_source(arguments)
 
 
