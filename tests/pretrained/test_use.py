@@ -92,7 +92,7 @@ def test_a_pair_of_texts_has_two_separators_where_the_checkpoint_has_them(checkp
 
     tokenizer = relpos.load(checkpoint)[1]
     tokenizer.separators = 2
-    row = encode(Rows(["the cat"], ["a mat"], None, [0]), tokenizer, 32).ids[0].tolist()
+    row = encode(Rows(["the cat"], ["a mat"], None), tokenizer, 32).ids[0].tolist()
     a, b = (tokenizer.encode([text])[0].tolist() for text in ("the cat", "a mat"))
     assert row == [tokenizer.cls, *a, tokenizer.sep, tokenizer.sep, *b, tokenizer.sep]
 
