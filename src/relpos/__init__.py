@@ -5,6 +5,7 @@ Everything the command line does, from a notebook:
     cfg = relpos.compose("pretrain", ["size=small", "position=composite"])
     model = relpos.build(cfg)
     run = relpos.run(cfg)
+    module, data = relpos.lightning(cfg)  # for a Trainer of your own
     model, tokenizer = relpos.load(run.path)
     known = relpos.order(run.path)["shuffle_gap"]["all"]
     guesses = relpos.FillMask(run.path)("the cat [MASK] on the mat")
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from omegaconf import DictConfig
+    from pytorch_lightning import LightningDataModule, LightningModule
     from torch import nn
 
     from relpos.analysis import likelihood
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from relpos.model.heads import Classifier, MaskedLM
     from relpos.runs.run import Run
 
-__all__ = ["FillMask", "Score", "analysis", "attention", "build", "compose", "load", "order", "run"]
+__all__ = ["FillMask", "Score", "analysis", "attention", "build", "compose", "lightning", "load", "order", "run"]
 
 
 def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
@@ -95,6 +97,48 @@ def run(cfg: DictConfig | Mapping[str, Any]) -> Run:
     refuse_absent(planned)
     refuse_impossible(planned)
     return execute(planned)
+
+
+def lightning(
+    cfg: DictConfig | Mapping[str, Any],
+) -> tuple[LightningModule, LightningDataModule]:
+    """The LightningModule and the LightningDataModule of a pre-training or a fine-tuning, for a
+    Trainer of your own. Runs that it needs (text, tokenizer, pre-training) are made first.
+
+    `Trainer(max_steps=module.steps)` makes the updates of `relpos pretrain`; `heldout_loss`, or the
+    columns of a task, are logged by each validation, and `ckpt_path` continues to the same result.
+
+    Raises:
+        RelposError: the configuration is none of `pretrain` or `finetune`; with the Trainer's
+            `fit`, a switch of it that relpos has a key for, such as several devices.
+
+    Example:
+        >>> import pytorch_lightning as pl
+        >>> overrides = ["size=tiny", "steps=2", "batch=4"]
+        >>> module, data = lightning(compose("pretrain", overrides))
+        >>> quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+        >>> trainer = pl.Trainer(max_steps=module.steps, enable_model_summary=False, **quiet)
+        >>> trainer.fit(module, datamodule=data)
+        >>> "heldout_loss" in trainer.callback_metrics
+        True
+    """
+    from relpos.errors import RelposError
+    from relpos.runs.execute import execute
+    from relpos.runs.model import refuse_impossible
+    from relpos.runs.plan import plan
+    from relpos.runs.stages import refuse_absent
+    from relpos.runs.training import finetuning_parts, pretraining_parts
+
+    planned = plan(cfg)
+    parts_of = {"pretrain": pretraining_parts, "finetune": finetuning_parts}.get(planned.stage)
+    if parts_of is None:
+        raise RelposError("this configuration trains nothing; those of pretrain and finetune do")
+    refuse_absent(planned)
+    refuse_impossible(planned)
+    for needed in planned.inputs.values():
+        execute(needed)
+    parts = parts_of(planned)
+    return parts.module, parts.data
 
 
 def load(network: str | Path) -> tuple[nn.Module, Tokenizer | None]:

@@ -26,6 +26,7 @@ from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store
 from relpos.data.task_batches import TuningSteps
 from relpos.data.tasks import Task, authors_steps
+from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError, say, with_class
 from relpos.model.attention import kernels_used
 from relpos.model.build import count
@@ -40,7 +41,7 @@ from relpos.runs.plan import refuse_changed, task_files
 from relpos.runs.run import Run, closure
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, figures, logged
 from relpos.train.checkpoint import Checkpointing, EvaluatedFirst, Kept, Snapshots, WholeCheckpoints, newest, stopping
-from relpos.train.finetune import Finetuning, Splits, columns, read_before
+from relpos.train.finetune import Finetuning, FinetuningData, Splits, columns, read_before
 from relpos.train.group import ALONE, LONG, Group, present
 from relpos.train.loggers import Bar, JsonLines, conclude, identified, log_again, log_figure, made
 from relpos.train.module import Training
@@ -57,8 +58,27 @@ for noisy in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
 warnings.filterwarnings("ignore", module=r"pytorch_lightning|lightning_fabric")  # advice about workers and loggers
 
 
-def pretrain(run: Run) -> dict[str, Any]:
-    """Pre-trains, alone or as one of several processes; the first writes `model/`, `snapshots/` and the figure of the kernels."""
+@dataclass(frozen=True)
+class Parts:
+    """What a training is made of, for our trainer or for one of the user's own.
+
+    Args:
+        module: the network, its update and what is logged.
+        data: the steps and what is evaluated.
+        settings: the description of the network in a model folder.
+        tokenizer: of the network.
+        microbatch: examples of full length in a forward pass.
+    """
+
+    module: Training
+    data: StepsData
+    settings: dict[str, Any]
+    tokenizer: Tokenizer
+    microbatch: int
+
+
+def pretraining_parts(run: Run) -> Parts:
+    """The parts of a pre-training whose inputs are finished."""
     config, store = run.config, Store(run.inputs["store"].path)
     # Read before the training: hours later the network that it goes on with may be gone.
     tokenizer = load_tokenizer(run.inputs["tokenizer"].path)
@@ -66,25 +86,38 @@ def pretrain(run: Run) -> dict[str, Any]:
     group = present()
     dials = _of(config, "steps", "seed", "precision", "log_every")
     recorder = recorder_of(run, model.encoder, group)
-    module = Pretraining(model, Recipe.of(config["recipe"]), **dials, group=group, recorder=recorder)
-    examples = _of(config, "seed", "steps", "batch", "length", "packing", "pairs")
+    recipe = Recipe.of(config["recipe"])
+    module = Pretraining(model, recipe, **dials, group=group, recorder=recorder)
     microbatch = microbatch_of(run, model.encoder, group)
     data = PretrainingData(
-        store, **examples, microbatch=microbatch, first=config.get("first"), group=group,
-        few_shapes=recorder is not None, objective=trained_for(config),
-    )  # fmt: skip
-    trainer = fit(run, module, data, config["evaluations"], microbatch)
+        store,
+        **_of(config, "seed", "steps", "batch", "length", "packing", "pairs"),
+        microbatch=microbatch,
+        first=config.get("first"),
+        group=group,
+        few_shapes=recorder is not None,
+        objective=trained_for(config),
+    )
+    return Parts(module, data, settings, tokenizer, microbatch)
+
+
+def pretrain(run: Run) -> dict[str, Any]:
+    """Pre-trains, alone or as one of several processes; the first writes `model/`, `snapshots/` and the figure of the kernels."""
+    parts, config = pretraining_parts(run), run.config
+    module, data = parts.module, parts.data
+    assert isinstance(module, Pretraining)
+    trainer = fit(run, module, data, config["evaluations"], parts.microbatch)
     if module.evaluated != trainer.global_step:  # no evaluation was due after the last step, or this process began behind it
         with stopping():
             trainer.validate(module, data, verbose=False)
-    if not group.first:
+    if not module.group.first:
         return {}
-    parameters = count(model)
+    parameters = count(module.model)
     # From here on the first process alone: several would write the same files.
     figure = run.path / "figures" / "kernels.png"
-    if draw_kernels(model, figure):
+    if draw_kernels(module.model, figure):
         log_figure(trainer.loggers, "kernels", figure)
-    save_model(run.path / "model", model, settings, tokenizer)
+    save_model(run.path / "model", module.model, parts.settings, parts.tokenizer)
     metrics = module.result | {
         "perplexity": module.result["heldout_perplexity"],
         "parameters": parameters["total"],
@@ -95,8 +128,8 @@ def pretrain(run: Run) -> dict[str, Any]:
     return metrics
 
 
-def finetune(run: Run) -> dict[str, Any]:
-    """Fine-tunes on one task; writes `model/` and `predictions/`."""
+def finetuning_parts(run: Run) -> Parts:
+    """The parts of a fine-tuning whose inputs are finished."""
     config, folder = run.config, model_folder(run.inputs["start"].network)
     task: Task = instantiate(config["task"], "task")
     tokenizer, location = load_tokenizer(folder), task_files(run)
@@ -111,14 +144,24 @@ def finetune(run: Run) -> dict[str, Any]:
     module = Finetuning(task, model, Recipe.of(config["recipe"]), steps, **dials, recorder=recorder)
     microbatch, few_shapes = microbatch_of(run, model.encoder, ALONE), recorder is not None
     tuning = TuningSteps(encoded, config["seed"], config["batch"], steps, microbatch, few_shapes=few_shapes)
-    trainer = fit(run, module, StepsData([tuning], few_shapes), 0, microbatch)
-    model.to(trainer.strategy.root_device)  # the trainer has moved it to the CPU
-    result = columns(model, task, splits, config["precision"], run.path / "predictions")
+    return Parts(module, FinetuningData(tuning, splits), settings, tokenizer, microbatch)
+
+
+def finetune(run: Run) -> dict[str, Any]:
+    """Fine-tunes on one task; writes `model/` and `predictions/`."""
+    parts = finetuning_parts(run)
+    module, data = parts.module, parts.data
+    assert isinstance(module, Finetuning)
+    assert isinstance(data, FinetuningData)
+    trainer = fit(run, module, data, 0, parts.microbatch)
+    module.model.to(trainer.strategy.root_device)  # the trainer has moved it to the CPU
+    predictions = run.path / "predictions"
+    result = columns(module.model, module.task, data.splits, run.config["precision"], predictions)
     for logger in trainer.loggers:
-        logger.log_metrics(result["columns"], step=steps)
-    save_model(run.path / "model", model, settings, tokenizer)
-    conclude(trainer.loggers, figures(result | {"steps": steps}))
-    return result | {"steps": steps, "training_rows": len(encoded)}
+        logger.log_metrics(result["columns"], step=module.steps)
+    save_model(run.path / "model", module.model, parts.settings, parts.tokenizer)
+    conclude(trainer.loggers, figures(result | {"steps": module.steps}))
+    return result | {"steps": module.steps, "training_rows": len(data.splits["train"])}
 
 
 def _content(run: Run, folder: Path) -> str:

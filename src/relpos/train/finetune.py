@@ -10,9 +10,16 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from relpos.data.glue import Location, read
-from relpos.data.task_batches import Encoded, TuningStep, encode, evaluation_batches
+from relpos.data.task_batches import (
+    Encoded,
+    TuningStep,
+    TuningSteps,
+    encode,
+    evaluation_batches,
+)
 from relpos.data.tasks import Task
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
@@ -22,6 +29,7 @@ from relpos.model.precision import autocast
 from relpos.model.tokens import Tokens
 from relpos.train.metrics import decide, majority, parts, score
 from relpos.train.module import Training
+from relpos.train.prefetch import StepsData
 from relpos.train.recorded import Inputs
 
 EVALUATION_BATCH = {"cpu": 64, "cuda": 1024}
@@ -37,6 +45,7 @@ class Finetuning(Training):
 
     def __init__(self, task: Task, *args: Any, **keys: Any) -> None:
         super().__init__(*args, **keys)
+        self.task = task
         self.shown_as = "squared_error" if task.regression else "accuracy"
 
     def losses(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
@@ -61,6 +70,29 @@ class Finetuning(Training):
         examples per second."""
         shown = {self.shown_as: sums["right"] / sums["examples"]}
         return {"loss": sums["loss"] / sums["steps"], **shown, "examples_per_second": sums["examples"] / sums["seconds"]}
+
+    def on_validation_epoch_start(self) -> None:
+        """Forgets the answers of the evaluation before."""
+        self.answers: dict[str, list[tuple[Tensor, Tensor]]] = {column: [] for column in self.task.dev}
+
+    def validation_step(self, batch: Inputs, _: int, dataloader_idx: int = 0) -> None:
+        """Keeps the outputs for the rows of a dev split, one data loader for each column."""
+        with autocast(self.precision, self.device):
+            outputs = self.model(batch["input_ids"], batch["attention_mask"], batch["token_types"])
+        column = list(self.answers)[dataloader_idx]
+        self.answers[column].append((outputs.double().cpu(), batch["labels"].double().cpu()))
+
+    def on_validation_epoch_end(self) -> None:
+        """Logs the score of each column, × 100."""
+        scores = {}
+        for column, batches in self.answers.items():
+            outputs, targets = map(torch.cat, zip(*batches, strict=True))
+            scores[column] = score(self.task, decide(self.task, outputs), targets.numpy())
+        self.report(scores)
+
+    on_test_epoch_start = on_validation_epoch_start
+    test_step = validation_step
+    on_test_epoch_end = on_validation_epoch_end
 
 
 @dataclass
@@ -90,6 +122,22 @@ class Splits:
     def __contains__(self, split: str) -> bool:
         """Whether there is such a file."""
         return self.location.has(self.task, split)
+
+
+class FinetuningData(StepsData):
+    """The steps that are still to be done, and the dev splits, a data loader for each column."""
+
+    def __init__(self, steps: TuningSteps, splits: Splits) -> None:
+        super().__init__([steps], steps.few_shapes)
+        self.splits = splits
+
+    def val_dataloader(self) -> list[DataLoader[dict[str, Tensor]]]:
+        """The rows of each dev split, sorted by length."""
+        splits = [self.splits[split] for split in self.splits.task.dev.values()]
+        batches = [list(evaluation_batches(rows, EVALUATION_BATCH["cpu"])) for rows in splits]
+        return [DataLoader(rows, batch_size=None) for rows in batches]  # type: ignore[arg-type]
+
+    test_dataloader = val_dataloader
 
 
 _last: dict[str, Splits] = {}

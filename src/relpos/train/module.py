@@ -67,6 +67,22 @@ class Training(pl.LightningModule):
         self.shown: dict[str, float] = {}
         self.rate = 0.0
 
+    def setup(self, stage: str) -> None:
+        """Refuses what a Trainer of one's own would do a second time.
+
+        Raises:
+            RelposError: names the key by which relpos does it.
+        """
+        if self.trainer.world_size > 1:
+            raise RelposError(
+                f"Trainer(devices={self.trainer.world_size}): relpos divides a step among processes "
+                "itself; speed.devices=N of relpos pretrain trains on several"
+            )
+        if self.trainer.precision != "32-true":
+            raise RelposError(
+                f"Trainer(precision={self.trainer.precision!r}): relpos casts by itself; precision=bf16 of relpos.compose says so"
+            )
+
     def configure_optimizers(self) -> Any:
         """AdamW, and the schedule that `training_step` advances."""
         optimizer = self.recipe.optimizer_of(self.model)
@@ -191,9 +207,18 @@ class Training(pl.LightningModule):
             "learning_rate": self.rate,
             "steps_per_second": sums["steps"] / sums["seconds"],
         }
-        for logger in self.loggers:
-            logger.log_metrics(self.shown, step=step)
+        self.report(self.shown)
         self.sums, self.clock = {}, time.perf_counter()
+
+    def report(self, figures: dict[str, float]) -> None:
+        """Gives figures to callbacks, as `trainer.callback_metrics`, and to the loggers.
+
+        Loggers are called directly. Through `self.log` they would miss the last step where that is
+        no multiple of Lightning's `log_every_n_steps`, and numbers would be rounded to float32.
+        """
+        self.log_dict(figures, logger=False)
+        for logger in self.loggers:
+            logger.log_metrics(figures, step=self.global_step)
 
     def averages(self, sums: dict[str, float]) -> dict[str, float]:
         """The stage's own metrics from what `gather` gives."""

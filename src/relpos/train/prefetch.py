@@ -11,7 +11,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
-from torch.utils.data import ChainDataset, DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
 AHEAD = 4
 """Steps that are read ahead, at most."""
@@ -53,14 +53,26 @@ class StepsData(pl.LightningDataModule):
         self.phases, self.few_shapes = phases, few_shapes
 
     def train_dataloader(self) -> Iterable[Any]:
-        """Called after a checkpoint is restored, when the trainer knows the step from which to continue."""
-        assert self.trainer is not None
-        start = self.trainer.global_step
-        for phase in self.phases:
-            phase.start, start = start, max(start, phase.stop)
-        steps = ChainDataset(self.phases)
+        """The steps from the one that the trainer is at when it begins to read them."""
+        steps = _Remaining(self)
         # None: an item is a whole step already, which DataLoader is not to put into a batch.
         return Prefetched(steps) if self.few_shapes else DataLoader(steps, batch_size=None)
+
+
+class _Remaining(IterableDataset[Any]):
+    """The steps behind the trainer's global step: a checkpoint is restored before they are read."""
+
+    def __init__(self, data: StepsData) -> None:
+        self.data = data
+
+    def __iter__(self) -> Iterator[Any]:
+        trainer = self.data.trainer
+        assert trainer is not None
+        # Lightning's overfit_batches reads the same steps again and again.
+        start = 0 if getattr(trainer, "overfit_batches", 0) else trainer.global_step
+        for phase in self.data.phases:
+            phase.start, start = start, max(start, phase.stop)
+            yield from phase
 
 
 def move(value: Any, device: Any) -> Any:

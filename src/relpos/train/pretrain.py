@@ -116,8 +116,7 @@ class Pretraining(Training):
             "heldout_perplexity": math.exp(loss / chosen),
             "heldout_accuracy": correct / chosen,
         }
-        for logger in self.loggers:
-            logger.log_metrics(self.result, step=self.global_step)
+        self.report(self.result)
 
 
 class PretrainingData(StepsData):
