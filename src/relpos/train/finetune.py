@@ -82,17 +82,24 @@ class Finetuning(Training):
         column = list(self.answers)[dataloader_idx]
         self.answers[column].append((outputs.double().cpu(), batch["labels"].double().cpu()))
 
-    def on_validation_epoch_end(self) -> None:
-        """Logs the score of each column, × 100."""
+    def scores(self) -> dict[str, float]:
+        """Column → score × 100 of the answers of an evaluation."""
         scores = {}
         for column, batches in self.answers.items():
             outputs, targets = map(torch.cat, zip(*batches, strict=True))
             scores[column] = score(self.task, decide(self.task, outputs), targets.numpy())
-        self.report(scores)
+        return scores
+
+    def on_validation_epoch_end(self) -> None:
+        """Logs the scores."""
+        self.report(self.scores())
 
     on_test_epoch_start = on_validation_epoch_start
     test_step = validation_step
-    on_test_epoch_end = on_validation_epoch_end
+
+    def on_test_epoch_end(self) -> None:
+        """Logs the scores by `self.log`, from which `Trainer.test` returns them."""
+        self.log_dict(self.scores())
 
 
 @dataclass

@@ -1,0 +1,79 @@
+"""A Trainer of the user's own trains what the command trains, with Lightning's own callbacks."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
+from pytorch_lightning.loggers import CSVLogger
+
+import relpos
+from relpos.errors import RelposError
+
+PRETRAINING = ["size=tiny", "steps=6", "batch=8", "evaluations=3", "log_every=2", "data.pairs=64"]
+
+
+def trainer(folder: Path, steps: int, *callbacks: pl.Callback) -> pl.Trainer:
+    return pl.Trainer(
+        max_steps=steps,
+        accelerator="cpu",
+        val_check_interval=2,
+        check_val_every_n_epoch=None,
+        log_every_n_steps=2,
+        callbacks=list(callbacks),
+        logger=CSVLogger(folder),
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+
+
+def test_a_trainer_of_ones_own_ends_in_the_weights_of_the_command(toy_runs: Path, tmp_path: Path) -> None:
+    cfg = relpos.compose("pretrain", [*PRETRAINING, "position=fixed", "speed.threads=1"])
+    checkpoints = ModelCheckpoint(tmp_path, monitor="heldout_loss", save_last=True, every_n_train_steps=2)
+    watching = EarlyStopping("heldout_loss"), LearningRateMonitor(), checkpoints
+    module, data = relpos.lightning(cfg)
+    trainer(tmp_path, 4, *watching).fit(module, datamodule=data)
+    module, data = relpos.lightning(cfg)
+    continued = trainer(tmp_path, 6, checkpoints)
+    continued.fit(module, datamodule=data, ckpt_path="last")
+    run = relpos.run(cfg)
+    network, _ = relpos.load(run.path)
+    trained: Any = module.model
+    for name, weights in network.state_dict().items():
+        assert torch.equal(weights, trained.state_dict()[name])
+    # Lightning keeps a float32 for its callbacks.
+    heldout = float(continued.callback_metrics["heldout_loss"])
+    assert heldout == pytest.approx(run.metrics["heldout_loss"], rel=1e-6)
+    assert module.result["heldout_loss"] == run.metrics["heldout_loss"]
+
+
+def test_a_fine_tuning_is_validated_by_the_columns_of_its_task(toy_runs: Path, tmp_path: Path) -> None:
+    before = [f"pretrain.{override}" for override in ("steps=2", "batch=8")]
+    dials = ["task=cola", "size=tiny", "steps=3", "evaluations=1", "data.pairs=64", *before]
+    cfg = relpos.compose("finetune", dials)
+    module, data = relpos.lightning(cfg)
+    own = trainer(tmp_path, module.steps, EarlyStopping("cola", mode="max"))
+    own.fit(module, datamodule=data)
+    [tested] = own.test(module, data, verbose=False)
+    columns = relpos.run(cfg).metrics["columns"]
+    assert tested == {name: pytest.approx(value) for name, value in columns.items()}
+
+
+@pytest.mark.parametrize(
+    ("switch", "key"),
+    [({"world_size": 2}, r"speed\.devices"), ({"precision": "bf16-mixed"}, "precision=bf16")],
+)
+def test_what_relpos_does_itself_is_refused_by_the_name_of_its_key(toy_runs: Path, switch: dict[str, Any], key: str) -> None:
+    module, _ = relpos.lightning(relpos.compose("pretrain", PRETRAINING))
+    module.trainer = SimpleNamespace(**({"world_size": 1, "precision": "32-true"} | switch))  # type: ignore[assignment]
+    with pytest.raises(RelposError, match=key):
+        module.setup("fit")
+
+
+def test_a_configuration_that_trains_nothing_has_no_module() -> None:
+    with pytest.raises(RelposError, match="trains nothing"):
+        relpos.lightning(relpos.compose("data"))
