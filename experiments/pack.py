@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from relpos.readers import sealed, unsealed
+
 STAGES = ("pretrain", "finetune")
 KEPT = ("config.yaml", "metrics.jsonl", "lengths-*.json", "order/*.json", "dev/*.tsv")
 OF_A_MACHINE = ("pid", "host")
@@ -22,9 +24,9 @@ OF_A_MACHINE = ("pid", "host")
 def records(folder: Path) -> Iterator[tuple[str, bytes]]:
     """Name in the archive and content of each file."""
     for path in sorted(path for stage in STAGES for path in folder.glob(f"{stage}/*/record.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = unsealed(json.loads(path.read_text(encoding="utf-8")), str(path))
         if record["state"] == "finished":
-            yield str(path.relative_to(folder)), (json.dumps(cleaned(record), indent=1) + "\n").encode()
+            yield str(path.relative_to(folder)), (json.dumps(sealed(cleaned(record)), indent=1) + "\n").encode()
             for kept in sorted(found for pattern in KEPT for found in path.parent.glob(pattern)):
                 yield str(kept.relative_to(folder)), kept.read_bytes()
 

@@ -29,11 +29,20 @@ def test_what_stood_there_survives_a_full_disk(tmp_path: Path, monkeypatch: pyte
 
 def test_a_folder_takes_its_place_at_the_end(tmp_path: Path) -> None:
     (tmp_path / "place").mkdir()
-    (tmp_path / "place" / "old").touch()
     with files.replacing_folder(tmp_path / "place") as folder:
         (folder / "new").touch()
-        assert [path.name for path in (tmp_path / "place").iterdir()] == ["old"]
+        assert not list((tmp_path / "place").iterdir())
     assert [path.name for path in tmp_path.rglob("*")] == ["place", "new"]
+
+
+def test_of_two_that_write_one_folder_the_later_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    later = files.replacing_folder(tmp_path / "place")
+    (later.__enter__() / "b").write_text("of the later")
+    with files.replacing_folder(tmp_path / "place") as earlier:
+        (earlier / "a").write_text("of the earlier")
+    with pytest.raises(RelposError, match="place has files, which another process has written"):
+        later.__exit__(None, None, None)
+    assert {path.name: path.is_file() for path in tmp_path.rglob("*")} == {"place": False, "a": True}
 
 
 def write_half(place: Path) -> None:
@@ -48,14 +57,15 @@ def test_of_a_folder_that_failed_nothing_is_left(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_was_killed_is_cleared_by_the_next(tmp_path: Path) -> None:
-    with files.replacing_folder(tmp_path / "place") as folder:
+def test_a_folder_that_was_killed_is_cleared_by_the_next_an_hour_later(tmp_path: Path) -> None:
+    old, new, other = (tmp_path / name for name in (".place.1.0123abcd", ".place.2.0123abcd", ".places.1.0123abcd"))
+    for folder in (old, new, other):
+        files.write_text(folder / "half", "x")
+    for folder in (old, other):
+        os.utime(folder, (0, 0))
+    with files.replacing_folder(tmp_path / "place"):
         pass
-    folder.mkdir()
-    (folder / "half").touch()
-    with files.replacing_folder(tmp_path / "place") as again:
-        assert not list(again.iterdir())
-    assert not folder.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"place", new.name, other.name}
 
 
 def _folder(tmp_path: Path):  # type: ignore[no-untyped-def]

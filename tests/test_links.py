@@ -85,12 +85,14 @@ def test_a_planted_temporary_name_is_not_followed(secret: Path, tmp_path: Path, 
     assert secret.read_text() == SECRET
 
 
-def test_a_folder_takes_the_place_of_a_link_and_of_a_planted_one(secret: Path, tmp_path: Path) -> None:
-    for name in ("place", ".place.partial"):
-        (tmp_path / name).symlink_to(secret.parent)
-    with files.replacing_folder(tmp_path / "place") as folder:
-        (folder / "new").touch()
-    assert [path.name for path in (tmp_path / "place").iterdir()] == ["new"]
+def test_a_folder_takes_no_place_of_a_link_and_clears_a_planted_one_alone(secret: Path, tmp_path: Path) -> None:
+    (tmp_path / "place").symlink_to(secret.parent)
+    with pytest.raises(RelposError, match="place is a link to"), files.replacing_folder(tmp_path / "place"):
+        pass
+    (planted := tmp_path / ".other.1").symlink_to(secret.parent)
+    os.utime(planted, (0, 0), follow_symlinks=False)
+    with files.replacing_folder(tmp_path / "other"):
+        assert not planted.is_symlink()
     assert secret.read_text() == SECRET
 
 

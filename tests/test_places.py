@@ -39,7 +39,6 @@ def test_a_sweep_lies_in_the_home(home: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("command", [
-    ["fill", "a [MASK]", "network={}"],
     ["finetune", "task=rte", "network={}"],
     ["pretrain", "data=files", "data.root={}"],
     ["reproduce", "table={}.yaml"],

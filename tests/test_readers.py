@@ -21,7 +21,7 @@ ELSEWHERE = {
     "launch/engine.py": "a folder, to lock it",
     "config/conf.py": "our own configuration",
     "config/help.py": "our own configuration",
-    "commands/draw.py": "our own configuration",
+    "commands/analyze.py": "our own configuration",
     "commands/params.py": "our own printed numbers",
     "claims/exact.py": "our own printed numbers",
     "train/standalone.py": "our own source",

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sys
 from pathlib import Path
 from queue import Queue
@@ -9,10 +10,12 @@ from typing import Any
 
 import pytest
 import yaml
+from hydra import compose, initialize_config_dir
 from hydra.core.plugins import Plugins
 
 import relpos
 from relpos.cli import main
+from relpos.config.conf import conf_dir
 from relpos.errors import RelposError
 from relpos.runs.plan import plan
 from relpos.runs.shelf import figure, figures
@@ -46,6 +49,12 @@ def test_a_sweeper_gets_the_figure_that_metric_names(toy_runs: Path, returned: l
     assert main(["pretrain", "-m", *SHORT, "seed=1,2", "metric=heldout_loss"]) == 0
     kept = records("pretrain", toy_runs)
     assert returned == [kept[1]["heldout_loss"], kept[2]["heldout_loss"]]
+
+
+def test_sweeps_that_begin_in_one_second_have_folders_of_their_own() -> None:
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        folder = compose("pretrain", return_hydra_config=True).hydra.sweep.dir
+    assert re.search(r"/sweeps/\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{6}$", folder)
 
 
 def test_a_run_that_fails_is_the_worst_and_the_sweep_goes_on(

@@ -50,7 +50,7 @@ def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "marker"
 
 
-@pytest.mark.parametrize("command", [["fill", "a [MASK] b"], ["export", "to=there"], ["analyze", "kernels"]])
+@pytest.mark.parametrize("command", [["export", "to=there"], ["analyze", "kernels"]])
 @pytest.mark.parametrize("part", ["position", "conv"])
 def test_a_model_folder_runs_nothing(command: list[str], part: str, marker: Path, model_folder: Path, refused: Any) -> None:
     folder = model_folder
@@ -74,7 +74,7 @@ def test_a_folder_of_relpos_export_runs_nothing(marker: Path, toy_runs: Path, re
     assert config["model_type"] == "relpos"
     config["position"] = {"_target_": "relpos.model.position.Merge", "parts": [config["position"], {"_target_": "evil.X"}]}
     (folder / "config.json").write_text(json.dumps(config))
-    said = refused("fill", "a [MASK] b", f"network={folder}")
+    said = refused("analyze", "kernels", f"network={folder}")
     assert f"{folder / 'config.json'}: position.parts.1._target_=evil.X" in said
     assert not marker.exists()
 
@@ -85,7 +85,7 @@ def test_a_pretraining_record_runs_nothing(marker: Path, toy_runs: Path, refused
     for file in (run / "config.yaml", run / "model" / "config.yaml"):
         file.write_text(file.read_text(encoding="utf-8").replace("relpos.model.position.NoPosition", "evil.X"))
     for name in (run, run / "snapshots" / "50.safetensors"):
-        assert "trust=evil" in refused("score", "a b", f"network={name}")
+        assert "trust=evil" in refused("analyze", "kernels", f"network={name}")
     for command in (["order", f"network={run}"], ["analyze", "lengths", f"network={run}"], ["compare", str(run), str(run)]):
         main(command)
     main(["finetune", "size=tiny", "task=cola", f"network={run}", "steps=1"])

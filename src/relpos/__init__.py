@@ -54,7 +54,7 @@ def build(cfg: DictConfig) -> MaskedLM | Classifier:
 
     It is a masked language model for `pretrain`, a classifier for `finetune`. If the run starts from another one, the encoder has
     that run's weights, or its initial weights while it is not finished. The vocabulary is that of the tokenizer; until it is
-    trained, as many pieces as `vocabulary` asks for. For `params`, `cost` and `draw`, which train nothing, the seed is 0.
+    trained, as many pieces as `vocabulary` asks for. For `params`, `cost` and `analyze`, which train nothing, the seed is 0.
 
     Raises:
         RelposError: the command has no network; or size, position and convolution do not go together.
@@ -75,7 +75,7 @@ def build(cfg: DictConfig) -> MaskedLM | Classifier:
     if cfg.get("stage") in ("pretrain", "finetune"):
         return model_of(plan(cfg))
     if "size" not in cfg:
-        raise RelposError("this configuration has no network; those of pretrain, finetune, params, cost and draw have one")
+        raise RelposError("this configuration has no network; those of pretrain, finetune, params, cost and analyze have one")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return network(resolved(cfg))
@@ -186,7 +186,7 @@ def order(*networks: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any
 
 
 def FillMask(network: str | Path) -> likelihood.FillMask:
-    """A function: text with `[MASK]` → the most probable pieces at each masked token, as `relpos fill` shows them.
+    """A function: text with `[MASK]` → the most probable pieces at each masked token.
 
     Args:
         network: a pre-training's folder, a model folder, a snapshot's file, a published checkpoint, or `TABLE:ROW`.
@@ -205,7 +205,7 @@ def FillMask(network: str | Path) -> likelihood.FillMask:
 
 
 def Score(network: str | Path, form: str = "within_word") -> likelihood.Score:
-    """A function: text → its pseudo-log-likelihood by token, as `relpos score` shows it.
+    """A function: text → its pseudo-log-likelihood by token.
 
     Args:
         network: a pre-training's folder, a model folder, a snapshot's file, a published checkpoint, or `TABLE:ROW`.

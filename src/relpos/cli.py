@@ -22,7 +22,7 @@ from typing import Any, TextIO
 
 from relpos.config.conf import commands
 from relpos.errors import RelposError, printable, refuse_unknown, say
-from relpos.process import COMMAND, SAFE_PATH, interrupt, on_stops
+from relpos.process import COMMAND, SAFE_PATH, interrupt, on_stops, without_keys
 from relpos.when_imported import import_quickly
 
 UNREAD = 141
@@ -42,8 +42,8 @@ usage: relpos COMMAND [KEY=VALUE …] [-m KEY=A,B,C …]
 
 {commands}
 
-relpos COMMAND --help shows the groups, their options and what each dial does. relpos --completion prints a script for bash:
-eval "$(relpos --completion)". Runs go to $RELPOS_RUNS (./runs); data lie in $RELPOS_DATA.
+relpos COMMAND --help shows the groups, their options and what each dial does. eval "$(relpos -sc install=bash)"
+lets bash complete them. Runs go to $RELPOS_RUNS (./runs); data lie in $RELPOS_DATA.
 """
 
 
@@ -135,7 +135,6 @@ def _flush_or_drop(stream: TextIO) -> None:
 
 def _main(arguments: list[str]) -> int:
     from importlib.metadata import version
-    from importlib.resources import files
 
     if sys.stderr is None:  # closed; what is opened next must not get its number, and so what libraries write to it
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
@@ -156,14 +155,20 @@ def _main(arguments: list[str]) -> int:
     if arguments[0] == "--version":
         print(f"relpos {version('relpos')}")
         return 0
-    if arguments[0] == "--completion":
-        print(files("relpos").joinpath("completion.bash").read_text(encoding="utf-8"), end="")
-        return 0
+    if arguments[0] in ("-sc", "--shell-completion"):
+        # Hydra's script asks with the whole line; its second word is the command that knows what may follow.
+        name, _, line = os.environ.get("COMP_LINE", "relpos pretrain ").partition(" ")
+        command, space, rest = line.lstrip().partition(" ")
+        if not space:
+            print(*commands())
+            return 0
+        os.environ["COMP_LINE"] = f"{name} {rest}"
+        arguments = [command, *arguments]
     refuse_unknown("unknown command", arguments[0], commands())
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < LITTLE:
         _say(f"the address space is limited to {limit / 1e9:.1f} GB (ulimit -v), in which torch may end without a word")
-    os.environ[COMMAND] = shlex.join(["relpos", *arguments])
+    os.environ[COMMAND] = shlex.join(["relpos", *without_keys(arguments)])
     return _run(arguments[0], arguments[1:])
 
 
@@ -190,8 +195,8 @@ def _run(command: str, arguments: list[str]) -> int:
         return 0
     overrides = rewritten(command, overrides)
     # Hydra would answer with a missing value of its own, which does not say how to write it.
-    if command in ("reproduce", "status") and not flags and not any(override.startswith("table=") for override in overrides):
-        raise RelposError(f"table must be given, as in: relpos {command} table=demo")
+    if command == "reproduce" and not flags and not any(override.startswith("table=") for override in overrides):
+        raise RelposError("table must be given, as in: relpos reproduce table=demo")
     os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions arrive here whole; `main` makes one line of them
     sys.argv = [f"relpos {command}", *flags, *overrides]
     # Hydra's main returns nothing: what the commands return, or raise, is collected here.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,7 +23,13 @@ from relpos.places import runs_root
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY
 """Of `os.open`: a new file, and nothing where there is one or a link of this name."""
 TEMPORARY = re.compile(r"\..+\.\d+(\.[0-9a-f]{8})?")
-"""What `replacing` calls its files."""
+"""What `replacing` and `replacing_folder` call what they write."""
+HOUR = 3600.0
+"""Seconds in which a small file, or an exported network, is written, however slow the disk."""
+LOCK = "claim.lock"
+"""In a run's folder: its lock, which `relpos.runs.lock` takes."""
+_locked: dict[Path, tuple[int, int] | None] = {}
+"""Folder that this process has locked → device and number of the lock file, which no other file has while it is open."""
 
 
 @contextmanager
@@ -33,13 +41,14 @@ def replacing(path: Path) -> Iterator[Path]:
             untouched.
     """
     # In the same folder, because a rename between file systems is a copy; no pattern finds a name that ends in such a number.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    temporary = _temporary(path)
     try:
         check_place(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(temporary, _NEW, 0o666))
         yield temporary
         _flush(temporary)
+        check_locked(path)
         os.replace(temporary, path)
         _flush(path.parent)
     # torch reports a full disk as RuntimeError, safetensors as its own class: whatever fails in here is about the file.
@@ -52,41 +61,50 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
-def remove_left(folder: Path, age: float = 0.0) -> None:
-    """Removes the temporary files of `replacing` that a kill has left in a folder and below it.
+def _temporary(path: Path) -> Path:
+    """A name beside `path` that no other process takes."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+
+
+def remove_left(folder: Path, age: float = 0.0, pattern: str = "**/.*") -> None:
+    """Removes what a kill of `replacing` or `replacing_folder` has left in a folder and below it.
 
     Args:
-        age: seconds for which nothing has been written to them; 0 where no other process writes.
+        folder: where they have written.
+        age: seconds for which nothing has been written to it; 0 where no other process writes.
+        pattern: of the names that are looked at.
     """
-    for path in folder.rglob(".*"):
+    for path in folder.glob(pattern):
         with suppress(OSError):
-            if TEMPORARY.fullmatch(path.name) and path.is_file() and time.time() - path.lstat().st_mtime >= age:
-                path.unlink()
+            if TEMPORARY.fullmatch(path.name) and time.time() - path.lstat().st_mtime >= age:
+                remove(path)
 
 
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
-    """Yields an empty folder beside `path`; on success it takes the place of `path`, on failure nothing of it is left.
-
-    Only one process at a time may write a folder: it begins by removing what a killed process has left behind.
+    """Yields an empty folder beside `path`; on success it takes the place of `path`, which must be empty by then, or not there; on
+    failure nothing of it is left. What a kill has left is removed by the next process that writes `path` an hour later.
 
     Raises:
-        RelposError: where a link leads to the folder, or the disk is full or refuses a file; whatever stood at `path` before is
-            untouched.
+        RelposError: where a link leads to the folder, it has files, or the disk is full or refuses a file; whatever stood at `path`
+            before is untouched.
     """
-    temporary = path.with_name(f".{path.name}.partial")
-    refuse_links(_below_runs(path.parent))
+    temporary = _temporary(path)
+    check_locked(path)
+    refuse_links([path, *_below_runs(path.parent)])
     try:
-        _remove(temporary)
         temporary.mkdir(parents=True)
+        remove_left(path.parent, HOUR, f".{escape(path.name)}.*")
         yield temporary
         for file in temporary.rglob("*"):
             _flush(file)
-        # A rename cannot replace a folder that has files in it.
-        _remove(path)
+        check_locked(path)
+        # The system refuses to put it over a folder with files, such as that of a process that was as quick.
         os.replace(temporary, path)
         _flush(path.parent)
     except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise RelposError(f"{path} has files, which another process has written meanwhile: name another folder") from error
         raise cannot_write(path, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -106,7 +124,13 @@ def opened(path: Path, mode: str, **more: Any) -> IO[Any]:
         raise RelposError(f"{path} is not a file of its own, but a link, a pipe or a device: delete it")
     # A file that has come there since is not followed either, nor waited for.
     flags = os.O_EXCL if mode[0] == "w" else os.O_NOFOLLOW | os.O_NONBLOCK
-    return open(path, mode, opener=lambda name, given: os.open(name, given | flags, 0o666), **more)
+
+    def opener(name: str, given: int) -> int:
+        descriptor = os.open(name, given | flags, 0o666)
+        check_locked(path)  # once more: in between the folder may have become another process's, and the file with it
+        return descriptor
+
+    return open(path, mode, opener=opener, **more)
 
 
 def copied(source: Path, target: Path) -> None:
@@ -125,13 +149,43 @@ def copied(source: Path, target: Path) -> None:
         raise RelposError(f"{source} is not copied: {error.strerror}") from error
 
 
+def note_locked(folder: Path, held: bool) -> None:
+    """Notes that this process holds the lock of a folder, or does no longer."""
+    if held:
+        _locked[folder.absolute()] = _file(folder / LOCK)
+    else:
+        _locked.pop(folder.absolute(), None)
+
+
+def check_locked(path: Path) -> None:
+    """Refuses a file in a folder that this process has locked and that somebody has deleted since, with its lock or the lock alone:
+    another process may have begun it anew.
+
+    Raises:
+        RelposError: names what is gone.
+    """
+    for folder in (path.absolute(), *path.absolute().parents):
+        if folder in _locked and _locked[folder] != _file(folder / LOCK):
+            gone = folder / LOCK if folder.is_dir() and not os.path.lexists(folder / LOCK) else folder
+            raise RelposError(f"{gone} is gone: it was deleted while the run was under way; give the same command again")
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return about.st_dev, about.st_ino
+
+
 def check_place(path: Path) -> None:
     """Refuses a file to whose folder a link leads: results would be written elsewhere. `$RELPOS_RUNS` itself may be a link, and so
     may the folders above one that the user names.
 
     Raises:
-        RelposError: names the link and where it leads.
+        RelposError: names the link and where it leads; or see `check_locked`.
     """
+    check_locked(path)
     refuse_links([path.parent, *_below_runs(path.parent)])
 
 
@@ -152,11 +206,12 @@ def refuse_links(paths: Iterable[Path]) -> None:
             raise RelposError(f"{path} is a link to {os.readlink(path)}: nothing is written there; delete it")
 
 
-def _remove(path: Path) -> None:
-    """Removes a folder with all that is in it, or the link that has its name."""
-    if path.is_symlink():
-        path.unlink()
-    shutil.rmtree(path, ignore_errors=True)
+def remove(path: Path) -> None:
+    """Removes a folder with all that is in it, or the file or link of this name; nothing where there is none."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def cannot_write(path: Path, error: Exception) -> RelposError:

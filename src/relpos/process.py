@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 from typing import Any
@@ -34,7 +34,11 @@ SAFE_PATH = "PYTHONSAFEPATH"
 """Environment variable of Python: the working directory is no place of modules."""
 
 COMMAND = "RELPOS_COMMAND"
-"""Environment variable with the command that the user has typed. Workers, ranks and jobs of a cluster inherit it."""
+"""Environment variable with the command that the user has typed, `without_keys`. Workers, ranks
+and jobs of a cluster inherit it."""
+
+KEYS = re.compile(r"([+]*(?:(?:\w+\.)?logger\.(?!_target_=)[^=]*|hydra\.sweeper\.storage))=(?!\$\{[\w.:]*\}$).*", re.DOTALL)
+"""An override whose value may be a key or a password; a reference to one, as `${oc.env:KEY}`, says nothing."""
 
 
 def started(module: str, *arguments: str, environment: Mapping[str, str] = os.environ, **more: Any) -> subprocess.Popen[bytes]:
@@ -47,8 +51,14 @@ def started(module: str, *arguments: str, environment: Mapping[str, str] = os.en
 
 
 def command() -> str:
-    """What the user has typed to start this process, or the one that started it: `relpos …`, or a script that calls relpos."""
-    return os.environ.get(COMMAND) or shlex.join(sys.argv)
+    """What the user has typed to start this process, or the one that started it, `without_keys`:
+    `relpos …`, or a script that calls relpos."""
+    return os.environ.get(COMMAND) or shlex.join(without_keys(sys.argv))
+
+
+def without_keys(words: Iterable[str]) -> list[str]:
+    """Words of a command as they may be written down: what a logger is told may be a key."""
+    return [KEYS.sub(r"\1=…", word) for word in words]
 
 
 def number_in(name: str, default: int, environment: Mapping[str, str] = os.environ, most: int = 10**18) -> int:

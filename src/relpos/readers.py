@@ -7,7 +7,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,8 @@ LARGE = 1 << 28
 ANY = 1 << 62
 RECORD = "record.json"
 """In a run's folder: what it is and what became of it. `files` has the checksums of the files that later readers depend on."""
+SEAL = "checksum"
+"""Key of a JSON file: what `sealed` adds."""
 
 
 def read_yaml(path: Path) -> Any:
@@ -275,9 +277,50 @@ def check_recorded(path: Path) -> None:
     """
     check_regular(path)
     for folder in (path.absolute().parent, path.absolute().parent.parent):
-        sums = read_json(folder / RECORD, dict, {}).get("files")
-        expected = sums.get(path.absolute().relative_to(folder).as_posix()) if isinstance(sums, dict) else None
-        if expected and known_sha256(path) != expected:
-            raise RelposError(
-                f"damaged: {path} is not what its run has written, see {folder / RECORD}; delete {folder} to run again"
-            )
+        if expected := _checksums(folder).get(path.absolute().relative_to(folder).as_posix()):
+            _compare(folder, path, expected)
+
+
+def check_all_recorded(run: Path) -> None:
+    """`check_recorded` of all files of a run, and of the folders that it has written: other files
+    there would be read as its own.
+
+    Raises:
+        RelposError: as `check_recorded`.
+    """
+    sums = _checksums(run)
+    folders = sorted({name.partition("/")[0] for name in sums if "/" in name})
+    written = [path.relative_to(run).as_posix() for name in folders for path in (run / name).rglob("*") if path.is_file()]
+    for name in sorted({*sums, *written}):
+        _compare(run, run / name, sums.get(name, "none"))
+
+
+def _checksums(run: Path) -> dict[str, str]:
+    sums = read_json(run / RECORD, dict, {}).get("files")
+    return sums if isinstance(sums, dict) else {}
+
+
+def _compare(run: Path, path: Path, expected: str) -> None:
+    if known_sha256(path) != expected:
+        raise RelposError(f"damaged: {path} is not what its run has written, see {run / RECORD}; delete {run} to run again")
+
+
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a JSON file with a checksum of all of it, so that a value that a hand has changed is noticed."""
+    return {**content, SEAL: _checksum(json.loads(json.dumps(content)))}
+
+
+def unsealed(content: dict[str, Any], where: str) -> dict[str, Any]:
+    """The content without its checksum; one that has none passes.
+
+    Raises:
+        RelposError: begins with `where`: it is not what was sealed.
+    """
+    if content.get(SEAL, seal := _checksum(content)) != seal:
+        raise RelposError(f"{where}: changed since it was written")
+    return {key: value for key, value in content.items() if key != SEAL}
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    plain = {key: value for key, value in content.items() if key != SEAL}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]

@@ -16,7 +16,7 @@ from relpos.commands.compare import between, differences, in_words, losses_of, t
 from relpos.files import write_json, write_text
 from relpos.measures.measure import Figure
 from relpos.runs.plan import plan
-from relpos.runs.run import recorded, runs_root
+from relpos.runs.run import read_record, recorded, runs_root
 from relpos.runs.table_file import read_table
 from relpos.tables.plan import PlannedRow
 from relpos.tables.table import Table
@@ -122,7 +122,7 @@ def test_a_pattern_names_runs_and_those_that_differ_in_their_seed_alone_are_one_
 
 def test_a_scheme_that_is_not_trusted_is_named(root: Path, tmp_path: Path, refused: Any) -> None:
     other = Path(shutil.copytree((root / "narrow").resolve(), tmp_path / "other"))
-    record = json.loads((other / "record.json").read_text())
+    record = read_record(other)
     record["meaning"]["position"]["_target_"] = "mine.Scheme"
     del record["files"]
     write_json(other / "record.json", record)
@@ -132,7 +132,7 @@ def test_a_scheme_that_is_not_trusted_is_named(root: Path, tmp_path: Path, refus
 
 
 def test_networks_trained_further_are_told_apart_by_what_they_began_with(root: Path, tmp_path: Path) -> None:
-    record, subjects = json.loads((root / "none" / "record.json").read_text()), []
+    record, subjects = read_record(root / "none"), []
     for start in ("a-seed0-0123/model", "b-seed0-4567", "b-seed0-4567/snapshots/10.safetensors"):
         folder = tmp_path / str(len(subjects))
         write_json(folder / "record.json", record | {"inputs": record["inputs"] | {"start": f"/runs/pretrain/{start}"}})
@@ -193,7 +193,7 @@ def test_losses_of_different_text_are_not_compared_and_the_table_says_why(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = shutil.copytree((root / "narrow").resolve(), tmp_path / "other")
-    record = json.loads((other / "record.json").read_text())
+    record = read_record(other)
     record["inputs"]["store"] += "-of-other-text"
     (other / "record.json").write_text(json.dumps(record))
     folder, table = compared(capsys, str(root / "none"), str(other))

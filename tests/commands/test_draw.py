@@ -1,49 +1,50 @@
-"""`relpos draw`."""
+"""`relpos analyze patterns`."""
 
 from pathlib import Path
 
 import pytest
 
 import relpos
-from relpos.commands.draw import overview
+from relpos.commands.analyze import Patterns
 from relpos.config.compose import called, composed, resolved
 from relpos.errors import RelposError
 from schemes import POSITIONS
 
-SMALL = ["size=tiny", "length=12"]
+SMALL = ["patterns", "size=tiny", "kind.length=12"]
 
 
 def test_presets_are_told_apart_by_the_name_of_the_figure() -> None:
-    paths = [called("draw", [*SMALL, f"position={name}"]) for name in ("tupe", "tupe_r")]
-    paths.append(called("draw", [*SMALL, "position=tupe", "length=8"]))
+    paths = [called("analyze", [*SMALL, f"position={name}"]) for name in ("tupe", "tupe_r")]
+    paths.append(called("analyze", [*SMALL, "position=tupe", "kind.length=8"]))
     assert len(set(paths)) == 3
-    assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in paths)
+    pictures = [next(Path(path).glob("pattern-tupe-layer1.png")) for path in paths]
+    assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
 
 
 def test_the_overview_holds_every_scheme_that_adds_something() -> None:
-    assert set(overview(resolved(composed("draw", SMALL)), 1, 12)) == set(POSITIONS) - {"none", "window"}
+    assert set(Patterns(length=12).overview(resolved(composed("analyze", SMALL)))) == set(POSITIONS) - {"none", "window"}
 
 
 def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs: Path) -> None:
     overrides = ["position=fixed", "steps=2", "batch=4", "evaluations=1", "data.pairs=64", "size.layers=1"]
     run = relpos.run(relpos.compose("pretrain", overrides))
-    path = called("draw", ["length=12", f"network={run.path}"])
-    assert Path(path).name == f"{run.path.name}-layer1.png"
+    path = called("analyze", ["patterns", "kind.length=12", f"network={run.path}"])
+    assert (Path(path) / f"pattern-{run.path.name}-layer1.png").exists()
 
 
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
         (["position=none"], "NoPosition adds nothing to the scores"),
-        (["position=tisa", "layer=3"], "layer=3: there are 2"),
-        (["position=tisa", "layer=0"], "layer=0: a whole number of 1 or more is expected"),
+        (["position=tisa", "kind.layer=3"], "layer=3: there are 2"),
+        (["position=tisa", "kind.layer=0"], "kind.layer=0: a whole number of 1 or more is expected"),
     ],
 )
 def test_what_cannot_be_drawn_is_one_line(overrides: list[str], said: str) -> None:
     with pytest.raises(RelposError, match=said):
-        called("draw", [*SMALL, *overrides])
+        called("analyze", [*SMALL, *overrides])
 
 
 def test_a_folder_without_a_model_is_one_line() -> None:
     with pytest.raises(RelposError, match="network=/nowhere: no such folder or file"):
-        called("draw", ["network=/nowhere"])
+        called("analyze", ["patterns", "network=/nowhere"])

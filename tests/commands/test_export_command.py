@@ -20,6 +20,7 @@ from relpos.files import write_text
 from relpos.model.heads import Classifier
 from relpos.runs.networks import Network
 from relpos.runs.plan import plan
+from relpos.runs.run import read_record
 from relpos.tables import experiment
 from relpos.train.weights import load_model, read_model_config, save_model
 
@@ -101,9 +102,7 @@ def test_the_card_has_the_command_without_folders(
     runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = shutil.copytree(runs["fixed"], tmp_path / "run")
-    record = json.loads((run / "record.json").read_text()) | {
-        "command": "relpos pretrain data=files 'data.root=/somewhere/my texts' k=2"
-    }
+    record = read_record(run) | {"command": "relpos pretrain data=files 'data.root=/somewhere/my texts' k=2"}
     (run / "record.json").write_text(json.dumps(record))
     exported(capsys, run, tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text()
@@ -125,6 +124,7 @@ def test_the_card_has_the_command_without_folders(
         (r"'data.root=/somewhere/me\, you/c\)d/e'", "data.root=e"),
         ("""'data.texts=["/somewhere/me, you/d.txt","/e/f.txt"]'""", """'data.texts=["d.txt","f.txt"]'"""),
         ("'network=[/a/b,/c/d]' data.root=/", "'network=[b,d]' data.root=/"),
+        ("+logger.key=me 'logger.word=a b' pretrain.logger.key=c", "'+logger.key=…' 'logger.word=…' 'pretrain.logger.key=…'"),
     ],
 )
 def test_of_a_path_in_a_command_its_last_part_is_published(typed: str, published: str) -> None:
@@ -268,7 +268,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(
 ) -> None:
     exported(capsys, runs["absolute"], tmp_path / "there")
     unfinished = shutil.copytree(runs["fixed"], tmp_path / "unfinished")
-    record = json.loads((unfinished / "record.json").read_text()) | {"state": "running"}
+    record = read_record(unfinished) | {"state": "running"}
     (unfinished / "record.json").write_text(json.dumps(record))
     for run, to, said in (
         (runs["fixed"], "there", "already exists"),

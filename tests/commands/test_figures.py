@@ -1,4 +1,4 @@
-"""`relpos figures`."""
+"""`relpos analyze` of a paper."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from pretend import METRICS
 from relpos.cli import main
-from relpos.commands import figures
+from relpos.commands import analyze
 from relpos.config.compose import compose
 from relpos.measures.measure import Drawing
 from relpos.results.scale import scheme
@@ -16,14 +16,16 @@ from tables.small_data import finish
 
 
 def test_what_cannot_be_drawn_is_listed_with_the_command_that_makes_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["figures", "wennberg2021"]) == 0
-    page = (Path(capsys.readouterr().out.strip()) / "README.md").read_text()
+    assert main(["analyze", "wennberg2021"]) == 0
+    told = capsys.readouterr()
+    page = (Path(told.out.strip()) / "README.md").read_text()
+    assert "nothing is drawn" in told.err
     assert page.count("Missing") == 5
     assert "relpos pretrain position=tisa" in page
 
 
 def test_an_unknown_paper_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["figures", "chang2022"]) == 1
+    assert main(["analyze", "chang2022"]) == 1
     assert "chang2021" in capsys.readouterr().err
 
 
@@ -33,7 +35,7 @@ def test_a_figure_is_drawn_from_the_finished_runs_that_it_is_about(toy_runs: Pat
     overrides = ["position=composite", "size=tiny", "size.layers=1", "steps=2", "batch=4", "evaluations=1", "data.pairs=64"]
     run = relpos.run(relpos.compose("pretrain", overrides)).path
     finish(plan(compose("pretrain", ["position=none", "conv=depthwise", *overrides[1:]])), METRICS)  # no weights
-    assert main(["figures", "chang2021", "threads=1"]) == 0
+    assert main(["analyze", "chang2021", "threads=1"]) == 0
     folder = Path(capsys.readouterr().out.strip())
     first, second, third = (folder / "README.md").read_text().split("\n## ")[1:]
     assert "Missing" in first
@@ -49,7 +51,7 @@ def test_a_run_with_a_damaged_record_is_in_no_figure(tmp_path: Path, capsys: pyt
     folder = tmp_path / "runs" / "pretrain" / "absolute-2x64-toy-seed0-000000000000"
     folder.mkdir(parents=True)
     (folder / "record.json").write_text("{")
-    assert main(["figures", "wennberg2021"]) == 0
+    assert main(["analyze", "wennberg2021"]) == 0
     assert f"damaged record {folder / 'record.json'}" in capsys.readouterr().err
 
 
@@ -64,21 +66,21 @@ def test_a_run_with_a_damaged_record_is_in_no_figure(tmp_path: Path, capsys: pyt
 )
 def test_a_figure_is_about_a_scheme_whatever_its_dials(overrides: list[str], numbers: list[str]) -> None:
     run = Value(Path("any"), "pretrain", LOSS, 3.0, scheme=scheme(overrides))
-    shown = figures.FIGURES["chang2021"].items()
-    assert [number for number, (_, about) in shown if about == figures.scheme_of(run)] == numbers
+    shown = analyze.FIGURES["chang2021"].items()
+    assert [number for number, (_, about) in shown if about == analyze.scheme_of(run)] == numbers
 
 
 @pytest.mark.parametrize("override", ["size.attention=causal", "data.shuffle=1"])
 def test_a_network_with_other_layers_or_shuffled_text_is_in_no_figure(override: str, capsys: pytest.CaptureFixture[str]) -> None:
     finish(plan(compose("pretrain", ["position=absolute", "size=tiny", override])), METRICS)
-    assert main(["figures", "wennberg2021"]) == 0
+    assert main(["analyze", "wennberg2021"]) == 0
     assert (Path(capsys.readouterr().out.strip()) / "README.md").read_text().count("Missing") == 5
 
 
 def test_a_file_whose_name_has_spaces_is_linked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     drawing = Drawing("toeplitz-my 50 %", [{"r2": 1.0}])
-    monkeypatch.setattr(figures, "samples_of", lambda *_: [])
-    monkeypatch.setattr(figures, "drawn", lambda *_: [drawing])
-    assert main(["figures", "wennberg2021", "network=x", "threads=1"]) == 0
+    monkeypatch.setattr(analyze, "samples_of", lambda *_: [])
+    monkeypatch.setattr(analyze, "drawn", lambda *_: [drawing])
+    assert main(["analyze", "wennberg2021", "network=x", "threads=1"]) == 0
     page = (Path(capsys.readouterr().out.strip()) / "README.md").read_text()
     assert "[CSV](toeplitz-my%2050%20%25.csv)" in page

@@ -1,4 +1,4 @@
-"""`relpos runs` and `relpos runs remove`."""
+"""`relpos status` without a table, and `relpos status remove`."""
 
 import errno
 import io
@@ -14,6 +14,7 @@ import pytest
 from pretend import STAGE, pretend
 from relpos.cli import main
 from relpos.config.compose import compose
+from relpos.files import write_json
 from relpos.launch.jobs import Job
 from relpos.runs.execute import execute
 from relpos.runs.lock import locked
@@ -40,7 +41,7 @@ def three(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Run]:
 
 def listed(capsys: pytest.CaptureFixture[str], *command: str) -> list[list[str]]:
     capsys.readouterr()
-    assert main(["runs", *command]) == 0
+    assert main(["status", *command]) == 0
     return [re.split(r" {2,}", line) for line in capsys.readouterr().out.splitlines()]
 
 
@@ -48,7 +49,7 @@ def test_each_run_is_a_line_and_what_no_table_uses_stands_first(
     three: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     head, *lines, last = listed(capsys)
-    assert head == ["run", "state", "figure", "on disk", "used by"]
+    assert head == ["run", "state", "date", "data", "tokenizer", "step", "figure", "on disk", "used by"]
     assert [line[0] for line in lines] == [f"pretend/{three[name].path.name}" for name in ("first", "second", "used")]
     assert [line[1] for line in lines] == ["finished"] * 3
     assert [line[-1] for line in lines] == ["–", "–", "table mine"]
@@ -74,10 +75,44 @@ def test_figures_states_and_readers_are_told(toy_runs: Path, capsys: pytest.Capt
     damaged.mkdir()
     (damaged / "record.json").write_text("{")
     lines = {line[0].partition("-")[0]: line for line in listed(capsys)}
-    assert lines["pretrain/absolute"][2] == f"heldout_loss {run.metrics['heldout_loss']:.4g}"
-    assert lines["store/toy"][2] == f"tokens {run.inputs['store'].metrics['tokens']:,}"
+    tokenizer = run.inputs["tokenizer"].path.name
+    assert lines["pretrain/absolute"][3:7] == ["toy 0", tokenizer, "2/2", f"heldout_loss {run.metrics['heldout_loss']:.4g}"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", lines["pretrain/absolute"][2])
+    assert f"tokens {run.inputs['store'].metrics['tokens']:,}" in lines["store/toy"]
     assert lines["store/toy"][-1] == "1 of these runs"
     assert (lines["pretrain/stopped"][1], lines["pretrain/damaged"][1]) == ("interrupted", "damaged")
+    assert main(["status", "format=json"]) == 0
+    values = {each["run"]: each for each in json.loads(capsys.readouterr().out)}
+    assert len(values) == len(lines) - 2
+    shown = values[f"pretrain/{run.path.name}"]
+    assert (shown["data"], shown["tokenizer"], shown["step"], shown["state"]) == ("toy 0", tokenizer, "2/2", "finished")
+    assert shown["figures"]["heldout_loss"] == run.metrics["heldout_loss"]
+
+
+def test_a_table_as_json_has_its_runs_those_that_are_missing_too(
+    three: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = pretend("missing")
+    Job.now([three["used"], missing], 0).write(tmp_path / "runs" / "tables" / "mine" / "plan.json")
+    assert main(["status", "table=mine", "format=json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [(run["run"], run["state"]) for run in shown] == [
+        (f"{STAGE}/{three['used'].path.name}", "finished"),
+        (f"{STAGE}/{missing.path.name}", "missing"),
+    ]
+
+
+def test_runs_on_other_texts_are_told_apart_though_one_is_not_finished(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, steps in (("a", 2), ("b", 7)):
+        store, run = tmp_path / "runs" / "store" / f"files-{name}", tmp_path / "runs" / "pretrain" / f"fixed-{name}"
+        write_json(store / "record.json", {"state": "finished"})
+        (store / "config.yaml").write_text(f"data: {{_target_: relpos.data.source.Files, root: /texts/{name}, corpus: null}}")
+        inputs = {"store": f"/elsewhere/store/files-{name}", "tokenizer": f"/elsewhere/tokenizer/files-{name}"}
+        write_json(run / "record.json", {"state": "failed", "meaning": {"steps": 9}, "inputs": inputs})
+        (run / "metrics.jsonl").write_text(f'{{"step": {steps}}}\n')
+    lines = {line[0]: line[1:4] for line in listed(capsys)}
+    assert lines["pretrain/fixed-a"] == ["failed", "files /texts/a", "2/9"]
+    assert lines["pretrain/fixed-b"] == ["failed", "files /texts/b", "7/9"]
 
 
 @pytest.mark.parametrize("place", ["", "model", "snapshots/10.safetensors"])
@@ -106,7 +141,7 @@ def test_a_damaged_plan_is_named_and_leaves_the_list_and_what_the_table_shows(
     (damaged / "plan.json").write_text("{")
     shown = {"stage": STAGE, "identity": "", "state": "finished", "path": f"{STAGE}/{three['second'].path.name}"}
     (damaged / "table.json").write_text(json.dumps({"rows": [{"name": "a", "runs": [shown]}]}))
-    assert main(["runs"]) == 0
+    assert main(["status"]) == 0
     told = capsys.readouterr()
     assert len(told.out.splitlines()) == 5
     assert "table damaged" in told.out
@@ -118,7 +153,7 @@ def test_what_is_named_is_removed_after_a_question(
     answer: str, goes: bool, three: dict[str, Run], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
-    assert main(["runs", "remove", three["first"].path.name, "pretend/used-*"]) == 0
+    assert main(["status", "remove", three["first"].path.name, "pretend/used-*"]) == 0
     shown = capsys.readouterr()
     assert "remove 2 runs, 2.5 MB" in shown.err
     assert shown.out.index("first-") < shown.out.index("used-")  # what no table uses first
@@ -129,9 +164,9 @@ def test_without_a_terminal_nobody_is_asked_and_nothing_removed_unless_it_is_sai
     three: dict[str, Run], refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    assert refused("runs", "remove", "pretend/*").endswith("Answer on a terminal, or add ask=false")
+    assert refused("status", "remove", "pretend/*").endswith("Answer on a terminal, or add ask=false")
     assert all(run.path.exists() for run in three.values())
-    assert main(["runs", "remove", "pretend/*", "ask=false"]) == 0
+    assert main(["status", "remove", "pretend/*", "ask=false"]) == 0
     assert not any(run.path.exists() for run in three.values())
 
 
@@ -139,19 +174,19 @@ def test_a_run_may_be_named_by_its_path_as_a_shell_completes_it(
     three: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["runs", "remove", f"runs/{STAGE}/{three['first'].path.name}/", "ask=false"]) == 0
+    assert main(["status", "remove", f"runs/{STAGE}/{three['first'].path.name}/", "ask=false"]) == 0
     assert [run.path.exists() for run in three.values()] == [True, False, True]
 
 
 @pytest.mark.parametrize("command", [["remove"], ["delete", "x"], ["remove", "frist-seed0-*"], ["remove", ""]])
 def test_what_names_no_run_is_refused(command: list[str], three: dict[str, Run], refused: Callable[..., str]) -> None:
-    refused("runs", *command)
+    refused("status", *command)
     assert all(run.path.exists() for run in three.values())
 
 
 def test_a_run_under_way_is_not_removed(three: dict[str, Run], refused: Callable[..., str]) -> None:
     with locked(three["first"].path):
-        assert "a process is at work on it" in refused("runs", "remove", "pretend/*", "ask=false")
+        assert "a process is at work on it" in refused("status", "remove", "pretend/*", "ask=false")
     assert all(run.path.exists() for run in three.values())
 
 
@@ -162,7 +197,7 @@ def test_of_a_run_on_a_disk_that_cannot_be_written_the_disk_is_named(
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr("relpos.runs.lock._acquire", read_only)
-    said = refused("runs", "remove", "pretend/first*", "ask=false")
+    said = refused("status", "remove", "pretend/first*", "ask=false")
     assert "Read-only file system" in said
     assert str(three["first"].path) in said
     assert "process" not in said

@@ -72,7 +72,7 @@ def test_a_terminal_is_drawn_until_the_others_are_done(runs: list[Run], monkeypa
     monkeypatch.setattr(status, "_job", lambda *arguments: ("small", Job(runs)))
     monkeypatch.setattr(status.sys, "stdout", _Terminal())
     monkeypatch.setattr(status.time, "sleep", finish_one)
-    status.status("small", None, [], 0.0)
+    status.status("small", None, [], 0.0, "text", None, True)
     assert len(moments) == 3
     assert not looked(runs).unsettled
 

@@ -108,7 +108,7 @@ def test_what_is_missing_is_refused_by_name(predicted: Path, capsys: pytest.Capt
     assert "AX: finetune/mnli-c-1 was not given the test file" in said
     assert "WNLI: finetune/wnli-c-1 was not given the test file" in said
     assert "CoLA" not in said
-    assert "relpos runs remove" in said
+    assert "relpos status remove" in said
     assert "allow_missing=true" in said
     assert not (predicted / "tables" / "t" / "submissions").exists()
 

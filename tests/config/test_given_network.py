@@ -21,7 +21,7 @@ from relpos.tables.plan import plan_table
         ("finetune", "pretrain.steps=9"),
         ("pretrain", "size.layers=3"),
         ("pretrain", "vocabulary=100"),
-        ("draw", "position=fixed"),
+        ("analyze", "position=fixed"),
     ],
 )
 def test_an_override_about_the_network_beside_a_folder_is_refused_by_name(command: str, override: str) -> None:
@@ -69,7 +69,9 @@ def test_the_command_says_it_in_one_line(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("command", "text", "override"), [("order", [], "position=fixed"), ("score", ["a"], "size.layers=3")], ids=("order", "score")
+    ("command", "text", "override"),
+    [("order", [], "position=fixed"), ("export", ["to=x"], "size.layers=3")],
+    ids=("order", "export"),
 )
 def test_commands_that_open_a_network_have_no_keys_that_describe_one(
     command: str, text: list[str], override: str, capsys: pytest.CaptureFixture[str]

@@ -11,6 +11,8 @@ import zstandard
 
 from relpos.data.source import Files, Hub, Toy
 from relpos.errors import RelposError
+from relpos.files import write_json
+from relpos.readers import sha256
 
 
 @pytest.fixture(autouse=True)
@@ -166,3 +168,20 @@ def test_an_unknown_key_of_a_hub_text_is_refused() -> None:
 
 def test_the_toy_language_is_known_by_its_generator_and_seed() -> None:
     assert Toy(seed=1).identity() != Toy(seed=2).identity()
+
+
+@pytest.mark.parametrize("name", ["corpus/1.txt", "corpus/2.txt", "glue/RTE/dev.tsv", "glue/RTE/train.tsv"])
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_text("another")])
+def test_the_toy_data_are_those_that_were_written(tmp_path: Path, name: str, harm: Callable[[Path], object]) -> None:
+    files = [tmp_path / written for written in ("corpus/1.txt", "glue/RTE/dev.tsv", "glue/RTE/train.tsv")]
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("text")
+    write_json(tmp_path / "record.json", {"files": {file.relative_to(tmp_path).as_posix(): sha256(file) for file in files}})
+    assert Toy().at(tmp_path).glue == str(tmp_path / "glue")
+    if (tmp_path / name) in files:
+        harm(tmp_path / name)
+    else:
+        (tmp_path / name).write_text("more text")
+    with pytest.raises(RelposError, match=name):
+        Toy().at(tmp_path)

@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import json
 import operator
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +24,7 @@ from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.launch import worker
 from relpos.launch.engine import FRUITLESS, Debug, Guard, Local, run_all
-from relpos.launch.jobs import Job, Standing
+from relpos.launch.jobs import LOGGERS, Job, Standing
 from relpos.launch.worker import work
 from relpos.ranges import shown
 from relpos.runs.lock import locked
@@ -105,6 +107,18 @@ def test_a_run_that_cannot_be_written_is_told_at_the_end(tmp_path: Path) -> None
     assert other.state == "finished"
     with pytest.raises(RelposError, match="workers end with status 1"):
         run_all([blocked, behind, other], tmp_path / "table", Local(workers=1))
+
+
+def test_what_loggers_are_told_is_in_no_file_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = [{"key": "secret"}, {"key": "other secret"}, {"key": "secret"}, {}]
+    runs = [replace(pretend(seed=n), config={"logger": logger}) for n, logger in enumerate(told)]
+    Job(runs).write(tmp_path / "job.json")
+    assert "secret" not in (tmp_path / "job.json").read_text()
+    loggers = json.loads(os.environ[LOGGERS])
+    assert [run.config["logger"] for run in Job.read(tmp_path / "job.json", loggers).runs] == told
+    assert [run.identity for run in Job.read(tmp_path / "job.json").runs] == [run.identity for run in runs]
+    with pytest.raises(RelposError, match=f"{LOGGERS} in the environment does not say how its runs are logged"):
+        Job.read(tmp_path / "job.json", [])
 
 
 @pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.full)])

@@ -70,7 +70,7 @@ def test_a_new_file_is_a_measure_of_relpos_order_and_a_column_of_tables(
 
 def test_the_measures_are_the_files_of_the_folder_in_their_order() -> None:
     names = [measure.name for measure in measures()]
-    assert names[:5] == ["shuffle", "mirror", "pairs", "probes", "attention"]
+    assert names[:4] == ["shuffle", "mirror", "pairs", "attention"]
     assert sorted(names) == sorted(path.stem for path in Path(kinds.__path__[0]).glob("[!_]*.py"))
 
 
@@ -139,8 +139,8 @@ def test_a_snapshot_has_no_course_and_none_of_the_last_losses(
     trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
-    run, asked = pretraining(trained), chosen(["probes"])
-    monkeypatch.setattr(type(asked[0]), "measure", lambda *_: {"probes": {}})
+    run, asked = pretraining(trained), chosen(["attention"])
+    monkeypatch.setattr(type(asked[0]), "measure", lambda *_: {"attention": {}})
     monkeypatch.setattr(type(asked[0]), "is_kept", False)
     end, young = (seen(Sample(resolve(path)), asked, course=True) for path in (run, run / "snapshots" / "50.safetensors"))
     assert ("heldout_loss" in end.scores, list(end.course)) == (True, [50])

@@ -27,15 +27,14 @@ except SystemExit:
 print(json.dumps(sorted(sys.modules)))
 """
 HEAVY = {"torch", "numpy", "hydra", "omegaconf", "pytorch_lightning", "torchmetrics", "datasets", "matplotlib", "wandb"}
-COMPLETION = Path(relpos.__file__).with_name("completion.bash")
 
 
 def complete(line: str, folder: Path) -> list[str]:
     """What bash offers for `line` with the cursor at its end."""
     script = f"""
-      source {COMPLETION}
-      COMP_LINE={line!r} COMP_POINT={len(line)}
-      _relpos
+      eval "$(relpos -sc install=bash)"
+      COMP_LINE={line!r} COMP_POINT={len(line)} COMP_CWORD={line.count(" ")}
+      hydra_bash_completion
       printf '%s\\n' "${{COMPREPLY[@]}}"
     """
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -58,7 +57,7 @@ def test_help_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("command", "unneeded"),
     [
-        (["runs"], "torch"),
+        (["status"], "torch"),
         (["merge", "RUNS_OF_ANOTHER_MACHINE"], "torch"),
         (["status", "table=launched"], "torch"),
         # Whose torch takes seconds.

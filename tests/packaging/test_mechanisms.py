@@ -108,7 +108,7 @@ def test_the_scheme_of_ones_own_works_as_written(
         _, command, *overrides = shlex.split(line)
         assert main([command, *overrides, *(SMALL if command == "pretrain" else ["size=tiny"])]) == 0
         said.append(capsys.readouterr().out.splitlines()[-1])
-    assert [line.split()[1] for line in lines] == ["params", "draw", "pretrain", "pretrain"]
+    assert [line.split()[1] for line in lines] == ["params", "analyze", "pretrain", "pretrain"]
     assert json.loads(said[0])["position"] == 2
     assert all(Path(place).exists() for place in said[1:])
     assert len(set(said)) == 4

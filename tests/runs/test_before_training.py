@@ -75,6 +75,15 @@ def test_files_that_change_between_a_plan_and_its_turn_are_refused(tmp_path: Pat
     assert execute(store).state == "finished"
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_kernel_that_does_not_serve_the_scheme_is_refused_before_the_store_is_made(precision: str) -> None:
+    asked = ["speed.kernel=fused", f"precision={precision}"]
+    for position in ("composite", "rope", "absolute"):
+        refuse_impossible(plan(compose("pretrain", [f"position={position}", *asked])))
+    with pytest.raises(RelposError, match="^speed.kernel=fused does not serve this position scheme"):
+        refuse_impossible(plan(compose("pretrain", ["position=shaw", *asked])))
+
+
 @pytest.mark.parametrize("asked", ["speed.accelerator=gpu", "speed.kernel=triton"])
 def test_a_gpu_that_is_not_there_is_refused_before_the_store_is_made(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)

@@ -1,6 +1,5 @@
 """Names that users give to networks."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from relpos.errors import RelposError
 from relpos.files import write_json, write_text
 from relpos.runs.networks import Network, given_run, labels, networks_of, resolve
 from relpos.runs.plan import plan
-from relpos.runs.run import runs_root
+from relpos.runs.run import read_record, runs_root
 
 NAME = "fixed-2x64-toy-seed0-0123456789ab"
 DIALS = "packing: document\nlength: 16\nprecision: bf16\nseed: 3\n"
@@ -95,7 +94,7 @@ def test_a_wrong_name_is_answered_by_what_is_there(folder: Path, name: str, said
 
 
 def test_runs_without_a_finished_network_are_refused(folder: Path) -> None:
-    record = json.loads((folder / "record.json").read_text())
+    record = read_record(folder)
     write_json(folder / "record.json", record | {"state": "failed"})
     with pytest.raises(RelposError, match=r"this pre-training is not finished \(its record says failed\)"):
         resolve(folder)
@@ -184,7 +183,7 @@ def test_a_snapshot_is_loaded_and_fine_tuned_like_any_network(toy_runs: Path) ->
     ],
 )
 def test_a_record_that_lacks_something_is_one_line(change: dict[str, Any], said: str, folder: Path) -> None:
-    write_json(folder / "record.json", json.loads((folder / "record.json").read_text()) | change)
+    write_json(folder / "record.json", read_record(folder) | change)
     with pytest.raises(RelposError, match=re.escape(f"network={folder}: {said}")):
         resolve(folder)
 

@@ -27,6 +27,43 @@ def test_a_damaged_record_is_one_line(tmp_path: Path, content: bytes) -> None:
         read_record(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"), [('"steps": 2', '"steps": 20'), ('"state": "finished"', '"state": "failed"'), ('"é"', '"e"')]
+)
+def test_a_finished_record_that_a_hand_has_changed_is_one_line(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STAGES, STAGE, lambda _: {"steps": 2, "columns": {1: 2.5, 10: 1e-7}, "parts": ("é", None)})
+    run = execute(pretend())
+    assert run.metrics == {"steps": 2, "columns": {"1": 2.5, "10": 1e-7}, "parts": ["é", None]}
+    path = run.path / "record.json"
+    path.write_text(path.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
+    with pytest.raises(RelposError, match=r"damaged record .*\(changed since it was written\)"):
+        read_record(run.path)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "metric", "said"),
+    [
+        ({"perplexity": 0.5}, "", "perplexity 0.5"),
+        ({"heldout_loss": -1.0}, "", "heldout_loss -1"),
+        ({"heldout_accuracy": 500.0}, "", "heldout_accuracy 500"),
+        ({"columns": {"rte": 500.0}}, "relpos.train.metrics.accuracy", "rte 500"),
+        ({"columns": {"rte": 500.0}}, "my_module.mine", None),
+        ({"columns": {"rte": 100 + 1e-13}, "perplexity": 1.0}, "relpos.train.metrics.pearson", None),
+        (None, "", None),
+    ],
+)
+def test_impossible_values_are_named_where_nothing_is_sealed(
+    metrics: dict[str, object] | None, metric: str, said: str | None, tmp_path: Path
+) -> None:
+    record = {"state": "finished", "metrics": metrics, "meaning": {"task": {"metric": metric}}}
+    write_json(tmp_path / "record.json", record)
+    if said is None:
+        assert read_record(tmp_path) == record
+    else:
+        with pytest.raises(RelposError, match=rf"damaged record .*\({said} is impossible\)"):
+            read_record(tmp_path)
+
+
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(RelposError, match=r"cannot write .*record\.json \("):

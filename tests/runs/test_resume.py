@@ -114,6 +114,22 @@ def test_a_log_line_is_that_of_all_its_steps_where_the_run_was_interrupted_betwe
     assert averages(run) == whole
 
 
+def test_a_run_whose_log_was_deleted_meanwhile_is_not_continued(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, step = plan(compose("pretrain", ["steps=4", "batch=8", "log_every=1", "seed=6"])), Pretraining.training_step
+
+    def stopped(self: Pretraining, batch: Any, index: int) -> None:
+        step(self, batch, index)
+        if self.global_step == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Pretraining, "training_step", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        execute(run)
+    (run.path / "metrics.jsonl").unlink()
+    with pytest.raises(RelposError, match=f"^{run.path}: its log lacks lines"):
+        execute(run)
+
+
 def evaluations(run: Run) -> list[dict[str, float]]:
     lines = map(json.loads, (run.path / "metrics.jsonl").read_text().splitlines())
     return [line for line in lines if "heldout_loss" in line]

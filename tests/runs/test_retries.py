@@ -1,7 +1,11 @@
 """The rule for retries, as the record of a run tells it; every engine's processes pass it on their way into `execute`."""
 
 import errno
+import json
+import os
 import shutil
+import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +13,7 @@ import pytest
 
 from pretend import STAGE, pretend
 from relpos.errors import RelposError
-from relpos.files import write_json
+from relpos.files import opened, write_json
 from relpos.launch.jobs import Job
 from relpos.runs.execute import execute
 from relpos.runs.lock import locked
@@ -153,15 +157,27 @@ def test_a_folder_deleted_under_the_process_is_told_and_leaves_nothing(
     assert not run.path.exists()
 
 
-def test_a_folder_that_another_process_has_begun_anew_is_left_to_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("deleted", ["folder", "claim.lock"])
+@pytest.mark.parametrize("write", [write_json, lambda path, _: opened(path, "a"), lambda path, _: opened(path, "w"), None])
+def test_a_folder_that_another_process_has_begun_anew_is_left_to_it(
+    run: Run, deleted: str, write: Callable[[Path, object], object] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = json.dumps({"state": "running", "starts": [{"pid": os.getpid(), "host": socket.gethostname()}]})
+
     def replace(run: Run) -> dict[str, Any]:
-        write_json(run.path / "record.json", {"state": "running", "starts": [{"pid": 1, "host": "elsewhere"}]})
+        for file in run.path.iterdir():
+            if deleted in ("folder", file.name):
+                file.unlink()
+        for name in ("claim.lock", "record.json", "log"):  # the other process has the same number, on another machine
+            (run.path / name).write_text(content)
+        if write:
+            write(run.path / "log", {})
         return {}
 
     monkeypatch.setitem(STAGES, STAGE, replace)
-    with pytest.raises(RelposError, match="is gone"):
+    with pytest.raises(RelposError, match="is gone: it was deleted while the run was under way"):
         execute(run)
-    assert run.record == {"state": "running", "starts": [{"pid": 1, "host": "elsewhere"}]}
+    assert {(run.path / name).read_text() for name in ("claim.lock", "record.json", "log")} == {content}
 
 
 def test_what_a_process_of_another_host_left_behind_is_taken_up(run: Run) -> None:
@@ -198,17 +214,6 @@ def test_a_runs_folder_that_becomes_a_file_is_one_line(run: Run, monkeypatch: py
     monkeypatch.setitem(STAGES, STAGE, replace)
     with pytest.raises(RelposError, match=f"^{run.path} is gone"):
         execute(run)
-
-
-def test_training_stops_at_the_next_checkpoint_when_the_folder_is_gone(tmp_path: Path) -> None:
-    from types import SimpleNamespace
-
-    from relpos.train.checkpoint import Checkpointing
-
-    callback = Checkpointing(tmp_path / "deleted" / "checkpoint", every=1)
-    trainer: Any = SimpleNamespace(global_step=1, max_steps=9, save_checkpoint=lambda path: None)
-    with pytest.raises(RelposError, match="deleted is gone"):
-        callback.on_train_batch_end(trainer, None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("every", "written"), [(None, [1000, 2500]), (500, [500, 1000, 1500, 2000, 2500])])

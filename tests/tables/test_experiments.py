@@ -9,7 +9,7 @@ from relpos.config.compose import composed, resolved
 from relpos.config.conf import shipped
 from relpos.tables.experiment import Experiment, load, overrides_of
 from relpos.tables.plan import PlannedRow, plan_table, runs_of
-from schemes import FULL
+from schemes import CONVS, FULL, POSITIONS
 
 AUTHORS_SEEDS = [42, 97, 834, 622, 329, 75, 213, 101, 123, 57]
 NAMES = sorted(path.stem for path in shipped("experiments").glob("[!_]*.yaml"))
@@ -66,6 +66,12 @@ def test_every_table_of_both_papers_is_there() -> None:
 def test_the_papers_seeds(name: str) -> None:
     assert load(name).seeds == AUTHORS_SEEDS
     assert len(load("wennberg2021_table3a").seeds) == 5
+
+
+def test_every_preset_has_a_row_in_some_table() -> None:
+    shown = {override for table in map(load, NAMES) for row in table.rows.values() for override in (*table.base, *row)}
+    presets = {*(f"position={name}" for name in POSITIONS), *(f"conv={name}" for name in CONVS)}
+    assert presets - shown == {"conv=none"}  # which is the default
 
 
 def test_rates_were_chosen_under_the_schedule_of_the_table() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from relpos.cli import main
+from relpos.commands.reproduce import refuse
 from relpos.config.arguments import flags_and_overrides, rewritten
 from relpos.config.compose import compose
 from relpos.errors import RelposError
@@ -15,6 +16,7 @@ from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, reseeded, runs_of
 from tables.small_data import write_experiment
 
+PART = "{_target_: relpos.model.position.%s}"
 PRETRAIN = ["steps=7", "seed=3", "precision=bf16", "recipe.lr=0.01", "batch=32", "evaluations=2"]
 
 
@@ -172,3 +174,38 @@ def test_rows_that_start_from_a_checkpoint_pre_train_nothing(tmp_path: Path) -> 
     assert (tuning.run.identity, tuning.run.name) == (alone.identity, alone.name)
     with pytest.raises(RelposError, match="no such folder or file"):
         plan_table(given, overrides=["network=./nowhere"])
+
+
+@pytest.mark.parametrize("where", ["task", "experiment"])
+def test_an_intermediate_task_lies_beside_the_file_that_names_it(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = tmp_path / "my files"
+    for name in ("first", "second"):
+        (files / name).mkdir(parents=True)
+        for split in ("train", "dev"):
+            (files / name / f"{split}.tsv").write_text(f"text\tlabel\na {name} dog\tyes\na cat\tno\n")
+    (files / "first.yaml").write_text("columns: text\nfolder: first\n")
+    of_task = "intermediate: first.yaml\n" if where == "task" else ""
+    (files / "second.yaml").write_text(f"columns: text\nfolder: second\n{of_task}")
+    stages = {"finetune": ["intermediate=first.yaml"]} if where == "experiment" else {}
+    file = write_experiment(files, base=["data=toy"], tasks=["second.yaml"], stages=stages, rows={"none": ["position=none"]})
+    identities = []
+    for folder in (tmp_path, files):  # the working directory makes no difference
+        monkeypatch.chdir(folder)
+        (row,) = plan_table(load(str(file)))
+        start = row.tunings[0].run.inputs["start"]
+        assert (start.stage, start.config["task"]["name"]) == ("finetune", "first")
+        identities.append(row.tunings[0].run.identity)
+    files.rename(tmp_path / "moved")
+    (row,) = plan_table(load(str(tmp_path / "moved" / file.name)))
+    assert {row.tunings[0].run.identity, *identities} == {identities[0]}
+
+
+def test_a_network_that_cannot_be_built_is_refused_before_the_rows_before_it_are_made(tmp_path: Path) -> None:
+    rows = {"none": ["position=none"], "both": ["position=merge", f"position.parts=[{PART % 'Pope'},{PART % 'Rope'}]"]}
+    file = write_experiment(tmp_path, base=["data=toy", "size=tiny"], rows=rows, tasks=[], stages={})
+    planned = plan_table(load(str(file)))
+    with pytest.raises(RelposError, match="^row 'both': Rope turns queries that a part before it has made wider"):
+        refuse(planned, runs_of(planned), is_here=True)
+    refuse(planned[:1], runs_of(planned), is_here=True)

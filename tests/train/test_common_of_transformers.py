@@ -1,18 +1,15 @@
 """The common tests of transformers (test_modeling_common and test_configuration_common of its source package) run on our
 classes and on exported folders, with and without relpos.
 
-The source package is fetched from PyPI, once, into pytest's cache; or RELPOS_TRANSFORMERS names it unpacked.
+pip fetches the source package, once, into pytest's cache; or RELPOS_TRANSFORMERS names it unpacked.
 """
 
-import hashlib
 import json
 import os
 import subprocess
 import sys
 import tarfile
-import urllib.request
 from importlib.metadata import version
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -77,18 +74,11 @@ def source(pytestconfig: pytest.Config) -> Path:
 
 
 def fetch(wanted: str, to: Path) -> None:
-    index = os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple").rstrip("/")
-    asked = urllib.request.Request(f"{index}/transformers/", headers={"Accept": "application/vnd.pypi.simple.v1+json"})
-    with urllib.request.urlopen(asked, timeout=60) as answer:
-        files = {file["filename"]: file for file in json.load(answer)["files"]}
-    file = files.get(f"{wanted}.tar.gz")
-    if file is None:
-        raise OSError("the index has no source of it")
-    with urllib.request.urlopen(file["url"], timeout=300) as answer:
-        content = answer.read()
-    if hashlib.sha256(content).hexdigest() != file["hashes"]["sha256"]:
-        raise OSError("it is damaged")
-    with tarfile.open(fileobj=BytesIO(content)) as archive:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-binary", ":all:", "--no-deps", "--dest", str(to)]
+    done = subprocess.run([*command, wanted.replace("-", "==")], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OSError(done.stderr[-500:])
+    with tarfile.open(to / f"{wanted}.tar.gz") as archive:
         archive.extractall(to, [member for member in archive if member.name.startswith(f"{wanted}/tests/")], filter="data")
 
 

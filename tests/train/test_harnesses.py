@@ -1,4 +1,4 @@
-"""Public evaluation harnesses score exported networks as `relpos score` does. Runs where the harnesses are installed."""
+"""Public evaluation harnesses score exported networks as `relpos.Score` does. Runs where the harnesses are installed."""
 
 import json
 from pathlib import Path

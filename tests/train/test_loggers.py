@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import relpos
 from relpos import compose
 from relpos.cli import main
 from relpos.runs.plan import plan
+from relpos.train.loggers import JsonLines
 
 TINY = ["size=tiny", "steps=2", "batch=4", "evaluations=1", "log_every=1", "position=none"]
 CSV = ["logger=custom", "logger._target_=pytorch_lightning.loggers.CSVLogger", "+logger.name=told"]
@@ -21,8 +23,8 @@ OWN = """
 from pytorch_lightning.loggers import CSVLogger
 
 
-def logger(word, *, run, folder):
-    (folder / "told.txt").write_text(f"{word} {run['name']}")
+def logger(word, key="", *, run, folder):
+    (folder / "told.txt").write_text(f"{word} {run['name']}{key[::-1]}")
     return CSVLogger(folder, flush_logs_every_n_steps=1)
 """
 
@@ -38,6 +40,16 @@ def test_a_logger_of_lightnings_writes_into_the_runs_folder_and_changes_no_ident
     assert f"identity: {run.identity}" in (written.parent / "hparams.yaml").read_text()
 
 
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_text('{"step": 1}\n'), lambda path: path.write_text("")])
+def test_a_log_that_is_deleted_or_cut_is_whole_again_with_the_next_line(tmp_path: Path, harm: Callable[[Path], object]) -> None:
+    log = JsonLines(tmp_path / "metrics.jsonl", 0)
+    for step in (1, 2, 3):
+        log.log_metrics({"loss": 0.5}, step)
+        if step == 2:
+            harm(log.path)
+    assert [json.loads(line) for line in log.path.read_text().splitlines()] == [{"step": n, "loss": 0.5} for n in (1, 2, 3)]
+
+
 def test_a_function_of_the_users_own_is_told_what_the_run_is(
     toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -46,6 +58,25 @@ def test_a_function_of_the_users_own_is_told_what_the_run_is(
     assert main(["pretrain", *TINY, "logger=custom", "logger._target_=my_loggers.logger", "+logger.word=hello"]) == 0
     (told,) = toy_runs.rglob("told.txt")
     assert told.read_text() == f"hello {told.parent.name}"
+
+
+@pytest.mark.parametrize("more", [[], ["-m"]])
+@pytest.mark.parametrize(("typed", "recorded"), [("'s3cret/ =1'", "…"), ("${oc.env:MY_KEY}", "${oc.env:MY_KEY}")])
+def test_what_a_logger_is_told_stands_in_no_file(
+    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str], typed: str, recorded: str
+) -> None:
+    (tmp_path / "my_loggers.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MY_KEY", "s3cret/ =1")
+    own = ["logger=custom", "logger._target_=my_loggers.logger", '+logger.word="it\'s"', f"+logger.key={typed}"]
+    assert main(["pretrain", *more, *TINY, *own, "seed=1,2" if more else "seed=3"]) == 0
+    told = [*toy_runs.rglob("told.txt")]
+    assert [path.read_text() for path in told] == [f"it's {path.parent.name}1= /terc3s" for path in told]
+    assert len(told) == 1 + len(more)
+    written = [path for path in toy_runs.rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()]
+    assert not written
+    command = json.loads((told[0].parent / "record.json").read_text())["command"]
+    assert shlex.split(command)[-3:-1] == ["+logger.word=…", f"+logger.key={recorded}"]
 
 
 @pytest.mark.parametrize(

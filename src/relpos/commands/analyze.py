@@ -1,25 +1,57 @@
-"""`relpos analyze`: what trained networks do with positions."""
+"""`relpos analyze`: what schemes and trained networks do with positions; every figure of a paper."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, Unpack
+from urllib.parse import quote
+
+import torch
 
 from relpos import style
-from relpos.config.conf import options
-from relpos.errors import RelposError, refuse_unknown
-from relpos.files import digest
+from relpos.analysis.patterns import Pattern, draw_overview, draw_pattern, pattern, reveal
+from relpos.config.compose import composed, resolved
+from relpos.config.conf import conf_dir, options
+from relpos.config.schema import NetworkKeys
+from relpos.errors import RelposError, refuse_unknown, say
+from relpos.files import digest, write_text
 from relpos.measures.kept import seen
 from relpos.measures.measure import Drawing, Measure
 from relpos.measures.sample import Sample
+from relpos.model.encoder import encoder_of
 from relpos.places import expanded
 from relpos.process import set_threads
-from relpos.ranges import Names, Threads
+from relpos.ranges import Count, Names, Threads
+from relpos.readers import read_yaml
+from relpos.results.plateau import NONE
+from relpos.results.scale import made
+from relpos.results.values import Value, read
 from relpos.runs.networks import networks_of
 from relpos.runs.run import runs_root
+from relpos.train.network import class_of
+from relpos.train.network import network as build_network
 from relpos.trust import instantiate
+
+FIGURES = {
+    "chang2021": {
+        "1": ("attention_by_offset", ("absolute", NONE)),
+        "2": ("kernels", ("composite", NONE)),
+        "3": ("kernels", (NONE, "depthwise")),
+    },
+    "wennberg2021": {
+        "1, 4, 5": ("position_similarity", ("absolute", NONE)),
+        "2": ("toeplitz", ("absolute", NONE)),
+        "3, 6": ("responses", ("absolute", NONE)),
+        "7": ("kernels", ("tisa", NONE)),
+        "8": ("profiles", ("absolute", NONE)),
+    },
+}
+"""Paper → number of a figure as printed → the kind of `relpos analyze` that draws it; the classes of `position` and `conv` of the
+networks that it shows, whatever their dials."""
 
 
 @dataclass(frozen=True)
@@ -57,22 +89,150 @@ class Properties:
         return Drawing("properties", rows, figure)
 
 
-def analyze(kind: dict[str, Any], network: Names | None, text: str | None, threads: Threads | None) -> str:
-    """Writes tables (CSV) and figures (PNG, PDF) into a folder below `$RELPOS_RUNS/analysis`, which it returns.
+@dataclass(frozen=True)
+class Patterns:
+    """What a scheme adds to the scores of random tokens: of a trained network, or of one with its
+    initial weights.
+
+    Args:
+        layer: its number, from 1.
+        heads: so many are shown.
+        length: tokens.
+        all: one small picture of every option of `position`.
+    """
+
+    layer: Count = 1
+    heads: Count = 4
+    length: Count = 64
+    all: bool = False
+
+    def drawn(self, samples: Sequence[Sample], described: NetworkKeys) -> list[Drawing]:
+        """A figure of each network, else of the one that is described.
+
+        Raises:
+            RelposError: a scheme adds nothing to the scores, or there is no such layer.
+        """
+        if self.all:
+            return [Drawing("patterns", figure=draw_overview(self.overview(described)), dpi=70)]
+        if samples:
+            return [self._figure(sample.network.file_name, sample.network.load(), "trained") for sample in samples]
+        model, filled = _model(described)
+        state = "initial weights" + ", tables that begin at zero filled" * filled
+        return [self._figure(scheme_name(model), model, state)]
+
+    def overview(self, described: NetworkKeys) -> dict[str, Pattern]:
+        """The pattern of every option of `position` that adds something to the scores, by its name."""
+        patterns = {}
+        for file in sorted((conf_dir() / "position").glob("*.yaml")):
+            if "???" in file.read_text(encoding="utf-8"):  # to be completed by the user
+                continue
+            overrides = [f"position={file.stem}", *(f"{key}={described[key]}" for key in ("k", "outside", "kernels"))]
+            position = resolved(composed("analyze", overrides))["position"]
+            # With no more layers than the one that is drawn, because all schemes are built for one figure.
+            size = described["size"] | {"layers": self.layer}
+            model, _ = _model({**described, "position": position, "size": size})
+            if shown := pattern(model.encoder, self.layer - 1, self.length, trained=False):
+                patterns[file.stem] = shown
+        return patterns
+
+    def _figure(self, name: str, model: Any, state: str) -> Drawing:
+        shown = pattern(encoder_of(model), self.layer - 1, self.length, trained=state == "trained")
+        if shown is None:
+            scheme = type(encoder_of(model).position).__name__
+            raise RelposError(f"{scheme} adds nothing to the scores: there is no pattern to draw")
+        figure = draw_pattern(shown, f"{name}, layer {self.layer}, {state}", self.heads)
+        return Drawing(f"pattern-{name}-layer{self.layer}", figure=figure)
+
+
+def scheme_name(model: Any) -> str:
+    return type(encoder_of(model).position).__name__.lower()
+
+
+def _model(described: NetworkKeys) -> tuple[Any, bool]:
+    """The network with the weights of seed 0, and whether tables that are zero at the start were filled."""
+    # The same figure each time, whatever was drawn before.
+    torch.manual_seed(0)
+    model = build_network(described)
+    return model, reveal(model.encoder.position)
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Every figure of a paper, from the finished pre-trainings and from networks that are named."""
+
+    paper: Literal["chang2021", "wennberg2021"]
+
+    def page(self, folder: Path, network: list[str], text: str | None) -> str:
+        """Draws what can be drawn into a folder; returns the text of a page that shows it. Of a figure
+        that is missing it says which command would make a network for it."""
+        # Whatever table they were trained for: a figure is about a scheme, in the paper's layers and on text in its order.
+        trained = {each.run: each for each in read(measured=()) if each.stage == "pretrain"}
+        schemes = {run: scheme_of(each) for run, each in trained.items() if made(*json.loads(each.scale)).is_of_paper}
+        sections = [f"# Figures of {self.paper}"]
+        for number, (kind, scheme) in FIGURES[self.paper].items():
+            folders = [str(run) for run, of_run in schemes.items() if of_run == scheme]
+            # Published checkpoints stand in for the paper's own networks, which had tables of absolute positions.
+            published = network if scheme == ("absolute", NONE) else []
+            sections.append(f"## Figure {number}: {kind.replace('_', ' ')}")
+            if not folders and not published:
+                overrides = "position={} conv={}".format(*scheme) + " 'snapshots=[1,3,10,30,60]'" * (kind == "toeplitz")
+                sections.append(f"Missing: `relpos pretrain {overrides}` makes a network for it.")
+                continue
+            measure = instantiate(read_yaml(conf_dir() / "kind" / f"{kind}.yaml"), "kind")
+            try:
+                for drawing in drawn(measure, samples_of([*folders, *published], text)):
+                    files = [path.name for path in drawing.save(folder)]
+                    # Quoted: the name of a snapshot has spaces and a per cent sign.
+                    sections += [f"![{name}]({quote(name)})" for name in files if name.endswith(".png")]
+                    links = ", ".join(f"[{Path(name).suffix[1:].upper()}]({quote(name)})" for name in files)
+                    sections.append(f"{drawing.name}: {links}")
+            # A figure that cannot be drawn is no reason to go without the others.
+            except RelposError as error:
+                sections.append(f"Not drawn: {error}")
+        return "\n\n".join(sections) + "\n"
+
+
+def scheme_of(run: Value) -> tuple[str, str]:
+    """The classes of `position` and `conv` of a pre-training, of which this is any value."""
+    nodes = json.loads(run.scheme)
+    return class_of(nodes["position"]), class_of(nodes["conv"])
+
+
+def analyze(
+    kind: dict[str, Any],
+    network: Names | None,
+    text: str | None,
+    threads: Threads | None,
+    **described: Unpack[NetworkKeys],
+) -> str:
+    """Writes tables (CSV) and figures (PNG, PDF) into a folder below `$RELPOS_RUNS/analysis`, which it
+    returns; of a paper's figures a README.md that shows them, too.
 
     Raises:
         RelposError: no network is named, or this kind of analysis does not apply to it; nothing is written then.
     """
     set_threads(threads)
     measure = instantiate(kind, "kind")
-    if isinstance(measure, Properties):
-        drawings, names = [measure.drawn()], []
-    else:
-        samples = samples_of(network, text)
-        # All are drawn before the first is written: a network that is refused leaves no half a folder.
-        drawings, names = drawn(measure, samples), [sample.network.file_name for sample in samples]
+    if isinstance(measure, Paper):
+        folder = runs_root() / "analysis" / measure.paper
+        write_text(folder / "README.md", page := measure.page(folder, network or [], text))
+        if "\n![" not in page:
+            say(f"relpos: nothing is drawn: {folder / 'README.md'} has the commands that make what its figures need")
+        return str(folder)
+    samples, names = [], []
     # All that the drawings depend on: another choice goes into another folder.
-    content = {"kind": kind, "network": network, "text": text, "threads": threads}
+    content: dict[str, Any] = {"kind": kind, "network": network, "text": text, "threads": threads}
+    if not isinstance(measure, Properties) and (network or not isinstance(measure, Patterns)):
+        samples = samples_of(network, text)
+        names = [sample.network.file_name for sample in samples]
+    if isinstance(measure, Properties):
+        drawings = [measure.drawn()]
+    elif isinstance(measure, Patterns):
+        drawings = measure.drawn(samples, described)
+        content |= {} if network else {"described": described}
+    else:
+        # All are drawn before the first is written: a network that is refused leaves no half a folder.
+        drawings = drawn(measure, samples)
     folder = runs_root() / "analysis" / _folder(content, names)
     for drawing in drawings:
         drawing.save(folder)

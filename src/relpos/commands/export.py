@@ -24,6 +24,7 @@ from relpos.model.heads import Classifier, MaskedLM
 from relpos.places import expanded
 from relpos.pretrained.export import to_huggingface
 from relpos.pretrained.files import OWN, is_published
+from relpos.process import without_keys
 from relpos.ranges import Positive
 from relpos.readers import read_json, read_yaml
 from relpos.runs.networks import Network, resolve
@@ -257,7 +258,7 @@ def _datasets(data: Any) -> list[str]:
 def _without_folders(command: str) -> str | None:
     """The command with each path cut to its last part; None where it cannot be read."""
     try:
-        return shlex.join(FOLDERS.sub("", word) for word in shlex.split(command))
+        return shlex.join(FOLDERS.sub("", word) for word in without_keys(shlex.split(command)))
     except ValueError:  # a quote is open, in a record of somebody else
         return None
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError, plural, say
-from relpos.files import copied, write_json
+from relpos.files import LOCK, copied, write_json
 from relpos.places import expanded
 from relpos.pretrained.files import TOKENIZER
 from relpos.ranges import Names
 from relpos.readers import check_recorded, check_regular, sha256
-from relpos.runs.lock import LOCK, is_locked, locked
+from relpos.runs.lock import is_locked, locked
 from relpos.runs.run import read_record, runs_root
 from relpos.runs.shelf import is_current, leaves, run_folders, run_of
 

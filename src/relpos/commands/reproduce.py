@@ -5,7 +5,7 @@ While the runs are made, each row is printed once its pre-trainings are finished
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -48,7 +48,7 @@ def reproduce(
         KeyboardInterrupt: the process was asked to stop; the same command goes on.
     """
     # Imported here and not above: this signature is read to check arguments, before there is anything to do.
-    from relpos.launch.engine import run_all
+    from relpos.launch.engine import Debug, Local, run_all
     from relpos.runs.shelf import LOG, last_lines
     from relpos.tables import experiment, order_instrument, plan
     from relpos.tables.changes import Changes, claim_folder, folder_of
@@ -63,9 +63,9 @@ def reproduce(
 
         return show_parameters(file.parameters)
     if file.properties:
-        from relpos.commands.analyze import analyze
+        from relpos.config.compose import called
 
-        return analyze({"_target_": "relpos.commands.analyze.Properties"}, None, None, None)
+        return called("analyze", ["kind=properties"])
     planned = plan.plan_table(file, rows, overrides)
     runs = plan.needed(plan.of_stages(plan.runs_of(planned), stages))
     instrument = order_instrument.instrument(file, overrides, planned)
@@ -78,6 +78,7 @@ def reproduce(
         return str(folder)
     from_file = {"threads": file.threads} if engine.get("threads", ...) is None else {}
     chosen: Engine = instantiate(engine | from_file, "engine")
+    refuse(planned, runs, is_here=isinstance(chosen, Debug | Local))
     claim_folder(folder, file)
     # A table is made of what there is even where runs failed, and the failure is raised behind it.
     failed = run_all(runs, folder, chosen, retries, Arrivals(planned, instrument if is_measured else None).settled)
@@ -143,6 +144,29 @@ def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run]) -> 
     except RelposError as error:
         lines.append(str(error))
     screen.print(Text("\n".join(lines)), soft_wrap=True)
+
+
+def refuse(rows: Sequence[PlannedRow], runs: Collection[Run], is_here: bool) -> None:
+    """Refuses a row whose network cannot be built, before anything is made for the others.
+
+    Args:
+        runs: those that are to be made.
+        is_here: whether this machine makes them.
+
+    Raises:
+        RelposError: names the row.
+    """
+    from relpos.runs.model import refuse_impossible
+
+    wanted = {run.identity for run in runs}
+    for row in rows:
+        # Its other runs differ from these in seed and task alone.
+        for run in (*row.pretrainings[:1], *(tuning.run for tuning in row.tunings[:1])):
+            try:
+                if run.identity in wanted:
+                    refuse_impossible(run, is_here)
+            except RelposError as error:
+                raise RelposError(f"row {row.name!r}: {error}") from error
 
 
 class Arrivals:

@@ -58,7 +58,7 @@ def _gather(row: Row, allow_missing: bool) -> dict[str, str]:
             files[answers.file] = text
     if wrong or missing:
         # AX lies in no task's folder: with its file and without it, the run for MNLI is the same, and finished.
-        again = "; after relpos runs remove a run is made again, with files that came later"
+        again = "; after relpos status remove a run is made again, with files that came later"
         tail = f"{again}; allow_missing=true fills what is missing with a constant answer" if missing else ""
         raise RelposError(f"cannot submit {row.name}: {'; '.join(wrong + missing)}{tail}")
     if filled == len(files):

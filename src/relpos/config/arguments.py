@@ -17,11 +17,11 @@ from relpos.places import expanded
 from relpos.pretrained.files import is_published, read_config
 
 KEYED = re.compile(r"[+~]{0,2}[\w./@-]+=")
-"""How an argument with a key begins. `a = b` does not begin so, and is a text."""
-LISTED = {"fill": "text", "score": "text", "compare": "network", "merge": "folders", "runs": "removed"}
+"""How an argument with a key begins."""
+LISTED = {"compare": "network", "merge": "folders", "status": "removed"}
 """Command → the key whose list arguments without a key form."""
-SINGLE = {"analyze": "kind", "figures": "paper"}
-"""Command → the key or group of its one argument without a key."""
+SINGLE = {"analyze": "kind"}
+"""Command → the group of its one argument without a key."""
 SHORT = {
     "finetune": {"intermediate": "task", "tokenizer": "file"},
     "pretrain": {"tokenizer": "file"},
@@ -77,8 +77,8 @@ def rewritten(command: str, overrides: Sequence[str]) -> list[str]:
     Raises:
         RelposError: an argument has no key, or a wrong one; or a file that it names cannot be read.
 
-    >>> rewritten("fill", ["it's [MASK]", "top=3"])
-    ['top=3', "text=['it\\\\'s [MASK]']"]
+    >>> rewritten("compare", ["it's", "examples=3"])
+    ['examples=3', "network=['it\\\\'s']"]
     >>> rewritten("analyze", ["toeplitz", "network=FOLDER"])
     ['kind=toeplitz', 'network=FOLDER']
     >>> rewritten("order", ["pairs=mine.txt"])
@@ -96,8 +96,8 @@ def rewritten(command: str, overrides: Sequence[str]) -> list[str]:
 
 
 def _with_keys(command: str, overrides: list[str]) -> list[str]:
-    """`relpos fill TEXT TEXT` → `text=[TEXT,TEXT]`, `relpos analyze toeplitz` → `kind=toeplitz`."""
-    # A text may hold any sign; only what begins like KEY= is a key.
+    """`relpos compare A B` → `network=[A,B]`, `relpos analyze toeplitz` → `kind=toeplitz`."""
+    # A folder's name may hold any sign; only what begins like KEY= is a key.
     bare = [override for override in overrides if not KEYED.match(override)]
     if command in SINGLE:
         if len(bare) > 1:
@@ -105,13 +105,14 @@ def _with_keys(command: str, overrides: list[str]) -> list[str]:
         return [f"{SINGLE[command]}={override}" if override in bare else override for override in overrides]
     if command not in LISTED or not bare:
         return overrides
-    if command == "runs" and (bare[0] != "remove" or not bare[1:]):
-        raise RelposError(f"relpos runs {bare[0]}: relpos runs, or relpos runs remove NAME, is expected")
+    if command == "status" and (bare[0] != "remove" or not bare[1:]):
+        expected = "relpos status, relpos status table=NAME or relpos status remove NAME"
+        raise RelposError(f"relpos status {bare[0]}: {expected} is expected")
     if any(key_of(override) == LISTED[command] for override in overrides):
         raise RelposError(f"{bare[0]}: give it by itself or in {LISTED[command]}=[…], not both ways")
     return [
         *(override for override in overrides if override not in bare),
-        f"{LISTED[command]}={spelled(bare[command == 'runs' :])}",
+        f"{LISTED[command]}={spelled(bare[command == 'status' :])}",
     ]
 
 

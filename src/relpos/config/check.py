@@ -44,7 +44,7 @@ SCHEME_KEYS = {"size", "block", "position", "conv", "k", "outside", "kernels"}
 NETWORK_KEYS = {
     "pretrain": SCHEME_KEYS | {"vocabulary", "tokenizer"},
     "finetune": SCHEME_KEYS | {"vocabulary", "tokenizer", "pretrain"},  # pretrain.steps=… and the like
-    "draw": SCHEME_KEYS,
+    "analyze": SCHEME_KEYS,
     "params": SCHEME_KEYS | {"vocabulary"},
 }
 """Command → first parts of the keys that say which network is made and how it is pre-trained."""

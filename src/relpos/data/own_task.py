@@ -162,4 +162,7 @@ def read_task_file(name: str) -> dict[str, Any]:
         raise RelposError(f"{name}: {error}") from None
     # From the file's folder and absolute: the same task must be found from any working directory.
     folder = path.resolve().parent / expanded(str(content.get("folder") or "."))
-    return {"name": path.stem} | content | {"folder": str(folder.resolve())}
+    result = {"name": path.stem} | content | {"folder": str(folder.resolve())}
+    if is_task_file(before := str(content.get("intermediate"))):
+        result["intermediate"] = str((path.resolve().parent / expanded(before)).resolve())
+    return result

@@ -130,13 +130,6 @@ def windows_of_text(examples: Examples, count: int) -> Tensor:
     return examples.batch(chosen)[0][:, 1:-1] if len(chosen) else torch.zeros(0, examples.length - 2, dtype=torch.int64)
 
 
-def shuffled(texts: Tensor, words: Words) -> Tensor:
-    """texts (b, n) of ids without special ones → the same with the words of each in random order."""
-    ids = with_edges(texts, words.marks)
-    batch = MicroBatch(ids, torch.ones_like(ids, dtype=torch.bool), torch.full_like(ids, IGNORED))
-    return permuted(batch, torch.arange(len(ids)), words, None).input_ids[:, 1:-1]
-
-
 def with_edges(ids: Tensor, marks: Marks) -> Tensor:
     """ids (texts, n) → (texts, n + 2), with [CLS] and [SEP]."""
     edged = nn.functional.pad(ids, (1, 1), value=marks.sep)

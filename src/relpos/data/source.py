@@ -21,7 +21,7 @@ from relpos.data.textfile import MARKDOWN, SUFFIXES, blocks, suffix
 from relpos.errors import RelposError
 from relpos.places import expanded
 from relpos.ranges import Count, Natural, Share
-from relpos.readers import fitted, read_json
+from relpos.readers import check_all_recorded, fitted, read_json
 
 Progress = Callable[[int], None]  # called with the characters of every portion of text that is read
 
@@ -187,7 +187,12 @@ class Toy(Text):
         return {"toy": toy.VERSION, "seed": self.seed}
 
     def at(self, folder: Path) -> Files:
-        """The files that the generator has written into `folder`, as a source."""
+        """The files that the generator has written into `folder`, as a source.
+
+        Raises:
+            RelposError: one of them is another file now, or there are more.
+        """
+        check_all_recorded(folder)
         dials = {key: value for key, value in vars(self).items() if key != "seed"}
         return Generated(corpus=str((folder / "corpus").absolute()), glue=str((folder / "glue").absolute()), **dials)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from relpos.errors import RelposError, plural, say
-from relpos.files import opened, remove_left
+from relpos.files import HOUR, LOCK, opened, remove_left
 from relpos.launch.jobs import PLAN, Job, Standing, rest
 from relpos.launch.progress import displayed
 from relpos.pool import Item, Result, side_by_side
@@ -29,15 +29,13 @@ from relpos.readers import read_json
 from relpos.runs.cost import GPUS
 from relpos.runs.distributed import place, shape
 from relpos.runs.execute import execute
-from relpos.runs.lock import LOCK, is_locked, locked
+from relpos.runs.lock import is_locked, locked
 from relpos.runs.run import Run
 
 FRUITLESS = 3
 """The launch ends after this many workers in a row that ended without having started a run."""
 BOOK = "slurm.json"
 """In a table's folder: the tasks of all its launches that are in a cluster's queue, each with the identity of its run."""
-HOUR = 3600
-"""Seconds in which a small file is written, however slow the disk."""
 
 
 class Workers(Protocol):

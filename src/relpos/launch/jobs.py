@@ -7,9 +7,11 @@ in the file, because it describes every run whole, but not in the job.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from relpos.errors import RelposError
 from relpos.files import write_text
@@ -22,6 +24,8 @@ PAUSE, LONGEST = 0.3, 10.0
 """Seconds of the shortest and of the longest `rest`."""
 PLAN = "plan.json"
 """Beside a table: the job of its newest launch."""
+LOGGERS = "RELPOS_LOGGERS"
+"""Environment variable: the loggers of a job's runs as JSON, in the order of the numbers that stand in its file."""
 WAITING = "waiting for a failed run"
 """State of a run that nothing is to be done about, because it needs a run that has failed."""
 IMPOSSIBLE = "neither executed nor marked as failed"
@@ -54,28 +58,44 @@ class Job:
         return Retries(self.retries, self.starts.get(run.identity, 0))
 
     def write(self, path: Path) -> None:
-        """Writes the job as JSON."""
+        """Writes the job as JSON, but what loggers are told into `LOGGERS`, where the processes
+        that this one starts find it: no key is on disk."""
         everything, own = closure(self.runs), {run.identity for run in self.runs}
-        flat = [
-            [run.identity, asdict(replace(run, inputs={})), {name: needed.identity for name, needed in run.inputs.items()}]
-            for run in everything
-        ]
+        loggers: list[Any] = []
+        flat = []
+        for run in everything:
+            config = dict(run.config)
+            if logger := config.get("logger"):
+                loggers += [logger] * (logger not in loggers)
+                config["logger"] = loggers.index(logger)
+            inputs = {name: needed.identity for name, needed in run.inputs.items()}
+            flat.append([run.identity, asdict(replace(run, config=config, inputs={})), inputs])
+        os.environ[LOGGERS] = json.dumps(loggers)
         described = [run.identity for run in everything if run.identity not in own]
         content = {"retries": self.retries, "starts": self.starts, "runs": flat, "only_described": described}
         write_text(path, json.dumps(content))
 
     @classmethod
-    def read(cls, path: Path) -> Job:
-        """The inverse of `write`."""
+    def read(cls, path: Path, loggers: Sequence[Any] | None = None) -> Job:
+        """The inverse of `write`.
+
+        Args:
+            path: of the file.
+            loggers: what `LOGGERS` has; None: whoever reads it executes no run.
+        """
         content: _Written = read_json(path, _Written)
         runs: dict[str, Run] = {}
         try:
             for identity, run, inputs in content.runs:
+                if loggers is not None and isinstance(number := run.config.get("logger"), int):
+                    run = replace(run, config=run.config | {"logger": loggers[number]})
                 runs[identity] = replace(run, inputs={name: runs[other] for name, other in inputs.items()})
             for identity in content.only_described:
                 del runs[identity]
         except KeyError as error:
             raise RelposError(f"{path}: damaged: it lacks the run {error}") from error
+        except IndexError as error:
+            raise RelposError(f"{path}: {LOGGERS} in the environment does not say how its runs are logged") from error
         return cls(list(runs.values()), content.retries, content.starts)
 
 

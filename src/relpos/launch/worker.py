@@ -8,6 +8,7 @@ task of a Slurm array, or one of its processes.
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from pathlib import Path
 import torch
 
 from relpos.errors import RelposError, say
-from relpos.launch.jobs import IMPOSSIBLE, Job, Standing, rest
+from relpos.launch.jobs import IMPOSSIBLE, LOGGERS, Job, Standing, rest
 from relpos.process import STOPS, interrupt, number_in, omp_threads, on_stops, tether
 from relpos.runs.distributed import SHARED, place
 from relpos.runs.execute import execute
@@ -155,7 +156,7 @@ def tethered(job: Job) -> int:
 if __name__ == "__main__":
     import_quickly()
     try:
-        given = Job.read(Path(sys.argv[1]))
+        given = Job.read(Path(sys.argv[1]), json.loads(os.environ.get(LOGGERS, "[]")))
     except RelposError as error:
         sys.exit(f"relpos: {error}")
     sys.exit((slurm_task if "--slurm" in sys.argv else tethered)(given))

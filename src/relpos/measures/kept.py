@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from relpos.errors import RelposError, one_line, say
 from relpos.files import digest, write_json
 from relpos.measures.measure import Measure, Measured, NothingToMeasure, Results, chosen, measures
 from relpos.measures.sample import Sample
-from relpos.readers import read_json
+from relpos.readers import fitted, read_json, sealed, unsealed
 from relpos.runs.networks import Network
 from relpos.runs.shelf import final
 
@@ -84,7 +85,7 @@ def _measured(sample: Sample, measure: Measure) -> Results:
     # Reached also where the kept file is damaged, which is then replaced.
     results = measure.measure(sample)
     if file:
-        write_json(file, {"meaning": meaning, "share": sample.network.share, "results": results})
+        write_json(file, sealed({"meaning": meaning, "share": sample.network.share, "results": results}))
     return results
 
 
@@ -131,11 +132,14 @@ def snapshots(network: Network) -> dict[int, Network]:
 def _read(path: Path) -> Kept | None:
     """What a file keeps; None if it is damaged, which is said on stderr."""
     try:
-        entry: Kept = read_json(path, Kept)
+        entry: Kept = fitted(unsealed(read_json(path, dict), str(path)), Kept)
         [measure] = chosen([str(entry.meaning.get("measure"))])
         for column in measure.columns:
             with suppress(KeyError):  # another version of this measure kept less
-                measure.figure(column.name, entry.results)  # as whoever reads the results will ask
+                figure = measure.figure(column.name, entry.results)  # as whoever reads the results will ask
+                least, most = column.bounds or (-inf, inf)
+                if figure and (figure.value < least or figure.value > most):
+                    raise RelposError(f"{path}: {column.title} {figure.value:g} is impossible")
     except (RelposError, IndexError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
         why = str(error).removeprefix(f"{path}: ") if isinstance(error, RelposError) else one_line(error)
         say(f"relpos: damaged results {path}: the next `relpos order` measures them anew ({why})")

@@ -143,6 +143,7 @@ class Drawing:
     name: str
     rows: Sequence[Mapping[str, Any]] = ()
     figure: Any = None
+    dpi: int = 130
 
     def save(self, folder: Path, suffixes: Sequence[str] = ("png", "pdf")) -> list[Path]:
         """Writes the files, the figure in the formats of these suffixes; returns their paths."""
@@ -158,7 +159,7 @@ class Drawing:
                 writer.writerows(shown)
         for suffix in suffixes if self.figure is not None else ():
             paths.append(folder / f"{self.name}.{suffix}")
-            style.save(self.figure, paths[-1])
+            style.save(self.figure, paths[-1], self.dpi)
         return paths
 
 

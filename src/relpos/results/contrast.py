@@ -173,21 +173,15 @@ def _prior(cells: Cells, is_crossed: bool) -> Prior | None:
 
 
 def _trigamma_inverse(value: float) -> float:
-    """x with ψ′(x) = value: Newton's method for 1/ψ′, which is convex and nearly a line (Smyth 2004, appendix).
+    """x with ψ′(x) = value, between the bounds that 1/x < ψ′(x) < 1/x + 1/x² gives.
 
     >>> round(_trigamma_inverse(1.6449340668), 6)
     1.0
     """
+    from scipy.optimize import brentq
     from scipy.special import polygamma
 
-    x = 0.5 + 1 / value
-    for _ in range(50):
-        trigamma = float(polygamma(1, x))
-        step = trigamma * (1 - trigamma / value) / float(polygamma(2, x))
-        x += step
-        if abs(step) < 1e-10 * x:
-            break
-    return x
+    return float(brentq(lambda x: polygamma(1, x) - value, 1 / value, 1 / value + value**-0.5))
 
 
 def _variances(

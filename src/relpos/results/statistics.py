@@ -233,12 +233,10 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     >>> [round(p, 3) for p in benjamini_hochberg([0.01, 0.04, 0.03])]
     [0.03, 0.04, 0.04]
     """
-    # As scipy's false_discovery_control computes it; scipy.stats takes a second to import.
-    order = np.argsort(p_values)[::-1]
-    scaled = np.asarray(p_values)[order] * (len(order) / np.arange(len(order), 0, -1))
-    adjusted = np.empty(len(order))
-    adjusted[order] = np.minimum(np.minimum.accumulate(scaled), 1.0)
-    return [float(p) for p in adjusted]
+    from scipy.stats import false_discovery_control
+
+    adjusted: list[float] = false_discovery_control(np.asarray(p_values, np.float64)).tolist()
+    return adjusted
 
 
 def seeds_needed(tested: Difference, against: float = 0.0) -> int:

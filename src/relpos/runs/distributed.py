@@ -140,7 +140,7 @@ def launch(run: Run, wait: bool = True) -> None:
     if wait and run.state == "interrupted":  # somebody has stopped the processes and not this one
         raise KeyboardInterrupt(signal.SIGTERM)
     if not run.path.is_dir():
-        raise RelposError(f"{run.path} is gone: it was deleted while the run was under way; the same command starts it anew")
+        raise RelposError(f"{run.path} is gone: it was deleted while the run was under way; give the same command again")
     # A process that was asked to stop, or that found the run held by others, ends with 0.
     if any(codes):
         failed = [rank for rank, code in enumerate(codes) if code]

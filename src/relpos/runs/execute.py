@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from relpos.errors import RelposError, say
-from relpos.files import naming, opened, remove_left, write_text
+from relpos.files import check_locked, naming, opened, remove_left, write_text
 from relpos.process import command, uninterrupted
 from relpos.readers import sha256
 from relpos.runs.cost import costs, hardware
@@ -27,12 +26,12 @@ from relpos.runs.distributed import SHARED, Place, launch, meet, place, processe
 from relpos.runs.lock import locked
 from relpos.runs.retries import CRASHES, Retries
 from relpos.runs.run import Run
-from relpos.runs.shelf import LOG, SNAPSHOTS, snapshots
+from relpos.runs.shelf import LOG, LOGGED, SNAPSHOTS, snapshots
 from relpos.runs.stages import STAGES
 
 WAITS = 2.0
 """What the first of several processes says while it waits for the run's lock; then whether the run is started."""
-KEPT = ("model/*", f"{SNAPSHOTS}/*", "predictions/*", "tokenizer.*")
+KEPT = ("model/*", f"{SNAPSHOTS}/*", "predictions/*", "dev/*", LOGGED, "tokenizer.*", "corpus/*", "glue/*/*")
 """A finished run's files whose checksums are recorded. A store has a manifest of its own."""
 PACKAGES = ("relpos", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sentencex")
 
@@ -113,7 +112,9 @@ def _execute_in_processes(run: Run, wait: bool, log: bool, retries: Retries | No
 def _record_start(run: Run) -> None:
     """Writes `config.yaml` and the start into the record."""
     # Before the record: whoever sees a record finds the configuration beside it.
-    write_text(run.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.config)))
+    # Without what the logger is told, which may be a key, and which nobody reads there.
+    config = {key: value for key, value in run.config.items() if key != "logger"}
+    write_text(run.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(config)))
     run.begin(
         stage=run.stage,
         identity=run.identity,
@@ -151,11 +152,12 @@ def _execute_here(run: Run, log: bool = False) -> None:
     """Runs the stage and writes into the record how it ended."""
     started = time.perf_counter()
     with uninterrupted():
+        before = len(run.record.get("starts", []))
         try:
             _record_start(run)
         except RelposError as error:
             with suppress(RelposError):  # the record may be there all the same, and only its place in the folder not yet on disk
-                if _is_mine(run):
+                if len(run.record.get("starts", [])) > before:
                     _record_failure(run, error)
             raise
         remove_left(run.path)
@@ -171,7 +173,6 @@ def _execute_here(run: Run, log: bool = False) -> None:
                 metrics = STAGES[run.stage](run)
                 files = sorted({file for pattern in KEPT for file in run.path.glob(pattern) if file.is_file()})
                 sums = {file.relative_to(run.path).as_posix(): sha256(file) for file in files}
-            _check_folder(run)
         # Everything, SystemExit included: a start without an end would count as a death of the process.
         except BaseException as error:
             _record_end(run, error, seconds, log)
@@ -214,7 +215,7 @@ def _record_end(run: Run, error: BaseException, seconds: Callable[[], float], lo
     """
     try:
         with uninterrupted():
-            _check_folder(run)
+            check_locked(run.path)
             if log and isinstance(error, RelposError):
                 say(f"relpos: {error}")
             elif log and not isinstance(error, KeyboardInterrupt):
@@ -229,25 +230,6 @@ def _record_end(run: Run, error: BaseException, seconds: Callable[[], float], lo
         if run.state == "running":  # it came before the signals were held
             _record_end(run, stop, seconds, log)
         raise
-
-
-def _check_folder(run: Run) -> None:
-    """Refuses to go on if the run's folder was deleted since this process began. Another process may have started the run anew.
-
-    Raises:
-        RelposError: the folder is gone, or its record's last start is not this process's.
-    """
-    if _is_mine(run):
-        return
-    if not (run.path / "record.json").exists():
-        shutil.rmtree(run.path, ignore_errors=True)  # only what this process has written since is there
-    raise RelposError(f"{run.path} is gone: it was deleted while the run was under way; the same command starts it anew") from None
-
-
-def _is_mine(run: Run) -> bool:
-    """Whether the record's last start is this process's."""
-    last = (run.record.get("starts") or [{}])[-1]
-    return (last.get("pid"), last.get("host")) == (os.getpid(), socket.gethostname())
 
 
 def _record_failure(run: Run, error: BaseException) -> None:

@@ -15,11 +15,11 @@ from pathlib import Path
 from filelock import FileLock, SoftFileLock, Timeout
 
 from relpos.errors import RelposError, say
-from relpos.files import check_place, naming, opened, refuse_links
+from relpos.files import LOCK, check_place, naming, note_locked, opened, refuse_links
 from relpos.readers import read_json
 
-LOCK, HOLDER = "claim.lock", "claim.json"
-"""Files in a run's folder: the lock, and who held it last."""
+HOLDER = "claim.json"
+"""In a run's folder, beside `LOCK`: who held it last."""
 MINUTE = 60.0
 """Seconds."""
 NO_LOCKS = "its file system has no locks, which keep two processes from one run; name a folder on another one"
@@ -56,6 +56,7 @@ def locked(folder: Path, wait: bool = True, meanwhile: Callable[[], object] = in
         # Without a limit: a training takes days, and the system frees the lock of a holder that dies.
         while not _acquire(lock, MINUTE):
             meanwhile()
+    note_locked(folder, True)
     try:
         # For those who wait and want to know for whom; the lock itself is the operating system's.
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -64,6 +65,7 @@ def locked(folder: Path, wait: bool = True, meanwhile: Callable[[], object] = in
             json.dump(holder, file)
         yield True
     finally:
+        note_locked(folder, False)
         lock.release()
 
 

@@ -18,7 +18,9 @@ from relpos.model.build import Network, count
 from relpos.model.encoder import Encoder, encoder_of
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.model.initial import redraw
+from relpos.model.kernels import fused, name_of
 from relpos.model.position import Tisa
+from relpos.model.precision import autocast
 from relpos.model.surgery import add_tisa, fold_positions, set_tisa, token_types
 from relpos.runs.networks import described_by, description
 from relpos.runs.run import Run
@@ -88,19 +90,22 @@ def finetuning_model(run: Run) -> tuple[Classifier, dict[str, Any]]:
     return classifier_on(before, task.outputs, encoder_of(before).embedding.dropout.p, kind).train(), settings
 
 
-def refuse_impossible(run: Run) -> None:
+def refuse_impossible(run: Run, is_here: bool = True) -> None:
     """Refuses a network that cannot be built, before any work on the run or its inputs. The check allocates no memory for weights.
+
+    Args:
+        is_here: whether this machine, and no other, is to execute the run.
 
     Raises:
         RelposError: size, position, convolution, length and `recipe.position_lr` do not go together, or `change` does not suit the
-            positions; or there is no GPU here, and `speed` asks for one.
+            positions; `speed.kernel` does not serve them; or there is no GPU here, and `speed` asks for one.
     """
     # Inputs first: of a fine-tuning that cannot start, the pre-training is what is to be mended.
     for needed in run.inputs.values():
-        refuse_impossible(needed)
+        refuse_impossible(needed, is_here)
     if run.stage in ("pretrain", "finetune") and run.state != "finished":
         asking = {"accelerator": "gpu", "kernel": "triton"}.items() & run.config["speed"].items()
-        if asking and not (torch.cuda.is_available() or torch.backends.mps.is_available()):
+        if is_here and asking and not (torch.cuda.is_available() or torch.backends.mps.is_available()):
             raise RelposError(f"speed.{'='.join(min(asking))}: torch finds no GPU on this machine; auto takes what there is")
         with torch.random.fork_rng(devices=[]), without_memory():
             model = network(described_by(run) | {"kernel": run.config["speed"]["kernel"]})
@@ -111,6 +116,22 @@ def refuse_impossible(run: Run) -> None:
         # The meaning has the first phase where there is one.
         first = run.meaning.get("first", run.config)["length"]
         model.encoder.position.check_length(max(first, run.config["length"]))
+        if run.config["speed"]["kernel"] == name_of(fused):
+            _refuse_fused(run)
+
+
+def _refuse_fused(run: Run) -> None:
+    """Raises RelposError where the terms of a scheme have what `speed.kernel=fused` does not compute: the scheme says so alone in a
+    forward pass, which a narrow network of its layers and heads makes here."""
+    settings = described_by(run)
+    width = 8 * settings["size"]["heads"]
+    narrow = settings["size"] | {"hidden": width, "embedding": width, "ffn": width}
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad(), autocast(run.config["precision"], "cpu"):
+            network(settings | {"size": narrow, "kernel": name_of(fused)}).encoder(torch.zeros(1, 8, dtype=torch.long))
+    except RelposError as error:
+        if str(error).startswith("attention kernel"):  # what else does not suit so narrow a network may suit this one
+            raise RelposError("speed.kernel=fused does not serve this position scheme; auto takes one that serves") from error
 
 
 def counted(model: Network) -> dict[str, Any]:

@@ -245,6 +245,9 @@ def _task_and_meaning(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, A
     if arguments["name"] in names:
         raise RelposError(f"task.name={arguments['name']}: a task or a figure of relpos has this name; choose another one")
     known = {key: value for key, value in arguments.items() if key != "folder"}
+    # Without its folder: the files of the intermediate task are part of the identity of its own run.
+    if is_task_file(str(known["intermediate"])):
+        known["intermediate"] = Path(known["intermediate"]).name
     return arguments, {"task": known, "files": task.files.identity()} | _metric_source(arguments)
 
 

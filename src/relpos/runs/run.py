@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError
 from relpos.files import digest, write_json
 from relpos.places import runs_root  # which belongs to what a run is
-from relpos.readers import fitted, read_json, read_yaml
+from relpos.readers import RECORD, fitted, read_json, read_yaml, sealed, unsealed
 
 VERSIONS = {"toy": 1, "tokenizer": 1, "store": 1, "pretrain": 3, "finetune": 3}
 """Bumped when a change of code alters the results of a stage; the golden values of the tests make such a change visible."""
@@ -27,9 +29,16 @@ SHAPES: dict[str, Any] = {
     "identity": str,
     "state": str,
     "meaning": dict,
+    "metrics": dict | None,
     "starts": list[dict[str, Any]],
 }
 """What the keys of a record are that every reader of it needs."""
+
+
+POSSIBLE = {"heldout_loss": (0, inf), "heldout_accuracy": (0, 1), "heldout_perplexity": (1, inf), "perplexity": (1, inf)}
+"""Name of a final metric → its least and largest value."""
+SCORES = -100.001, 100.001
+"""Those of a score in per cent, with room for rounding."""
 
 
 def identity_of(stage: str, meaning: dict[str, Any], inputs: dict[str, str]) -> str:
@@ -128,8 +137,9 @@ class Run:
         return {"time": now, "pid": os.getpid(), "host": socket.gethostname()}
 
     def update(self, **changes: Any) -> None:
-        """Writes `changes` into the record, atomically."""
-        write_json(self.path / "record.json", self.record | changes)
+        """Writes `changes` into the record, atomically, and seals it where the run is finished."""
+        record = self.record | changes
+        write_json(self.path / RECORD, sealed(record) if record.get("state") == "finished" else record)
 
 
 def recorded(folder: Path) -> Run:
@@ -167,13 +177,28 @@ def read_record(folder: Path) -> dict[str, Any]:
     Raises:
         RelposError: it is damaged or cannot be read.
     """
-    path = folder / "record.json"
+    path = folder / RECORD
     try:
-        record: dict[str, Any] = read_json(path, dict, {})
+        record: dict[str, Any] = unsealed(read_json(path, dict, {}), str(path))
         for key, shape in SHAPES.items():
             fitted({key: record[key]} if key in record else {}, dict[str, shape])  # type: ignore[valid-type]
+        if impossible := next(_impossible(record), None):
+            raise RelposError(f"{path}: {impossible} is impossible")
     except RelposError as error:
         if isinstance(error.__cause__, OSError):
             raise RelposError(f"cannot read {error}") from error
         raise RelposError(f"damaged record {path}: delete the folder to start anew ({str(error).partition(': ')[2]})") from error
     return record
+
+
+def _impossible(record: Mapping[str, Any]) -> Iterator[str]:
+    """Final metrics outside of what they can be, as `perplexity 0.5`; a metric from outside the package may be anything."""
+    metrics, task = record.get("metrics") or {}, record.get("meaning", {}).get("task")
+    bounds: dict[str, tuple[float, float]] = dict(POSSIBLE)
+    if isinstance(task, dict) and str(task.get("metric")).startswith("relpos."):
+        scores = fitted(metrics.get("columns", {}), dict[str, float])
+        metrics, bounds = metrics | scores, bounds | dict.fromkeys(scores, SCORES)
+    for name, (least, most) in bounds.items():
+        value = metrics.get(name)
+        if isinstance(value, int | float) and (value < least or value > most):
+            yield f"{name} {value:g}"

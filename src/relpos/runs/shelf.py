@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from relpos.errors import RelposError, refuse_unknown, say
 from relpos.progress import tracked
-from relpos.readers import fitted, json_lines, read_bytes
+from relpos.readers import check_recorded, fitted, json_lines, read_bytes
 from relpos.runs.run import identity_of, read_record, runs_root
 
 What = TypeVar("What", bound=Hashable)
@@ -97,8 +97,10 @@ def logged(run: Path) -> list[dict[str, Any]]:
     """What a run has logged, a dictionary for each line, in the order of its steps; empty where it has logged nothing.
 
     Raises:
-        RelposError: a line is damaged; names file and line.
+        RelposError: a line is damaged, and file and line are named; or the run is finished, and the file another one since.
     """
+    if (run / LOGGED).exists():
+        check_recorded(run / LOGGED)
     lines = json_lines(run / LOGGED)
     for number, line in enumerate(lines, 1):
         if not isinstance(line.get("step"), int) or not isinstance(line.get("heldout_loss", 0.0), int | float):

@@ -74,6 +74,7 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:
     for step, folder in sorted(found, reverse=True):
         try:
             if checkpoint := newest(folder / FOLDER):
+                logged(folder)  # as `copy_log` will read it
                 return Trunk(checkpoint, step, folder)
         except RelposError as error:
             say(f"relpos: {error}")

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from relpos.config.conf import options, shipped
+from relpos.config.arguments import spelled
+from relpos.config.conf import key_of, options, shipped
 from relpos.data.own_task import is_task_file
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.measures.measure import measures
@@ -174,7 +175,9 @@ def _values(content: dict[str, Any], path: Path) -> dict[str, Any]:
             raise RelposError(f"{key} is missing")
     for key in ("rows", "stages"):
         if isinstance(values.get(key), dict):
-            values[key] = {str(name): _overrides(f"{key}.{name}", overrides) for name, overrides in values[key].items()}
+            values[key] = {
+                str(name): _overrides(f"{key}.{name}", overrides, path.parent) for name, overrides in values[key].items()
+            }
     # What is no mapping is refused below, with the rule of its annotation.
     names = list(values["rows"]) if isinstance(values["rows"], dict) else []
     for name in names:
@@ -198,7 +201,7 @@ def _values(content: dict[str, Any], path: Path) -> dict[str, Any]:
         _check_server(values["server"])
     for key, value in values.items():
         check(key, value, annotations[key])
-    values["base"] = _overrides("base", values.get("base"))
+    values["base"] = _overrides("base", values.get("base"), path.parent)
     for name in values.get("stages", ()):
         refuse_unknown("stages: unknown stage", name, STAGES)
     _check_order(values)
@@ -243,8 +246,8 @@ def _check_order(values: dict[str, Any]) -> None:
             raise RelposError(f"stages.{stage}: nothing is measured without the key order, as in order: [shuffle, pairs]")
 
 
-def _overrides(key: str, overrides: list[str] | None) -> list[str]:
-    """The overrides under a key; none where YAML has nothing there."""
+def _overrides(key: str, overrides: list[str] | None, folder: Path) -> list[str]:
+    """The overrides under a key of a file in this folder; none where YAML has nothing there."""
     if not isinstance(overrides or [], list):
         raise RelposError(f"{key}: a list of overrides is expected, as in [position=none, k=8]")
     for override in overrides or ():
@@ -255,7 +258,16 @@ def _overrides(key: str, overrides: list[str] | None) -> list[str]:
         refuse_names(overrides or ())
     except RelposError as error:
         raise RelposError(f"{key}: {error}") from None
-    return overrides or []
+    return [_with_task_file(override, folder) for override in overrides or ()]
+
+
+def _with_task_file(override: str, folder: Path) -> str:
+    """`intermediate=FILE.yaml` with the path of the file, which is given from the folder of the experiment file."""
+    key, _, value = override.partition("=")
+    is_intermediate = key_of(override).removesuffix(".task").rpartition(".")[2] == "intermediate"
+    if not is_intermediate or not is_task_file(name := value.strip("'\"")):
+        return override
+    return f"{key}={spelled(str((folder / expanded(name)).resolve()))}"
 
 
 def of_stage(stage: str, overrides: Iterable[str]) -> list[str]:

@@ -19,6 +19,7 @@ from relpos.analysis.resampling import crossed_interval, mean_interval, multi_bo
 from relpos.errors import RelposError, say
 from relpos.measures.kinds.lengths import losses
 from relpos.measures.measure import NATS, Figure, Results, measured_columns, measures
+from relpos.process import without_keys
 from relpos.results.plateau import NONE, Curve, order_found, order_known
 from relpos.results.scale import MEAN, Scale, has_parameters, mean_of, named, scheme, seeds, travel
 from relpos.results.statistics import Difference, Interval
@@ -106,7 +107,7 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
     rates, moved = rates_of(config.get("recipe") or {}), has_parameters(values, config.get("conv"))
     return Row(
         name=planned.name,
-        overrides=planned.overrides,
+        overrides=without_keys(planned.overrides),
         position_parameters=int(of_pretrainings["position_parameters"][0].value) if plain else None,
         travel=travel(config.get("recipe"), config.get("steps", 0), rates, *moved) if plain else None,
         position_lr=rates[0],

@@ -17,7 +17,7 @@ import torch
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from relpos.errors import RelposError
-from relpos.files import replacing
+from relpos.files import check_place, replacing
 from relpos.process import STOPS, on_stops
 from relpos.readers import sha256
 from relpos.train.group import ALONE, Group
@@ -61,6 +61,7 @@ class WholeCheckpoints(TorchCheckpointIO):
             RelposError: the disk is full; the earlier checkpoint stays.
         """
         path = Path(path)
+        check_place(path)
         # What a kill has left half written; the process that holds the run's lock is the only one that writes here.
         for half in path.parent.glob(".*.ckpt.*"):
             half.unlink(missing_ok=True)
@@ -128,7 +129,7 @@ class Checkpointing(pl.Callback):
 
         Raises:
             Interrupted: a process was asked to stop.
-            RelposError: training has diverged, or the run's folder is gone.
+            RelposError: training has diverged.
         """
         step = trainer.global_step
         # Each process may have got the signal a step earlier or later: together they stop at one.
@@ -136,9 +137,6 @@ class Checkpointing(pl.Callback):
         stop = next((number for number, count in zip(STOPS, asked, strict=True) if count), None)
         # After the last step only if asked to stop: otherwise the model is written next, and the checkpoints are deleted.
         if stop is not None or (due and step < int(trainer.max_steps)):
-            # Writing would make a deleted folder again, and the training would continue for nothing.
-            if self.group.first and not self.folder.parent.is_dir():
-                raise RelposError(f"the run's folder {self.folder.parent} is gone")
             module.gather()  # which refuses weights that are not finite: they must not replace the last good checkpoint
             if self.group.first:
                 began = time.monotonic()
@@ -148,6 +146,24 @@ class Checkpointing(pl.Callback):
             self.group.said()  # the others wait here, where it may take long, and not in the next step
         if stop is not None:
             raise Interrupted(stop)
+
+    def on_save_checkpoint(self, trainer: pl.Trainer, module: Any, checkpoint: dict[str, Any]) -> None:
+        """Notes how many lines the run has logged."""
+        checkpoint["logged"] = len(self._lines(trainer))
+
+    def on_load_checkpoint(self, trainer: pl.Trainer, module: Any, checkpoint: dict[str, Any]) -> None:
+        """Refuses to go on with a log that lacks some of them.
+
+        Raises:
+            RelposError: it does: somebody has deleted or cut it.
+        """
+        if self.group.first and len(self._lines(trainer)) < checkpoint.get("logged", 0):
+            folder = self.folder.parent
+            raise RelposError(f"{folder}: its log lacks lines that stood there at the checkpoint: delete the folder to start anew")
+
+    def _lines(self, trainer: pl.Trainer) -> list[str]:
+        """The lines of the run's log; none in other processes than the first."""
+        return next((logger.lines for logger in trainer.loggers if hasattr(logger, "lines")), [])
 
     def _due(self, step: int) -> bool:
         if self.every:

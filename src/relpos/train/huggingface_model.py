@@ -20,7 +20,7 @@ from transformers.utils import can_return_tuple
 
 from relpos.errors import RelposError
 from relpos.model.attention import LayerCall
-from relpos.model.encoder import Encoder, Layer
+from relpos.model.encoder import Layer
 from relpos.train.huggingface_config import RelposConfig
 from relpos.train.network import network
 from relpos.train.standalone import write as write_code
@@ -141,12 +141,13 @@ class RelposPreTrainedModel(PreTrainedModel):
 class RelposModel(RelposPreTrainedModel):
     """The encoder, with the names of its parameters."""
 
-    _keys_to_ignore_on_load_unexpected = [r"^(head|pooler|dense|classifier|qa_outputs)\."]  # noqa: RUF012
+    _keys_to_ignore_on_load_unexpected = [r"^(head|pooler|dense|classifier)\."]  # noqa: RUF012
 
     network: Any  # an Encoder
 
     def _network(self, filled: bool) -> nn.Module:
-        return without_head(self.config, filled)
+        head = {"kind": "none", "pooler": bool((self.config.head or {}).get("pooler"))}
+        return network(self.config.settings() | {"head": head}, filled)
 
     def _adopt(self, made: Any) -> None:
         for layer in made.layers:
@@ -187,12 +188,6 @@ class RelposModel(RelposPreTrainedModel):
         return BaseModelOutput(
             last_hidden_state=states[-1], hidden_states=tuple(states) if keep else None, attentions=tuple(maps) if maps else None
         )
-
-
-def without_head(config: RelposConfig, filled: bool) -> Encoder:
-    head = {"kind": "none", "pooler": bool((config.head or {}).get("pooler"))}
-    made: Encoder = network(config.settings() | {"head": head}, filled)
-    return made
 
 
 def _or(asked: bool | None, default: bool) -> bool:

@@ -33,7 +33,8 @@ same run once more: W&B refuses to begin what is open."""
 
 
 class JsonLines(Logger):
-    """`metrics.jsonl`: the truth about a run; other loggers are views of it.
+    """`metrics.jsonl`: the truth about a run; other loggers are views of it. If somebody deletes or
+    cuts it meanwhile, the next line brings all of it back.
 
     Args:
         path: the file; lines after `step` are cut, so that a run that is continued from a checkpoint logs each step once, and so
@@ -46,7 +47,8 @@ class JsonLines(Logger):
         self.path = path
         # A process that was killed may have written half a line, and steps after its last checkpoint.
         lines = read_bytes(path).split(b"\n")[:-1] if step and path.exists() else []
-        write_text(path, "".join(f"{line.decode()}\n" for line in lines if _step(line) <= step))
+        self.lines = [f"{line.decode()}\n" for line in lines if _step(line) <= step]
+        self._restore()
 
     name = "jsonl"
     version = 0
@@ -56,9 +58,19 @@ class JsonLines(Logger):
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Appends one line."""
-        # Closed after each line, so that a kill loses none and whoever watches the run reads it at once.
-        with naming(self.path), opened(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": step} | {name: float(value) for name, value in metrics.items()}) + "\n")
+        line = json.dumps({"step": step} | {name: float(value) for name, value in metrics.items()}) + "\n"
+        with naming(self.path):
+            if not self.path.exists() or self.path.stat().st_size != self.size:
+                self._restore()
+            # Closed after each line, so that a kill loses none and whoever watches the run reads it at once.
+            with opened(self.path, "a", encoding="utf-8") as file:
+                file.write(line)
+        self.lines.append(line)
+        self.size += len(line)  # all of it is ASCII
+
+    def _restore(self) -> None:
+        write_text(self.path, "".join(self.lines))
+        self.size = self.path.stat().st_size
 
 
 def _step(line: bytes) -> float:

@@ -25,9 +25,6 @@ CLASSES = {
     "AutoModelForMaskedLM": "RelposForMaskedLM",
     "AutoModelForCausalLM": "RelposForCausalLM",
     "AutoModelForSequenceClassification": "RelposForSequenceClassification",
-    "AutoModelForTokenClassification": "RelposForTokenClassification",
-    "AutoModelForQuestionAnswering": "RelposForQuestionAnswering",
-    "AutoModelForMultipleChoice": "RelposForMultipleChoice",
 }
 """Class of transformers → class of the code that serves it."""
 SERVING = "relpos.train.huggingface"

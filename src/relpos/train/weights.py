@@ -15,7 +15,7 @@ from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.files import replacing, write_text
 from relpos.model.build import HeadSettings
-from relpos.pretrained.checkpoint import OTHER_HEADS, Checkpoint
+from relpos.pretrained.checkpoint import Checkpoint
 from relpos.pretrained.files import CONFIG, has_config_json, is_exported, is_published, read_config
 from relpos.pretrained.stored import check_numbers, read_safetensors, read_weights, wrapper
 from relpos.ranges import Arguments, Width
@@ -109,8 +109,6 @@ def _exported(config: dict[str, Any]) -> dict[str, Any]:
     """Our keys in the `config.json` of an exported network, or of what transformers has made of it; the class tells the head."""
     settings = {name: config[name] for name in Settings.__annotations__ if config.get(name) is not None}
     architecture = str((config.get("architectures") or [""])[0])
-    if reason := next((reason for kind, reason in OTHER_HEADS.items() if architecture.endswith(f"For{kind}")), None):
-        raise RelposError(f"architectures={architecture}: {reason}")
     if architecture == "RelposForSequenceClassification":
         return settings | {"outputs": len(config.get("id2label") or (0, 1))}  # transformers does not write two, the usual number
     settings.pop("outputs", None)

@@ -10,7 +10,7 @@ from relpos.data.toy import corpus, tasks
 from relpos.data.toy.events import Chance
 from relpos.data.toy.grammar import spelled
 from relpos.data.toy.tasks import Item, fair
-from relpos.files import opened, replacing_folder
+from relpos.files import opened, remove, replacing_folder
 
 VERSION = 1  # raise it when the written bytes change: it stands in the identity of every run on this data
 DOCUMENT = 100  # pairs
@@ -28,6 +28,8 @@ def write(folder: Path, seed: int = 0, pairs: int = 30_000, items: int = 4_000) 
     Raises:
         RelposError: the disk is full; `corpus` and `glue` are each whole or absent.
     """
+    for part in ("corpus", "glue"):
+        remove(folder / part)  # of a start that was killed
     with replacing_folder(folder / "corpus") as place:
         write_corpus(place, seed, pairs)
     with replacing_folder(folder / "glue") as place:

@@ -16,7 +16,7 @@ NEAR = 8
 
 @dataclass(frozen=True)
 class Patterns(Measure):
-    """Profiles of heads, see `relpos.analysis.patterns`; `relpos draw` draws them.
+    """Profiles of heads, see `relpos.analysis.patterns`; `relpos analyze patterns` draws them.
 
     Args:
         layer: from 1.
