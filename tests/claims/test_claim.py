@@ -188,6 +188,7 @@ def test_a_mistake_in_a_claim_is_one_line(overrides: list[str], message: str) ->
         ({"rule": "contrast", "contrasts": []}, "needs above or below"),
         ({"rule": "contrast", "contrasts": [], "above": 0, "over": "row"}, "over: unknown 'row'. Did you mean 'rows'"),
         ({"rule": "share", "row": "fixed", "of": "kernel"}, "of: unknown 'kernel'. Did you mean 'kernels'"),
+        ({"rule": "share", "row": "fixed", "of": "table"}, "of: unknown 'table'"),
         ({"rule": "computed", "what": "os.system"}, "unknown computation 'os.system'"),
         ({"rule": "parameters", "few": []}, "missing 1 required positional argument: 'many'"),
     ],

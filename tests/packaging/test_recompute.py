@@ -56,7 +56,8 @@ def test_every_interval_of_all_claims_is_computed_again_from_all_committed_recor
         if row not in named or meaning["seed"] in pilots:
             shutil.rmtree(path.parent)
     claims = claims_page.verdicts(tmp_path_factory.mktemp("claims"))
-    figures = [finding["figures"] for claim in claims for finding in claim["findings"]]
+    findings = [finding for claim in claims for finding in claim["findings"]]
+    figures = [finding["figures"] for finding in findings if finding["verdict"] != "not run"]
     printed = intervals("\n".join(figures))
     assert len(printed) > 500
     assert printed - computed_again(tmp_path) == set()

@@ -58,8 +58,8 @@ class Claim:
     """
 
     id: str
-    says: str
-    source: str
+    says: str = ""
+    source: str = ""
     printed: str = ""
     test: Mapping[str, Any] = field(default_factory=dict)
     not_tested: str = ""

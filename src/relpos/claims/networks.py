@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -44,14 +44,15 @@ class OfNetworks(Judgement):
 
     Args:
         row: whose networks.
-        of: what is judged of them, one of `MEASURES`.
+        of: what is judged of them, one of `known`.
     """
 
     row: str
     of: str
+    known: ClassVar[Sequence[str]] = ()
 
     def __post_init__(self) -> None:
-        refuse_unknown("of: unknown", self.of, MEASURES)
+        refuse_unknown("of: unknown", self.of, self.known)
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -106,6 +107,8 @@ class Shares(OfNetworks):
     Fails: they show the opposite. Kernels count as independent, though those of one network are
     not quite.
     """
+
+    known = ("kernels", "channels", "heads")
 
     @property
     def says(self) -> str:
@@ -166,6 +169,8 @@ class Toeplitzness(OfNetworks):
     did not learn hardly moves, is 0.8 or more, and above random tables. Fails: it is below 0.5, or
     not above random tables. A row on the bag-of-words plateau has random positions.
     """
+
+    known = ("table", "heads")
 
     @property
     def says(self) -> str:
