@@ -41,12 +41,25 @@ KEYS = re.compile(r"([+]*(?:(?:\w+\.)?logger\.(?!_target_=)[^=]*|hydra\.sweeper\
 """An override whose value may be a key or a password; a reference to one, as `${oc.env:KEY}`, says nothing."""
 
 
-def started(module: str, *arguments: str, environment: Mapping[str, str] = os.environ, **more: Any) -> subprocess.Popen[bytes]:
+def started(
+    module: str,
+    *arguments: str,
+    environment: Mapping[str, str] = os.environ,
+    before: Sequence[str] = (),
+    **more: Any,
+) -> subprocess.Popen[bytes]:
     """A process of ours, with a pipe to its standard input.
 
     No file of the working directory is a module of that process, as `python -m` would have it.
+
+    Args:
+        module: what it executes.
+        arguments: of the module.
+        environment: its variables.
+        before: a command that starts it, such as srun.
+        more: arguments of Popen.
     """
-    words = [sys.executable, "-m", module, *arguments]
+    words = [*before, sys.executable, "-m", module, *arguments]
     return subprocess.Popen(words, stdin=subprocess.PIPE, env={**environment, SAFE_PATH: "1"}, **more)
 
 
@@ -85,15 +98,16 @@ def omp_threads() -> int | None:
 
 
 def ask_to_end(process: subprocess.Popen[bytes]) -> None:
-    """Sends SIGTERM to a process of ours, also to one that somebody has stopped (SIGSTOP): it is to go on first, and end itself."""
-    for number in (signal.SIGTERM, signal.SIGCONT):
-        process.send_signal(number)  # nothing where the process has ended
+    """Closes the pipe of a process of ours, which asks it to end, also where somebody has stopped it (SIGSTOP)."""
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):  # it has died, and something that it was to read is left
+        process.stdin.close()
+    process.send_signal(signal.SIGCONT)  # nothing where the process has ended
 
 
 def end(process: subprocess.Popen[bytes], seconds: float = 600) -> int:
     """Waits until a process of ours that has been asked to end has done so; one that hangs is killed after so many seconds. Returns
     its exit status."""
-    process.send_signal(signal.SIGCONT)  # it may have been stopped (SIGSTOP)
     try:
         return process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -107,9 +121,7 @@ def end_all(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     the wait, such as a second Ctrl-C, kills them."""
     # All pipes before the first wait, so that workers write their checkpoints at the same time.
     for process in processes:
-        assert process.stdin is not None
-        with suppress(BrokenPipeError):  # what a process that died was not told
-            process.stdin.close()
+        ask_to_end(process)
     try:
         for process in processes:
             end(process)

@@ -23,7 +23,7 @@ from pretend import STAGE, pretend
 from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.launch import worker
-from relpos.launch.engine import FRUITLESS, Debug, Guard, Local, run_all
+from relpos.launch.engine import FRUITLESS, Debug, Local, LocalWorkers, run_all
 from relpos.launch.jobs import LOGGERS, Job, Standing
 from relpos.launch.worker import work
 from relpos.ranges import shown
@@ -33,7 +33,6 @@ from relpos.runs.run import Run
 from relpos.runs.stages import STAGES
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
-from relpos.train.group import Broken
 from tables.small_data import write_experiment
 
 
@@ -121,30 +120,6 @@ def test_what_loggers_are_told_is_in_no_file_of_a_job(tmp_path: Path, monkeypatc
         Job.read(tmp_path / "job.json", [])
 
 
-@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.full)])
-def test_after_an_error_in_a_run_of_several_processes_none_is_shared_again(
-    rank: int, stop: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tries: list[Run] = []
-
-    def broken(run: Run, **more: Any) -> None:
-        tries.append(run)
-        raise Broken("another process of this run has ended")
-
-    monkeypatch.setattr(worker, "execute", broken)
-    for name, value in {"RANK": str(rank), "WORLD_SIZE": "2"}.items():
-        monkeypatch.setenv(name, value)
-    run = on_two_nodes()
-    with pytest.raises(RelposError, match="cannot share another one"):
-        work(Job([run], retries=3), stop)
-    assert len(tries) == 1
-    assert failures(run.record) == (rank == 0)
-    codes: list[int] = []
-    monkeypatch.setattr(os, "_exit", codes.append)
-    worker.interrupted(Job([run], retries=3))
-    assert codes == [1]
-
-
 def test_an_idle_worker_rests_while_looking_takes_long(stop: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     """Five times as long as it looked; here the clock moves by half a second between two glances."""
     run = pretend("held")
@@ -188,25 +163,22 @@ def test_workers_that_end_before_all_is_done_end_the_launch(
         run_all([pretend("never")], tmp_path / "table", Local(workers=2))
 
 
-def test_a_worker_that_started_a_run_is_not_what_the_guard_looks_for() -> None:
+def test_workers_that_die_at_work_are_started_again_and_those_that_begin_nothing_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = pretend("kills", then="kill")
-    standing = Standing(Job([run]))
-    guard = Guard(standing)
+    monkeypatch.setattr("relpos.launch.engine.started", lambda *_, **__: SimpleNamespace(poll=lambda: 1))
+    workers = LocalWorkers(Standing(Job([run])), tmp_path, [{}])
     for _ in range(5):
         for _ in range(FRUITLESS - 1):
-            guard.begin("one")
-            assert not guard.end("one")
-        guard.begin("one")
+            workers.poll()
         run.path.mkdir(parents=True, exist_ok=True)
         run.begin()
-        standing.open()
-        assert not guard.end("one")
-    assert not any(guard.end("of an earlier launch") for _ in range(FRUITLESS))
+        workers.poll()
     for _ in range(FRUITLESS - 1):
-        guard.begin("one")
-        assert not guard.end("one")
-    guard.begin("one")
-    assert guard.end("one")
+        workers.poll()
+    with pytest.raises(RelposError, match="workers end with status 1: see"):
+        workers.poll()
 
 
 def test_launchers_of_one_number_have_folders_of_their_own(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A table on a real cluster of two nodes (`make test-slurm`) is the table of the local engine, whatever happens to its jobs."""
+"""Tables on a real cluster of two nodes (`make test-slurm`), whatever happens to their jobs."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from relpos.runs.lock import locked
-from relpos.runs.run import Run
-from relpos.tables.experiment import load
-from relpos.tables.plan import plan_table, runs_of
 from tables.small_data import write_data, write_experiment
 
 pytestmark = pytest.mark.skipif("SLURM_CONF" not in os.environ, reason="make test-slurm starts the cluster that this needs")
@@ -54,15 +50,6 @@ class Table:
         keys = ("name", "parameters", "perplexity", "columns", "mean")
         return [{key: row[key] for key in keys} for row in content["rows"]]
 
-    def tasks(self) -> dict[str, str]:
-        path = self.root / "tables" / "small" / "slurm.json"
-        tasks: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        return tasks
-
-    def task_of(self, run: Path) -> str:
-        """Of a run of several processes, which have a task for themselves."""
-        return next(number for number, identity in self.tasks().items() if run.name.endswith(identity))
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -90,27 +77,57 @@ def record(run: Path) -> dict[str, Any]:
     return content
 
 
-def in_the_middle(table: Table, name: str) -> Path | None:
-    found = [path.parent.parent for path in table.root.glob(f"pretrain/{name}*/checkpoint/last-*")]
-    return found[0] if found and record(found[0])["state"] == "running" else None
+def in_the_middle(table: Table, name: str, besides: Sequence[Path] = ()) -> Path | None:
+    for path in table.root.glob(f"pretrain/{name}*/checkpoint/last-*"):
+        run = path.parent.parent
+        if run not in besides and record(run)["state"] == "running":
+            return run
+    return None
 
 
-def test_the_table_of_a_cluster_is_the_local_one(folder: Path) -> None:
-    cluster = Table(folder, "cluster", "engine=slurm", "engine.partition=debug", "pretrain.speed.nodes=2")
+def process_of(run: Path) -> int:
+    return int(record(run)["starts"][-1]["pid"])
+
+
+def job_of(run: Path) -> str:
+    """The Slurm job of a run's first process."""
+    variables = Path(f"/proc/{process_of(run)}/environ").read_bytes().decode().split("\0")
+    return next(variable.partition("=")[2] for variable in variables if variable.startswith("SLURM_JOB_ID="))
+
+
+def test_an_array_of_launchers_trains_a_table_once_and_takes_over_what_was_killed_or_requeued(folder: Path) -> None:
+    table = Table(folder, "array", "engine=slurm", "engine.array=3", "engine.partition=debug")
+    launcher = table.start()
+    killed = wait_for(lambda: in_the_middle(table, "none"), launcher)
+    os.kill(process_of(killed), signal.SIGKILL)
+    requeued = wait_for(lambda: in_the_middle(table, "fixed", [killed]), launcher)
+    slurm("scontrol", "requeue", job_of(requeued))
+    second = Table(folder, "array", "engine=slurm", "engine.array=1").start()
+    for process in (launcher, second):
+        _, said = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, said
+    for run in (killed, requeued):
+        assert [start["from_step"] > 0 for start in record(run)["starts"]] == [False, True]
+    assert record(killed)["starts"][0]["ended"] == "died"
+    others = [path.parent for path in table.root.glob("*/*/record.json") if path.parent not in (killed, requeued)]
+    assert len(others) > 4
+    for run in others:
+        assert len(record(run)["starts"]) == 1
+    assert not slurm("squeue", "--noheader")
+
+
+def test_a_run_on_two_nodes_goes_back_into_the_queue_before_the_limit(folder: Path) -> None:
+    cluster = Table(folder, "cluster", "engine=slurm", "engine.array=1", "pretrain.speed.nodes=2")
     launcher = cluster.start()
-    killed = wait_for(lambda: in_the_middle(cluster, "none"), launcher)
-    job = cluster.task_of(killed)
-    assert "NumNodes=2" in slurm("scontrol", "show", "job", job)
-    slurm("scontrol", "requeue", job)  # SIGTERM, later SIGKILL, and back into the queue
     warned = wait_for(lambda: in_the_middle(cluster, "fixed"), launcher)
-    slurm("scancel", "--signal=USR2", cluster.task_of(warned))  # as before a preemption: the job goes back by itself
+    job = job_of(warned)
+    assert "NumNodes=2" in slurm("scontrol", "show", "job", job)
+    slurm("scancel", "--batch", "--signal=USR2", job)  # as Slurm does before the limit
     _, said = launcher.communicate(timeout=PATIENCE)
     assert launcher.returncode == 0, said
-    for run in (killed, warned):
-        starts = record(run)["starts"]
-        assert [start["processes"] for start in starts] == [2, 2]
-        assert starts[1]["from_step"] > 0
-    assert not slurm("squeue", "--noheader")
+    first, second = record(warned)["starts"]
+    assert (first["processes"], first["ended"], second["processes"]) == (2, "interrupted", 2)
+    assert second["from_step"] > 0
 
     local = Table(folder, "local", "workers=1", "pretrain.speed.devices=2")
     launcher = local.start()
@@ -123,7 +140,8 @@ def test_the_table_of_a_cluster_is_the_local_one(folder: Path) -> None:
 
 
 def test_stopping_the_launcher_stops_its_jobs_and_the_same_command_goes_on(folder: Path) -> None:
-    table = Table(folder, "stopped", "engine=slurm", "rows=[none]", "stages=[pretrain]")
+    nodes = "pretrain.speed.nodes=2"
+    table = Table(folder, "stopped", "engine=slurm", "rows=[none]", "stages=[pretrain]", nodes)
     launcher = table.start()
     run = wait_for(lambda: in_the_middle(table, "none"), launcher)
     launcher.terminate()
@@ -137,28 +155,3 @@ def test_stopping_the_launcher_stops_its_jobs_and_the_same_command_goes_on(folde
     assert again.returncode == 0, said + log.read_text(encoding="utf-8")
     assert record(run)["state"] == "finished"
     assert [start["from_step"] > 0 for start in record(run)["starts"]] == [False, True]
-
-
-def test_a_launch_waits_for_what_somebody_else_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Table(folder, "shared", "engine=slurm", "rows=[none]", "stages=[pretrain]")
-    monkeypatch.setenv("RELPOS_RUNS", table.environment["RELPOS_RUNS"])
-    monkeypatch.setenv("RELPOS_DATA", table.environment["RELPOS_DATA"])
-    runs = runs_of(plan_table(load(str(table.file)), ["none"]))
-    held = next(run for run in runs if run.stage == "pretrain")
-    others = [run for run in runs if run.stage not in ("pretrain", "finetune")]
-
-    def had_a_task(run: Run) -> bool:
-        return run.identity in table.tasks().values()
-
-    with locked(held.path):
-        held.update(state="running")
-        launcher = table.start()
-        wait_for(lambda: all(run.state == "finished" for run in others), launcher)
-        wait_for(lambda: not table.tasks(), launcher)  # the launcher has seen that nothing else can be done
-        time.sleep(15)  # three looks at the queue
-        assert not had_a_task(held)
-        assert launcher.poll() is None
-    wait_for(lambda: had_a_task(held), launcher)
-    _, said = launcher.communicate(timeout=PATIENCE)
-    assert launcher.returncode == 0, said
-    assert held.state == "finished"

@@ -13,7 +13,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -25,7 +24,6 @@ from relpos.launch.progress import displayed
 from relpos.pool import Item, Result, side_by_side
 from relpos.process import cores, end_all, exit_status, interruptible, started, thread_variables
 from relpos.ranges import Count, Threads
-from relpos.readers import read_json
 from relpos.runs.cost import GPUS
 from relpos.runs.distributed import place, shape
 from relpos.runs.execute import execute
@@ -34,8 +32,8 @@ from relpos.runs.run import Run
 
 FRUITLESS = 3
 """The launch ends after this many workers in a row that ended without having started a run."""
-BOOK = "slurm.json"
-"""In a table's folder: the tasks of all its launches that are in a cluster's queue, each with the identity of its run."""
+SCRIPT = "array.sh"
+"""In a launch's folder: what a cluster was given for its tasks, which may wait in the queue when the launcher is gone."""
 
 
 class Workers(Protocol):
@@ -50,37 +48,6 @@ class Workers(Protocol):
 
     def shutdown(self) -> None:
         """Called once, at the end or on the way out: workers that are in the middle of a run write a checkpoint and end."""
-
-
-class Guard:
-    """Tells a launch whose workers cannot work (a broken environment, a full disk) from one whose workers die at work.
-
-    The death of a worker during a run is counted in that run's record (relpos.runs.retries), and after a few deaths the run is
-    given up. A worker that dies before it has started any run appears in no record: without this class it would be restarted
-    for ever.
-
-    Args:
-        standing: of the launch. How many starts its records hold tells whether anything was begun.
-    """
-
-    def __init__(self, standing: Standing) -> None:
-        self.standing = standing
-        self.began: dict[str, int] = {}
-        self.fruitless = 0
-
-    def begin(self, worker: str) -> None:
-        """Notes that a worker begins."""
-        self.began[worker] = self.standing.starts
-
-    def end(self, worker: str) -> bool:
-        """Notes that a worker has ended early. Returns whether too many in a row have ended without starting a run.
-
-        Call it after the records have been read again. A worker counts as useful if any run was started since it began:
-        which worker started it is not known. Workers of an earlier launch always count as useful.
-        """
-        idle = self.standing.starts == self.began.pop(worker, -1)
-        self.fruitless = self.fruitless + 1 if idle else 0
-        return self.fruitless >= FRUITLESS
 
 
 class Engine(Protocol):
@@ -190,16 +157,24 @@ def _gpus() -> list[str]:
 
 
 class LocalWorkers:
-    """Worker processes, each tethered to this one by a pipe that is its standard input; their logs lie in `folder`."""
+    """Worker processes, each tethered to this one by a pipe that is its standard input; their logs lie in `folder`.
+
+    The death of a worker during a run is counted in that run's record (relpos.runs.retries), and after a few deaths the run is
+    given up. A worker that dies before it has started any run (a broken environment, a full disk) appears in no record, and would
+    be restarted for ever: so workers are counted that end without any run having been started since they began.
+    """
 
     def __init__(self, standing: Standing, folder: Path, environments: list[dict[str, str]]) -> None:
         self.standing, self.folder, self.environments = standing, folder, environments
-        self.guard = Guard(standing)
+        self.fruitless = 0
+        """Workers in a row that have ended without a start of any run; which of them started it is not known."""
+        self.began = [0] * len(environments)
+        """Starts in the records when a worker began."""
         self.logs = [folder / f"worker-{number + 1}.log" for number in range(len(environments))]
         self.processes = [self._start(number) for number in range(len(environments))]
 
     def _start(self, number: int) -> subprocess.Popen[bytes]:
-        self.guard.begin(str(number))
+        self.began[number] = self.standing.starts
         with opened(self.logs[number], "ab") as log:
             return started(
                 "relpos.launch.worker",
@@ -224,7 +199,8 @@ class LocalWorkers:
         if not ended and left:  # all workers ended normally and runs are left: the folder of a finished run was deleted
             ended = [0]
         for number in ended:
-            if self.guard.end(str(number)):
+            self.fruitless = self.fruitless + 1 if self.standing.starts == self.began[number] else 0
+            if self.fruitless >= FRUITLESS:
                 raise RelposError(f"workers end with {exit_status(codes[number])}: see {self.logs[number]}")
             self.processes[number] = self._start(number)
 
@@ -275,18 +251,9 @@ def run_all(
     return failed
 
 
-def tasks_of(table: Path) -> dict[str, str]:
-    """What the `BOOK` of a table says: number of a task → identity of its run; nothing where it is missing or damaged."""
-    with suppress(RelposError):
-        content: dict[str, str] = read_json(table / BOOK, dict[str, str], {})
-        return content
-    return {}
-
-
 def _is_left(launch: Path) -> bool:
-    """Whether the folder is of a launch that is over. Tasks in a cluster's queue still read theirs."""
-    queued = (launch / "slurm").exists() and tasks_of(launch.parent)
-    return not queued and (launch / LOCK).exists() and not is_locked(launch)
+    """Whether the folder is of a launch that is over. Tasks that wait in a cluster's queue have yet to read theirs."""
+    return (launch / LOCK).exists() and not (launch / SCRIPT).exists() and not is_locked(launch)
 
 
 def _watch(standing: Standing, table: str, workers: Workers, settled: Callable[[Run], None]) -> None:

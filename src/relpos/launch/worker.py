@@ -2,7 +2,7 @@
 
 Any number of workers may share a job, on any number of machines that see the folders: the locks keep them apart.
 Standard input is a pipe from the launcher; when it closes, the worker writes a checkpoint and ends. With `--slurm` the worker is a
-task of a Slurm array, or one of its processes.
+task of a Slurm array, and nothing is read from standard input.
 """
 
 from __future__ import annotations
@@ -16,36 +16,31 @@ import sys
 import threading
 import time
 import traceback
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from relpos.errors import RelposError, say
 from relpos.launch.jobs import IMPOSSIBLE, LOGGERS, Job, Standing, rest
-from relpos.process import STOPS, interrupt, number_in, omp_threads, on_stops, tether
-from relpos.runs.distributed import SHARED, place
+from relpos.process import interrupt, omp_threads, on_stops, tether
 from relpos.runs.execute import execute
 from relpos.runs.lock import locked
 from relpos.runs.retries import failures
 from relpos.runs.run import Run
 from relpos.when_imported import import_quickly
 
-PATIENCE = 600.0
-"""Seconds after SIGTERM within which Slurm will have killed a task."""
 
-
-def work(job: Job, stop: threading.Event, waits: bool = True) -> None:
+def work(job: Job, stop: threading.Event) -> None:
     """Executes ready runs until none is left: the first that no other process holds; then it looks again from the top.
+
+    It waits for runs that other processes hold, because runs that need them may follow.
 
     Args:
         job: the runs.
         stop: set from another thread to end the work.
-        waits: for runs that other processes hold, because runs that need them may follow. A task on a cluster does not, and ends
-            when none of its runs is ready: the runs that need them get tasks of their own.
 
     Raises:
-        RelposError: runs are left that can be neither executed nor marked as failed; or this process cannot go on.
+        RelposError: runs are left that can be neither executed nor marked as failed.
     """
     standing = Standing(job)
     while not stop.is_set():
@@ -54,7 +49,7 @@ def work(job: Job, stop: threading.Event, waits: bool = True) -> None:
             if standing.is_ready(run) and _attempt(run, standing):
                 break  # an earlier run that waited for it may be ready now
         else:
-            if not waits or not standing.unsettled:
+            if not standing.unsettled:
                 break
             stop.wait(rest(time.monotonic() - began))
     if not stop.is_set() and (impossible := standing.those(IMPOSSIBLE)):
@@ -66,9 +61,6 @@ def _attempt(run: Run, standing: Standing) -> bool:
     """Tries a run. Returns True if it is settled or may be tried again, False if another process holds it.
 
     A try that ends with an error counts as a failure in the run's record. If the record cannot be written, the run is set aside.
-
-    Raises:
-        RelposError: the run failed in this process while others that share it are still in the middle of it.
     """
     _reset()
     before = failures(run.record)
@@ -77,12 +69,9 @@ def _attempt(run: Run, standing: Standing) -> bool:
     except (Exception, SystemExit) as error:  # it is in the record and the run's log; the worker goes on with other runs
         say(f"--- {run.path}")
         traceback.print_exc()
-        here = place() if run.stage in SHARED else None
-        if not (here and here.rank) and not _record_failure(run, error, before):  # if processes share a run, rank 0 writes
+        if not _record_failure(run, error, before):
             standing.set_aside(run)
             return True
-        if here:  # the others still wait for this process's part of the failed run and would take its next message for that
-            raise RelposError("a run of several processes has ended with an error: they cannot share another one") from error
     return run.state in ("finished", "failed")
 
 
@@ -112,35 +101,28 @@ def _reset() -> None:
         torch.set_num_threads(threads)
 
 
-def slurm_task(job: Job) -> None:
-    """Executes the run of this task's number and then, unless several processes share it, the others of the job.
-
-    After SIGUSR2 (a preemption or the time limit is near) the task goes back into the queue. After SIGTERM it waits to be killed: a
-    task that ended by itself would count as completed, and Slurm would not start it again after a preemption.
-    """
-    stopped = interrupted(replace(job, runs=[job.runs[number_in("SLURM_ARRAY_TASK_ID", 0)]]), waits=False)
-    if stopped is None and place() is None:
-        stopped = interrupted(job, waits=False)
-    if stopped == signal.SIGUSR2 and number_in("SLURM_PROCID", 0) == 0:
+def slurm_task(job: Job) -> int:
+    """Works on a job as a task of an array; returns the exit status. Slurm sends SIGUSR2 before the time limit and before a
+    preemption: then the task goes back into the queue."""
+    stopped = interrupted(job)
+    if stopped is None:
+        return 0
+    on_stops(lambda number, _: None)  # there is nothing left to stop
+    if stopped == signal.SIGUSR2:
         say("relpos: back into the queue")
         subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True, timeout=120)
-    if stopped is not None:
-        for number in STOPS:
-            signal.signal(number, signal.SIG_IGN)
-        time.sleep(PATIENCE)
+    return 128 + stopped
 
 
-def interrupted(job: Job, stop: threading.Event | None = None, waits: bool = True) -> int | None:
+def interrupted(job: Job, stop: threading.Event | None = None) -> int | None:
     """`work`s on a job; returns the signal that stopped it, or None. If the work cannot go on, ends the process with status 1."""
     _reset()
     try:
-        work(job, stop or threading.Event(), waits)
+        work(job, stop or threading.Event())
     except KeyboardInterrupt as asked:
         return int(asked.args[0]) if asked.args else int(signal.SIGTERM)
     except RelposError as error:
-        say(f"relpos: {error}")
-        sys.stdout.flush()
-        os._exit(1)  # threads of a broken group may keep the interpreter from ending
+        sys.exit(f"relpos: {error}")
     return None
 
 

@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from relpos.errors import RelposError
@@ -108,14 +107,15 @@ def launch(run: Run, wait: bool = True) -> None:
     """Executes a run in processes of its own and returns when it is finished.
 
     The processes hold the run's lock themselves, so that it is held as long as any of them can write. A pipe ties them to this
-    process: when this process is gone, they write a checkpoint and end.
+    process: when it closes, or this process is gone, they write a checkpoint and end. On several nodes srun starts them, and
+    passes the pipe on.
 
     Raises:
-        RelposError: the run failed, or asks for several nodes.
+        RelposError: the run failed, or asks for several nodes, and there are none.
         KeyboardInterrupt: asked to stop; the processes have written a checkpoint.
     """
     nodes, devices = shape(run)
-    if nodes > 1:
+    if nodes > 1 and "SLURM_JOB_ID" not in os.environ:
         raise RelposError(
             f"speed.nodes={nodes}: start the command on every node with torchrun or srun; a table does it with engine=slurm"
         )
@@ -124,8 +124,11 @@ def launch(run: Run, wait: bool = True) -> None:
     # Divided among the processes: each with all cores would be slower than one alone.
     threads = run.config["speed"].get("threads") or max(1, budget // devices)
     with reserved_port() as port:
-        ranks = [_start_rank(rank, devices, port, threads) for rank in range(devices)]
-        with _passing_on_stops(ranks) as stopped:
+        if nodes > 1:
+            ranks = [_start_ranks_on_nodes(nodes, devices, threads)]
+        else:
+            ranks = [_start_rank(rank, devices, port, threads) for rank in range(devices)]
+        with _noting_stops(ranks) as stopped:
             for process in ranks:
                 assert process.stdin is not None
                 with suppress(BrokenPipeError):  # it has died, which `_watch` sees
@@ -162,6 +165,15 @@ def _settle(run: Run, before: str, state: str, **facts: str) -> None:
                 run.end(state, **facts)
 
 
+def _start_ranks_on_nodes(nodes: int, devices: int, threads: int) -> subprocess.Popen[bytes]:
+    """srun, which starts the processes on the nodes of the Slurm job that this process belongs to."""
+    # One that ends badly ends all: the others would wait for it, and srun for them.
+    options = f"--nodes={nodes}", f"--ntasks-per-node={devices}", f"--cpus-per-task={threads}", "--kill-on-bad-exit=1"
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    before = ("srun", "--unbuffered", *options)
+    return started("relpos.runs.rank", environment=environment, before=before, stdout=2, process_group=0)
+
+
 def _start_rank(rank: int, world: int, port: int, threads: int) -> subprocess.Popen[bytes]:
     numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_PORT": port}
     numbers |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
@@ -176,8 +188,8 @@ def _start_rank(rank: int, world: int, port: int, threads: int) -> subprocess.Po
 def _watch(ranks: list[subprocess.Popen[bytes]], stopped: list[int]) -> tuple[list[int], set[int]]:
     """Waits for all processes; returns their exit codes, and the numbers of those that had to be killed.
 
-    When one ends badly, the others are killed after `PATIENCE`; all are after `STOPPING` where they were asked to stop, and at once
-    after a second Ctrl-C.
+    Their pipes are closed where this process is asked to stop. When one ends badly, the others are killed after `PATIENCE`; all are
+    after `STOPPING` where they were asked to stop, and at once after a second Ctrl-C.
     """
     deadline, killed = math.inf, set[int]()
     while any(process.poll() is None for process in ranks):
@@ -185,6 +197,10 @@ def _watch(ranks: list[subprocess.Popen[bytes]], stopped: list[int]) -> tuple[li
         if any(process.poll() for process in ranks):
             deadline = min(deadline, time.monotonic() + PATIENCE)
         if stopped:
+            # No signal: srun would kill its processes at SIGTERM.
+            for process in ranks:
+                if process.stdin and not process.stdin.closed:
+                    ask_to_end(process)
             deadline = min(deadline, time.monotonic() + (0 if signal.SIGINT in stopped[1:] else STOPPING))
         if time.monotonic() >= deadline:
             killed |= {rank for rank, process in enumerate(ranks) if process.poll() is None}
@@ -195,24 +211,16 @@ def _watch(ranks: list[subprocess.Popen[bytes]], stopped: list[int]) -> tuple[li
 
 
 @contextmanager
-def _passing_on_stops(ranks: list[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
-    """Passes the signals of `STOPS` on as SIGTERM and yields the list of signals received. Kills what is left on leaving."""
+def _noting_stops(ranks: list[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
+    """Yields the list of signals of `STOPS` received. Kills what is left on leaving."""
     stopped: list[int] = []
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        stopped.append(number)
-        for process in ranks:
-            ask_to_end(process)
-
     try:
-        with handling(ask):
+        with handling(lambda number, _: stopped.append(number)):
             yield stopped
     finally:
         for process in ranks:
-            if process.stdin is not None:
-                # The pipe is the tether: its end tells a process that nobody waits for it any more.
-                with suppress(BrokenPipeError):  # it died before it had read the run
-                    process.stdin.close()
+            # The pipe is the tether: its end tells a process that nobody waits for it any more.
+            ask_to_end(process)
             if process.poll() is None:
                 process.kill()
 
