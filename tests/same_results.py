@@ -15,7 +15,7 @@ from pathlib import Path
 
 from same import ROOT, checked_out
 
-RESULTS = ROOT / "experiments" / "results"
+RESULTS = Path("experiments", "results")
 VERDICTS = ("holds", "fails", "undecided", "cannot be said here", "not run", "not tested")
 CLAIM = re.compile(r"[CWX]\d\d(/\w+)?  ")
 NUMBER = re.compile(r"(?<![\w.])[-−+]?\d[\d,]*(?:\.\d+)?")
@@ -29,11 +29,10 @@ def said(tree: Path, folder: Path) -> dict[str, str]:
         folder: empty; gets a runs folder for each result.
     """
     texts: dict[str, str] = {}
-    for archive in sorted(RESULTS.glob("*/records.tar.xz")):
-        name, records, runs = archive.parent.name, folder / f"{archive.parent.name}-records", folder / archive.parent.name
-        records.mkdir()
-        subprocess.run(["tar", "-x", "-f", archive, "-C", records], check=True)
-        _relpos(tree, runs, "merge", str(records))
+    for archive in sorted((tree / RESULTS).glob("*/records.tar.xz")):
+        name, runs = archive.parent.name, folder / archive.parent.name
+        runs.mkdir()
+        subprocess.run(["tar", "-x", "-f", archive, "-C", runs], check=True)
         texts[f"claims of {name}"] = _relpos(tree, runs, "claims")
         if os.environ.get("RELPOS_DATA") and rows_of(archive.parent):
             _relpos(tree, runs, "reproduce", f"table={name}", f"rows=[{','.join(rows_of(archive.parent))}]", "stages=[]")
@@ -43,7 +42,7 @@ def said(tree: Path, folder: Path) -> dict[str, str]:
 
 def rows_of(result: Path) -> list[str]:
     """The rows of a committed table whose runs need no published checkpoint; none where they do."""
-    experiment = (ROOT / "experiments" / f"{result.name}.yaml").read_text(encoding="utf-8")
+    experiment = (result.parents[1] / f"{result.name}.yaml").read_text(encoding="utf-8")
     lines = (result / "table.csv").read_text(encoding="utf-8").splitlines()
     return [] if re.search(r"^(start|network):", experiment, re.M) else [line.partition(",")[0] for line in lines[1:]]
 

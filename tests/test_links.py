@@ -11,7 +11,6 @@ import pytest
 import relpos
 from pretend import pretend
 from relpos import files
-from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.runs.execute import execute
 from relpos.runs.lock import is_locked
@@ -114,45 +113,6 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
         files.opened(tmp_path / "pipe", "ab")
     with pytest.raises(RelposError, match="no regular file"):
         files.copied(tmp_path / "pipe", tmp_path / "copy")
-
-
-@pytest.mark.parametrize(("link", "target", "weights"), [
-    ("log.txt", "id_rsa", False),
-    ("figures", ".", False),
-    ("order", ".", False),
-    ("model", ".", True),
-    ("sources.txt", "id_rsa", True),
-    ("predictions", ".", True),
-    ("record.json", "id_rsa", False),
-])  # fmt: skip
-def test_merge_copies_nothing_that_a_link_leads_to(
-    link: str, target: str, weights: bool, secret: Path, tmp_path: Path, refused: Any
-) -> None:
-    for name in ("k.png", "k.json", "config.yaml", "k.tsv"):
-        (secret.parent / name).write_text(SECRET)
-    run = tmp_path / "other" / "pretrain" / "x-0123456789ab"
-    run.mkdir(parents=True)
-    record = {"state": "finished", "stage": "pretrain", "identity": "0123456789ab", "meaning": {}, "inputs": {}, "metrics": {}}
-    if link == "record.json":
-        files.write_json(secret, record)
-    else:
-        files.write_json(run / "record.json", record)
-    (run / link).symlink_to(secret.parent / target)
-    said = refused("merge", str(tmp_path / "other"), *(["weights=true"] if weights else []))
-    assert f"{run / link} is a link" in said
-    assert not (tmp_path / "runs" / "pretrain").exists()
-
-
-def test_merge_copies_known_names_alone(secret: Path, tmp_path: Path) -> None:
-    run = tmp_path / "other" / "pretrain" / "x-0123456789ab"
-    record = {"state": "finished", "stage": "pretrain", "identity": "0123456789ab", "meaning": {}, "inputs": {}, "metrics": {}}
-    files.write_json(run / "record.json", record)
-    for name in ("model/model.safetensors", "model/evil.py", "wandb/latest/x.wandb", "sitecustomize.py", "model/tokenizer.json"):
-        files.write_text(run / name, "x")
-    assert main(["merge", str(tmp_path / "other"), "weights=true"]) == 0
-    here = tmp_path / "runs" / "pretrain" / run.name
-    names = {str(path.relative_to(here)) for path in here.rglob("*") if path.is_file() and "claim" not in path.name}
-    assert names == {"record.json", "model/model.safetensors", "model/tokenizer.json"}
 
 
 def test_asking_for_a_lock_makes_no_file(secret: Path) -> None:

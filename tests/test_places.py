@@ -42,8 +42,6 @@ def test_a_sweep_lies_in_the_home(home: Path, monkeypatch: pytest.MonkeyPatch) -
     ["finetune", "task=rte", "network={}"],
     ["pretrain", "data=files", "data.root={}"],
     ["reproduce", "table={}.yaml"],
-    ["merge", "{}"],
-    ["merge", "~nobody-of-this-name"],
     ["export", "network={}", "to=x"],
     ["analyze", "toeplitz", "network={}"],
     ["analyze", "toeplitz", "network='{}'"],

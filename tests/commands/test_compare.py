@@ -205,7 +205,7 @@ def test_runs_whose_weights_are_not_here_become_a_page_that_says_so(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = [Path(shutil.copytree((root / name).resolve(), tmp_path / name)) for name in ("none", "narrow")]
-    for run in runs:  # as after `relpos merge`
+    for run in runs:
         shutil.rmtree(run / "model")
     folder, table = compared(capsys, *map(str, runs))
     assert "losses are not compared: the text or the weights of a run are not here." in table.question

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from relpos.runs.run import Run
+from relpos.runs.run import Run, within_runs
 
 WORDS = ["the", "a", "big", "small", "old", "red", "cat", "dog", "bird", "fish", "sees", "hears", "likes", "finds", "now"]
 
@@ -61,7 +61,7 @@ def records(root: Path, stage: str) -> list[dict[str, Any]]:
 def finish(run: Run, metrics: dict[str, Any], **changes: Any) -> Run:
     """Leaves what a run that is finished leaves in its record."""
     run.path.mkdir(parents=True, exist_ok=True)
-    inputs = {name: str(needed.path) for name, needed in run.inputs.items()}
+    inputs = {name: within_runs(needed.path) for name, needed in run.inputs.items()}
     record: dict[str, Any] = {"state": "finished", "stage": run.stage, "identity": run.identity, "meaning": run.meaning}
     run.update(**(record | {"inputs": inputs, "metrics": metrics} | changes))
     return run

@@ -25,7 +25,7 @@ from relpos.results.gain import over_texts
 from relpos.results.statistics import Difference, paired_by_seed
 from relpos.results.values import Value, pretraining_values, read, shared_ways
 from relpos.runs.networks import labels, networks_of, of_run
-from relpos.runs.run import Run, recorded, runs_root
+from relpos.runs.run import Run, input_of, recorded, runs_root
 from relpos.runs.shelf import END, SNAPSHOTS, leaves, protocol, run_of
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import Experiment
@@ -256,7 +256,7 @@ def why_not(subjects: Sequence[PlannedRow]) -> str | None:
             return f"their held-out examples differ in {key}"
     # As after merging two folders; a page travels, and paths stay at home.
     for run in runs:
-        for file in (Path(run.record["inputs"]["store"], RECORD), run.network / WEIGHTS):
+        for file in (input_of(run.path, "store") / RECORD, run.network / WEIGHTS):
             if not file.is_file():
                 say(f"relpos: {run.name}: there is no {file}")
                 return "the text or the weights of a run are not here"
@@ -298,7 +298,7 @@ def between(ours: Mapping[int, Figure], first: Mapping[int, Figure]) -> tuple[Di
 def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda _: None) -> Figure:
     """The loss of a network on its held-out text, by example, in float32, under the masks that every run is scored with."""
     # The run's own dials decide what an example is; `why_not` has seen that all subjects agree.
-    store = Store(run.record["inputs"]["store"])
+    store = Store(input_of(run.path, "store"))
     heldout = store.examples("heldout", run.meaning["packing"], run.meaning["length"], examples)
     found = gaps(of_run(run.path).masked_lm(), heldout, {}, advance)
     parts = np.stack([found.losses, found.predicted])

@@ -18,7 +18,7 @@ from relpos.pretrained.files import is_published, read_config
 
 KEYED = re.compile(r"[+~]{0,2}[\w./@-]+=")
 """How an argument with a key begins."""
-LISTED = {"compare": "network", "merge": "folders", "status": "removed"}
+LISTED = {"compare": "network", "status": "removed"}
 """Command → the key whose list arguments without a key form."""
 SINGLE = {"analyze": "kind"}
 """Command → the group of its one argument without a key."""

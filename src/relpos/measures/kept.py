@@ -105,7 +105,7 @@ def seen(sample: Sample, asked: Sequence[Measure], course: bool = False, named: 
 
 
 def is_here(network: Network, measure: Measure) -> bool:
-    """Whether the results are kept or can be measured; `relpos merge` leaves weights out."""
+    """Whether the results are kept or can be measured; weights may be elsewhere."""
     return network.weights.is_file() or is_measured(network, measure, nothing=False)
 
 
@@ -120,7 +120,7 @@ def is_measured(network: Network, measure: Measure, nothing: bool = True) -> boo
 
 
 def snapshots(network: Network) -> dict[int, Network]:
-    """Per cent of the steps → the network as it was then, if its weights are here or results of it, as after `relpos merge`; a
+    """Per cent of the steps → the network as it was then, if its weights are here or results of it; a
     snapshot has none."""
     if network.run is None or network.is_snapshot:
         return {}

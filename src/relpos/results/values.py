@@ -115,7 +115,7 @@ def read(measured: Collection[str] = ("shuffle",)) -> list[Value]:
     """The numbers of all finished pre-trainings and fine-tunings, and the kept results of measures of these names."""
     pretrainings, tunings = (list(_whole(stage)) for stage in NEEDED)
     values = [each for run in pretrainings for each in pretraining_values(*run, measured)]
-    # By the folders' names: after `relpos merge` the paths in records are those of another machine.
+    # By the folders' names: what a run started from may not be here.
     sources = {each.origin: each for each in values}
     records = {folder.name: record for folder, record in tunings}
     current = {name: is_current(record) for name, record in records.items()}

@@ -25,7 +25,7 @@ from relpos.runs.cost import costs, hardware
 from relpos.runs.distributed import SHARED, Place, launch, meet, place, processes
 from relpos.runs.lock import locked
 from relpos.runs.retries import CRASHES, Retries
-from relpos.runs.run import Run
+from relpos.runs.run import Run, within_runs
 from relpos.runs.shelf import LOG, LOGGED, SNAPSHOTS, snapshots
 from relpos.runs.stages import STAGES
 
@@ -119,7 +119,7 @@ def _record_start(run: Run) -> None:
         stage=run.stage,
         identity=run.identity,
         meaning=run.meaning,
-        inputs={name: str(needed.path) for name, needed in run.inputs.items()},
+        inputs={name: within_runs(needed.path) for name, needed in run.inputs.items()},
         command=command(),
         versions={name: _version(name) for name in PACKAGES} | {"python": platform.python_version()},
         commit=_commit(),

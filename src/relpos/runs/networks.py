@@ -29,7 +29,7 @@ from relpos.pretrained.files import (
     weight_files,
 )
 from relpos.readers import read_yaml
-from relpos.runs.run import Run, read_record, runs_root
+from relpos.runs.run import Run, input_of, read_record, runs_root
 from relpos.runs.shelf import END, SNAPSHOTS, snapshot, snapshots
 from relpos.runs.table_file import FILE, runs_by_row, table_folder
 from relpos.train.network import scheme_name
@@ -107,11 +107,11 @@ class Network:
         Raises:
             RelposError: it is one; names the run that it was fine-tuned from.
         """
-        if self.record.get("stage") == "pretrain":  # `relpos merge` may have left its weights out
+        if self.record.get("stage") == "pretrain":  # its weights may be elsewhere
             return
         start = (self.record.get("inputs") or {}).get("start")
         if start or "outputs" in read_model_config(self.folder):
-            hint = f", {start}" if start else ""
+            hint = f", {input_of(self.run, 'start')}" if self.run and start else ""
             named = self.run or self.folder
             raise RelposError(f"network={named}: a fine-tuned classifier predicts no words; name its pre-training{hint}")
 
@@ -295,14 +295,14 @@ def of_run(folder: Path) -> Network:
         kind = "pre-training" if stage == "pretrain" else "fine-tuning"
         raise RelposError(f"network={folder}: this {kind} is not finished (its record says {state})")
     model, name = folder / "model", folder.resolve().name
-    # The weights may be missing, as after `relpos merge`: whoever only reads results needs none.
+    # The weights may be missing, as in committed records: whoever only reads results needs none.
     network = Network(name, model, model / WEIGHTS, folder, record)
     if stage == "finetune":
         return network
     config = read_yaml(folder / "config.yaml")
     try:
         dials = {key: config[key] for key in ("packing", "length", "precision", "seed")}
-        return replace(network, store=Path(record["inputs"]["store"]), **dials)
+        return replace(network, store=input_of(folder, "store"), **dials)
     except (KeyError, TypeError) as error:
         raise RelposError(f"network={folder}: damaged: its record or config.yaml lacks something ({error})") from error
 

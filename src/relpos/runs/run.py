@@ -171,6 +171,25 @@ def closure(runs: list[Run]) -> list[Run]:
     return list(collected.values())
 
 
+def within_runs(path: Path) -> str:
+    """A place as a record names it: relative to the runs folder where it is in there, so that runs folders may be merged."""
+    root = runs_root()
+    return (path.relative_to(root) if path.is_relative_to(root) else path).as_posix()
+
+
+def input_of(folder: Path, name: str) -> Path:
+    """Where the input of this name of the run in `folder` is, as its record says.
+
+    Raises:
+        KeyError: it has none of this name.
+        RelposError: the record is damaged.
+    """
+    place = str(read_record(folder)["inputs"][name])
+    beside = folder.resolve().parent.parent / place
+    # The folder may be a copy that somebody has put elsewhere.
+    return beside if beside.exists() else runs_root() / place
+
+
 def read_record(folder: Path) -> dict[str, Any]:
     """The `record.json` of a run's folder; empty where there is none.
 

@@ -89,7 +89,7 @@ def is_current(record: Mapping[str, Any]) -> bool:
 def input_identities(record: Mapping[str, Any]) -> dict[str, str]:
     """Name of an input → its identity, of the run of a record; RelposError where the record is damaged."""
     inputs: dict[str, str] = fitted(record.get("inputs"), dict[str, str])
-    # From the folders' names: after `relpos merge` the records of stores may be elsewhere.
+    # From the folders' names: the records of stores may be elsewhere.
     return {name: Path(folder).name.rpartition("-")[2] for name, folder in inputs.items()}
 
 
