@@ -1,6 +1,6 @@
 """Packs the records of all finished runs, to be committed beside a table: python experiments/pack.py FOLDER records.tar.xz
 
-Configuration, log, results of measures, losses by length and answers on dev sets; no weights, and nothing that names a machine or
+Configuration, log, results of measures and answers on dev sets; no weights, and nothing that names a machine or
 one of its folders.
 FOLDER is `$RELPOS_RUNS`, or where an archive was unpacked. The same runs give the same bytes.
 """
@@ -17,7 +17,7 @@ from typing import Any
 from relpos.readers import sealed, unsealed
 
 STAGES = ("pretrain", "finetune")
-KEPT = ("config.yaml", "metrics.jsonl", "lengths-*.json", "order/*.json", "dev/*.tsv")
+KEPT = ("config.yaml", "metrics.jsonl", "order/*.json", "dev/*.tsv")
 OF_A_MACHINE = ("pid", "host")
 
 
@@ -34,7 +34,8 @@ def records(folder: Path) -> Iterator[tuple[str, bytes]]:
 def cleaned(record: dict[str, Any]) -> dict[str, Any]:
     """The record without process numbers, host names and folders of the machine."""
     starts = [{key: value for key, value in start.items() if key not in OF_A_MACHINE} for start in record.get("starts", [])]
-    inputs = {name: "/".join(Path(path).parts[-2:]) for name, path in record.get("inputs", {}).items()}
+    # What is named relative to the runs folder stays so.
+    inputs = {name: Path(path).name if Path(path).is_absolute() else path for name, path in record.get("inputs", {}).items()}
     # Split as a shell does, because a folder's name may hold spaces.
     arguments = [each for each in shlex.split(record.get("command", "")) if not each.startswith("workers=")]
     command = shlex.join(each for each in arguments if not each.partition("=")[2].startswith(("/", "~")))

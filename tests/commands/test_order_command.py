@@ -12,7 +12,7 @@ from linked import pretrained
 from relpos.cli import main
 from relpos.config.arguments import rewritten
 from relpos.config.compose import compose, resolved
-from relpos.runs.run import runs_root
+from relpos.runs.run import input_of, runs_root
 
 FEW = ["examples=20", "pairs.limit=4", "threads=1"]
 
@@ -22,6 +22,11 @@ def runs(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     """Two pre-trainings of two steps, with a snapshot."""
     overrides = {name: ["snapshots=[50]", f"position={name}"] for name in ("none", "absolute")}
     return pretrained(prepared, tmp_path_factory.mktemp("runs"), overrides)
+
+
+@pytest.fixture(autouse=True)
+def _runs(runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(runs["none"].parents[1]))
 
 
 @pytest.fixture
@@ -105,7 +110,7 @@ def test_a_model_folder_that_stands_alone_is_measured_on_the_pairs_that_are_name
     overrides = ["pairs=toy", *FEW]
     assert set(relpos.order(alone, overrides=overrides)) == {"name", "folder", "pairs", "form"}
     assert "without shuffle: " in capsys.readouterr().err
-    store = json.loads((none / "record.json").read_text())["inputs"]["store"]
+    store = input_of(none, "store")
     assert (
         relpos.order(alone, overrides=[*overrides, f"store={store}"])["shuffle_gap"]
         == relpos.order(none, overrides=overrides)["shuffle_gap"]

@@ -129,7 +129,7 @@ def test_the_course_shows_kept_results_of_snapshots_without_weights(
 def test_a_snapshot_without_weights_is_left_out_where_nothing_of_it_is_kept(
     trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
+    monkeypatch.setenv("RELPOS_RUNS", str(trained))
     run = shutil.copytree(pretraining(trained), tmp_path / pretraining(trained).name)
     (run / "snapshots" / "50.safetensors").unlink()
     assert relpos.order(run, overrides=["measure=pairs", "pairs.limit=1", "pairs.others=0", "curves=true"])["snapshots"] == {}

@@ -14,7 +14,7 @@ def run(folder: Path, state: str) -> None:
     record = {
         "state": state,
         "starts": [{"time": "2026-01-01", "pid": 7, "host": "secret-host", "threads": 1}],
-        "inputs": {"store": "/secret/runs/store/files-1"},
+        "inputs": {"store": "store/files-1", "start": "/secret/network"},
         "command": "relpos reproduce table=t 'data.root=/my secret/text' network=~/secret workers=2 'rows=[a]'",
     }
     for name in ("config.yaml", "metrics.jsonl", "model/model.safetensors", "order/shuffle-1.json", "log.txt"):
@@ -40,5 +40,5 @@ def test_finished_runs_are_packed_without_weights_and_without_what_names_a_machi
     assert "secret" not in text
     assert "pid" not in text
     record = json.loads(text)
-    assert record["inputs"] == {"store": "store/files-1"}
+    assert record["inputs"] == {"store": "store/files-1", "start": "network"}
     assert record["command"] == "relpos reproduce table=t 'rows=[a]'"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relpos.files import write_json
+from relpos.measures.kinds import lengths as by_length
 from relpos.results.values import GLUE
 from relpos.runs.run import Run
 from relpos.tables.plan import PlannedRow, Tuning
@@ -204,9 +204,12 @@ def test_a_row_without_losses_leaves_those_of_the_others_beside_the_table() -> N
     assert (table.heads, table.lines) == (["1"], [("none", ["5.000"])])
 
 
-def test_a_length_that_cannot_be_measured_costs_its_cells_and_not_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_length_that_cannot_be_measured_costs_its_cells_and_not_the_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = [row("none", {}), row("fixed", {})]  # of the first there is no more than its record
-    write_json(plan[1].pretrainings[0].path / "lengths-8e5d162b.json", {"8": 3.5, "16": None})
+    known = {plan[1].pretrainings[0].path: {8: 3.5, 16: None}}
+    monkeypatch.setattr("relpos.tables.rows.losses", lambda run, lengths: known.get(run) or by_length.losses(run, lengths))
     found = with_heldout_lengths(made(*plan), plan, [8, 16])
     assert [each.heldout_by_length for each in found] == [{"8": None, "16": None}, {"8": 3.5, "16": None}]
     assert capsys.readouterr().err.startswith("relpos: none without lengths: ")

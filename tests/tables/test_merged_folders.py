@@ -54,6 +54,7 @@ def test_a_table_is_made_of_the_runs_of_two_machines_without_training(
 def test_a_place_outside_of_the_runs_folder_stays_in_a_record_as_it_is(tmp_path: Path) -> None:
     folder = tmp_path / "pretrain" / "x"
     folder.mkdir(parents=True)
+    (tmp_path / "store" / "a-1").mkdir(parents=True)
     content = '{"inputs": {"store": "store/a-1", "start": "/my/network"}}'
     (folder / "record.json").write_text(content, encoding="utf-8")
     assert [input_of(folder, "store"), input_of(folder, "start")] == [tmp_path / "store" / "a-1", Path("/my/network")]

@@ -92,7 +92,7 @@ def made_results(seed: int, n: int = 40) -> dict[str, Any]:
     gaps = chance.normal(0.5, 0.2, n) * 10
     marks = "".join(map(str, (chance.random(n) < 0.9).astype(int)))
     accuracy = 100 * marks.count("1") / n
-    pooled = {"accuracy": accuracy, "interval": [accuracy - 9, accuracy + 9], "n": n}
+    pooled = {"accuracy": accuracy, "interval": [accuracy - 9, accuracy + 9], "n": n, "ties_right": accuracy, "guess": 50.0}
     return {
         "shuffle_gap": {"all": gaps.sum() / (10 * n)},
         "shuffle_gap_intervals": {"all": [0.4, 0.6]},

@@ -268,7 +268,7 @@ def _tested(network: Network) -> list[str]:
     run = network.run
     if run is None or network.is_snapshot:
         return []
-    # A page from before this run was finished cannot have counted it.
+    # A page that is older than this run cannot have counted it.
     since = (run / "record.json").stat().st_mtime
     times = {page: page.stat().st_mtime for page in (runs_root() / "claims").glob("*.json")}
     pages = [page for page in sorted(times, key=times.__getitem__) if times[page] >= since]

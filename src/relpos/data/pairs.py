@@ -88,7 +88,7 @@ class PairSource(ABC):
 
     def identity(self) -> dict[str, Any]:
         """Plain values that change when the pairs that are taken do."""
-        # `others` only where it is set, so that results from before it existed are found.
+        # `others` is left out where it is as `limit`.
         return self.origin() | {"limit": self.limit} | ({} if self.others is None else {"others": self.others})
 
 

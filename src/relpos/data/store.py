@@ -145,7 +145,7 @@ def write_store(
         RelposError: there is no sentence, or the disk is full.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    # First of all: a manifest that is left from before would vouch for half-written files.
+    # First of all: a manifest that was there would vouch for half-written files.
     (folder / MANIFEST).unlink(missing_ok=True)
     dtype = "<u2" if tokenizer.size <= 1 << 16 else "<u4"
     words = Words(tokenizer) if shuffle else None

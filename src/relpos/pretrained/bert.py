@@ -58,7 +58,7 @@ FAMILY = Family(
     layer=LAYER,
     pooler=linear("pooler", "pooler.dense"),
     heads=(*MASKED_LM, classifier("BertForSequenceClassification", "bert.pooler.dense")),
-    # The head for next sentences, a tied decoder, which repeats the word table, and a buffer of older versions of transformers.
+    # The head for next sentences, a tied decoder, which repeats the word table, and a buffer of numbers of positions.
     unread=(r"cls\.seq_relationship\..*", r"cls\.predictions\.decoder\.weight", r".*\.position_ids"),
 )
 

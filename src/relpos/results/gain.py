@@ -136,7 +136,7 @@ def over_texts(first: Sequence[Figure], second: Sequence[Figure]) -> Difference 
 
 
 def _documents(first: Sequence[Figure], second: Sequence[Figure]) -> Sequence[float] | None:
-    """The document of each example, of networks that were measured on the same text: results of older code have none."""
+    """The document of each example, of networks that were measured on the same text; None where these were not kept."""
     return next((figure.documents for figure in (*first, *second) if figure.documents), None)
 
 

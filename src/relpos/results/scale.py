@@ -238,8 +238,8 @@ def tuned_checkpoint(name: str, start: Start) -> Scale:
 def tuned_checkpoints(values: Iterable[Value]) -> list[Scale]:
     """The scales of fine-tunings that started from a network named by the user, if it has position embeddings.
 
-    It has some if a fine-tuning removed them or fitted TISA to them. Runs of older code are not left out here: their records do not
-    show which code made them.
+    It has some if a fine-tuning removed them or fitted TISA to them. Nothing is left out here: the records do not show whether
+    today's code would make these runs.
     """
     found: list[Scale] = []
     given = [each for each in values if each.stage == "finetune" and each.pretrain_seed is None and each.scale]

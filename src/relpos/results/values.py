@@ -194,7 +194,6 @@ def tuning_values(folder: Path, chain: Sequence[Plain], source: Value | None, is
     scored = replace(known, way=protocol(*(each["meaning"] for each in chain), without=without), metric=meaning["task"]["metric"])
     yield from (each for each in _record_values(known, record) if each.column not in metrics["columns"])
     for name, value in metrics["columns"].items():
-        # Runs of older code kept no answers.
         answers = path if (path := folder / "dev" / f"{name}.tsv").is_file() else None
         examples, majority = (metrics.get(key, {}).get(name) for key in ("examples", "majority"))
         yield replace(scored, column=name, value=value, examples=examples, majority=majority, answers=answers)
@@ -278,7 +277,7 @@ def rates_of(recipe: Mapping[str, Any]) -> Rates:
     >>> rates_of({"position_lr": [1, 30]})
     ((1.0, 30.0), None)
     """
-    # Records of runs before there was such a key have none; their rate was that of all parameters.
+    # A rate that is that of all parameters is left out of a run's meaning.
     given, conv_lr = recipe.get("position_lr", 1.0), recipe.get("conv_lr")
     position_lr = float(given) if isinstance(given, int | float) else tuple(map(float, given))
     return position_lr, None if conv_lr in (None, position_lr) else float(conv_lr)

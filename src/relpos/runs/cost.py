@@ -254,7 +254,7 @@ def _speed(record: Mapping[str, Any]) -> Speed | None:
         inputs = {name: PurePath(folder) for name, folder in record["inputs"].items()}
         kind = _kind(record["stage"], record["meaning"], inputs, record["flops_per_token"])
         return Speed(kind, record["hardware"], record["flops"] / record["fit_seconds"] / _devices(record))
-    except (KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError):  # of older code, or damaged
+    except (KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError):  # the record lacks something
         return None
 
 

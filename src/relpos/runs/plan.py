@@ -112,10 +112,10 @@ def store_run(config: Content, tokenizer: Run | None = None) -> Run:
     name = type(source).__name__.lower()
     text = {"vocabulary": config["vocabulary"], "sample": source.sample, "threads": TOKENIZER_THREADS}
     data = {"data": config["data"]}
-    own = config.get("tokenizer") or {}  # records from before have none
+    own = config["tokenizer"]
     if tokenizer is None and own.get("file"):
         tokenizer = _own_tokenizer(expanded(own["file"]).resolve(), config["vocabulary"])
-    # Left out where they are ours: tokenizers keep the identity from before there were others.
+    # Left out where they are ours.
     text |= {key: value for key, value in own.items() if key in TOKENIZER and value != TOKENIZER[key]}
     label = "-".join(
         [name, str(config["vocabulary"]), *(str(text[key] if key == "kind" else key) for key in TOKENIZER if key in text)]
@@ -154,12 +154,12 @@ def pretrain_run(content: Content, start: Run | None = None) -> Run:
     store = store_run(config, tokenizer_of(start, config["vocabulary"]) if start else None)
     meaning = {key: config[key] for key in (*DIALS, "packing")} | _architecture(config)
     objective = trained_for(config)
-    # Under `masking` as runs from before there was the group have it.
+    # The objective is part of the recipe, under `masking`.
     meaning["recipe"] = _recipe(config["recipe"] | {"masking": objective.masking})
     meaning["pairs"] = config["data"].get("pairs")
     if config["data"].get("shuffle"):  # the store has it, too; here claims and labels find it
         meaning["shuffle"] = config["data"]["shuffle"]
-    if config["first"]["share"]:  # otherwise left out: runs of one stage keep the identity from before two-stage training
+    if config["first"]["share"]:  # left out of runs of one stage
         meaning["first"] = dict(config["first"])
         if meaning["first"]["packing"] == config["packing"]:
             del meaning["first"]["packing"]
@@ -195,7 +195,7 @@ def finetune_run(content: Content, start: Run, later: tuple[str, ...] = ()) -> R
     meaning: dict[str, Any] = {key: config[key] for key in DIALS} | task_meaning | {"recipe": _recipe(config["recipe"])}
     if start.stage != "finetune" and (change := _change(config["change"])):  # an intermediate task has already changed the network
         meaning["change"] = change
-    # Left out where it is plain: those runs keep the identity from before there were other heads.
+    # Left out where it is plain.
     if config["head"] != "plain":
         meaning["head"] = config["head"]
     source, toy = _text(config)

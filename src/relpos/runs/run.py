@@ -68,8 +68,7 @@ class Run:
 
     @cached_property
     def identity(self) -> str:
-        """The run's identity, see `identity_of`; of a `recorded` run that in its record, which earlier code may have computed
-        in another way."""
+        """The run's identity, see `identity_of`; of a `recorded` run that in its record, whatever code has computed it."""
         if self.folder and self.stage != "given":
             return str(self.record.get("identity"))
         return identity_of(self.stage, self.meaning, {name: run.identity for name, run in self.inputs.items()})

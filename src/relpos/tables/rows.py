@@ -337,7 +337,7 @@ def _of_figures(figures: Sequence[Figure], made: Column, name: str) -> Interval 
         return figures[0].interval
     if len(figures) >= FEWEST:
         parts = [figure.parts for figure in figures if figure.parts is not None]
-        if len(parts) < len(figures):  # those of older code would stand for the others
+        if len(parts) < len(figures):  # those that have them would stand for the others
             return made.interval
         # (networks, examples) of numerators, then of denominators.
         both = np.stack(parts, 1)

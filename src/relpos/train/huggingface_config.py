@@ -47,7 +47,7 @@ class RelposConfig(PretrainedConfig):
         tie_word_embeddings: bool | None = None,
         **others: Any,
     ) -> None:
-        # Not in `others`, because folders of older versions say that nothing is tied; `head` tells.
+        # Not in `others`, where a folder may say that nothing is tied; `head` tells.
         self.size, self.position, self.conv, self.vocabulary, self.head = dict(size or {}), position, conv, vocabulary, head
         super().__init__(**others)
 

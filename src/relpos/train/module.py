@@ -192,7 +192,7 @@ class Training(pl.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Goes on with these sums."""
-        self._go_on_from(checkpoint.get("sums", {}))  # none in a checkpoint of an earlier version
+        self._go_on_from(checkpoint["sums"])
 
     def log_step(self) -> None:
         """Writes a log line every `log_every` steps and at the last."""

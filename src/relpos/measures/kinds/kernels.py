@@ -51,7 +51,7 @@ class Kernels(Measure):
         if not found["head"] and not found["channel"]:
             raise RelposError(f"{name}: {found['scheme']} has no kernels over the offset")
         if found["head"]:
-            yield _drawing(f"kernels-{name}", f"{name}: added to the score", found["head"], "head", found.get("layers"))
+            yield _drawing(f"kernels-{name}", f"{name}: added to the score", found["head"], "head", found["layers"])
         if found["channel"]:
             yield _drawing(f"depthwise-{name}", f"{name}: depthwise kernels of the values", found["channel"], "channel")
 
@@ -65,7 +65,7 @@ def near(results: Results) -> np.ndarray:
 
 
 def _drawing(name: str, title: str, kept: Sequence[Any], unit: str, numbers: Sequence[int] | None = None) -> Drawing:
-    numbers = numbers or range(1, len(kept) + 1)  # results that were kept before do not have them
+    numbers = numbers or range(1, len(kept) + 1)
     layers = [np.array(layer, np.float64) for layer in kept]
     half = layers[0].shape[1] // 2
     offsets = range(-half, half + 1)

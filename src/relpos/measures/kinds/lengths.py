@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,17 +23,14 @@ from relpos.data.objective import IGNORED, Objective, masked, next_tokens
 from relpos.data.steps import HELDOUT_SEED, MicroBatch
 from relpos.data.store import Store
 from relpos.data.tokenizer import OURS, Marks
-from relpos.errors import RelposError, say
-from relpos.files import digest
-from relpos.measures.kept import kept, measured
+from relpos.errors import RelposError
+from relpos.measures.kept import measured
 from relpos.measures.measure import Drawing, Measure, Measured, Results
 from relpos.measures.sample import Sample
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
 from relpos.ranges import Count, Length
-from relpos.readers import read_json
 from relpos.runs.networks import Network, of_run
-from relpos.runs.shelf import END
 
 TOKENS = 100_000
 AT_ONCE = 4096  # tokens of a batch, padding included
@@ -171,24 +167,7 @@ def loss_by_length(model: MaskedLM, texts: Sequence[Text], length: int, precisio
 
 def losses(run: Path, lengths: Sequence[int]) -> ByLength:
     """The losses of a finished pre-training, measured once."""
-    # What tables kept before `Lengths` was a measure: tokens → loss.
-    with suppress(RelposError):
-        known: ByLength = read_json(run / f"lengths-{digest([sorted(lengths), TOKENS])}.json", ByLength)
-        return known
     return _losses(measured(Sample(of_run(run)), [Lengths(lengths)]))
-
-
-def kept_losses(run: Path) -> ByLength:
-    """All losses that are kept in a pre-training's folder; a damaged file is named on stderr and left out."""
-    known: ByLength = {}
-    for path in sorted(run.glob("lengths-*.json")):
-        try:
-            known |= read_json(path, ByLength)
-        except RelposError:
-            say(f"relpos: damaged results {path}: delete the file to measure anew")
-    for entry in kept(run, "lengths"):
-        known |= _losses(entry.results) if entry.share == END else {}
-    return known
 
 
 def _losses(results: Results) -> ByLength:

@@ -85,9 +85,8 @@ class Pairs(Measure):
         right = np.array([100 * RIGHT[mark] for _, mark in answers])
         parts = np.stack([right, np.ones(len(right))])
         low, high = pooled["interval"]
-        guess = pooled.get("guess", 50.0)  # results that were kept before do not have it: two texts in each pair
         paradigms = tuple(paradigm for paradigm, _ in answers)
-        return Figure(pooled["accuracy"], (low, high), pooled["n"], parts, paradigms, guess=guess)
+        return Figure(pooled["accuracy"], (low, high), pooled["n"], parts, paradigms, guess=pooled["guess"])
 
     def said(self, results: Results) -> list[str]:
         pooled = [(column.title, results.get("pairs", {}).get(GROUPS[column.name], {})) for column in self.columns]
@@ -95,8 +94,8 @@ class Pairs(Measure):
 
 
 def _ties(found: Mapping[str, Any]) -> str:
-    """What public scripts would say, where it is something else; figures that were kept before do not have it."""
-    as_right = found.get("ties_right", found["accuracy"])
+    """What public scripts would say, where it is something else."""
+    as_right = found["ties_right"]
     return f" ({as_right:.1f} with ties as right)" if as_right - found["accuracy"] >= 0.05 else ""
 
 

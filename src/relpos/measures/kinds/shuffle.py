@@ -51,7 +51,7 @@ class Shuffle(Measure):
         value, key = (results.get(LOSS), "loss") if column == LOSS else (gaps.get("all"), "all")
         if value is None:
             return None
-        # Results of older code have less by example, or nothing.
+        # By example there may be the gap alone, or nothing.
         ends = None if column == LOSS else results["shuffle_gap_intervals"]["all"]
         return Figure.of_examples(value, ends, kept, key) if key in kept else Figure(value, ends)
 
