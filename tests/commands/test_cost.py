@@ -9,7 +9,7 @@ import torch
 
 import relpos
 from relpos.config.compose import called, composed, resolved
-from relpos.runs.cost import costs, forward
+from relpos.runs.cost import Estimate, costs, forward
 from relpos.runs.plan import plan
 
 TINY = ["size=tiny", "vocabulary=40", "batch=2", "length=8", "steps=5"]
@@ -29,6 +29,7 @@ def test_it_measures_a_step_and_predicts_all_of_them() -> None:
     assert content["seconds"] == pytest.approx(5 * content["step_seconds"])
     assert content["operations"] == pytest.approx(content["operations_per_second"] * content["seconds"])
     assert (content["microbatch"], content["device"]) == (1, "CPU, 1 threads")
+    assert Estimate().rate("pretrain") == pytest.approx(content["operations_per_second"])  # for plans
     assert content["peak_memory_bytes"] > 2**20
 
 

@@ -4,7 +4,6 @@ import importlib
 import json
 import os
 import pkgutil
-import shutil
 import subprocess
 import sys
 from pathlib import Path

@@ -10,8 +10,11 @@ from relpos.commands.reproduce import refuse
 from relpos.config.arguments import flags_and_overrides, rewritten
 from relpos.config.compose import compose
 from relpos.errors import RelposError
+from relpos.files import write_json
 from relpos.launch.jobs import Job
+from relpos.runs.cost import RATE, hardware
 from relpos.runs.plan import plan, with_task
+from relpos.runs.run import runs_root
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, reseeded, runs_of
 from tables.small_data import write_experiment
@@ -123,7 +126,10 @@ def test_seeds_of_the_command_line_replace_those_of_the_file(capsys: pytest.Capt
     assert main(arguments) == 0
     said = capsys.readouterr().out
     assert re.search(r"^fixed +0/2 +0/8 *$", said, re.MULTILINE)  # two tasks
-    assert "unknown for 10 of 10 runs: no run like these has finished" in said
+    assert re.search(r"^\d\.\de\+\d\d operations left: `relpos cost` measures", said, re.MULTILINE)
+    write_json(runs_root() / RATE, {"hardware": hardware(), "operations_per_second": 1e9})
+    assert main(arguments) == 0
+    assert re.search(r"^\d\.\de\+\d\d operations left: [\d.,]+ device-hours$", capsys.readouterr().out, re.MULTILINE)
     assert main([*arguments[:3], "pretrain_seeds=[1,1]"]) == 1
     assert "pretrain_seeds: a seed is given twice" in capsys.readouterr().err
 

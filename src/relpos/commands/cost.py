@@ -16,20 +16,22 @@ from relpos.config.schema import Cost
 from relpos.counter import fold
 from relpos.data.objective import trained_for
 from relpos.errors import plural, say
+from relpos.files import write_json
 from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast
 from relpos.process import set_threads
 from relpos.ranges import NotNegative
-from relpos.runs.cost import forward
+from relpos.runs.cost import RATE, forward, hardware
 from relpos.runs.model import counted, without_memory
 from relpos.runs.networks import description
+from relpos.runs.run import runs_root
 from relpos.train.network import network
 from relpos.train.optim import Recipe
 from relpos.train.room import fitting_microbatch
 
 
 def cost(seconds: NotNegative, **config: Unpack[Cost]) -> str:
-    """Returns the figures as JSON, and prints a sentence about them on stderr."""
+    """Returns the figures as JSON, and prints a sentence about them on stderr. Plans read the measured rate in the runs folder."""
     parameters, stored = _counted(config)
     per_token = 3 * forward(config["size"], config["length"], config["vocabulary"], trained_for(config).expected)
     step = per_token * config["batch"] * config["length"]
@@ -42,6 +44,8 @@ def cost(seconds: NotNegative, **config: Unpack[Cost]) -> str:
     said = f"{parameters:,} parameters, {result['operations']:.2g} operations in {plural(config['steps'], 'step')}"
     if seconds:
         result |= (found := _measured(config, seconds))
+        rate = step / found["step_seconds"] / (torch.get_num_threads() if found["device"].startswith("CPU") else 1)
+        write_json(runs_root() / RATE, {"hardware": hardware(), "operations_per_second": rate})
         result |= {"seconds": found["step_seconds"] * config["steps"], "operations_per_second": step / found["step_seconds"]}
         said += (
             f"; {result['step_seconds']:.3g} s a step on this machine ({result['device']}), {result['seconds'] / 3600:,.2f} hours "

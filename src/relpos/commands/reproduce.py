@@ -17,6 +17,7 @@ from relpos.ranges import Count, Names, Natural, Seeds
 
 if TYPE_CHECKING:
     from relpos.launch.engine import Engine
+    from relpos.runs.cost import Estimate
     from relpos.runs.run import Run
     from relpos.tables.changes import Changes
     from relpos.tables.experiment import Experiment
@@ -118,7 +119,6 @@ def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run]) -> 
 
     from relpos.launch.jobs import Job, Standing
     from relpos.launch.progress import Picture, console
-    from relpos.runs.cost import Estimate, costs, duration
     from relpos.runs.stages import refuse_absent
 
     screen = console()
@@ -129,15 +129,10 @@ def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run]) -> 
         return
     standing = Standing(Job(runs))
     standing.look()
-    screen.print(Picture(standing, file.name).whole())
+    picture = Picture(standing, file.name)
+    screen.print(picture.whole())
     unfinished = [run for run in runs if standing.states[run.identity] != "finished"]
-    trained = [run for run in unfinished if costs(run)["flops"]]
-    seconds, unknown = Estimate().total(trained)
-    left = "nothing is left to train" if not trained else f"{duration(seconds)} left" if seconds else "time left"
-    if unknown:
-        left += f", unknown for {unknown:,} of {len(trained):,} runs: no run like these has finished on this hardware; "
-        left += "`relpos cost` measures some steps"
-    lines = [left]
+    lines = [_left_to_train(unfinished, picture.estimate)]
     try:
         for run in unfinished:
             refuse_absent(run)
@@ -167,6 +162,18 @@ def refuse(rows: Sequence[PlannedRow], runs: Collection[Run], is_here: bool) -> 
                     refuse_impossible(run, is_here)
             except RelposError as error:
                 raise RelposError(f"row {row.name!r}: {error}") from error
+
+
+def _left_to_train(runs: Sequence[Run], estimate: Estimate) -> str:
+    """The operations of some runs, and their hours where a rate is known."""
+    from relpos.runs.cost import duration
+
+    operations = sum(map(estimate.operations, runs))
+    if not operations:
+        return "nothing is left to train"
+    seconds = estimate.seconds(runs)
+    hours = "`relpos cost` measures how many a second" if seconds is None else duration(seconds)
+    return f"{operations:.2g} operations left: {hours}"
 
 
 class Arrivals:

@@ -17,7 +17,7 @@ from rich.text import Text
 from relpos.errors import plural
 from relpos.launch.jobs import WAITING, Standing
 from relpos.progress import plain_console
-from relpos.runs.cost import Estimate, clock, left_of
+from relpos.runs.cost import Estimate, clock, hardware, left_of
 from relpos.runs.retries import failures
 from relpos.runs.run import Run
 from relpos.runs.shelf import LOG, final, newest, scores
@@ -48,6 +48,10 @@ class Picture:
     def __init__(self, standing: Standing, name: str) -> None:
         self.standing, self.name, self.estimate = standing, name, Estimate()
         self.told = len(standing.settled)
+        machine = hardware()
+        for record in (run.record for run in standing.settled if run.stage != "given"):
+            if record.get("hardware") == machine:  # what is done from now on counts whatever machine does it
+                self.estimate.add(record)
 
     def news(self) -> list[Run]:
         """The runs that have been settled since the last call."""

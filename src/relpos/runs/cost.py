@@ -2,10 +2,9 @@
 
 Operations are an estimate: only matrix products are counted, and every sequence as if it had the full length.
 
-A run takes as long on this hardware as finished runs like it did; where there are none, it is unknown. Runs are alike if they have
-the same stage, precision, optimizer, length and kind of text or task, and about the same operations per token and examples per
-step. A *device* is a GPU or, where there is none, one thread of the processor. Time is that of the clock: runs that shared the
-machine with other work say how long runs beside other work take.
+A run takes as long as its operations at a *rate*: that of the table's finished rows; before there is one, that of a run under way,
+or the one which `relpos cost` measured on this hardware. A *device* is a GPU or, where there is none, one thread of the processor.
+Time is that of the clock: runs that shared the machine with other work say how long runs beside other work take.
 """
 
 from __future__ import annotations
@@ -14,22 +13,18 @@ import os
 import platform
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path, PurePath
-from statistics import median
+from pathlib import Path
 from typing import Any
 
-from relpos.runs.run import Run
-from relpos.runs.shelf import finished
+from relpos.errors import RelposError
+from relpos.readers import read_json
+from relpos.runs.run import Run, runs_root
 
 MASKED = 0.15
 """Share of the tokens that BERT's masks choose."""
-FACTOR = 2.0
-"""By how much the operations per token and the examples per step of runs that are alike may differ: small networks and small
-steps reach a smaller part of a device's peak rate."""
-ADAMW = "adamw"
-"""The optimizer of a recipe that names none."""
+RATE = "rate.json"
+"""In the runs folder: hardware, and operations per second of each device, as `relpos cost` measured them last."""
 CPUINFO = Path("/proc/cpuinfo")
 WIDEST = ("amx_bf16", "avx512_bf16", "avx512f", "avx2")
 """Sets of vector instructions, as Linux names them, the widest first."""
@@ -106,73 +101,59 @@ def hardware() -> dict[str, Any]:
     return result | {"gpus": gpus} if gpus else result
 
 
-@dataclass(frozen=True)
-class Kind:
-    """What decides how fast a run is on given hardware, besides its position scheme.
-
-    Args:
-        same: what is equal for runs that are alike: stage, precision, optimizer, length, packing, kind of text, task.
-        cost: operations per token.
-        batch: examples per step.
-    """
-
-    same: tuple[Any, ...]
-    cost: float
-    batch: int
-
-    def is_like(self, other: Kind) -> bool:
-        """Whether the rate of such runs holds for the other ones, too."""
-        pairs = (self.cost, other.cost), (self.batch, other.batch)
-        return self.same == other.same and all(a <= FACTOR * b and b <= FACTOR * a for a, b in pairs)
-
-
-@dataclass(frozen=True)
-class Speed:
-    """Operations per second of each device that a run has used."""
-
-    kind: Kind
-    hardware: Mapping[str, Any]
-    rate: float
-
-
 class Estimate:
-    """Reads the finished runs once, when it is first asked. A launcher adds what it sees later."""
+    """How long the runs of a table take. Whoever watches them adds those that have finished."""
 
     def __init__(self) -> None:
-        self.here: list[Mapping[str, Any]] = [hardware()]
         self.workers = 1
         """The most runs that were at work at once: between two runs a worker is not."""
         self.devices = 1
         """Of a worker."""
-        self._known: dict[str, tuple[float, Kind | None]] = {}
-        self._rates: dict[Kind, float | None] = {}
+        self.finished: dict[str, tuple[float, float]] = {}
+        """Stage → operations and device-seconds of its finished runs."""
+        self.under_way: float | None = None
+        """Operations per second of each device of a run under way."""
+        self._operations: dict[str, float] = {}
 
     @cached_property
-    def speeds(self) -> dict[str, Speed]:
-        """Identity → speed of a finished run, or of one under way."""
-        records = [record for stage in ("pretrain", "finetune") for _, record in finished(stage)]
-        return {record["identity"]: speed for record in records if (speed := _speed(record)) is not None}
-
-    def seconds(self, run: Run) -> float | None:
-        """Device-seconds of a training; 0 for a stage that does not train; None: unknown."""
-        operations, kind = self._of(run)
-        if kind is None:
-            return 0.0
-        if kind not in self._rates:
-            known = [each.rate for each in self.speeds.values() if each.hardware in self.here and each.kind.is_like(kind)]
-            self._rates[kind] = median(known) if known else None
-        rate = self._rates[kind]
-        return operations / rate if rate else None
-
-    def total(self, runs: Iterable[Run]) -> tuple[float, int]:
-        """Device-seconds of those runs whose time is known, and the number of the others."""
-        each = [self.seconds(run) for run in runs]
-        return sum(seconds for seconds in each if seconds is not None), each.count(None)
+    def measured(self) -> float | None:
+        """What `relpos cost` measured on this hardware."""
+        with suppress(RelposError, KeyError):
+            content = read_json(runs_root() / RATE, dict[str, Any])
+            return float(content["operations_per_second"]) if content["hardware"] == hardware() else None
+        return None
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """Takes the speed of a run that has finished meanwhile."""
-        if record.get("state") == "finished" and (speed := _speed(record)) and self.speeds.get(record["identity"]) != speed:
-            self._learn(record["identity"], speed)
+        """Takes the speed of a finished training, unless its seconds are not those of all its steps."""
+        with suppress(KeyError, ValueError, TypeError, AttributeError):  # the record does not say
+            (start,) = record["starts"]  # several: steps were lost or done twice
+            if start.get("from_step") or record["state"] != "finished":  # others: taken over from another run
+                return
+            operations, seconds = self.finished.get(record["stage"], (0.0, 0.0))
+            seconds += record["fit_seconds"] * _devices(record)
+            self.finished[record["stage"]] = operations + record["flops"], seconds
+
+    def operations(self, run: Run) -> float:
+        """What a run needs; 0 for a stage that does not train."""
+        if run.identity not in self._operations:  # asked several times a second, of all runs
+            self._operations[run.identity] = costs(run)["flops"]
+        return self._operations[run.identity]
+
+    def rate(self, stage: str) -> float | None:
+        """Operations per second of each device; None: unknown. Where no run of the stage has finished, that of the other ones."""
+        known = [self.finished[stage]] if stage in self.finished else [*self.finished.values()]
+        operations, seconds = sum(work for work, _ in known), sum(time for _, time in known)
+        return operations / seconds if seconds else self.under_way or self.measured
+
+    def seconds(self, runs: Iterable[Run]) -> float | None:
+        """Device-seconds of some runs; None: unknown."""
+        total = 0.0
+        for run in runs:
+            rate = self.rate(run.stage)
+            if self.operations(run) and not rate:
+                return None
+            total += self.operations(run) / (rate or 1.0)
+        return total
 
     def left(self, unsettled: Iterable[Run], at_work: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
         """`about 2:05 left` by the clock, with as many workers as were at work at once; empty if nothing is known.
@@ -182,37 +163,19 @@ class Estimate:
             at_work: identity of a run under way → its record and its newest log line.
         """
         self.workers = max(self.workers, len(at_work))
-        runs = [run for run in unsettled if self._of(run)[1]]
-        own: dict[str, float] = {}  # a run under way has a speed of its own
+        runs = [run for run in unsettled if self.operations(run)]
+        own, others = 0.0, []
         for run in runs:
             record, line = at_work.get(run.identity, ({}, {}))
-            if record.get("hardware") and record["hardware"] not in self.here:  # of a cluster's nodes
-                self.here.append(record["hardware"])
-                self._rates.clear()
-            if (seconds := left_of(run, line)) is not None and "hardware" in record:
-                self.devices = _devices(record)
-                own[run.identity] = seconds * self.devices
-                operations, kind = self._of(run)
-                assert kind is not None
-                rate = operations * line["steps_per_second"] / run.config["steps"] / self.devices
-                self._learn(run.identity, Speed(kind, record["hardware"], rate))
-        known, unknown = self.total(run for run in runs if run.identity not in own)
-        seconds = (known + sum(own.values())) / self.devices / max(1, min(self.workers, len(runs)))
-        if not seconds:
+            if (seconds := left_of(run, line)) is None or "hardware" not in record:
+                others.append(run)
+                continue
+            self.devices = _devices(record)
+            own += seconds * self.devices
+            self.under_way = self.operations(run) * line["steps_per_second"] / run.config["steps"] / self.devices
+        if (rest := self.seconds(others)) is None or not own + rest:
             return ""
-        return f"about {clock(seconds)} left" + (f", unknown for {unknown:,} of {len(runs):,} runs" if unknown else "")
-
-    def _learn(self, identity: str, speed: Speed) -> None:
-        self.speeds[identity] = speed
-        self._rates.clear()
-
-    def _of(self, run: Run) -> tuple[float, Kind | None]:
-        """Its operations and its kind; (0, None) for a stage that does not train."""
-        if run.identity not in self._known:  # asked several times a second, of all runs
-            cost, inputs = costs(run), {name: needed.path for name, needed in run.inputs.items()}
-            kind = _kind(run.stage, run.meaning, inputs, cost["flops_per_token"]) if cost["flops"] else None
-            self._known[run.identity] = cost["flops"], kind
-        return self._known[run.identity]
+        return f"about {clock((own + rest) / self.devices / max(1, min(self.workers, len(runs))))} left"
 
 
 def left_of(run: Run, line: Mapping[str, Any]) -> float | None:
@@ -245,28 +208,7 @@ def duration(seconds: float) -> str:
     return f"{amount:,.0f} device-{unit}" if amount >= 10 else f"{amount:g} device-{unit}"
 
 
-def _speed(record: Mapping[str, Any]) -> Speed | None:
-    """The speed of a finished training; None if the seconds are not those of all its steps, or the record does not say."""
-    try:
-        (start,) = record["starts"]  # several: steps were lost or done twice
-        if start.get("from_step"):  # taken over from another run
-            return None
-        inputs = {name: PurePath(folder) for name, folder in record["inputs"].items()}
-        kind = _kind(record["stage"], record["meaning"], inputs, record["flops_per_token"])
-        return Speed(kind, record["hardware"], record["flops"] / record["fit_seconds"] / _devices(record))
-    except (KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError):  # the record lacks something
-        return None
-
-
 def _devices(record: Mapping[str, Any]) -> int:
     """GPUs or threads of the newest start."""
     start = record["starts"][-1]
     return int(start.get("processes", 1) * (1 if "gpus" in record["hardware"] else start.get("threads", 1)))
-
-
-def _kind(stage: str, meaning: Mapping[str, Any], inputs: Mapping[str, PurePath], cost: float) -> Kind:
-    task, recipe = meaning.get("task") or {}, meaning.get("recipe") or {}
-    # Short sentences fill a step with fewer tokens: toy, files and hub are told apart by the names of their stores.
-    text = "toy" if "toy" in inputs else inputs["store"].name.rpartition("-")[0] if "store" in inputs else ""
-    dials = meaning["precision"], recipe.get("optimizer", ADAMW), meaning["length"], meaning.get("packing")
-    return Kind((stage, *dials, text, task.get("name")), cost, meaning["batch"])
