@@ -53,6 +53,14 @@ KINDS = {
     "task": Kind(("relpos.data.tasks", "relpos.data.own_task")),
     "metric": Kind(("relpos.train.metrics",), function=True),
     "logger": Kind(("relpos.train.loggers",), "lightning_fabric.loggers.logger.Logger", function=True),
+    # Not all of Lightning's callbacks: some write where an argument says.
+    "callbacks": Kind(
+        (
+            "pytorch_lightning.callbacks.early_stopping",
+            "pytorch_lightning.callbacks.lr_monitor",
+        ),
+        "pytorch_lightning.callbacks.callback.Callback",
+    ),
     "pairs": Kind(("relpos.data.pairs",)),
     "kind": Kind(("relpos.measures.kinds", "relpos.measures.maps", "relpos.commands.analyze")),
     "engine": Kind(("relpos.launch",)),

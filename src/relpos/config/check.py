@@ -40,6 +40,27 @@ PLUGINS = {
 """Options that a package of Hydra's brings, and its name."""
 ELSEWHERE = {"learning_rate": "lr", "gpus": "devices", "model": "size"}
 """What other libraries call a key → its name here."""
+OF_TRAINER = {
+    "accelerator": "speed.accelerator",
+    "accumulate_grad_batches": "speed.microbatch",
+    "callbacks": "callbacks",
+    "default_root_dir": "RELPOS_RUNS",
+    "deterministic": "speed.deterministic",
+    "devices": "speed.devices",
+    "enable_checkpointing": "checkpoint_every",
+    "gradient_clip_val": "recipe.clip",
+    "log_every_n_steps": "log_every",
+    "logger": "logger",
+    "max_epochs": "steps",
+    "max_steps": "steps",
+    "num_nodes": "speed.nodes",
+    "precision": "precision",
+    "strategy": "speed.devices",
+    "val_check_interval": "evaluations",
+}
+"""Arguments of Lightning's Trainer that relpos sets itself → its key for them."""
+SEVERAL = {"callbacks"}
+"""Groups of which several options may be chosen, in a list."""
 SCHEME_KEYS = {"size", "block", "position", "conv", "k", "outside", "kernels"}
 NETWORK_KEYS = {
     "pretrain": SCHEME_KEYS | {"vocabulary", "tokenizer"},
@@ -138,7 +159,7 @@ def _check_form(override: str) -> None:
         raise RelposError(f"{override!r}: overrides have the form KEY=VALUE, without spaces around the =")
     if DIGITS.search(value):  # Python refuses to read as many
         raise RelposError(f"{key}={value[:20]}…: a number of more than 1,000 digits")
-    is_group = key in options() or (HYDRA_GROUP.fullmatch(key) and value != "null")
+    is_group = key in options().keys() - SEVERAL or (HYDRA_GROUP.fullmatch(key) and value != "null")
     if is_group and (NO_NAME.fullmatch(value) or max(map(len, value.split(","))) > LONGEST):
         raise RelposError(f"{override}: the name of an option is expected.{nearest('', options().get(key, ()))}")
 
@@ -151,6 +172,8 @@ def _unknown_key(key: str, known: set[str]) -> RelposError:
     if "network" in known and key.split(".")[0] in SCHEME_KEYS - known:
         return RelposError(f"{key}: the network comes from network=, where this override changes nothing")
     group, _, inside = key.partition(".")
+    if group == "trainer" and inside in OF_TRAINER:
+        return RelposError(f"{key}: relpos does this itself; its key is {OF_TRAINER[inside]}")
     owners = [option for option in options().get(group, ()) if inside and inside.split(".")[0] in _keys_of_option(group, option)]
     if owners and f"{group}.{inside}" not in known:
         choices = " or ".join(f"{group}={option}" for option in owners[:5])
@@ -183,7 +206,7 @@ def _known(command: str, overrides: Sequence[str]) -> set[str]:
 
 def _unknown_option(message: str, command: str) -> str:
     # Hydra's exceptions have no fields for group and option.
-    match = re.search(r"Could not find '([^']+)'", message)
+    match = re.search(r"Could not (?:find|load) '([^']+)'", message)
     if not match:  # --config-name and --config-path
         return message.partition("\n")[0]
     group, _, option = match[1].rpartition("/")

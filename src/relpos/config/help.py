@@ -41,7 +41,7 @@ def help_of(command: str, overrides: Sequence[str] = ()) -> str:
     says, example = commands()[command]
     lines = [f"relpos {command}: {says}", f"for example: relpos {command} {example}", ""]
     if groups := [name for name in groups_of(command) if name in options()]:
-        table = [line for name in groups for line in _group(name, chosen[name])]
+        table = [line for name in groups for line in _group(name, chosen.get(name, "[]"))]
         lines += ["Groups with the option chosen, and all options:", "", *table, ""]
     # Of any width: what a line that is broken continues with has no key, and would not be shown.
     dials = yaml.dump(OmegaConf.to_container(cfg), Dumper=_Dumper, sort_keys=False, width=math.inf)

@@ -52,6 +52,10 @@ def merged(command: str, overrides: Sequence[str]) -> dict[str, Any]:
             values.append(override)
     result: dict[str, Any] = {}
     for entry, option in entries.items():
+        if isinstance(option, list):  # several options of a group, by default none
+            if option:
+                raise LeftToHydra
+            continue
         group, _, package = entry.partition("@")
         # `recipe: ${size}` follows the option chosen for another group, which an override may have changed.
         option = re.sub(r"\$\{(\w+)\}", lambda other: entries[other[1]], option)

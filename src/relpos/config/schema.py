@@ -72,6 +72,15 @@ class Pieces(TypedDict):
     byte_fallback: bool
 
 
+class Trainer(TypedDict):
+    """Switches of Lightning's Trainer for which relpos has no key of its own."""
+
+    profiler: Literal["simple", "advanced"] | None
+    detect_anomaly: bool
+    overfit_batches: Natural
+    fast_dev_run: bool
+
+
 class First(TypedDict):
     share: Rate
     length: Length
@@ -102,6 +111,8 @@ class TrainingKeys(NetworkKeys):
     tokenizer: Pieces
     speed: Speed
     logger: dict[str, Any]
+    callbacks: dict[str, Any]
+    trainer: Trainer
     metric: str | None
     length: Length
     snapshots: Sequence[Annotated[int, between(1, 100)]]

@@ -59,6 +59,10 @@ IDLE: Mapping[str, tuple[Any, ...]] = {
 """Keys of a recipe that an identity leaves out where they have one of these values: they change nothing then."""
 MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "log_every")
 """Keys that a run reads but that do not change its result: they are not part of its identity."""
+WATCHING = ("pytorch_lightning.callbacks.lr_monitor.LearningRateMonitor",)
+"""Callbacks that do not change a result."""
+SWITCHES = ("overfit_batches", "fast_dev_run")
+"""Keys of `trainer` that change a result."""
 PRETRAINED = tuple(f"heldout_{what}" for what in ("loss", "accuracy", "perplexity"))
 PRETRAINED += ("perplexity", "parameters", "position_parameters", "steps")
 """The final figures of a pre-training; those of a fine-tuning are the columns of its task, steps and training rows."""
@@ -156,6 +160,7 @@ def pretrain_run(content: Content, start: Run | None = None) -> Run:
     objective = trained_for(config)
     # The objective is part of the recipe, under `masking`.
     meaning["recipe"] = _recipe(config["recipe"] | {"masking": objective.masking})
+    meaning |= _lightning(config)
     meaning["pairs"] = config["data"].get("pairs")
     if config["data"].get("shuffle"):  # the store has it, too; here claims and labels find it
         meaning["shuffle"] = config["data"]["shuffle"]
@@ -193,6 +198,7 @@ def finetune_run(content: Content, start: Run, later: tuple[str, ...] = ()) -> R
         start = finetune_run(with_task(content, intermediate["task"], **steps), start, (*later, intermediate["task"]))
     inputs = {"start": start}
     meaning: dict[str, Any] = {key: config[key] for key in DIALS} | task_meaning | {"recipe": _recipe(config["recipe"])}
+    meaning |= _lightning(config)
     if start.stage != "finetune" and (change := _change(config["change"])):  # an intermediate task has already changed the network
         meaning["change"] = change
     # Left out where it is plain.
@@ -302,14 +308,19 @@ def _architecture(config: dict[str, Any]) -> dict[str, Any]:
     nodes = {"size": size, "position": config["position"], "conv": config["conv"]}
     if not config["objective"]["_target_"].startswith("relpos."):  # others are named by `masking`
         nodes["objective"] = config["objective"]
-    sources = {}
-    # A class of the user's own has no version that is bumped when it changes: its source stands for it.
-    for path, node in targets(nodes):
-        target = node["_target_"]
-        if not target.startswith("relpos."):
-            found = find(target, path.split(".")[0], f"{path}._target_")
-            sources[target] = sha256(Path(inspect.getfile(found)))
+    sources = _sources(nodes)
     return nodes | ({"sources": sources} if sources else {})
+
+
+def _sources(nodes: Content) -> dict[str, str]:
+    """Class of the user's own → the hash of its source file, which stands for the version that other
+    classes have."""
+    outside = {
+        node["_target_"]: find(node["_target_"], path.split(".")[0], f"{path}._target_")
+        for path, node in targets(nodes)
+        if not node["_target_"].startswith(("relpos.", "pytorch_lightning."))
+    }
+    return {name: sha256(Path(inspect.getfile(found))) for name, found in outside.items()}
 
 
 def other_layers(size: Content) -> dict[str, Any]:
@@ -344,8 +355,19 @@ def _change_name(meaning: dict[str, Any]) -> str:
     return removed + (f"+tisa{change['tisa']}" if change.get("tisa") else "")
 
 
+def _lightning(config: Content) -> dict[str, Any]:
+    """Callbacks and switches of Lightning's Trainer by which a result may change, for the identity;
+    empty without any."""
+    callbacks = {name: node for name, node in (config.get("callbacks") or {}).items() if node["_target_"] not in WATCHING}
+    trainer = {key: value for key in SWITCHES if (value := (config.get("trainer") or {}).get(key))}
+    sources = _sources({"callbacks": callbacks})
+    parts = {"callbacks": callbacks | ({"sources": sources} if sources else {}), "trainer": trainer}
+    return {key: part for key, part in parts.items() if part}
+
+
 def _machine(config: dict[str, Any]) -> dict[str, Any]:
-    return {key: config[key] for key in (*MACHINE, "scheme") if key in config}
+    keys = (*MACHINE, "callbacks", "trainer", "scheme")
+    return {key: config[key] for key in keys if key in config}
 
 
 def source_of(run: Run) -> Any:

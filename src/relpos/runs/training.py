@@ -19,6 +19,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.environments import LightningEnvironment
+from pytorch_lightning.profilers import AdvancedProfiler, SimpleProfiler
 
 from relpos.analysis.kernels import draw_kernels
 from relpos.data.objective import trained_for
@@ -37,7 +38,7 @@ from relpos.process import ASKED, set_threads
 from relpos.readers import sha256
 from relpos.runs import trunk
 from relpos.runs.model import finetuning_model, pretraining_model
-from relpos.runs.plan import refuse_changed, task_files
+from relpos.runs.plan import WATCHING, refuse_changed, task_files
 from relpos.runs.run import Run, closure
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, figures, logged
 from relpos.train.checkpoint import Checkpointing, EvaluatedFirst, Kept, Snapshots, WholeCheckpoints, newest, stopping
@@ -122,7 +123,7 @@ def pretrain(run: Run) -> dict[str, Any]:
         "perplexity": module.result["heldout_perplexity"],
         "parameters": parameters["total"],
         "position_parameters": parameters["position"],
-        "steps": config["steps"],
+        "steps": trainer.global_step,
     }
     conclude(trainer.loggers, figures(metrics))
     return metrics
@@ -153,15 +154,17 @@ def finetune(run: Run) -> dict[str, Any]:
     module, data = parts.module, parts.data
     assert isinstance(module, Finetuning)
     assert isinstance(data, FinetuningData)
-    trainer = fit(run, module, data, 0, parts.microbatch)
+    # Without callbacks nobody reads scores on the way; those at the end follow.
+    evaluations = run.config["evaluations"] if run.config.get("callbacks") else 0
+    trainer = fit(run, module, data, evaluations, parts.microbatch)
     module.model.to(trainer.strategy.root_device)  # the trainer has moved it to the CPU
     predictions = run.path / "predictions"
     result = columns(module.model, module.task, data.splits, run.config["precision"], predictions)
     for logger in trainer.loggers:
-        logger.log_metrics(result["columns"], step=module.steps)
+        logger.log_metrics(result["columns"], step=trainer.global_step)
     save_model(run.path / "model", module.model, parts.settings, parts.tokenizer)
-    conclude(trainer.loggers, figures(result | {"steps": module.steps}))
-    return result | {"steps": module.steps, "training_rows": len(data.splits["train"])}
+    conclude(trainer.loggers, figures(result | {"steps": trainer.global_step}))
+    return result | {"steps": trainer.global_step, "training_rows": len(data.splits["train"])}
 
 
 def _content(run: Run, folder: Path) -> str:
@@ -271,6 +274,9 @@ def _trainer(run: Run, module: Training, evaluations: int, start: Start) -> pl.T
     callbacks: list[pl.Callback] = [Kept(run.path / trunk.FOLDER, start.keeps)] if start.keeps else []
     callbacks += [Snapshots(run.path / SNAPSHOTS, config["snapshots"])] if group.first else []
     callbacks += [Checkpointing(run.path / "checkpoint", config["checkpoint_every"], group)]
+    for node in (config.get("callbacks") or {}).values():
+        if group.first or node["_target_"] not in WATCHING:
+            callbacks.append(instantiate(node, "callbacks"))
     loggers: list[Any] = []
     if group.first:
         callbacks += [Bar(run.name, module.steps)]
@@ -294,7 +300,18 @@ def _trainer(run: Run, module: Training, evaluations: int, start: Start) -> pl.T
         enable_progress_bar=False,
         enable_model_summary=False,
         default_root_dir=run.path,
+        log_every_n_steps=config["log_every"],
+        **_switches(run),
     )
+
+
+def _switches(run: Run) -> dict[str, Any]:
+    """Lightning's own switches; a profiler writes into the run's folder."""
+    switches = dict(run.config.get("trainer") or {})
+    if name := switches.get("profiler"):
+        profiler = {"simple": SimpleProfiler, "advanced": AdvancedProfiler}[name]
+        switches["profiler"] = profiler(dirpath=run.path, filename="profile")
+    return switches
 
 
 def tell_of_precision(precision: str, device: torch.device) -> None:
