@@ -45,7 +45,7 @@ from relpos.trust import mistakes
         ("pretrain", ["first=null"], "first=null: it has keys of its own, first.share, first.length"),
         ("pretrain", ["steps=null"], "steps=null: a whole number of 1 or more is expected"),
         ("analyze", ["kind=patterns", "kind.layer=[]"], "kind.layer=[]: a whole number of 1 or more is expected"),
-        ("pretrain", ["data=toy", "data.corpus=x"], "unknown key 'data.corpus'. Did you mean 'data.pairs'"),
+        ("pretrain", ["data=toy", "data.corpus=x"], "data.corpus: a key of data=files, which must be chosen beside it"),
         ("pretrain", ["position=merge", "position.parts=[rope]"], "position.parts=['rope']: a list [{_target_: module.Class}"),
         ("pretrain", ["first={shar: 1}"], "unknown key 'first.shar'. Did you mean 'first.share'"),
         ("pretrain", ["+first={shar: 1}"], "unknown key 'first.shar'. Did you mean 'share'"),
