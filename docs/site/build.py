@@ -38,7 +38,7 @@ STAGED = ROOT / "build" / "pages"
 PICTURES = (".png", ".svg")
 SORTED = "sorted.html"
 """The page of a table beside its Markdown, which the site turns into `table.html`."""
-GUIDE = ("commands", "tables", "measuring", "checkpoints", "attention")
+GUIDE = ("commands", "tables", "measuring", "checkpoints", "attention", "lightning")
 GUIDE_PAGES = {*(f"docs/{name}.md" for name in GUIDE), "docs/findings.md"}
 FINDINGS = ("docs/findings.md", "docs/claims.md", "docs/performance.md", "experiments/LOG.md")
 PROJECT = ("docs/architecture.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
