@@ -101,7 +101,7 @@ def test_where_all_are_equal_none_is_the_best() -> None:
     rows = made(*(row(name, {"cola": [[0.0]], "rte": [[value]]}) for name, value in (("a", 50.0), ("b", 60.0))))
     worse, better = view_of(Table("t", "?", rows)).is_best
     assert not any(worse)
-    assert better == [False, False, False, False, True, True]  # RTE and the mean; neither CoLA nor perplexity
+    assert better == [False, False, False, False, False, True, True]  # RTE and the mean; neither CoLA nor perplexity
 
 
 def test_what_is_missing_is_none_and_never_zero() -> None:
@@ -112,11 +112,12 @@ def test_what_is_missing_is_none_and_never_zero() -> None:
     assert shown(begun) == ["—", "50.0, n=1", "—"]
 
 
-def test_a_perplexity_says_how_many_pre_trainings_it_is_the_mean_of_where_some_are_missing() -> None:
+def test_a_column_says_of_how_many_pre_trainings_a_row_is_where_some_are_missing() -> None:
     begun = PlannedRow("none", [], [pretraining("a", 10.0), pretraining("b", 12.0), pretraining("c", None)], [])
     whole = PlannedRow("fixed", [], [pretraining("d", 10.0)], [])
-    _, perplexity, *_ = view_of(Table("t", "?", made(begun, whole))).columns
-    assert [cell.text for cell in perplexity.cells] == ["11.00, n=2", "10.00"]
+    _, perplexity, runs, *_ = view_of(Table("t", "?", made(begun, whole))).columns
+    assert [cell.text for cell in perplexity.cells] == ["11.00", "10.00"]
+    assert (runs.title, [cell.text for cell in runs.cells]) == ("n", ["2/3", "1"])
 
 
 def test_a_failed_run_is_counted() -> None:
@@ -157,7 +158,7 @@ def test_a_table_says_which_tasks_were_trained_on_a_part_of_glue() -> None:
         run = Run("finetune", "qqp", meaning, {"task": of_task}, {"start": of_row.pretrainings[0]})
         finish(run, {"columns": {"qqp": 60.0}, "training_rows": read})
         rows = made(replace(of_row, tunings=[Tuning("qqp", 0, 0, run)]))
-        notes = view_of(Table("t", "?", rows)).notes
+        notes = " ".join(view_of(Table("t", "?", rows)).notes)
         assert ("a part of the official training examples" in notes and "qqp (20 of 1,000)" in notes) == (read == 20)
 
 
@@ -165,7 +166,7 @@ def test_fewer_columns_have_a_mean_by_another_name() -> None:
     rows = made(row("none", {"cola": [[10.0]], "rte": [[50.0]], "wnli": [[90.0]]}))
     assert rows[0].mean.mean == pytest.approx(30.0)
     heads, *_ = view_of(Table("t", "?", rows)).texts
-    assert heads == ["row", "parameters", "perplexity", "CoLA", "RTE", "WNLI", "mean of 2"]
+    assert heads == ["row", "parameters", "perplexity", "n", "CoLA", "RTE", "WNLI", "mean of 2"]
 
 
 def both() -> Table:
@@ -175,8 +176,8 @@ def both() -> Table:
 
 def test_the_best_are_marked() -> None:
     lines = text.markdown(view_of(both())).splitlines()
-    assert "| none | 1,234,567 | 12.00 | 0.0 | 51.0 | 25.5 |" in lines
-    assert "| fixed | 1,234,567 | **9.00** | **40.0** | — | — |" in lines
+    assert "| none | 1,234,567 | 12.00 | 1 × 1 | 0.0 | 51.0 | 25.5 |" in lines
+    assert "| fixed | 1,234,567 | **9.00** | 1 × 0/1 | **40.0** | — | — |" in lines
 
 
 def test_curves_are_drawn_and_written(tmp_path: Path) -> None:

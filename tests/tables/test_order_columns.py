@@ -128,7 +128,7 @@ def test_an_interval_over_five_pre_trainings_is_of_all_of_them_where_some_have_k
 
 def test_the_columns_about_order_have_no_mean(made: Path) -> None:
     head = (made / "tables" / "ordered" / "table.md").read_text(encoding="utf-8").splitlines()[4]
-    assert head == "| row | parameters | perplexity | shuffle gap | same-word pairs | other pairs |"
+    assert head == "| row | parameters | perplexity | n | shuffle gap | same-word pairs | other pairs |"
     assert "mean of" not in (made / "tables" / "ordered" / "table.html").read_text(encoding="utf-8")
 
 

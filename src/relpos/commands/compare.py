@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from glob import glob, has_magic
+from math import floor, log10
 from pathlib import Path
 from statistics import fmean
 
@@ -274,11 +275,22 @@ def losses_table(subjects: Sequence[PlannedRow], examples: int, advance: Callabl
         difference, over = (None, "") if figures is losses[0] else between(figures, losses[0])
         texts = [MISSING] * 5
         if difference is not None:
-            bounds = [signed(value, 4) for value in (difference.value, difference.low, difference.high)]
+            places = _decimals(difference)
+            bounds = [signed(value, places) for value in (difference.value, difference.low, difference.high)]
             texts = [*bounds, f"{difference.p:.2g}", f"{difference.n} {over}"]
         lines.append((subject.name, [f"{fmean(figure.value for figure in figures.values()):.4f}", *texts]))
     heads = ["nats per token", f"− {subjects[0].name}", "95 % from", "to", "p", "over"]
     return SideTable(f"paired held-out loss, {next(iter(losses[0].values())).examples} examples", heads, lines)
+
+
+def _decimals(difference: Difference) -> int:
+    """Four, or as many as half the interval needs for two digits: 0.0000 would hide what p is about.
+
+    >>> _decimals(Difference(0.01, 0.003, 2.0, 3)), _decimals(Difference(-2e-5, 1e-6, 2.0, 3))
+    (4, 7)
+    """
+    width = difference.high - difference.low
+    return max(4, 1 - floor(log10(width / 2))) if width > 0 else 4
 
 
 def between(ours: Mapping[int, Figure], first: Mapping[int, Figure]) -> tuple[Difference | None, str]:

@@ -64,9 +64,9 @@ def test_the_losses_are_drawn_against_the_multiplier(tmp_path: Path) -> None:
 
 def test_a_table_says_where_its_multipliers_were_chosen() -> None:
     rows = [Row("none"), Row("fixed", position_lr=10.0), Row("composite", position_lr=10.0), Row("absolute", position_lr=3.0)]
-    said = "position_lr, chosen in table sweep: 10 for fixed, composite, 3 for absolute, 1 for the others."
     view = view_of(Table("t", "?", rows, tuned="sweep"))
-    assert view.position_lr == said
-    assert view_of(Table("t", "?", rows)).position_lr == said.replace(", chosen in table sweep", "")
-    assert view_of(Table("t", "?", [Row("none")])).position_lr is None
-    assert view_of(Table("t", "?", [Row("a", position_lr=3.0)])).position_lr == "position_lr: 3 for all rows."
+    assert view.notes == ["position_lr was chosen in table sweep."]
+    (rates,) = view.side_tables
+    assert rates.texts == [["rates", "position_lr"], ["none", "1"], ["fixed", "10"], ["composite", "10"], ["absolute", "3"]]
+    assert view_of(Table("t", "?", rows)).notes == []
+    assert view_of(Table("t", "?", [Row("none")], tuned="sweep")).notes == []

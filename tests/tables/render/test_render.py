@@ -11,12 +11,13 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
+from relpos.results.plateau import Found
 from relpos.results.values import GLUE
 from relpos.tables.render import text
 from relpos.tables.render.text import in_latex, latex
 from relpos.tables.render.view import view_of
 from relpos.tables.rows import summary
-from relpos.tables.table import PLAIN, PlainColumn, Row, Table
+from relpos.tables.table import PLAIN, Column, PlainColumn, Row, Table
 from tables.written_table import table
 
 WITHOUT_TASKS = Table("no_tasks", "are λ and β alike?", [Row("tupe_a", parameters=5, perplexity=3.0), Row("a|b <i>*c*")])
@@ -24,27 +25,28 @@ WITHOUT_TASKS = Table("no_tasks", "are λ and β alike?", [Row("tupe_a", paramet
 
 def test_the_papers_numbers_stand_beside_ours() -> None:
     lines = text.markdown(view_of(table())).splitlines()
-    assert "| printed (ours − printed) inside or outside our 95 % interval | CoLA | RTE | mean of 2 |" in lines
-    assert "| composite | 40.0 (+1.5) inside | 66.0 (+1.0) | — |" in lines
-    assert "| dynamic | 40.0 | 66.0 | — |" in lines
+    assert "| printed (ours − printed) inside or outside our 95 % interval | CoLA | RTE |" in lines
+    assert "| composite | 40.0 (+1.5) inside | 66.0 (+1.0) |" in lines
+    assert "| dynamic | 40.0 | 66.0 |" in lines
 
 
 def test_failed_and_collapsed_runs_are_counted() -> None:
     lines = text.markdown(view_of(table())).splitlines()
-    assert "| none | 1,000,000 | 20.00 | 3.0 ± 3.0 (6.0), 1 collapsed | 54.0 ± 1.0 (55.0) | 28.5 ± 2.0 (30.5) |" in lines
+    assert "| none | 1,000,000 | 20.00 | 1 × 2 | 3.0 ± 3.0 (6.0), 1 collapsed | 54.0 ± 1.0 (55.0) | 28.5 ± 2.0 (30.5) |" in lines
     assert any("67.0, n=1, 1 failed" in line for line in lines if line.startswith("| composite |"))
 
 
 def test_a_row_that_was_not_run_is_missing_everywhere() -> None:
     view = view_of(table())
-    assert "| dynamic | — | — | — | — | — |" in text.markdown(view)
+    assert "| dynamic | — | — | 0/1 × 0/2 | — | — | — |" in text.markdown(view)
     line = next(line for line in csv.DictReader(io.StringIO(text.comma_separated(view))) if line["row"] == "dynamic")
     assert {key: text for key, text in line.items() if text} == {
         "row": "dynamic",
+        "n": "0",
         **{f"{name}_{part}": text for name, text in (("cola", "40.0"), ("rte", "66.0")) for part in ("printed",)},
         **{f"{name}_n": "0" for name in ("cola", "rte", "mean_of_2")},
     }
-    assert "dynamic & --- & --- & --- & --- & --- \\\\" in latex(view)
+    assert r"dynamic & --- & --- & 0/1{\scriptsize{} $\times$ 0/2} & --- & --- & --- " + "\\\\" in latex(view)
 
 
 def test_a_table_without_tasks_has_no_columns_and_no_mean() -> None:
@@ -55,7 +57,7 @@ def test_a_table_without_tasks_has_no_columns_and_no_mean() -> None:
 
 def test_a_table_without_glues_columns_has_no_mean() -> None:
     view = view_of(Table("own", "is it learned?", [Row("none", columns={"answers": summary([50.0, 52.0])})]))
-    assert "| row | parameters | perplexity | answers |" in text.markdown(view)
+    assert "| row | answers |" in text.markdown(view)
     assert next(csv.DictReader(io.StringIO(text.comma_separated(view))))["answers"] == "51.0"
     assert "mean" not in text.comma_separated(view)
 
@@ -65,10 +67,10 @@ def test_a_plain_column_is_in_every_form_once_it_is_in_the_list(monkeypatch: pyt
     view = view_of(Table("t", "?", [Row("near", travel=1.0), Row("far", travel=2.0), Row("new")]))
     text.write(tmp_path, view)
     forms = {kind: (tmp_path / f"table.{kind}").read_text(encoding="utf-8") for kind in ("md", "csv", "tex", "html")}
-    assert "| row | parameters | perplexity | travel |" in forms["md"]
-    assert "| far | — | — | **2.0** |" in forms["md"]
-    assert forms["csv"].splitlines()[1:] == ["near,,,1.0", "far,,,2.0", "new,,,"]
-    assert r"far & --- & --- & \textbf{2.0}" in forms["tex"]
+    assert "| row | travel |" in forms["md"]
+    assert "| far | **2.0** |" in forms["md"]
+    assert forms["csv"].splitlines()[1:] == ["near,1.0", "far,2.0", "new,"]
+    assert r"far & \textbf{2.0}" in forms["tex"]
     assert '<td data-value="2.0"><span class="value best">2.0</span>' in forms["html"]
 
 
@@ -106,7 +108,7 @@ def test_latex_letters_mean_themselves() -> None:
     assert in_latex("a_b & 50 % {x} −1 < 2") == r"a\_b \& 50 \% \{x\} $-$1 $<$ 2"
     assert in_latex("position=fixed → composite") == r"position=fixed $\to$ composite"
     made = latex(view_of(table()))
-    assert r"composite & 40.0 (+1.5) inside & 66.0 (+1.0) & --- \\" in made
+    assert r"composite & 40.0 (+1.5) inside & 66.0 (+1.0) \\" in made
     assert r"fixed $<$b$>$" in made
     assert r"\textbf{41.5{\scriptsize{} $\pm$ 0.5 (42.0)}}" in made
 
@@ -137,4 +139,33 @@ def test_brackets_in_names_are_no_markup_on_the_terminal() -> None:
     console = Console(file=io.StringIO(), width=400)
     row = Row("fixed[k=8]", columns={"rte": summary([60.0])}, on_plateau=True)
     text.terminal(view_of(Table("t", "?", [row])), console)
-    assert "order): fixed[k=8]." in console.file.getvalue()  # type: ignore[attr-defined]
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert [line.split() for line in lines if "[k=8]" in line] == [["fixed[k=8]", "60.0"], ["fixed[k=8]", "plateau"]]
+
+
+def test_what_differs_by_row_is_a_table_and_the_legend_has_what_there_is() -> None:
+    """A row on the plateau has no share of the order beside that."""
+    found = {"none": Found(None, 8e6, None), "sine": Found(None, 8e6, None), "rope": Found(2.6e6, 2e6, 4e6)}
+    knows = {"none": (0.0, True), "sine": (0.81, True), "rope": (1.0, False)}
+    rows = [
+        Row(name, order_known=known, on_plateau=on_it, order_found=found[name], position_lr=3.0, perplexity=9.0)
+        for name, (known, on_it) in knows.items()
+    ]
+    whole = Table("t", "?", rows, tuned="sweep", made="Runs were made here.")
+    lines = text.markdown(view_of(whole)).splitlines()
+    assert lines[lines.index("| order and rates | order known | half known after | position_lr |") + 2 :][:3] == [
+        "| none | plateau | later than 8 | 3 |",
+        "| sine | plateau | later than 8 | 3 |",
+        "| rope | 100 % | 2.6 (2 to 4) | 3 |",
+    ]
+    assert "81" not in "".join(lines)
+    heads = [line.removeprefix("- ").partition(" ")[0] for line in lines if line.startswith("- ")]
+    assert heads == ["Order", "Plateau:", "Half", "position_lr", "Runs"]
+    bare = view_of(Table("t", "?", [Row("a", perplexity=9.0)]))
+    assert (bare.notes, bare.side_tables) == ([], [])
+
+
+def test_a_negative_number_has_a_minus_sign() -> None:
+    scores = Column(values=[-3.2, -1.0], mean=-2.1, sem=1.1, best=-1.0, metric="matthews")
+    (_, line) = view_of(Table("t", "?", [Row("a", columns={"own": scores})])).texts
+    assert line == ["a", "−2.1 ± 1.1 (−1.0)"]

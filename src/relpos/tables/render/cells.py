@@ -62,6 +62,12 @@ class TableColumn:
         """What is known of the scores in it; empty for a plain column."""
         return [cell.column for cell in self.cells if cell.column is not None]
 
+    @property
+    def is_known(self) -> bool:
+        """Whether there is anything in it: a number, what became of its runs, or a printed number beside it."""
+        printed = any(score.printed is not None for score in self.scores)
+        return printed or any(cell.text != MISSING for cell in self.cells)
+
 
 def plain_column(plain: PlainColumn, rows: Sequence[Row]) -> TableColumn:
     """A column with one number for each row."""
@@ -73,14 +79,35 @@ def _plain_cell(plain: PlainColumn, row: Row) -> Cell:
     if value is None:
         return Cell(MISSING, None)
     text, note = plain.form.format(value), ""
-    states = [run.state for run in row.runs if run.stage == "pretrain"]
-    n = states.count("finished")
-    # A count is the same in every pre-training; of another figure the mean may lack some.
-    if plain.kind is float and n < len(states):
-        text += f", n={n}"
     if below is not None:
         note = f"{plain.form.format(below)} {plain.below.replace('_', ' ')}"
     return Cell(text, value, note=note)
+
+
+def runs_column(rows: Sequence[Row]) -> TableColumn:
+    """How many runs are finished: pre-trainings, then fine-tunings of a pre-training and a task; `2/3` where some are not.
+
+    >>> from relpos.runs.table_file import RowRun
+    >>> runs = [RowRun("pretrain", "a", "finished", ""), RowRun("pretrain", "b", "failed", "")]
+    >>> runs_column([Row("none", runs=runs)]).cells[0].text
+    '1/2'
+    """
+    cells = []
+    for row in rows:
+        states = [run.state for run in row.runs if run.stage == "pretrain"]
+        tuned: dict[tuple[str | None, int | None], list[str]] = {}
+        for run in row.runs:
+            if run.stage == "finetune":
+                tuned.setdefault((run.task, run.pretrain_seed), []).append(run.state)
+        # Of the task with the fewest.
+        fewest = min(tuned.values(), key=lambda of_task: of_task.count("finished"), default=[])
+        counts = [f"{of_stage.count('finished')}{_of(of_stage)}" for of_stage in (states, fewest) if of_stage]
+        cells.append(Cell(" × ".join(counts) or MISSING, states.count("finished") if row.runs else None))
+    return TableColumn("n", "n", None, cells)
+
+
+def _of(states: Sequence[str]) -> str:
+    return f"/{len(states)}" if states.count("finished") < len(states) else ""
 
 
 def score_column(name: str, title: str, columns: Sequence[Column]) -> TableColumn:
@@ -144,10 +171,10 @@ def delta(column: Column) -> str:
 def number(value: float | None, decimals: int = 1) -> str:
     """A number with its decimals, or the sign of what is missing; no sign before a zero.
 
-    >>> number(31.25), number(-1e-8, 3), number(None)
-    ('31.2', '0.000', '—')
+    >>> number(31.25), number(-1e-8, 3), number(-3.2), number(None)
+    ('31.2', '0.000', '−3.2', '—')
     """
-    return MISSING if value is None else f"{value:z.{decimals}f}"
+    return MISSING if value is None else f"{value:z.{decimals}f}".replace("-", MINUS)
 
 
 def signed(value: float | None, decimals: int = 1) -> str:
@@ -191,11 +218,12 @@ class SideTable:
 
 def of_scores(head: str, columns: Sequence[TableColumn], rows: Sequence[Row], text: Callable[[Column], str]) -> SideTable | None:
     """What else there is to say of the scores of each row; None where there is nothing."""
-    texts = [[text(score) or MISSING for score in column.scores] for column in columns]
-    if {words for of_column in texts for words in of_column} <= {MISSING}:
+    texts = [(column.title, [text(score) or MISSING for score in column.scores]) for column in columns]
+    known = [(title, of_column) for title, of_column in texts if {*of_column} - {MISSING}]
+    if not known:
         return None
-    lines = [(row.name, list(of_row)) for row, of_row in zip(rows, zip(*texts, strict=True), strict=True)]
-    return SideTable(head, [column.title for column in columns], lines)
+    lines = [(row.name, [of_column[place] for _, of_column in known]) for place, row in enumerate(rows)]
+    return SideTable(head, [title for title, _ in known], lines)
 
 
 def printed(columns: Sequence[TableColumn], rows: Sequence[Row]) -> SideTable | None:
@@ -206,6 +234,54 @@ def printed(columns: Sequence[TableColumn], rows: Sequence[Row]) -> SideTable | 
 def deltas(columns: Sequence[TableColumn], rows: Sequence[Row]) -> SideTable | None:
     """Differences to the baseline row; None where there is none."""
     return of_scores("Δ to the baseline row (in per cent of its errors; * p < 0.05, Holm)", columns, rows, delta)
+
+
+def order_and_rate(rows: Sequence[Row]) -> SideTable | None:
+    """How much of the order each row knows and since when, and the rates of its position parameters; None where all have the
+    plain ones and nothing is known of order. A row on the plateau knows none of it, whatever its loss.
+
+    >>> from relpos.results.plateau import Found
+    >>> none = Row("none", on_plateau=True, order_known=0.0, order_found=Found(None, 8e6, None))
+    >>> rope = Row("rope", order_known=1.0, order_found=Found(2.6e6, 2e6, 4e6), position_lr=(1.0, 30.0), conv_lr=3.0)
+    >>> order_and_rate([none, rope]).heads
+    ['order known', 'half known after', 'position_lr']
+    >>> order_and_rate([none, rope]).lines
+    [('none', ['plateau', 'later than 8', '1']), ('rope', ['100 %', '2.6 (2 to 4)', '1 + 30 (conv_lr 3)'])]
+    """
+    columns = {
+        "order known": [_order_known(row) for row in rows],
+        "half known after": [_order_found(row) for row in rows],
+        # A sweep shows every rate in a table of its own.
+        "position_lr": [_rates(row) for row in rows] if not sweeps(rows) else [],
+    }
+    # Later than the end is no more than `not yet`, which order known says, too, where no row has found it.
+    nothing = {"order known": {MISSING}, "half known after": {MISSING}, "position_lr": {"1"}}
+    if not any(row.order_found and row.order_found.tokens for row in rows):
+        del columns["half known after"]
+    columns = {head: texts for head, texts in columns.items() if set(texts) - nothing[head]}
+    lines = [(row.name, [texts[place] for texts in columns.values()]) for place, row in enumerate(rows)]
+    return SideTable("order and rates" if "order known" in columns else "rates", list(columns), lines) if columns else None
+
+
+def _order_known(row: Row) -> str:
+    if row.on_plateau:
+        return "plateau"
+    if row.order_known is None and row.on_plateau is False:  # of older tables, which have no more
+        return "off the plateau"
+    return MISSING if row.order_known is None else f"{100 * row.order_known:.0f} %".replace("-", MINUS)
+
+
+def _order_found(row: Row) -> str:
+    if row.order_found is None:
+        return MISSING
+    at, low, high = (None if tokens is None else f"{tokens / 1e6:.3g}" for tokens in row.order_found)
+    return f"{at} ({low} to {high})" if at else f"later than {low}"
+
+
+def _rates(row: Row) -> str:
+    rates = row.position_lr if isinstance(row.position_lr, tuple) else (row.position_lr,)
+    own = f" (conv_lr {row.conv_lr:g})" if row.conv_lr is not None else ""
+    return f"{' + '.join(f'{rate:g}' for rate in rates)}{own}"
 
 
 def server(rows: Sequence[Row]) -> SideTable | None:

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from relpos import style
 from relpos.files import write_text
+from relpos.measures.measure import measured_columns
 from relpos.runs.table_file import RowRun
 from relpos.tables.render.cells import MINUS, counts, number, signed, title
 from relpos.tables.render.view import View
@@ -38,7 +39,7 @@ def write_html(path: Path, view: View) -> None:
     loader = PackageLoader("relpos.tables.render")
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     environment.filters |= {"number": number, "signed": signed, "states": _states, "counts": counts}
-    environment.filters["sortable"] = lambda text: float(text.split()[0].replace(MINUS, "-"))  # the number that it begins with
+    environment.filters["sortable"] = _sortable
     rows = view.table.rows
     curves = {row.name: row.heldout_loss for row in rows if row.heldout_loss}
     drawn = [
@@ -61,7 +62,14 @@ def _shows(view: View) -> dict[str, bool]:
     scores = [score for column in view.scores for score in column.scores]
     fields = {"spread": "sem", "paper": "printed", "intervals": "interval"}
     parts = {part: any(getattr(score, field) is not None for score in scores) for part, field in fields.items()}
-    return parts | {"runs": any(map(counts, scores))}
+    is_measured = any(column.name in measured_columns() for column in view.scores)
+    return parts | {"runs": any(map(counts, scores)), "pairs": is_measured}
+
+
+def _sortable(text: str) -> float:
+    """The first number of a text; 0 where there is none, as in `plateau`."""
+    numbers = re.findall(r"-?\d+(?:\.\d+)?", text.replace(MINUS, "-"))
+    return float(numbers[0]) if numbers else 0.0
 
 
 def _listed(run: RowRun, folder: Path) -> dict[str, str | None]:

@@ -53,8 +53,8 @@ def terminal(view: View, console: Console | None = None) -> None:
     if view.made_with:
         console.print(Text(view.made_with, style="bold"), soft_wrap=True)
     _print(texts, console)
-    if view.caption:
-        console.print(Text(view.caption, style="dim"), soft_wrap=True)
+    for note in view.notes:
+        console.print(Text(note, style="dim"), soft_wrap=True)
     for side_table in view.in_cells + view.side_tables:
         head, *lines = side_table.texts
         coloured = [[Text(text, style=_colour(text)) for text in line] for line in lines]
@@ -97,7 +97,7 @@ def markdown(view: View) -> str:
     for row in zip(rows, view.is_best, strict=True):
         texts = [(escape(text), is_best) for text, is_best in zip(*row, strict=True)]
         lines.append(_line([f"**{text}**" if is_best else text for text, is_best in texts]))
-    lines += ["", view.caption, ""] if view.caption else [""]
+    lines += ["", *(f"- {escape(note)}" for note in view.notes), ""]
     for side_table in [*view.in_cells, *view.side_tables, *([view.by_step] if view.by_step is not None else [])]:
         head, *texts_of_rows = side_table.texts
         lines += [*_head(head), *(_line([escape(text) for text in texts]) for texts in texts_of_rows), ""]
@@ -183,10 +183,11 @@ def latex(view: View) -> str:
         rf"% relpos reproduce table={name}      \usepackage{{booktabs}}; wide tables: \usepackage{{graphicx}} and \resizebox",
         r"\begin{table}",
         r"  \centering",
-        rf"  \caption{{{in_latex(' '.join(filter(None, (view.table.question, view.made_with, view.caption))))}}}",
+        rf"  \caption{{{in_latex(' '.join(filter(None, (view.table.question, view.made_with))))}}}",
         rf"  \label{{tab:{name}}}",
         *_tabular(rows),
         *(part for texts in side_tables for part in ("", r"  \medskip", *_tabular(texts))),
+        *(rf"  \par{{\footnotesize {in_latex(note)}}}" for note in view.notes),
         r"\end{table}",
     ]
     return "\n".join(parts) + "\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from relpos.measures.measure import measured_columns
@@ -19,19 +19,17 @@ from relpos.tables.render.cells import (
     deltas,
     losses_by_length,
     losses_by_step,
+    order_and_rate,
     plain_column,
     printed,
+    runs_column,
     score_column,
     server,
-    sweeps,
     title,
 )
 from relpos.tables.table import PLAIN, Column, Row, Table
 
-NOTE = (
-    "Columns × 100 on the dev sets. Mean ± standard error over seeds where there are several, the best in brackets (of the mean "
-    f"over columns, the mean of their bests); {MISSING} = not run."
-)
+ORDER_KNOWN = f"(loss of {NONE} − loss) ÷ (loss of {NONE} − lowest loss)"
 
 
 @dataclass(frozen=True)
@@ -80,105 +78,52 @@ class View:
         return f"Made with {typed} in place of what the experiment file says." if typed else ""
 
     @property
-    def caption(self) -> str:
-        """What stands below the columns as text; empty where there are none."""
-        return f"{NOTE} {self.notes}".rstrip() if self.scores else ""
+    def notes(self) -> list[str]:
+        """What stands below the table in every format: what its columns mean, of which rows that does not hold, and, last, what its
+        runs were made with. Empty where there is nothing to say.
+        """
+        return [note for note in (*self._meanings, *self._of_order, *self._of_rows, self.table.made) if note]
 
     @property
-    def notes(self) -> str:
-        """What stands below the table in every format; empty if there is nothing to say."""
-        of_order = (self.note, self.parts, self.plateau, self.order_known, self.order_found)
-        return " ".join(filter(None, (*of_order, self.position_lr, self.travel_note, self.table.made)))
-
-    @property
-    def note(self) -> str | None:
-        """Explains the columns that were measured of the networks; None if there are none."""
+    def _meanings(self) -> Iterator[str]:
+        """Of the columns that there are."""
+        scores = [score for column in self.scores for score in column.scores]
+        if any(name not in measured_columns() for name in (column.name for column in self.scores)):
+            yield "Scores × 100 on the dev sets."
+        if any(score.sem is not None for score in scores):
+            best = " (the best)" if any(score.sem is not None and score.best is not None for score in scores) else ""
+            of_mean = "; of the mean over columns, the mean of their bests" if best and any(score.of for score in scores) else ""
+            yield f"Mean ± standard error over seeds{best}{of_mean}."
+        if any(row.runs for row in self.table.rows):
+            tuned = any(run.stage == "finetune" for row in self.table.rows for run in row.runs)
+            yield f"n = finished pre-trainings{' × fine-tunings of one on a task' if tuned else ''}."
+        if any(cell.text == MISSING for column in self.columns for cell in column.cells):
+            yield f"{MISSING} = not run."
         names = {column.name for column in self.columns}
-        notes = [measure.note for name, (measure, _) in measured_columns().items() if name in names]
-        return " ".join(filter(None, dict.fromkeys(notes))) or None
+        yield from dict.fromkeys(measure.note for name, (measure, _) in measured_columns().items() if name in names)
 
     @property
-    def parts(self) -> str | None:
-        """Names the tasks that were trained on less than the official release has; None if there are none.
-
-        >>> view_of(Table("t", "?", [Row("fixed", parts={"qqp": (23497, 363846)})])).parts.partition(": ")[2]
-        'qqp (23,497 of 363,846).'
-        """
-        found = {task: f"{task} ({part:,} of {of:,})" for row in self.table.rows for task, (part, of) in row.parts.items()}
-        why = "Fine-tuned on a part of the official training examples, so that scores do not compare with published ones"
-        return f"{why}: {', '.join(found.values())}." if found else None
-
-    @property
-    def plateau(self) -> str | None:
-        """Names the rows on the bag-of-words plateau; None where it is not known of any row.
-
-        >>> print(view_of(Table("t", "?", [Row("none", on_plateau=True), Row("rope", on_plateau=False)])).plateau)
-        On the bag-of-words plateau (no lead over none or no shuffle gap above 0.1 nats beyond noise, or too little order): none.
-        """
-        known = {row.name: row.on_plateau for row in self.table.rows if row.on_plateau is not None}
-        on_it = [name for name, is_on in known.items() if is_on]
-        return f"On the bag-of-words plateau ({PLATEAU}): {', '.join(on_it) or 'no row'}." if known else None
+    def _of_order(self) -> Iterator[str]:
+        rows = self.table.rows
+        if any(row.order_known is not None for row in rows):
+            yield f"Order known: {ORDER_KNOWN}."
+        if any(row.on_plateau for row in rows):
+            yield f"Plateau: on the bag-of-words plateau, {PLATEAU}."
+        if any(row.order_found and row.order_found.tokens for row in rows):
+            yield "Half known after so many million tokens, padding included; in brackets the evaluations around it."
 
     @property
-    def order_known(self) -> str | None:
-        """How much of the order that the best row knows each row knows; None where it is not known of any row.
-
-        >>> view_of(Table("t", "?", [Row("none", order_known=0.0), Row("rope", order_known=1.0)])).order_known
-        'Order known, (loss of none − loss) ÷ (loss of none − lowest loss): none 0 %, rope 100 %.'
-        """
-        known = [f"{row.name} {row.order_known:.0%}" for row in self.table.rows if row.order_known is not None]
-        how = f"(loss of {NONE} − loss) ÷ (loss of {NONE} − lowest loss)"
-        return f"Order known, {how}: {', '.join(known).replace('%', ' %')}." if known else None
-
-    @property
-    def order_found(self) -> str | None:
-        """When each row that knows half of the order has found it; None where no row does.
-
-        >>> from relpos.results.plateau import Found
-        >>> rows = [Row("none", order_found=Found(None, 8e6, None)), Row("rope", order_found=Found(2.6e6, 2e6, 4e6))]
-        >>> print(view_of(Table("t", "?", rows)).order_found)
-        Half of it was known after so many million tokens, padding included: none later than 8, rope 2.6 (2 to 4).
-        """
-        found = {row.name: row.order_found for row in self.table.rows if row.order_found}
-        if not any(each.tokens for each in found.values()):
-            return None
-        millions = {name: [None if each is None else f"{each / 1e6:.3g}" for each in where] for name, where in found.items()}
-        told = [
-            f"{name} {at} ({low} to {high})" if at else f"{name} later than {low}" for name, (at, low, high) in millions.items()
-        ]
-        return f"Half of it was known after so many million tokens, padding included: {', '.join(told)}."
-
-    @property
-    def travel_note(self) -> str | None:
-        """Names the rows whose position parameters could not move far, beside printed numbers."""
-        if all(score.difference is None for column in self.scores for score in column.scores):
-            return None
-        short = {row.name: row.travel for row in self.table.rows if (row.travel or SHORT_TRAVEL) < SHORT_TRAVEL}
-        return f"In {', '.join(short)} {short_travel(short.values())}." if short else None
-
-    @property
-    def position_lr(self) -> str | None:
-        """Which rows have a `position_lr` of their own, and where it was chosen; None if none has, or if the table sweeps it.
-
-        >>> rows = [Row("a"), Row("b", position_lr=10.0), Row("c", position_lr=(1.0, 30.0), conv_lr=3.0)]
-        >>> view_of(Table("t", "?", rows, tuned="sweep")).position_lr
-        'position_lr, chosen in table sweep: 10 for b, 1 + 30 (conv_lr 3) for c, 1 for the others.'
-        """
-        names: dict[str, list[str]] = {}
-        for row in self.table.rows:
-            own = f" (conv_lr {row.conv_lr:g})" if row.conv_lr is not None else ""
-            rates = row.position_lr if isinstance(row.position_lr, tuple) else (row.position_lr,)
-            names.setdefault(f"{' + '.join(f'{rate:g}' for rate in rates)}{own}", []).append(row.name)
-        plain = names.pop("1", [])
-        # A sweep shows every rate in a table of its own.
-        if not names or sweeps(self.table.rows):
-            return None
-        if not plain and len(names) == 1:
-            said = f"{next(iter(names))} for all rows"
-        else:
-            parts = [f"{multiplier} for {', '.join(some)}" for multiplier, some in names.items()]
-            said = ", ".join([*parts, *(["1 for the others"] if plain else [])])
-        return f"position_lr{f', chosen in table {self.table.tuned}' if self.table.tuned else ''}: {said}."
+    def _of_rows(self) -> Iterator[str]:
+        rows = self.table.rows
+        if parts := {task: f"{task} ({part:,} of {of:,})" for row in rows for task, (part, of) in row.parts.items()}:
+            why = "Fine-tuned on a part of the official training examples, so that scores do not compare with published ones"
+            yield f"{why}: {', '.join(parts.values())}."
+        if self.table.tuned and any(row.position_lr != 1 or row.conv_lr is not None for row in rows):
+            yield f"position_lr was chosen in table {self.table.tuned}."
+        # Beside printed numbers alone.
+        short = {row.name: row.travel for row in rows if (row.travel or SHORT_TRAVEL) < SHORT_TRAVEL}
+        if short and any(score.difference is not None for column in self.scores for score in column.scores):
+            yield f"In {', '.join(short)} {short_travel(short.values())}."
 
 
 def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
@@ -187,10 +132,13 @@ def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
     scores = [score_column(name, title(name), [row.columns.get(name, Column()) for row in rows]) for name in names]
     if mean := mean_name(names):
         scores.append(score_column(mean.lower().replace(" ", "_"), mean, [row.mean for row in rows]))
-    side_tables = [server(rows), *more, deltas(scores, rows), losses_by_length(rows), *by_snapshot(rows), by_multiplier(rows)]
+    runs = [runs_column(rows)] * any(row.runs for row in rows)
+    columns = [*(plain_column(plain, rows) for plain in PLAIN), *runs, *scores]
+    side_tables = [order_and_rate(rows), server(rows), *more, deltas(scores, rows), losses_by_length(rows), *by_snapshot(rows)]
+    side_tables.append(by_multiplier(rows))
     return View(
         table=table,
-        columns=[*(plain_column(plain, rows) for plain in PLAIN), *scores],
+        columns=[column for column in columns if column.is_known],
         in_cells=[table for table in (printed(scores, rows),) if table is not None],
         side_tables=[table for table in side_tables if table is not None],
         by_step=losses_by_step(rows),
