@@ -43,7 +43,7 @@ def test_a_row_is_shown_once_its_last_pre_training_is_finished(
     plan: list[PlannedRow], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     heads, line = shown(plan, tmp_path, capsys)
-    assert " ".join(heads) == "row perplexity shuffle gap same-word pairs other pairs"
+    assert " ".join(heads) == "row perplexity n shuffle gap same-word pairs other pairs"
     assert line[0] == "none"
     assert float(line[1]) > 1
     assert {"0.000", "50.0"} < set(line)

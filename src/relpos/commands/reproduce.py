@@ -187,6 +187,7 @@ class Arrivals:
         self.instrument = replace(instrument, threads=1, snapshots=None) if instrument is not None else None
         self.width = max((len(row.name) for row in self.waiting), default=0)
         self.rows: list[Row] = []
+        self.heads: list[str] = []
         self.console = Console(stderr=True, highlight=False)
 
     def settled(self, run: Run) -> None:
@@ -209,8 +210,10 @@ class Arrivals:
         is_quick = is_toy(planned.pretrainings[0].inputs["store"].config["data"])
         self.rows += rows_of([planned], self.instrument if is_quick else None)
         view = view_of(Table("", "", self.rows))
-        if len(self.rows) == 1:
-            self._line(["row", *view.texts[0][2:]])
+        heads = ["row", *view.texts[0][2:]]
+        if heads != self.heads:  # a column is there once a row has a number in it
+            self._line(heads)
+            self.heads = heads
         self._line([planned.name, *view.texts[-1][2:]])
 
     def _line(self, texts: Sequence[str]) -> None:
