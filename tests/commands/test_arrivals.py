@@ -54,4 +54,4 @@ def test_what_takes_longer_is_left_for_later(
 ) -> None:
     monkeypatch.setattr(sample, "is_toy", lambda data: False)
     heads, line = shown(plan, tmp_path, capsys)
-    assert (heads, line[0], len(line)) == (["row", "perplexity"], "none", 2)
+    assert (heads, line[0], len(line)) == (["row", "perplexity", "n"], "none", 3)
