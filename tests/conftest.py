@@ -22,7 +22,6 @@ from awake import Awake
 from linked import link_runs
 from process_state import ProcessState
 from relpos.when_imported import import_quickly, when_imported
-from rooms import pytest_terminal_summary  # noqa: F401  a hook of pytest
 from shapes import install
 
 gc.disable()  # imports make a million objects that stay: looking for circles among them takes a seventh of the time

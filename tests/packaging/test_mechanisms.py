@@ -7,7 +7,6 @@ from pathlib import Path
 
 import _preset as described
 import generate
-import numpy as np
 import pytest
 
 import relpos
@@ -22,15 +21,6 @@ SMALL = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "size.layers=1"
 
 PRESETS = [*described.presets("position"), *described.presets("conv")]
 EVERY = pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: f"{preset.group}={preset.name}")
-
-
-def test_each_scheme_has_a_picture_of_its_own_after_training() -> None:
-    with np.load(ROOT / "docs" / "site" / "trained.npz") as file:
-        pictures = {name.removesuffix(".matrix"): file[name].tobytes() for name in file.files if name.endswith(".matrix")}
-        trained = {name.removesuffix(".what") for name in file.files if name.endswith(".what")}
-    assert trained == {preset.name for preset in PRESETS if preset.group == "position"}, "make mechanisms"
-    assert trained - pictures.keys() == {"none", "window"}, "they add nothing to a score"
-    assert len(set(pictures.values())) == len(pictures)
 
 
 @pytest.mark.full
@@ -80,13 +70,6 @@ def test_each_option_has_a_formula_of_its_own() -> None:
         formula = " ".join(preset.equations)
         assert formula not in seen, f"{preset.name} has that of {seen[formula]}: a line `# Formula:` in its option tells them apart"
         seen[formula] = preset.name
-
-
-def test_evaluation_of_formulas() -> None:
-    shape = relpos.build(relpos.compose("params", ["size=tiny", "vocabulary=30"])).encoder.shape
-    assert described.evaluate("2·L·(d² + 2d) − H", shape, {}) == 2 * 2 * (64**2 + 128) - 2
-    assert described.evaluate("E·(a + n/a if a else n)", shape, {"a": 4}) == 32 * 36
-    assert described.evaluate("E·(a + n/a if a else n)", shape, {"a": None}) == 32 * 128
 
 
 def block(language: str, holding: str) -> str:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -74,43 +73,3 @@ def test_no_link_is_dead(pages: dict[Path, Page]) -> None:
 
 def test_nothing_is_loaded_from_elsewhere(pages: dict[Path, Page]) -> None:
     assert {address for page in pages.values() for address in page.loaded if re.match(r"[a-z]+:|//", address)} <= {"data:,"}
-
-
-def test_every_scheme_has_its_page_with_formula_picture_and_code(site: Path) -> None:
-    names = [path.stem for path in (ROOT / "conf" / "position").glob("*.yaml") if "???" not in path.read_text(encoding="utf-8")]
-    for name in names:
-        text = (site / "gallery" / f"position-{name}.html").read_text(encoding="utf-8")
-        assert f"relpos pretrain position={name}" in re.sub("<[^>]+>", "", text)
-        for picture in re.findall(r'src="([\w-]+\.png)"', text):
-            assert (site / "gallery" / picture).is_file(), picture
-    assert len(list((site / "gallery").glob("*-small.png"))) > len(names) - 4  # some add nothing to a score
-    assert (site / "search" / "search_index.json").stat().st_size > 100_000
-
-
-def test_no_page_scrolls_sideways_on_a_telephone(site: Path, pages: dict[Path, Page], browser: Any) -> None:
-    # Of pages that are made by a pattern some: those of schemes, of files of the source and of the reference.
-    made = {page for kind in ("gallery", "source", "reference") for page in site.glob(f"{kind}/**/*.html")}
-    shown = sorted(pages.keys() - made) + sorted(made)[::8]
-    wide = {}
-    page = browser.new_page(viewport={"width": 400, "height": 800})
-    for file in shown:
-        page.goto(file.as_uri(), timeout=400_000.0)
-        over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        if over > 0:
-            wide[file.name] = over
-    assert wide == {}
-
-
-def test_the_search_finds_pages_without_a_server(site: Path, browser: Any) -> None:
-    page = browser.new_page(viewport={"width": 1280, "height": 800})
-    page.set_default_timeout(400_000.0)
-    elsewhere: list[str] = []
-    page.on("request", lambda request: None if request.url.startswith("file:") else elsewhere.append(request.url))
-    page.goto((site / "gallery" / "conv-canon.html").as_uri())
-    page.locator("input.md-search__input").click()
-    page.wait_for_function("document.querySelector('.md-search-result__meta').textContent.includes('start searching')")
-    page.locator("input.md-search__input").press_sequentially("kerple")
-    page.locator(".md-search-result__item a").first.wait_for(state="attached")
-    links = [link.get_attribute("href") for link in page.locator(".md-search-result__item a").all()]
-    assert any("gallery/position-kerple.html" in link for link in links)
-    assert elsewhere == []

@@ -133,26 +133,6 @@ def test_installed_package_is_not_the_tree(elsewhere: Path, tmp_path: Path) -> N
     assert not Path(shown.stdout.strip()).is_relative_to(ROOT)
 
 
-def test_a_repository_can_be_installed(tmp_path: Path) -> None:
-    """From a checkout pip makes a wheel and installs that, as the fixtures above do."""
-    if not (ROOT / ".git").exists():
-        pytest.skip("this tree is no checkout")
-    # With one whole commit: pip asks for a clone without files, which git cannot make of a shallow one without end.
-    wheel = "src conf experiments ':!experiments/results' pyproject.toml README.md LICENSE"  # what it is made of
-    script = f'git archive HEAD {wheel} | tar -x -C "$1" && cd "$1" && git init -q && git add -A && git commit -qm all'
-    names = {f"GIT_{who}_{what}": "none" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    (tmp_path / "there").mkdir()
-    subprocess.run(["sh", "-c", script, "-", str(tmp_path / "there")], cwd=ROOT, env=os.environ | names, check=True)
-    python = environment(tmp_path / "env", None, "relpos", "hatchling")
-    repository = f"git+{(tmp_path / 'there').as_uri()}"
-    pip(sys.executable, "--python", str(python), "install", *OFFLINE, "--no-build-isolation", repository)
-    counted = done(python, tmp_path / "empty", "params", "size=small", "position=composite")
-    assert counted.returncode == 0, counted.stderr
-    assert json.loads(counted.stdout)["total"] == 13_428_196
-    inside = done(python, tmp_path / "empty", "-c", "import relpos; print(relpos.__file__)")
-    assert not Path(inside.stdout.strip()).is_relative_to(ROOT)
-
-
 def done(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A command of that environment, in an empty folder with runs of its own."""
     folder.mkdir(exist_ok=True)
