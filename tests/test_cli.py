@@ -120,6 +120,7 @@ def test_help_explains_every_dial_of_the_command_itself(relpos: Relpos, command:
         "recipe",
         "speed",
         "engine",
+        "trainer",
         "pretrain",
         "pairs",
         "kind",

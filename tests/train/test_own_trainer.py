@@ -1,9 +1,11 @@
 """A Trainer of the user's own trains what the command trains, with Lightning's own callbacks."""
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -11,7 +13,10 @@ from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, Mode
 from pytorch_lightning.loggers import CSVLogger
 
 import relpos
+from relpos.config.compose import called
+from relpos.data.objective import IGNORED
 from relpos.errors import RelposError
+from relpos.train.pretrain import PretrainingData
 
 PRETRAINING = ["size=tiny", "steps=6", "batch=8", "evaluations=3", "log_every=2", "data.pairs=64"]
 
@@ -77,3 +82,27 @@ def test_what_relpos_does_itself_is_refused_by_the_name_of_its_key(toy_runs: Pat
 def test_a_configuration_that_trains_nothing_has_no_module() -> None:
     with pytest.raises(RelposError, match="trains nothing"):
         relpos.lightning(relpos.compose("data"))
+
+
+def test_a_unigram_model_has_the_entropy_of_the_pieces(toy_runs: Path) -> None:
+    _, data = relpos.lightning(relpos.compose("pretrain", PRETRAINING))
+    assert isinstance(data, PretrainingData)
+    store, labels = data.store, torch.cat([batch.labels.flatten() for batch in data.val_dataloader()])
+    labels = labels[labels != IGNORED]
+    held = [store.sentences[store.documents[d : d + 2]] for d in np.flatnonzero(store.heldout)]
+    counts = np.bincount(store.ids, minlength=store.vocabulary) + 1.0
+    for first, last in held:
+        counts -= np.bincount(store.ids[first:last], minlength=store.vocabulary)
+    expected = -np.log(counts / counts.sum())[labels.numpy()].mean()
+    assert data.unigram_loss() == pytest.approx(expected)
+
+
+def test_a_finished_command_says_its_result_beside_what_says_nothing(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    called("pretrain", PRETRAINING)
+    assert re.search(
+        r"held-out loss \d\.\d{3}, perplexity [\d.]+; knowing nothing but .*: [\d.]+\n",
+        capsys.readouterr().err,
+    )
+    before = ["pretrain.steps=2", "pretrain.batch=8", "data.pairs=64"]
+    called("finetune", ["task=cola", "size=tiny", "steps=3", "evaluations=1", *before])
+    assert "on 500 dev examples; the constant answer has 0.0" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from relpos.runs.execute import execute
 from relpos.runs.model import refuse_impossible
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
+from relpos.runs.shelf import scores
 from relpos.runs.stages import refuse_absent
 
 
@@ -24,7 +25,12 @@ def finetune(**config: Unpack[Finetune]) -> str:
     refuse_impossible(planned)
     for said in filter(None, [before(planned), *uncounted(config)]):
         say(f"relpos: {said}")
-    return str(execute(planned).path)
+    finished = execute(planned)
+    metrics = finished.metrics
+    for column, value in scores(finished.record).items():
+        constant, rows = metrics["majority"][column], metrics["examples"][column]
+        say(f"relpos: {column} {value:.1f} on {plural(rows, 'dev example')}; the constant answer has {constant:.1f}")
+    return str(finished.path)
 
 
 def before(tuning: Run) -> str | None:

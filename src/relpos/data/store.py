@@ -81,6 +81,14 @@ class Store:
             self.ids, self.sentences, self.documents[chosen], self.documents[chosen + 1], length, limit, self.marks
         )
 
+    def counts(self) -> npt.NDArray[np.int64]:
+        """(vocabulary,) how often each piece stands in the text that is not held out."""
+        counts = np.zeros(self.vocabulary, np.int64)
+        for document in np.flatnonzero(~self.heldout):
+            first, last = self.sentences[self.documents[document : document + 2]]
+            counts += np.bincount(self.ids[first:last], minlength=self.vocabulary)
+        return counts
+
     def verify(self) -> None:
         """Compares every file's SHA-256 with the manifest's, once in a process; RelposError names the file that differs."""
         for name, entry in self.manifest["files"].items():

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from math import exp
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -107,6 +108,7 @@ def pretrain(run: Run) -> dict[str, Any]:
     parts, config = pretraining_parts(run), run.config
     module, data = parts.module, parts.data
     assert isinstance(module, Pretraining)
+    assert isinstance(data, PretrainingData)
     trainer = fit(run, module, data, config["evaluations"], parts.microbatch)
     if module.evaluated != trainer.global_step:  # no evaluation was due after the last step, or this process began behind it
         with stopping():
@@ -121,6 +123,7 @@ def pretrain(run: Run) -> dict[str, Any]:
     save_model(run.path / "model", module.model, parts.settings, parts.tokenizer)
     metrics = module.result | {
         "perplexity": module.result["heldout_perplexity"],
+        "unigram_perplexity": exp(data.unigram_loss()),
         "parameters": parameters["total"],
         "position_parameters": parameters["position"],
         "steps": trainer.global_step,

@@ -7,10 +7,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from relpos.data.objective import Objective, masked
+from relpos.data.objective import IGNORED, Objective, masked
 from relpos.data.steps import MicroBatch, Step, Steps, heldout_batches
 from relpos.data.store import Store
 from relpos.errors import RelposError, plural
@@ -153,6 +154,7 @@ class PretrainingData(StepsData):
         few_shapes: bool = False,
         objective: Objective = masked,
     ) -> None:
+        self.store = store
         examples = store.examples("train", packing, length, pairs)
         self.heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES)
         place: dict[str, Any] = {"rank": group.rank, "world": group.world, "objective": objective, "few_shapes": few_shapes}
@@ -171,6 +173,20 @@ class PretrainingData(StepsData):
                 "data.heldout, or take packing=document, where a single sentence makes one"
             )
         self.microbatch = max(16, microbatch)  # of the held-out examples, which need less memory
+
+    def unigram_loss(self) -> float:
+        """Held-out loss, in nats, of a model that knows how often each piece occurs and nothing else:
+        what a network has to be below to have learned from context."""
+        counts = torch.from_numpy(self.store.counts()).double() + 1  # each piece is possible
+        losses = -(counts / counts.sum()).log()
+        steps = self.steps
+        objective = steps.objective.heldout
+        batches = heldout_batches(self.heldout, 64, steps.vocabulary, objective=objective)
+        total, predicted = 0.0, 0
+        for batch in batches:
+            labels = batch.labels[batch.labels != IGNORED]
+            total, predicted = total + float(losses[labels].sum()), predicted + len(labels)
+        return total / max(1, predicted)
 
     def val_dataloader(self) -> DataLoader[MicroBatch]:
         """Held-out examples under fixed masks."""
