@@ -53,8 +53,11 @@ def trainings(folder: Path) -> pd.DataFrame:
         if record["state"] != "finished" or record["meaning"]["recipe"].get("decay") != 1:
             continue
         log = map(json.loads, (path.parent / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-        losses = {line["step"]: line["heldout_loss"] for line in log if "heldout_loss" in line}
-        lines.append(cell(record["meaning"]) | {"seed": record["meaning"]["seed"], "losses": losses})
+        of_cell = cell(record["meaning"])
+        # Held-out masks are BERT's, under which a network that saw nothing but [MASK] is erratic.
+        name = "loss" if of_cell["uniform"] else "heldout_loss"
+        losses = {line["step"]: line[name] for line in log if name in line}
+        lines.append(of_cell | {"seed": record["meaning"]["seed"], "losses": losses})
     return pd.DataFrame(lines)
 
 
@@ -99,21 +102,21 @@ def exits(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def exit_of(losses: pd.Series, control: pd.Series) -> tuple[float, bool]:
-    """The update after which the lead over the control is first `LEAD`, along a straight line
-    between two evaluations; the last evaluation and True where it never is.
+    """The update from which on the lead over the control is `LEAD`, along a straight line between
+    two evaluations; the last evaluation and True where it is not at the end.
 
     >>> exit_of(pd.Series({10: 5.0, 20: 4.0}), pd.Series({10: 5.0, 20: 4.2}))
     (15.0, False)
     """
     steps = losses.index.to_numpy()
     lead = np.interp(steps, control.index, control) - losses.to_numpy()
-    out = np.flatnonzero(lead >= LEAD)
-    if not out.size:
-        return float(steps[-1]), True
-    last = out[0]
-    if last == 0:
+    behind = np.flatnonzero(lead < LEAD)
+    if not behind.size:
         return float(steps[0]), False
-    return float(np.interp(LEAD, lead[last - 1 : last + 1], steps[last - 1 : last + 1])), False
+    last = behind[-1]
+    if last == len(steps) - 1:
+        return float(steps[-1]), True
+    return float(np.interp(LEAD, lead[last : last + 2], steps[last : last + 2])), False
 
 
 TERMS = ["constant", "log n", "log B", "log p", "log r", "pair", "uniform"]
