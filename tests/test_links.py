@@ -13,7 +13,6 @@ from pretend import pretend
 from relpos import files
 from relpos.errors import RelposError
 from relpos.runs.execute import execute
-from relpos.runs.lock import is_locked
 
 SOURCE = Path(relpos.__file__).parent
 OWN = {"files.py", "cli.py", "data/hub.py", "model/kernels/kept.py", "model/kernels/library.py"}
@@ -113,11 +112,6 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
         files.opened(tmp_path / "pipe", "ab")
     with pytest.raises(RelposError, match="no regular file"):
         files.copied(tmp_path / "pipe", tmp_path / "copy")
-
-
-def test_asking_for_a_lock_makes_no_file(secret: Path) -> None:
-    assert not is_locked(secret.parent)
-    assert [path.name for path in secret.parent.iterdir()] == ["id_rsa"]
 
 
 def opens_for_writing(call: ast.Call) -> bool:

@@ -9,7 +9,6 @@ from torch import nn
 
 import reference
 from relpos.errors import RelposError
-from relpos.model.block import ACTIVATIONS
 from relpos.model.build import build, count
 from relpos.model.conv import NoConv
 from relpos.model.dropout import seed_dropout
@@ -125,19 +124,6 @@ def test_without_biases_only_the_vocabulary_has_one() -> None:
     assert [name for name, _ in model.named_parameters() if name.endswith("bias")] == ["head.bias"]
 
 
-def test_outputs_of_a_block_at_some_tokens_are_those_among_all() -> None:
-    model = network(MODERN).eval()
-    ids, mask = batch()
-    some = torch.tensor([1, 4, ids.shape[1] + 2])
-    torch.testing.assert_close(model.encoder(ids, mask, at=some), model.encoder(ids, mask).flatten(0, 1)[some])
-
-
-def test_the_last_hidden_state_is_the_output() -> None:
-    model = network(MODERN).eval()
-    ids, mask = batch()
-    torch.testing.assert_close(model.encoder(ids, mask, hidden_states=True)[-1], model.encoder(ids, mask))
-
-
 def test_a_norm_of_queries_and_keys_leaves_no_trace_of_their_length() -> None:
     model = network({"qk_norm": True}, NoPosition).eval()
     ids, mask = batch()
@@ -170,8 +156,3 @@ def test_impossible_choices_are_one_line(change: dict[str, Any], message: str) -
     with pytest.raises(RelposError) as error:
         build({**SIZE, **change}, NoPosition, VOCABULARY)
     assert str(error.value).startswith(message)
-
-
-def test_every_activation_may_be_gated() -> None:
-    for activation in ACTIVATIONS:
-        assert network({"glu": True, "activation": activation})(batch()[0]).isfinite().all()

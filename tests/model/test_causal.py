@@ -11,8 +11,6 @@ from relpos.model.build import build
 from relpos.model.dropout import seed_dropout
 from relpos.model.encoder import Encoder
 from relpos.model.heads import Classifier
-from relpos.model.position import Dynamic, NoPosition
-from relpos.model.position.base import Scheme
 from schemes import CONVS, POSITIONS, SIZE, VOCABULARY, batch, cases, check_loops, model_of, preset, variants
 
 AHEAD = {"selective_rope"}  # convolves to both sides
@@ -92,18 +90,6 @@ def test_every_kernel_equals_eager(name: str, kernel: str) -> None:
     torch.testing.assert_close(*found, atol=2e-4, rtol=2e-4)
 
 
-class Absent(Scheme):
-    """No positions, by another name."""
-
-
-def test_both_directions_are_the_default() -> None:
-    torch.manual_seed(0)
-    one = build({key: value for key, value in SIZE.items() if key != "attention"}, Absent, VOCABULARY).eval()
-    two = model_of("none").float().eval()
-    two.load_state_dict(one.state_dict())
-    assert torch.equal(one(batch()[0]), two(batch()[0]))
-
-
 def test_the_loss_is_that_of_the_next_token() -> None:
     model = model_of("fixed", attention="causal").eval()
     ids, mask = batch()
@@ -124,12 +110,3 @@ def test_a_classifier_reads_the_last_real_token() -> None:
     changed[1, 5] = ids[1, 5] % 5 + 7
     assert not torch.allclose(classifier(ids, mask)[1], classifier(changed, mask)[1])
     torch.testing.assert_close(classifier(ids), classifier(ids, torch.ones_like(ids)))
-
-
-@pytest.mark.parametrize("position", [NoPosition, lambda shape: Dynamic(shape, k=2)])
-def test_weights_are_those_of_the_bidirectional_network(position: Any) -> None:
-    models = []
-    for attention in ("causal", "bidirectional"):
-        torch.manual_seed(0)
-        models.append(build(SIZE | {"attention": attention}, position, VOCABULARY))
-    torch.testing.assert_close(*(model.state_dict() for model in models), atol=0, rtol=0)

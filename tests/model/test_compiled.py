@@ -12,15 +12,13 @@ from torch import Tensor
 
 from relpos.errors import RelposError
 from relpos.model import kernels
-from relpos.model.attention import kernels_used
 from relpos.model.dropout import Draw, seed_dropout
 from relpos.model.heads import MaskedLM
-from relpos.model.kernels import compiled, eager, fused, library, proof, sweeps, sweeps_cpu
+from relpos.model.kernels import compiled, fused, library, proof, sweeps, sweeps_cpu
 from relpos.model.loss import tied_cross_entropy
 from relpos.model.position import DualTriangle, Terms
-from relpos.model.precision import autocast
 from relpos.model.shape import Shape
-from schemes import FULL, VOCABULARY, model_of
+from schemes import FULL, model_of
 
 CPU = torch.device("cpu")
 TERMS: dict[str, dict[str, int]] = {
@@ -165,49 +163,11 @@ def model(kernel: str) -> MaskedLM:
     return made
 
 
-def test_a_model_of_any_caller_trains_through_them() -> None:
-    losses, grads = [], []
-    ids = torch.randint(5, VOCABULARY, (3, 11), generator=torch.Generator().manual_seed(0))
-    mask = torch.ones(3, 11, dtype=torch.bool)
-    mask[2, 6:] = False
-    for kernel in ("auto", "eager"):
-        network = model(kernel)
-        loss = network.loss(ids, ids, mask)
-        loss.backward()
-        losses.append(loss.detach())
-        grads.append([part.grad for part in network.parameters()])
-        assert kernels_used(network) == ["compiled" if kernel == "auto" else "eager"]
-    torch.testing.assert_close(losses[0], losses[1])
-    torch.testing.assert_close(grads[0], grads[1], atol=1e-6, rtol=1e-4)
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_compiled_pass_in_which_nothing_is_predicted_has_no_loss(precision: str) -> None:
-    network = model("auto")
-    ids = torch.randint(5, VOCABULARY, (3, 11), generator=torch.Generator().manual_seed(0))
-    with autocast(precision, CPU):
-        loss = network.loss(ids, torch.full_like(ids, -100), torch.ones(3, 11))
-    loss.backward()
-    assert loss == 0
-    assert all(part.grad is None or not part.grad.any() for part in network.parameters())
-
-
 def test_they_serve_float32_and_bfloat16() -> None:
     v = torch.zeros(1, 1, 3, 4)
     assert kernels.select("auto", Terms(), v, True) is compiled
     assert kernels.select("auto", Terms(), v.double(), True) is fused
     assert kernels.select("auto", Terms(dense=torch.zeros(1, 1, 3, 3)), v, True) is compiled
-
-
-def test_a_dense_term_may_be_another_one_for_each_sequence() -> None:
-    generator = torch.Generator().manual_seed(0)
-    drawn = [torch.randn(shape, generator=generator) for shape in ((3, 2, 9, 8), (3, 2, 9, 9))]
-    results = []
-    for kernel, dtype in ((compiled, torch.float32), (eager, torch.float32), (eager, torch.float64)):
-        inputs = [x.to(dtype).requires_grad_() for x in drawn]
-        y = kernel.attention(*[inputs[0]] * 3, Terms(dense=inputs[1]), None, Draw(0.2, 3))
-        results.append([x.detach().double() for x in (y, *torch.autograd.grad(y.square().sum(), inputs))])
-    assert all(proof.close(*values, torch.float32) for values in zip(*results, strict=True))
 
 
 @pytest.mark.usefixtures("no_library")
@@ -276,35 +236,6 @@ def test_nothing_of_what_is_hidden_comes_through(kernel: ModuleType, dtype: torc
 def test_a_label_beyond_the_vocabulary_is_refused_and_not_written() -> None:
     with pytest.raises(RelposError, match="labels from 1 to 9 in a vocabulary of 5"):
         sweeps.cross_entropy_(torch.zeros(2, 5), torch.zeros(5), torch.tensor([1, 9]))
-
-
-def test_labels_may_be_any_whole_numbers() -> None:
-    logits, target = torch.randn(2, 5), torch.tensor([1, 4])
-    losses = [sweeps.cross_entropy_(logits.clone(), torch.zeros(5), labels)[0] for labels in (target, target.int())]
-    assert torch.equal(*losses)
-
-
-def test_torchs_default_device_is_not_that_of_a_gradient() -> None:
-    x = torch.ones(1, 4, 3)
-    with torch.device("meta"):
-        assert sweeps_cpu.grad_taps(x, x, 1).device == CPU
-
-
-def test_a_user_without_a_home_computes_in_plain_torch(monkeypatch: pytest.MonkeyPatch, no_library: None) -> None:
-    def homeless() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(Path, "home", homeless)
-    with pytest.warns(UserWarning, match="home directory"):
-        assert library.load(build=False) is None
-
-
-def test_one_token_may_have_any_stride() -> None:
-    q, k, v, upstream = (x.transpose(2, 3) for x in torch.randn(4, 2, 3, 4, 1))  # the stride of a token is 1
-    y = compiled.attention(q.requires_grad_(), k, v.requires_grad_(), Terms(), None, (0.0, 0))
-    assert torch.equal(y, v)
-    assert torch.equal(torch.autograd.grad(y, v, upstream)[0], upstream)
 
 
 def test_a_term_of_another_shape_is_refused_and_not_read_beyond_its_end() -> None:

@@ -18,7 +18,6 @@ from relpos.model.conv import (
     ConvQKV,
     ConvValue,
     Depthwise,
-    DynamicConv,
     Inkling,
     KvShift,
     LightConv,
@@ -59,14 +58,6 @@ def test_totals_of_the_printed_rows(position: str, conv: str, total: int) -> Non
     overrides = ["size=small", f"position={position}", f"conv={conv}"]
     with torch.device("meta"):
         assert count(relpos.build(relpos.compose("pretrain", overrides)))["total"] == total
-
-
-@pytest.mark.parametrize(("conv", "extra"), [(partial(LightConv, k=8), 4 * 17), (partial(DynamicConv, k=8), 256 * 4 * 17)])
-def test_lightweight_convolution_in_place_of_attention(conv: Any, extra: int) -> None:
-    """3d² + 3d + HK or + dHK in a layer."""
-    model = build({**SIZE, "hidden": 256, "heads": 4}, NoPosition, VOCABULARY, conv)
-    attention = model.encoder.layers[0].attention
-    assert sum(parameter.numel() for parameter in attention.parameters()) == 3 * 256**2 + 3 * 256 + extra
 
 
 REFUSALS = [

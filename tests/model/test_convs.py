@@ -9,10 +9,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from model.conv_options import DEPTHWISE, EVERY_OPTION
-from relpos.model.conv import Conv, ConvBert, ConvQKV, Depthwise, DynamicConv, LightConv, Merge
-from relpos.model.conv.window import depthwise, depthwise_each, weighted
+from relpos.model.conv import ConvBert, ConvQKV, DynamicConv, LightConv
+from relpos.model.conv.window import depthwise_each
 from relpos.model.dropout import seed_dropout
-from relpos.model.position import Composite, Fixed, NoPosition
+from relpos.model.position import NoPosition
 from relpos.model.precision import autocast
 from schemes import CONVS, SHAPE, batch, check_loops, model_of, network
 
@@ -59,13 +59,6 @@ def test_a_row_of_nothing_but_padding_is_finite() -> None:
         assert hidden.isfinite().all()
 
 
-def test_equation_7_is_a_depthwise_convolution_of_the_values() -> None:
-    conv = Depthwise(SHAPE, k=2).double()
-    v = normal(2, 7, SHAPE.hidden)
-    expected = functional.conv1d(v.transpose(1, 2), conv.values.weight[:, None], conv.values.bias, padding=2, groups=SHAPE.hidden)
-    torch.testing.assert_close(conv.after(v, None), expected.transpose(1, 2))
-
-
 # The two sums over a window
 
 
@@ -84,22 +77,6 @@ def test_depthwise_equals_conv1d_with_gradients(n: int, k: int, dtype: torch.dty
     seeds = [normal(3, n, 6, seed=seed).to(dtype) for seed in (5, 6)]
     grads = [torch.autograd.grad(y, values, seeds) for y in (ours, plain)]
     torch.testing.assert_close(*grads)
-
-
-def test_gradients_of_the_window_sums_in_float64() -> None:
-    x, weight, bias = normal(2, 5, 3), normal(3, 5), normal(3)
-    assert torch.autograd.gradcheck(depthwise, [value.requires_grad_() for value in (x, weight, bias)], fast_mode=True)
-    for n in (7, 4, 2):
-        v, weights = normal(2, 2, n, 3), normal(2, 2, n, 5)
-        assert torch.autograd.gradcheck(weighted, [weights.requires_grad_(), v.requires_grad_()], fast_mode=True)
-
-
-def test_bfloat16_rounds_and_no_more() -> None:
-    x, weight = normal(4, 33, 16).float(), normal(16, 17).float()
-    with autocast("bf16", "cpu"):
-        y = depthwise(x, weight)
-    assert y.dtype == torch.bfloat16
-    torch.testing.assert_close(y.float(), depthwise(x.bfloat16().float(), weight.bfloat16().float()), atol=1e-2, rtol=1e-2)
 
 
 @pytest.mark.parametrize("conv", CONVS)
@@ -165,44 +142,7 @@ def test_convbert_reads_the_next_token(kernel_from: str) -> None:
     torch.testing.assert_close(y, shifted(v[:, 0], MASK))
 
 
-def test_convbert_reads_the_kernel_of_the_query_or_of_the_key() -> None:
-    """Only token 4 has a kernel, and what it says about the next token is said of another pair."""
-    logits = torch.zeros(1, 1, 9, 5, dtype=torch.float64)
-    logits[0, 0, 4, 3] = 5
-    for kernel_from, pair in (("query", (4, 5)), ("key", (3, 4))):
-        w = ConvBert(SHAPE, width=5, kernel_from=kernel_from).weights(logits, None)[0, 0]
-        i, j = pair
-        assert (w > 0.5).nonzero().tolist() == [[i, j - i + 2]]
-        assert all(torch.equal(w[row], w[2]) for row in (2, 5, 6))
-
-
-def test_convbert_edges() -> None:
-    logits = normal(1, 1, 6, 5)
-    for kernel_from in ("query", "key"):
-        renormalised = ConvBert(SHAPE, width=5, kernel_from=kernel_from).weights(logits, MASK[1:])
-        torch.testing.assert_close(renormalised.sum(-1), torch.ones(1, 1, 6, dtype=torch.float64))
-        zero = ConvBert(SHAPE, width=5, kernel_from=kernel_from, edges="zero").weights(logits, MASK[1:])
-        assert torch.equal(zero == 0, renormalised == 0)  # the same pairs
-    query = ConvBert(SHAPE, width=5, edges="zero").weights(logits, None)[0, 0]
-    torch.testing.assert_close(query[2:4].sum(-1), torch.ones(2, dtype=torch.float64))
-    assert (query.sum(-1)[[0, 1, 4, 5]] < 0.99).all()
-
-
 # Together with the rest of the model
-
-
-def test_a_scheme_acts_in_the_ordinary_heads_of_convbert() -> None:
-    model = network(partial(Fixed, k=2), partial(ConvBert, width=3), heads=4).eval()
-    assert model.encoder.position.shape.heads == 2
-    assert model.encoder.position.beta.shape[1] == 2
-    model.encoder(batch()[0]).sum().backward()
-    assert (model.encoder.position.beta.grad != 0).all()
-
-
-def test_shared_layers_share_their_convolution() -> None:
-    model = network(partial(Composite, k=2), DEPTHWISE, share_layers=True, layers=3)
-    assert sum(isinstance(part, Conv) for part in model.modules()) == 1
-    assert model.encoder.position.beta.shape[0] == 3
 
 
 @pytest.mark.parametrize("conv", ["depthwise", "value"])
@@ -233,21 +173,4 @@ def test_dropout_falls_on_the_weights_of_the_window(conv: str) -> None:
     assert not torch.allclose(found[0], model.eval().encoder(ids, mask))
 
 
-def test_dropconnect_is_the_same_for_all_tokens_of_a_batch() -> None:
-    model = model_of("none", "lightconv", dropout=0.0, attention_dropout=0.5).train()
-    ids, _ = batch(rows=1)
-    seed_dropout(model, 1)
-    hidden = model.encoder(ids.expand(3, -1))
-    torch.testing.assert_close(hidden[0], hidden[2], atol=1e-11, rtol=1e-9)
-
-
 # Merges
-
-
-def test_what_comes_after_is_the_sum_of_the_parts() -> None:
-    torch.manual_seed(0)
-    parts = [Depthwise(SHAPE, k=1), Depthwise(SHAPE, k=2)]
-    merge = Merge(SHAPE, [lambda shape, part=part: part for part in parts])
-    v = torch.randn(2, 5, SHAPE.hidden)
-    assert torch.equal(merge.after(v, None), parts[0].after(v, None) + parts[1].after(v, None))
-    assert merge.project(v, None) == {}

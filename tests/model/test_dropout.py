@@ -140,15 +140,3 @@ def test_seeding_reaches_the_classifier() -> None:
 
 def test_evaluation_drops_nothing() -> None:
     assert Dropout(0.5).eval()(torch.ones(2, 25)).min() == 1
-
-
-def test_torchs_default_device_does_not_draw_the_key() -> None:
-    with torch.device("meta"):
-        assert isinstance(Dropout(0.5).key(), int)
-
-
-def test_second_derivatives_are_refused() -> None:
-    x = torch.ones(2, 3, requires_grad=True)
-    (first,) = torch.autograd.grad(drop(x, (0.5, 1)).square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        first.sum().backward()

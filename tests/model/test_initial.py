@@ -89,7 +89,3 @@ def test_every_parameter_of_a_scheme_follows_from_the_seed_alone(name: str) -> N
         return build(SIZE, position, VOCABULARY).state_dict()
 
     assert all(torch.equal(a, b) for a, b in zip(made(1).values(), made(2).values(), strict=True))
-
-
-def test_a_parameter_on_the_meta_device_is_passed_over() -> None:
-    assert normal_(nn.Parameter(torch.empty(3, device="meta")), 1.0).is_meta

@@ -172,58 +172,10 @@ def test_fused_equals_eager_for_other_widths(width: int) -> None:
         torch.testing.assert_close(*results)
 
 
-def test_gradients_of_the_fused_kernel_are_those_of_its_output() -> None:
-    names = ("offset", "query", "key", "dense")
-    x = inputs(names)
-
-    def function(*values: Tensor) -> Tensor:
-        q, k, v, *rest = values
-        terms = Terms(**dict(zip(names, rest, strict=True)))
-        return fused.attention(q, k, v, terms, mask(), (0.2, 3))
-
-    assert torch.autograd.gradcheck(function, list(x.values()), fast_mode=True)
-
-
-@pytest.mark.parametrize("kernel", [eager, fused])
-def test_any_strides_will_do_for_eager_and_fused(kernel: Any) -> None:
-    q, k, v = (numbers(B, N, H, D, seed=s).transpose(1, 2) for s in range(3))
-    plain = kernel.attention(*(x.contiguous() for x in (q, k, v)), Terms(), None, (0.0, 0))
-    # Not the same bits: a library of matrix products may go through another layout in another order.
-    torch.testing.assert_close(kernel.attention(q, k, v, Terms(), None, (0.0, 0)), plain, atol=1e-14, rtol=1e-13)
-
-
 @pytest.mark.parametrize("kernel", [eager, fused])
 def test_kernels_of_a_sequence_of_padding_alone_give_no_nan(kernel: Any) -> None:
     q = numbers(B, H, N, D)
     assert kernel.attention(q, q, q, Terms(), torch.zeros(B, N, dtype=torch.bool), (0.0, 0)).isfinite().all()
-
-
-@pytest.mark.parametrize("kernel", [eager, fused])
-def test_zero_terms_equal_no_terms_exactly(kernel: Any) -> None:
-    q, k, v = (numbers(B, H, N, D, seed=s) for s in range(3))
-    names = ("offset", "query", "key", "dense")
-    silent = Terms(**{name: torch.zeros(SHAPES[name], dtype=torch.float64) for name in names})
-    assert torch.equal(kernel.attention(q, k, v, silent, mask(), (0.0, 0)), kernel.attention(q, k, v, Terms(), mask(), (0.0, 0)))
-
-
-@pytest.mark.parametrize("kernel", [eager, fused])
-@pytest.mark.parametrize(("name", "neighbour"), [("offset", 1), ("query", 1), ("key", -1)])
-def test_a_one_hot_kernel_at_plus_one(kernel: Any, name: str, neighbour: int) -> None:
-    """β, a: each token attends to its right neighbour; b: each is attended to by its right neighbour."""
-    one_hot = torch.zeros(SHAPES[name], dtype=torch.float64)
-    one_hot[..., one_hot.shape[-1] // 2 + 1] = 100.0
-    v = numbers(B, H, N, D)
-    y = kernel.attention(0 * v, 0 * v, v, Terms(**{name: one_hot}, outside="zero"), None, (0.0, 0))
-    inner = slice(1, N - 1)
-    torch.testing.assert_close(y[:, :, inner], v.roll(-neighbour, 2)[:, :, inner])
-
-
-def test_an_offset_kernel_is_a_dense_term_with_constant_diagonals() -> None:
-    offset = numbers(H, 2 * N - 1)
-    dense = torch.stack([offset[:, N - 1 - i : 2 * N - 1 - i] for i in range(N)], 1)[None]
-    q, k, v = (numbers(B, H, N, D, seed=s) for s in range(3))
-    a, b = (fused.attention(q, k, v, terms, None, (0.0, 0)) for terms in (Terms(offset=offset), Terms(dense=dense)))
-    torch.testing.assert_close(a, b)
 
 
 def test_without_content_the_terms_are_the_scores() -> None:
@@ -231,13 +183,6 @@ def test_without_content_the_terms_are_the_scores() -> None:
     expected = torch.softmax(dense, -1) @ v
     for kernel in (eager, fused):
         torch.testing.assert_close(kernel.attention(None, None, v, Terms(dense=dense), None, (0.0, 0)), expected)
-
-
-def test_the_definition_gives_its_probabilities() -> None:
-    q, k = numbers(B, H, N, D), numbers(B, H, N, D, seed=1)
-    p = eager.probabilities(eager.scores(q, k, Terms(), q), mask())
-    torch.testing.assert_close(p.sum(-1), torch.ones(B, H, N, dtype=torch.float64))
-    assert p[1, :, :, -3:].abs().max() == 0
 
 
 def test_dropped_probabilities_are_those_of_the_mask() -> None:

@@ -43,14 +43,6 @@ def test_tisa_with_zero_amplitudes_is_the_host_to_the_last_bit(position: str) ->
 
 
 @torch.no_grad()
-def test_no_basis_functions_are_the_host_too() -> None:
-    model = model_of("absolute").float().eval()
-    before = model(IDS)
-    add_tisa(model.encoder, 0)
-    assert torch.equal(model(IDS), before)
-
-
-@torch.no_grad()
 def test_the_values_given_are_those_of_each_layer_and_head() -> None:
     model = model_of("absolute").eval()
     tisa = add_tisa(model.encoder, 1)

@@ -1,8 +1,6 @@
 """The Triton kernel in Triton's interpreter: values and gradients beside those of `eager`, both against float64."""
 
 import os
-import weakref
-from collections import defaultdict
 from contextlib import nullcontext
 from itertools import product
 from typing import Any
@@ -18,13 +16,11 @@ from relpos.model.dropout import seed_dropout
 from relpos.model.kernels import eager, proof
 from relpos.model.kernels import triton as fused_triton
 from relpos.model.position import Terms
-from relpos.model.tokens import Tokens, side_by_side
+from relpos.model.tokens import Tokens
 from schemes import FULL, batch, model_of
 
 pytest.importorskip("triton", reason="Triton is not installed: it is there for Linux alone")
 
-from relpos.model.kernels import triton_terms
-from relpos.model.kernels.triton_terms import Added, Windows
 
 Case = tuple[str, bool, tuple[float, int]]  # outside, padded, dropout
 B, D, K = 2, 16, 3
@@ -108,18 +104,6 @@ def test_several_tiles_make_one_matrix(
     assert_as_close_as_eager(EVERY, (outside, padded, dropout), 40, stored, heads=1 if stored == torch.float32 else 2)
 
 
-def test_diagonals_of_tiles_join_to_those_of_the_matrix() -> None:
-    heads, tiles, block, n = 2, 3, 4, 11
-    s = torch.zeros(heads, tiles * block, tiles * block, dtype=torch.float64, device=DEVICE)
-    s[:, :n, :n] = numbers(heads, n, n)
-    cut = s.view(heads, tiles, block, tiles, block).transpose(2, 3)
-    by_tile = torch.stack(
-        [cut.diagonal(o, -2, -1).sum(-1) if abs(o) < block else 0 * cut[..., 0, 0] for o in range(-block, block)], -1
-    )
-    expected = torch.stack([s.diagonal(o, 1, 2).sum(-1) for o in range(1 - n, n)], -1)
-    torch.testing.assert_close(fused_triton._joined(by_tile.float(), n, fused_triton.Tiles(block, block, 4)), expected.float())
-
-
 def test_two_runs_give_the_same_bits() -> None:
     first, second = (results(fused_triton, EVERY, CASES[0], 24, torch.float32, heads=2) for _ in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -170,31 +154,6 @@ def test_nothing_is_read_behind_a_sequence_of_padding_alone_in_one_row() -> None
     real = torch.arange(48, device=DEVICE).view(2, 24) < 3
     fused_triton.attention(q, k, v, Terms(offset=offset), real, KEPT, held=held).sum().backward()
     assert all(x.grad is not None and x.grad.isfinite().all() for x in (q, k, v, offset))
-
-
-def test_the_sum_of_the_terms_is_given_back_by_the_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not when the loss is, which may live longer."""
-    made: list[Any] = []
-    summed = Added.summed
-    monkeypatch.setattr(Added, "summed", lambda *x: made.append(summed(*x)) or made[-1])
-    q, offset = numbers(1, 1, 9, D).float().requires_grad_(), numbers(1, 17).float()
-    loss = fused_triton.attention(q, q, q, Terms(offset=offset), None, KEPT).sum()
-    dense = weakref.ref(made.pop().dense)
-    assert dense() is not None
-    loss.backward()
-    assert dense() is None
-
-
-@pytest.mark.parametrize("width", [17, 49, 65, 97])
-def test_the_proof_tries_windows_that_are_read_near_their_queries(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a training with bfloat16 on 128 tokens reads them; with sequences that end in the first half of a tile."""
-    monkeypatch.setattr(triton_terms, "spread_terms", defaultdict(lambda: lambda *_, **__: None))
-
-    def near(n: int) -> int:
-        x = torch.empty(1, 1, n, width)
-        return Added(None, Windows(x, None, None, False), None, None, "zero").summed(x, None, Tokens(1, n)).near
-
-    assert any(near(n) == near(128) > 0 and n // 2 < fused_triton.SHORT < n <= 128 for n in proof.LENGTHS)
 
 
 def test_any_strides_will_do() -> None:
@@ -314,15 +273,3 @@ def test_a_network_on_sequences_in_one_row(position: str, monkeypatch: pytest.Mo
         results.append([loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
         assert kernels_used(model) == ["triton" if kernel == "auto" else "eager"]
     torch.testing.assert_close(*results, atol=1e-4, rtol=1e-3)
-
-
-def test_kernels_made_from_the_queries_themselves_add_their_gradient_to_that_of_the_queries() -> None:
-    found = []
-    for kernel in (fused_triton, eager):
-        x = numbers(2, 9, 3 * 2 * D).float().requires_grad_()
-        q, k, v = (part.unflatten(2, (2, D)).transpose(1, 2) for part in side_by_side(x, [2 * D] * 3))
-        tables = [numbers(D, 5, seed=seed).float().requires_grad_() for seed in (1, 2)]
-        terms = Terms(query=q, query_table=tables[0], key=k, key_table=tables[1])
-        kernel.attention(q, k, v, terms, None, DROPPED, 0.3).square().sum().backward()
-        found.append([x.grad, *(table.grad for table in tables)])
-    torch.testing.assert_close(*found, atol=1e-4, rtol=1e-4)

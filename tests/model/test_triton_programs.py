@@ -64,21 +64,6 @@ def test_no_product_takes_the_transpose_of_another() -> None:
     assert [found for path in PROGRAMS for found in turned_products(path.read_text(encoding="utf-8"))] == []
 
 
-@pytest.mark.parametrize(
-    ("line", "is_wrong"),
-    [
-        ("tl.dot(tl.trans(p.to(DOT)), g)", True),
-        ("tl.dot(g, tl.trans(p))", True),
-        ("tl.dot(q, tl.trans(k)) * scale", False),
-        ("tl.dot(g, tl.trans(tl.load(K)))", False),
-        ("tl.trans(tl.dot(p, g))", False),
-    ],
-)
-def test_such_products_are_found(line: str, is_wrong: bool) -> None:
-    body = f"def f(g):\n  q = load_rows(Q)\n  k = load_rows(K).to(DOT)\n  k, p = q, tl.exp(tl.dot(q, g))\n  y = {line}\n"
-    assert bool(list(turned_products(body))) == is_wrong
-
-
 @pytest.mark.full
 @pytest.mark.skipif(fake_cuda.missing() is not None, reason=f"no fake CUDA: {fake_cuda.missing()}")
 def test_the_programs_compile_for_a_gpu_without_one(

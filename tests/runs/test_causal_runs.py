@@ -45,14 +45,6 @@ def test_a_decoder_has_the_modern_recipe_by_one_word() -> None:
     assert causal["recipe"] | {"masking": 0.3} == modern["recipe"]
 
 
-def test_masking_is_part_of_an_identity_unless_it_is_berts() -> None:
-    plain, other = (plan(compose("pretrain", [*TINY, *more])) for more in ([], ["recipe.masking=diffusion"]))
-    assert "masking" not in plain.meaning["recipe"]
-    assert other.meaning["recipe"] == plain.meaning["recipe"] | {"masking": "diffusion"}
-    share = plan(compose("pretrain", [*TINY, "recipe.masking=0.3"]))
-    assert share.meaning["recipe"] == plain.meaning["recipe"] | {"masking": 0.3}
-
-
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [

@@ -22,7 +22,6 @@ from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
 from relpos.runs.stages import STAGES
-from relpos.train.checkpoint import WholeCheckpoints
 from schemes import FULL
 
 OVERRIDES = ["steps=4", "batch=4", "checkpoint_every=1", "log_every=1", "evaluations=2", "snapshots=[50]", "position=fixed"]
@@ -158,46 +157,6 @@ def test_a_run_goes_on_after_any_operation_on_a_file_has_failed(
         execute(run)
         assert result(run) == expected, watch.failed
         assert not list(run.path.rglob(".*")), watch.failed
-
-
-def test_of_a_disk_that_is_full_the_first_error_is_told(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = plan(compose("pretrain", ["steps=4", "batch=4", "checkpoint_every=1"]))
-    begun = False
-
-    def full(*_: Any) -> None:
-        nonlocal begun
-        begun = True
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    written = Run.update
-
-    def updating(self: Run, **changes: Any) -> None:
-        if begun:
-            raise RelposError("cannot write record.json")
-        written(self, **changes)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("relpos.train.checkpoint.torch.save", full)
-        patch.setattr(Run, "update", updating)
-        with pytest.raises(RelposError, match=r"cannot write .*checkpoint/writing\.ckpt \(.* MB free\): No space left on device"):
-            execute(run)
-    execute(run)
-    assert run.state == "finished"
-
-
-def test_a_checkpoint_that_failed_holds_no_file_open(tmp_path: Path) -> None:
-    """Its blocks would fill the disk until the error is forgotten."""
-
-    class Broken:
-        def __reduce__(self) -> Any:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with pytest.raises(RelposError) as caught:
-        WholeCheckpoints().save_checkpoint({"step": Broken()}, tmp_path / "last.ckpt")
-    held = [os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
-    assert not [path for path in held if path.startswith(str(tmp_path))]
-    assert "No space left" in str(caught.value)
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])

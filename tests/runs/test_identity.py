@@ -8,7 +8,6 @@ import pytest
 
 from relpos.config.compose import compose
 from relpos.data.source import READING
-from relpos.errors import RelposError
 from relpos.readers import fitted
 from relpos.runs.plan import plan, with_task
 from relpos.runs.run import Run
@@ -171,11 +170,6 @@ def test_a_scheme_from_outside_is_known_by_its_source(tmp_path: Path, monkeypatc
     before = pretrain(*overrides).identity
     module.write_text(module.read_text() + "# changed\n")
     assert pretrain(*overrides).identity != before
-
-
-def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RelposError, match="no finished run and no model folder"):
-        finetune(f"network={tmp_path}")
 
 
 def test_how_text_is_read_is_part_of_the_identity_of_text_that_is_not_generated(tmp_path: Path) -> None:

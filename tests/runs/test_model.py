@@ -78,10 +78,6 @@ def test_too_many_parameters_are_one_line(overrides: list[str]) -> None:
         counted_without_memory(compose("params", overrides))
 
 
-def test_many_parameters_are_counted_at_once() -> None:
-    assert counted_without_memory(compose("params", ["position=tisa", "kernels=10000000"]))["position"] == 3 * 10**7 * 4 * 12
-
-
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [

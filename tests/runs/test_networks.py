@@ -103,13 +103,6 @@ def test_runs_without_a_finished_network_are_refused(folder: Path) -> None:
         resolve(folder)
 
 
-def test_a_damaged_table_is_named(folder: Path) -> None:
-    table = write_table(("fixed", [folder]))
-    write_text(table / "table.json", "[1]")
-    with pytest.raises(RelposError, match=r"table\.json: damaged"):
-        resolve("mine:fixed")
-
-
 def trained(name: str, position: str, conv: str = "NoConv", share: int = 100) -> Network:
     nodes = {"position": {"_target_": f"relpos.model.position.{position}"}, "conv": {"_target_": f"relpos.model.conv.{conv}"}}
     network = Network(name, Path(name), Path(name), Path(name), {"meaning": nodes})
@@ -186,12 +179,6 @@ def test_a_record_that_lacks_something_is_one_line(change: dict[str, Any], said:
     write_json(folder / "record.json", read_record(folder) | change)
     with pytest.raises(RelposError, match=re.escape(f"network={folder}: {said}")):
         resolve(folder)
-
-
-def test_a_run_that_was_deleted_after_its_table_was_written_is_told_so(toy_runs: Path) -> None:
-    write_table(("a", [toy_runs / "pretrain" / "gone-0"]))
-    with pytest.raises(RelposError, match="no run that has begun"):
-        resolve("mine:a")
 
 
 @pytest.mark.parametrize("longest", ["many", -1, None, [64]])

@@ -148,13 +148,6 @@ def test_a_vocabulary_alone_is_refused_in_plain_words(tmp_path: Path) -> None:
         adopt(tmp_path / "vocab.txt", tmp_path / "ours")
 
 
-def test_a_tokenizer_of_the_default_kind_has_the_meaning_from_before_there_were_others() -> None:
-    tokenizer = planned().inputs["tokenizer"]
-    assert tokenizer.meaning == {"vocabulary": 30004, "sample": 200_000, "threads": 2}
-    assert tokenizer.name == "toy-30004"
-    assert planned("tokenizer.kind=bpe", "tokenizer.cased=true").inputs["tokenizer"].name == "toy-30004-bpe-cased"
-
-
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_a_cased_tokenizer_with_bytes_is_trained_and_exported(kind: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("body\n" + "\n".join(f"Der Bäcker grüßt {n} Mädchen. Sie Grüßt zurück." for n in range(60)))

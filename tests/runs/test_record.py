@@ -64,12 +64,6 @@ def test_impossible_values_are_named_where_nothing_is_sealed(
             read_record(tmp_path)
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(RelposError, match=r"cannot write .*record\.json \("):
-        write_json(tmp_path / "file" / "run" / "record.json", {})
-
-
 def test_a_run_of_a_worker_has_the_command_that_was_typed(
     toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_now: Callable[[], None]
 ) -> None:

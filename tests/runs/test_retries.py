@@ -1,9 +1,7 @@
 """The rule for retries, as the record of a run tells it; every engine's processes pass it on their way into `execute`."""
 
-import errno
 import json
 import os
-import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -128,16 +126,6 @@ def test_a_run_that_has_used_up_its_retries_is_left_alone(run: Run) -> None:
     assert (run.state, run.record["error"]) == ("failed", "no luck")
 
 
-def test_a_record_of_earlier_code_tells_of_no_deaths(run: Run) -> None:
-    """Its starts say nothing about their ends; that of the last one follows from the state."""
-    old = {"time": "2026-01-01T00:00:00+00:00", "pid": 1, "host": "h", "from_step": 0}
-    write_json(run.path / "record.json", {"state": "running", "starts": [old] * 5, "failures": [1.0]})
-    execute(run, retries=ONE_TRY)
-    assert run.state == "finished"
-    assert "ended" not in run.record["starts"][3]
-    assert run.record["starts"][4]["ended"] == "died"
-
-
 @pytest.mark.parametrize("stop", [False, True])
 def test_a_folder_deleted_under_the_process_is_told_and_leaves_nothing(
     run: Run, stop: bool, monkeypatch: pytest.MonkeyPatch
@@ -187,33 +175,6 @@ def test_what_a_process_of_another_host_left_behind_is_taken_up(run: Run) -> Non
     write_json(run.path / "record.json", {"state": "running", "starts": [{"pid": 1, "host": "elsewhere"}]})
     assert execute(run).state == "finished"
     assert ends(run) == ["died", "finished"]
-
-
-def test_a_runs_folder_that_becomes_read_only_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(errno.EROFS, "Read-only file system")
-
-    def lose(run: Run) -> dict[str, Any]:
-        patch.setattr("os.replace", refuse)
-        return {}
-
-    with monkeypatch.context() as patch:
-        patch.setitem(STAGES, STAGE, lose)
-        with pytest.raises(RelposError, match=r"^cannot write .*record.json .*: Read-only file system"):
-            execute(run)
-    assert run.state == "running"  # as the folder says
-    assert execute(run).state == "finished"
-
-
-def test_a_runs_folder_that_becomes_a_file_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def replace(run: Run) -> dict[str, Any]:
-        shutil.rmtree(run.path.parent)
-        run.path.parent.touch()
-        return {}
-
-    monkeypatch.setitem(STAGES, STAGE, replace)
-    with pytest.raises(RelposError, match=f"^{run.path} is gone"):
-        execute(run)
 
 
 @pytest.mark.parametrize(("every", "written"), [(None, [1000, 2500]), (500, [500, 1000, 1500, 2000, 2500])])

@@ -62,14 +62,6 @@ def test_the_newest_line_of_a_long_file_is_found(tmp_path: Path) -> None:
     assert newest(tmp_path)["step"] == logged(tmp_path)[-1]["step"] == TAIL - 1
 
 
-def test_a_first_line_that_fills_what_is_read_is_whole(tmp_path: Path) -> None:
-    line = f'{{"step": 1, "why": "{"x" * (TAIL - 23)}"}}\n'
-    assert len(line) == TAIL
-    for before in ("", '{"step": 0}\n'):
-        (tmp_path / LOGGED).write_text(before + line, encoding="utf-8")
-        assert newest(tmp_path).get("step") == 1
-
-
 @pytest.mark.parametrize("content", [None, b"", b"\x00\x00}\n", b"\xff}\n"])
 def test_a_run_that_has_logged_nothing_readable_has_no_newest_line(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:

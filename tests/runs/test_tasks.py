@@ -123,13 +123,6 @@ def test_a_task_is_not_called_like_another_figure_of_tables_and_claims(answers: 
     assert f"task.name={name}: a task or a figure of relpos has this name" in refusal("task=answers/task.yaml", f"task.name={name}")
 
 
-def test_a_line_of_json_without_a_column_is_named_with_its_file(answers: Path) -> None:
-    (answers / "dev.csv").unlink()
-    lines = ['{"question": "Who?", "answer": "You.", "label": "yes"}', '{"question": "Who?", "label": "no"}']
-    (answers / "dev.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    assert "answers/dev.jsonl line 2: no column 'answer'." in refusal("task=answers/task.yaml")
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -187,15 +180,6 @@ def test_two_columns_of_one_name_in_a_table_are_refused(answers: Path, name: str
 def test_a_folder_that_the_toy_language_does_not_have_is_refused() -> None:
     with pytest.raises(RelposError, match="task=rte: the toy language has no such task"):
         refuse_absent(finetune("task=rte", "task.folder=PAWS"))
-
-
-def test_files_of_a_task_are_part_of_its_identity(tmp_path: Path) -> None:
-    for split in ("train", "dev"):
-        path = tmp_path / "glue" / "WNLI" / f"{split}.tsv"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("index\tsentence1\tsentence2\tlabel\n1\ta b\tb a\t0\n")
-    run = finetune("task=wnli", "data=files", f"data.root={tmp_path}")
-    assert [name for name, *_ in run.meaning["glue"]["files"]] == ["WNLI/dev.tsv", "WNLI/train.tsv"]
 
 
 def test_the_papers_fine_tuning_takes_what_a_task_of_ones_own_says(answers: Path) -> None:

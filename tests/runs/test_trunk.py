@@ -120,11 +120,3 @@ def test_a_damaged_trunk_is_named_and_not_used(short: Run, capfd: pytest.Capture
     kept.write_bytes(kept.read_bytes()[:-1] + b"\0\0")
     assert execute(run_of("steps=20")).record["starts"][0]["from_step"] == 0
     assert f"damaged checkpoint {kept}" in capfd.readouterr().err
-
-
-def test_a_damaged_record_of_another_run_is_named_and_its_trunk_left_out(
-    short: Run, toy_runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (short.path / "record.json").write_text("{", encoding="utf-8")
-    assert trunk.find(run_of("steps=20"), 16, 1, 4) is None
-    assert "damaged record" in capsys.readouterr().err

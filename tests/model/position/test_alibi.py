@@ -1,17 +1,11 @@
 """ALiBi's slopes and sides: facts beyond the general laws."""
 
-from dataclasses import replace
-
 import pytest
-import torch
 
-from reference_offsets import alibi, slope
+from reference_offsets import slope
 from relpos.config.compose import compose
-from relpos.model.position import Alibi
 from relpos.model.position.alibi import slopes
-from relpos.model.position.base import HIDDEN
 from relpos.runs.plan import plan
-from schemes import SHAPE
 
 
 def test_four_heads_have_every_second_power() -> None:
@@ -29,22 +23,6 @@ def test_any_number_of_heads_has_slopes_of_its_own() -> None:
         assert found == pytest.approx([slope(head, heads) for head in range(heads)])
         assert len(set(found)) == heads
         assert all(0 < m < 1 for m in found)
-
-
-def test_both_sides_count_alike() -> None:
-    offset = Alibi(replace(SHAPE, heads=12)).prepare(9)
-    assert torch.equal(offset, offset.flip(1))
-    assert offset[0].tolist() == [-abs(o) / 2 for o in range(-8, 9)]
-
-
-@pytest.mark.parametrize("sides", ["half", "shift"])
-@pytest.mark.parametrize("heads", [1, 2, 3, 12])
-def test_the_other_forms_equal_the_loops(sides: str, heads: int) -> None:
-    scheme = Alibi(replace(SHAPE, heads=heads), sides=sides)  # type: ignore[arg-type]
-    found = scheme.prepare(6)
-    found = found.masked_fill(found <= HIDDEN, -torch.inf)
-    expected = [[alibi(scheme, 0, head, 5, 5 + o, None, None) for o in range(-5, 6)] for head in range(heads)]
-    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
 
 
 def test_the_default_form_leaves_identities_as_they_were() -> None:

@@ -10,7 +10,7 @@ from relpos.model.position import Deberta
 from relpos.model.position.base import Input
 from relpos.model.shape import Shape
 from relpos.model.tokens import Tokens
-from schemes import SHAPE, model_of
+from schemes import model_of
 
 WIDE = Shape(heads=2, head_dim=12, hidden=24, embedding=24, layers=2, max_positions=16)  # √(3 · 12) = 6, exact in float32, too
 N = 60
@@ -55,12 +55,6 @@ def test_the_attention_is_that_of_transformers(share: bool, buckets: int, max_di
     terms = scheme.terms(1, q, k, scheme.see(1, Input(x, Tokens(2, N), None, project), scheme.prepare(N)))
     found = eager.attention(q * scheme.scale, k, v, terms, None, (0.0, 0)).transpose(1, 2).flatten(2)
     torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
-
-
-def test_kernels_are_as_wide_as_the_buckets_in_use() -> None:
-    assert Deberta(SHAPE).prepare(60).rows.shape == (119, SHAPE.hidden)
-    assert Deberta(SHAPE, buckets=32).prepare(60).rows.shape == (2 * 22 + 1, SHAPE.hidden)
-    assert Deberta(SHAPE, buckets=32).prepare(2000).rows.shape == (2 * 32 + 1, SHAPE.hidden)
 
 
 def test_a_convolution_in_place_of_a_shared_map_is_refused_in_one_line() -> None:

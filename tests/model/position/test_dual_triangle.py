@@ -9,8 +9,8 @@ import torch
 from relpos.analysis.patterns import pattern
 from relpos.errors import RelposError
 from relpos.model.kernels import eager
-from relpos.model.position import Absolute, Alibi, DualTriangle, Layers, Merge, Pope, Position, Rope
-from schemes import SHAPE, batch, check_loops, model_of, network, preset
+from relpos.model.position import Absolute, Alibi, DualTriangle, Merge, Pope, Position, Rope
+from schemes import SHAPE, batch, check_loops, network, preset
 
 N = 70
 SPLIT = partial(DualTriangle, heads="split")
@@ -23,20 +23,6 @@ def test_the_first_half_of_the_heads_sees_the_left_side_and_the_others_the_right
     left = torch.ones(N, N).tril().bool()
     for head in range(heads):
         assert torch.equal(seen[head], left if head < heads / 2 else left.t())
-
-
-def test_a_row_read_backwards_swaps_the_sides() -> None:
-    """The halves of the heads change places, and the rows of W_o with them."""
-    model = model_of("dual_triangle", layers=1).eval()
-    ids, _ = batch(rows=1)
-    forwards = model.encoder(ids)
-    attention, d_h = model.encoder.layers[0].attention, SHAPE.head_dim
-    swapped = torch.arange(SHAPE.hidden).roll(d_h)
-    with torch.no_grad():
-        for part in (attention.project.weight, attention.project.bias):
-            part.copy_(part.unflatten(0, (3, -1))[:, swapped].flatten(0, 1))
-        attention.output.weight.copy_(attention.output.weight[:, swapped])
-    torch.testing.assert_close(model.encoder(ids.flip(1)).flip(1), forwards, atol=1e-11, rtol=1e-9)
 
 
 def test_split_heads_are_twice_as_many_that_take_turns_in_looking_left_and_right() -> None:
@@ -60,11 +46,6 @@ def test_heads_are_split_behind_their_rotation(conv: str, parts: list[Position])
     check_loops(encoder, ids=[7, 9, 5, 0, 12], real=[True, True, True, False, True])
 
 
-def test_a_list_of_layers_may_split_heads_in_some_of_them() -> None:
-    encoder = network(partial(Layers, layers=[SPLIT, Alibi])).eval().encoder
-    check_loops(encoder, ids=[7, 9, 5, 12], real=[True] * 4)
-
-
 @pytest.mark.parametrize("parts", [[SPLIT, Alibi], [Alibi, SPLIT], [SPLIT, SPLIT]])
 def test_parts_that_would_find_other_heads_are_refused(parts: list[Position]) -> None:
     with pytest.raises(
@@ -86,10 +67,3 @@ def test_a_pattern_of_split_heads_shows_each_half() -> None:
     assert drawn is not None
     assert torch.equal(drawn.matrix.isnan(), torch.stack([torch.ones(5, 5).triu(1), torch.ones(5, 5).tril(-1)]).bool())
     assert drawn.mean[0, :3].ne(drawn.mean[1].flip(0)[:3]).all()
-
-
-def test_queries_that_a_scheme_has_made_wider_without_saying_so_are_not_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Pope, "widens", False)
-    ids, _ = batch(rows=1)
-    with pytest.raises(RelposError, match="does not say `widens`"):
-        network(partial(Merge, parts=[SPLIT, Pope])).encoder(ids)

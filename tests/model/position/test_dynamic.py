@@ -2,12 +2,10 @@
 
 import math
 
-import pytest
 import torch
 
-from relpos.errors import RelposError
 from relpos.model.position import Dynamic
-from schemes import SHAPE, batch, model_of
+from schemes import SHAPE
 
 
 def test_the_option_leaves_the_query_table_as_it_is() -> None:
@@ -26,15 +24,6 @@ def test_initial_kernels_are_glorot_uniform() -> None:
     assert 0.97 * bound < value.abs().max() <= bound
 
 
-def test_a_table_of_zeros_is_none() -> None:
-    shaw, plain = model_of("shaw").eval(), model_of("dynamic").eval()
-    with torch.no_grad():
-        shaw.encoder.position.value.zero_()
-    plain.load_state_dict({key: x for key, x in shaw.state_dict().items() if not key.endswith("position.value")})
-    ids, mask = batch()
-    torch.testing.assert_close(shaw(ids, mask), plain(ids, mask))
-
-
 def test_the_next_token_stands_in_row_k_plus_1() -> None:
     """With all attention on one offset, the row of that offset is what leaves the head."""
     from relpos.model.kernels import eager
@@ -46,9 +35,3 @@ def test_the_next_token_stands_in_row_k_plus_1() -> None:
     found = eager._weighted(right, value, "clamp")[0, 0]
     assert torch.equal(found[0], value[3])
     assert torch.equal(found[3], value[0])
-
-
-def test_a_kernel_that_does_not_serve_it_says_so() -> None:
-    model = model_of("shaw", kernel="fused")
-    with pytest.raises(RelposError, match="^attention kernel 'fused' does not serve this position scheme on cpu"):
-        model(batch()[0])

@@ -1,17 +1,12 @@
 """FLOATER: the equation it solves, and when it solves it."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
 
 import reference_absolute
-import relpos
-from linked import link_runs
 from relpos.model.position import Floater
-from schemes import SHAPE, model_of
+from schemes import SHAPE
 
 
 def floater(refresh: int = 3) -> Floater:
@@ -130,41 +125,3 @@ def test_half_precision_does_not_reach_the_solver() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         inside = vectors(scheme)
     assert torch.equal(inside, vectors(scheme))
-
-
-def test_vectors_are_added_to_q_k_and_v_of_each_layer() -> None:
-    scheme: Any = model_of("floater").encoder.position
-    q, k, v = torch.randn(3, 2, SHAPE.heads, 5, SHAPE.head_dim, dtype=torch.float64)
-    state = scheme.prepare(5)
-    for layer in range(2):
-        turned = scheme.turn(layer, q, k, v, state)
-        for part, (before, after) in enumerate(zip((q, k, v), turned, strict=True)):
-            torch.testing.assert_close((after - before)[0].transpose(0, 1)[0].flatten(), scheme.start[part, layer])
-
-
-@pytest.mark.full
-@pytest.mark.slow
-def test_an_interrupted_training_goes_on_bit_for_bit(toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped between two solutions, after the parameters have moved away from the one that is in use."""
-    from relpos.train.pretrain import Pretraining
-
-    overrides = ["position=floater", "position.refresh=3", "steps=8", "batch=8", "speed.microbatch=1", "checkpoint_every=2"]
-    cfg = relpos.compose("pretrain", [*overrides, "evaluations=1", "data.pairs=64", "recipe.warmup=1"])
-    step = Pretraining.training_step
-
-    def stop(self: Any, batch: Any, index: int) -> None:
-        if batch.index == 5:
-            raise KeyboardInterrupt
-        step(self, batch, index)
-
-    monkeypatch.setattr(Pretraining, "training_step", stop)
-    with pytest.raises((KeyboardInterrupt, SystemExit)):
-        relpos.run(cfg)
-    monkeypatch.setattr(Pretraining, "training_step", step)
-    continued = relpos.run(cfg)
-    assert [start["from_step"] for start in continued.record["starts"]] == [0, 4]
-    a = dict(relpos.load(continued.path)[0].named_parameters())
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "again"))
-    link_runs(toy_runs, tmp_path / "again")
-    b = dict(relpos.load(relpos.run(cfg).path)[0].named_parameters())
-    assert all(torch.equal(a[name], b[name]) for name in a)

@@ -39,12 +39,3 @@ def test_a_gate_stands_between_its_token_and_what_precedes_it() -> None:
     changed = (added(scheme, seen) - before).abs().amax((0, 1)) > 1e-12
     expected = [[min(i, j) < 3 <= max(i, j) for j in range(7)] for i in range(7)]
     assert changed.tolist() == expected
-
-
-def test_padding_inside_has_no_gate() -> None:
-    scheme = Fox(SHAPE, 1.0).double()
-    seen = given(SHAPE, 1, 7)
-    mask = torch.tensor([[True, True, False, True, False, False, True]])
-    inside = added(scheme, seen._replace(mask=mask))[0][:, mask[0]][:, :, mask[0]]
-    alone = given(SHAPE, 1, 4)._replace(x=seen.x[:, mask[0]])
-    torch.testing.assert_close(inside, added(scheme, alone)[0])

@@ -25,10 +25,3 @@ def test_the_left_side_is_that_of_transformers() -> None:
     x, place = given(SHAPE, 2, n).x, torch.arange(n)
     expected = theirs((x @ scheme.mix[1].t()).unflatten(2, (SHAPE.heads, rank)), place, place)
     torch.testing.assert_close(added(scheme, n), expected, atol=1e-10, rtol=1e-10)
-
-
-def test_by_default_every_offset_has_a_profile() -> None:
-    scheme = Inkling(SHAPE).double()
-    assert added(scheme, SHAPE.max_positions).ne(0).all()
-    beyond = added(scheme, SHAPE.max_positions + 1)
-    assert (beyond == 0).nonzero()[:, 2:].unique(dim=0).tolist() == [[0, 16], [16, 0]]

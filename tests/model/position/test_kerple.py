@@ -32,12 +32,3 @@ def test_an_update_finds_every_value_within_bounds_and_with_a_gradient(kind: typ
     for parameter in scheme.parameters():
         assert parameter.grad is not None
         assert (parameter.grad != 0).all()
-
-
-@BOTH
-def test_a_token_at_distance_0_is_not_pushed_away(kind: type[Kerple]) -> None:
-    offset = kind(SHAPE).prepare(6)
-    assert torch.equal(offset[:, 5], torch.zeros(SHAPE.heads))
-    assert (offset.diff()[:, :5] > 0).all()
-    torch.testing.assert_close(offset, offset.flip(1))  # not the same bits: other instructions serve the end of a row
-    offset.sum().backward()  # 0 to the power of p has a gradient

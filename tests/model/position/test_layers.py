@@ -12,7 +12,6 @@ from relpos.model.attention import LayerCall
 from relpos.model.position import (
     T5,
     Absolute,
-    Alibi,
     Dynamic,
     Fixed,
     Inkling,
@@ -24,9 +23,8 @@ from relpos.model.position import (
     SynthesizerRandom,
     Window,
 )
-from relpos.model.position.merge import name_of
 from relpos.model.tokens import Tokens
-from schemes import SHAPE, batch, check_loops, model_of, network
+from schemes import SHAPE, check_loops, model_of, network
 
 MIXED: list[Position] = [
     partial(Merge, parts=[partial(Rope, base=160.0, fraction=0.5), partial(Window, reach=2)]),
@@ -44,18 +42,6 @@ def test_outputs_and_gradients_of_layers_equal_the_loops(cycle: bool, layers: in
     check_loops(encoder, ids=[7, 9, 5, 0, 12], real=[True, True, True, False, True])
 
 
-@pytest.mark.parametrize(
-    ("cycle", "places"),
-    [
-        (True, [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1), (0, 2)]),
-        (False, [(0, 0), (1, 0), (2, 0), (2, 1), (2, 2), (2, 3), (2, 4)]),
-    ],
-)
-def test_layers_go_through_the_list(cycle: bool, places: list[tuple[int, int]]) -> None:
-    scheme = Layers(replace(SHAPE, layers=7), [Fixed, Dynamic, NoPosition], cycle)
-    assert [scheme.at(layer) for layer in range(7)] == places
-
-
 @pytest.mark.parametrize("layers", [1, 2, 3, 4, 7])
 @pytest.mark.parametrize("cycle", [True, False])
 def test_a_scheme_has_parameters_for_its_own_layers_alone(layers: int, cycle: bool) -> None:
@@ -64,27 +50,6 @@ def test_a_scheme_has_parameters_for_its_own_layers_alone(layers: int, cycle: bo
     assert scheme.count(shape) == sum(p.numel() for p in scheme.parameters())
     assert all(part.count(part.shape) > 0 for part in scheme.parts)
     assert sum(part.shape.layers for part in scheme.parts) == layers
-
-
-def test_a_list_of_one_is_that_scheme_in_all_layers() -> None:
-    ids, mask = batch()
-    one, listed = (network(position, layers=3).eval() for position in (Fixed, partial(Layers, layers=[Fixed])))
-    listed.load_state_dict({key.replace("position.", "position.parts.0."): value for key, value in one.state_dict().items()})
-    assert torch.equal(one(ids, mask), listed(ids, mask))
-
-
-def test_a_merge_of_lists_adds_up_what_the_layers_have() -> None:
-    part = partial(Layers, layers=[Fixed, NoPosition])
-    scheme = Merge(replace(SHAPE, layers=2), [part, partial(Layers, layers=[NoPosition, Alibi])])
-    state = scheme.prepare(5)
-    q = torch.zeros(1, SHAPE.heads, 5, SHAPE.head_dim)
-    found = [scheme.terms(layer, q, q, state).offset for layer in (0, 1)]
-    assert torch.equal(found[0], scheme.parts[0].parts[0].prepare(5)[0])  # type: ignore[arg-type, index]
-    assert torch.equal(found[1], Alibi(SHAPE).prepare(5))  # type: ignore[arg-type]
-
-
-def test_the_name_says_what_takes_turns_and_what_is_added() -> None:
-    assert name_of(Layers(SHAPE, [Rope, partial(Merge, parts=[Rope, partial(Window, reach=1)])])) == "Rope | Rope + Window"
 
 
 def test_what_the_network_asks_of_a_scheme_holds_for_the_list() -> None:
@@ -101,15 +66,6 @@ def test_schemes_with_another_scale_and_an_empty_list_are_refused() -> None:
         Layers(SHAPE, [Rope, partial(SynthesizerRandom, mixture=False)])
     with pytest.raises(RelposError, match="^Layers needs at least one scheme$"):
         Layers(SHAPE, [])
-
-
-def test_a_window_lets_information_pass_as_far_as_its_layers_reach() -> None:
-    model = network(partial(Window, reach=1), layers=3).eval()
-    ids, _ = batch(rows=1)
-    other = ids.clone()
-    other[0, 0] += 1
-    moved = (model.encoder(ids) - model.encoder(other)).abs().amax(2)[0]
-    assert moved.gt(0).tolist() == [True] * 4 + [False] * 5
 
 
 @pytest.mark.parametrize("layer", [0, 1, 2, 3])

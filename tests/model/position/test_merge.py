@@ -99,26 +99,6 @@ def test_a_fixed_kernel_that_ends_goes_with_a_window_that_does_not() -> None:
     assert terms_of(merged(partial(Fixed, outside="zero"), partial(Dynamic, outside="clamp"))).outside == "clamp"
 
 
-def test_embeddings_are_added() -> None:
-    scheme = merged(Absolute, Tisa, Sinusoidal)
-    one, _, two = (part.embed(N) for part in scheme.parts)
-    assert torch.equal(scheme.embed(N), one + two)  # type: ignore[arg-type, operator]
-    assert merged(Tisa, Rope).embed(N) is None
-
-
-def test_turns_follow_each_other() -> None:
-    """Turning twice by an angle is turning by twice the angle."""
-    (q, k), scheme, single = tokens(), merged(Rope, Tisa, Rope), Rope(SHAPE)
-    twice = scheme.turn(0, q, k, q, scheme.prepare(N))
-    alone = single.turn(0, q, k, q, single.prepare(2 * N)[::2])
-    torch.testing.assert_close(twice, alone)
-
-
-def test_terms_see_queries_that_are_not_turned() -> None:
-    scheme = merged(Rope, Dynamic)
-    assert torch.equal(terms_of(scheme).query, terms_of(scheme.parts[1]).multiplied().query)  # type: ignore[arg-type]
-
-
 def test_the_shortest_part_limits_the_length() -> None:
     assert merged(Tisa, Dynamic).max_length is None
     scheme = merged(Tisa, Absolute)

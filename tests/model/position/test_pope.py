@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from relpos.model.position import Merge, Pope
-from schemes import SHAPE, batch, check_loops, model_of
+from schemes import SHAPE, check_loops, model_of
 
 
 def scores(scheme: Pope, n: int = 9) -> torch.Tensor:
@@ -15,28 +15,6 @@ def scores(scheme: Pope, n: int = 9) -> torch.Tensor:
     q, k = torch.randn(2, 1, SHAPE.heads, 1, SHAPE.head_dim, generator=torch.Generator().manual_seed(0)).double()
     q, k, _ = scheme.turn(0, *(x.expand(-1, -1, n, -1) for x in (q, k, k)), scheme.prepare(n))
     return (q @ k.transpose(-1, -2))[0]
-
-
-def test_scores_with_phases_depend_on_the_offset_alone() -> None:
-    found = scores(Pope(SHAPE, uniform=True).double())
-    torch.testing.assert_close(found[:, :-1, :-1], found[:, 1:, 1:])
-    assert (found - found.mT).abs().max() > 1e-3
-
-
-def test_without_shifts_the_direction_is_not_seen() -> None:
-    model = model_of("pope").eval()
-    ids, _ = batch(rows=1)
-    assert (model.encoder(ids.flip(1)).flip(1) - model.encoder(ids)).abs().max() > 1e-4
-    torch.nn.init.zeros_(model.encoder.position.shift)
-    torch.testing.assert_close(model.encoder(ids.flip(1)).flip(1), model.encoder(ids), atol=1e-11, rtol=1e-9)
-
-
-def test_a_shift_of_as_many_angles_moves_the_best_offset() -> None:
-    """cos((o − 3) θ) is largest at the third token to the right."""
-    scheme = Pope(SHAPE).double()
-    with torch.no_grad():
-        scheme.shift.copy_(-3 * scheme.exact("wave"))
-    assert scores(scheme)[0, 2].argmax() == 5
 
 
 @pytest.mark.parametrize(("stored", "used"), [(0.5, 0.0), (-7.0, -2 * math.pi), (-1.0, -1.0)])

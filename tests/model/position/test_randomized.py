@@ -21,7 +21,6 @@ from relpos.model.position import (
     Fire,
     Floater,
     Kerple,
-    Layers,
     Merge,
     NoPosition,
     Pope,
@@ -107,14 +106,6 @@ def test_shorter_sequences_have_the_first_of_the_same_numbers(draw: Any) -> None
     assert len(set(drawn(scheme, 3, 50))) == 50
 
 
-def test_offsets_are_mirrored() -> None:
-    scheme = Randomized(SHAPE, [Alibi], length=50)
-    offsets = scheme.offsets(6, CPU)
-    assert (offsets.diff() > 0).all()
-    assert torch.equal(offsets, -offsets.flip(0))
-    assert offsets.abs().max() < 50
-
-
 def outputs(encoder: Any, seed: int, rows: slice = slice(None), width: int = 9) -> torch.Tensor:
     """Of a training pass of some rows of two, padded to some width."""
     ids, mask = (torch.nn.functional.pad(x, (0, 3))[rows, :width] for x in batch())
@@ -140,15 +131,6 @@ def test_recorded_keys_draw_what_seeds_draw(draw: Any) -> None:
         seed_dropout(scheme, keys)  # type: ignore[arg-type]
         recorded = scheme.positions(N, CPU).tolist()
         assert recorded == drawn(scheme, seed)
-
-
-def test_lists_of_layers_and_schemes_that_do_nothing_are_taken() -> None:
-    check_loops(network(randomized([partial(Layers, layers=[Rope, NoPosition])], length=40)), ids=[7, 9, 5, 12], real=[True] * 4)
-
-
-def test_a_table_has_a_row_for_each_number_that_may_be_drawn() -> None:
-    scheme = Randomized(SHAPE, [Absolute], length=50)
-    assert scheme.count(SHAPE) == 50 * SHAPE.embedding == sum(p.numel() for p in scheme.parameters())
 
 
 @pytest.mark.parametrize(

@@ -36,13 +36,6 @@ def test_a_constant_angle_is_rope() -> None:
     torch.testing.assert_close(scheme.turn(1, ones, ones, ones, scheme.see(1, seen, None))[0], places)
 
 
-def test_without_angles_nothing_is_turned() -> None:
-    scheme = SelectiveRope(SHAPE).double()
-    torch.nn.init.zeros_(scheme.taps)
-    found = scores(scheme, given(SHAPE, 1, 7))
-    torch.testing.assert_close(found, found[:, :1, :1].expand_as(found))
-
-
 @pytest.mark.parametrize("side", [0, 1, 2])
 def test_a_score_depends_on_the_tokens_between_and_their_neighbours(side: int) -> None:
     scheme = SelectiveRope(SHAPE, side=side).double()
@@ -52,21 +45,3 @@ def test_a_score_depends_on_the_tokens_between_and_their_neighbours(side: int) -
     changed = (scores(scheme, seen) - before).abs().amax(0) > 1e-12
     expected = [[min(i, j) < 4 + side and max(i, j) >= 4 - side and i != j for j in range(9)] for i in range(9)]
     assert changed.tolist() == expected
-
-
-def test_the_last_tap_reads_the_next_token() -> None:
-    """Token 3 alone has an input: it turns token 2 and all behind it."""
-    scheme, seen = SelectiveRope(SHAPE, side=1).double(), given(SHAPE, 1, 6)
-    torch.nn.init.zeros_(scheme.taps[..., :2])
-    seen.x[0, [0, 1, 2, 4, 5]] = 0
-    turned = scheme.see(1, seen, None)[0].ne(0).all((1, 2))
-    assert turned.tolist() == [False, False, True, True, True, True]
-
-
-def test_padding_inside_adds_no_angle() -> None:
-    """With no taps beside the token itself, its scores are those of the row without padding."""
-    scheme = SelectiveRope(SHAPE, side=0).double()
-    seen = given(SHAPE, 1, 7)
-    mask = torch.tensor([[True, True, False, True, False, False, True]])
-    inside = scores(scheme, seen._replace(mask=mask))[:, mask[0]][:, :, mask[0]]
-    torch.testing.assert_close(inside, scores(scheme, given(SHAPE, 1, 4)._replace(x=seen.x[:, mask[0]])))

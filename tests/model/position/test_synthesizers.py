@@ -8,26 +8,12 @@ from relpos.model.attention import Attention, LayerCall
 from relpos.model.block import Block
 from relpos.model.conv import NoConv
 from relpos.model.kernels import eager
-from relpos.model.position import Scheme, SynthesizerRandom, Terms
+from relpos.model.position import Scheme
 from relpos.model.shape import Shape
 from relpos.model.tokens import Tokens
 from schemes import check_loops, model_of
 
 SHAPE = Shape(heads=2, head_dim=4, hidden=8, embedding=6, layers=2, max_positions=16)
-SMALL = Shape(heads=4, head_dim=64, hidden=256, embedding=128, layers=12, max_positions=128)
-
-
-class Given(Scheme):
-    """A dense term from outside, without q·k."""
-
-    projections, scale = frozenset("v"), None
-
-    def __init__(self, dense: Tensor) -> None:
-        super().__init__(SHAPE)
-        self.dense = dense
-
-    def terms(self, layer: int, *_: object) -> Terms:
-        return Terms(dense=self.dense[layer][None])
 
 
 def attention(scheme: Scheme, x: Tensor) -> Tensor:
@@ -35,13 +21,6 @@ def attention(scheme: Scheme, x: Tensor) -> Tensor:
     module = Attention(SHAPE, scheme.projections, NoConv(SHAPE), Block(attention_dropout=0.0), "auto").double()
     tokens = Tokens(len(x), x.shape[1])
     return module(x, LayerCall(1, scheme, scheme.prepare(x.shape[1]), None, tokens, tokens))
-
-
-def test_the_random_synthesizer_is_a_dense_term_and_nothing_else() -> None:
-    scheme = SynthesizerRandom(SHAPE).double()
-    x = torch.randn(2, 9, SHAPE.hidden, dtype=torch.float64)
-    expected = attention(Given(scheme.matrix.detach()[..., :9, :9]), x)
-    torch.testing.assert_close(attention(scheme, x), expected)
 
 
 @pytest.mark.parametrize(("name", "maps"), [("synthesizer_random", 1), ("synthesizer_dense", 2)])

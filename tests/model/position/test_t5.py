@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from reference_offsets import t5_bucket
-from relpos.model.position import T5, Fixed
+from relpos.model.position import T5
 from relpos.model.position.t5 import bucket, bucket_edges
 from relpos.model.shape import Shape
-from schemes import SHAPE
 
 
 def test_wide_buckets_begin_where_the_authors_do() -> None:
@@ -26,16 +25,6 @@ def test_buckets_equal_the_formula_with_logarithms(buckets: int, max_distance: i
 def test_bucket_16_is_never_used_and_all_others_are() -> None:
     found = bucket(torch.arange(-500, 501), torch.tensor(bucket_edges()))
     assert set(range(32)) - set(found.tolist()) == {16}
-
-
-def test_it_is_a_fixed_kernel_with_tied_weights() -> None:
-    n = 150
-    scheme, fixed = T5(SHAPE), Fixed(SHAPE, k=n - 1)
-    with torch.no_grad():
-        for offset in range(1 - n, n):
-            fixed.beta[:, :, offset + n - 1] = scheme.table[:, t5_bucket(offset, 32, 128)]
-    for layer in range(SHAPE.layers):
-        assert torch.equal(scheme.prepare(n), fixed.prepare(n)[layer])
 
 
 def test_initial_biases_are_glorot_uniform() -> None:

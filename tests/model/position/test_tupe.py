@@ -6,7 +6,6 @@ from relpos.model.position import Tupe
 from relpos.model.shape import Shape
 
 SHAPE = Shape(heads=2, head_dim=4, hidden=8, embedding=6, layers=2, max_positions=16)
-BASE = Shape(heads=12, head_dim=64, hidden=768, embedding=768, layers=12, max_positions=512)
 
 
 def dense(scheme: Tupe, n: int = 7) -> torch.Tensor:
@@ -33,13 +32,6 @@ def test_row_0_of_the_table_is_the_first_row_of_the_scores_and_row_1_the_rest_of
     assert (dense(scheme)[:, 1:, 0] == dense(scheme)[:, 1:2, 0]).all()
 
 
-def test_token_t_has_row_t_plus_1() -> None:
-    changed = moved(Tupe(SHAPE), 4)
-    inside = torch.zeros(7, 7, dtype=torch.bool)
-    inside[3, 1:] = inside[1:, 3] = True
-    assert torch.equal(changed, inside)
-
-
 def test_the_relative_term_has_a_number_for_each_side_of_cls() -> None:
     scheme = Tupe(SHAPE, relative=True)
     with torch.no_grad():
@@ -49,10 +41,6 @@ def test_the_relative_term_has_a_number_for_each_side_of_cls() -> None:
     assert (found[0] == 16).all()
     assert (found[1:, 0] == 32).all()
     assert found[3, 1:].tolist() == [2, 1, 0, 17, 18, 19, 20, 21, 22, 23, 24]
-
-
-def test_content_shares_the_variance_with_position() -> None:
-    assert Tupe(BASE).scale == 128**-0.5
 
 
 def test_half_precision_does_not_reach_the_table() -> None:
