@@ -175,13 +175,13 @@ def order(*networks: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any
         >>> abs(gap["all"]) < 1e-5
         True
     """
-    from relpos.commands.order import FILE
     from relpos.config.arguments import spelled
     from relpos.config.compose import called
+    from relpos.measures.kept import SHOWN
     from relpos.readers import read_json
 
     folder = Path(called("order", [f"network={spelled([str(folder) for folder in networks])}", *overrides]))
-    content: dict[str, Any] = read_json(folder / FILE, dict)
+    content: dict[str, Any] = read_json(folder / SHOWN, dict)
     return content
 
 

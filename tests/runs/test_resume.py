@@ -23,7 +23,8 @@ from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
 from relpos.runs.shelf import logged
-from relpos.train.checkpoint import WholeCheckpoints, newest
+from relpos.train.checkpoint import WholeCheckpoints
+from relpos.train.checkpoint_files import newest
 from relpos.train.pretrain import Pretraining
 
 OVERRIDES = [

@@ -23,7 +23,7 @@ from relpos.runs.plan import plan
 from relpos.runs.run import Run
 from relpos.runs.shelf import logged
 from relpos.train import finetune, loggers, room
-from relpos.train.checkpoint import newest
+from relpos.train.checkpoint_files import newest
 from relpos.train.loggers import JsonLines
 from relpos.train.optim import Recipe
 from relpos.train.pretrain import Pretraining, PretrainingData

@@ -8,7 +8,7 @@ from typing import Unpack
 
 from relpos.errors import RelposError, say
 from relpos.files import digest, write_json
-from relpos.measures.kept import seen
+from relpos.measures.kept import SHOWN, seen
 from relpos.measures.kinds.shuffle import Shuffle
 from relpos.measures.measure import Dials, Measure, Results, chosen, measures
 from relpos.measures.sample import Sample
@@ -21,8 +21,6 @@ from relpos.tables.render.pictures import draw_snapshots
 from relpos.tables.rows import order_columns
 from relpos.tables.table import Column, Row
 from relpos.trust import instantiate
-
-FILE = "order.json"
 
 
 def order(
@@ -70,7 +68,7 @@ def order(
     # Other results go into another folder, and so do those of other weights.
     folder = runs_root() / "order" / f"{name}-{digest([[str(network.weights.resolve()) for network in networks], rows])}"
     # One network's results stand by themselves, as `relpos.order(run)` returns them.
-    write_json(folder / FILE, rows[0] if len(rows) == 1 else {"rows": rows})
+    write_json(folder / SHOWN, rows[0] if len(rows) == 1 else {"rows": rows})
     for drawing in Shuffle().draw(drawn):
         drawing.save(folder, ["png"])
     draw_snapshots(folder / "snapshots.png", [Row(line, snapshots=_course(found)) for line, found in values.items()])

@@ -25,6 +25,8 @@ from relpos.runs.shelf import final
 VERSION = 2
 """Raised when a change of code alters the results: kept ones are then measured again."""
 FOLDER = "order"
+SHOWN = "order.json"
+"""What `relpos order` writes: the results of the networks that it was asked for."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from relpos.errors import RelposError
 from relpos.files import digest, write_json
 from relpos.places import runs_root  # which belongs to what a run is
 from relpos.readers import RECORD, fitted, read_json, read_yaml, sealed, unsealed
+from relpos.train.checkpoint_files import by_age
 
 VERSIONS = {"toy": 1, "tokenizer": 1, "store": 1, "pretrain": 3, "finetune": 3}
 """Bumped when a change of code alters the results of a stage; the golden values of the tests make such a change visible."""
@@ -101,9 +102,7 @@ class Run:
     @property
     def checkpoint(self) -> str | None:
         """Name of the newest checkpoint, or None. Each checkpoint has another name: a changed name means progress."""
-        # By time: a name holds a hash, which has no order.
-        files = list((self.path / "checkpoint").glob("last-*.ckpt"))
-        return max(files, key=lambda file: file.stat().st_mtime_ns).name if files else None
+        return next((file.name for file in by_age(self.path / "checkpoint")), None)
 
     def begin(self, **facts: Any) -> None:
         """Adds a start to the record: time, process, host and the checkpoint that it goes on from."""

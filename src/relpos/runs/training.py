@@ -42,7 +42,8 @@ from relpos.runs.model import finetuning_model, pretraining_model
 from relpos.runs.plan import WATCHING, refuse_changed, task_files
 from relpos.runs.run import Run, closure
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, figures, logged
-from relpos.train.checkpoint import Checkpointing, EvaluatedFirst, Kept, Snapshots, WholeCheckpoints, newest, stopping
+from relpos.train.checkpoint import Checkpointing, EvaluatedFirst, Kept, Snapshots, WholeCheckpoints, stopping
+from relpos.train.checkpoint_files import newest
 from relpos.train.finetune import Finetuning, FinetuningData, Splits, columns, read_before
 from relpos.train.group import ALONE, LONG, Group, present
 from relpos.train.loggers import Bar, JsonLines, conclude, identified, log_again, log_figure, made

@@ -16,6 +16,7 @@ from relpos.errors import RelposError, say
 from relpos.files import write_text
 from relpos.runs.run import Run, read_record, runs_root
 from relpos.runs.shelf import LOGGED, input_identities, is_current, logged
+from relpos.train.checkpoint_files import checkpoints, newest
 from relpos.train.optim import Recipe
 
 FOLDER = "trunk"
@@ -49,7 +50,7 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:
     Results depend on threads and micro-batch in their last bits, so that the other run must have the same. Of machine, kernel and
     torch nothing is asked: a run goes on from its own checkpoint elsewhere, too.
     """
-    from relpos.train.checkpoint import newest, snapshot_step  # loads Lightning
+    from relpos.train.checkpoint import snapshot_step  # loads Lightning
 
     steps = run.config["steps"]
     end = min([end, *(snapshot_step(share, steps) - 1 for share in run.config["snapshots"])])  # a snapshot needs its own training
@@ -57,7 +58,7 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:
     found = []
     for folder in (runs_root() / run.stage).glob(f"{run.name}-*"):
         # Finished or not: the checkpoint in `trunk/` is whole as soon as it is there.
-        if folder == run.path or not list((folder / FOLDER).glob("*.ckpt")):
+        if folder == run.path or not checkpoints(folder / FOLDER):
             continue
         try:
             record = read_record(folder)

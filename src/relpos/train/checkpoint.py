@@ -1,14 +1,12 @@
-"""Checkpoints that are whole or absent: kill the process anywhere, and the last whole one is found again.
-
-A file's name holds the first digits of its SHA-256, so that a checkpoint and its checksum cannot be separated.
-"""
+"""Checkpoints that are whole or absent: kill the process anywhere, and the last whole one is found
+again."""
 
 from __future__ import annotations
 
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from relpos.errors import RelposError
 from relpos.files import check_place, replacing
 from relpos.process import STOPS, on_stops
-from relpos.readers import sha256
+from relpos.train.checkpoint_files import HALF, LAST, UNNAMED, checked_name, checkpoints
 from relpos.train.group import ALONE, Group
 
 
@@ -63,40 +61,20 @@ class WholeCheckpoints(TorchCheckpointIO):
         path = Path(path)
         check_place(path)
         # What a kill has left half written; the process that holds the run's lock is the only one that writes here.
-        for half in path.parent.glob(".*.ckpt.*"):
+        for half in path.parent.glob(HALF):
             half.unlink(missing_ok=True)
         # The name needs the checksum, and so the whole file.
-        unnamed = path.with_name("writing.ckpt")
+        unnamed = path.with_name(UNNAMED)
         # Closed here: torch's own writer keeps a file that failed, and so the blocks of a full disk, as long as its error is known.
         with replacing(unnamed) as temporary, temporary.open("wb") as file:
             torch.save(checkpoint, file)
-        named = path.with_name(f"{path.stem}-{sha256(unnamed)[:16]}.ckpt")
+        named = checked_name(path, unnamed)
         with replacing(named) as temporary:  # which flushes the new name to disk
             unnamed.replace(temporary)
         # Only now: until the new one has its name, the earlier one is the last whole one.
-        for other in path.parent.glob("*.ckpt"):
+        for other in checkpoints(path.parent):
             if other != named:
                 other.unlink(missing_ok=True)
-
-
-def newest(folder: Path) -> Path | None:
-    """The newest whole checkpoint in `folder`, or None.
-
-    Raises:
-        RelposError: there are checkpoints, and none has the content that its name promises.
-    """
-    found = []
-    for path in folder.glob("last-*.ckpt"):
-        with suppress(FileNotFoundError):  # the run that writes here has deleted it meanwhile
-            found.append((path.stat().st_mtime_ns, path))
-    # By time, because a name holds a hash. There are two where the process was killed before it deleted the earlier one.
-    checkpoints = [path for _, path in sorted(found, reverse=True)]
-    for path in checkpoints:
-        if sha256(path)[:16] == path.stem.removeprefix("last-"):
-            return path
-    if checkpoints:
-        raise RelposError(f"damaged checkpoint {checkpoints[0]}: its content is not what was written; delete it to start anew")
-    return None
 
 
 STEPS, SHARE = 500, 1 / 20
@@ -140,7 +118,7 @@ class Checkpointing(pl.Callback):
             module.gather()  # which refuses weights that are not finite: they must not replace the last good checkpoint
             if self.group.first:
                 began = time.monotonic()
-                trainer.save_checkpoint(self.folder / "last.ckpt")
+                trainer.save_checkpoint(self.folder / LAST)
                 self.written = time.monotonic()
                 self.took = self.written - began
             self.group.said()  # the others wait here, where it may take long, and not in the next step
@@ -202,7 +180,7 @@ class Kept(pl.Callback):
         # There is no group to ask who writes: only a run of one process keeps a trunk.
         if trainer.global_step == self.step:
             module.gather()
-            trainer.save_checkpoint(self.folder / "last.ckpt")
+            trainer.save_checkpoint(self.folder / LAST)
 
 
 class Snapshots(pl.Callback):
