@@ -31,7 +31,7 @@ DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 @dataclass(frozen=True)
-class Kind:
+class NameKind:
     """What a key's name stands for.
 
     Args:
@@ -46,24 +46,24 @@ class Kind:
 
 
 KINDS = {
-    "position": Kind(("relpos.model.position",), "relpos.model.position.base.Scheme"),
-    "conv": Kind(("relpos.model.conv",), "relpos.model.conv.base.Conv"),
-    "data": Kind(("relpos.data.source",)),
-    "objective": Kind(("relpos.data.objective",), "relpos.data.objective.Objective"),
-    "task": Kind(("relpos.data.tasks", "relpos.data.own_task")),
-    "metric": Kind(("relpos.train.metrics",), function=True),
-    "logger": Kind(("relpos.train.loggers",), "lightning_fabric.loggers.logger.Logger", function=True),
+    "position": NameKind(("relpos.model.position",), "relpos.model.position.base.Scheme"),
+    "conv": NameKind(("relpos.model.conv",), "relpos.model.conv.base.Conv"),
+    "data": NameKind(("relpos.data.source",)),
+    "objective": NameKind(("relpos.data.objective",), "relpos.data.objective.Objective"),
+    "task": NameKind(("relpos.data.tasks", "relpos.data.own_task")),
+    "metric": NameKind(("relpos.train.metrics",), function=True),
+    "logger": NameKind(("relpos.train.loggers",), "lightning_fabric.loggers.logger.Logger", function=True),
     # Not all of Lightning's callbacks: some write where an argument says.
-    "callbacks": Kind(
+    "callbacks": NameKind(
         (
             "pytorch_lightning.callbacks.early_stopping",
             "pytorch_lightning.callbacks.lr_monitor",
         ),
         "pytorch_lightning.callbacks.callback.Callback",
     ),
-    "pairs": Kind(("relpos.data.pairs",)),
-    "kind": Kind(("relpos.measures.kinds", "relpos.measures.maps", "relpos.commands.analyze")),
-    "engine": Kind(("relpos.launch",)),
+    "pairs": NameKind(("relpos.data.pairs",)),
+    "kind": NameKind(("relpos.measures.kinds", "relpos.measures.maps", "relpos.commands.analyze")),
+    "engine": NameKind(("relpos.launch",)),
 }
 """Part of a key → what it names."""
 
@@ -176,7 +176,7 @@ def _kind_of(key: str) -> str:
     return next((part for part in key.split(".") if part in KINDS), key.split(".")[0])
 
 
-def _is_of_kind(found: Any, kind: Kind, ours: bool) -> bool:
+def _is_of_kind(found: Any, kind: NameKind, ours: bool) -> bool:
     """Whether it is what its key names; of ours, only what these modules define themselves and do not keep private."""
     if ours and (not _below(str(getattr(found, "__module__", "")), kind.modules) or found.__name__.startswith("_")):
         return False

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from relpos.analysis.shuffle_gap import MIRRORED, gaps, shuffled
-from relpos.data.pairs import Item, PairFiles, ToyPairs
+from relpos.data.pairs import PairFiles, PairItem, ToyPairs
 from relpos.data.steps import Steps
 from relpos.data.store import Store
 from relpos.data.tokenizer import Tokenizer
@@ -96,7 +96,7 @@ def test_with_positions_they_are_not(tokenizer: Tokenizer) -> None:
 
 
 def test_a_sentence_that_is_too_long_is_refused_with_its_place(tokenizer: Tokenizer) -> None:
-    pair = Item("own", ("the dog " * 40, "the cat"), "own.txt, line 3")
+    pair = PairItem("own", ("the dog " * 40, "the cat"), "own.txt, line 3")
     with pytest.raises(RelposError, match=r"own\.txt, line 3: a sentence of 82 tokens is too long: Absolute serves 64"):
         minimal_pairs(network(tokenizer, "absolute"), tokenizer, [pair])
 

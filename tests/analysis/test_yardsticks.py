@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from relpos.data.pairs import Item, PairFiles
+from relpos.data.pairs import PairFiles, PairItem
 from relpos.data.tokenizer import CLS, MASK, SEP, Tokenizer
 from relpos.errors import RelposError
 from relpos.measures.kinds.pairs import minimal_pairs
@@ -101,8 +101,10 @@ def test_several_texts_that_are_tied_share_a_right_answer(tokenizer: Tokenizer) 
     model = model_of("none", vocabulary=tokenizer.size)
     orders = ("the cat sees the dog .", "the dog sees the cat .", "dog the sees cat the .")
     worst = "the the the the the the"
-    assert minimal_pairs(model, tokenizer, [Item("a", orders, "")]).right.tolist() == [1 / 3]
-    scores = minimal_pairs(model, tokenizer, [Item("a", orders, ""), Item("b", (worst, *orders), ""), Item("c", orders[:2], "")])
+    assert minimal_pairs(model, tokenizer, [PairItem("a", orders, "")]).right.tolist() == [1 / 3]
+    scores = minimal_pairs(
+        model, tokenizer, [PairItem("a", orders, ""), PairItem("b", (worst, *orders), ""), PairItem("c", orders[:2], "")]
+    )
     summary = scores.summary()
     assert scores.answers()["same_words"] == {"a": "3", "c": "t"}
     assert summary["same_words"]["accuracy"] == pytest.approx(100 * (1 / 3 + 1 / 2) / 2)
@@ -113,12 +115,12 @@ def test_several_texts_that_are_tied_share_a_right_answer(tokenizer: Tokenizer) 
 def test_a_token_that_reaches_over_the_end_of_what_is_given_is_scored(tokenizer: Tokenizer) -> None:
     """`cats` is one piece or another cut than `cat` and `s`: either way nothing of what follows is left out."""
     model = model_of("fixed", vocabulary=tokenizer.size, max_positions=64)
-    item = Item("a", ("the cats", "the cat ."), "", ("the cat", "the cat"))
+    item = PairItem("a", ("the cats", "the cat ."), "", ("the cat", "the cat"))
     assert minimal_pairs(model, tokenizer, [item]).right.tolist() in ([0.0], [1.0])
 
 
 def test_a_continuation_of_which_nothing_is_left_is_refused(tokenizer: Tokenizer) -> None:
     model = model_of("fixed", vocabulary=tokenizer.size, max_positions=64)
-    item = Item("a", ("the cat ", "the cat ."), "own.jsonl line 3", ("the cat", "the cat"))
+    item = PairItem("a", ("the cat ", "the cat ."), "own.jsonl line 3", ("the cat", "the cat"))
     with pytest.raises(RelposError, match=r"own\.jsonl line 3: the tokenizer leaves nothing of a sentence"):
         minimal_pairs(model, tokenizer, [item])

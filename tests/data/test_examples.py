@@ -1,4 +1,4 @@
-"""Examples are formed from offsets: nothing crosses documents, the last [SEP] is kept."""
+"""ExampleSet are formed from offsets: nothing crosses documents, the last [SEP] is kept."""
 
 import numpy as np
 import pytest
@@ -6,13 +6,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relpos.data.examples import Examples, Pairs, Windows
+from relpos.data.examples import ExampleSet, PairExamples, WindowExamples
 from relpos.data.tokenizer import CLS, PAD, SEP
 
 Documents = list[list[list[int]]]  # documents of sentences of ids
 
 
-def examples(kind: type[Examples], documents: Documents, length: int, limit: int | None = None) -> Examples:
+def examples(kind: type[ExampleSet], documents: Documents, length: int, limit: int | None = None) -> ExampleSet:
     sentences = [sentence for document in documents for sentence in document]
     ids = np.asarray([token for sentence in sentences for token in sentence], np.uint16)
     offsets = np.cumsum([0, *map(len, sentences)]).astype(np.int64)
@@ -20,7 +20,7 @@ def examples(kind: type[Examples], documents: Documents, length: int, limit: int
     return kind(ids, offsets, bounds[:-1], bounds[1:], length, limit)
 
 
-def rows(made: Examples) -> list[list[int]]:
+def rows(made: ExampleSet) -> list[list[int]]:
     ids, lengths = made.batch(torch.arange(len(made)))
     assert lengths.tolist() == made.lengths(torch.arange(len(made))).tolist()
     return [row[:n].tolist() for row, n in zip(ids, lengths, strict=True)]
@@ -51,32 +51,32 @@ corpora = st.lists(st.lists(sentence, min_size=1, max_size=6), min_size=1, max_s
 @settings(max_examples=30, deadline=None)
 @given(documents=corpora.filter(lambda d: any(len(x) > 1 for x in d)), length=st.integers(8, 40))
 def test_pairs_are_those_of_the_definition(documents: Documents, length: int) -> None:
-    assert rows(examples(Pairs, documents, length)) == expected_pairs(documents, length)
+    assert rows(examples(PairExamples, documents, length)) == expected_pairs(documents, length)
 
 
 @settings(max_examples=30, deadline=None)
 @given(documents=corpora, length=st.integers(8, 40))
 def test_windows_are_those_of_the_definition(documents: Documents, length: int) -> None:
-    assert rows(examples(Windows, documents, length)) == expected_windows(documents, length)
+    assert rows(examples(WindowExamples, documents, length)) == expected_windows(documents, length)
 
 
 def test_batches_are_padded_to_a_multiple_of_eight() -> None:
-    ids, _ = examples(Pairs, [[[7] * 4, [8] * 5]], 128).batch(torch.tensor([0]))
+    ids, _ = examples(PairExamples, [[[7] * 4, [8] * 5]], 128).batch(torch.tensor([0]))
     assert ids.shape == (1, 16)
     assert ids[0, 12:].tolist() == [PAD] * 4
 
 
 def test_batches_are_never_wider_than_length() -> None:
-    ids, _ = examples(Pairs, [[[7] * 40, [8] * 50]], 20).batch(torch.tensor([0]))
+    ids, _ = examples(PairExamples, [[[7] * 40, [8] * 50]], 20).batch(torch.tensor([0]))
     assert ids.shape == (1, 20)
 
 
 @pytest.mark.parametrize("limit", [1, 3, 7])
 def test_a_limit_is_spread_over_the_text(limit: int) -> None:
     documents = [[[10 + i], [100 + i]] for i in range(21)]
-    firsts = [row[1] - 10 for row in rows(examples(Pairs, documents, 16, limit))]
+    firsts = [row[1] - 10 for row in rows(examples(PairExamples, documents, 16, limit))]
     assert firsts == [i * 21 // limit for i in range(limit)]
 
 
 def test_a_limit_beyond_the_text_is_all_of_it() -> None:
-    assert len(examples(Pairs, [[[1], [2]]], 16, 100)) == 1
+    assert len(examples(PairExamples, [[[1], [2]]], 16, 100)) == 1

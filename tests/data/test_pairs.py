@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relpos.data.pairs import AutoPairs, Item, PairFiles, ToyPairs, read
+from relpos.data.pairs import AutoPairs, PairFiles, PairItem, ToyPairs, read
 from relpos.data.toy.events import Chance
 from relpos.data.toy.grammar import grammatical
 from relpos.data.toy.pairs import OTHERS, PARADIGMS, SAME_WORDS
@@ -24,8 +24,8 @@ def written(folder: Path, name: str, content: str) -> Path:
 def test_in_text_the_bad_sentence_comes_first(tmp_path: Path) -> None:
     path = written(tmp_path, "agreement.txt", "dogs barks .\ndogs bark .\nthe dog bark .\nthe dog barks .\n")
     assert read(path) == [
-        Item("agreement", ("dogs bark .", "dogs barks ."), f"{path}, line 1"),
-        Item("agreement", ("the dog barks .", "the dog bark ."), f"{path}, line 3"),
+        PairItem("agreement", ("dogs bark .", "dogs barks ."), f"{path}, line 1"),
+        PairItem("agreement", ("the dog barks .", "the dog bark ."), f"{path}, line 3"),
     ]
 
 
@@ -51,7 +51,7 @@ def test_ewok_compares_two_contexts_of_one_target(tmp_path: Path) -> None:
     path = written(tmp_path, "spatial.jsonl", json.dumps(fields))
     texts = ("The cup is on the box. The cup is seen.", "The cup is in the box. The cup is seen.")
     given = ("The cup is on the box. ", "The cup is in the box. ")
-    assert read(path) == [Item("spatial-relations", texts, f"{path} line 1", given)]
+    assert read(path) == [PairItem("spatial-relations", texts, f"{path} line 1", given)]
 
 
 def test_comps_compares_two_concepts_of_one_property(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_comps_compares_two_concepts_of_one_property(tmp_path: Path) -> None:
         "negative_sample_type": "random",
     }  # fmt: skip
     path = written(tmp_path, "comps_base.jsonl", json.dumps(fields))
-    assert read(path) == [Item("comps_base", ("A wren can fly.", "A mole can fly."), f"{path} line 1", ("A wren ", "A mole "))]
+    assert read(path) == [PairItem("comps_base", ("A wren can fly.", "A mole can fly."), f"{path} line 1", ("A wren ", "A mole "))]
 
 
 def test_entity_tracking_has_several_continuations_of_one_text(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from relpos.data.examples import Pairs
+from relpos.data.examples import PairExamples
 from relpos.data.objective import Masked
 from relpos.data.steps import Step, Steps, heldout_batches
 from relpos.errors import RelposError
@@ -16,15 +16,15 @@ VOCABULARY = 300
 
 
 @pytest.fixture(scope="module")
-def examples() -> Pairs:
+def examples() -> PairExamples:
     """101 pairs of one document, between 5 and 43 tokens."""
     random = np.random.default_rng(0)
     lengths = random.integers(1, 20, 202)
     ids = random.integers(5, VOCABULARY, lengths.sum()).astype(np.uint16)
-    return Pairs(ids, np.concatenate([[0], np.cumsum(lengths)]), np.asarray([0]), np.asarray([202]), 32)
+    return PairExamples(ids, np.concatenate([[0], np.cumsum(lengths)]), np.asarray([0]), np.asarray([202]), 32)
 
 
-def steps(examples: Pairs, **changed: Any) -> Steps:
+def steps(examples: PairExamples, **changed: Any) -> Steps:
     return Steps(examples, **{"seed": 1, "batch": 24, "microbatch": 5, "vocabulary": VOCABULARY, "stop": 9, **changed})
 
 
@@ -43,7 +43,7 @@ def rows(step: Step) -> dict[int, Row]:
 
 
 @pytest.mark.parametrize("world", [1, 2, 4, 8])
-def test_processes_share_the_examples_of_a_step(examples: Pairs, world: int) -> None:
+def test_processes_share_the_examples_of_a_step(examples: PairExamples, world: int) -> None:
     alone = rows(steps(examples).step(3))
     shares = [rows(steps(examples, rank=rank, world=world).step(3)) for rank in range(world)]
     assert len(alone) == 24
@@ -52,7 +52,7 @@ def test_processes_share_the_examples_of_a_step(examples: Pairs, world: int) -> 
 
 
 @pytest.mark.parametrize("world", [2, 4])
-def test_annealed_masks_are_those_of_the_step_in_every_process_and_after_every_start(examples: Pairs, world: int) -> None:
+def test_annealed_masks_are_those_of_the_step_in_every_process_and_after_every_start(examples: PairExamples, world: int) -> None:
     annealed = {"objective": Masked(0.9, 0.1, 4), "stop": 4}
     whole = [rows(step) for step in steps(examples, **annealed)]
     again = [rows(step) for step in steps(examples, start=2, **annealed)]
@@ -64,19 +64,19 @@ def test_annealed_masks_are_those_of_the_step_in_every_process_and_after_every_s
 
 
 @pytest.mark.parametrize("microbatch", [1, 2, 64])
-def test_examples_masks_and_keys_do_not_depend_on_the_micro_batch(examples: Pairs, microbatch: int) -> None:
+def test_examples_masks_and_keys_do_not_depend_on_the_micro_batch(examples: PairExamples, microbatch: int) -> None:
     assert rows(steps(examples, microbatch=microbatch).step(3)) == rows(steps(examples).step(3))
 
 
 @pytest.mark.parametrize("world", [2, 4])
-def test_counts_of_the_shares_add_up(examples: Pairs, world: int) -> None:
+def test_counts_of_the_shares_add_up(examples: PairExamples, world: int) -> None:
     alone = steps(examples).step(5)
     shared = [steps(examples, rank=rank, world=world).step(5) for rank in range(world)]
     assert sum(step.chosen for step in shared) == alone.chosen
     assert {step.tokens for step in shared} == {alone.tokens}
 
 
-def test_a_process_reads_its_share_alone(examples: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_reads_its_share_alone(examples: PairExamples, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     batch = type(examples).batch
     monkeypatch.setattr(type(examples), "batch", lambda self, pairs, n: (read.append(len(pairs)), batch(self, pairs, n))[1])
@@ -84,44 +84,44 @@ def test_a_process_reads_its_share_alone(examples: Pairs, monkeypatch: pytest.Mo
     assert sum(read) == 12
 
 
-def test_heldout_batches_are_dealt_out(examples: Pairs) -> None:
+def test_heldout_batches_are_dealt_out(examples: PairExamples) -> None:
     shares = [sum(len(part.input_ids) for part in heldout_batches(examples, 10, VOCABULARY, rank, 3)) for rank in range(3)]
     assert shares == [33, 34, 34]
 
 
-def test_counts_are_right(examples: Pairs) -> None:
+def test_counts_are_right(examples: PairExamples) -> None:
     step = steps(examples).step(0)
     assert step.chosen == sum(int((part.labels != -100).sum()) for part in step.microbatches)
     assert step.tokens == sum(int(part.attention_mask.sum()) for part in step.microbatches)
 
 
-def test_an_epoch_holds_every_pair_once(examples: Pairs) -> None:
+def test_an_epoch_holds_every_pair_once(examples: PairExamples) -> None:
     made = steps(examples, batch=101)
     assert sorted(made.pairs(4).tolist()) == list(range(101))
 
 
-def test_steps_go_on_over_the_end_of_an_epoch(examples: Pairs) -> None:
+def test_steps_go_on_over_the_end_of_an_epoch(examples: PairExamples) -> None:
     small = torch.cat([steps(examples).pairs(index) for index in range(9)])
     large = torch.cat([steps(examples, batch=72).pairs(index) for index in range(3)])
     assert torch.equal(small, large)
 
 
-def test_a_step_may_hold_more_pairs_than_there_are(examples: Pairs) -> None:
+def test_a_step_may_hold_more_pairs_than_there_are(examples: PairExamples) -> None:
     assert steps(examples, batch=500).pairs(1).bincount(minlength=101).min() >= 3
 
 
-def test_starting_later_gives_the_same_steps(examples: Pairs) -> None:
+def test_starting_later_gives_the_same_steps(examples: PairExamples) -> None:
     whole, later = list(steps(examples)), list(steps(examples, start=6))
     assert [step.index for step in later] == [6, 7, 8]
     assert torch.equal(whole[6].microbatches[0].input_ids, later[0].microbatches[0].input_ids)
 
 
-def test_micro_batches_are_sorted_by_length(examples: Pairs) -> None:
+def test_micro_batches_are_sorted_by_length(examples: PairExamples) -> None:
     longest = [int(part.attention_mask.sum(1).max()) for part in steps(examples).step(0).microbatches]
     assert longest == sorted(longest, reverse=True)
 
 
-def test_masks_are_fresh_in_every_epoch(examples: Pairs) -> None:
+def test_masks_are_fresh_in_every_epoch(examples: PairExamples) -> None:
     made = steps(examples, batch=101, microbatch=101)
     first, second = made.step(0).microbatches[0], made.step(1).microbatches[0]
     assert (first.labels != -100).sum() != (second.labels != -100).sum()
@@ -129,19 +129,19 @@ def test_masks_are_fresh_in_every_epoch(examples: Pairs) -> None:
 
 def test_a_step_may_have_no_chosen_token() -> None:
     ids = np.asarray([7, 8], np.uint16)
-    one = Pairs(ids, np.asarray([0, 1, 2]), np.asarray([0]), np.asarray([2]), 16)
+    one = PairExamples(ids, np.asarray([0, 1, 2]), np.asarray([0]), np.asarray([2]), 16)
     assert min(step.chosen for step in Steps(one, 0, 1, 1, VOCABULARY, stop=30)) == 0  # training divides by 1 then
 
 
-def test_heldout_masks_do_not_depend_on_the_batch(examples: Pairs) -> None:
+def test_heldout_masks_do_not_depend_on_the_batch(examples: PairExamples) -> None:
     def chosen(batch: int) -> int:
         return sum(int((part.labels != -100).sum()) for part in heldout_batches(examples, batch, VOCABULARY))
 
     assert chosen(8) == chosen(50)
 
 
-def test_no_pairs_is_refused(examples: Pairs) -> None:
-    empty = Pairs(examples.ids, examples.sentences, np.asarray([0]), np.asarray([1]), 32)
+def test_no_pairs_is_refused(examples: PairExamples) -> None:
+    empty = PairExamples(examples.ids, examples.sentences, np.asarray([0]), np.asarray([1]), 32)
     with pytest.raises(RelposError, match="no training pairs"):
         steps(empty)
 
@@ -151,7 +151,7 @@ def test_steps_of_real_sentences_are_one_pass_of_four_shapes() -> None:
     random, count = np.random.default_rng(0), 500 if FULL else 150
     lengths = np.exp(random.normal(3.15, 0.65, 200 * count)).astype(int) + 1
     ids, ends = random.integers(5, VOCABULARY, lengths.sum()).astype(np.uint16), np.cumsum(lengths)
-    pairs = Pairs(ids, np.concatenate([[0], ends]), np.asarray([0]), np.asarray([len(lengths)]), 128)
+    pairs = PairExamples(ids, np.concatenate([[0], ends]), np.asarray([0]), np.asarray([len(lengths)]), 128)
     read = [pairs.lengths(Steps(pairs, 0, 256, 1, VOCABULARY).pairs(index)) for index in range(count)]
     for microbatch, number in ((330, 1), (128, 2)):  # what memory allows
         data = Steps(pairs, 0, 256, microbatch, VOCABULARY, few_shapes=True)

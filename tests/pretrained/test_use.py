@@ -87,12 +87,12 @@ def test_order_refuses_an_encoder_that_predicts_no_words(tmp_path: Path) -> None
 
 
 def test_a_pair_of_texts_has_two_separators_where_the_checkpoint_has_them(checkpoint: Path) -> None:
-    from relpos.data.glue import Rows
+    from relpos.data.glue import TaskRows
     from relpos.data.task_batches import encode
 
     tokenizer = relpos.load(checkpoint)[1]
     tokenizer.separators = 2
-    row = encode(Rows(["the cat"], ["a mat"], None), tokenizer, 32).ids[0].tolist()
+    row = encode(TaskRows(["the cat"], ["a mat"], None), tokenizer, 32).ids[0].tolist()
     a, b = (tokenizer.encode([text])[0].tolist() for text in ("the cat", "a mat"))
     assert row == [tokenizer.cls, *a, tokenizer.sep, tokenizer.sep, *b, tokenizer.sep]
 

@@ -9,7 +9,7 @@ import torch
 
 from relpos.analysis.likelihood import Score
 from relpos.commands.export import write
-from relpos.data.pairs import Item, ToyPairs
+from relpos.data.pairs import PairItem, ToyPairs
 from relpos.data.tokenizer import Tokenizer
 from relpos.model.heads import MaskedLM
 from relpos.train.network import network
@@ -67,7 +67,7 @@ def test_lm_eval_finds_the_same_likelihoods_of_a_causal_network(tokenizer: Token
     assert found["results"]["pairs"]["acc,none"] == sum(good > bad for good, bad in ours) / len(ours)
 
 
-def scores(score: Any, pair: Item) -> list[float]:
+def scores(score: Any, pair: PairItem) -> list[float]:
     return [score(text).total for text in pair.texts]
 
 

@@ -86,7 +86,7 @@ def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None =
     # Residuals are multiplied by the roots, so that the sums of squares below are weighted ones.
     root = torch.ones(width, dtype=torch.float64) if weights is None else torch.as_tensor(np.array(weights, np.float64)).sqrt()
     offsets = torch.arange(width, dtype=torch.float64) - width // 2
-    problem = _Problem(y, offsets, root)
+    problem = _FitProblem(y, offsets, root)
     none = y.new_zeros(heads, 0)
     state = _solve(problem, none, none)  # no basis function yet: the best constant
     total = state.cost
@@ -113,7 +113,7 @@ def check_offsets(width: int, functions: int) -> None:
         raise RelposError(f"{width} offsets are too few for the {3 * functions + 1} parameters of {functions} basis functions")
 
 
-class _Problem(NamedTuple):
+class _FitProblem(NamedTuple):
     y: Curves
     offsets: Float[Tensor, "offsets"]
     root: Float[Tensor, "offsets"]  # square roots of the weights
@@ -133,7 +133,7 @@ class _State(NamedTuple):
     cost: Problems
 
 
-def _solve(problem: _Problem, log_b: Parameters, c: Parameters) -> _State:
+def _solve(problem: _FitProblem, log_b: Parameters, c: Parameters) -> _State:
     away = problem.offsets[:, None] - c[:, None, :]
     bumps = torch.exp(-log_b.exp()[:, None] * away * away)
     design = torch.cat([bumps, bumps.new_ones(*bumps.shape[:2], 1)], 2) * problem.root[:, None]
@@ -147,7 +147,7 @@ def _solve(problem: _Problem, log_b: Parameters, c: Parameters) -> _State:
     return _State(log_b, c, away, bumps, design, factor, linear[..., 0], residual, residual.square().sum(1))
 
 
-def _search(problem: _Problem, log_b: Parameters, c: Parameters, steps: int) -> _State:
+def _search(problem: _FitProblem, log_b: Parameters, c: Parameters, steps: int) -> _State:
     """Levenberg–Marquardt over (log b, c); each problem takes only the steps that lower its own cost."""
     functions = log_b.shape[1]
     damping = problem.y.new_full((len(log_b),), 1e-2)
@@ -175,7 +175,7 @@ def _search(problem: _Problem, log_b: Parameters, c: Parameters, steps: int) -> 
     return state
 
 
-def _one_more(problem: _Problem, state: _State) -> _State:
+def _one_more(problem: _FitProblem, state: _State) -> _State:
     """Adds a basis function where the residual is largest, in the width that helps most."""
     heads, widths = len(problem.y), len(SHARPNESS)
     # A new basis function is of most use where the others leave most.
@@ -187,7 +187,7 @@ def _one_more(problem: _Problem, state: _State) -> _State:
     return _best(_search(repeated, log_b, c, EARLY), heads)
 
 
-def _started_again(problem: _Problem, state: _State, total: Problems) -> _State:
+def _started_again(problem: _FitProblem, state: _State, total: Problems) -> _State:
     """The best of random starts of each unmet curve, where that is better than its state."""
     unmet = (state.cost > (1 - MET) * total).nonzero().squeeze(1)
     if not len(unmet):
@@ -205,7 +205,7 @@ def _started_again(problem: _Problem, state: _State, total: Problems) -> _State:
     return _merged(problem, state, _search(repeated, log_b, c, RESTART_STEPS), unmet)
 
 
-def _swapped(problem: _Problem, state: _State, unmet: Tensor) -> _State:
+def _swapped(problem: _FitProblem, state: _State, unmet: Tensor) -> _State:
     """Moves one basis function of each unmet curve, the one whose move helps most, to where the residual is then largest; keeps the
     old state where that is better."""
     functions = state.c.shape[1]
@@ -217,7 +217,7 @@ def _swapped(problem: _Problem, state: _State, unmet: Tensor) -> _State:
     return _merged(problem, state, _one_more(repeated, _solve(repeated, log_b, c)), unmet)
 
 
-def _merged(problem: _Problem, state: _State, starts: _State, rows: Tensor) -> _State:
+def _merged(problem: _FitProblem, state: _State, starts: _State, rows: Tensor) -> _State:
     """`state` with those of `rows` replaced whose cost is lower after a search from the best of their new `starts`."""
     best = _best(starts, len(rows))
     # Only the best start is worth the many steps.

@@ -15,7 +15,7 @@ import torch
 
 from relpos.analysis.likelihood import Floats, exact, log_probabilities
 from relpos.analysis.resampling import Interval, ratio_interval
-from relpos.data.examples import Examples
+from relpos.data.examples import ExampleSet
 from relpos.data.objective import IGNORED, Objective, masked, next_tokens
 from relpos.data.shuffle import WINDOWS, masked_batches, mirrored, permuted
 from relpos.data.steps import MicroBatch
@@ -58,7 +58,7 @@ def shuffled(words: Words) -> dict[str, Change]:
 
 def gaps(
     model: MaskedLM,
-    examples: Examples,
+    examples: ExampleSet,
     changes: Mapping[str, Change],
     advance: Callable[[int], object] = lambda _: None,
     objective: Objective = masked,

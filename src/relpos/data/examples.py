@@ -22,7 +22,7 @@ from relpos.data.tokenizer import OURS, Marks
 Ints = npt.NDArray[np.int64]
 
 
-class Examples(ABC):
+class ExampleSet(ABC):
     """Examples made of some documents of a store.
 
     Args:
@@ -99,7 +99,7 @@ class Examples(ABC):
         return torch.from_numpy(np.where(place < lengths, ids, self.marks.pad)), torch.from_numpy(lengths[:, 0])
 
 
-class Pairs(Examples):
+class PairExamples(ExampleSet):
     """[CLS] a [SEP] b [SEP]"""
 
     def _counts(self) -> Ints:
@@ -111,7 +111,7 @@ class Pairs(Examples):
         return self.sentences[a], self.sentences[a + 1], self.sentences[a + 2]
 
 
-class Windows(Examples):
+class WindowExamples(ExampleSet):
     """[CLS] text [SEP], `length` tokens long but for a document's last."""
 
     def _counts(self) -> Ints:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from relpos.data.filehash import Described, described
-from relpos.data.table import Table, csv_table, json_table, read_table
+from relpos.data.table import TextTable, csv_table, json_table, read_table
 from relpos.data.tasks import Task
 from relpos.errors import RelposError, nearest, one_line
 
@@ -41,7 +41,7 @@ class TsvGlue:
     def has(self, task: Task, split: str) -> bool:
         return any(path.is_file() for path in self.places(task, split))
 
-    def table(self, task: Task, split: str) -> Table:
+    def table(self, task: Task, split: str) -> TextTable:
         """Raises: RelposError naming what is missing, or the file and line at fault."""
         places = self.places(task, split)
         path = next(filter(Path.is_file, places), None)
@@ -108,7 +108,7 @@ class HubGlue:
         data_set, config, revision, name = self._address(task, split)
         return name in _ask(datasets.get_dataset_split_names, data_set, config, revision=revision)
 
-    def table(self, task: Task, split: str) -> Table:
+    def table(self, task: Task, split: str) -> TextTable:
         """Raises: RelposError where the data set cannot be loaded, or lacks a column or a text."""
         import datasets
 
@@ -131,7 +131,7 @@ class HubGlue:
         table = [list(row) for row in zip(*fields.values(), strict=True)]
         if not table:
             raise RelposError(f"{source}: no rows")
-        return Table(source, tuple(fields), table, range(1, len(table) + 1), place="row")
+        return TextTable(source, tuple(fields), table, range(1, len(table) + 1), place="row")
 
     def _address(self, task: Task, split: str) -> tuple[str, str, str | None, str]:
         """Id, configuration and revision of the data set; and the name of the split there."""
@@ -172,7 +172,7 @@ Location = TsvGlue | HubGlue
 
 
 @dataclass(frozen=True)
-class Rows:
+class TaskRows:
     """The rows of one split, as columns."""
 
     sentence_a: list[str]
@@ -183,7 +183,7 @@ class Rows:
         return len(self.sentence_a)
 
 
-def read(location: Location, task: Task, split: str) -> Rows:
+def read(location: Location, task: Task, split: str) -> TaskRows:
     """Reads one split: `train`, a value of `task.dev` or of `task.test`.
 
     Raises: RelposError of one line, naming the file and line: a missing or empty file, a missing column, a ragged
@@ -195,14 +195,14 @@ def read(location: Location, task: Task, split: str) -> Rows:
     if split in task.labelled:
         words = table.column(task.label)
         labels = _classes(table, words, task.labels) if task.labels is not None else _scores(table, words, task)
-    return Rows(
+    return TaskRows(
         sentence_a=sentences[0],
         sentence_b=sentences[1] if len(sentences) > 1 else None,
         labels=labels,
     )
 
 
-def _classes(table: Table, words: list[str], known: Sequence[str]) -> list[int]:
+def _classes(table: TextTable, words: list[str], known: Sequence[str]) -> list[int]:
     numbers = {word: number for number, word in enumerate(known)}
     for row, word in enumerate(words):
         if word not in numbers:
@@ -213,7 +213,7 @@ def _classes(table: Table, words: list[str], known: Sequence[str]) -> list[int]:
     return [numbers[word] for word in words]
 
 
-def _scores(table: Table, words: list[str], task: Task) -> list[float]:
+def _scores(table: TextTable, words: list[str], task: Task) -> list[float]:
     low, high = task.range or (float("-inf"), float("inf"))
     scores = []
     for row, word in enumerate(words):

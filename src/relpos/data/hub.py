@@ -34,7 +34,7 @@ Reporting = Callable[[Iterator[str]], Iterator[str]]  # passes blocks through an
 
 
 @dataclass(frozen=True)
-class Text:
+class HubText:
     """An entry of `data.texts`."""
 
     id: str
@@ -51,10 +51,10 @@ def checked(text: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         RelposError: a key is unknown, a value is wrong, or `id` is missing.
     """
-    refuse_mistakes(text, Text, "data.texts")
+    refuse_mistakes(text, HubText, "data.texts")
     if not text.get("id"):
         raise RelposError("data.texts: an entry has no id")
-    return asdict(Text(**text))
+    return asdict(HubText(**text))
 
 
 def identified(data_set: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ MOST = 9
 
 
 @dataclass(frozen=True)
-class Item:
+class PairItem:
     """A minimal pair or a larger set.
 
     Args:
@@ -67,14 +67,14 @@ class PairSource(ABC):
     others: Natural | None = None
 
     @abstractmethod
-    def all(self) -> list[Item]:
+    def all(self) -> list[PairItem]:
         """All pairs there are, in order; RelposError where one cannot be read, which names file and line."""
 
     @abstractmethod
     def origin(self) -> dict[str, Any]:
         """Plain values that change when these pairs do."""
 
-    def pairs(self) -> list[Item]:
+    def pairs(self) -> list[PairItem]:
         """The pairs that are taken, in their order: those of each paradigm whose text has the smallest SHA-256. RelposError as of
         `all`."""
         ranked: dict[tuple[str, bool], list[tuple[str, int]]] = defaultdict(list)
@@ -110,7 +110,7 @@ class PairFiles(PairSource):
             raise RelposError(f"pairs={path}: a file {' or '.join(SUFFIXES)} is expected, or a folder that holds some")
         return files
 
-    def all(self) -> list[Item]:
+    def all(self) -> list[PairItem]:
         return [pair for file in self.files() for pair in read(file)]
 
     def origin(self) -> dict[str, Any]:
@@ -125,12 +125,12 @@ class Blimp(PairSource):
     id: str = "nyu-mll/blimp"
     revision: str | None = None
 
-    def all(self) -> list[Item]:
+    def all(self) -> list[PairItem]:
         try:
             import datasets
 
             return [
-                Item(paradigm, (row["sentence_good"], row["sentence_bad"]), f"{self.id} {paradigm}, row {number}")
+                PairItem(paradigm, (row["sentence_good"], row["sentence_bad"]), f"{self.id} {paradigm}, row {number}")
                 for paradigm in datasets.get_dataset_config_names(self.id, revision=self.revision)
                 for number, row in enumerate(datasets.load_dataset(self.id, paradigm, revision=self.revision, split="train"), 1)
             ]
@@ -148,11 +148,11 @@ class ToyPairs(PairSource):
     seed: Natural = 0
     count: Count = 200
 
-    def all(self) -> list[Item]:
+    def all(self) -> list[PairItem]:
         from relpos.data.toy.pairs import PARADIGMS, draw
 
         made = [(name, draw(name, self.seed, self.count)) for name in PARADIGMS]
-        return [Item(name, texts, f"{name} {number}") for name, drawn in made for number, texts in enumerate(drawn, 1)]
+        return [PairItem(name, texts, f"{name} {number}") for name, drawn in made for number, texts in enumerate(drawn, 1)]
 
     def origin(self) -> dict[str, Any]:
         from relpos.data.toy.pairs import VERSION
@@ -175,7 +175,7 @@ class AutoPairs:
         return PairFiles(self.zorro, limit=self.limit, others=self.others) if expanded(self.zorro).is_dir() else None
 
 
-def read(path: Path) -> list[Item]:
+def read(path: Path) -> list[PairItem]:
     """The pairs or sets of a file.
 
     Raises:
@@ -184,7 +184,7 @@ def read(path: Path) -> list[Item]:
     return list(_json_items(path) if path.suffix == ".jsonl" else _text_pairs(path))
 
 
-def _text_pairs(path: Path) -> Iterator[Item]:
+def _text_pairs(path: Path) -> Iterator[PairItem]:
     lines = read_text(path).removesuffix("\n").split("\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -192,10 +192,10 @@ def _text_pairs(path: Path) -> Iterator[Item]:
     if len(lines) % 2:
         raise RelposError(f"{path}, line {len(lines)}: an odd number of lines: the last bad sentence has no good one after it")
     for number in range(0, len(lines), 2):
-        yield Item(path.stem, (lines[number + 1].strip(), lines[number].strip()), f"{path}, line {number + 1}")
+        yield PairItem(path.stem, (lines[number + 1].strip(), lines[number].strip()), f"{path}, line {number + 1}")
 
 
-def _json_items(path: Path) -> Iterator[Item]:
+def _json_items(path: Path) -> Iterator[PairItem]:
     for number, fields in objects(path):
         place = f"{path} line {number}"
         # One field is enough, so that a line that lacks another one is refused by that field's name.
@@ -206,29 +206,29 @@ def _json_items(path: Path) -> Iterator[Item]:
         yield known(fields, path.stem, place)
 
 
-def _blimp(fields: Fields, stem: str, place: str) -> Item:
+def _blimp(fields: Fields, stem: str, place: str) -> PairItem:
     """BLiMP (Warstadt et al. 2020), and BabyLM's supplement, which has no `UID`."""
     good, bad = (inside(fields, key, str, place).strip() for key in ("sentence_good", "sentence_bad"))
-    return Item(str(fields.get("UID") or stem), (good, bad), place)
+    return PairItem(str(fields.get("UID") or stem), (good, bad), place)
 
 
-def _ewok(fields: Fields, stem: str, place: str) -> Item:
+def _ewok(fields: Fields, stem: str, place: str) -> PairItem:
     """EWoK (Ivanova et al. 2024): the first target must be likelier after its own context than after the other one. The other
     target has a line of its own, in which contexts and targets are exchanged."""
     return _of_contexts(fields, str(fields.get("Domain") or stem), place, "Context1", "Context2", "Target1")
 
 
-def _comps(fields: Fields, stem: str, place: str) -> Item:
+def _comps(fields: Fields, stem: str, place: str) -> PairItem:
     """COMPS (Misra et al. 2023): the property must be likelier of the concept that has it."""
     return _of_contexts(fields, stem, place, "prefix_acceptable", "prefix_unacceptable", "property_phrase")
 
 
-def _of_contexts(fields: Fields, paradigm: str, place: str, *keys: str) -> Item:
+def _of_contexts(fields: Fields, paradigm: str, place: str, *keys: str) -> PairItem:
     right, wrong, target = (inside(fields, key, str, place).strip() for key in keys)
     return _continued(paradigm, (f"{right} ", f"{wrong} "), (target, target), place)
 
 
-def _entities(fields: Fields, stem: str, place: str) -> Item:
+def _entities(fields: Fields, stem: str, place: str) -> PairItem:
     """Entity tracking (Kim & Schuster 2023) as BabyLM has it: of several continuations the first is right."""
     prefix, options = inside(fields, "input_prefix", str, place), inside(fields, "options", list, place)
     if not 2 <= len(options) <= MOST or not all(isinstance(option, str) and option.strip() for option in options):
@@ -237,12 +237,12 @@ def _entities(fields: Fields, stem: str, place: str) -> Item:
     return _continued(paradigm, (prefix,) * len(options), tuple(options), place)
 
 
-def _continued(paradigm: str, given: tuple[str, ...], scored: tuple[str, ...], place: str) -> Item:
+def _continued(paradigm: str, given: tuple[str, ...], scored: tuple[str, ...], place: str) -> PairItem:
     texts = tuple(before + after for before, after in zip(given, scored, strict=True))
-    return Item(paradigm, texts, place, given)
+    return PairItem(paradigm, texts, place, given)
 
 
-FORMATS: dict[tuple[str, ...], Callable[[Fields, str, str], Item]] = {
+FORMATS: dict[tuple[str, ...], Callable[[Fields, str, str], PairItem]] = {
     ("sentence_good", "sentence_bad"): _blimp,
     ("Context1", "Context2", "Target1"): _ewok,
     ("prefix_acceptable", "prefix_unacceptable", "property_phrase"): _comps,

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from relpos.counter import counter_hash
-from relpos.data.examples import Examples
+from relpos.data.examples import ExampleSet
 from relpos.data.objective import IGNORED, Objective, masked
 from relpos.data.steps import MicroBatch, heldout_batches
 from relpos.data.tokenizer import Marks
@@ -30,7 +30,7 @@ _NGRAMS = 0x6E677261  # keeps the draws of `ngrams_permuted` apart
 
 
 def masked_batches(
-    examples: Examples, vocabulary: int, tokens: int, objective: Objective = masked
+    examples: ExampleSet, vocabulary: int, tokens: int, objective: Objective = masked
 ) -> Iterator[tuple[MicroBatch, Tensor]]:
     """The held-out examples as in every evaluation, about `tokens` a batch, with the number of each example (b,)."""
     for batch in heldout_batches(examples, max(1, tokens // examples.length), vocabulary, objective=objective):
@@ -118,7 +118,7 @@ def ngrams_permuted(
     return ids[np.lexsort((np.arange(len(ids)), draw, sentence))]
 
 
-def windows_of_text(examples: Examples, count: int) -> Tensor:
+def windows_of_text(examples: ExampleSet, count: int) -> Tensor:
     """(`count`, length − 2) ids of whole windows of text, spread evenly over the examples; of all windows where there are fewer.
 
     Args:

@@ -36,7 +36,7 @@ READING = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Text:
+class TextSource:
     """What any text is read with; see conf/data."""
 
     pairs: Count | None = None
@@ -53,7 +53,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Files(Text):
+class Files(TextSource):
     """Files of one kind (see KINDS) in a folder of any depth, or one file, by their names. Links to folders are followed.
 
     `root` holds `corpus/` and `glue/`; `corpus` and `glue` name one of them and take precedence. Relative names are looked up below
@@ -136,7 +136,7 @@ class Generated(Files):
 
 
 @dataclass(frozen=True)
-class Hub(Text):
+class Hub(TextSource):
     """Data sets of the Hugging Face hub, or local folders in its layout, one after the other; GLUE by its id.
 
     `texts`: mappings with `id` and, where needed, `config`, `revision`, `split`, `text` (the name of the column), and
@@ -173,7 +173,7 @@ class Hub(Text):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Toy(Text):
+class Toy(TextSource):
     """The generated language. It must be written into a folder first (`relpos.data.toy.write`); `at(folder)` then reads it."""
 
     seed: Natural = 0

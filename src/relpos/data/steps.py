@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.utils.data import IterableDataset
 
 from relpos.counter import counter_hash
-from relpos.data.examples import Examples
+from relpos.data.examples import ExampleSet
 from relpos.data.objective import Objective, Predicted, masked
 from relpos.data.passes import Shapes, outputs, passes, share
 from relpos.errors import RelposError
@@ -84,7 +84,7 @@ class Steps(IterableDataset[Step]):
 
     def __init__(
         self,
-        examples: Examples,
+        examples: ExampleSet,
         seed: int,
         batch: int,
         microbatch: int,
@@ -166,7 +166,7 @@ def _feistel(x: Tensor, half: int, epoch: int, seed: int) -> Tensor:
 
 
 def heldout_batches(
-    examples: Examples, microbatch: int, vocabulary: int, rank: int = 0, world: int = 1, objective: Objective = masked
+    examples: ExampleSet, microbatch: int, vocabulary: int, rank: int = 0, world: int = 1, objective: Objective = masked
 ) -> Iterator[MicroBatch]:
     """All held-out examples, by length, masked as in every other run; of several processes each takes its share."""
     indices = torch.arange(len(examples))
@@ -176,7 +176,7 @@ def heldout_batches(
 
 
 def _microbatch(
-    examples: Examples,
+    examples: ExampleSet,
     pairs: Tensor,
     keys: Tensor,
     seed: int,

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from relpos.data.documents import Document, portions, splitter
 from relpos.data.encoding import encoded
-from relpos.data.examples import Examples, Pairs, Windows
+from relpos.data.examples import ExampleSet, PairExamples, WindowExamples
 from relpos.data.heldout import ends
 from relpos.data.shuffle import ngrams_permuted
 from relpos.data.tokenizer import OURS, Marks, Tokenizer
@@ -48,7 +48,7 @@ _REMEDY = "delete the folder and run again"
 
 MANY = 0.05  # unknown tokens, above which a line says so
 
-PACKINGS: dict[str, type[Examples]] = {"pair": Pairs, "document": Windows}
+PACKINGS: dict[str, type[ExampleSet]] = {"pair": PairExamples, "document": WindowExamples}
 Packing = Literal["pair", "document"]
 
 
@@ -73,7 +73,7 @@ class Store:
         packing: str = "pair",
         length: Length = 128,
         limit: Count | None = None,
-    ) -> Examples:
+    ) -> ExampleSet:
         """The examples of a split ("train" or "heldout"); `limit` keeps so many, spread evenly over the store."""
         check("packing", packing, Packing)
         chosen = np.flatnonzero(self.heldout == (split == "heldout"))

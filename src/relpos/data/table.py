@@ -23,7 +23,7 @@ Fields = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """Rows of text fields under named columns, and the line of each in its source, for messages."""
 
     source: str
@@ -65,7 +65,7 @@ def read_text(path: Path) -> str:
     return text
 
 
-def read_table(path: Path, header: Sequence[str] | None = None, broken: bool = False) -> Table:
+def read_table(path: Path, header: Sequence[str] | None = None, broken: bool = False) -> TextTable:
     """A TSV file, read strictly: split on tab and on line feed, quotes are ordinary characters.
 
     A reader that takes quotes for delimiters would join lines and lose rows (169 lines of MRPC's training file have an odd `"`).
@@ -88,10 +88,10 @@ def read_table(path: Path, header: Sequence[str] | None = None, broken: bool = F
     if not rows:
         raise RelposError(f"{path}: a header and no rows")
     check_widths(path, rows, places, len(names), "the header has" if header is None else "there should be")
-    return Table(str(path), names, rows, places)
+    return TextTable(str(path), names, rows, places)
 
 
-def csv_table(path: Path) -> Table:
+def csv_table(path: Path) -> TextTable:
     """A CSV file with a header line; quotes enclose fields, so that a text may hold commas, quotes and line ends.
 
     Raises:
@@ -116,7 +116,7 @@ def csv_table(path: Path) -> Table:
     if len(rows) < 2:
         raise RelposError(f"{path}: a header and no rows")
     check_widths(path, rows[1:], places[1:], len(rows[0]))
-    return Table(str(path), tuple(rows[0]), rows[1:], places[1:])
+    return TextTable(str(path), tuple(rows[0]), rows[1:], places[1:])
 
 
 def check_commas(where: str, header: Sequence[str]) -> None:
@@ -145,7 +145,7 @@ def check_head(path: Path, text: str, column: str) -> None:
         check_widths(path, rows, [2], len(header))
 
 
-def json_table(path: Path, columns: Sequence[str]) -> Table:
+def json_table(path: Path, columns: Sequence[str]) -> TextTable:
     """These columns of the rows in a file.
 
     Raises:
@@ -157,7 +157,7 @@ def json_table(path: Path, columns: Sequence[str]) -> Table:
         places.append(number)
     if not rows:
         raise RelposError(f"{path}: no rows")
-    return Table(str(path), tuple(columns), rows, places)
+    return TextTable(str(path), tuple(columns), rows, places)
 
 
 def objects(path: Path) -> Iterator[tuple[int, Fields]]:

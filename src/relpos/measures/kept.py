@@ -30,7 +30,7 @@ SHOWN = "order.json"
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptResults:
     """Results that were measured before.
 
     Args:
@@ -44,7 +44,7 @@ class Kept:
     results: Results
 
 
-def kept(run: Path, measure: str) -> list[Kept]:
+def kept(run: Path, measure: str) -> list[KeptResults]:
     """A measure's results in a pre-training's folder, sorted by share; a damaged file is left out."""
     entries = [_read(path) for path in sorted((run / FOLDER).glob(f"{measure}-*.json"))]
     # Results of another version were computed in another way; they may not stand beside these.
@@ -131,10 +131,10 @@ def snapshots(network: Network) -> dict[int, Network]:
     return {share: network.at(share) for share in sorted({*network.snapshots(), *with_results})}
 
 
-def _read(path: Path) -> Kept | None:
+def _read(path: Path) -> KeptResults | None:
     """What a file keeps; None if it is damaged, which is said on stderr."""
     try:
-        entry: Kept = fitted(unsealed(read_json(path, dict), str(path)), Kept)
+        entry: KeptResults = fitted(unsealed(read_json(path, dict), str(path)), KeptResults)
         [measure] = chosen([str(entry.meaning.get("measure"))])
         for column in measure.columns:
             with suppress(KeyError):  # another version of this measure kept less

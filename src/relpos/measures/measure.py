@@ -25,7 +25,7 @@ from relpos.measures import kinds
 from relpos.ranges import Count
 
 if TYPE_CHECKING:
-    from relpos.data.examples import Examples
+    from relpos.data.examples import ExampleSet
     from relpos.measures.sample import Sample
     from relpos.runs.networks import Network
 
@@ -101,7 +101,7 @@ class Figure:
         return Figure(value, ends, parts=parts, documents=by_example.get("document"))
 
 
-def by_example(examples: Examples, predicted: Floats, **nats: Floats) -> dict[str, list[float]]:
+def by_example(examples: ExampleSet, predicted: Floats, **nats: Floats) -> dict[str, list[float]]:
     """Of each example its document, its predicted tokens, and sums over them in nats: an interval over several networks draws
     examples anew, and an error over documents needs to know which examples stand in one."""
     counts = {"document": examples.documents(), "predicted": predicted}

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from relpos.data.shuffle import windows_of_text
-from relpos.data.store import Examples, Store
+from relpos.data.store import ExampleSet, Store
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError, say
@@ -101,7 +101,7 @@ class Sample:
             raise RelposError(f"store={folder}: made with {store.vocabulary} pieces, the network's tokenizer has {pieces}")
         return store
 
-    def heldout(self, count: int) -> Examples:
+    def heldout(self, count: int) -> ExampleSet:
         """`count` held-out examples at most, as they were formed in the network's training, to be masked as BERT masks.
 
         Raises:

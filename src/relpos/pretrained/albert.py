@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relpos.pretrained.bert import EMBEDDINGS, POSITIONS
-from relpos.pretrained.family import ABSOLUTE, NO_CONV, NO_DECODER, SIZE, Family, Key, classifier, linear, masked_lm
+from relpos.pretrained.family import ABSOLUTE, NO_CONV, NO_DECODER, SIZE, ConfigKey, Family, classifier, linear, masked_lm
 
 _LAYER = "encoder.albert_layer_groups.0.albert_layers.0"
 _TRANSFORM = (*linear("head.narrow", "predictions.dense"), *linear("head.norm", "predictions.LayerNorm"))
@@ -15,18 +15,18 @@ FAMILY = Family(
     settings={
         "size": SIZE
         | {
-            "hidden": Key("hidden_size", 4096),
-            "embedding": Key("embedding_size", 128),
-            "heads": Key("num_attention_heads", 64),
-            "ffn": Key("intermediate_size", 16384),
-            "dropout": Key("hidden_dropout_prob", 0.0),
-            "attention_dropout": Key("attention_probs_dropout_prob", 0.0),
-            "activation": Key("hidden_act", "gelu_new", SIZE["activation"].read),
+            "hidden": ConfigKey("hidden_size", 4096),
+            "embedding": ConfigKey("embedding_size", 128),
+            "heads": ConfigKey("num_attention_heads", 64),
+            "ffn": ConfigKey("intermediate_size", 16384),
+            "dropout": ConfigKey("hidden_dropout_prob", 0.0),
+            "attention_dropout": ConfigKey("attention_probs_dropout_prob", 0.0),
+            "activation": ConfigKey("hidden_act", "gelu_new", SIZE["activation"].read),
             "share_layers": True,
         },
         "position": ABSOLUTE,
         "conv": NO_CONV,
-        "vocabulary": Key("vocab_size", 30000),
+        "vocabulary": ConfigKey("vocab_size", 30000),
     },
     # One group of one layer, which all passes share: `_LAYER` names no other.
     constants=NO_DECODER | {"num_hidden_groups": 1, "inner_group_num": 1},

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.pretrained.families import FAMILIES
-from relpos.pretrained.family import Family, Head, Weight
+from relpos.pretrained.family import Family, HeadLayout, Weight
 from relpos.pretrained.files import CONFIG, read_config
 from relpos.pretrained.mapping import from_config, listed, names, read
 from relpos.pretrained.stored import read_weights, wrapper
@@ -79,7 +79,7 @@ class Checkpoint:
         return prefix if any(name.startswith(prefix) for name in self.tensors) else ""
 
     @cached_property
-    def head(self) -> Head | None:
+    def head(self) -> HeadLayout | None:
         """The head whose weights the checkpoint has; None where it has the encoder alone."""
         # A tied decoder may be stored all the same, so that its weights alone do not tell.
         tied = self.config.get("tie_word_embeddings", True) is not False and not self._own_decoder

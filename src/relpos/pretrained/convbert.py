@@ -10,13 +10,13 @@ from relpos.pretrained.bert import AFTER_ATTENTION, EMBEDDINGS, POSITIONS
 from relpos.pretrained.bert import FAMILY as BERT
 from relpos.pretrained.electra import FAMILY as ELECTRA
 from relpos.pretrained.electra import GENERATOR
-from relpos.pretrained.family import SIZE, Family, Key, Weight, linear, renamed
+from relpos.pretrained.family import SIZE, ConfigKey, Family, Weight, linear, renamed
 
 _SELF = "encoder.layer.{n}.attention.self"
 _KEY, _OURS = f"{_SELF}.key_conv_attn_layer", "layers.{n}.attention.conv"
 _CONV = {
     "_target_": "relpos.model.conv.ConvBert",
-    "width": Key("conv_kernel_size", 9),
+    "width": ConfigKey("conv_kernel_size", 9),
     "kernel_from": "query",
     "edges": "zero",
     "bias": False,
@@ -26,7 +26,7 @@ FAMILY = Family(
     model_type="convbert",
     prefix="convbert.",
     base="ConvBertModel",
-    settings=BERT.settings | {"size": SIZE | {"embedding": Key("embedding_size", 768)}, "conv": _CONV},
+    settings=BERT.settings | {"size": SIZE | {"embedding": ConfigKey("embedding_size", 768)}, "conv": _CONV},
     # Only with a head_ratio of 2 half of their heads are ordinary, as ours are.
     constants=BERT.constants | {"head_ratio": 2, "num_groups": 1},
     encoder=(*EMBEDDINGS, POSITIONS),

@@ -13,10 +13,10 @@ from typing import Any
 from relpos.errors import RelposError
 from relpos.pretrained.bert import AFTER_ATTENTION, MASKED_LM
 from relpos.pretrained.distilbert import FAMILY as DISTILBERT
-from relpos.pretrained.family import NO_CONV, SIZE, Family, Head, Key, Weight, linear, renamed
+from relpos.pretrained.family import NO_CONV, SIZE, ConfigKey, Family, HeadLayout, Weight, linear, renamed
 
 _SELF, _LM = "encoder.layer.{n}.attention.self", "lm_predictions.lm_head"
-_HIDDEN, _LENGTH = Key("hidden_size", 1536), Key("max_position_embeddings", 512)
+_HIDDEN, _LENGTH = ConfigKey("hidden_size", 1536), ConfigKey("max_position_embeddings", 512)
 _CONSTANTS = {
     "relative_attention": True,
     "position_biased_input": False,
@@ -71,23 +71,23 @@ FAMILY = Family(
     settings={
         "size": SIZE
         | {
-            "layers": Key("num_hidden_layers", 24),
+            "layers": ConfigKey("num_hidden_layers", 24),
             "hidden": _HIDDEN,
             "embedding": _HIDDEN,
-            "heads": Key("num_attention_heads", 24),
-            "ffn": Key("intermediate_size", 6144),
+            "heads": ConfigKey("num_attention_heads", 24),
+            "ffn": ConfigKey("intermediate_size", 6144),
             "max_positions": _LENGTH,
             "norm_eps": _CONSTANTS["layer_norm_eps"],
             "token_types": 0,
         },
         "position": {
             "_target_": "relpos.model.position.Deberta",
-            "buckets": Key("position_buckets", -1, _buckets),
-            "max_distance": Key("max_relative_positions"),
+            "buckets": ConfigKey("position_buckets", -1, _buckets),
+            "max_distance": ConfigKey("max_relative_positions"),
             "share": True,
         },
         "conv": NO_CONV,
-        "vocabulary": Key("vocab_size", 128100),
+        "vocabulary": ConfigKey("vocab_size", 128100),
     },
     constants=_CONSTANTS,
     encoder=(
@@ -103,7 +103,7 @@ FAMILY = Family(
     heads=(
         *renamed(MASKED_LM, "Bert", "DebertaV2"),
         # The names of the authors' own files, which transformers has with legacy=false.
-        Head(
+        HeadLayout(
             "DebertaV2ForMaskedLM",
             (*linear("head.narrow", f"{_LM}.dense"), *linear("head.norm", f"{_LM}.LayerNorm"), Weight("head.bias", f"{_LM}.bias")),
         ),

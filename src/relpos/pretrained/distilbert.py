@@ -6,9 +6,9 @@ Its classifier is not read: between its two linear maps it has ReLU where ours h
 from __future__ import annotations
 
 from relpos.pretrained.bert import POSITIONS
-from relpos.pretrained.family import ABSOLUTE, NO_CONV, NO_DECODER, SIZE, Family, Key, Weight, linear, masked_lm
+from relpos.pretrained.family import ABSOLUTE, NO_CONV, NO_DECODER, SIZE, ConfigKey, Family, Weight, linear, masked_lm
 
-_LAYER, _HIDDEN = "transformer.layer.{n}", Key("dim", 768)
+_LAYER, _HIDDEN = "transformer.layer.{n}", ConfigKey("dim", 768)
 _TRANSFORM = (*linear("head.narrow", "vocab_transform"), *linear("head.norm", "vocab_layer_norm"))
 
 FAMILY = Family(
@@ -18,21 +18,21 @@ FAMILY = Family(
     settings={
         "size": SIZE
         | {
-            "layers": Key("n_layers", 6),
+            "layers": ConfigKey("n_layers", 6),
             "hidden": _HIDDEN,
             "embedding": _HIDDEN,
-            "heads": Key("n_heads", 12),
-            "ffn": Key("hidden_dim", 3072),
-            "dropout": Key("dropout", 0.1),
-            "attention_dropout": Key("attention_dropout", 0.1),
-            "activation": Key("activation", "gelu", SIZE["activation"].read),
+            "heads": ConfigKey("n_heads", 12),
+            "ffn": ConfigKey("hidden_dim", 3072),
+            "dropout": ConfigKey("dropout", 0.1),
+            "attention_dropout": ConfigKey("attention_dropout", 0.1),
+            "activation": ConfigKey("activation", "gelu", SIZE["activation"].read),
             # Fixed in the code of transformers: config.json has no key for it.
             "norm_eps": 1e-12,
             "token_types": 0,
         },
         "position": ABSOLUTE,
         "conv": NO_CONV,
-        "vocabulary": Key("vocab_size", 30522),
+        "vocabulary": ConfigKey("vocab_size", 30522),
     },
     constants=NO_DECODER,
     encoder=(

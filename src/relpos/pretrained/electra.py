@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relpos.pretrained.bert import EMBEDDINGS, LAYER, POSITIONS
 from relpos.pretrained.bert import FAMILY as BERT
-from relpos.pretrained.family import SIZE, Family, Head, Key, linear, masked_lm
+from relpos.pretrained.family import SIZE, ConfigKey, Family, HeadLayout, linear, masked_lm
 
 _TRANSFORM = (*linear("head.narrow", "generator_predictions.dense"), *linear("head.norm", "generator_predictions.LayerNorm"))
 GENERATOR = masked_lm(
@@ -15,10 +15,10 @@ GENERATOR = masked_lm(
     activation="gelu",  # whatever the layers have
 )
 FACTORISED = SIZE | {
-    "hidden": Key("hidden_size", 256),
-    "embedding": Key("embedding_size", 128),
-    "heads": Key("num_attention_heads", 4),
-    "ffn": Key("intermediate_size", 1024),
+    "hidden": ConfigKey("hidden_size", 256),
+    "embedding": ConfigKey("embedding_size", 128),
+    "heads": ConfigKey("num_attention_heads", 4),
+    "ffn": ConfigKey("intermediate_size", 1024),
 }
 
 FAMILY = Family(
@@ -32,7 +32,7 @@ FAMILY = Family(
     widen=linear("embedding.widen", "embeddings_project"),
     heads=(
         *GENERATOR,
-        Head(
+        HeadLayout(
             "ElectraForPreTraining",
             (*linear("dense", "discriminator_predictions.dense"), *linear("output", "discriminator_predictions.dense_prediction")),
             {"kind": "replaced_tokens"},

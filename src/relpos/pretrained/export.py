@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.pretrained.families import FAMILIES
-from relpos.pretrained.family import Family, Head
+from relpos.pretrained.family import Family, HeadLayout
 from relpos.pretrained.mapping import listed, to_config, write
 
 
@@ -64,7 +64,7 @@ def family_of(settings: Mapping[str, Any]) -> Family:
     return FAMILIES[family or "convbert"]
 
 
-def _head(family: Family, settings: Mapping[str, Any]) -> Head | None:
+def _head(family: Family, settings: Mapping[str, Any]) -> HeadLayout | None:
     """The head of the family that computes what the network's does; None for an encoder alone."""
     described = dict(settings.get("head") or {})
     kind = "classifier" if "outputs" in settings else described.get("kind", "masked_lm")
@@ -87,7 +87,7 @@ def _head(family: Family, settings: Mapping[str, Any]) -> Head | None:
 
 
 def _weights(
-    network: nn.Module, family: Family, head: Head | None, settings: Mapping[str, Any], config: Mapping[str, Any]
+    network: nn.Module, family: Family, head: HeadLayout | None, settings: Mapping[str, Any], config: Mapping[str, Any]
 ) -> dict[str, Tensor]:
     parameters = {name: value.detach() for name, value in network.named_parameters()}
     size = settings["size"]

@@ -22,7 +22,7 @@ def same(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Key:
+class ConfigKey:
     """A key of `config.json`.
 
     Args:
@@ -70,7 +70,7 @@ class Weight:
 
 
 @dataclass(frozen=True)
-class Head:
+class HeadLayout:
     """A head on the encoder.
 
     Args:
@@ -92,7 +92,7 @@ class Family:
         model_type: in `config.json`.
         prefix: begins the names of the encoder's weights, where there is a head.
         base: name of the encoder's class in `transformers`.
-        settings: our configuration, with a `Key` for every value that `config.json` holds.
+        settings: our configuration, with a `ConfigKey` for every value that `config.json` holds.
         constants: keys of `config.json` that must have this value if they are there.
         encoder: weights of the encoder outside its layers, without the prefix.
         layer: weights of a layer.
@@ -112,7 +112,7 @@ class Family:
     constants: dict[str, Any]
     encoder: tuple[Weight, ...]
     layer: tuple[Weight, ...]
-    heads: tuple[Head, ...]
+    heads: tuple[HeadLayout, ...]
     widen: tuple[Weight, ...] = ()
     pooler: tuple[Weight, ...] = ()
     unread: tuple[str, ...] = ()
@@ -133,7 +133,7 @@ def linear(ours: str, *theirs: str) -> tuple[Weight, Weight]:
 
 def masked_lm(
     architecture: str, transform: tuple[Weight, ...], bias: str, decoder: str, decoder_bias: str = "", **settings: Any
-) -> tuple[Head, Head]:
+) -> tuple[HeadLayout, HeadLayout]:
     """The language-modelling head that predicts with the word table, and the one with a table of its own.
 
     Args:
@@ -146,15 +146,15 @@ def masked_lm(
     tied = Weight("head.bias", bias, also=(decoder_bias,) if decoder_bias else ())
     untied = Weight("head.bias", decoder_bias, also=(bias,)) if decoder_bias else tied
     weights = (*transform, untied, Weight("head.table", decoder))
-    return Head(architecture, (*transform, tied), settings), Head(architecture, weights, settings | {"tied": False})
+    return HeadLayout(architecture, (*transform, tied), settings), HeadLayout(architecture, weights, settings | {"tied": False})
 
 
-def classifier(architecture: str, pooler: str, output: str = "classifier") -> Head:
+def classifier(architecture: str, pooler: str, output: str = "classifier") -> HeadLayout:
     """The classifier of texts, by the names of its two linear maps."""
-    return Head(architecture, (*linear("pooler", pooler), *linear("classifier", output)), {"kind": "classifier"})
+    return HeadLayout(architecture, (*linear("pooler", pooler), *linear("classifier", output)), {"kind": "classifier"})
 
 
-def renamed(heads: tuple[Head, ...], old: str, new: str) -> tuple[Head, ...]:
+def renamed(heads: tuple[HeadLayout, ...], old: str, new: str) -> tuple[HeadLayout, ...]:
     """Heads whose classes in `transformers` have the name of another family."""
     return tuple(replace(head, architecture=head.architecture.replace(old, new)) for head in heads)
 
@@ -185,19 +185,19 @@ def activation(name: Any) -> str:
 
 
 # The embeddings are as wide as the layers unless a family has a key of their own for them.
-HIDDEN = Key("hidden_size", 768)
+HIDDEN = ConfigKey("hidden_size", 768)
 SIZE: dict[str, Any] = {
-    "layers": Key("num_hidden_layers", 12),
+    "layers": ConfigKey("num_hidden_layers", 12),
     "hidden": HIDDEN,
     "embedding": HIDDEN,
-    "heads": Key("num_attention_heads", 12),
-    "ffn": Key("intermediate_size", 3072),
-    "max_positions": Key("max_position_embeddings", 512),
-    "dropout": Key("hidden_dropout_prob", 0.1),
-    "attention_dropout": Key("attention_probs_dropout_prob", 0.1),
-    "activation": Key("hidden_act", "gelu", activation),
-    "norm_eps": Key("layer_norm_eps", 1e-12),
-    "token_types": Key("type_vocab_size", 2),
+    "heads": ConfigKey("num_attention_heads", 12),
+    "ffn": ConfigKey("intermediate_size", 3072),
+    "max_positions": ConfigKey("max_position_embeddings", 512),
+    "dropout": ConfigKey("hidden_dropout_prob", 0.1),
+    "attention_dropout": ConfigKey("attention_probs_dropout_prob", 0.1),
+    "activation": ConfigKey("hidden_act", "gelu", activation),
+    "norm_eps": ConfigKey("layer_norm_eps", 1e-12),
+    "token_types": ConfigKey("type_vocab_size", 2),
     "share_layers": False,
     "norm_first": False,
     "norm": "layer",

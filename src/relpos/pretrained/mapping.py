@@ -1,5 +1,5 @@
-"""A family's description read in both directions: `config.json` ↔ our configuration, a template with a `Key` for every value of the
-file; and weights of a checkpoint ↔ our parameters, by lists."""
+"""A family's description read in both directions: `config.json` ↔ our configuration, a template with
+a `ConfigKey` for every value of the file; and weights of a checkpoint ↔ our parameters, by lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from relpos.errors import RelposError
 from relpos.model.encoder import Encoder
-from relpos.pretrained.family import Family, Head, Key, Weight
+from relpos.pretrained.family import ConfigKey, Family, HeadLayout, Weight
 from relpos.pretrained.stored import check_numbers
 from relpos.trust import find
 
@@ -45,7 +45,7 @@ def to_config(family: Family, settings: Mapping[str, Any]) -> dict[str, Any]:
     config: dict[str, Any] = {"model_type": family.model_type} | dict(family.constants)
     decided: dict[str, str] = {}
     for path, leaf, value in _leaves(family.settings, settings, ""):
-        if not isinstance(leaf, Key):
+        if not isinstance(leaf, ConfigKey):
             if value != leaf:
                 raise RelposError(f"{family.model_type} has {path}={leaf}, this network {path}={value}")
             continue
@@ -59,7 +59,7 @@ def to_config(family: Family, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _filled(template: Any, config: Mapping[str, Any]) -> Any:
-    if isinstance(template, Key):
+    if isinstance(template, ConfigKey):
         value = template.of(config)
         try:
             return template.read(value)
@@ -98,7 +98,7 @@ def _value(node: Mapping[str, Any], path: str, name: str) -> Any:
     return inspect.signature(target).parameters[name].default
 
 
-def listed(family: Family, head: Head | None, size: Mapping[str, Any], pooler: bool, prefix: str) -> list[Weight]:
+def listed(family: Family, head: HeadLayout | None, size: Mapping[str, Any], pooler: bool, prefix: str) -> list[Weight]:
     """Every weight of a network of this size, under full names on both sides.
 
     Args:

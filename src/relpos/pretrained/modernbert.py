@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from relpos.errors import RelposError
-from relpos.pretrained.family import NO_CONV, SIZE, Family, Key, Weight, linear, masked_lm
+from relpos.pretrained.family import NO_CONV, SIZE, ConfigKey, Family, Weight, linear, masked_lm
 
 _EVERY, _LAYERS = 3, 22
-_THETAS = {"full_attention": Key("global_rope_theta", 160000.0), "sliding_attention": Key("local_rope_theta", 10000.0)}
+_THETAS = {"full_attention": ConfigKey("global_rope_theta", 160000.0), "sliding_attention": ConfigKey("local_rope_theta", 10000.0)}
 
 
 def _rope(kind: str) -> dict[str, Any]:
     return {"_target_": "relpos.model.position.Rope", "base": _THETAS[kind], "values": False, "fraction": 1.0}
 
 
-_REACH = Key("local_attention", 128, lambda width: width // 2, lambda reach: 2 * reach)
+_REACH = ConfigKey("local_attention", 128, lambda width: width // 2, lambda reach: 2 * reach)
 _WINDOW = {"_target_": "relpos.model.position.Window", "reach": _REACH}
 _LOCAL = {"_target_": "relpos.model.position.Merge", "parts": [_rope("sliding_attention"), _WINDOW]}
 
@@ -39,7 +39,7 @@ def older(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, **thetas}
 
 
-def _theta(config: Mapping[str, Any], kind: str, key: Key) -> Any:
+def _theta(config: Mapping[str, Any], kind: str, key: ConfigKey) -> Any:
     given = config.get("rope_parameters") or {}
     rotation = isinstance(given, Mapping) and (given.get(kind) or {})
     if not isinstance(rotation, Mapping) or rotation.get("rope_type", "default") != "default":
@@ -54,13 +54,13 @@ FAMILY = Family(
     settings={
         "size": SIZE
         | {
-            "layers": Key("num_hidden_layers", _LAYERS),
-            "ffn": Key("intermediate_size", 1152),
-            "max_positions": Key("max_position_embeddings", 8192),
-            "dropout": Key("mlp_dropout", 0.0),
-            "attention_dropout": Key("attention_dropout", 0.0),
-            "activation": Key("hidden_activation", "gelu", SIZE["activation"].read),
-            "norm_eps": Key("norm_eps", 1e-5),
+            "layers": ConfigKey("num_hidden_layers", _LAYERS),
+            "ffn": ConfigKey("intermediate_size", 1152),
+            "max_positions": ConfigKey("max_position_embeddings", 8192),
+            "dropout": ConfigKey("mlp_dropout", 0.0),
+            "attention_dropout": ConfigKey("attention_dropout", 0.0),
+            "activation": ConfigKey("hidden_activation", "gelu", SIZE["activation"].read),
+            "norm_eps": ConfigKey("norm_eps", 1e-5),
             "token_types": 0,
             "norm_first": True,
             "glu": True,
@@ -72,7 +72,7 @@ FAMILY = Family(
             "cycle": True,
         },
         "conv": NO_CONV,
-        "vocabulary": Key("vocab_size", 50368),
+        "vocabulary": ConfigKey("vocab_size", 50368),
     },
     constants={
         **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), False),

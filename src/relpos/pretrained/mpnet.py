@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from relpos.pretrained.bert import POSITIONS
 from relpos.pretrained.distilbert import FAMILY as DISTILBERT
-from relpos.pretrained.family import ABSOLUTE, SIZE, Family, Key, Weight, linear, renamed
+from relpos.pretrained.family import ABSOLUTE, SIZE, ConfigKey, Family, Weight, linear, renamed
 from relpos.pretrained.roberta import FAMILY as ROBERTA
 from relpos.pretrained.roberta import POSITIONS_BEHIND, RESERVED
 
@@ -24,7 +24,7 @@ FAMILY = Family(
     | {
         "size": SIZE | {"max_positions": POSITIONS_BEHIND, "token_types": 0},
         "position": {"_target_": "relpos.model.position.Merge", "parts": [ABSOLUTE, _T5]},
-        "vocabulary": Key("vocab_size", 30527),
+        "vocabulary": ConfigKey("vocab_size", 30527),
     },
     constants=ROBERTA.constants | {"relative_attention_num_buckets": _BUCKETS},
     encoder=(

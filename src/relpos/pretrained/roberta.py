@@ -13,17 +13,17 @@ from dataclasses import replace
 
 from relpos.pretrained.bert import EMBEDDINGS, LAYER, POSITIONS
 from relpos.pretrained.bert import FAMILY as BERT
-from relpos.pretrained.family import SIZE, Family, Key, classifier, linear, masked_lm, renamed
+from relpos.pretrained.family import SIZE, ConfigKey, Family, classifier, linear, masked_lm, renamed
 
 RESERVED = 2
-POSITIONS_BEHIND = Key("max_position_embeddings", 514, lambda rows: rows - RESERVED, lambda rows: rows + RESERVED)
+POSITIONS_BEHIND = ConfigKey("max_position_embeddings", 514, lambda rows: rows - RESERVED, lambda rows: rows + RESERVED)
 _TRANSFORM = (*linear("head.narrow", "lm_head.dense"), *linear("head.norm", "lm_head.layer_norm"))
 
 FAMILY = Family(
     model_type="roberta",
     prefix="roberta.",
     base="RobertaModel",
-    settings=BERT.settings | {"size": SIZE | {"max_positions": POSITIONS_BEHIND}, "vocabulary": Key("vocab_size", 50265)},
+    settings=BERT.settings | {"size": SIZE | {"max_positions": POSITIONS_BEHIND}, "vocabulary": ConfigKey("vocab_size", 50265)},
     constants=BERT.constants | {"pad_token_id": RESERVED - 1},
     encoder=(*EMBEDDINGS, replace(POSITIONS, reserved=RESERVED)),
     layer=LAYER,
@@ -50,7 +50,7 @@ def _named(model_type: str, name: str, vocabulary: int, prefix: str = FAMILY.pre
         model_type=model_type,
         prefix=prefix,
         base=f"{name}Model",
-        settings=FAMILY.settings | {"vocabulary": Key("vocab_size", vocabulary)},
+        settings=FAMILY.settings | {"vocabulary": ConfigKey("vocab_size", vocabulary)},
         heads=renamed(FAMILY.heads, "Roberta", name),
     )
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from relpos.analysis.likelihood import pseudo_log_likelihoods
 from relpos.analysis.resampling import pooled_interval
-from relpos.data.pairs import MOST, AutoPairs, Item, PairSource
+from relpos.data.pairs import MOST, AutoPairs, PairItem, PairSource
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError
@@ -141,7 +141,7 @@ class PairScores:
 def minimal_pairs(
     model: MaskedLM,
     tokenizer: Tokenizer,
-    pairs: Sequence[Item],
+    pairs: Sequence[PairItem],
     form: str = "within_word",
     words: Words | None = None,
     advance: Callable[[int], object] = lambda _: None,
