@@ -20,10 +20,24 @@ from relpos.measures.sample import Sample
 from relpos.runs.networks import resolve
 from relpos.runs.table_file import read_table
 from relpos.tables.table import Table
-from tests.packaging.recipes import COLUMN
 
-WIDTH = str(COLUMN.files["src/relpos/measures/kinds/width.py"])
-"""The measure of the example in CONTRIBUTING's recipe."""
+WIDTH = '''
+from relpos.measures.measure import Figure, MeasuredColumn, Measure
+
+
+class Width(Measure):
+    """Numbers in a hidden state."""
+
+    columns = (MeasuredColumn("width", "width of the network", "accuracy"),)
+    note = "Width: numbers in a hidden state."
+
+    def measure(self, sample):
+        return {"width": sample.model.encoder.shape.hidden}
+
+    def figure(self, column, results):
+        return Figure(results["width"]) if "width" in results else None
+'''
+"""A measure of the user's own."""
 
 
 @pytest.fixture
