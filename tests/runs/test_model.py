@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 import relpos
 from relpos.config.compose import compose, resolved
@@ -26,11 +25,11 @@ def trained_from(monkeypatch: pytest.MonkeyPatch, overrides: list[str], command:
     kernel: list[str] = []
     fit = training.fit
 
-    def noted(run: object, module: nn.Module, *rest: object) -> object:
+    def noted(run: object, parts: training.Parts, *rest: object) -> object:
         seen.clear()  # what the run starts from comes first
-        seen.update({name: value.detach().clone() for name, value in module.model.named_parameters()})
-        kernel.append(module.model.encoder.layers[0].attention.kernel)
-        return fit(run, module, *rest)
+        seen.update({name: value.detach().clone() for name, value in parts.module.model.named_parameters()})
+        kernel.append(parts.module.model.encoder.layers[0].attention.kernel)
+        return fit(run, parts, *rest)
 
     monkeypatch.setattr(training, "fit", noted)
     relpos.run(compose(command, overrides))

@@ -16,6 +16,7 @@ from relpos import compose
 from relpos.cli import main
 from relpos.runs.plan import plan
 from relpos.train.loggers import JsonLines
+from wandb_file import read
 
 TINY = ["size=tiny", "steps=2", "batch=4", "evaluations=1", "log_every=1", "position=none"]
 CSV = ["logger=custom", "logger._target_=pytorch_lightning.loggers.CSVLogger", "+logger.name=told"]
@@ -124,6 +125,28 @@ def test_trackio_has_one_run_with_every_figure(toy_runs: Path, tmp_path: Path, m
     ours = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
     assert [row["loss"] for row in told if "loss" in row] == [row["loss"] for row in ours if "loss" in row]
     assert [row["heldout_loss"] for row in told if "heldout_loss" in row] == [run.metrics["heldout_loss"]]
+
+
+@pytest.mark.parametrize(("change", "scheme"), [([], "modernbert"), (["change.tisa=2", "change.start=random"], "+tisa")])
+def test_wandb_knows_the_network_the_text_and_the_tokenizer_of_a_fine_tuning(
+    toy_runs: Path, change: list[str], scheme: str
+) -> None:
+    corpus = str(next(toy_runs.glob("toy/*/corpus")))
+    text = ["data=files", f"data.corpus={corpus}", "vocabulary=5000", "data.pairs=64", "length=16"]
+    before = relpos.run(compose("pretrain", ["size=tiny", "steps=1", "batch=4", "evaluations=1", "position=modernbert", *text]))
+    short = ["task=rte", "intermediate=none", "recipe=finetune_tiny", "steps=1", "batch=4", "length=16", "logger=wandb"]
+    tuned = relpos.run(compose("finetune", [*short, f"network={before.path}", *change]))
+    (file,) = tuned.path.rglob(f"run-{tuned.identity}.wandb")
+    told = read(file)["run"]
+    assert told["tags"][0].endswith(scheme)
+    config = told["config"]
+    assert config["scheme"] == told["tags"][0]
+    assert (config["network"], config["data"]["corpus"]) == (before.path.name, corpus)
+    assert config["tokenizer"] == before.inputs["tokenizer"].path.name
+    assert config["vocabulary"] == before.inputs["tokenizer"].metrics["pieces"] < 5000
+    assert (config["size"]["layers"], config["conv"]["_target_"]) == (2, "relpos.model.conv.NoConv")
+    assert "Layers" in str(config["position"])
+    assert ("Tisa" in str(config["position"])) == bool(change)
 
 
 def test_a_logger_without_its_package_or_with_an_unknown_mode_is_refused_before_any_run_begins(

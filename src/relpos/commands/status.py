@@ -24,7 +24,7 @@ from relpos.ranges import Names, Positive
 from relpos.readers import read_yaml
 from relpos.runs.lock import is_locked, locked
 from relpos.runs.run import VERSIONS, closure, read_record, runs_root
-from relpos.runs.shelf import final, newest, run_folders, run_of, scores
+from relpos.runs.shelf import final, made_from, newest, run_folders, run_of, scores
 from relpos.runs.table_file import FILE, runs_by_row, table_folder
 
 SHOWN = ("heldout_loss", "tokens", "pieces")
@@ -206,23 +206,18 @@ def look() -> list[Seen]:
             readers.setdefault(needed, []).append(folder.name)
     texts: dict[Path, str] = {}
 
-    def source(folder: Path, stage: str) -> Path | None:
-        """The run of a stage that a run, or the first of its inputs that has one, was made from."""
-        if folder.parent.name == stage:
-            return folder
-        needed = _inputs(records[folder])
-        nearer = [by_name[needed[key]] for key in (stage, "store", "start") if needed.get(key) in by_name]
-        return source(nearer[0], stage) if nearer and nearer[0] != folder else None
+    def inputs(folder: Path) -> dict[str, Path]:  # by name: the folders may come from another machine
+        return {name: by_name[needed] for name, needed in _inputs(records[folder]).items() if needed in by_name}
 
     def text(folder: Path) -> str:
-        origin = source(folder, "store") or folder
+        origin = made_from(folder, "store", inputs) or folder
         if origin not in texts:
             texts[origin] = _text(origin)
         return texts[origin]
 
     seen = []
     for folder, record in records.items():
-        tokenizer = source(folder, "tokenizer")
+        tokenizer = made_from(folder, "tokenizer", inputs)
         name = tokenizer.name if tokenizer and tokenizer != folder else ""
         users = tables.get(folder.name, []), readers.get(folder.name, [])
         seen.append(Seen(folder, record, text(folder), name, _size(folder), *users))

@@ -28,7 +28,7 @@ from relpos.pretrained.files import (
     tokenizer_files,
     weight_files,
 )
-from relpos.readers import read_yaml
+from relpos.readers import fitted, read_yaml
 from relpos.runs.run import Run, input_of, read_record, runs_root
 from relpos.runs.shelf import END, SNAPSHOTS, snapshot, snapshots
 from relpos.runs.table_file import FILE, runs_by_row, table_folder
@@ -187,13 +187,21 @@ def given_run(name: str) -> Run:
             meaning = {"hub": name.partition("@")[0], "revision": folder.name}
             return Run("given", name.replace("/", "-"), meaning, {}, folder=str(folder))
         return _given(folder.resolve().name, folder, "model", [folder / CONFIG, *weight_files(folder), *tokenizer_files(folder)])
+    typed = _typed(run) if run else {}
     if run and network.is_snapshot:
-        return _given(f"{run.resolve().name}-at{network.share}", network.weights, "model", [network.weights])
+        label = f"{run.resolve().name}-at{network.share}"
+        return _given(label, network.weights, "model", [network.weights], typed)
     # `RUN/model` is identified by its weights, as it always was.
     named = run if run and network.row else path
     if named == run and (identity := network.record.get("identity")):
-        return Run("given", network.name, {"model": identity}, {}, folder=str(folder.resolve()))
-    return _given(named.resolve().name, folder, "model", weight_files(folder))
+        return Run("given", network.name, {"model": identity}, typed, folder=str(folder.resolve()))
+    return _given(named.resolve().name, folder, "model", weight_files(folder), typed)
+
+
+def _typed(run: Path) -> dict[str, Any]:
+    """`scheme`, the word that was typed for a run's position scheme, where its configuration has it."""
+    file = run / "config.yaml"
+    return {key: value for key, value in fitted(read_yaml(file), dict).items() if key == "scheme"} if file.is_file() else {}
 
 
 def _given(label: str, path: Path, what: str, files: Iterable[Path], config: Mapping[str, Any] | None = None) -> Run:

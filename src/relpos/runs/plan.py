@@ -154,7 +154,7 @@ def pretrain_run(content: Content, start: Run | None = None) -> Run:
     if start:
         # After the composed values: the network on disk says what it is, and overrides of its shape were refused.
         config |= described_by(start)
-        config.pop("scheme", None)  # the network has another one, for which no word was typed
+        config["scheme"] = start.config.get("scheme")
     store = store_run(config, tokenizer_of(start, config["vocabulary"]) if start else None)
     meaning = {key: config[key] for key in (*DIALS, "packing")} | _architecture(config)
     objective = trained_for(config)
@@ -212,16 +212,14 @@ def finetune_run(content: Content, start: Run, later: tuple[str, ...] = ()) -> R
             meaning["glue"] = source.glue_identity(task)
     # For the reader alone: the identity behind it tells apart what these words do not.
     name = f"{task['name']}-{_network_name(start)}{_change_name(meaning)}-seed{config['seed']}"
-    more = {"data": config["data"], "task": task, "scheme": start.config.get("scheme")}
+    scheme = None if "change" in meaning else start.config.get("scheme")
+    more = {"data": config["data"], "task": task, "scheme": scheme}
     return Run("finetune", name, meaning, meaning | _machine(config) | more, inputs)
 
 
 def _network_name(start: Run) -> str:
     """How a fine-tuning's folder names the network that it starts from: a given one, or a pre-training without text and seed."""
-    first = start
-    # Past the intermediate tasks: the folder is named after the network that all of them go back to.
-    while first.stage == "finetune":
-        first = first.inputs["start"]
+    first = start.beginning
     if first.stage == "given":
         return start.name
     return first.name.removesuffix(f"-{first.inputs['store'].name}-seed{first.config['seed']}")

@@ -85,6 +85,12 @@ class Run:
         return self.path if self.stage == "given" else self.path / "model"
 
     @property
+    def beginning(self) -> Run:
+        """The pre-training, or the given network, that a fine-tuning goes back to past its
+        intermediate tasks; any other run itself."""
+        return self.inputs["start"].beginning if self.stage == "finetune" else self
+
+    @property
     def record(self) -> dict[str, Any]:
         """The content of `record.json`; empty if the run was never started."""
         return read_record(self.path)
@@ -182,7 +188,11 @@ def input_of(folder: Path, name: str) -> Path:
         KeyError: it has none of this name.
         RelposError: the record is damaged.
     """
-    place = str(read_record(folder)["inputs"][name])
+    return placed(folder, str(read_record(folder)["inputs"][name]))
+
+
+def placed(folder: Path, place: str) -> Path:
+    """A place that the record of the run in `folder` names, see `within_runs`."""
     beside = folder.resolve().parent.parent / place
     # The folder may be a copy that somebody has put elsewhere.
     return beside if beside.exists() else runs_root() / place

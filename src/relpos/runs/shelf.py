@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from relpos.errors import RelposError, refuse_unknown, say
 from relpos.progress import tracked
 from relpos.readers import check_recorded, fitted, json_lines, read_bytes
-from relpos.runs.run import identity_of, read_record, runs_root
+from relpos.runs.run import identity_of, placed, read_record, runs_root
 
 What = TypeVar("What", bound=Hashable)
 Group = TypeVar("Group", bound=Hashable)
@@ -76,6 +76,26 @@ def snapshot(run: Path, share: int) -> Path:
 def run_of(path: Path) -> Path:
     """The folder of the run whose network lies there: RUN, RUN/model, or a snapshot's file; of any other place the place itself."""
     return path.parent.parent if path.parent.name == SNAPSHOTS else path.parent if path.name == "model" else path
+
+
+def inputs_of(folder: Path) -> dict[str, Path]:
+    """Name of an input of a run → the folder of the run that made it, where there is one."""
+    places = fitted(read_record(folder).get("inputs") or {}, dict[str, str])
+    folders = {name: run_of(placed(folder, place)) for name, place in places.items()}
+    return {name: needed for name, needed in folders.items() if needed.exists()}
+
+
+def made_from(folder: Path, stage: str, inputs: Callable[[Path], Mapping[str, Path]] = inputs_of) -> Path | None:
+    """The folder of the run of a stage, such as `store`, that a run was made from: its own where it
+    is of this stage; None where records do not say."""
+    passed = set()
+    while folder not in passed:
+        if folder.parent.name == stage:
+            return folder
+        passed.add(folder)
+        needed = inputs(folder)
+        folder = next((needed[name] for name in (stage, "store", "start") if name in needed), folder)
+    return None
 
 
 def is_current(record: Mapping[str, Any]) -> bool:

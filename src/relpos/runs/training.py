@@ -33,21 +33,22 @@ from relpos.errors import RelposError, say, with_class
 from relpos.model.attention import kernels_used
 from relpos.model.build import count
 from relpos.model.encoder import Encoder
-from relpos.model.position.merge import name_of
 from relpos.model.precision import has_bf16
 from relpos.process import ASKED, set_threads
-from relpos.readers import sha256
+from relpos.readers import read_yaml, sha256
 from relpos.runs import trunk
 from relpos.runs.model import finetuning_model, pretraining_model
+from relpos.runs.networks import description
 from relpos.runs.plan import WATCHING, refuse_changed, task_files
-from relpos.runs.run import Run, closure
-from relpos.runs.shelf import LOGGED, SNAPSHOTS, figures, logged
+from relpos.runs.run import Run
+from relpos.runs.shelf import LOGGED, SNAPSHOTS, figures, logged, made_from
 from relpos.train.checkpoint import Checkpointing, EvaluatedFirst, Kept, Snapshots, WholeCheckpoints, stopping
 from relpos.train.checkpoint_files import newest
 from relpos.train.finetune import Finetuning, FinetuningData, Splits, columns, read_before
 from relpos.train.group import ALONE, LONG, Group, present
 from relpos.train.loggers import Bar, JsonLines, conclude, identified, log_again, log_figure, made
 from relpos.train.module import Training
+from relpos.train.network import scheme_name
 from relpos.train.optim import Recipe
 from relpos.train.prefetch import StepsData
 from relpos.train.pretrain import Pretraining, PretrainingData
@@ -110,7 +111,7 @@ def pretrain(run: Run) -> dict[str, Any]:
     module, data = parts.module, parts.data
     assert isinstance(module, Pretraining)
     assert isinstance(data, PretrainingData)
-    trainer = fit(run, module, data, config["evaluations"], parts.microbatch)
+    trainer = fit(run, parts, config["evaluations"])
     if module.evaluated != trainer.global_step:  # no evaluation was due after the last step, or this process began behind it
         with stopping():
             trainer.validate(module, data, verbose=False)
@@ -160,7 +161,7 @@ def finetune(run: Run) -> dict[str, Any]:
     assert isinstance(data, FinetuningData)
     # Without callbacks nobody reads scores on the way; those at the end follow.
     evaluations = run.config["evaluations"] if run.config.get("callbacks") else 0
-    trainer = fit(run, module, data, evaluations, parts.microbatch)
+    trainer = fit(run, parts, evaluations)
     module.model.to(trainer.strategy.root_device)  # the trainer has moved it to the CPU
     predictions = run.path / "predictions"
     result = columns(module.model, module.task, data.splits, run.config["precision"], predictions)
@@ -198,16 +199,16 @@ class Start:
     keeps: int | None
 
 
-def fit(run: Run, module: Training, data: StepsData, evaluations: int, microbatch: int) -> pl.Trainer:
+def fit(run: Run, parts: Parts, evaluations: int) -> pl.Trainer:
     """Trains from the newest checkpoint, or from the beginning, to the last step. Of several processes the first one writes."""
-    group = module.group
+    module, microbatch, group = parts.module, parts.microbatch, parts.module.group
 
     def note_memory(microbatch: int) -> None:
         if group.first:
             run.note_start(out_of_memory=microbatch)
 
     start = _start(run, module, microbatch)
-    trainer = _trainer(run, module, evaluations, start)
+    trainer = _trainer(run, parts, evaluations, start)
     if isinstance(module, Pretraining) and start.step:
         _restore_evaluation(run, module, trainer, evaluations, start.step)
     if group.first:
@@ -218,7 +219,7 @@ def fit(run: Run, module: Training, data: StepsData, evaluations: int, microbatc
     try:
         restoring = _restoring(start.checkpoint, lambda: checkpointing.has_begun)
         with restoring, stopping(), explained_memory(microbatch, most, note=note_memory):
-            trainer.fit(module, data, ckpt_path=start.checkpoint, weights_only=True)
+            trainer.fit(module, parts.data, ckpt_path=start.checkpoint, weights_only=True)
     finally:
         # Also of a start that failed: an attention kernel may be why.
         if group.first and (used := kernels_used(module.model)):
@@ -271,9 +272,9 @@ def _restore_evaluation(run: Run, module: Pretraining, trainer: pl.Trainer, eval
         trainer.callbacks.append(EvaluatedFirst())  # type: ignore[attr-defined]
 
 
-def _trainer(run: Run, module: Training, evaluations: int, start: Start) -> pl.Trainer:
+def _trainer(run: Run, parts: Parts, evaluations: int, start: Start) -> pl.Trainer:
     """Lightning's trainer with our checkpoints, and in the first process with loggers, snapshots and a bar."""
-    config, speed, group = run.config, run.config["speed"], module.group
+    module, group, config, speed = parts.module, parts.module.group, run.config, run.config["speed"]
     # What is to be kept of a step comes before checkpointing, which may stop at this step.
     callbacks: list[pl.Callback] = [Kept(run.path / trunk.FOLDER, start.keeps)] if start.keeps else []
     callbacks += [Snapshots(run.path / SNAPSHOTS, config["snapshots"])] if group.first else []
@@ -284,7 +285,7 @@ def _trainer(run: Run, module: Training, evaluations: int, start: Start) -> pl.T
     loggers: list[Any] = []
     if group.first:
         callbacks += [Bar(run.name, module.steps)]
-        loggers = [JsonLines(run.path / LOGGED, start.step), *_more_loggers(run, module.model)]
+        loggers = [JsonLines(run.path / LOGGED, start.step), *_more_loggers(run, parts.settings)]
     return pl.Trainer(
         accelerator=speed["accelerator"],
         devices=_device(speed["accelerator"], group),
@@ -412,15 +413,25 @@ def _restoring(path: Path | None, is_done: Callable[[], bool] = lambda: False) -
         raise RelposError(f"damaged checkpoint {path}: {with_class(error)}; delete it to start anew") from error
 
 
-def _more_loggers(run: Run, model: Any) -> list[Any]:
+def _more_loggers(run: Run, settings: dict[str, Any]) -> list[Any]:
+    """The logger that the user asks for, which is told of the run, and of the network by its `settings`."""
     if not run.config["logger"]:
         return []
     names: dict[str, Any] = {key: run.config.get(key) for key in ("scheme", "table", "row")}
-    names["scheme"] = names["scheme"] or name_of(model.encoder.position)  # of a network that nobody has named by a word
-    # A pre-training's text is that of its inputs, whose meaning is not part of its own.
-    said = [each.config for each in closure([run])]
-    text = {key: values[-1] for key in ("data", "vocabulary") if (values := [each[key] for each in said if each.get(key)])}
-    fields = identified(run.identity, run.path.name, run.stage, text | run.meaning, **names)
+    names["scheme"] = names["scheme"] or scheme_name(settings)  # of a network that nobody has named by a word
+    fields = identified(run.identity, run.path.name, run.stage, _origin(run, settings) | run.meaning, **names)
     logger = made(run.config["logger"], fields, run.path)
     log_again(logger, logged(run.path))
     return [logger]
+
+
+def _origin(run: Run, settings: dict[str, Any]) -> dict[str, Any]:
+    """What a run's own meaning lacks: the network, and the one that it began with; the text that this
+    was pre-trained on, where that is known; its tokenizer, and the number of pieces."""
+    known = description(settings, settings["vocabulary"])
+    first = run.inputs.get("start", run).beginning
+    if first is not run:
+        known["network"] = first.name if first.stage == "given" else first.path.name
+    tokenizer, store = (made_from(run.path, stage) for stage in ("tokenizer", "store"))
+    known["tokenizer"] = tokenizer.name if tokenizer else first.name
+    return known | ({"data": read_yaml(store / "config.yaml").get("data")} if store else {})
