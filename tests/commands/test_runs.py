@@ -49,7 +49,7 @@ def test_each_run_is_a_line_and_what_no_table_uses_stands_first(
     three: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     head, *lines, last = listed(capsys)
-    assert head == ["run", "state", "date", "data", "tokenizer", "step", "figure", "on disk", "used by"]
+    assert head == ["run", "state", "date", "data", "tokenizer", "step", "figure", "tokens/s", "on disk", "used by"]
     assert [line[0] for line in lines] == [f"pretend/{three[name].path.name}" for name in ("first", "second", "used")]
     assert [line[1] for line in lines] == ["finished"] * 3
     assert [line[-1] for line in lines] == ["–", "–", "table mine"]
@@ -66,7 +66,10 @@ def test_a_run_that_a_table_shows_is_used_though_its_newest_launch_did_not_ask_f
     assert users == {"first": "–", "second": "table mine", "used": "table mine"}
 
 
-def test_figures_states_and_readers_are_told(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_figures_states_and_readers_are_told(
+    toy_runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["relpos.train.pretrain"], "get_available_flops", lambda *_: 10**10)
     run = execute(plan(compose("pretrain", ["steps=2", "batch=4", "evaluations=1"])))
     stopped = toy_runs / "pretrain" / "stopped"
     stopped.mkdir()
@@ -87,6 +90,9 @@ def test_figures_states_and_readers_are_told(toy_runs: Path, capsys: pytest.Capt
     shown = values[f"pretrain/{run.path.name}"]
     assert (shown["data"], shown["tokenizer"], shown["step"], shown["state"]) == ("toy 0", tokenizer, "2/2", "finished")
     assert shown["figures"]["heldout_loss"] == run.metrics["heldout_loss"]
+    speed, per_token = shown["speed"], run.record["flops_per_token"]
+    assert speed["mfu"] == pytest.approx(speed["real_tokens_per_second"] * per_token / 10**10)
+    assert f"{speed['real_tokens_per_second']:,.0f} MFU {speed['mfu']:.2f}" in lines["pretrain/absolute"]
 
 
 def test_a_table_as_json_has_its_runs_those_that_are_missing_too(

@@ -111,6 +111,15 @@ def test_a_column_that_is_a_mean_has_its_parts() -> None:
     assert metrics.parts(task("rte"), *answers) == {}
 
 
+def test_a_class_has_precision_recall_and_the_answers_given_in_its_place() -> None:
+    found = metrics.by_class(task("mnli"), [0, 0, 1, 0, 2], [0, 1, 1, 1, 1])
+    first, second, third = task("mnli").labels or ()
+    assert found[first] == {"precision": pytest.approx(100 / 3), "recall": 100.0, "answers": {first: 1}}
+    assert found[second] == {"precision": 100.0, "recall": 25.0, "answers": {first: 2, second: 1, third: 1}}
+    assert found[third] == {"precision": 0.0, "recall": 0.0, "answers": {}}
+    assert metrics.by_class(task("stsb"), [0.5], [1.0]) == {}
+
+
 def test_decisions_are_classes_or_values() -> None:
     assert metrics.decide(task("mnli"), torch.tensor([[0.0, 2.0, 1.0], [3.0, 2.0, 1.0]])).tolist() == [1.0, 0.0]
     values = metrics.decide(task("stsb"), torch.tensor([[0.5], [4.5]], dtype=torch.bfloat16))

@@ -1,5 +1,6 @@
 """A Trainer of the user's own trains what the command trains, with Lightning's own callbacks."""
 
+import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -105,4 +106,8 @@ def test_a_finished_command_says_its_result_beside_what_says_nothing(toy_runs: P
     )
     before = ["pretrain.steps=2", "pretrain.batch=8", "data.pairs=64"]
     called("finetune", ["task=cola", "size=tiny", "steps=3", "evaluations=1", *before])
+    (record,) = (json.loads(file.read_text()) for file in toy_runs.glob("finetune/*/record.json"))
+    classes = record["metrics"]["classes"]["cola"]
+    answers = [label["answers"] for label in classes.values()]
+    assert sum(sum(row.values()) for row in answers) == 500
     assert "on 500 dev examples; the constant answer has 0.0" in capsys.readouterr().err

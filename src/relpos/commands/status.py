@@ -29,6 +29,8 @@ from relpos.runs.table_file import FILE, runs_by_row, table_folder
 
 SHOWN = ("heldout_loss", "tokens", "pieces")
 """Figures of which the first that a run has stands for it; else its first column."""
+SPEED = {"real_tokens_per_second": "{:,.0f}", "mfu": "MFU {:.2f}"}
+"""Figures of a log line → how they are shown."""
 PLACES = ("corpus", "root", "texts", "seed")
 """Keys of `data` of which the first that is set says which text it is."""
 
@@ -84,6 +86,12 @@ class Seen:
         return f"{name} {known[name]:{',' if isinstance(known[name], int) else '.4g'}}" if name else ""
 
     @property
+    def speed(self) -> dict[str, float]:
+        """What its newest line about the speed of a pre-training says."""
+        line = newest(self.folder, next(iter(SPEED)))
+        return {key: line[key] for key in SPEED if isinstance(line.get(key), int | float)}
+
+    @property
     def used_by(self) -> str:
         readers = [f"{len(self.readers)} of these runs"] if self.readers else []
         return ", ".join([*(f"table {table}" for table in self.tables), *readers])
@@ -98,15 +106,24 @@ class Seen:
             "tokenizer": self.tokenizer,
             "step": self.step,
             "figure": self.figure,
+            "tokens/s": " ".join(SPEED[key].format(value) for key, value in self.speed.items()),
             "on disk": decimal(self.size),
             "used by": self.used_by or "–",
         }
 
     def values(self) -> dict[str, Any]:
         """What `format=json` shows."""
-        words = {key: value for key, value in self.cells().items() if key not in ("figure", "on disk", "used by")}
-        more = {"figures": final(self.record), "bytes": self.size, "tables": self.tables, "readers": self.readers}
-        return words | {"error": self.record.get("error")} | more
+        cells = self.cells()
+        words = {key: cells[key] for key in ("run", "state", "date", "data", "tokenizer", "step")}
+        return words | {
+            "error": self.record.get("error"),
+            "figures": final(self.record),
+            "classes": (self.record.get("metrics") or {}).get("classes", {}),
+            "speed": self.speed,
+            "bytes": self.size,
+            "tables": self.tables,
+            "readers": self.readers,
+        }
 
 
 def status(

@@ -64,7 +64,7 @@ WATCHING = ("pytorch_lightning.callbacks.lr_monitor.LearningRateMonitor",)
 SWITCHES = ("overfit_batches", "fast_dev_run")
 """Keys of `trainer` that change a result."""
 PRETRAINED = tuple(f"heldout_{what}" for what in ("loss", "accuracy", "perplexity"))
-PRETRAINED += ("perplexity", "parameters", "position_parameters", "steps")
+PRETRAINED += ("perplexity", "unigram_perplexity", "parameters", "position_parameters", "steps")
 """The final figures of a pre-training; those of a fine-tuning are the columns of its task, steps and training rows."""
 RESERVED = ("glue", "loss", "order", "heldout_loss", "shuffle_gap", "perplexity", "parameters")
 """Names of other figures in tables and claims."""

@@ -128,10 +128,10 @@ def logged(run: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def newest(run: Path) -> dict[str, Any]:
-    """The last of the lines that a run has logged; empty where there is none. Only the end of the file is read."""
+def newest(run: Path, key: str = "step") -> dict[str, Any]:
+    """The last of the lines with this key that a run has logged; empty where there is none. Only the end of the file is read."""
     try:
-        return json_lines(run / LOGGED, TAIL)[-1]
+        return [line for line in json_lines(run / LOGGED, TAIL) if key in line][-1]
     except (RelposError, IndexError):  # those who watch a run go on watching it, whatever a crash left in the file
         return {}
 

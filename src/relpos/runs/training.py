@@ -37,6 +37,7 @@ from relpos.model.precision import has_bf16
 from relpos.process import ASKED, set_threads
 from relpos.readers import read_yaml, sha256
 from relpos.runs import trunk
+from relpos.runs.cost import costs
 from relpos.runs.model import finetuning_model, pretraining_model
 from relpos.runs.networks import description
 from relpos.runs.plan import WATCHING, refuse_changed, task_files
@@ -91,7 +92,7 @@ def pretraining_parts(run: Run) -> Parts:
     dials = _of(config, "steps", "seed", "precision", "log_every")
     recorder = recorder_of(run, model.encoder, group)
     recipe = Recipe.of(config["recipe"])
-    module = Pretraining(model, recipe, **dials, group=group, recorder=recorder)
+    module = Pretraining(model, recipe, **dials, group=group, recorder=recorder, operations=costs(run)["flops_per_token"])
     microbatch = microbatch_of(run, model.encoder, group)
     data = PretrainingData(
         store,

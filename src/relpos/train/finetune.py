@@ -27,7 +27,7 @@ from relpos.files import write_text
 from relpos.model.heads import Classifier
 from relpos.model.precision import autocast
 from relpos.model.tokens import Tokens
-from relpos.train.metrics import decide, majority, parts, score
+from relpos.train.metrics import by_class, decide, majority, parts, score
 from relpos.train.module import Training
 from relpos.train.prefetch import StepsData
 from relpos.train.recorded import Inputs
@@ -171,9 +171,9 @@ def columns(model: Classifier, task: Task, splits: Splits, precision: str, predi
 
     Returns:
         `columns` and `majority`: column → score × 100; `examples`: column → dev rows; `parts`: column → metrics × 100 whose mean
-        the score is, by name.
+        the score is, by name; `classes`: column → what `relpos.train.metrics.by_class` gives.
     """
-    result: dict[str, Any] = {"columns": {}, "majority": {}, "examples": {}, "parts": {}}
+    result: dict[str, Any] = {"columns": {}, "majority": {}, "examples": {}, "parts": {}, "classes": {}}
     for column, split in task.dev.items():
         rows = splits[split]
         assert rows.labels is not None
@@ -185,6 +185,8 @@ def columns(model: Classifier, task: Task, splits: Splits, precision: str, predi
         result["examples"][column] = len(rows)
         if found := parts(task, decided, targets):
             result["parts"][column] = found
+        if classes := by_class(task, decided, targets):
+            result["classes"][column] = classes
     for name, split in task.test.items():
         # GLUE has test sets without labels for the server; a task of one's own need not.
         if split in splits:

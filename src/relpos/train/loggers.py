@@ -231,7 +231,9 @@ class Bar(pl.Callback):
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
         """Moves the bar; where stderr is not a terminal, prints a line when one is due."""
         shown = "  ".join(
-            f"{key} {value:.4g}" for key, value in module.shown.items() if key in ("loss", "accuracy", "real_tokens_per_second")
+            f"{key} {value:.4g}"
+            for key, value in module.shown.items()
+            if key in ("loss", "accuracy", "real_tokens_per_second", "mfu")
         )
         self.progress.update(self.bar, completed=trainer.global_step, shown=shown)
         if self.progress.disable and time.monotonic() - self.last_line > SECONDS:

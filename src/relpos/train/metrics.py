@@ -9,6 +9,7 @@ a constant prediction a Matthews correlation of 0.02 to 0.41; and 10⁻⁶ in th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -87,6 +88,26 @@ def parts(task: Task, predictions: ArrayLike, targets: ArrayLike) -> dict[str, f
     module, _, name = task.metric.rpartition(".")
     names = name.split("_and_") if module == __name__ and "_and_" in name else []
     return {part: 100 * applied(f"{module}.{part}", task.name, predictions, targets) for part in names}
+
+
+def by_class(task: Task, predictions: ArrayLike, targets: ArrayLike) -> dict[str, dict[str, Any]]:
+    """Label → its precision and recall, x 100, and the answers where it is right: answered label →
+    how often. Precision is 0 of what is never answered, recall of what never is right; empty for a
+    regression."""
+    labels = task.labels or ()
+    counts = np.zeros((len(labels), len(labels)), dtype=int)
+    if labels:
+        given, right = (array.astype(int) for array in _pair(predictions, targets))
+        np.add.at(counts, (right, given), 1)
+    found: dict[str, dict[str, Any]] = {}
+    for number, label in enumerate(labels):
+        hits, row = int(counts[number, number]), counts[number].tolist()
+        found[label] = {
+            "precision": 100 * hits / max(1, int(counts[:, number].sum())),
+            "recall": 100 * hits / max(1, sum(row)),
+            "answers": {answer: times for answer, times in zip(labels, row, strict=True) if times},
+        }
+    return found
 
 
 def majority(task: Task, targets: Sequence[int] | Sequence[float]) -> float:

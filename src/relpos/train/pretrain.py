@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import torch
+from lightning_fabric.utilities.throughput import get_available_flops
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -40,8 +42,10 @@ class Pretraining(Training):
     model: MaskedLM
     partial = ("loss", "correct")
 
-    def __init__(self, *args: Any, **keys: Any) -> None:
+    def __init__(self, *args: Any, operations: float = 0.0, **keys: Any) -> None:
         super().__init__(*args, **keys)
+        self.operations = operations  # of a token, as `relpos.runs.cost` counts them
+        self.peak: float | None = None
         self.result: dict[str, float] = {}
         self.evaluated: int | None = None  # the step of `result`
         self.chosen = 0.0  # tokens so far
@@ -49,6 +53,7 @@ class Pretraining(Training):
     def on_train_start(self) -> None:
         """What came before a checkpoint is not known any more."""
         super().on_train_start()
+        self.peak = peak(self.device, self.precision)
         self.chosen = math.inf if self.global_step else 0.0
 
     def losses(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
@@ -68,18 +73,23 @@ class Pretraining(Training):
         self.log_step()
 
     def averages(self, sums: dict[str, float]) -> dict[str, float]:
-        """Loss and accuracy per chosen token, and real tokens (padding not counted) per second."""
+        """Loss and accuracy per chosen token, and real tokens (padding not counted) per second; `mfu`,
+        the share of their operations in what the devices can do at most, where that is known."""
         self.chosen += sums["chosen"]
         if not self.chosen and self.global_step == self.steps:
             raise RelposError(
                 f"nothing was learned: in {self.steps} steps no token was masked; give longer texts or a larger batch"
             )
         chosen = max(1.0, sums["chosen"])  # in few short examples none may be chosen
-        return {
+        speed = sums["tokens"] / sums["seconds"]
+        result = {
             "loss": sums["loss"] / chosen,
             "accuracy": sums["correct"] / chosen,
-            "real_tokens_per_second": sums["tokens"] / sums["seconds"],
+            "real_tokens_per_second": speed,
         }
+        if self.peak and self.operations:
+            result["mfu"] = speed * self.operations / (self.peak * self.group.world)
+        return result
 
     def on_validation_epoch_start(self) -> None:
         """Sums start at zero, and the clock of the steps stands still."""
@@ -118,6 +128,14 @@ class Pretraining(Training):
             "heldout_accuracy": correct / chosen,
         }
         self.report(self.result)
+
+
+def peak(device: torch.device, precision: str) -> float | None:
+    """Operations per second that a GPU can do at most, as Lightning's table has them; None where it
+    has none, and on a CPU."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a GPU that the table lacks
+        return get_available_flops(device, torch.bfloat16 if precision == "bf16" else torch.float32)
 
 
 class PretrainingData(StepsData):
