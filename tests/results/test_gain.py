@@ -8,7 +8,7 @@ import pytest
 
 from relpos.measures.measure import Figure
 from relpos.results.gain import digits, gain
-from relpos.results.scale import Scale, made
+from relpos.results.scale import Scale, scale_of
 from relpos.results.values import Value
 
 MEANING = {"size": {"layers": 2, "hidden": 8, "ffn": 16}, "steps": 9, "batch": 2, "length": 128}
@@ -17,7 +17,7 @@ PREDICTED = [3.0, 5.0, 4.0, 4.0]
 
 def scale(documents: list[float] | None = None) -> Scale:
     """Two rows of two pre-trainings; `fixed` is better by 1 nat a token in the first two examples, and by 2 in the others."""
-    found = made(MEANING, "files-0")
+    found = scale_of(MEANING, "files-0")
     for row, nats in {"fixed": [1.0, 1.0, 1.0, 1.0], "none": [2.0, 2.0, 3.0, 3.0]}.items():
         parts = np.array([np.multiply(nats, PREDICTED), PREDICTED])
         figure = Figure(float(parts[0].sum() / parts[1].sum()), parts=parts, documents=documents)
@@ -33,7 +33,7 @@ def test_a_difference_says_how_much_other_held_out_text_would_change_it(document
     found = gain(scale(documents), ("fixed", "none"), "loss")
     assert found is not None
     half = {None: 3.182 * np.sqrt(4 / 3 * (9 + 25 + 16 + 16) * 0.25) / 16, 0.0: 12.706 * np.sqrt(2 * 2 * 16) / 16}
-    assert found.said.endswith(f" nats of held-out loss less; ±{half[documents[0] if documents else None]:.3f} over {over}")
+    assert found.text.endswith(f" nats of held-out loss less; ±{half[documents[0] if documents else None]:.3f} over {over}")
 
 
 def test_documents_count_whichever_network_has_kept_them() -> None:
@@ -42,7 +42,7 @@ def test_documents_count_whichever_network_has_kept_them() -> None:
     assert older.figure is not None
     found.values["fixed"]["loss"][0] = replace(older, figure=replace(older.figure, documents=None))
     said = gain(found, ("fixed", "none"), "loss"), gain(found, ("none", "fixed"), "loss")
-    assert all(each is not None and each.said.endswith("over 2 held-out documents") for each in said)
+    assert all(each is not None and each.text.endswith("over 2 held-out documents") for each in said)
 
 
 def test_losses_of_other_examples_say_nothing_of_it() -> None:
@@ -51,7 +51,7 @@ def test_losses_of_other_examples_say_nothing_of_it() -> None:
     one.values["none"]["loss"] = [others, one.values["none"]["loss"][1]]
     found = gain(one, ("fixed", "none"), "loss")
     assert found is not None
-    assert "held-out examples" not in found.said
+    assert "held-out examples" not in found.text
 
 
 def test_differences_in_nats_have_three_decimals() -> None:

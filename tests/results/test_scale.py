@@ -84,7 +84,7 @@ def test_what_is_not_finished_or_of_older_code_is_left_out(rows: list[PlannedRow
 
 def test_runs_of_a_seed_that_chose_rates_are_left_out_at_every_scale(rows: list[PlannedRow], tmp_path: Path) -> None:
     files = [
-        replace(load("demo"), name=name, **of_file)
+        replace(load("demo"), file=Path(f"{name}.yaml"), **of_file)
         for name, of_file in (("sweep", {"pretrain_seeds": [8]}), ("best", {"tuned": "sweep"}))
     ]
     assert pilot_seeds(files) == {8}
@@ -211,7 +211,7 @@ def test_a_scale_says_where_positions_could_not_move_far(rows: list[PlannedRow])
     runs = read(ROWS)
     said = "position parameters could move by at most about 0.00"
     assert said in AHEAD.verdicts(runs)[0].figures
-    runs.known[0].travels["fixed"] = 1e6
+    runs.pretrained[0].travels["fixed"] = 1e6
     assert said not in AHEAD.verdicts(runs)[0].figures
 
 

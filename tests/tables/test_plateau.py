@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from relpos.results.plateau import Found
+from relpos.results.plateau import Onset
 from relpos.tables.experiment import load
 from relpos.tables.plan import PlannedRow, plan_table
 from relpos.tables.rows import constant_phase, values_of, with_plateau
@@ -68,7 +68,7 @@ def test_a_row_is_told_when_it_found_order(tmp_path: Path) -> None:
     curves = {planned.name: constant_phase(planned.pretrainings) for planned in plan}
     rows = with_plateau([Row(planned.name, columns=columns) for planned in plan], values, curves)
     tokens = plan[0].pretrainings[0].config["batch"] * plan[0].pretrainings[0].config["length"]
-    assert [row.order_found for row in rows] == [Found(None, 2 * tokens, None), Found(tokens, 0, tokens)]
+    assert [row.order_found for row in rows] == [Onset(None, 2 * tokens, None), Onset(tokens, 0, tokens)]
 
 
 @pytest.mark.parametrize("warmup", ["2", "0.2"])

@@ -106,7 +106,7 @@ class Contrasts(Judgement):
         if self.over == "rows":
             mean = mean_gain(scale, self.contrasts, self.column, self.columns)
             judged = [mean]
-            figures.append(mean.said if mean else "")
+            figures.append(mean.text if mean else "")
         too_few = self._too_few(gains)
         evidence = [self.evidence(each.tested) for each in judged if each and each.tested]
         # One contrast is enough for the claim to fail, whatever others are missing.
@@ -141,7 +141,7 @@ class Contrasts(Judgement):
         """The gains, what is shown beside them, and which rows have no scores."""
         beside = [self._gain(scale, pair) for pair in self.beside]
         missing = [row for row in self.rows if not scale.values.get(row)]
-        said = [each.said for each in (*gains, *beside) if each]
+        said = [each.text for each in (*gains, *beside) if each]
         return said + [f"no scores of {', '.join(missing)}"] * bool(missing)
 
     def _too_few(self, gains: Iterable[Gain | None]) -> str:

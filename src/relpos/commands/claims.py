@@ -89,7 +89,7 @@ def page(wanted: list[Claim], runs: Scales, files: Iterable[Experiment] = ()) ->
     # All claims of their papers in their measures are tested, because these are the families.
     for family in families(wanted):
         # With runs this takes a while: some networks are measured.
-        shown = tracked(family, "testing claims") if runs.known else family
+        shown = tracked(family, "testing claims") if runs.pretrained else family
         by_claim = {claim.id: claim.verdicts(runs) for claim in shown}
         flat = [verdict for verdicts in by_claim.values() for verdict in verdicts]
         corrected = iter(adjusted(flat))

@@ -58,7 +58,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Prior:
-    """What the variances of a scale are like.
+    """The prior distribution of the variances of a scale.
 
     Args:
         variance: s₀².
@@ -71,7 +71,7 @@ class Prior:
     most: float
 
     def moderated(self, variance: float, freedom: float) -> Spread:
-        """s̃² and its degrees of freedom, of a variance with its own degrees.
+        """s̃² and its degrees of freedom, for a variance and its own degrees.
 
         >>> Prior(1.0, 4.0, most=30.0).moderated(4.0, 2.0)
         Spread(variance=2.0, freedom=6.0)
@@ -105,8 +105,8 @@ def contrast(rows: Mapping[str, Units], weights: Mapping[str, float], constant: 
         weights: of the rows that are compared.
         constant: rows that sit at the constant answer.
     """
-    named = [rows[row] for row in weights]
-    shared = sorted(set.intersection(*(set(units) for units in named)))
+    compared = [rows[row] for row in weights]
+    shared = sorted(set.intersection(*(set(units) for units in compared)))
     pool = _pool(rows, constant)
     is_inside = set(weights) <= set(pool)
     # Seeds that not all rows have cannot be paired, and are left out even where there are many.
@@ -115,27 +115,34 @@ def contrast(rows: Mapping[str, Units], weights: Mapping[str, float], constant: 
     if alone is None and not is_inside:
         # A constant row has no spread to borrow or to lend.
         return welch([(weight, list(rows[row].values())) for row, weight in weights.items()])
-    if alone is None and max(map(len, named)) > len(shared):
+    if alone is None and max(map(len, compared)) > len(shared):
         return _unpaired(rows, weights, pool)
     prior = _prior(_cells(pool), True) if is_inside else None
     squares = sum(weight**2 for weight in weights.values())
     if alone is not None:
         return replace(_moderated(alone, prior, squares), alone=alone) if prior else alone
-    # Rows of one pre-training each, with the same seed: all that is known of the error is what other rows show.
-    return _moderated(Difference(values[0], 0.0, 0.0, 1), prior, squares) if prior else None
+    if prior is None:
+        return None
+    # Rows of one pre-training each, with the same seed: only other rows show how large the error is.
+    return _moderated(Difference(values[0], 0.0, 0.0, 1), prior, squares)
 
 
 def _pool(rows: Mapping[str, Units], constant: Collection[str]) -> dict[str, Units]:
-    """The rows whose spread says something of that of others."""
-    known = {row: units for row, units in rows.items() if units and row not in constant}
-    return {row: units for row, units in known.items() if len(units) == 1 or max(units.values()) - min(units.values()) >= SAME}
+    """The rows whose spread says something about that of other rows."""
+    pool = {}
+    for row, units in rows.items():
+        if not units or row in constant:
+            continue
+        if len(units) == 1 or max(units.values()) - min(units.values()) >= SAME:
+            pool[row] = units
+    return pool
 
 
 def _moderated(alone: Difference, prior: Prior, squares: float) -> Difference:
     """A paired difference with its variance moderated; `squares` is Σ weight², and the prior is of a weight of 1."""
-    known = prior.moderated(alone.error**2 * alone.n / squares, alone.freedom)
-    error = (known.variance * squares / alone.n) ** 0.5
-    return replace(alone, error=error if error >= POINT else 0.0, freedom=known.freedom)
+    moderated = prior.moderated(alone.error**2 * alone.n / squares, alone.freedom)
+    error = (moderated.variance * squares / alone.n) ** 0.5
+    return replace(alone, error=error if error >= POINT else 0.0, freedom=moderated.freedom)
 
 
 def _unpaired(rows: Mapping[str, Units], weights: Mapping[str, float], pool: Mapping[str, Units]) -> Difference | None:
@@ -146,9 +153,10 @@ def _unpaired(rows: Mapping[str, Units], weights: Mapping[str, float], pool: Map
     terms = []
     for row, weight in weights.items():
         values = list(rows[row].values())
-        known = prior.moderated(float(np.var(values, ddof=1)) if len(values) > 1 else 0.0, len(values) - 1.0)
-        error = (known.variance / len(values)) ** 0.5
-        terms.append((weight, Difference(float(np.mean(values)), error, known.freedom, len(values))))
+        variance = float(np.var(values, ddof=1)) if len(values) > 1 else 0.0
+        moderated = prior.moderated(variance, len(values) - 1.0)
+        error = (moderated.variance / len(values)) ** 0.5
+        terms.append((weight, Difference(float(np.mean(values)), error, moderated.freedom, len(values))))
     tested = combined(terms)
     return replace(tested, freedom=min(tested.freedom, prior.most), n=terms[0][1].n)
 
@@ -187,9 +195,9 @@ def _trigamma_inverse(value: float) -> float:
 def _variances(
     places: Sequence[tuple[int, int]], scores: NDArray[np.float64], is_crossed: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Variances of each row, or if crossed of each difference of two rows over the seeds that they share; and degrees of freedom.
+    """Variances and degrees of freedom: of each row or, if crossed, of each difference of two rows over their shared seeds.
 
-    That of a difference is halved, so that rows that are independent of each other have the same expectation in both.
+    Variances of differences are halved, so that those of independent rows have the same expectation as variances of rows.
 
     Args:
         places: (place of the row, seed) of each score.
@@ -203,15 +211,17 @@ def _variances(
         values = [(scores[..., pair[:, 0]] - scores[..., pair[:, 1]]) / 2**0.5 for pair in lines if len(pair) > 1]
     else:
         values = [scores[..., list(units.values())] for units in rows.values() if len(units) > 1]
-    variances = [np.var(each, axis=-1, ddof=1) for each in values]
-    return np.stack(variances, -1) if values else np.zeros(0), np.array([each.shape[-1] - 1.0 for each in values])
+    freedom = np.array([sample.shape[-1] - 1.0 for sample in values])
+    if not values:
+        return np.zeros(0), freedom
+    return np.stack([np.var(sample, axis=-1, ddof=1) for sample in values], -1), freedom
 
 
 def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) -> Spread | None:
     """How much pre-trainings of `row` with different seeds differ; None if no row has several pre-trainings.
 
-    The variance is the sum of two components, seeds and errors, each estimated from all rows; degrees of freedom by Satterthwaite's
-    formula. If the test of equal spreads rejects, it is the row's own, moderated by those of the other rows.
+    The variance is the sum of two components, seeds and errors, both estimated from all rows, with degrees of freedom by
+    Satterthwaite's formula. If the test of equal spreads rejects, the variance is the row's own, moderated by the other rows'.
 
     >>> spread({"a": {0: 71.0, 1: 73.0}}, "a")
     Spread(variance=2.0, freedom=1.0)
@@ -224,20 +234,22 @@ def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) 
     # A pooled spread would be too small for a noisy row and too large for a quiet one.
     if equal_spreads(cells) < ALPHA:
         values, prior = list(pool[row].values()), _prior(cells, False)
-        return prior.moderated(float(np.var(values, ddof=1)), len(values) - 1.0) if prior and len(values) > 1 else None
-    within, left = _fit(cells, is_crossed=True)
-    by_seeds = freedom - left
+        if prior is None or len(values) < 2:
+            return None
+        return prior.moderated(float(np.var(values, ddof=1)), len(values) - 1.0)
+    within, residual_freedom = _fit(cells, is_crossed=True)
+    by_seeds = freedom - residual_freedom
     # Too few rows or seeds to tell the two components apart: their sum is still known.
-    if by_seeds < 1 or left < 1:
+    if by_seeds < 1 or residual_freedom < 1:
         return Spread(squares / freedom, float(freedom))
-    # Mean squares, with r rows a seed: of seeds, error + r · seed; of errors, error. So seed + error is the first / r plus the
-    # second · (1 − 1/r).
+    # With r rows a seed, the mean square of seeds is error + r · seed, that of errors is error. So seed + error is the first / r
+    # plus the second · (1 − 1/r).
     several = [units for units in pool.values() if len(units) > 1]
     share = len({seed for units in several for seed in units}) / sum(map(len, several))  # 1/r
-    parts = share * (squares - within) / by_seeds, (1 - share) * within / left
+    parts = share * (squares - within) / by_seeds, (1 - share) * within / residual_freedom
     if sum(parts) < POINT**2:
         return Spread(0.0, float(freedom))
-    return Spread(float(sum(parts)), satterthwaite(parts, (by_seeds, left)))
+    return Spread(float(sum(parts)), satterthwaite(parts, (by_seeds, residual_freedom)))
 
 
 def _cells(pool: Mapping[str, Units]) -> Cells:

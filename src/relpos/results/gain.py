@@ -1,4 +1,4 @@
-"""The difference between two rows of one scale, over their pre-trainings, and the words that say it."""
+"""The difference between two rows of one scale over their pre-trainings, as a number with its error and as a line of text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from relpos.measures.measure import NATS, Figure, measured_columns
 from relpos.results.contrast import contrast
-from relpos.results.scale import MEAN, Scale, Seed, named
+from relpos.results.scale import MEAN, Scale, Seed, columns_named
 from relpos.results.statistics import Difference, clustered, paired_by_seed
 from relpos.results.values import GLUE
 
@@ -37,14 +37,14 @@ class Gain:
     Args:
         value: difference of the means, × 100; for `loss` and `order`, nats.
         tested: the difference with its error over pre-trainings; None if the rows do not show how much pre-trainings differ.
-        columns: the columns of the mean; empty if both rows are at the constant answer, so that nothing can be said.
-        said: `composite − absolute +3.2 [+1.0, +5.4] over 10 pre-training seeds, 18 degrees of freedom`.
+        columns: the columns of the mean; empty if both rows are at the constant answer, which shows nothing about them.
+        text: `composite − absolute +3.2 [+1.0, +5.4] over 10 pre-training seeds, 18 degrees of freedom`.
     """
 
     value: float
     tested: Difference | None
     columns: tuple[str, ...]
-    said: str
+    text: str
 
 
 def gain(scale: Scale, rows: Sequence[str], column: str = MEAN, only: Sequence[str] | None = None) -> Gain | None:
@@ -58,27 +58,36 @@ def gain(scale: Scale, rows: Sequence[str], column: str = MEAN, only: Sequence[s
         only: the columns of the mean; None: all.
     """
     first, second = rows
-    names = scale.shared(named(column, only), *rows)
+    names = scale.shared(columns_named(column, only), *rows)
     if not names:
         return None
-    # Both at the constant answer says nothing of them; their zero difference would shrink the mean of the others.
+    # Two rows at the constant answer show nothing; their zero difference would shrink the mean over the columns.
     columns = scale.telling(names, first, second)
     if not columns:
         return Gain(0.0, None, (), f"{first} and {second}: at the constant answer in {', '.join(names)}")
-    if not (found := _estimate(scale, {first: 1.0, second: -1.0}, columns)):
+    if not (estimate := _estimate(scale, {first: 1.0, second: -1.0}, columns)):
         return None
-    value, tested = found
-    places, over = digits(columns[0]), _of_texts(scale, rows, columns)
+    value, tested = estimate
+    places = digits(columns[0])
     if tested:
-        beside = f"; these pairs alone {tested.alone.interval(places)}" if tested.alone else ""
-        spread = f"{tested.interval(places)} over {tested.n} {scale.units}, {tested.freedom:.3g} degrees of freedom{beside}"
-    else:  # all that can be said is how much these two models differ
-        single = [scale.singles(row, columns) for row in rows]
-        spread = "(one run each)" if [*map(len, single)] == [1, 1] else "(no pre-training seeds to compare)"
-        if models := between_models(*single):
-            how = f"{models.interval(places)} over {models.n} fine-tunings"
-            spread = f"(these two models: {how}; says nothing about other pre-trainings)"
-    return Gain(value, tested, tuple(columns), f"{first} − {second} {value:+.{places}f} {spread}{_where(columns)}{over}")
+        spread = f"{tested.interval(places)} over {tested.n} {scale.units}, {tested.freedom:.3g} degrees of freedom"
+        if tested.alone:
+            spread += f"; these pairs alone {tested.alone.interval(places)}"
+    else:
+        spread = _between_singles(scale, rows, columns)
+    text = f"{first} − {second} {value:+.{places}f} {spread}{_where(columns)}{_of_texts(scale, rows, columns)}"
+    return Gain(value, tested, tuple(columns), text)
+
+
+def _between_singles(scale: Scale, rows: Sequence[str], columns: Sequence[str]) -> str:
+    """What rows without a spread over pre-trainings show: at most how much these two models differ."""
+    first, second = (scale.singles(row, columns) for row in rows)
+    if models := between_models(first, second):
+        interval = f"{models.interval(digits(columns[0]))} over {models.n} fine-tunings"
+        return f"(these two models: {interval}; says nothing about other pre-trainings)"
+    if len(first) == len(second) == 1:
+        return "(one run each)"
+    return "(no pre-training seeds to compare)"
 
 
 def mean_gain(scale: Scale, pairs: Sequence[Contrast], column: str, only: Sequence[str] | None) -> Gain | None:
@@ -88,23 +97,24 @@ def mean_gain(scale: Scale, pairs: Sequence[Contrast], column: str, only: Sequen
     for first, second in pairs:
         weights[first] += 1 / len(pairs)
         weights[second] -= 1 / len(pairs)
-    columns = scale.telling(named(column, only), *weights)
-    if not columns or not (found := _estimate(scale, weights, columns)):
+    columns = scale.telling(columns_named(column, only), *weights)
+    if not columns or not (estimate := _estimate(scale, weights, columns)):
         return None
-    value, tested = found
+    value, tested = estimate
     places = digits(columns[0])
     spread = f" {tested.interval(places)} over {tested.n} {scale.units}" if tested else ""
     return Gain(value, tested, tuple(columns), f"mean of these {value:+.{places}f}{spread}{_where(columns)}")
 
 
 def _estimate(scale: Scale, weights: Mapping[str, float], columns: Sequence[str]) -> tuple[float, Difference | None] | None:
-    """Σ weight · row, and with its error if the rows show one; None if a row has no run with all of these columns."""
+    """Σ weight · row, and the same with its error if the rows show one; None if a row has no run with all of these columns."""
     rows = scale.by_seed(columns)
     if not all(rows[row] for row in weights):
         return None
-    # All rows of the scale go along, because together they show how much pre-trainings differ.
-    tested = contrast(rows, weights, scale.at_constant(columns))
-    return tested.value if tested else sum(weight * fmean(rows[row].values()) for row, weight in weights.items()), tested
+    # All rows of the scale take part, because together they show how much pre-trainings differ.
+    if tested := contrast(rows, weights, scale.at_constant(columns)):
+        return tested.value, tested
+    return sum(weight * fmean(rows[row].values()) for row, weight in weights.items()), None
 
 
 def between_models(first: Mapping[Seed, float], second: Mapping[Seed, float]) -> Difference | None:
@@ -115,17 +125,22 @@ def between_models(first: Mapping[Seed, float], second: Mapping[Seed, float]) ->
     >>> between_models({(0, 0): 71.0, (0, 1): 73.0}, {(0, 0): 70.0, (0, 1): 71.0}).value
     1.5
     """
-    if max(len({seed for seed, _ in each}) for each in (first, second)) > 1:
+    if max(len({seed for seed, _ in scores}) for scores in (first, second)) > 1:
         return None
-    ours, theirs = ({seed: value for (_, seed), value in each.items()} for each in (first, second))
-    # Paired by seeds, because what a seed of a fine-tuning does (order of the examples) it does to both.
+    ours, theirs = ({seed: value for (_, seed), value in scores.items()} for scores in (first, second))
+    # Paired, because the seed of a fine-tuning (the order of its examples) acts on both models alike.
     return paired_by_seed(ours, theirs)
 
 
 def over_texts(first: Sequence[Figure], second: Sequence[Figure]) -> Difference | None:
-    """The difference of two rows' losses on the same held-out text, with its error over documents, or over examples where their
-    documents were not kept: by how much other text would change the difference of these networks, of each of which a figure is
-    given. None where losses were not kept by example, or not of the same examples.
+    """The difference of two rows' losses on the same held-out text, with its error over documents.
+
+    The error says by how much another text would change the difference of these networks. It is taken over examples where their
+    documents were not kept. None where losses were not kept by example, or not of the same examples.
+
+    Args:
+        first: a figure for each network of the row.
+        second: the same for the other row.
     """
     parts = [[figure.parts for figure in figures if figure.parts is not None] for figures in (first, second)]
     sizes = {tuple(sizes) for of_row in parts for _, sizes in of_row}
@@ -136,23 +151,25 @@ def over_texts(first: Sequence[Figure], second: Sequence[Figure]) -> Difference 
 
 
 def _documents(first: Sequence[Figure], second: Sequence[Figure]) -> Sequence[float] | None:
-    """The document of each example, of networks that were measured on the same text; None where these were not kept."""
+    """The document of each example of the text on which all these networks were measured; None where it was not kept."""
     return next((figure.documents for figure in (*first, *second) if figure.documents), None)
 
 
 def _of_texts(scale: Scale, rows: Sequence[str], columns: Sequence[str]) -> str:
     if len(columns) > 1 or columns[0] not in WHERE:
         return ""
-    first, second = ([each.figure or Figure(each.value) for each in scale.values[row][columns[0]]] for row in rows)
+    first, second = ([value.figure or Figure(value.value) for value in scale.values[row][columns[0]]] for row in rows)
     if not (over := over_texts(first, second)):
         return ""
-    return f"; ±{over.high - over.value:.3f} over {over.n:,} held-out {'documents' if _documents(first, second) else 'examples'}"
+    units = "documents" if _documents(first, second) else "examples"
+    return f"; ±{over.high - over.value:.3f} over {over.n:,} held-out {units}"
 
 
 def digits(column: str) -> int:
     """Decimals with which differences in a column are shown."""
     of_measure = measured_columns().get(column)
-    return 3 if column in WHERE or (of_measure and of_measure[1].metric == NATS) else 1
+    is_in_nats = column in WHERE or (of_measure and of_measure[1].metric == NATS)
+    return 3 if is_in_nats else 1
 
 
 def _where(columns: Sequence[str]) -> str:
@@ -160,4 +177,6 @@ def _where(columns: Sequence[str]) -> str:
         return ""
     if columns[0] in WHERE:
         return WHERE[columns[0]]
-    return f" in {columns[0]}" if len(columns) == 1 else f" in the mean of {', '.join(columns)}"
+    if len(columns) == 1:
+        return f" in {columns[0]}"
+    return f" in the mean of {', '.join(columns)}"

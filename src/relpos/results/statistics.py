@@ -1,6 +1,6 @@
-"""What the numbers of a table show and what they cannot: intervals, tests, and how many seeds would find a difference.
+"""Statistics of tables and claims: intervals, tests, and how many seeds would find a difference.
 
-scipy does the statistics; this file says which. α = 0.05 and power 0.8 throughout.
+scipy computes the distributions. α = 0.05 and power 0.8 throughout.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 ALPHA = 0.05
 SEED = 0
 UNDECIDED, NOT_RUN = "undecided", "not run"
-"""Verdicts on a difference that was not shown, and on one without runs."""
+"""Verdicts on a difference that the runs do not show, and on one without runs."""
 HOLDS, FAILS, NOT_HERE = "holds", "fails", "cannot be said here"
 """Further verdicts, on claims. `NOT_HERE`: the rows that are compared are on the plateau, see `relpos.results.plateau`."""
 POINT = 1e-12
@@ -79,23 +79,27 @@ class Difference:
         return f"[{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
 
     def said(self, digits: int) -> str:
-        """`+1.00 [+0.02, +1.98]`"""
+        """The difference and its interval: `+1.00 [+0.02, +1.98]`."""
         return f"{self.value:+.{digits}f} {self.interval(digits)}"
 
     @property
     def _half_width(self) -> float:
         from scipy.special import stdtrit
 
-        return 0.0 if self.error < POINT else float(stdtrit(self.freedom, 1 - ALPHA / 2)) * self.error
+        if self.error < POINT:
+            return 0.0
+        return float(stdtrit(self.freedom, 1 - ALPHA / 2)) * self.error
 
 
 def clustered(differences: NDArray[np.float64], sizes: NDArray[np.float64], clusters: Sequence[float] | None = None) -> Difference:
-    """Σ differences / Σ sizes with its standard error over clusters: the ratio-to-size estimate of Cochran (1977), *Sampling
-    techniques*, Chapter 9A. With y and m a cluster's sums and R the ratio:
+    """Σ differences / Σ sizes with its standard error over clusters.
+
+    This is the ratio-to-size estimate of Cochran (1977), *Sampling techniques*, Chapter 9A. With y and m a cluster's sums and R
+    the ratio:
 
         error² = C/(C − 1) · Σ_c (y_c − R·m_c)² / (Σ_c m_c)²          C clusters, t-distribution with C − 1 degrees of freedom
 
-    Where texts of one document are alike, its examples are no witnesses of their own: as clusters the error is larger.
+    Examples of one document are alike and so not independent: as clusters they give a larger error.
 
     >>> of_examples = np.array([1.0, 1.0, 3.0, 3.0]), np.ones(4)
     >>> clustered(*of_examples).n, clustered(*of_examples, clusters=[0, 0, 1, 1]).error
@@ -103,10 +107,12 @@ def clustered(differences: NDArray[np.float64], sizes: NDArray[np.float64], clus
 
     Args:
         differences: (examples,) summed over the predicted tokens of each example.
-        sizes: (examples,) how many these are.
-        clusters: (examples,) a number for the cluster of each; None: each is one by itself.
+        sizes: (examples,) the number of these tokens.
+        clusters: (examples,) the number of the cluster of each example; None: each example is a cluster.
     """
-    _, of_example = np.unique(np.arange(len(sizes)) if clusters is None else clusters, return_inverse=True)
+    if clusters is None:
+        clusters = np.arange(len(sizes)).tolist()
+    _, of_example = np.unique(clusters, return_inverse=True)
     y, m = np.bincount(of_example, differences), np.bincount(of_example, sizes)
     count, tokens, ratio = len(m), float(m.sum()), float(y.sum() / m.sum())
     # A single cluster has no spread: its residual is zero, and `max` keeps the factor finite.
@@ -115,17 +121,20 @@ def clustered(differences: NDArray[np.float64], sizes: NDArray[np.float64], clus
 
 
 def of_errors(gain: float, base: float) -> float | None:
-    """Per cent of the errors of a score × 100 that a gain over it removes; None where it has none: 90 → 95 halves them, as 50 → 75
-    does, though the points differ.
+    """Per cent of the errors of a score × 100 that a gain over it removes; None where the score has no errors.
+
+    90 → 95 and 50 → 75 both halve the errors, though the points differ.
 
     >>> of_errors(5.0, 90.0), of_errors(25.0, 50.0)
     (50.0, 50.0)
     """
-    return 100 * gain / (100 - base) if base < 100 else None
+    if base >= 100:
+        return None
+    return 100 * gain / (100 - base)
 
 
 def standard_error(score: float, examples: int, metric: str) -> float:
-    """Standard error of a score × 100 on a set of examples: how much a model's score differs from one such set to another.
+    """Standard error of a score × 100 over examples: how much the score of one model differs between sets of this size.
 
     Binomial, 100·√(p(1−p)/n), for accuracies; p is smoothed by Laplace's rule, (pn + 1)/(n + 2), because a score of 100 is not free
     of error. 100·(1 − r²)/√n for a correlation r of numbers (Pearson, Spearman). 100/√n, the error of no correlation, for every
@@ -146,13 +155,14 @@ def standard_error(score: float, examples: int, metric: str) -> float:
 
 
 def paired(first: Sequence[float], second: Sequence[float] | float = 0.0) -> Difference | None:
-    """Two rows over the same seeds: Student's paired test of `first − second`; against a number it is the one-sample test. None for
-    fewer than two pairs.
+    """Student's paired test of `first − second`, two rows over the same seeds; None for fewer than two pairs.
+
+    Against a number it is the one-sample test.
 
     >>> paired([71.0, 72.0, 74.0], [70.0, 71.0, 72.0]).value
     1.3333333333333333
     """
-    # What a seed does to both rows alike cancels in the difference.
+    # An effect that a seed has on both rows alike cancels in the difference.
     differences = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     n = len(differences)
     if n < 2:
@@ -171,10 +181,9 @@ def paired_by_seed(first: Mapping[int, float], second: Mapping[int, float]) -> D
 
 
 def welch(terms: Sequence[tuple[float, Sequence[float]]]) -> Difference | None:
-    """Σ weight · mean of several rows over different seeds, each with a spread of its own; degrees of freedom by Welch and
-    Satterthwaite.
+    """Σ weight · mean of several rows over different seeds, each with a spread of its own.
 
-    None where a row has fewer than two values, and where none has any spread.
+    Degrees of freedom are by Welch and Satterthwaite. None where a row has fewer than two values, and where no row has any spread.
 
     >>> welch([(1.0, [71.0, 73.0]), (-1.0, [70.0])]) is None
     True
@@ -185,10 +194,12 @@ def welch(terms: Sequence[tuple[float, Sequence[float]]]) -> Difference | None:
         terms: weight and values of each row; `n` is the number of values of the first.
     """
     means = [(weight, paired(values)) for weight, values in terms]
-    known = [(weight, mean) for weight, mean in means if mean is not None]
-    # A row of one value has an unknown spread, which no other row's can stand for.
-    tested = combined(known) if len(known) == len(terms) else None
-    return replace(tested, n=known[0][1].n) if tested is not None and tested.error >= POINT else None
+    estimated = [(weight, mean) for weight, mean in means if mean is not None]
+    # A row of one value has an unknown spread, for which no other row's can stand.
+    if len(estimated) < len(terms):
+        return None
+    tested = combined(estimated)
+    return replace(tested, n=estimated[0][1].n) if tested.error >= POINT else None
 
 
 def combined(terms: Sequence[tuple[float, Difference]]) -> Difference:
@@ -209,7 +220,7 @@ def satterthwaite(variances: Sequence[float], freedom: Sequence[float]) -> float
     >>> satterthwaite([1.0, 1.0], [10, 10]), satterthwaite([0.0, 0.0], [10, 20])
     (20.0, 10)
     """
-    doubt = sum(variance**2 / of_one for variance, of_one in zip(variances, freedom, strict=True))
+    doubt = sum(variance**2 / degrees for variance, degrees in zip(variances, freedom, strict=True))
     return sum(variances) ** 2 / doubt if doubt else min(freedom)
 
 
@@ -220,7 +231,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     [0.03, 0.06, 0.06]
     """
     order = np.argsort(p_values)  # statsmodels' multipletests collects garbage at every call, which takes 50 ms
-    # Never less than the one before: behind the first that is not significant Holm's method rejects nothing.
+    # Adjusted p-values never fall along the order: after the first that is not significant Holm's method rejects nothing.
     steps = np.maximum.accumulate(np.asarray(p_values)[order] * (len(order) - np.arange(len(order))))
     adjusted = np.empty(len(order))
     adjusted[order] = np.minimum(steps, 1.0)
@@ -252,5 +263,5 @@ def seeds_needed(tested: Difference, against: float = 0.0) -> int:
     effect = abs(tested.value - against) / spread if spread else 0.0
     if effect < (2 * FOUND**2 / MOST) ** 0.5:
         return MOST
-    # One more: the normal approximation forgets that the spread is estimated, too.
+    # One more seed, because the normal approximation ignores that the spread is estimated.
     return max(2, ceil(2 * (FOUND / effect) ** 2 + 1))

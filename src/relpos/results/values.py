@@ -1,7 +1,7 @@
-"""Every number of every finished run, read once: a long table with a line for each. Claims, tables and figures select from it.
+"""Every number of every finished run, read once into one long table, from which claims, tables and figures select.
 
-A line is a frozen `Value`; a plain list of them is the table, because importing pandas would make `relpos claims` half as slow
-again. Records that lack what is needed are named on stderr and left out.
+A line is a frozen `Value` and the table a plain list, because importing pandas would make `relpos claims` half as slow again.
+Records that lack a key of `NEEDED` are named on stderr and left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Plain = dict[str, Any]
 PartRates = float | tuple[float, ...]
 """The factor of a learning rate, or those of the parts of a merge."""
 Rates = tuple[PartRates, float | None]
-"""`recipe.position_lr` and `recipe.conv_lr`, the second only where it is another."""
+"""`recipe.position_lr` and `recipe.conv_lr`, the second only where it differs."""
 Halves = tuple[float, float]
 """The score × 100 on the even and on the odd examples of a dev set."""
 Group = TypeVar("Group", bound=Hashable)
@@ -43,7 +43,7 @@ STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
 LOSS, GAP = "heldout_loss", "shuffle_gap"
 """Columns of pre-trainings: nats of held-out loss and of shuffle gap."""
 LONGEST = 5
-"""The most fine-tunings in a row that are followed: damaged records may name each other in a circle."""
+"""How many fine-tunings of fine-tunings are followed at most: damaged records may name each other in a circle."""
 NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "pretrain": {
         **dict.fromkeys(("stage", "identity"), str),
@@ -71,24 +71,24 @@ class Value:
     Args:
         run: the run's folder.
         stage: pretrain or finetune.
-        column: `heldout_loss`, …; a column of a task; or one of a measure, such as `shuffle_gap`.
+        column: a figure of the record such as `heldout_loss`, a column of a task, or one of a measure such as `shuffle_gap`.
         value: score × 100, nats, or as the record has it.
-        origin: name of the folder of the pre-training; of fine-tunings of a network that the user named, that network's folder.
-        scale: what values that may be compared have in common, as JSON: the meaning of the pre-trainings but seed, scheme and
-            rates, and the name of their text. For a named network: its folder. Empty where the pre-training is not here.
+        origin: name of the folder of the pre-training; for fine-tunings of a network that the user named, that network's folder.
+        scale: JSON of what comparable values have in common: the meaning of the pre-trainings without seed, scheme and rates, and
+            the name of their text. For a named network: its folder. Empty where the folder of runs lacks the pre-training.
         scheme: position scheme and convolution of the pre-training, as JSON. For a named network: the `change` made of it.
         rates: of the pre-training.
         pretrain_seed: None for a named network.
         seed: of the fine-tuning; 0 for a pre-training.
-        percent: of the pre-training's steps that the network had done; 100 at the end.
-        way: how it was measured, as JSON: the dials of the fine-tunings in between, or those of a measure. Values of a column
+        percent: share of the pre-training's steps that the network had done; 100 at the end.
+        way: how it was measured, as JSON: the settings of the fine-tunings in between, or those of a measure. Values of a column
             that were measured in two ways are not compared.
         is_current: whether today's code would make the same run, and those that it started from.
         metric: dotted name of the function that scores the dev set, or nats.
         examples: size of the dev set, or the number of examples that a measure was given.
         majority: score of the constant answer.
         answers: the file of the answers on the dev set, where they were kept.
-        figure: of a measure: interval, and the parts of which the value is made.
+        figure: for a measure: interval, and the parts of which the value is made.
     """
 
     run: Path
@@ -114,9 +114,11 @@ class Value:
 def read(measured: Collection[str] = ("shuffle",)) -> list[Value]:
     """The numbers of all finished pre-trainings and fine-tunings, and the kept results of measures of these names."""
     pretrainings, tunings = (list(_whole(stage)) for stage in NEEDED)
-    values = [each for run in pretrainings for each in pretraining_values(*run, measured)]
+    values: list[Value] = []
+    for folder, record in pretrainings:
+        values += pretraining_values(folder, record, measured)
     # By the folders' names: what a run started from may not be here.
-    sources = {each.origin: each for each in values}
+    sources = {value.origin: value for value in values}
     records = {folder.name: record for folder, record in tunings}
     current = {name: is_current(record) for name, record in records.items()}
     for folder, _ in tunings:
@@ -130,78 +132,107 @@ def read(measured: Collection[str] = ("shuffle",)) -> list[Value]:
 
 
 def pretraining_values(folder: Path, record: Plain, measured: Collection[str] = ()) -> Iterator[Value]:
-    """The numbers of one pre-training: of its record, and what was measured of its networks and kept."""
-    meaning = record["meaning"]
-    known = Value(
+    """The numbers of one pre-training: those of its record, and the kept results of measures of its networks."""
+    meaning, inputs = record["meaning"], record["inputs"]
+    shared = common(meaning)
+    # A network that was trained further is compared with others that began with the same.
+    if "start" in inputs:
+        shared = shared | {"start": inputs["start"]}
+    base = Value(
         folder,
         "pretrain",
         "",
         0.0,
         folder.name,
-        # A network that was trained further is compared with others that began with the same.
-        json.dumps(
-            [
-                common(meaning) | {key: record["inputs"][key] for key in ("start",) if key in record["inputs"]},
-                Path(record["inputs"]["store"]).name,
-            ],
-            sort_keys=True,
-        ),
+        json.dumps([shared, Path(inputs["store"]).name], sort_keys=True),
         json.dumps({key: meaning[key] for key in ("position", "conv")}, sort_keys=True),
         rates_of(meaning.get("recipe") or {}),
         meaning["seed"],
         is_current=is_current(record),
     )
     entries = [(measure, entry) for measure in chosen(measured) for entry in kept(folder, measure.name)]
-    at_end = [(measure, entry.results) for measure, entry in entries if entry.share == END]
-    losses = [measure.figure(LOSS, results) for measure, results in at_end if any(each.name == LOSS for each in measure.columns)]
-    # A record has the loss alone; by example it is kept with the gap.
-    most = max(filter(None, losses), key=lambda figure: figure.examples, default=None)
-    yield from (replace(each, figure=most) if each.column == LOSS else each for each in _record_values(known, record))
+    losses: list[Figure] = []
+    for measure, entry in entries:
+        has_loss = any(column.name == LOSS for column in measure.columns)
+        if entry.share == END and has_loss and (figure := measure.figure(LOSS, entry.results)):
+            losses.append(figure)
+    # The record has the loss alone; by example it is kept with the shuffle gap.
+    most = max(losses, key=lambda figure: figure.examples, default=None)
+    for value in _record_values(base, record):
+        yield replace(value, figure=most) if value.column == LOSS else value
     for measure, entry in entries:
         examples = entry.meaning.get("examples")
-        at_time = replace(known, percent=entry.share, way=protocol(entry.meaning, without=()), examples=examples)
-        # The loss at the end is that of the record.
-        figures = figure_values(at_time, [measure], entry.results)
-        yield from (each for each in figures if entry.share != END or each.column != LOSS)
+        way = protocol(entry.meaning, without=())
+        at_time = replace(base, percent=entry.share, way=way, examples=examples)
+        for value in figure_values(at_time, [measure], entry.results):
+            # The record has given the loss at the end already.
+            if entry.share != END or value.column != LOSS:
+                yield value
 
 
-def figure_values(known: Value, measures: Iterable[Measure], results: Results) -> Iterator[Value]:
-    """What some measures read off a network's results; `known` says whose they are."""
-    for column, figure in ((each, measure.figure(each.name, results)) for measure in measures for each in measure.columns):
-        if figure is not None:
-            yield replace(known, column=column.name, value=figure.value, metric=column.metric, majority=figure.guess, figure=figure)
+def figure_values(base: Value, measures: Iterable[Measure], results: Results) -> Iterator[Value]:
+    """Values of the columns of some measures, read from a network's results.
+
+    Args:
+        base: a value with the run, scale, scheme and seeds of that network.
+    """
+    for measure in measures:
+        for column in measure.columns:
+            figure = measure.figure(column.name, results)
+            if figure is not None:
+                yield replace(
+                    base,
+                    column=column.name,
+                    value=figure.value,
+                    metric=column.metric,
+                    majority=figure.guess,
+                    figure=figure,
+                )
 
 
 def tuning_values(folder: Path, chain: Sequence[Plain], source: Value | None, is_made_today: bool = True) -> Iterator[Value]:
-    """The numbers of one fine-tuning; its chain is its record, and those of the fine-tunings that it started from.
+    """The numbers of one fine-tuning.
 
-    `source` is any value of the pre-training, None if that is not here.
+    Args:
+        chain: its record, then the records of the fine-tunings that it started from, the first of them last.
+        source: any value of the pre-training; None if that is not in this folder of runs.
+        is_made_today: whether today's code would make these fine-tunings.
     """
     record, start = chain[0], Path(chain[-1]["inputs"]["start"])
     meaning, metrics = record["meaning"], record["metrics"]
-    known = Value(folder, "finetune", "", 0.0, str(start), seed=meaning["seed"], is_current=is_made_today)
+    base = Value(folder, "finetune", "", 0.0, str(start), seed=meaning["seed"], is_current=is_made_today)
     if source:
-        known = replace(
-            known,
+        base = replace(
+            base,
             **{key: getattr(source, key) for key in ("origin", "scale", "scheme", "rates", "pretrain_seed")},
             is_current=is_made_today and source.is_current,
         )
     # Below these folders lie runs, whose scales are those of their pre-trainings.
     elif len(chain) == 1 and start.parent.name not in NEEDED:
         change = json.dumps(meaning.get("change") or {}, sort_keys=True)
-        known = replace(known, scale=json.dumps({"checkpoint": str(start)}), scheme=change)
+        base = replace(base, scale=json.dumps({"checkpoint": str(start)}), scheme=change)
     without = ("seed",) if source else ("seed", "change")
-    scored = replace(known, way=protocol(*(each["meaning"] for each in chain), without=without), metric=meaning["task"]["metric"])
-    yield from (each for each in _record_values(known, record) if each.column not in metrics["columns"])
-    for name, value in metrics["columns"].items():
-        answers = path if (path := folder / "dev" / f"{name}.tsv").is_file() else None
-        examples, majority = (metrics.get(key, {}).get(name) for key in ("examples", "majority"))
-        yield replace(scored, column=name, value=value, examples=examples, majority=majority, answers=answers)
+    way = protocol(*(tuning["meaning"] for tuning in chain), without=without)
+    for value in _record_values(base, record):
+        if value.column not in metrics["columns"]:
+            yield value
+    for name, score in metrics["columns"].items():
+        path = folder / "dev" / f"{name}.tsv"
+        yield replace(
+            base,
+            way=way,
+            metric=meaning["task"]["metric"],
+            column=name,
+            value=score,
+            examples=metrics.get("examples", {}).get(name),
+            majority=metrics.get("majority", {}).get(name),
+            answers=path if path.is_file() else None,
+        )
 
 
-def _record_values(known: Value, record: Plain) -> Iterator[Value]:
+def _record_values(base: Value, record: Plain) -> Iterator[Value]:
     for name, value in final(record).items():
-        yield replace(known, column=name, value=float(value), metric=NATS if name == LOSS else "")
+        yield replace(base, column=name, value=float(value), metric=NATS if name == LOSS else "")
 
 
 def _whole(stage: str) -> Iterator[tuple[Path, Plain]]:
@@ -215,43 +246,53 @@ def _whole(stage: str) -> Iterator[tuple[Path, Plain]]:
 
 
 def _at(record: Plain, key: str) -> object:
-    """The value of a dotted key; `...`, whose type no key asks for, where there is none."""
+    """The value of a dotted key. A missing one gives `...`, a type that no key of `NEEDED` has."""
     value: object = record
     for part in key.split("."):
-        value = value.get(part, ...) if isinstance(value, dict) else ...
+        if not isinstance(value, dict):
+            return ...
+        value = value.get(part, ...)
     return value
 
 
-def select(values: Iterable[Value], **wanted: object) -> list[Value]:
-    """The values whose fields are these.
+def select(values: Iterable[Value], **fields: object) -> list[Value]:
+    """The values that have all of these fields.
 
     >>> [each.value for each in select([Value(Path(), "pretrain", LOSS, 3.0), Value(Path(), "pretrain", GAP, 1.0)], column=GAP)]
     [1.0]
     """
-    return [each for each in values if all(getattr(each, key) == value for key, value in wanted.items())]
+    return [each for each in values if all(getattr(each, key) == value for key, value in fields.items())]
 
 
 def by(values: Iterable[Value], key: str) -> dict[Any, list[Value]]:
-    """The values of each group: those that agree in a field."""
+    """The value of a field → the values that have it."""
     groups: dict[Any, list[Value]] = {}
-    for each in values:
-        groups.setdefault(getattr(each, key), []).append(each)
+    for value in values:
+        groups.setdefault(getattr(value, key), []).append(value)
     return groups
 
 
 def shared_ways(
     values: Iterable[Value], group: Callable[[Value], Hashable] = lambda _: "", groups: Collection[Hashable] = ("",)
 ) -> dict[str, str]:
-    """Column → the way of measuring in which these groups of values are compared, see `most_shared`; of two such ways, that with
-    more examples. By default all values are one group.
+    """Column → the way of measuring in which these groups of values are compared, see `most_shared`.
+
+    Of two equally shared ways the one with more examples counts. By default all values are one group.
     """
-    ordered = sorted(values, key=lambda each: (0, each.run.name) if each.stage == "finetune" else (-(each.examples or 0), each.way))
-    return most_shared(((each.column, each.way, group(each)) for each in ordered), groups)
+
+    def rank(value: Value) -> tuple[int, str]:
+        if value.stage == "finetune":
+            return 0, value.run.name
+        return -(value.examples or 0), value.way
+
+    ordered = sorted(values, key=rank)
+    return most_shared(((value.column, value.way, group(value)) for value in ordered), groups)
 
 
 def per_group(groups: Iterable[Group], values: Iterable[float], statistic: str = "mean") -> dict[Group, float]:
-    """Group → the mean, best or median of its values. Fine-tunings of one pre-training are not
-    independent of each other: the pre-trainings are the units.
+    """Group → the mean, best or median of its values.
+
+    Fine-tunings of one pre-training depend on each other, so groups are pre-trainings.
 
     >>> per_group(["a", "b", "a"], [1.0, 5.0, 3.0])
     {'a': 2.0, 'b': 5.0}
@@ -263,7 +304,7 @@ def per_group(groups: Iterable[Group], values: Iterable[float], statistic: str =
 
 
 def mean_over(groups: Iterable[Group], values: Iterable[float], statistic: str) -> float:
-    """The mean over groups, as pre-trainings are, of a statistic of the values of each.
+    """The mean over groups (pre-trainings) of a statistic of each group's values.
 
     >>> mean_over(["a", "b", "a"], [1.0, 5.0, 3.0], "best")
     4.0
@@ -272,26 +313,28 @@ def mean_over(groups: Iterable[Group], values: Iterable[float], statistic: str) 
 
 
 def rates_of(recipe: Mapping[str, Any]) -> Rates:
-    """`position_lr`, and `conv_lr` where it is another, of a recipe as a run's configuration has it.
+    """`position_lr` and, where it differs from that, `conv_lr` of a run's recipe.
 
     >>> rates_of({"position_lr": [1, 30]})
     ((1.0, 30.0), None)
     """
-    # A rate that is that of all parameters is left out of a run's meaning.
-    given, conv_lr = recipe.get("position_lr", 1.0), recipe.get("conv_lr")
-    position_lr = float(given) if isinstance(given, int | float) else tuple(map(float, given))
-    return position_lr, None if conv_lr in (None, position_lr) else float(conv_lr)
+    # A run's meaning has no factor where it is 1, the rate of all other parameters.
+    factor, conv_lr = recipe.get("position_lr", 1.0), recipe.get("conv_lr")
+    position_lr = float(factor) if isinstance(factor, int | float) else tuple(map(float, factor))
+    if conv_lr in (None, position_lr):
+        return position_lr, None
+    return position_lr, float(conv_lr)
 
 
 def slowest(position_lr: PartRates) -> float:
-    """The smallest of the factors of the learning rate of a scheme's parts."""
+    """The smallest factor of the learning rates of a scheme's parts."""
     return min(position_lr) if isinstance(position_lr, tuple) else position_lr
 
 
 def precedence(position_lr: PartRates, conv_lr: float | None) -> tuple[bool, float, float]:
-    """A key to sort rates by: of several with equally many pre-trainings, rows are read at the last.
+    """A sort key for rates: of several rates with equally many pre-trainings, a row is read at the last one.
 
-    That is one with a rate of the convolution's own, then the lowest, and never the one with the best score.
+    That is a rate with a `conv_lr`, then the lowest; the scores do not count.
 
     >>> max([(30.0, 3.0), (30.0, 1.0), (10.0, None)], key=lambda rates: precedence(*rates))
     (30.0, 1.0)
@@ -300,8 +343,10 @@ def precedence(position_lr: PartRates, conv_lr: float | None) -> tuple[bool, flo
 
 
 def best_on_halves(rows: Mapping[str, Halves]) -> list[tuple[str, int, int]]:
-    """Of each half of the examples the row that is best on it, of equal ones the first, that half, and the other one, on which the
-    row is to be scored: the best of several on the same examples gains by choice alone.
+    """For each half of the examples: the best row there (the first of equal ones), that half, and the other one.
+
+    The row is to be scored on the other half, because the best of several rows gains by choice alone on the
+    examples that chose it.
     """
     return [(max(rows, key=lambda row: rows[row][half]), half, 1 - half) for half in (0, 1)]
 

@@ -19,7 +19,7 @@ from statistics import fmean
 
 from relpos.results import contrast
 from relpos.results.gain import between_models
-from relpos.results.scale import MEAN, named
+from relpos.results.scale import MEAN, columns_named
 from relpos.results.statistics import Difference, holm, of_errors
 from relpos.results.values import GLUE, mean_over
 from relpos.tables.experiment import Experiment
@@ -34,7 +34,7 @@ def with_comparisons(rows: Sequence[Row], experiment: Experiment, printed: Mappi
     planned = []
     for row in rows:
         # Without a checkpoint to start from at hand there is no plan, and so no column; its printed numbers are shown all the same.
-        names = named(MEAN, printed.get(row.name, {})) if experiment.network else []
+        names = columns_named(MEAN, printed.get(row.name, {})) if experiment.network else []
         columns = row.columns | {name: Column() for name in names if name not in row.columns}
         planned.append(replace(row, columns=columns, server=experiment.server.get(row.name, {})))
     baselines = [baseline_of(row.name, experiment) for row in planned]

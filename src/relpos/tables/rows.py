@@ -21,7 +21,7 @@ from relpos.measures.kinds.lengths import losses
 from relpos.measures.measure import NATS, Figure, Results, measured_columns, measures
 from relpos.process import without_keys
 from relpos.results.plateau import NONE, Curve, order_found, order_known
-from relpos.results.scale import MEAN, Scale, has_parameters, mean_of, named, scheme, seeds, travel
+from relpos.results.scale import MEAN, Scale, columns_named, has_parameters, mean_of, scheme, seeds, travel
 from relpos.results.statistics import Difference, Interval
 from relpos.results.values import (
     GAP,
@@ -355,7 +355,7 @@ def mean_column(columns: Mapping[str, Column], several: bool) -> Column:
 
     `best` is the mean of the columns' bests, because a submission is made of the best run of each task; `median` likewise.
     """
-    names = named(MEAN, columns)
+    names = columns_named(MEAN, columns)
     if not names:
         return Column()
     parts = [columns[name] for name in names]

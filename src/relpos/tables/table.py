@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from relpos.errors import refuse_unknown
 from relpos.files import write_json
 from relpos.measures.measure import NATS
-from relpos.results.plateau import Found
+from relpos.results.plateau import Onset
 from relpos.results.scale import MEAN, Scale, Seed
 from relpos.results.statistics import Interval
 from relpos.results.values import GLUE, PartRates, Value
@@ -143,7 +143,7 @@ class Row:
     position_parameters: int | None = None
     travel: float | None = None
     perplexity: float | None = None
-    order_found: Found | None = None
+    order_found: Onset | None = None
     order_known: float | None = None
     on_plateau: bool | None = None
     position_lr: PartRates = 1.0

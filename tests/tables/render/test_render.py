@@ -11,7 +11,7 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from relpos.results.plateau import Found
+from relpos.results.plateau import Onset
 from relpos.results.values import GLUE
 from relpos.tables.render import text
 from relpos.tables.render.text import in_latex, latex
@@ -145,7 +145,7 @@ def test_brackets_in_names_are_no_markup_on_the_terminal() -> None:
 
 def test_what_differs_by_row_is_a_table_and_the_legend_has_what_there_is() -> None:
     """A row on the plateau has no share of the order beside that."""
-    found = {"none": Found(None, 8e6, None), "sine": Found(None, 8e6, None), "rope": Found(2.6e6, 2e6, 4e6)}
+    found = {"none": Onset(None, 8e6, None), "sine": Onset(None, 8e6, None), "rope": Onset(2.6e6, 2e6, 4e6)}
     knows = {"none": (0.0, True), "sine": (0.81, True), "rope": (1.0, False)}
     rows = [
         Row(name, order_known=known, on_plateau=on_it, order_found=found[name], position_lr=3.0, perplexity=9.0)

@@ -240,9 +240,9 @@ def order_and_rate(rows: Sequence[Row]) -> SideTable | None:
     """How much of the order each row knows and since when, and the rates of its position parameters; None where all have the
     plain ones and nothing is known of order. A row on the plateau knows none of it, whatever its loss.
 
-    >>> from relpos.results.plateau import Found
-    >>> none = Row("none", on_plateau=True, order_known=0.0, order_found=Found(None, 8e6, None))
-    >>> rope = Row("rope", order_known=1.0, order_found=Found(2.6e6, 2e6, 4e6), position_lr=(1.0, 30.0), conv_lr=3.0)
+    >>> from relpos.results.plateau import Onset
+    >>> none = Row("none", on_plateau=True, order_known=0.0, order_found=Onset(None, 8e6, None))
+    >>> rope = Row("rope", order_known=1.0, order_found=Onset(2.6e6, 2e6, 4e6), position_lr=(1.0, 30.0), conv_lr=3.0)
     >>> order_and_rate([none, rope]).heads
     ['order known', 'half known after', 'position_lr']
     >>> order_and_rate([none, rope]).lines

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from relpos.measures.measure import measured_columns
 from relpos.results.plateau import NONE, PLATEAU
-from relpos.results.scale import MEAN, SHORT_TRAVEL, named, short_travel
+from relpos.results.scale import MEAN, SHORT_TRAVEL, columns_named, short_travel
 from relpos.results.values import GLUE
 from relpos.tables.render.cells import (
     MISSING,
@@ -162,5 +162,5 @@ def mean_name(columns: Iterable[str]) -> str | None:
     >>> mean_name(["cola", "rte", "wnli"])  # WNLI is in no mean
     'mean of 2'
     """
-    count = len(named(MEAN, set(columns)))
+    count = len(columns_named(MEAN, set(columns)))
     return "GLUE" if count == len(GLUE) else f"mean of {count}" if count else None
