@@ -13,7 +13,7 @@ import yaml
 from relpos.claims.verdict import Verdict
 from relpos.config.compose import compose, resolved
 from relpos.files import write_json, write_text
-from relpos.results.scale import Scale, Scales, Seed, scale_of, seeds
+from relpos.results.scale import Scale, Scales, Seed, pretraining_scale, seeds
 from relpos.results.values import GLUE, Value
 from relpos.train.network import network
 
@@ -37,7 +37,7 @@ def by_seeds(values: Iterable[Value]) -> dict[Seed, float]:
 def scale(rows: dict[str, dict[str, Sequence[float]]], store: str = "toy-0123456789ab", size: int = 1, **meaning: Any) -> Scale:
     """A scale with these scores, row → column → one a pre-training seed."""
     meaning = {"size": SIZE | {"hidden": 64 * size}, "steps": 100, "batch": 8, "length": 128, "pairs": None} | meaning
-    found = scale_of(meaning, store)
+    found = pretraining_scale(meaning, store)
     for row, columns in rows.items():
         found.values[row] = {
             name: scored({(seed, 0): value for seed, value in enumerate(values)}, name) for name, values in columns.items()

@@ -8,7 +8,7 @@ import pytest
 
 from relpos.measures.measure import Figure
 from relpos.results.gain import digits, gain
-from relpos.results.scale import Scale, scale_of
+from relpos.results.scale import Scale, pretraining_scale
 from relpos.results.values import Value
 
 MEANING = {"size": {"layers": 2, "hidden": 8, "ffn": 16}, "steps": 9, "batch": 2, "length": 128}
@@ -17,7 +17,7 @@ PREDICTED = [3.0, 5.0, 4.0, 4.0]
 
 def scale(documents: list[float] | None = None) -> Scale:
     """Two rows of two pre-trainings; `fixed` is better by 1 nat a token in the first two examples, and by 2 in the others."""
-    found = scale_of(MEANING, "files-0")
+    found = pretraining_scale(MEANING, "files-0")
     for row, nats in {"fixed": [1.0, 1.0, 1.0, 1.0], "none": [2.0, 2.0, 3.0, 3.0]}.items():
         parts = np.array([np.multiply(nats, PREDICTED), PREDICTED])
         figure = Figure(float(parts[0].sum() / parts[1].sum()), parts=parts, documents=documents)

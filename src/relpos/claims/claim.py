@@ -1,5 +1,5 @@
-"""The claims as data: `experiments/claims/PAPER.yaml` has id → the claim, its place in the paper,
-the printed figures, and how it is judged or why it is not."""
+"""Claims as data: `experiments/claims/PAPER.yaml` has id → the claim, its place in the paper,
+the printed figures, and the test that judges it or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RULES: dict[str, type[Judgement]] = {
 }
 """`rule` of a claim → the class whose fields are the other keys under `test`."""
 ROWS = "rows"
-"""The file that says which overrides make a row; every other file is a paper."""
+"""The file with row → overrides; every other file is a paper."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class Claim:
         source: table, figure or section.
         printed: the paper's figures; on test sets unless they say dev.
         test: the `rule` by which it is judged, and its arguments; empty: it is not tested.
-        not_tested: why it is not, and what would test it.
+        not_tested: why there is no test, and what would test it.
         variants: measure → bound in nats; in each of these measures a contrast has a variant.
-        paper: the file that it stands in.
+        paper: its file.
         restated: how the judgement differs from the paper's words, and why.
-        remark: what has to be known beside the verdict.
+        remark: a caution that is shown beside the verdict.
         checkpoints: whether fine-tunings of published checkpoints are judged: `too`, `only` or not.
-        run: arguments of `relpos reproduce` that make runs which decide it.
+        run: arguments of `relpos reproduce` that make the runs which decide it.
         run_nats: the same for its variants.
         measure: a variant's, `loss` (held-out loss) or `order` (shuffle gap over all words).
     """
@@ -74,11 +74,11 @@ class Claim:
 
     @cached_property
     def judgement(self) -> Judgement | None:
-        """How it is judged; None: it is not.
+        """The judgement that `test` describes; None without a test.
 
         Raises:
-            RelposError: there is no such rule, it does not take these arguments, or it has no
-                variants and this is one.
+            RelposError: there is no such rule, it does not take these arguments, or the claim is a
+                variant and its rule has none.
         """
         if not self.test:
             return None
@@ -86,7 +86,7 @@ class Claim:
         try:
             refuse_unknown("unknown rule", name := arguments.pop("rule", ""), RULES)
             for key in arguments:
-                refuse_unknown("unknown argument", key, [each.name for each in fields(RULES[name])])
+                refuse_unknown("unknown argument", key, [argument.name for argument in fields(RULES[name])])
             for key in {"contrasts", "beside"} & arguments.keys():
                 arguments[key] = [Contrast(*pair) for pair in arguments[key]]
             judgement = RULES[name](**arguments)
@@ -100,26 +100,29 @@ class Claim:
         return variant
 
     def verdicts(self, runs: Scales) -> list[Verdict]:
-        """The verdict at each scale that says something of the claim.
+        """The verdict at each scale that shows something about the claim.
 
-        Fine-tunings of published checkpoints come last: claims that have them are about these.
+        Fine-tunings of published checkpoints come last, because the headline is the last verdict.
         """
         if self.judgement is None:
             return []
-        own = [] if self.checkpoints == "only" else self.judgement.verdicts(runs)
         if not self.checkpoints:
-            return own
-        own = [replace(each, figures=joined([each.figures, "from scratch"])) for each in own]
-        return own + self.judgement.verdicts(Scales(runs.tuned))
+            return self.judgement.verdicts(runs)
+        verdicts = []
+        if self.checkpoints != "only":
+            for verdict in self.judgement.verdicts(runs):
+                figures = joined([verdict.figures, "from scratch"])
+                verdicts.append(replace(verdict, figures=figures))
+        return verdicts + self.judgement.verdicts(Scales(runs.tuned))
 
     def with_variants(self) -> list[Claim]:
         """The claim, then its variants."""
-        # A variant is a measure that the paper did not take, and printed nothing in.
-        own = replace(self, printed="", restated="", remark="", run=self.run_nats)
+        # The paper printed nothing in the measure of a variant.
+        unprinted = replace(self, printed="", restated="", remark="", run=self.run_nats)
         variants = []
         for measure in self.variants:
             says = f"{MEASURES[measure]} of these rows: {self.says}"
-            variants.append(replace(own, id=f"{self.id}/{measure}", says=says, measure=measure))
+            variants.append(replace(unprinted, id=f"{self.id}/{measure}", says=says, measure=measure))
         return [self, *variants]
 
 
@@ -131,60 +134,61 @@ def load(paper: str) -> list[Claim]:
     """
     papers = sorted(path.stem for path in _folder().glob("*.yaml") if path.stem != ROWS)
     if paper == "all":
-        return sorted((each for name in papers for each in load(name)), key=lambda each: each.id)
+        claims_of_all = [claim for name in papers for claim in load(name)]
+        return sorted(claims_of_all, key=lambda claim: claim.id)
     if paper not in papers:
         raise RelposError(f"paper={paper}: unknown.{nearest(paper, [*papers, 'all'])}")
-    found: list[Claim] = []
+    claims: list[Claim] = []
     for name, content in _read(paper).items():
-        found += _claim(str(name), content, paper).with_variants()
-    return found
+        claims += _claim(str(name), content, paper).with_variants()
+    return claims
 
 
 def _claim(name: str, content: Mapping[str, Any], paper: str) -> Claim:
-    known = {each.name for each in fields(Claim)} - {"id", "paper", "measure"}
+    keys = {key_field.name for key_field in fields(Claim)} - {"id", "paper", "measure"}
     for key in content:
-        refuse_unknown(f"claim {name}: unknown key", key, known)
+        refuse_unknown(f"claim {name}: unknown key", key, keys)
     if bool(content.get("test")) == bool(content.get("not_tested")):
         raise RelposError(f"claim {name}: needs test, or not_tested: why, and what would test it")
     for measure in content.get("variants", {}):
         refuse_unknown(f"claim {name}: variants: unknown measure", measure, MEASURES)
-    where, wanted = f"claim {name}: checkpoints", Literal["", "too", "only"]
-    ranges.check(where, content.get("checkpoints", ""), wanted)
+    where, words = f"claim {name}: checkpoints", Literal["", "too", "only"]
+    ranges.check(where, content.get("checkpoints", ""), words)
     return Claim(name, paper=paper, **content)
 
 
 def families(claims: Sequence[Claim]) -> list[list[Claim]]:
-    """What a paper claims in one measure, for each paper and measure of these claims: chance is
-    corrected for among such tests."""
-    # All of the family, asked for or not: a verdict must not depend on what else is on the page.
-    known = {claim.id: claim for claim in [*load("all"), *claims]}
+    """The families of tests among which chance is corrected for: all claims of a paper in one
+    measure, for each paper and measure of these claims."""
+    # A family is complete, because a verdict must not depend on the other claims of the page.
+    by_id = {claim.id: claim for claim in [*load("all"), *claims]}
     kinds = {(claim.paper, claim.measure): list[Claim]() for claim in claims}
-    for claim in known.values():
+    for claim in by_id.values():
         kinds.get((claim.paper, claim.measure), []).append(claim)
     return list(kinds.values())
 
 
 def compared(claims: Iterable[Claim], measure: str) -> dict[str, tuple[float, Sequence[Contrast]]]:
-    """Claim → bound, and the pairs of rows that it compares in this measure (`loss`, `order`)."""
-    found = {}
+    """Claim → bound, and the pairs of rows that it compares in a measure (`loss`, `order`)."""
+    pairs = {}
     for claim in claims:
         judgement = claim.judgement
         if claim.measure == measure and isinstance(judgement, Contrasts):
-            found[claim.id] = (claim.variants[measure], judgement.contrasts)
-    return found
+            pairs[claim.id] = (claim.variants[measure], judgement.contrasts)
+    return pairs
 
 
 def rows() -> dict[str, list[str]]:
-    """Row → the overrides that make it."""
+    """Row → its overrides."""
     return {str(name): list(map(str, overrides)) for name, overrides in _read(ROWS).items()}
 
 
 def scales() -> Scales:
-    """What claims are judged with: all finished runs below `$RELPOS_RUNS`."""
-    known = values.read()
-    found = scale.scales(known, rows(), pilot_seeds(experiments()))
-    found.tuned = scale.tuned_checkpoints(known)
-    return found
+    """All finished runs below `$RELPOS_RUNS`, by which claims are judged."""
+    of_runs = values.read()
+    runs = scale.scales(of_runs, rows(), pilot_seeds(experiments()))
+    runs.tuned = scale.tuned_checkpoints(of_runs)
+    return runs
 
 
 def _folder() -> Path:

@@ -60,9 +60,9 @@ class Contrasts(Judgement):
     @property
     def says(self) -> str:
         bounds = {"above": self.above, "below": self.below}
-        asked = [f"{side} {at or 'zero'}" for side, at in bounds.items() if at is not None]
+        limits = [f"{side} {at or 'zero'}" for side, at in bounds.items() if at is not None]
         whose = "the mean of these differences" if self.over == "rows" else "each difference"
-        return f"{whose} {' and '.join(asked)}: {', '.join(map(str, self.contrasts))}"
+        return f"{whose} {' and '.join(limits)}: {', '.join(map(str, self.contrasts))}"
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -77,25 +77,27 @@ class Contrasts(Judgement):
         return replace(self, column=measure, columns=None, above=lower, below=upper)
 
     def judge(self, scale: Scale) -> Verdict | None:
-        """The verdict, where rows on the plateau do not forbid it: of two rows that are both on it
-        nothing can be said; one that is, is named."""
-        found = self.compared(scale)
-        if found is None or found.verdict == NOT_RUN:
-            return found
+        """The verdict at a scale: `NOT_HERE` if both rows of a pair are on the plateau.
+
+        If one of them is, the verdict lists it in `on_plateau`.
+        """
+        verdict = self.compared(scale)
+        if verdict is None or verdict.verdict == NOT_RUN:
+            return verdict
         on_it = [row for row in self.rows if scale.is_on_plateau(row)]
-        others = [pair for pair in self.contrasts if not {*pair} <= {*on_it}]
-        named = tuple(row for row in on_it if row != NONE)
-        if len(others) == len(self.contrasts):
-            return replace(found, on_plateau=named)
-        if others and self.over == "seeds":
-            # Pairs off the plateau may refute the claim; to bear it out all would be needed.
-            rest = replace(self, contrasts=others).compared(scale)
-            if rest and rest.verdict == FAILS:
-                return replace(rest, figures=found.figures, on_plateau=named)
-        mute = ", ".join(str(pair) for pair in self.contrasts if pair not in others)
+        pairs_off = [pair for pair in self.contrasts if not {*pair} <= {*on_it}]
+        rows_on = tuple(row for row in on_it if row != NONE)
+        if len(pairs_off) == len(self.contrasts):
+            return replace(verdict, on_plateau=rows_on)
+        if pairs_off and self.over == "seeds":
+            # Pairs off the plateau may refute the claim; only all pairs could confirm it.
+            off_verdict = replace(self, contrasts=pairs_off).compared(scale)
+            if off_verdict and off_verdict.verdict == FAILS:
+                return replace(off_verdict, figures=verdict.figures, on_plateau=rows_on)
+        mute = ", ".join(str(pair) for pair in self.contrasts if pair not in pairs_off)
         why = f"both rows of {mute} are on the bag-of-words plateau"
         takes = "longer training, until one of them has left the plateau"
-        return Verdict(NOT_HERE, joined([found.figures, why]), takes=takes)
+        return Verdict(NOT_HERE, joined([verdict.figures, why]), takes=takes)
 
     def compared(self, scale: Scale) -> Verdict | None:
         """The verdict by the differences alone."""
@@ -108,17 +110,17 @@ class Contrasts(Judgement):
             judged = [mean]
             figures.append(mean.text if mean else "")
         too_few = self._too_few(gains)
-        evidence = [self.evidence(each.tested) for each in judged if each and each.tested]
-        # One contrast is enough for the claim to fail, whatever others are missing.
+        tested = [single.tested for single in judged if single and single.tested]
+        evidence = list(map(self.evidence, tested))
+        # One contrast is enough for the claim to fail, even if others are missing.
         if evidence and not too_few and all_of(evidence).verdict == FAILS:
             return Verdict(FAILS, joined(figures), p=all_of(evidence).p)
-        if too_few or not all(each and each.columns for each in (*gains, *judged)):
+        if too_few or not all(single and single.columns for single in (*gains, *judged)):
             return Verdict(NOT_RUN, joined([*figures, too_few]))
-        tested = [each.tested for each in judged if each and each.tested]
         if len(tested) < len(judged):
             return Verdict(UNDECIDED, joined(figures), takes=SEVERAL_SEEDS)
         whole = all_of(evidence)
-        # Of the difference that needs most: the claim is decided when the last of them is.
+        # The difference that needs most seeds counts: it is the last to be decided.
         count = max(map(seeds_needed, tested))
         takes = f"about {count} {scale.units} of each row"
         if count >= MOST:
@@ -126,7 +128,7 @@ class Contrasts(Judgement):
         return Verdict(whole.verdict, joined(figures), p=whole.p, takes=takes)
 
     def evidence(self, tested: Difference) -> Evidence:
-        """What one difference says of the claim."""
+        """The evidence of one difference for the claim."""
         sides = []
         if self.above is not None:
             sides.append(above(tested, self.above))
@@ -138,17 +140,19 @@ class Contrasts(Judgement):
         return gain(scale, pair, self.column, self.columns)
 
     def _figures(self, scale: Scale, gains: Iterable[Gain | None]) -> list[str]:
-        """The gains, what is shown beside them, and which rows have no scores."""
+        """Lines about the gains, about the pairs beside them, and about rows without scores."""
         beside = [self._gain(scale, pair) for pair in self.beside]
         missing = [row for row in self.rows if not scale.values.get(row)]
-        said = [each.text for each in (*gains, *beside) if each]
-        return said + [f"no scores of {', '.join(missing)}"] * bool(missing)
+        figures = [single.text for single in (*gains, *beside) if single]
+        if missing:
+            figures.append(f"no scores of {', '.join(missing)}")
+        return figures
 
     def _too_few(self, gains: Iterable[Gain | None]) -> str:
-        """Why a bound in points cannot be applied; empty where it can."""
-        # Half a point of the mean of nine columns is another thing than half a point of two.
-        wanted = len(self.columns or GLUE)
-        is_whole = all(len(each.columns) == wanted for each in gains if each)
+        """The reason why a bound in points cannot be applied; empty if it can."""
+        # Half a point of the mean of nine columns means more than half a point of two.
+        count = len(self.columns or GLUE)
+        is_whole = all(len(single.columns) == count for single in gains if single)
         if is_whole or self.column != MEAN or not (self.above or self.below):
             return ""
-        return f"the bound is for the mean of {wanted} columns, of which some are missing here"
+        return f"the bound is for the mean of {count} columns, of which some are missing here"

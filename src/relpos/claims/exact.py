@@ -1,7 +1,7 @@
 """Judgements that need no training: equalities of formulas, properties of schemes, parameters.
 
 Formulas are computed in float64 on tiny networks with random weights. Two ways to compute the same
-differ by 1e-15, two different things by far more.
+number differ by 1e-15, two different formulas by far more.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def network(*overrides: str) -> Any:
 
 @cache
 def position_parameters(*overrides: str) -> int:
-    """How many parameters the position scheme of these overrides has."""
+    """The number of parameters of the position scheme of these overrides."""
     return int(counted_without_memory(resolved(composed("params", overrides)))["position"])
 
 
@@ -59,7 +59,7 @@ def has_properties(name: str) -> dict[str, bool]:
     model = network(f"position={name}")
     count = position_parameters(f"position={name}", "size=base")
     table = position_parameters("position=absolute", "size=base")
-    return properties(model, lambda each: list(each.encoder.position.parameters()), count, table)
+    return properties(model, lambda built: list(built.encoder.position.parameters()), count, table)
 
 
 @torch.no_grad()
@@ -72,7 +72,7 @@ def shaw_is_dynamic() -> Shown:
     table = dict(position.named_parameters())["query"][0]  # (head_dim, 2k+1)
     offsets = [[max(-2, min(2, j - i)) + 2 for j in range(N)] for i in range(N)]
     rows = table.T[torch.tensor(offsets)]  # (i, j, head_dim)
-    # As Shaw et al. write it, with a vector for each pair of tokens; nothing of our code is in it.
+    # As Shaw et al. write it, with a vector for each pair of tokens, without any of our code.
     shaw = (q[:, :, :, None] * (k[:, :, None] + rows)).sum(-1) / 2.0
     return _equal("scores", shaw, position.scale * q @ k.transpose(-1, -2) + term)
 
@@ -103,8 +103,8 @@ def order_is_ignored() -> Shown:
         distances[name] = _distance(encoder(ids[:, order]), encoder(ids)[:, order])
     # Both ways: a test that no scheme could fail would show nothing.
     holds = distances.pop("none") < EQUAL < min(distances.values())
-    said = [f"{name} differs by {value:.1e}" for name, value in distances.items()]
-    return holds, "none: equal; " * holds + ", ".join(said)
+    differences = [f"{name} differs by {value:.1e}" for name, value in distances.items()]
+    return holds, "none: equal; " * holds + ", ".join(differences)
 
 
 @torch.no_grad()
@@ -119,7 +119,7 @@ def tisa_is_fixed() -> Shown:
             bumps = (a[s] * exp(-abs(b[s]) * (c[s] - offset) ** 2) for s in range(3))
             fixed.beta[0, head, offset + N - 1] = sum(bumps)
     q = _random(1, 4, N, 4)
-    first, second = (added(each.terms(0, q, q, each.prepare(N)), N) for each in (tisa, fixed))
+    first, second = (added(scheme.terms(0, q, q, scheme.prepare(N)), N) for scheme in (tisa, fixed))
     assert first is not None
     assert second is not None
     return _equal("scores", first, second)
@@ -129,16 +129,16 @@ def tisa_has_all_properties() -> Shown:
     """Of the methods of Table 1 tisa alone shows all six properties when they are tried out."""
     has = {name: has_properties(name) for name in methods_of_table_1()}
     complete = [name for name, of_method in has.items() if all(of_method.values())]
-    said = [f"all six: {', '.join(complete) or 'none'}"]
+    figures = [f"all six: {', '.join(complete) or 'none'}"]
     for name, of_method in has.items():
         if name not in complete:
             lacking = ", ".join(key for key, yes in of_method.items() if not yes)
-            said.append(f"{name} lacks {lacking}")
-    return complete == ["tisa"], "; ".join(said)
+            figures.append(f"{name} lacks {lacking}")
+    return complete == ["tisa"], "; ".join(figures)
 
 
 FORMULAS = (shaw_is_dynamic, depthwise_is_convolution, order_is_ignored, tisa_is_fixed)
-COMPUTATIONS = {each.__name__: each for each in (*FORMULAS, tisa_has_all_properties)}
+COMPUTATIONS = {check.__name__: check for check in (*FORMULAS, tisa_has_all_properties)}
 
 
 def methods_of_table_1() -> dict[str, dict[str, str]]:
@@ -153,7 +153,7 @@ class Computed(Judgement):
     """A computation on tiny networks shows that the claim is true.
 
     Args:
-        what: one of `COMPUTATIONS`, whose docstring says what must be true.
+        what: one of `COMPUTATIONS`, whose docstring is the condition.
     """
 
     what: str
@@ -163,8 +163,8 @@ class Computed(Judgement):
 
     @property
     def says(self) -> str:
-        said = " ".join((COMPUTATIONS[self.what].__doc__ or "").split())
-        return said[:1].lower() + said[1:].rstrip(".")
+        docstring = " ".join((COMPUTATIONS[self.what].__doc__ or "").split())
+        return docstring[:1].lower() + docstring[1:].rstrip(".")
 
     def verdicts(self, runs: Scales) -> list[Verdict]:
         with one_thread():
@@ -178,9 +178,9 @@ class Parameters(Judgement):
 
     Args:
         few: overrides of each scheme, in one text.
-        many: overrides of those that have more.
-        times: how many times as many these have at least.
-        number: how many parameters each of `few` has; None: any number.
+        many: overrides of schemes that have more.
+        times: the least factor by which they have more.
+        number: the number of parameters of each of `few`; None: any number.
     """
 
     few: Sequence[str]
@@ -199,10 +199,10 @@ class Parameters(Judgement):
         most = max(counts[name] for name in self.few)
         least = min(counts[name] for name in self.many)
         is_number = self.number is None or {counts[name] for name in self.few} == {self.number}
-        said = [f"{name}: {count:,}" for name, count in counts.items()]
-        said += [f"{counts[name] / most:,.0f} times" for name in self.many if self.times > 1]
+        figures = [f"{name}: {count:,}" for name, count in counts.items()]
+        figures += [f"{counts[name] / most:,.0f} times" for name in self.many if self.times > 1]
         word = HOLDS if is_number and most * self.times <= least else FAILS
-        return [Verdict(word, ", ".join(said), "counted")]
+        return [Verdict(word, ", ".join(figures), "counted")]
 
 
 def _random(*shape: int) -> Tensor:
@@ -214,10 +214,10 @@ def _distance(first: Tensor, second: Tensor) -> float:
     return float((first - second).abs().max())
 
 
-def _equal(what: str, first: Tensor, second: Tensor) -> Shown:
-    """Whether two are equal, in words that are the same on each processor: below the bound, a
-    difference is its rounding."""
+def _equal(quantity: str, first: Tensor, second: Tensor) -> Shown:
+    """Whether two tensors are equal, in words that are the same on each processor: a difference
+    below the bound depends on its rounding."""
     distance = _distance(first, second)
     if distance < EQUAL:
-        return True, f"{what} differ by less than {EQUAL:.0e}"
-    return False, f"{what} differ by {distance:.0e}"
+        return True, f"{quantity} differ by less than {EQUAL:.0e}"
+    return False, f"{quantity} differ by {distance:.0e}"

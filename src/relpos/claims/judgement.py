@@ -1,7 +1,6 @@
-"""What is common to all judgements: where they look, and what is said around their figures.
+"""The base of all judgements: it asks every scale, and completes the verdicts.
 
-A judgement is data: the keys under `test` of a claim are the fields of one of the classes here,
-which `rule` names.
+A judgement is data: the keys under `test` of a claim are the fields of the class that `rule` names.
 """
 
 from __future__ import annotations
@@ -16,31 +15,31 @@ from relpos.results.statistics import NOT_HERE, NOT_RUN, UNDECIDED
 
 @dataclass(frozen=True)
 class Judgement:
-    """How one claim is judged."""
+    """The test of one claim."""
 
     @property
     def says(self) -> str:
-        """What must be true for the claim to hold; one line."""
+        """The condition under which the claim holds, in one line."""
         raise NotImplementedError
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """The rows whose runs it needs, each once."""
+        """The rows whose runs the judgement needs."""
         return ()
 
     def in_nats(self, measure: str, bound: float) -> Judgement | None:
-        """The same judgement in `loss` (held-out loss) or `order` (shuffle gap), where differences
-        below `bound`, in nats, count as none; None: it does not compare rows."""
+        """The same judgement in `loss` (held-out loss) or `order` (shuffle gap); None if it does not
+        compare rows. Differences below `bound`, in nats, count as none."""
         return None
 
     def judge(self, scale: Scale) -> Verdict | None:
-        """The verdict at one scale; None where it says nothing of the claim."""
+        """The verdict at one scale; None where the scale shows nothing about the claim."""
         raise NotImplementedError
 
     def verdicts(self, runs: Scales) -> list[Verdict]:
-        """A verdict for each scale that says something of the claim, the largest last."""
-        found = [(scale, self.judge(scale)) for scale in runs]
-        return [self._at(scale, verdict) for scale, verdict in found if verdict]
+        """A verdict for each scale that shows something about the claim, the largest last."""
+        judged = [(scale, self.judge(scale)) for scale in runs]
+        return [self._at(scale, verdict) for scale, verdict in judged if verdict]
 
     def _at(self, scale: Scale, verdict: Verdict) -> Verdict:
         # Parameters that could not move far may alone make rows differ; `none` has none.

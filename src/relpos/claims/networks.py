@@ -1,7 +1,7 @@
-"""Judgements of what trained networks have learned, as their kernels and positions show it.
+"""Judgements of the kernels and positions that trained networks have learned.
 
-What is judged was measured of the networks and kept in the folders of their runs, or is measured
-now where the weights are here.
+Measures of the networks are read from the folders of their runs, or taken now where the weights are
+here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MEASURES: dict[str, Measure] = {
     "heads": Patterns(),
     "table": TABLES,
 }
-"""What is judged → the measure that has it."""
+"""Object of a judgement → the measure that has it."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,16 @@ class OfNetworks(Judgement):
     """A judgement of the networks of one row at one scale.
 
     Args:
-        row: whose networks.
-        of: what is judged of them, one of `known`.
+        row: the row of the networks.
+        of: the object that is judged, one of `objects`.
     """
 
     row: str
     of: str
-    known: ClassVar[Sequence[str]] = ()
+    objects: ClassVar[Sequence[str]] = ()
 
     def __post_init__(self) -> None:
-        refuse_unknown("of: unknown", self.of, self.known)
+        refuse_unknown("of: unknown", self.of, self.objects)
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -62,21 +62,21 @@ class OfNetworks(Judgement):
         if self.row not in scale.folders:
             return None
         measure = MEASURES[self.of]
-        # A record that came alone, without its configuration, says nothing of a network.
+        # A record without its configuration cannot lead to a network.
         whole = [at for at in scale.folders[self.row].values() if (at / "config.yaml").exists()]
-        here = [network for network in map(resolve, whole) if is_here(network, measure)]
-        if not here:
-            kept = f"results of relpos order measure={measure.name}"
-            return Verdict(NOT_RUN, f"needs {kept}, or the weights of {self.row}")
-        return self.judged(scale, [measured(Sample(network), [measure]) for network in here])
+        networks = [network for network in map(resolve, whole) if is_here(network, measure)]
+        if not networks:
+            results = f"results of relpos order measure={measure.name}"
+            return Verdict(NOT_RUN, f"needs {results}, or the weights of {self.row}")
+        return self.judged(scale, [measured(Sample(network), [measure]) for network in networks])
 
     def judged(self, scale: Scale, results: Sequence[Results]) -> Verdict:
-        """The verdict on what was measured of the networks."""
+        """The verdict on the results of the networks' measures."""
         raise NotImplementedError
 
 
 class Share(NamedTuple):
-    """How many of some kernels have a property, and which fraction does by chance."""
+    """The number of kernels that have a property, and the fraction that has it by chance."""
 
     name: str
     having: int
@@ -84,7 +84,7 @@ class Share(NamedTuple):
     chance: float
 
     def p(self, side: str) -> float:
-        """One-sided binomial test that these are `greater` or `less` than by chance."""
+        """p-value of the one-sided binomial test that they are `greater` or `less` than by chance."""
         from scipy.stats import binomtest
 
         if not self.number:
@@ -92,7 +92,7 @@ class Share(NamedTuple):
         return float(binomtest(self.having, self.number, self.chance, alternative=side).pvalue)
 
     @property
-    def said(self) -> str:
+    def percent(self) -> str:
         return f"{self.having / max(1, self.number):.0%}"
 
 
@@ -100,15 +100,15 @@ class Share(NamedTuple):
 class Shares(OfNetworks):
     """More kernels have a property than by chance, over all networks of a row together.
 
-    Of kernels, and of `heads`, to whose scores positions add something: they are of one of the
-    kinds of `relpos.analysis.kernels`, against the same weights in random order; uniform ones are
-    not counted. Of `channels` of depthwise convolutions: their largest weight stands at −1 or +1,
-    and others' smallest does, 2 of 2k+1 places. Holds: one-sided binomial tests at 0.05 show it.
-    Fails: they show the opposite. Kernels count as independent, though those of one network are
-    not quite.
+    `kernels`, and `heads` to whose scores positions add something, are of one of the kinds of
+    `relpos.analysis.kernels`; chance is the same weights in random order, and uniform kernels are
+    not counted. `channels` of depthwise convolutions have their largest or their smallest weight at
+    −1 or +1; chance is 2 of 2k+1 places. Holds: one-sided binomial tests at 0.05 show it. Fails:
+    they show the opposite. Kernels count as independent, although those of one network are not
+    quite.
     """
 
-    known = ("kernels", "channels", "heads")
+    objects = ("kernels", "channels", "heads")
 
     @property
     def says(self) -> str:
@@ -119,15 +119,16 @@ class Shares(OfNetworks):
 
     def judged(self, scale: Scale, results: Sequence[Results]) -> Verdict:
         if self.of == "channels":
-            shares, said = _channels(results)
+            shares, figures = _channels(results)
         else:
-            shares, said = _kinds(results, self.of)
+            shares, figures = _kinds(results, self.of)
         whole = all_of([Evidence(share.p("greater"), share.p("less")) for share in shares])
-        return Verdict(whole.verdict, said, p=whole.p, takes="more pre-training seeds")
+        return Verdict(whole.verdict, figures, p=whole.p, takes="more pre-training seeds")
 
 
 def _kinds(results: Sequence[Results], of: str) -> tuple[list[Share], str]:
-    kernels = np.concatenate([_profiles(each) if of == "heads" else near(each) for each in results])
+    kernels_of = _profiles if of == "heads" else near
+    kernels = np.concatenate([kernels_of(of_network) for of_network in results])
     kinds = [kind(kernel) for kernel in kernels]
     counts = Counter(kinds)
     # A uniform kernel stays uniform in any order of its weights.
@@ -135,27 +136,27 @@ def _kinds(results: Sequence[Results], of: str) -> tuple[list[Share], str]:
     having = len(shaped) - counts["other"]
     share = Share("kinds", having, len(shaped), kinds_by_chance(shaped))
     models = f"{len(kernels)} kernels of {plural(len(results), 'model')}"
-    said = ", ".join(f"{name} {count}" for name, count in counts.most_common())
-    compared = f"{share.said} of {share.number} not uniform have a kind"
-    return [share], f"{models}: {said}; {compared}, {share.chance:.0%} in random order"
+    figures = ", ".join(f"{name} {count}" for name, count in counts.most_common())
+    compared = f"{share.percent} of {share.number} not uniform have a kind"
+    return [share], f"{models}: {figures}; {compared}, {share.chance:.0%} in random order"
 
 
 def _profiles(results: Results) -> np.ndarray:
-    """(heads, 17): what positions add at offsets −8 … 8; no heads where they add nothing."""
+    """(heads, 17): the scores that positions add at offsets −8 … 8; no heads where they add none."""
     heads = results["pattern"]["near"] if results["pattern"] else []
     return np.array(heads, np.float64).reshape(-1, 2 * NEAR + 1)
 
 
 def _channels(results: Sequence[Results]) -> tuple[list[Share], str]:
-    layers = [np.array(layer) for each in results for layer in each["kernels"]["channel"]]
+    layers = [np.array(layer) for of_network in results for layer in of_network["kernels"]["channel"]]
     middle, number = layers[0].shape[1] // 2, sum(map(len, layers))
     chance, shares, by_layer = 2 / layers[0].shape[1], [], []
     for name, place in (("largest", np.argmax), ("smallest", np.argmin)):
         beside = [np.abs(place(layer, axis=1) - middle) == 1 for layer in layers]
         shares.append(Share(name, int(np.concatenate(beside).sum()), number, chance))
-        by_layer.append([f"{each.mean():.0%}" for each in beside])
-    said = ", ".join(f"{each.name} {each.said} (p {each.p('greater'):.1g})" for each in shares)
-    whole = f"weight at −1 or +1 of {number:,} channels: {said}, by chance {chance:.0%}"
+        by_layer.append([f"{of_layer.mean():.0%}" for of_layer in beside])
+    figures = ", ".join(f"{share.name} {share.percent} (p {share.p('greater'):.1g})" for share in shares)
+    whole = f"weight at −1 or +1 of {number:,} channels: {figures}, by chance {chance:.0%}"
     return shares, f"{whole}; by layer {' '.join(map('/'.join, zip(*by_layer, strict=True)))}"
 
 
@@ -163,52 +164,53 @@ def _channels(results: Sequence[Results]) -> tuple[list[Share], str]:
 class Toeplitzness(OfNetworks):
     """The median R² of a matrix of positions and its nearest Toeplitz matrix is close to 1.
 
-    Of `table`: P = E·E^T without its main diagonal, which alone gives a random (n, d) table about
-    d/(d + n); only rows count that at least half of the training examples reach. Of `heads`: what
-    positions add to the scores in the first layer. Holds: the median over networks, which one that
-    did not learn hardly moves, is 0.8 or more, and above random tables. Fails: it is below 0.5, or
-    not above random tables. A row on the bag-of-words plateau has random positions.
+    For `table` the matrix is P = E·E^T without its main diagonal, which alone gives a random (n, d)
+    table about d/(d + n); only rows count that at least half of the training examples reach. For
+    `heads` it is the scores that positions add in the first layer. Holds: the median over networks,
+    which a single untrained one hardly moves, is 0.8 or more, and above random tables. Fails: it is
+    below 0.5, or not above random tables. A row on the bag-of-words plateau has random positions.
     """
 
-    known = ("table", "heads")
+    objects = ("table", "heads")
 
     @property
     def says(self) -> str:
-        what = "the position products of the heads"
+        products = "the position products of the heads"
         if self.of == "table":
-            what = "P = E·E^T without its main diagonal"
-        return f"R² of {what} of {self.row} is {CLOSE} or more (fails below {FAR})"
+            products = "P = E·E^T without its main diagonal"
+        return f"R² of {products} of {self.row} is {CLOSE} or more (fails below {FAR})"
 
     def judged(self, scale: Scale, results: Sequence[Results]) -> Verdict:
-        values, chance, said = (_table if self.of == "table" else _heads)(results)
+        read = _table if self.of == "table" else _heads
+        values, chance, figures = read(results)
         if not values:
             return Verdict(NOT_RUN, f"{self.row} has no position products")
         takes = f"longer training, for instance steps={2 * scale.meaning['steps']}"
         if scale.is_on_plateau(self.row) is not False:
             why = f"{self.row} is not known to have left the bag-of-words plateau"
-            return Verdict(NOT_HERE, joined([why, said]), takes=takes)
+            return Verdict(NOT_HERE, joined([why, figures]), takes=takes)
         middle, verdict = float(np.median(values)), UNDECIDED
         if middle < FAR or middle <= chance:
             verdict = FAILS
         elif middle >= CLOSE:
             verdict = HOLDS
-        return Verdict(verdict, said, takes=takes)
+        return Verdict(verdict, figures, takes=takes)
 
 
 def _table(results: Sequence[Results]) -> tuple[Sequence[float], float, str]:
-    tables = [each["toeplitz"] for each in results]
+    tables = [of_network["toeplitz"] for of_network in results]
     whole, off = ([table[key] for table in tables] for key in ("r2", "r2_off"))
     chance, chance_off = (max(table[key] for table in tables) for key in ("chance", "chance_off"))
-    # Those of the first: all runs of a scale read the same text.
+    # All runs of a scale read the same text, so that the first one's rows are those of all.
     reached = f"positions 1 to {tables[0]['rows']}, which half of the examples reach"
-    said = f"R² {_listed(whole)} of {plural(len(tables), 'model')}, {reached}; "
-    said += f"the highest of {TABLES.random} random tables {chance:.2f}; "
-    said += f"without the main diagonal {_listed(off)}, random {chance_off:.2f}"
-    return off, chance_off, said
+    figures = f"R² {_listed(whole)} of {plural(len(tables), 'model')}, {reached}; "
+    figures += f"the highest of {TABLES.random} random tables {chance:.2f}; "
+    figures += f"without the main diagonal {_listed(off)}, random {chance_off:.2f}"
+    return off, chance_off, figures
 
 
 def _heads(results: Sequence[Results]) -> tuple[Sequence[float], float, str]:
-    heads = [r2 for each in results for r2 in (each["pattern"] or {"r2": []})["r2"]]
+    heads = [r2 for of_network in results for r2 in (of_network["pattern"] or {"r2": []})["r2"]]
     values = [value for value in heads if value is not None]
     if not values:
         return [], 0.0, ""

@@ -1,5 +1,4 @@
-"""The result of judging a claim at one scale, the evidence behind it, and what it would take to
-decide it."""
+"""Verdicts on a claim at one scale, and the evidence behind them."""
 
 from __future__ import annotations
 
@@ -28,11 +27,11 @@ class Verdict:
 
     Args:
         verdict: holds, fails, undecided, cannot be said here, or not run.
-        figures: the numbers that decide, or what is missing.
+        figures: the numbers that decide, or a note about missing ones.
         scale: size, steps and data of the runs; the judgement fills it in.
         p: two-sided p-value; None without a statistical test: computations, counts, missing runs.
-        takes: what it would take to decide an undecided claim.
-        on_plateau: the rows compared that are on the bag-of-words plateau, `none` apart.
+        takes: the runs that would decide an undecided claim.
+        on_plateau: the compared rows that are on the bag-of-words plateau, without `none`.
         is_aside: whether it comes from a protocol that is not the paper's.
     """
 
@@ -54,8 +53,8 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Two p-values: if that of the claim's opposite is small, the claim `holds`; if that of the
-    claim itself is, it `fails`. A p-value is 1 if the numbers point the other way.
+    """Two p-values: a small `holds` speaks against the claim's opposite, a small `fails` against
+    the claim. A p-value is 1 if the numbers point the other way.
 
     >>> Evidence(holds=0.01, fails=1.0).verdict
     'holds'
@@ -68,7 +67,9 @@ class Evidence:
     def verdict(self) -> str:
         if self.holds < ALPHA:
             return HOLDS
-        return FAILS if self.fails < ALPHA else UNDECIDED
+        if self.fails < ALPHA:
+            return FAILS
+        return UNDECIDED
 
     @property
     def p(self) -> float:
@@ -86,18 +87,23 @@ def above(tested: Difference, bound: float = 0.0) -> Evidence:
     """
     least = min(bound, 0.0)
     # Two-sided although a claim has a direction, since it may fail as well as hold.
-    holds = tested.p_against(least) if tested.value > least and tested.value >= bound else 1.0
-    return Evidence(holds, tested.p_against(bound) if tested.value < bound else 1.0)
+    if tested.value < bound:
+        return Evidence(1.0, tested.p_against(bound))
+    if tested.value > least:
+        return Evidence(tested.p_against(least), 1.0)
+    return Evidence(1.0, 1.0)
 
 
 def below(tested: Difference, bound: float) -> Evidence:
     """The evidence for a difference below a bound."""
     p = tested.p_against(bound)
-    return Evidence(p, 1.0) if tested.value < bound else Evidence(1.0, p)
+    if tested.value < bound:
+        return Evidence(p, 1.0)
+    return Evidence(1.0, p)
 
 
 def all_of(parts: Sequence[Evidence]) -> Evidence:
-    """The evidence for a claim that says several things.
+    """The evidence for a claim with several parts.
 
     It holds if all of them hold: the weakest p-value counts, and no correction is due. It fails if
     one of them fails, after Holm's correction.
@@ -112,20 +118,28 @@ def all_of(parts: Sequence[Evidence]) -> Evidence:
 def headline(verdicts: Sequence[Verdict], of_paper: bool = True) -> Verdict:
     """The verdict of the largest scale at which the claim was run, decided or not.
 
-    Only scales of the papers' protocol count; of a claim that is none `of_paper`, the others where
-    it was run at these alone, such as a claim about decoders. The largest scale comes last.
+    Only scales of the papers' protocol count. A claim that is not of a paper, such as one about
+    decoders, may also be decided by others. The largest scale comes last.
+
+    Args:
+        verdicts: on one claim.
+        of_paper: whether the claim is one of a paper.
     """
-    run = [each for each in verdicts if each.verdict in (HOLDS, FAILS, UNDECIDED, NOT_HERE)]
-    counted = [each for each in run if not each.is_aside] or ([] if of_paper else run)
-    return counted[-1] if counted else Verdict(NOT_RUN, "")
+    run = [verdict for verdict in verdicts if verdict.verdict in (HOLDS, FAILS, UNDECIDED, NOT_HERE)]
+    counted = [verdict for verdict in run if not verdict.is_aside]
+    if not counted and not of_paper:
+        counted = run
+    if not counted:
+        return Verdict(NOT_RUN, "")
+    return counted[-1]
 
 
 def adjusted(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """All verdicts of a paper in one measure, after Benjamini and Hochberg's correction: what is
-    not significant is undecided.
+    """All verdicts of a paper in one measure, after Benjamini and Hochberg's correction.
 
-    A family is what one paper claims, in one measure, at one scale. So a verdict changes neither
-    with the claims that are asked for, nor with the records of other scales.
+    A verdict that is not significant becomes undecided. A family is the claims of one paper, in one
+    measure, at one scale. So a verdict changes neither with the claims that are shown, nor with the
+    records of other scales.
     """
     corrected = list(verdicts)
     for scale in {verdict.scale for verdict in verdicts}:
@@ -134,13 +148,13 @@ def adjusted(verdicts: Sequence[Verdict]) -> list[Verdict]:
         alone = {place: p for place in family if (p := verdicts[place].p) is not None}
         for place, p in zip(alone, benjamini_hochberg(list(alone.values())), strict=True):
             if p >= ALPHA and verdicts[place].verdict in (HOLDS, FAILS):
-                found = verdicts[place]
-                note = f"by itself it {found.verdict} with p {found.p:.2g}; p {p:.2g} among the"
+                verdict = verdicts[place]
+                note = f"by itself it {verdict.verdict} with p {verdict.p:.2g}; p {p:.2g} among the"
                 note += f" {len(alone)} of the paper here leaves it undecided"
                 corrected[place] = replace(
-                    found,
+                    verdict,
                     verdict=UNDECIDED,
-                    figures=joined([found.figures, note]),
+                    figures=joined([verdict.figures, note]),
                     takes="half as many pre-training seeds again or more",
                 )
     return corrected

@@ -28,7 +28,7 @@ from relpos.process import set_threads
 from relpos.ranges import Count, Names, Threads
 from relpos.readers import read_yaml
 from relpos.results.plateau import NONE
-from relpos.results.scale import scale_of
+from relpos.results.scale import pretraining_scale
 from relpos.results.values import Value, read
 from relpos.runs.networks import networks_of
 from relpos.runs.run import runs_root
@@ -167,7 +167,7 @@ class Paper:
         that is missing it says which command would make a network for it."""
         # Whatever table they were trained for: a figure is about a scheme, in the paper's layers and on text in its order.
         trained = {each.run: each for each in read(measured=()) if each.stage == "pretrain"}
-        schemes = {run: scheme_of(each) for run, each in trained.items() if scale_of(*json.loads(each.scale)).is_of_paper}
+        schemes = {run: scheme_of(each) for run, each in trained.items() if pretraining_scale(*json.loads(each.scale)).is_of_paper}
         sections = [f"# Figures of {self.paper}"]
         for number, (kind, scheme) in FIGURES[self.paper].items():
             folders = [str(run) for run, of_run in schemes.items() if of_run == scheme]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from relpos.runs.run import Run
     from relpos.tables.changes import Changes
     from relpos.tables.experiment import Experiment
-    from relpos.tables.order_instrument import Each, Instrument
+    from relpos.tables.order_instrument import Apply, Instrument
     from relpos.tables.plan import PlannedRow
     from relpos.tables.table import Row
 
@@ -83,11 +83,11 @@ def reproduce(
     claim_folder(folder, file)
     # A table is made of what there is even where runs failed, and the failure is raised behind it.
     failed = run_all(runs, folder, chosen, retries, Arrivals(planned, instrument if is_measured else None).settled)
-    each = partial(chosen.each, title="networks measured")
+    apply = partial(chosen.each, title="networks measured")
     # What is not measured has no figures.
     # Asked again: meanwhile another command may have written a table there.
     folder = folder_of(file, changes, identities)
-    measured: Each = each if is_measured else lambda _, networks: [{}] * len(networks)
+    measured: Apply = apply if is_measured else lambda _, networks: [{}] * len(networks)
     show(file, planned, folder, instrument, measured, changes)
     if failed:
         for run in failed:
@@ -226,7 +226,7 @@ class Arrivals:
 
 
 def show(
-    experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None, each: Each, changes: Changes
+    experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None, apply: Apply, changes: Changes
 ) -> None:
     """Makes the table from the runs' folders, writes it and prints it."""
     from relpos.tables import choice, comparison
@@ -237,7 +237,7 @@ def show(
     from relpos.tables.rows import rows_of, with_heldout_lengths
     from relpos.tables.table import Table, made_with
 
-    rows = rows_of(plan, instrument, each)
+    rows = rows_of(plan, instrument, apply)
     printed = printed_numbers(experiment)
     known = printed.keys() | experiment.server.keys()
     if changed := [row.name for row in rows if row.name in known and is_changed(experiment, row.name, changes.overrides)]:

@@ -189,7 +189,7 @@ def scales(values: Sequence[Value], rows: Mapping[str, Iterable[str]], pilot_see
     by_scale: dict[str, Scale] = {}
     values_at: dict[str, dict[str, list[Value]]] = {}
     for (key, row), by_rates in variants.items():
-        scale = by_scale.setdefault(key, scale_of(*json.loads(key)))
+        scale = by_scale.setdefault(key, pretraining_scale(*json.loads(key)))
         rates, runs = max(by_rates.items(), key=lambda item: (len(item[1]), precedence(*item[0])))
         scale.folders[row] = {seeds(run)[0]: run.run for run in runs}
         parameters = has_parameters(by_origin[runs[0].origin], json.loads(runs[0].scheme)["conv"])
@@ -222,7 +222,7 @@ def _tell_apart(scales: Iterable[Scale]) -> None:
                     scale.label += f" {key}={shown(value)}"
 
 
-def scale_of(meaning: Plain, store: str) -> Scale:
+def pretraining_scale(meaning: Plain, store: str) -> Scale:
     """The scale of pre-trainings with this meaning and text in common, still without runs.
 
     Its label is as `4×256, 1,000 steps of 64, files (67a04f)`. Meaning and store stand in `Value.scale`.

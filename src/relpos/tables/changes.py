@@ -1,9 +1,9 @@
-"""What a command line gives in place of an experiment file: which rows it changes, and where the table is written then."""
+"""Changes that a command line makes to an experiment file: which rows they affect, and where the changed table is written."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,18 @@ from relpos.runs.table_file import FILE, runs_by_row, table_folder
 from relpos.tables.experiment import Experiment, of_stage, overrides_of
 
 SAME_ROW = (*MACHINE, "seed", "data.root", "data.glue")
-"""Keys, or groups, that may differ where a row is still that of the file: machines, seeds, and where the same data lie."""
+"""Keys, or groups, that may differ while a row is still that of the file: machines, seeds, and the folders of the same data."""
 PUBLISHED = ("hub", "files")
-"""Options of `data` that give the same text: from the hub, and from a folder."""
+"""Options of `data` that give the same text, from the hub and from a folder."""
 LONGEST = 60
-"""Characters that a table's folder has behind the name of the table."""
+"""The most characters that the name of a table's folder has after the name of the table."""
 SOURCE = "experiment.txt"
-"""In a table's folder: the experiment file that it is made from."""
+"""File in a table's folder that names the experiment file of the table."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What is typed beside the name of a table.
+    """Arguments that are typed beside the name of a table.
 
     Args:
         rows: the names of the rows that are asked for; None: all.
@@ -42,27 +42,24 @@ class Changes:
 
     @property
     def shown(self) -> list[str]:
-        """What the table is made with in place of the file's: that which may change its numbers, each key as it was given last.
+        """The changes that may change the table's numbers, each key as it was typed last.
 
-        Nothing of the machine, where a logger's key would be.
+        Keys of the machine are left out; a logger's password would be among them.
 
         >>> Changes(None, {"seeds": [0, 7]}, ["size=base", "speed.threads=2", "size=tiny"]).shown
         ['seeds=[0,7]', 'size=tiny']
         """
+        keys = []
+        for key, value in self.keys.items():
+            values = range(value) if isinstance(value, int) else value
+            keys.append(f"{key}=[{','.join(Path(str(item)).name for item in values)}]")
         last = {key_of(override): override.lstrip("+") for override in self.overrides}
-        values = {key: [Path(str(value)).name for value in values] for key, values in _lists(self.keys)}
-        keys = [f"{key}=[{','.join(names)}]" for key, names in values.items()]
         return keys + [override for key, override in last.items() if not _is_below(_plain(key), MACHINE)]
 
     @property
     def words(self) -> list[str]:
-        """For the name of a folder."""
+        """The words that name the folder of a changed table."""
         return [*(self.rows or ()), *self.shown]
-
-
-def _lists(keys: Mapping[str, Any]) -> Iterable[tuple[str, Sequence[Any]]]:
-    for key, value in keys.items():
-        yield key, list(range(value)) if isinstance(value, int) else value
 
 
 def _plain(key: str) -> str:
@@ -75,7 +72,7 @@ def _is_below(key: str, keys: Collection[str]) -> bool:
 
 
 def effective(experiment: Experiment, name: str, overrides: Sequence[str]) -> list[str]:
-    """The overrides of a row, where those of the command line stand in place of those that they replace.
+    """The overrides of a row, in which overrides of the command line stand in place of those that they replace.
 
     >>> table = Experiment(Path("t.yaml"), "?", {"a": ["size=base", "position=none"]}, tasks=[])
     >>> effective(table, "a", ["pretrain.size=tiny", "k=3"])
@@ -86,23 +83,27 @@ def effective(experiment: Experiment, name: str, overrides: Sequence[str]) -> li
         for stage in experiment.trained
     }
     result: list[str] = []
-    for own in experiment.rows[name]:
-        reached = [(stage, key_of(reduced)) for stage in by_stage for reduced in of_stage(stage, [own])]
+    for own_override in experiment.rows[name]:
+        reached = [(stage, key_of(reduced)) for stage in by_stage for reduced in of_stage(stage, [own_override])]
         typed = [by_stage[stage].get(key) for stage, key in reached]
-        # Of two stages, one may still have the row's own.
-        result += [own] if not typed or None in typed else [override for override in typed if override]
+        # The row's own override stays if it still counts in one of the stages.
+        if not typed or None in typed:
+            result.append(own_override)
+        else:
+            result += [override for override in typed if override]
     return list(dict.fromkeys(result))
 
 
 def is_changed(experiment: Experiment, name: str, overrides: Sequence[str]) -> bool:
-    """Whether a row is another one than the file's, so that no printed number belongs beside it.
+    """Whether a row differs from the file's, so that no printed number belongs beside it.
 
     >>> table = Experiment(Path("t.yaml"), "?", {"a": ["size=base"]}, tasks=[], base=["data=hub"])
     >>> [is_changed(table, "a", [typed]) for typed in ("size=base", "data=files", "speed.threads=2", "size=tiny", "data=toy")]
     [False, False, False, True, True]
     """
     for stage in experiment.trained:
-        of_file = {key_of(own): own.partition("=")[2] for own in overrides_of(stage, experiment, experiment.rows.get(name, ()))}
+        row = overrides_of(stage, experiment, experiment.rows.get(name, ()))
+        of_file = {key_of(override): override.partition("=")[2] for override in row}
         typed = {key_of(override): override.partition("=")[2] for override in of_stage(stage, overrides)}
         if not all(_is_same(key, value, of_file.get(key), experiment) for key, value in typed.items()):
             return True
@@ -111,15 +112,16 @@ def is_changed(experiment: Experiment, name: str, overrides: Sequence[str]) -> b
 
 def _is_same(key: str, value: str, of_file: str | None, experiment: Experiment) -> bool:
     if key == "network" and experiment.network:
-        # A copy on disk counts where its path has the name of the file's checkpoint.
+        # A copy on disk counts as the file's checkpoint if its path has that name.
         return experiment.network == "???" or Path(experiment.network).name in value
     is_same_data = key == "data" and value in PUBLISHED and of_file in PUBLISHED
     return value == of_file or is_same_data or _is_below(key, SAME_ROW)
 
 
 def folder_of(experiment: Experiment, changes: Changes, identities: Collection[str]) -> Path:
-    """Where the table is written: `tables/NAME`, or, if the table there has finished runs that this one leaves out because of
-    what is typed, beside it, in a folder that is named after that.
+    """The folder in which the table is written: `tables/NAME`, or one beside it that is named after the changes.
+
+    A changed table is written beside if the one in `tables/NAME` has finished runs that the changed one leaves out.
 
     Args:
         identities: of the runs of this table.
@@ -134,9 +136,11 @@ def folder_of(experiment: Experiment, changes: Changes, identities: Collection[s
     say(f"relpos: {folder} has results that are not asked for here: this table is written beside it")
     words = "-".join(changes.words)
     short = re.sub(r"[^\w.]+", "-", words)[:LONGEST].strip("-.")
-    # What cannot stand in the name of a folder is told apart by a few digits.
-    is_whole = not re.search(r"[^\w.=\[\],-]", words) and len(words) <= LONGEST
-    return folder.with_name(f"{folder.name}-{short}" + ("" if is_whole else f"-{digest(words, 6)}"))
+    name = f"{folder.name}-{short}"
+    # Names that lost characters are told apart by a few digits.
+    if len(words) > LONGEST or re.search(r"[^\w.=\[\],-]", words):
+        name += f"-{digest(words, 6)}"
+    return folder.with_name(name)
 
 
 def _finished(folder: Path) -> set[str]:
@@ -151,12 +155,12 @@ def _finished(folder: Path) -> set[str]:
 
 
 def claim_folder(folder: Path, experiment: Experiment) -> None:
-    """Notes in the folder of a table which file it is made from, before its runs begin."""
+    """Notes the experiment file of a table in its folder, before its runs begin."""
     write_text(folder / SOURCE, f"{_source(experiment)}\n")
 
 
 def _source(experiment: Experiment) -> str:
-    """The path of the file; of one that ships with the package, which lies elsewhere on every machine, the name alone."""
+    """The path of the file, or the name alone for a file of the package, which each machine has in another folder."""
     is_shipped = experiment.file.resolve().parent == shipped("experiments").resolve()
     return experiment.name if is_shipped else str(experiment.file.resolve())
 

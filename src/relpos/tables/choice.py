@@ -1,9 +1,11 @@
 """What a paper gains by taking the best of several rows in each column, compared with rows that are fixed in advance.
 
-Wennberg & Henter (2021, Tables 3a and 3b) print Δ of the best S of each task, chosen by the dev scores that Δ is made of. Such a
-maximum is above what the chosen S would score on other examples, even if no S is better than another. By how much is measured here:
-the row is chosen on half of the dev examples (even or odd), and its gain there is compared with its gain on the other half. Scores
-on half of the examples are noisier: if noise alone decides, a choice on all of them is about 0.7 times as optimistic.
+Wennberg & Henter (2021, Tables 3a and 3b) print Δ of the best S of each task, chosen by the same
+dev scores. Such a maximum is above what the chosen S would score on other examples, even if all S
+are equally good. This module measures by how much: it chooses the row on half of the dev examples
+(even or odd) and compares its gain there with its gain on the other half. Scores on half of the
+examples are noisier: if noise alone decides, a choice on all of them is about 0.7 times as
+optimistic.
 """
 
 from __future__ import annotations
@@ -23,35 +25,44 @@ from relpos.tables.table import Column, Row
 
 def by_choice(rows: Sequence[Row], experiment: Experiment) -> list[SideTable]:
     """A table for each baseline that has rows among `choices`, once all of these have scores."""
-    baselines = {row.name: baseline_of(row.name, experiment) for row in rows if row.name in experiment.choices}
-    families = {base: [name for name in experiment.choices if baselines.get(name) == base] for base in experiment.baseline}
-    tables = [side_table(rows, base, choices, experiment.statistic) for base, choices in families.items() if choices]
-    return [table for table in tables if table is not None]
+    baselines = {row.name: baseline_of(row.name, experiment) for row in rows}
+    tables = []
+    for base in experiment.baseline:
+        choices = [name for name in experiment.choices if baselines.get(name) == base]
+        if choices and (table := side_table(rows, base, choices, experiment.statistic)):
+            tables.append(table)
+    return tables
 
 
 def side_table(rows: Sequence[Row], base: str, choices: Sequence[str], statistic: str) -> SideTable | None:
-    """A line for each of the rows of these names, fixed in advance, then the best of each column and how optimistic that is, of the
-    columns in which all of them and `base` have scores; nats are none. None without such columns.
+    """Gains of rows over a baseline: a line for each row, then the best row of each column and how optimistic its choice is.
 
-    Δ% is computed from unrounded scores.
+    The table has the columns in which all of these rows have scores (not nats); None without such columns. Δ% is computed from
+    unrounded scores.
+
+    Args:
+        rows: all rows of the table.
+        base: name of the baseline.
+        choices: names of the rows among which the paper chooses.
+        statistic: mean, best or median.
     """
     by_name = {row.name: row for row in rows}
     if any(name not in by_name for name in (base, *choices)):
         return None
-    wanted = [by_name[name] for name in (base, *choices)]
+    compared = [by_name[name] for name in (base, *choices)]
     of = partial(mean_over, statistic=statistic)
     texts: dict[str, list[str]] = {}
-    for column in columns_of(wanted):
-        of_rows = {row.name: row.columns.get(column, Column()) for row in wanted}
+    for column in columns_of(compared):
+        of_rows = {row.name: row.columns.get(column, Column()) for row in compared}
         if not all(score.values and score.is_score for score in of_rows.values()):
             continue
         scores = {name: of([seed for seed, _ in score.seeds], score.values) for name, score in of_rows.items()}
         gains = {name: scores[name] - scores[base] for name in choices}
-        texts_of = {name: f"{signed(gain, 2)} ({signed(of_errors(gain, scores[base]))} %)" for name, gain in gains.items()}
-        best = max(gains, key=gains.__getitem__)  # of equal ones the first
-        seen, unseen = _on_halves({row.name: _halves(row, column, of) for row in wanted}, base)
-        on_halves = [signed(gain, 2) for gain in (seen, unseen, minus(seen, unseen))]
-        texts[column] = [*texts_of.values(), f"{texts_of[best]} {best}", *on_halves]
+        text_of = {name: f"{signed(gain, 2)} ({signed(of_errors(gain, scores[base]))} %)" for name, gain in gains.items()}
+        best = max(gains, key=gains.__getitem__)  # the first of equal ones
+        chosen, judged = _on_halves({row.name: _halves(row, column, of) for row in compared}, base)
+        on_halves = [signed(gain, 2) for gain in (chosen, judged, minus(chosen, judged))]
+        texts[column] = [*text_of.values(), f"{text_of[best]} {best}", *on_halves]
     if not texts:
         return None
     names = [*(f"{name} in every column" for name in choices), "the best of each column"]
@@ -61,24 +72,27 @@ def side_table(rows: Sequence[Row], base: str, choices: Sequence[str], statistic
 
 
 def _halves(row: Row, column: str, of: Callable[[Sequence[int | None], Sequence[float]], float]) -> Halves | None:
-    """The statistic of a row's fine-tunings on even and on odd examples; None where some kept no answers."""
+    """The statistic of a row's fine-tunings on even and on odd examples; None if a run kept no answers."""
     runs = [run for run in row.runs if run.stage == "finetune" and run.state == "finished" and column in run.columns]
     paths = [runs_root() / run.path / "dev" / f"{column}.tsv" for run in runs]
     if not paths or not all(path.is_file() for path in paths):
         return None
-    # By runs, and then summed up: the statistic of a row is taken of its runs, on half of the examples as on all.
+    # The statistic is taken over the scores of the runs, on half of the examples as on all.
     metric = read_record(paths[0].parent.parent)["meaning"]["task"]["metric"]
     seeds, of_runs = [run.pretrain_seed for run in runs], [halves(path, metric) for path in paths]
     return of(seeds, [even for even, _ in of_runs]), of(seeds, [odd for _, odd in of_runs])
 
 
 def _on_halves(rows: Mapping[str, Halves | None], base: str) -> tuple[float | None, float | None]:
-    """The gain of the best row on the half that chose it, and on the other one: means of both halves."""
-    # Without the answers of one row the choice among all of them cannot be repeated.
-    answered = {name: both for name, both in rows.items() if both is not None}
+    """The gain of the best row on the half that chose it, and on the other half: means over both choices."""
+    # Without the answers of one row the choice among all rows cannot be repeated.
+    answered = {name: scores for name, scores in rows.items() if scores is not None}
     if len(answered) < len(rows):
         return None, None
     of_base = answered.pop(base)
-    # Each half chooses once and judges once, so that no example is used for nothing.
-    gains = [[answered[row][half] - of_base[half] for half in both] for row, *both in best_on_halves(answered)]
-    return sum(seen for seen, _ in gains) / 2, sum(unseen for _, unseen in gains) / 2
+    # Each half chooses once and judges once, so that every example is used for both.
+    gains_chosen, gains_judged = [], []
+    for row, chosen, judged in best_on_halves(answered):
+        gains_chosen.append(answered[row][chosen] - of_base[chosen])
+        gains_judged.append(answered[row][judged] - of_base[judged])
+    return sum(gains_chosen) / 2, sum(gains_judged) / 2

@@ -1,4 +1,4 @@
-"""An experiment file: the question, the rows, and the overrides that all rows share. Each table has one file."""
+"""Experiment files, one for each table: the question, the rows, and the overrides that all rows share."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ SERVER_COLUMNS = (*GLUE, "wnli", "ax")
 """Columns in which the GLUE server gives scores."""
 ServerScore = Annotated[float, between(-100, 100)]  # correlations may be below zero
 MOST_ROWS = 1_000
-"""Each costs 5 ms of planning, or 20 ms with two tasks."""
+"""Planning a row takes 5 ms, or 20 ms with two tasks."""
 LONGEST_NAME = 100
-"""Of a row, which is a part of file names and stands in every table."""
+"""Characters of a row's name, which is a part of file names and a cell of every table."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What an experiment file says; the keys of the file are the fields here, and their annotations say what a key may hold.
+    """The content of an experiment file; the fields are the keys of the file, and their annotations check its values.
 
     Overrides are Hydra's, as typed on the command line. `pretrain.X=…`, `finetune.X=…` and `order.X=…` reach one stage only.
 
     Args:
-        file: where it lies.
+        file: its path.
         question: what the table answers.
         rows: name → the overrides in which the row differs.
         tasks: tasks of conf/task and the user's YAML files (paths from the folder of the experiment file), each fine-tuned with
@@ -60,12 +60,12 @@ class Experiment:
         network: the published checkpoint (folder or hub id) from which the rows are fine-tuned: nothing is pre-trained. `network=`
             on the command line names another one; with `???` it must. If there is no such checkpoint here, rows have no runs.
         choices: the rows of which the paper prints the best one of each column; a side table shows what that choice gains.
-        parameters: the table is nothing but parameter counts: those of this paper, see `relpos.commands.params`.
-        properties: likewise, but the properties of this paper's schemes, see `relpos.commands.analyze`.
+        parameters: a paper whose parameter counts are the whole table, see `relpos.commands.params`.
+        properties: a paper whose schemes' properties are the whole table, see `relpos.commands.analyze`.
         claims: ids of the claims that the table is about.
         primary: the measure that decides these claims first, chosen before the runs: `loss` (held-out loss) or `order` (shuffle
             gap). `claims.txt` beside the table shows the variants in this measure, then the other variants, then the claims.
-        tuned: the table in which the rows' `recipe.position_lr` was chosen; the page names it.
+        tuned: the table in which the rows' `recipe.position_lr` was chosen, to which the page refers.
     """
 
     file: Path
@@ -141,10 +141,12 @@ def load(table: str, changes: Mapping[str, Any] | None = None) -> Experiment:
     if not isinstance(content, dict):
         raise RelposError(f"{path}: a mapping is expected (question, rows, tasks, …)")
     try:
-        # Changed before it is checked: what a command line says obeys the rules of the file.
+        # The command line's keys are checked by the rules of the file.
         return Experiment(path, **_values(content | dict(changes or {}), path))
     except RelposError as error:
-        raise RelposError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from error
+        if str(error).startswith(str(path)):
+            raise
+        raise RelposError(f"{path}: {error}") from error
 
 
 def _find(table: str) -> Path:
@@ -154,19 +156,19 @@ def _find(table: str) -> Path:
             raise RelposError(f"table={table}: there is no such file")
         table_folder(path.stem)  # refuses a name that is none for a folder
         return path
-    known = {path.stem: path for path in shipped("experiments").glob("*.yaml")}
-    if table not in known:
-        raise RelposError(f"unknown table {table!r}.{nearest(table, known)} One of your own is named by its file: table=FILE.yaml.")
-    return known[table]
+    files = {path.stem: path for path in shipped("experiments").glob("*.yaml")}
+    if table not in files:
+        raise RelposError(f"unknown table {table!r}.{nearest(table, files)} One of your own is named by its file: table=FILE.yaml.")
+    return files[table]
 
 
 def _values(content: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Key → value, checked and converted to the types of the fields of `Experiment`."""
+    """Key → value, checked by and converted to the types of the fields of `Experiment`."""
     annotations = rules(Experiment)
-    known = [key for key in annotations if key != "file"]
+    keys = [key for key in annotations if key != "file"]
     for key in content:
-        refuse_unknown("unknown key", key, known)
-    # `tasks:` without a value is null in YAML, and means what a file without the key means.
+        refuse_unknown("unknown key", key, keys)
+    # `tasks:` without a value is null in YAML, and counts as absent.
     values = {key: value for key, value in content.items() if value is not None}
     for key in {"parameters", "properties"} & values.keys():  # nothing is trained
         values |= {"rows": {str(values[key]): []}, "tasks": []}
@@ -178,7 +180,7 @@ def _values(content: dict[str, Any], path: Path) -> dict[str, Any]:
             values[key] = {
                 str(name): _overrides(f"{key}.{name}", overrides, path.parent) for name, overrides in values[key].items()
             }
-    # What is no mapping is refused below, with the rule of its annotation.
+    # Rows that are no mapping are refused below, by the rule of their annotation.
     names = list(values["rows"]) if isinstance(values["rows"], dict) else []
     for name in names:
         if not name.isprintable() or "/" in name or "\\" in name or len(name) > LONGEST_NAME:
@@ -187,14 +189,7 @@ def _values(content: dict[str, Any], path: Path) -> dict[str, Any]:
         raise RelposError(f"rows: {len(names):,} are too many: a table has {MOST_ROWS:,} at most")
     for key in ("seeds", "pretrain_seeds"):
         if key in values:
-            # Before the annotations below are checked, which know lists alone.
-            check(key, values[key], Seeds)
-            seeds = values[key] = list(range(values[key])) if isinstance(values[key], int) else values[key]
-            if not seeds:
-                raise RelposError(f"{key}: a seed is expected, as in [0, 1, 2]")
-            # Two runs of one identity would count as two seeds with the same result.
-            if len(set(seeds)) < len(seeds):
-                raise RelposError(f"{key}: a seed is given twice")
+            values[key] = _seeds(key, values[key])
     if isinstance(values.get("baseline"), str):
         values["baseline"] = [values["baseline"]]
     if isinstance(values.get("server"), dict):
@@ -212,10 +207,23 @@ def _values(content: dict[str, Any], path: Path) -> dict[str, Any]:
     return values
 
 
-def _task(name: str, folder: Path) -> str:
-    """The name of a task of conf/task, or the path of a user's own, which is given from the folder of the experiment file.
+def _seeds(key: str, value: Any) -> list[int]:
+    """The seeds of a key: a list, or the numbers below n."""
+    # The annotation of the field allows lists alone.
+    check(key, value, Seeds)
+    seeds = list(range(value)) if isinstance(value, int) else value
+    if not seeds:
+        raise RelposError(f"{key}: a seed is expected, as in [0, 1, 2]")
+    # Two runs of one identity would count as two seeds with the same result.
+    if len(set(seeds)) < len(seeds):
+        raise RelposError(f"{key}: a seed is given twice")
+    return seeds
 
-    The path is absolute: a relative one would mean another file in another working directory.
+
+def _task(name: str, folder: Path) -> str:
+    """The name of a task of conf/task, or the absolute path of a user's task file.
+
+    The file has the path from the folder of the experiment file; a relative path would depend on the working directory.
     """
     if is_task_file(name):
         return str((folder / expanded(name)).resolve())
@@ -224,45 +232,46 @@ def _task(name: str, folder: Path) -> str:
 
 
 def _check_server(server: dict[str, Any]) -> None:
-    """Refuses what is no score, by its row and column."""
+    """Refuses values that are no scores; the message names row and column."""
     for row, scores in server.items():
         check(f"server.{row}", scores, dict[str, Any])
         for column, score in scores.items():
             refuse_unknown(f"server.{row}: unknown column", column, SERVER_COLUMNS)
             check(f"server.{row}.{column}", score, ServerScore)
-        # One score may be as small; where all are, they are fractions. Zero is zero in both.
+        # A single score may be below 1; if all are, they are fractions. Zero is the same in both scales.
         if any(scores.values()) and all(abs(score) <= 1 for score in scores.values()):
             raise RelposError(f"server.{row}: scores are × 100, as in cola: 41.2, not cola: 0.412")
 
 
 def _check_order(values: dict[str, Any]) -> None:
-    """Refuses measures that are not known, and overrides about order that is not measured."""
-    asked = values.get("order", [])
-    known = [measure.name for measure in measures() if measure.at_end]
-    for name in asked:
-        refuse_unknown("order: unknown measure", name, known)
+    """Refuses unknown measures, and overrides of a stage that measures nothing."""
+    names = values.get("order", [])
+    measures_at_end = [measure.name for measure in measures() if measure.at_end]
+    for name in names:
+        refuse_unknown("order: unknown measure", name, measures_at_end)
     for stage in ("order", "order_snapshots"):
-        if stage in values.get("stages", {}) and not asked:
+        if stage in values.get("stages", {}) and not names:
             raise RelposError(f"stages.{stage}: nothing is measured without the key order, as in order: [shuffle, pairs]")
 
 
 def _overrides(key: str, overrides: list[str] | None, folder: Path) -> list[str]:
-    """The overrides under a key of a file in this folder; none where YAML has nothing there."""
-    if not isinstance(overrides or [], list):
+    """The overrides under a key of a file in this folder; empty for an empty key."""
+    overrides = overrides or []
+    if not isinstance(overrides, list):
         raise RelposError(f"{key}: a list of overrides is expected, as in [position=none, k=8]")
-    for override in overrides or ():
+    for override in overrides:
         if not isinstance(override, str) or not override.partition("=")[1]:
             raise RelposError(f"{key}: {override!r} is not an override (key=value)")
     try:
-        # Experiment files travel: one from a stranger must not run code of its choosing.
-        refuse_names(overrides or ())
+        # A stranger's experiment file must not run code of its choosing.
+        refuse_names(overrides)
     except RelposError as error:
         raise RelposError(f"{key}: {error}") from None
-    return [_with_task_file(override, folder) for override in overrides or ()]
+    return [_with_task_file(override, folder) for override in overrides]
 
 
 def _with_task_file(override: str, folder: Path) -> str:
-    """`intermediate=FILE.yaml` with the path of the file, which is given from the folder of the experiment file."""
+    """The override; in `intermediate=FILE.yaml` the path from the experiment file's folder becomes absolute."""
     key, _, value = override.partition("=")
     is_intermediate = key_of(override).removesuffix(".task").rpartition(".")[2] == "intermediate"
     if not is_intermediate or not is_task_file(name := value.strip("'\"")):
@@ -271,13 +280,15 @@ def _with_task_file(override: str, folder: Path) -> str:
 
 
 def of_stage(stage: str, overrides: Iterable[str]) -> list[str]:
-    """Those of some overrides that reach one stage, without its name before them."""
+    """The overrides that reach one stage, without the stage's name before them."""
     other_stages = tuple(f"{name}." for name in STAGES if name != stage)
     return [override.removeprefix(f"{stage}.") for override in overrides if not override.startswith(other_stages)]
 
 
 def overrides_of(stage: str, experiment: Experiment, overrides: Iterable[str]) -> list[str]:
-    """The overrides that reach one stage, without prefixes: those of all rows, of the stage, then `overrides`; later ones win.
+    """The overrides that reach one stage, without prefixes: those of all rows, those of the stage, then `overrides`.
+
+    Later ones win.
 
     >>> table = Experiment(Path("t.yaml"), "?", rows={}, tasks=[], base=["size=tiny"], stages={"finetune": ["steps=5"]})
     >>> overrides_of("finetune", table, ["pretrain.steps=9", "finetune.batch=8", "position=fixed"])
@@ -292,13 +303,16 @@ def experiments() -> list[Experiment]:
 
 
 def pilot_seeds(files: Iterable[Experiment]) -> set[int]:
-    """The pre-training seeds of the tables in which rates were chosen, which other tables name by `tuned`.
+    """The pre-training seeds of the tables in which rates were chosen; other tables name these tables by `tuned`.
 
-    They are kept for pilots at every scale: what is compared is trained with other seeds than those that chose how it is trained.
+    Compared rows are trained with other seeds than those that chose their rates, at every scale.
     """
-    known = {experiment.name: experiment for experiment in files}
-    tables = {experiment.tuned for experiment in known.values()}
-    return {seed for name, experiment in known.items() if name in tables for seed in experiment.pretrain_seeds or ()}
+    by_name = {experiment.name: experiment for experiment in files}
+    tables = {experiment.tuned for experiment in by_name.values() if experiment.tuned}
+    seeds: set[int] = set()
+    for name in tables & by_name.keys():
+        seeds.update(by_name[name].pretrain_seeds or ())
+    return seeds
 
 
 def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:
@@ -310,7 +324,8 @@ def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:
     if experiment.printed is None:
         return {}
     path = experiment.folder / experiment.printed
-    if not path.resolve().is_relative_to(experiment.folder.resolve()):  # a file that travels may not show others to its reader
+    # A stranger's file must not show the user's other files.
+    if not path.resolve().is_relative_to(experiment.folder.resolve()):
         raise RelposError(f"table {experiment.name}: printed: {path} lies outside the folder of the experiment file")
     if not path.is_file():
         raise RelposError(f"table {experiment.name}: printed: there is no file {path}")
@@ -323,7 +338,7 @@ def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:
 def _numbers(line: dict[str, str]) -> dict[str, float]:
     result = {}
     for key, text in line.items():
-        # Columns of names and remarks, and empty fields, are no numbers.
+        # Names, remarks and empty fields are no numbers.
         with suppress(ValueError):
             result[key.removesuffix("_mean")] = float(text)
     return result

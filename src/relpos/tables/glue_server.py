@@ -1,4 +1,4 @@
-"""What gluebenchmark.com accepts: eleven files of `index<TAB>prediction`.
+"""The files that gluebenchmark.com accepts: eleven, with lines of `index<TAB>prediction`.
 
 Names of the files and row counts are listed in `templates/glue_server.csv`; the answers are the labels of conf/task. The column
 `constant` has the answer that fills a file for which there is no model: the majority class, 0 for STS-B. The server asks this of
@@ -38,7 +38,7 @@ class Answers:
     constant: str
 
     def problem(self, text: str) -> str | None:
-        """What the server would refuse, in a few words; None where nothing is wrong.
+        """The first fault for which the server would refuse a file, in a few words; None for a right file.
 
         >>> wnli = Answers("WNLI", "wnli", 2, ("0", "1"), None, "0")
         >>> wnli.problem("index\\tprediction\\n0\\t1\\n1\\t2\\n")
@@ -53,9 +53,15 @@ class Answers:
             if not tab or index != str(row):
                 return f"line {row + 2} is {line[:40]!r} where row {row} is due"
             if not self._is_allowed(answer):
-                allowed = ", ".join(self.labels) if self.labels else "a number from {:g} to {:g}".format(*(self.range or ()))
-                return f"line {row + 2}: answer {answer[:40]!r} is not {allowed}"
-        return None if len(lines) == self.rows else f"{len(lines):,} rows where the server has {self.rows:,}"
+                return f"line {row + 2}: answer {answer[:40]!r} is not {self._allowed()}"
+        if len(lines) != self.rows:
+            return f"{len(lines):,} rows where the server has {self.rows:,}"
+        return None
+
+    def _allowed(self) -> str:
+        if self.labels:
+            return ", ".join(self.labels)
+        return "a number from {:g} to {:g}".format(*(self.range or ()))
 
     def _is_allowed(self, answer: str) -> bool:
         if self.labels is not None:
@@ -75,9 +81,11 @@ def layout() -> list[Answers]:
     """The eleven files."""
     text = files("relpos.tables").joinpath("templates/glue_server.csv").read_text(encoding="utf-8")
     tasks = [conf_file(f"task/{name}") for name in options()["task"]]
-    allowed = {file: (task["labels"], task.get("range")) for task in tasks for file in task.get("test", ())}
+    task_of = {file: task for task in tasks for file in task.get("test", ())}
     result = []
     for line in csv.DictReader(text.splitlines()):
-        labels, bounds = (None if values is None else tuple(values) for values in allowed[line["file"]])
+        task = task_of[line["file"]]
+        labels = tuple(task["labels"]) if task["labels"] is not None else None
+        bounds = tuple(task["range"]) if task.get("range") is not None else None
         result.append(Answers(line["file"], line["column"], int(line["rows"]), labels, bounds, line["constant"]))
     return result

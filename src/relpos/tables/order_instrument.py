@@ -1,4 +1,4 @@
-"""How it is measured how much the networks of a table know about order.
+"""Measures of how much the networks of a table know about order.
 
 The figures are kept in the folders of the runs, see `relpos.measures.kept`, and shared with `relpos order`.
 """
@@ -28,12 +28,12 @@ KEYS = (*Dials.__annotations__, "threads")
 
 @dataclass(frozen=True)
 class Instrument:
-    """What is measured of each network, and how.
+    """Measures of a table's networks.
 
     Args:
-        measures: those of `relpos order` that have columns.
+        measures: measures of `relpos order` that have columns.
         threads: CPU threads; None: all cores.
-        snapshots: what is measured of the snapshots; None: nothing.
+        snapshots: the instrument for snapshots; None: they are not measured.
     """
 
     measures: list[Measure]
@@ -42,12 +42,20 @@ class Instrument:
 
     def columns(self, snapshots: bool = False) -> list[str]:
         """The names of the columns that these measures give, at the end of the pre-training or for snapshots."""
-        return [column.name for measure in self.measures for column in (measure.columns if snapshots else measure.at_end)]
+        names: list[str] = []
+        for measure in self.measures:
+            columns = measure.columns if snapshots else measure.at_end
+            names += [column.name for column in columns]
+        return names
 
 
 def instrument(experiment: Experiment, overrides: Iterable[str] = (), plan: Iterable[PlannedRow] = ()) -> Instrument | None:
-    """What the stages `order` and `order_snapshots` of a table ask for, and overrides that begin with their names; None where there
-    are no columns about order. The rows of the plan must keep snapshots if these are to be measured.
+    """The instrument that the stages `order` and `order_snapshots` of a table describe; None without columns about order.
+
+    Args:
+        experiment: the table.
+        overrides: those that begin with the name of one of the two stages change it.
+        plan: the rows, which must keep snapshots if these are to be measured.
 
     Raises:
         RelposError: an override is wrong, named pairs cannot be read, or a row keeps no snapshots.
@@ -65,7 +73,7 @@ def instrument(experiment: Experiment, overrides: Iterable[str] = (), plan: Iter
     if "order_snapshots" not in experiment.stages:
         return of_ends
     for row in plan:
-        # Refused now: after the training there is no way to get a snapshot.
+        # After the training it would be too late to get a snapshot.
         if row.pretrainings and not row.pretrainings[0].config["snapshots"]:
             raise RelposError(
                 f"table {experiment.name}, row {row.name!r}: stages.order_snapshots: no snapshots are kept; "
@@ -85,24 +93,26 @@ def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Ins
         key = key_of(override).split(".")[0]
         if key not in KEYS:
             raise RelposError(f"table {experiment.name}: {stage}.{override}: not a dial of a table.{nearest(key, KEYS)}")
-    # A network must be named for the command; here each comes from the plan.
+    # The command needs the name of a network; here the networks come from the plan.
     cfg = compose("order", ["network=''", *overrides])
     pairs: PairSource | AutoPairs = instantiate(cfg.pairs, "pairs")
     if "pairs" in experiment.order and not isinstance(pairs, AutoPairs):
-        pairs.pairs()  # so that pairs that cannot be read are refused before anything is trained
+        pairs.pairs()  # unreadable pairs are refused before anything is trained
     dials = {key: cfg[key] for key in Dials.__annotations__} | {"pairs": pairs}
     return Instrument(chosen(experiment.order, dials), cfg.threads)
 
 
 @dataclass(frozen=True)
 class ToMeasure:
-    """A network and how it is measured. At the end of a pre-training there are two: for the table's columns, and as a snapshot.
+    """A network and the instrument that measures it.
+
+    The last network of a pre-training has two of them: one for the table's columns, one for the curve over snapshots.
 
     Args:
         run: the pre-training.
         percent: per cent of its steps.
-        network: as it was then.
-        instrument: what is measured of it.
+        network: the network after these steps.
+        instrument: its measures.
     """
 
     run: Run
@@ -117,7 +127,7 @@ class ToMeasure:
         """The results; a measure that fails is named on stderr and left out."""
         results: Results = {}
         sample = Sample(self.network, True, self.instrument.threads)
-        # One by one: a measure that refuses this network must not take the others with it.
+        # One by one, because the other measures count even if one refuses this network.
         for measure in self.instrument.measures:
             try:
                 results |= measured(sample, [measure])
@@ -128,32 +138,37 @@ class ToMeasure:
     def is_measured(self) -> bool:
         """Whether no result is left to measure."""
         try:
-            return all(is_measured(self.network, each) for each in self.instrument.measures)
-        except RelposError:  # the pairs cannot be read, as `results` says
+            return all(is_measured(self.network, measure) for measure in self.instrument.measures)
+        except RelposError:  # the pairs cannot be read; `results` reports it
             return False
 
 
-Each = Callable[[Callable[[ToMeasure], Results], Sequence[ToMeasure]], list[Results]]
-"""Applies a function to each of some networks: one after another, or side by side."""
+Apply = Callable[[Callable[[ToMeasure], Results], Sequence[ToMeasure]], list[Results]]
+"""Applies a function to networks, one after another or side by side."""
 
 
 def to_measure(run: Run, instrument: Instrument) -> list[ToMeasure]:
-    """What is measured of a finished pre-training: its networks that are here."""
+    """The networks of a finished pre-training, as far as their files are here."""
     end = of_run(run.path)
-    asked = [ToMeasure(run, END, end, instrument)]
-    # The end is measured again with the snapshots' dials: a curve must not jump where the dials change.
+    networks = [ToMeasure(run, END, end, instrument)]
+    # The end is measured again with the snapshots' settings, so that the curve does not jump there.
     if instrument.snapshots is not None:
-        course = {**snapshots(end), END: end}
-        asked += [ToMeasure(run, percent, network, instrument.snapshots) for percent, network in course.items()]
-    return asked
+        for percent, network in {**snapshots(end), END: end}.items():
+            networks.append(ToMeasure(run, percent, network, instrument.snapshots))
+    return networks
 
 
-def results_of(runs: Iterable[Run], instrument: Instrument, each: Each) -> list[tuple[ToMeasure, Results]]:
-    """The figures of all networks of the finished pre-trainings; `each` measures those that are not measured yet."""
-    once = {run.path: run for run in runs if run.state == "finished"}.values()  # rows may share a pre-training
-    networks = [asked for run in once for asked in to_measure(run, instrument)]
-    # Asked once: the answer would change while others are measured.
-    is_known = [asked.is_measured() for asked in networks]
-    missing = [asked for asked, known in zip(networks, is_known, strict=True) if not known]
-    new = iter(each(ToMeasure.results, missing) if missing else [])
-    return [(asked, asked.results() if known else next(new)) for asked, known in zip(networks, is_known, strict=True)]
+def results_of(runs: Iterable[Run], instrument: Instrument, apply: Apply) -> list[tuple[ToMeasure, Results]]:
+    """All networks of the finished pre-trainings with their results; `apply` measures those that have none yet."""
+    # Rows may share a pre-training.
+    distinct = {run.path: run for run in runs if run.state == "finished"}.values()
+    networks = [network for run in distinct for network in to_measure(run, instrument)]
+    missing = [place for place, network in enumerate(networks) if not network.is_measured()]
+    measured_now: dict[int, Results] = {}
+    if missing:
+        results = apply(ToMeasure.results, [networks[place] for place in missing])
+        measured_now = dict(zip(missing, results, strict=True))
+    pairs = []
+    for place, network in enumerate(networks):
+        pairs.append((network, measured_now[place] if place in measured_now else network.results()))
+    return pairs

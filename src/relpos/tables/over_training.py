@@ -1,8 +1,8 @@
-"""At which point of the training does each difference between rows appear, and does their early order foretell the last one?
+"""When in the training the differences between rows appear, and how well the early ranking of the rows predicts the last one.
 
-Computed from the snapshots that a table has measured (`order_snapshots`): the differences that claims are about, at each percentage
-of the steps, with a 95 % interval over pre-trainings from the pooled errors of all rows at that time. The intervals are pointwise:
-each for its own time, not a band for the whole curve. Beside them stands how far the order of the rows agrees with the last one.
+Both are computed from the snapshots that a table has measured (`order_snapshots`): the differences that claims are about, at each
+percentage of the steps, with a 95 % interval over pre-trainings from the pooled errors of all rows at that time. The intervals are
+pointwise: each holds for its own time, they are no band for the whole curve.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RATES = ("recipe.position_lr", "recipe.conv_lr")
 
 @dataclass(frozen=True)
 class Agreement:
-    """Spearman's ρ between the order of so many rows at some time and at the end; 95 % interval by bootstrap over rows."""
+    """Spearman's ρ between the ranking of rows at some time and at the end, with a 95 % interval by bootstrap over rows."""
 
     rho: float
     interval: Interval
@@ -45,12 +45,17 @@ class Agreement:
 
 Courses = Mapping[str, tuple[float, Mapping[Contrast, Mapping[int, Difference]]]]
 """Claim → the bound in nats below which a difference counts as none, and pair of rows → per cent of the steps → their difference in
-nats, higher being better."""
+nats (higher is better)."""
 
 
 def draw(folder: Path, rows: Sequence[Row], claims: Mapping[str, tuple[float, Sequence[Contrast]]], measure: str) -> None:
-    """Writes the figure and its numbers, `claims_over_training.png` and `.json`, into the folder of a table whose rows are named as
-    in `experiments/claims/rows.yaml`; nothing where no snapshot was measured. `claims` as of `relpos.claims.claim.compared`.
+    """Writes the figure and its numbers, `claims_over_training.png` and `.json`; nothing where no snapshot was measured.
+
+    Args:
+        folder: of the table.
+        rows: of the table, named as in `experiments/claims/rows.yaml`.
+        claims: the result of `relpos.claims.claim.compared`.
+        measure: `loss` or `order`.
     """
     courses, ranks = courses_of(rows, claims, measure), agreements(rows, measure)
     if courses:
@@ -61,52 +66,68 @@ def draw(folder: Path, rows: Sequence[Row], claims: Mapping[str, tuple[float, Se
 def courses_of(rows: Sequence[Row], claims: Mapping[str, tuple[float, Sequence[Contrast]]], measure: str) -> Courses:
     """The claims of which some pair of rows has snapshots that can be compared."""
     units = _units(rows, measure)
-    # All rows of a time go along: their spread then says what the error is, and early it is another than late.
-    tested = {
-        pair: {at: found for at, by_row in units.items() if {*pair} <= by_row.keys() and (found := difference(by_row, *pair))}
-        for _, pairs in claims.values()
-        for pair in pairs
-    }
-    courses = {id: (bound, {pair: tested[pair] for pair in pairs if tested[pair]}) for id, (bound, pairs) in claims.items()}
-    return {id: course for id, course in courses.items() if course[1]}
+    courses: dict[str, tuple[float, dict[Contrast, dict[int, Difference]]]] = {}
+    for id, (bound, pairs) in claims.items():
+        tested = {pair: _course(pair, units) for pair in pairs}
+        if any(tested.values()):
+            courses[id] = bound, {pair: course for pair, course in tested.items() if course}
+    return courses
+
+
+def _course(pair: Contrast, units: Mapping[int, Mapping[str, Units]]) -> dict[int, Difference]:
+    """Per cent of the steps → difference of two rows.
+
+    Its error is estimated from all rows at that time, because early errors differ from late ones.
+    """
+    course = {}
+    for percent, by_row in units.items():
+        if {*pair} <= by_row.keys() and (tested := difference(by_row, *pair)):
+            course[percent] = tested
+    return course
 
 
 def agreements(rows: Sequence[Row], measure: str) -> dict[int, Agreement]:
-    """Per cent of the steps → how far the order of the rows agrees with the last one; empty for too few rows.
+    """Per cent of the steps → how far the ranking of the rows agrees with the last one; empty for too few rows.
 
-    Of rows that differ in nothing but their rates one counts, that which claims are read from: twins are alike at any time."""
+    Rows that differ in their rates alone are alike at any time: one of them counts, the one from which claims are read.
+    """
     twins: dict[object, list[Row]] = {}
     for row in rows:
-        # One without overrides is like no other.
-        twins.setdefault(tuple(each for each in row.overrides if key_of(each) not in RATES) or row.name, []).append(row)
-    rows = [max(some, key=lambda row: precedence(row.position_lr, row.conv_lr)) for some in twins.values()]
-    means = {at: {row: fmean(units.values()) for row, units in by_row.items()} for at, by_row in _units(rows, measure).items()}
-    # The end is what the others are compared with.
-    last = means.pop(max(means)) if means else {}
-    shared = {at: [row for row in by_row if row in last] for at, by_row in means.items()}
-    return {
-        at: _agreement(np.array([means[at][row] for row in names]), np.array([last[row] for row in names]))
-        for at, names in shared.items()
-        if len(names) >= FEWEST
-    }
+        scheme = tuple(override for override in row.overrides if key_of(override) not in RATES)
+        # A row without overrides has no twin.
+        twins.setdefault(scheme or row.name, []).append(row)
+    rows = [max(group, key=lambda row: precedence(row.position_lr, row.conv_lr)) for group in twins.values()]
+    means: dict[int, dict[str, float]] = {}
+    for percent, by_row in _units(rows, measure).items():
+        means[percent] = {name: fmean(units.values()) for name, units in by_row.items()}
+    if not means:
+        return {}
+    last = means.pop(max(means))
+    result = {}
+    for percent, then in means.items():
+        names = [name for name in then if name in last]
+        if len(names) >= FEWEST:
+            early, late = (np.array([of_time[name] for name in names]) for of_time in (then, last))
+            result[percent] = _agreement(early, late)
+    return result
 
 
 def _units(rows: Sequence[Row], measure: str) -> dict[int, dict[str, Units]]:
-    """Per cent of the steps → row → pre-training seed → nats, higher being better."""
-    [(name, sign)] = [(column, sign) for column, (known, sign) in NAMED.items() if known == measure]
-    found: dict[int, dict[str, Units]] = {}
+    """Per cent of the steps → row → pre-training seed → nats, higher is better."""
+    name, sign = next((column, sign) for column, (of_scale, sign) in NAMED.items() if of_scale == measure)
+    by_percent: dict[int, dict[str, Units]] = {}
     for row in rows:
         for percent, columns in row.snapshots.items():
             if name in columns and columns[name].values:
                 units = by_pretraining({seed: sign * value for seed, value in columns[name].by_seed.items()})
-                found.setdefault(percent, {})[row.name] = units
-    return dict(sorted(found.items()))
+                by_percent.setdefault(percent, {})[row.name] = units
+    return dict(sorted(by_percent.items()))
 
 
 def _agreement(then: np.ndarray, last: np.ndarray) -> Agreement:
-    # Over rows and not over seeds: the question is whether another choice of schemes would be ranked early as well.
+    # Rows are drawn and not seeds: the question is whether another choice of schemes would be ranked early as well.
     drawn = np.random.default_rng(SEED).integers(len(then), size=(RESAMPLES, len(then)))
-    several = [places for places in drawn if len({*places}) > 2]  # ρ of two different rows can only be ±1
+    several = [places for places in drawn if len({*places}) > 2]  # ρ of two different rows is ±1
     low, high = np.quantile([_rho(then[places], last[places]) for places in several], [ALPHA / 2, 1 - ALPHA / 2])
     return Agreement(_rho(then, last), (float(low), float(high)), len(then))
 
@@ -118,19 +139,18 @@ def _rho(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _plain(courses: Courses, ranks: Mapping[int, Agreement]) -> dict[str, Any]:
-    return {
-        "claims": {
-            id: {
-                str(pair): {
-                    str(at): {"value": each.value, "interval": [each.low, each.high], "freedom": each.freedom, "seeds": each.n}
-                    for at, each in tested.items()
-                }
-                for pair, tested in differences.items()
-            }
-            for id, (_, differences) in courses.items()
-        },
-        "ranks": {str(at): asdict(each) for at, each in ranks.items()},
-    }
+    claims: dict[str, dict[str, dict[str, Any]]] = {}
+    for id, (_, differences) in courses.items():
+        claims[id] = {str(pair): _plain_course(tested) for pair, tested in differences.items()}
+    return {"claims": claims, "ranks": {str(percent): asdict(agreement) for percent, agreement in ranks.items()}}
+
+
+def _plain_course(tested: Mapping[int, Difference]) -> dict[str, Any]:
+    course = {}
+    for percent, gain in tested.items():
+        interval = [gain.low, gain.high]
+        course[str(percent)] = {"value": gain.value, "interval": interval, "freedom": gain.freedom, "seeds": gain.n}
+    return course
 
 
 def _figure(path: Path, courses: Courses, ranks: Mapping[int, Agreement], measure: str) -> None:
@@ -138,8 +158,9 @@ def _figure(path: Path, courses: Courses, ranks: Mapping[int, Agreement], measur
     for axes, (id, (bound, differences)) in zip(panels, courses.items(), strict=False):
         for place, (pair, tested) in enumerate(differences.items()):
             look = style.look(place, 1.5)
-            axes.plot(list(tested), [each.value for each in tested.values()], marker=".", label=str(pair), **look)
-            style.band(axes, tested, [(each.low, each.high) for each in tested.values()], look["color"])
+            gains = list(tested.values())
+            axes.plot(list(tested), [gain.value for gain in gains], marker=".", label=str(pair), **look)
+            style.band(axes, tested, [(gain.low, gain.high) for gain in gains], look["color"])
         axes.axhline(0, color="0.4", linewidth=0.8)
         axes.axhline(bound, color="0.4", linewidth=0.8, linestyle="--")
         axes.set_title(id, fontsize=9)
@@ -147,15 +168,18 @@ def _figure(path: Path, courses: Courses, ranks: Mapping[int, Agreement], measur
         axes.set_ylabel("nats", fontsize=8)
     if ranks:
         axes = panels[len(courses)]
-        axes.plot(list(ranks), [each.rho for each in ranks.values()], marker=".", color="black")
-        style.band(axes, ranks, [each.interval for each in ranks.values()], "black")
+        axes.plot(list(ranks), [agreement.rho for agreement in ranks.values()], marker=".", color="black")
+        style.band(axes, ranks, [agreement.interval for agreement in ranks.values()], "black")
         axes.set_ylim(-1.05, 1.05)
         axes.set_title("order of the rows against the last one", fontsize=9)
         axes.set_ylabel("Spearman's ρ", fontsize=8)
-    times = {at for _, differences in courses.values() for tested in differences.values() for at in tested}
+    times: set[int] = set()
+    for _, differences in courses.values():
+        times.update(*differences.values())
     for axes in panels:
         style.logarithmic(axes, times)
         axes.set_xlabel("per cent of the steps", fontsize=8)
         axes.grid(alpha=0.3)
-    figure.suptitle(f"Differences in {MEASURES[measure]}, pointwise 95 % intervals over pre-trainings; dashed: bound", fontsize=9)
+    title = f"Differences in {MEASURES[measure]}, pointwise 95 % intervals over pre-trainings; dashed: bound"
+    figure.suptitle(title, fontsize=9)
     style.save(figure, path)

@@ -1,4 +1,4 @@
-"""An experiment → its runs, a pure function: a loop over rows, tasks and seeds."""
+"""The runs of an experiment: a pure function, with loops over rows, tasks and seeds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from relpos.train.logger_settings import wandb_mode
 from relpos.trust import NETWORK, allows
 
 NETWORK_KEYS = ("network", "finetune.network")
-"""Keys that name another network than the experiment file for its rows to be fine-tuned from."""
+"""Keys that replace the network from which an experiment file fine-tunes its rows."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class PlannedRow:
     """One planned row of a table: its runs, finished or not; none where the checkpoint to fine-tune from is not at hand.
 
     Args:
-        name: in the experiment file.
-        overrides: those of the row in the file, or what was typed in their place.
+        name: its name in the experiment file.
+        overrides: those of the row in the file, or those typed in their place.
         pretrainings: one per pre-training seed.
         tunings: one per task and seed, for every pre-training.
     """
@@ -61,7 +61,7 @@ class PlannedRow:
 
 
 def plan_table(experiment: Experiment, rows: list[str] | None = None, overrides: Iterable[str] = ()) -> list[PlannedRow]:
-    """The rows of these names, or all, with their runs; `overrides` are more of them, for every row.
+    """The rows of these names, or all, with their runs; `overrides` are added to those of every row.
 
     Raises:
         RelposError: an override is wrong; the row is named.
@@ -72,7 +72,8 @@ def plan_table(experiment: Experiment, rows: list[str] | None = None, overrides:
     (1, 'cola', True)
     """
     overrides = list(overrides)
-    typed = None if allows(NETWORK) or experiment.folder.resolve() == shipped("experiments") else {*map(key_of, overrides)}
+    may_use_network = allows(NETWORK) or experiment.folder.resolve() == shipped("experiments")
+    typed = None if may_use_network else {*map(key_of, overrides)}
     if typed is not None and not typed & {*NETWORK_KEYS} and is_remote(experiment.network or "???"):
         raise _asks_for_network(f"table {experiment.name}, network: {experiment.network}", "network=…")
     network = _network_of(experiment, overrides)
@@ -86,7 +87,13 @@ def plan_table(experiment: Experiment, rows: list[str] | None = None, overrides:
 
 
 def _row(experiment: Experiment, network: Run | None, name: str, overrides: list[str], typed: Collection[str] | None) -> PlannedRow:
-    """The row of this name, with the overrides of the command line, whose keys are `typed`; None: the file may use the network."""
+    """The row of this name, planned.
+
+    Args:
+        network: from which it is fine-tuned; None: it is pre-trained.
+        overrides: those of the command line.
+        typed: their keys, which say whether the network may be used; None: the file may use it.
+    """
     row = PlannedRow(name, effective(experiment, name, overrides), [], [])
     # A row without runs still shows its printed numbers.
     if (experiment.network and not network) or experiment.parameters or experiment.properties:
@@ -103,10 +110,10 @@ def _row(experiment: Experiment, network: Run | None, name: str, overrides: list
 
 
 def _refuse_network(content: Mapping[str, Any], typed: Collection[str]) -> None:
-    """Refuses what would use the network, and the user's key, because a file says so and not what the user has typed.
+    """Refuses to use the network, and the user's key, because of an experiment file instead of the user's own words.
 
     Raises:
-        RelposError: says what to type.
+        RelposError: the message says what to type.
     """
     data, logger = content.get("data") or {}, content.get("logger") or {}
     if str(data.get("_target_")).endswith(".Hub") and "data" not in typed:
@@ -117,45 +124,45 @@ def _refuse_network(content: Mapping[str, Any], typed: Collection[str]) -> None:
         return
     if logger.get("entity") and "logger.entity" not in typed:
         raise _asks_for_network(f"logger.entity={logger['entity']}", "logger.entity=…")
-    said_so = "WANDB_MODE" in os.environ or any(key.partition(".")[0] == "logger" for key in typed)
-    if wandb_mode(logger.get("mode", "auto")) == "online" and not said_so:
+    is_user_choice = "WANDB_MODE" in os.environ or any(key.partition(".")[0] == "logger" for key in typed)
+    if wandb_mode(logger.get("mode", "auto")) == "online" and not is_user_choice:
         raise _asks_for_network(f"logger.mode={logger.get('mode')}", "logger=wandb")
 
 
-def _asks_for_network(what: str, typed: str) -> RelposError:
-    return RelposError(f"{what}: this file would use the network; type {typed} yourself, or trust={NETWORK}")
+def _asks_for_network(setting: str, typed: str) -> RelposError:
+    return RelposError(f"{setting}: this file would use the network; type {typed} yourself, or trust={NETWORK}")
 
 
 def _contents(experiment: Experiment, network: Run | None, overrides: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The configurations of a row, with their interpolations: of its pre-trainings (empty with `network`), and of each task.
+    """The configurations of a row, resolved: that of its pre-trainings (empty with `network`), and one for each task.
 
     Raises:
-        RelposError: an override is wrong, two tasks have one name, or one has that of a measured column.
+        RelposError: an override is wrong, two tasks have the same name, or a task has the name of a measured column.
     """
     of_stage = {stage: overrides_of(stage, experiment, overrides) for stage in ("pretrain", "finetune")}
     of_tuning = of_stage["finetune"]
     if network:
         of_tuning = [override for override in of_tuning if key_of(override) != "network"]
         refuse_overrides("finetune", of_tuning, {"network": network.name})
-        # Stands for the network, which comes as a run: nothing is to be pre-trained, and the recipe is that of base.
+        # A placeholder, as the network comes as a run: nothing is pre-trained, and the recipe is that of base.
         of_tuning.append("network=given")
     first = {} if network else composed("pretrain", of_stage["pretrain"])
     tasks = [composed("finetune", [*of_tuning, f"task={task}"]) for task in experiment.tasks]
-    # Columns, and the files with answers, are found by the name of a task.
+    # The name of a task leads to its column and its files of answers.
     names = [content["task"]["name"] for content in tasks]
     if len(set(names)) < len(names):
         raise RelposError(f"tasks: two of them are called {max(names, key=names.count)!r}; name: in a task's file tells them apart")
-    if taken := {*measured_columns(), *(plain.name for plain in PLAIN)} & {*names}:
-        raise RelposError(f"tasks: {min(taken)} is what is measured of networks; name: in the task's file gives it another name")
+    if clashes := {*measured_columns(), *(plain.name for plain in PLAIN)} & {*names}:
+        raise RelposError(f"tasks: {min(clashes)} is what is measured of networks; name: in the task's file gives it another name")
     return first, tasks
 
 
 def _tunings(networks: list[Run], tasks: list[dict[str, Any]], seeds: list[int], label: Callable[[Run], Run]) -> list[Tuning]:
-    """The fine-tunings of some networks, each on every task with every seed; a run is planned for the first seed only."""
+    """The fine-tunings of networks, each on every task with every seed."""
     tunings = []
     for network in networks:
         for content in tasks:
-            # Planning resolves values and hashes files; all that a seed changes of the plan is the seed, see `reseeded`.
+            # Planning resolves values and hashes files, so that one seed is planned and the others are derived.
             first = label(finetune_run(content | {"seed": seeds[0]}, network))
             pretrain_seed = network.config.get("seed", 0)
             tunings += [Tuning(content["task"]["name"], pretrain_seed, seed, reseeded(first, seed)) for seed in seeds]
@@ -163,78 +170,98 @@ def _tunings(networks: list[Run], tasks: list[dict[str, Any]], seeds: list[int],
 
 
 def reseeded(run: Run, seed: int) -> Run:
-    """The fine-tuning, and the intermediate one before it, with another seed."""
+    """The fine-tuning with another seed, and so an intermediate fine-tuning before it; a pre-training keeps its own seed."""
     start = run.inputs["start"]
-    # An intermediate fine-tuning has the seed of the one behind it; a pre-training keeps its own.
-    inputs = run.inputs | {"start": reseeded(start, seed) if start.stage == "finetune" else start}
-    name = f"{run.name.rpartition('-seed')[0]}-seed{seed}"
-    return replace(run, name=name, meaning=run.meaning | {"seed": seed}, config=run.config | {"seed": seed}, inputs=inputs)
+    if start.stage == "finetune":
+        start = reseeded(start, seed)
+    return replace(
+        run,
+        name=f"{run.name.rpartition('-seed')[0]}-seed{seed}",
+        meaning=run.meaning | {"seed": seed},
+        config=run.config | {"seed": seed},
+        inputs=run.inputs | {"start": start},
+    )
 
 
 def _network_of(experiment: Experiment, overrides: Sequence[str]) -> Run | None:
-    """The network that all rows are fine-tuned from; None if there is none, or if the one that the file names is not here.
+    """The network from which all rows are fine-tuned; None if rows are pre-trained, or if the file's network is not here.
 
     Raises:
-        RelposError: the one that `overrides` name is not here.
+        RelposError: the network that `overrides` name is not here.
     """
     if experiment.network is None:
         return None
-    # The last one counts, as everywhere on a command line.
-    if named := [override.partition("=")[2] for override in overrides if key_of(override) in NETWORK_KEYS]:
-        return given_run(named[-1])
-    # A plan without it still shows the rows, also where the file leaves the network to the user.
+    # The last override counts, as everywhere on a command line.
+    if networks := [override.partition("=")[2] for override in overrides if key_of(override) in NETWORK_KEYS]:
+        return given_run(networks[-1])
+    # The file leaves the network to the user.
+    if experiment.network == "???":
+        return None
+    # A plan without the network still shows the rows.
     with suppress(RelposError):
-        return given_run(experiment.network) if experiment.network != "???" else None
+        return given_run(experiment.network)
     return None
 
 
 def _labelled(run: Run, table: str, row: str) -> Run:
-    """The run, and the fine-tuning before it, with the names of table and row for loggers; they are not part of the identity."""
-    inputs = {name: _labelled(other, table, row) if other.stage == "finetune" else other for name, other in run.inputs.items()}
+    """The run, and a fine-tuning before it, with the names of table and row for loggers; they are not part of the identity."""
+    inputs = dict(run.inputs)
+    for name, input_run in run.inputs.items():
+        if input_run.stage == "finetune":
+            inputs[name] = _labelled(input_run, table, row)
     return replace(run, config=run.config | {"table": table, "row": row}, inputs=inputs)
 
 
 def of_stages(runs: list[Run], stages: list[str] | None) -> list[Run]:
-    """The runs of these stages, and the runs that they need; None: all. `order`, which measures and makes no runs, is a stage, too.
+    """The runs of these stages and the runs that they need; None: all. The stage `order` measures and has no runs.
 
     Raises:
         RelposError: there is no such stage.
     """
-    known = ("toy", "tokenizer", "store", "pretrain", "finetune", "order")
+    stage_names = ("toy", "tokenizer", "store", "pretrain", "finetune", "order")
     for stage in stages or ():
-        refuse_unknown("stages: unknown stage", stage, known)
+        refuse_unknown("stages: unknown stage", stage, stage_names)
     # Needed runs of other stages are kept: a fine-tuning alone could not start.
-    wanted = {run.identity for run in closure([run for run in runs if stages is None or run.stage in stages])}
-    return [run for run in runs if run.identity in wanted]
+    chosen = {run.identity for run in closure([run for run in runs if stages is None or run.stage in stages])}
+    return [run for run in runs if run.identity in chosen]
 
 
 def runs_of(rows: Sequence[PlannedRow]) -> list[Run]:
     """Every run of the rows once, inputs before the runs that need them: shared inputs, pre-trainings, fine-tunings.
 
-    Sorted by depth, so that the longest chains start first; at equal depth, runs that others wait for come first, then the first
-    pre-training of every row, the second of every row and so on. A table that is stopped early then has fewer seeds and every row.
+    Runs are sorted by depth. At equal depth, inputs of other runs come first, then the first pre-training of every row, the
+    second of every row and so on: a table that is stopped early has fewer seeds but every row.
     """
     rounds = {run.identity: number for row in rows for number, run in enumerate(row.pretrainings)}
     runs = closure([run for row in rows for run in row.runs])
-    waited_for = {other.identity for run in runs for other in run.inputs.values()}
+    inputs = _inputs(runs)
     depths: dict[str, int] = {}
     for run in runs:  # inputs come before the runs that need them
-        depths[run.identity] = 1 + max((depths[other.identity] for other in run.inputs.values()), default=-1)
-    # Sorted is stable: within these, the runs keep the order of the file.
-    return sorted(runs, key=lambda run: (depths[run.identity], run.identity not in waited_for, rounds.get(run.identity, 0)))
+        depths[run.identity] = 1 + max((depths[read.identity] for read in run.inputs.values()), default=-1)
+
+    def rank(run: Run) -> tuple[int, bool, int]:
+        return depths[run.identity], run.identity not in inputs, rounds.get(run.identity, 0)
+
+    # Sorting is stable: runs of equal rank keep the order of the file.
+    return sorted(runs, key=rank)
+
+
+def _inputs(runs: Iterable[Run]) -> set[str]:
+    """The identities of all runs that these runs read."""
+    return {read.identity for run in runs for read in run.inputs.values()}
 
 
 def needed(runs: list[Run]) -> list[Run]:
-    """The runs, inputs first, without missing inputs that only finished ones read: a store is not made again for these."""
-    kept: list[Run] = []
-    wanted: set[str] = set()
-    inputs = {other.identity for run in runs for other in run.inputs.values()}
-    # From the end, so that whoever reads a run is known before the run itself comes.
+    """The runs, inputs first, without missing inputs that only finished runs read: a store is not made again for these."""
+    needed_runs: list[Run] = []
+    to_be_read: set[str] = set()
+    inputs = _inputs(runs)
+    # From the end, so that the readers of a run are known before the run itself comes.
     for run in reversed(runs):
         finished = run.state == "finished"
-        if run.identity in inputs and run.identity not in wanted and not finished:
+        if run.identity in inputs and run.identity not in to_be_read and not finished:
             continue
-        kept.append(run)
+        needed_runs.append(run)
         if not finished:
-            wanted.update(other.identity for other in run.inputs.values())
-    return kept[::-1]
+            to_be_read |= _inputs([run])
+    return needed_runs[::-1]

@@ -1,8 +1,8 @@
-"""A plan → the rows of its table: each is a selection of the values of its finished runs, each column their mean with spread and
-count. What is missing is None, never zero.
+"""The rows of a planned table. A row selects the values of its finished runs; a column is their mean with spread and count.
 
-Columns about order are measured once the runs are finished, by as many processes as the engine has workers on this machine. That
-takes some seconds per network. The figures are kept in the folders of the runs, where `relpos order` finds them, see
+Missing numbers are None, never zero. Columns about order are measured once the runs are finished,
+some seconds per network, by as many processes as the engine has workers on this machine. The
+results are kept in the folders of the runs, where `relpos order` finds them, see
 `relpos.measures.kept`.
 """
 
@@ -39,33 +39,38 @@ from relpos.results.values import (
 from relpos.runs.run import Run, runs_root
 from relpos.runs.shelf import final, logged, scores
 from relpos.runs.table_file import RowRun
-from relpos.tables.order_instrument import Each, Instrument, ToMeasure, results_of
+from relpos.tables.order_instrument import Apply, Instrument, ToMeasure, results_of
 from relpos.tables.plan import PlannedRow
 from relpos.tables.table import PLAIN, Column, Row, column_values, mean_if_all
 from relpos.train.optim import Recipe
 from relpos.trust import find
 
 WHOLE = 0.99
-"""Of the rows of a task: some official files have broken rows, which are left out."""
+"""The share of a task's official rows that counts as all: broken rows of the files are left out."""
 FEWEST = 5
-"""The fewest pre-trainings whose measured figures are bootstrapped. Over fewer a bootstrap is too narrow: they get a t-interval."""
+"""The fewest pre-trainings whose measured figures are bootstrapped. A bootstrap of fewer is too
+narrow: they get a t-interval."""
 RESAMPLES = 500
 
 
 def rows_of(
     plan: Iterable[PlannedRow],
     instrument: Instrument | None = None,
-    each: Each = lambda measure, networks: list(map(measure, networks)),
+    apply: Apply = lambda measure, networks: list(map(measure, networks)),
 ) -> list[Row]:
-    """The rows of a table; `comparison` adds the numbers that they are compared with. `each` measures the networks that are not
-    measured yet, by default one after another in this process.
+    """The rows of a table, without the numbers with which `comparison` compares them.
+
+    Args:
+        plan: the planned rows.
+        instrument: measures for columns about order; None: there are no such columns.
+        apply: measures the networks without kept results, by default one after another in this process.
     """
     plan = list(plan)
     values = {planned.name: list(values_of(planned)) for planned in plan}
     rows = [_row(planned, values[planned.name]) for planned in plan]
     if instrument is None:
         return rows
-    results = results_of([run for planned in plan for run in planned.pretrainings], instrument, each)
+    results = results_of([run for planned in plan for run in planned.pretrainings], instrument, apply)
     measured = [_with_order(row, planned, instrument, results) for row, planned in zip(rows, plan, strict=True)]
     return with_plateau(measured, values, {planned.name: constant_phase(planned.pretrainings) for planned in plan})
 
@@ -77,7 +82,7 @@ def values_of(planned: PlannedRow) -> Iterator[Value]:
             yield from pretraining_values(run.path, record)
     for tuning in planned.tunings:
         if (record := tuning.run.record).get("state") == "finished":
-            # Its pre-training is the plan's, wherever the folders lie.
+            # Its pre-training is the one of the plan, whatever folders the record names.
             for value in tuning_values(tuning.run.path, [record], None):
                 yield replace(value, pretrain_seed=tuning.pretrain_seed)
 
@@ -88,21 +93,20 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
     parts: dict[str, tuple[int, int]] = {}
     for task, node in {tuning.task: tuning.run.config["task"] for tuning in planned.tunings}.items():
         states = [run.state for run in runs if run.task == task]
-        # Files of GLUE alone: what is generated, or the user's own, is a part of nothing.
+        # Only GLUE's files can be parts of an official release.
         published = [tuning.run for tuning in planned.tunings if tuning.task == task and "glue" in tuning.run.meaning]
         read = [int(final(run.record).get("training_rows", 0)) for run in published]
         if read and 0 < max(read) < WHOLE * node["rows"]:
             parts[task] = max(read), node["rows"]
         # MNLI has two dev sets: one task may fill two columns.
         for name in node["columns"]:
-            found = select(values, stage="finetune", column=name)
-            columns[name] = column(found, states, several, node["metric"].rpartition(".")[2])
+            scored = select(values, stage="finetune", column=name)
+            columns[name] = column(scored, states, several, node["metric"].rpartition(".")[2])
     of_pretrainings = by(select(values, stage="pretrain"), "column")
-    plain: dict[str, Any] = {
-        number.name: number.kind(np.mean([value.value for value in of_pretrainings[number.name]]))
-        for number in PLAIN
-        if number.name in of_pretrainings
-    }
+    plain: dict[str, Any] = {}
+    for number in PLAIN:
+        if recorded := of_pretrainings.get(number.name):
+            plain[number.name] = number.kind(np.mean([value.value for value in recorded]))
     config = planned.pretrainings[0].config if planned.pretrainings else {}
     rates, moved = rates_of(config.get("recipe") or {}), has_parameters(values, config.get("conv"))
     return Row(
@@ -125,14 +129,15 @@ def _runs(row: PlannedRow) -> Iterator[RowRun]:
     """The pre-trainings of a row, then its fine-tunings, as their records are now."""
     root = runs_root()
     trained = [(run, None, run.config.get("seed"), run.config.get("seed")) for run in row.pretrainings]
-    tuned = [(each.run, each.task, each.pretrain_seed, each.seed) for each in row.tunings]
+    tuned = [(tuning.run, tuning.task, tuning.pretrain_seed, tuning.seed) for tuning in row.tunings]
     for run, task, pretrain_seed, seed in [*trained, *tuned]:
         record = run.record
+        path = run.path.relative_to(root) if run.path.is_relative_to(root) else run.path
         yield RowRun(
             stage=run.stage,
             identity=run.identity,
             state="finished" if run.stage == "given" else record.get("state", "missing"),
-            path=(run.path.relative_to(root) if run.path.is_relative_to(root) else run.path).as_posix(),
+            path=path.as_posix(),
             task=task,
             pretrain_seed=pretrain_seed,
             seed=seed,
@@ -146,47 +151,54 @@ def _with_order(row: Row, planned: PlannedRow, instrument: Instrument, results: 
     states, folders = [run.state for run in planned.pretrainings], {run.path for run in planned.pretrainings}
     at_end: list[Value] = []
     course: dict[int, list[Value]] = {}
-    for asked, found in results:
-        # By folder: rows may share a pre-training, which is measured once.
-        if asked.run.path in folders:
-            values = at_end if asked.instrument is instrument else course.setdefault(asked.percent, [])
-            values += measured_values(asked, found)
+    for network, of_network in results:
+        # By folder, because rows may share a pre-training.
+        if network.run.path in folders:
+            is_of_end = network.instrument is instrument
+            values = at_end if is_of_end else course.setdefault(network.percent, [])
+            values += measured_values(network, of_network)
     names = instrument.columns(snapshots=True)
     snapshots = {percent: order_columns(names, course[percent], states) for percent in sorted(course)}
     return replace(row, columns=order_columns(instrument.columns(), at_end, states) | row.columns, snapshots=snapshots)
 
 
-def measured_values(asked: ToMeasure, results: Results) -> Iterator[Value]:
-    """The numbers of one network's figures."""
-    known = Value(asked.run.path, "pretrain", "", 0.0, pretrain_seed=asked.run.config["seed"], percent=asked.percent)
-    return figure_values(known, measures(), results)
+def measured_values(network: ToMeasure, results: Results) -> Iterator[Value]:
+    """The values that the results of a network give."""
+    base = Value(network.run.path, "pretrain", "", 0.0, pretrain_seed=network.run.config["seed"], percent=network.percent)
+    return figure_values(base, measures(), results)
 
 
 def order_columns(names: Iterable[str], values: Sequence[Value], states: Sequence[str]) -> dict[str, Column]:
-    """The columns of these names: mean, standard error and interval over pre-trainings, whose states these are."""
-    known = measured_columns()
-    return {name: column(select(values, column=name), states, len(states) > 1, known[name][1].metric) for name in names}
+    """Measured columns with mean, standard error and interval over pre-trainings.
+
+    Args:
+        names: of the columns.
+        values: of the pre-trainings.
+        states: of the pre-trainings, finished or not.
+    """
+    by_name = measured_columns()
+    several = len(states) > 1
+    return {name: column(select(values, column=name), states, several, by_name[name][1].metric) for name in names}
 
 
 def with_plateau(
     rows: Sequence[Row], values: Mapping[str, Sequence[Value]], curves: Mapping[str, Mapping[int, Curve]]
 ) -> list[Row]:
-    """The rows, each told when it found order, how much of it it knows, and whether it is on the bag-of-words plateau of its scale,
-    if its shuffle gap is among the columns.
+    """The rows with `order_found`, `order_known` and `on_plateau`, if the shuffle gap is among their columns.
 
     Args:
-        rows: whose columns about order were measured.
+        rows: rows whose columns about order were measured.
         values: row → numbers of its finished runs.
-        curves: row → seed → what its training went through, see `constant_phase`.
+        curves: row → seed → held-out losses along its training, see `constant_phase`.
     """
     without = scheme([f"position={NONE}"])
     groups: dict[str, list[tuple[str, Row]]] = {}  # scale → its rows, with their names there
     for row in rows:
         if losses := select(values[row.name], column=LOSS):
-            # By its scheme: a table of convolutions may call a row `none` that has positions.
+            # The scheme decides, because a table of convolutions may have a row called `none` with positions.
             name = NONE if losses[0].scheme == without else f"row {row.name}"
             groups.setdefault(losses[0].scale, []).append((name, row))
-    told: dict[str, Row] = {}
+    placed: dict[str, Row] = {}
     for group in groups.values():
         scale = Scale({}, "", "")
         for name, row in group:
@@ -194,37 +206,49 @@ def with_plateau(
             gaps = column_values(GAP, row.columns[GAP]) if GAP in row.columns else []
             scale.add({name: [*select(values[row.name], column=LOSS), *gaps]})
         orders = order_found({name: curves.get(row.name, {}) for name, row in group})
-        # Not even `none` is known where no gap was measured: losses of answers, for instance, have no such plateau.
-        for name, row in (each for each in group if GAP in each[1].columns):
-            known, is_on_it = order_known(scale.losses(), name), scale.is_on_plateau(name)
-            told[row.name] = replace(row, order_found=orders.get(name), order_known=known, on_plateau=is_on_it)
-    return [told.get(row.name, row) for row in rows]
+        for name, row in group:
+            # Without a gap nothing is said even of `none`: losses of answers, for instance, have no such plateau.
+            if GAP in row.columns:
+                placed[row.name] = replace(
+                    row,
+                    order_found=orders.get(name),
+                    order_known=order_known(scale.losses(), name),
+                    on_plateau=scale.is_on_plateau(name),
+                )
+    return [placed.get(row.name, row) for row in rows]
 
 
 def with_heldout_lengths(rows: Sequence[Row], plan: Iterable[PlannedRow], lengths: list[int]) -> list[Row]:
-    """The rows, each with the mean loss over its finished pre-trainings at each length, see `relpos.measures.kinds.lengths`.
+    """The rows with the mean loss of their finished pre-trainings at each length, see `relpos.measures.kinds.lengths`.
 
-    The loss is None if the scheme does not serve the length, if no pre-training is finished, or if one cannot be measured, which is
-    said on stderr.
+    The loss is None if the scheme does not serve the length, if no pre-training is finished, or if one cannot be measured (stderr
+    then says why).
     """
-    measured = [[_losses_at(run, lengths) for run in each.pretrainings if lengths and run.state == "finished"] for each in plan]
-    means = [{str(length): mean_if_all([by_length.get(length) for by_length in row]) for length in lengths} for row in measured]
-    return [replace(row, heldout_by_length=by_length) for row, by_length in zip(rows, means, strict=True)]
+    result = []
+    for row, planned in zip(rows, plan, strict=True):
+        finished = [run for run in planned.pretrainings if run.state == "finished"]
+        measured = [_losses_at(run, lengths) for run in finished] if lengths else []
+        means = {str(length): mean_if_all([of_run.get(length) for of_run in measured]) for length in lengths}
+        result.append(replace(row, heldout_by_length=means))
+    return result
 
 
 def _losses_at(run: Run, lengths: Sequence[int]) -> Mapping[int, float | None]:
     try:
         return losses(run.path, lengths)
-    except RelposError as error:  # the text is too short, or the weights are not here: no reason to go without the table
+    except RelposError as error:  # the text is too short, or the weights are not here; the table appears all the same
         say(f"relpos: {run.name} without lengths: {error}")
         return {}
 
 
 def _mean_curve(runs: Sequence[Run]) -> list[tuple[int, float]]:
-    """(step, held-out loss): the mean over pre-trainings, the finished ones where one is, at the steps that all have reached."""
+    """(step, held-out loss) at the steps that all pre-trainings have reached: the mean over the finished ones, if there are any."""
+    finished = [run for run in runs if run.state == "finished"]
     # A run that has logged nothing yet would leave no step that all have reached.
-    curves = [curve for run in [run for run in runs if run.state == "finished"] or runs if (curve := _curve(run))]
-    steps = sorted(set.intersection(*map(set, curves))) if curves else []
+    curves = list(filter(None, map(_curve, finished or runs)))
+    if not curves:
+        return []
+    steps = sorted(set.intersection(*map(set, curves)))
     return [(step, sum(curve[step] for curve in curves) / len(curves)) for step in steps]
 
 
@@ -233,38 +257,54 @@ def _curve(run: Run) -> dict[int, float]:
 
 
 def constant_phase(runs: Sequence[Run]) -> dict[int, Curve]:
-    """Pre-training seed → tokens, padding included → held-out loss, of finished runs: until the rate falls, or where it falls from
-    the beginning, until the end."""
+    """Pre-training seed → tokens (padding included) → held-out loss, for finished runs, until their learning rate falls.
+
+    A linear schedule, whose rate falls from the beginning, gives the whole training.
+    """
     curves: dict[int, Curve] = {}
     for run in runs:
-        # A first phase of shorter texts has other tokens a step.
+        # A first phase of shorter texts has fewer tokens a step.
         if run.stage == "pretrain" and run.state == "finished" and "first" not in run.meaning:
-            recipe, steps, tokens = Recipe.of(run.config["recipe"]), run.config["steps"], run.config["batch"] * run.config["length"]
+            recipe, steps = Recipe.of(run.config["recipe"]), run.config["steps"]
+            tokens = run.config["batch"] * run.config["length"]
             end = steps if recipe.schedule == "linear" else recipe.decay_start(steps)
             curves[run.config["seed"]] = {step * tokens: loss for step, loss in _curve(run).items() if step <= end}
     return curves
 
 
 def column(values: Sequence[Value], states: Sequence[str], several: bool, metric: str) -> Column:
-    """A column of a row, of runs in these states and the values of those that are finished: of a task one for each fine-tuning, of
-    a measure one for each pre-training. Several pre-trainings of a row are the units.
+    """A column of a row.
+
+    Args:
+        values: of the finished runs: one for each fine-tuning of a task, or for each pre-training that was measured.
+        states: of all runs, finished or not.
+        several: whether the row has several pre-trainings, which are then the units of mean, error and interval.
+        metric: of the scores.
     """
-    made = summary([each.value for each in values], [each.pretrain_seed for each in values] if several else None)
-    figures = [each.figure for each in values if each.figure is not None]
     n_failed = states.count("failed")
-    # Of the first run: all runs of a column have the same task or pairs, and so the same examples.
-    majority = values[0].majority if values else None
-    examples = figures[0].n if figures else values[0].examples if values else None
-    constant = majority if majority is not None and not figures else -np.inf
+    n_missing = len(states) - len(values) - n_failed
+    if not values:
+        return Column(n_failed=n_failed, n_missing=n_missing, metric=metric)
+    pretrainings = [value.pretrain_seed for value in values] if several else None
+    result = summary([value.value for value in values], pretrainings)
+    figures = [value.figure for value in values if value.figure is not None]
+    # All runs of a column have the same task or pairs, and so the same examples as the first one.
+    majority, n_collapsed = values[0].majority, 0
+    if figures:
+        examples, interval = figures[0].n, _of_figures(figures, result, values[0].column)
+    else:
+        examples, interval = values[0].examples, interval_of_answers(values) or result.interval
+        if majority is not None:
+            # Not `==`, because × 100 and a mean of two metrics leave a rounding error.
+            n_collapsed = sum(value.value <= majority + 1e-9 for value in values)
     return replace(
-        made,
-        seeds=[seeds(each) for each in values],
-        best=None if metric == NATS else made.best,  # more is not better
-        interval=_of_figures(figures, made, values[0].column) if figures else interval_of_answers(values) or made.interval,
+        result,
+        seeds=[seeds(value) for value in values],
+        best=None if metric == NATS else result.best,  # a higher loss is not better
+        interval=interval,
         n_failed=n_failed,
-        n_missing=len(states) - len(values) - n_failed,
-        # Not `==`: × 100 and a mean of two metrics leave a rounding error.
-        n_collapsed=sum(each.value <= constant + 1e-9 for each in values),
+        n_missing=n_missing,
+        n_collapsed=n_collapsed,
         majority=majority,
         examples=examples,
         metric=metric,
@@ -304,56 +344,60 @@ def interval_of_answers(values: Sequence[Value]) -> Interval | None:
     A pre-training counts with the mean over its fine-tunings. None if there are fewer than two pre-trainings, or if a run has
     not kept its answers on the dev set.
     """
-    # Fine-tunings of one pre-training share its luck: seeds are drawn by pre-training.
+    # Fine-tunings of one pre-training depend on each other, so that pre-trainings are drawn.
     groups = by(values, "pretrain_seed")
-    if len(groups) < 2 or not all(each.answers for each in values):
+    if len(groups) < 2 or not all(value.answers for value in values):
         return None
-    dev_sets = [[answers(each.answers) for each in group if each.answers] for group in groups.values()]
+    dev_sets = [[answers(value.answers) for value in group if value.answers] for group in groups.values()]
     shapes = {dev_set.shape for group in dev_sets for dev_set in group}
-    # Dev sets of several sizes are those of several versions of the data.
+    # Dev sets of several sizes are from several versions of the data.
     if len(shapes) > 1:
         return None
-    # An array needs as many fine-tunings of each pre-training: those beyond the fewest are left out.
+    # The array has equally many fine-tunings of each pre-training; those beyond the fewest are left out.
     fewest = min(map(len, dev_sets))
     metric = find(values[0].metric, "metric", "task.metric")
 
     def mean(drawn: NDArray[np.float64]) -> float:
         """Mean score of `fewest` fine-tunings; `drawn` is (examples, fine-tunings, 2)."""
-        # What is not a number counts as 0, see `applied`, which would look the metric up for each of some thousand draws.
-        return 100 * sum(np.nan_to_num(metric(drawn[:, tuning, 0], drawn[:, tuning, 1])) for tuning in range(fewest)) / fewest
+        scores = [metric(drawn[:, tuning, 0], drawn[:, tuning, 1]) for tuning in range(fewest)]
+        # Not-a-number counts as 0, as in `applied`, which would look the metric up in each of some thousand draws.
+        return 100 * sum(map(np.nan_to_num, scores)) / fewest
 
     # (pre-trainings, examples, fine-tunings, 2)
     return multi_bootstrap(np.stack([np.stack(group[:fewest], 1) for group in dev_sets]), RESAMPLES, mean)
 
 
-def _of_figures(figures: Sequence[Figure], made: Column, name: str) -> Interval | None:
-    """The 95 % interval of a measured column: of one network, over its examples or pairs; of a few networks, by the t-distribution
-    over them, because a bootstrap of a few is too narrow; of `FEWEST` or more, by bootstrap over networks and examples.
+def _of_figures(figures: Sequence[Figure], column: Column, name: str) -> Interval | None:
+    """The 95 % interval of a measured column.
 
-    Networks that agree to the last digit show no spread: they have the interval of the first one.
+    For one network it is over examples or pairs, for a few by the t-distribution over networks, and for `FEWEST` or more by
+    bootstrap over networks and examples. Networks that agree to the last digit have the interval of the first one.
     """
     # A spread of zero would make an interval without width, as if one network were proof.
-    if made.mean is None or not made.sem:
+    if column.mean is None or not column.sem:
         return figures[0].interval
     if len(figures) >= FEWEST:
         parts = [figure.parts for figure in figures if figure.parts is not None]
-        if len(parts) < len(figures):  # those that have them would stand for the others
-            return made.interval
-        # (networks, examples) of numerators, then of denominators.
-        both = np.stack(parts, 1)
-        low, high = crossed_interval(both[0], both[1], figures[0].groups or None)
+        # Figures with values by example would not represent those without.
+        if len(parts) < len(figures):
+            return column.interval
+        # (networks, examples) each.
+        numerators, denominators = np.stack(parts, 1)
+        low, high = crossed_interval(numerators, denominators, figures[0].groups or None)
     else:
-        around = Difference(made.mean, made.sem, freedom=len(figures) - 1, n=len(figures))
+        around = Difference(column.mean, column.sem, freedom=len(figures) - 1, n=len(figures))
         low, high = around.low, around.high
     bounds = measured_columns()[name][1].bounds
-    # A t-interval knows no bounds: an accuracy near 100 would get more.
-    return (low, high) if bounds is None else (max(low, bounds[0]), min(high, bounds[1]))
+    if bounds is None:
+        return low, high
+    # A t-interval has no bounds: for an accuracy near 100 it would end above 100.
+    return max(low, bounds[0]), min(high, bounds[1])
 
 
 def mean_column(columns: Mapping[str, Column], several: bool) -> Column:
     """The mean of GLUE's columns, seed by seed; a seed that lacks a column counts as missing.
 
-    `best` is the mean of the columns' bests, because a submission is made of the best run of each task; `median` likewise.
+    `best` is the mean of the columns' bests, because a submission has the best run of each task; `median` likewise.
     """
     names = columns_named(MEAN, columns)
     if not names:
@@ -361,7 +405,7 @@ def mean_column(columns: Mapping[str, Column], several: bool) -> Column:
     parts = [columns[name] for name in names]
     single = mean_of([part.by_seed for part in parts])
     mean = summary(list(single.values()), [pretraining for pretraining, _ in single] if several else None)
-    # Of the column with most runs: one that was cut short must not hide that seeds are missing.
+    # The column with most runs counts: a column that was cut short must not hide missing seeds.
     planned = max(len(part.values) + part.n_failed + part.n_missing for part in parts)
     return replace(
         mean,

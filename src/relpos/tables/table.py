@@ -1,7 +1,7 @@
 """A table, its rows and their columns, as `$RELPOS_RUNS/tables/NAME/table.json` keeps them and every renderer shows them.
 
-Everything is frozen. Each step from runs to table returns new rows: `rows` selects the values of the runs and adds what is measured
-of the networks, `comparison` the numbers that are typed, the paper's and the GLUE server's, and the baseline.
+All are frozen. Each step from runs to table returns new rows: `rows` selects the values of the runs and adds measures of the
+networks, `comparison` adds the paper's numbers, the GLUE server's and the differences to the baseline.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 Better = Literal["less", "more"]
 SHORT = 7
-"""Digits of a commit that are shown."""
+"""The number of digits of a commit that are shown."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """The scores of one row in one column, × 100, or nats. What is unknown is None, never zero.
+    """The scores of one row in one column, × 100, or nats. Unknown numbers are None, never zero.
 
     A column about order has one value per pre-training; the others have one per fine-tuning.
 
     Args:
-        values: of the finished runs.
-        seeds: of each value, those of its pre-training and of its fine-tuning; the second is 0 where there is no fine-tuning.
+        values: scores of the finished runs.
+        seeds: for each value, the seeds of its pre-training and of its fine-tuning (0 where there is none).
         mean: of the values, or of the means of several pre-trainings; `best` and `median` are those of all values.
         sem: standard error of the mean; None for a single run.
         interval: 95 % bootstrap interval of the mean over seeds; with several pre-trainings, over pre-trainings and, if the runs
@@ -52,7 +52,7 @@ class Column:
         printed: the paper's number; `printed_sem` its standard error.
         difference: ours − printed. Ours is the mean over pre-trainings of the table's statistic; if the paper
             measured on the test set it is the GLUE server's score, and None until that is typed.
-        inside: whether the printed number lies inside `interval`; None where that does not tell, see
+        inside: whether the printed number lies inside `interval`; None where that shows nothing, see
             `relpos.tables.comparison`.
         delta: mean − the baseline row's mean; None for the baseline itself.
         delta_percent: 100·delta/(100 − baseline's mean), the per cent of the baseline's errors that are gone.
@@ -101,7 +101,9 @@ class Column:
     @property
     def verdict(self) -> str | None:
         """`inside` or `outside`: where the printed number lies, seen from our interval."""
-        return None if self.inside is None else "inside" if self.inside else "outside"
+        if self.inside is None:
+            return None
+        return "inside" if self.inside else "outside"
 
     @property
     def decimals(self) -> int:
@@ -114,7 +116,7 @@ class Row:
     """One row of a table.
 
     Args:
-        name: in the experiment file.
+        name: its name in the experiment file.
         overrides: the overrides in which the row differs.
         travel: about how far a parameter of the position scheme could move in pre-training: the sum of its learning rates. None
             where there is no such parameter, or nothing was pre-trained.
@@ -124,7 +126,7 @@ class Row:
             plateau. None where that is unknown.
         position_lr: the factor of the pre-training's learning rate for the parameters of scheme and convolution, or one for each
             part of the scheme.
-        conv_lr: that for the convolution's, where it has one of its own.
+        conv_lr: the factor for the convolution, where it differs.
         columns: name → scores.
         mean: of GLUE's columns, seed by seed; `of` names them.
         heldout_loss: (step, nats per predicted token): mean over the pre-trainings, the finished ones where one is, at the steps
@@ -133,8 +135,8 @@ class Row:
         snapshots: per cent of the pre-training's steps → columns about order at that time, and `heldout_loss` of the text in order;
             100 is the end. One value per pre-training.
         runs: pre-trainings, then fine-tunings.
-        parts: task → training examples that were there, of how many of the official release, where they are fewer.
-        server: the GLUE server's scores, as they are typed into the experiment file.
+        parts: task → number of training examples, and that of the official release, where ours are fewer.
+        server: the GLUE server's scores, which are typed into the experiment file.
     """
 
     name: str
@@ -163,8 +165,9 @@ class Row:
         return {MEAN: self.mean} | self.columns
 
     def server_score(self, name: str) -> float | None:
-        """The GLUE server's score in a column, or the mean of the nine; None where one is not typed."""
-        return mean_if_all([self.server.get(column) for column in (GLUE if name == MEAN else [name])])
+        """The GLUE server's score in a column, or the mean of the nine; None where a score is missing."""
+        columns = GLUE if name == MEAN else (name,)
+        return mean_if_all([self.server.get(column) for column in columns])
 
     def with_numbers(self, numbers: Mapping[str, Column]) -> Row:
         """The row with these in place of its `numbers`."""
@@ -173,14 +176,14 @@ class Row:
 
 @dataclass(frozen=True)
 class PlainColumn:
-    """A column with one number for each row, which its pre-trainings have recorded.
+    """A column with one number for each row, which is in the records of its pre-trainings.
 
     Args:
-        name: of the number in a record, of the field of `Row`, and of the column.
-        form: its text.
-        kind: int for a count, which all pre-trainings of a row share; of other numbers the mean counts.
-        better: which numbers are better; None where none are.
-        below: another number of the row, which the page has below it.
+        name: the name of the column, of the number in a record, and of the field of `Row`.
+        form: the format of its text.
+        kind: int for a count, which all pre-trainings of a row share; float for a number whose mean is shown.
+        better: which numbers are better; None where neither are.
+        below: another number of the row, which the page shows below it.
     """
 
     name: str
@@ -194,21 +197,27 @@ PLAIN = (
     PlainColumn("parameters", "{:,}", int, below="position_parameters"),
     PlainColumn("perplexity", "{:.2f}", better="less"),
 )
-"""The columns of every table, in front of those of scores."""
+"""The columns that every table has in front of the scores."""
 
 
 def scale_of(rows: Sequence[Row]) -> Scale:
-    """Rows that are compared with each other, as those of a scale of their own."""
-    values = {
-        row.name: {name: column_values(name, column) for name, column in row.columns.items() if column.values} for row in rows
-    }
-    return Scale({}, "", "this table", values=values)
+    """A scale of the rows that are compared with each other."""
+    scale = Scale({}, "", "this table")
+    for row in rows:
+        columns = scale.values[row.name] = {}
+        for name, column in row.columns.items():
+            if column.values:
+                columns[name] = column_values(name, column)
+    return scale
 
 
 def column_values(name: str, column: Column) -> list[Value]:
-    """The values of a column, as those of runs."""
-    known = Value(Path(), "", name, 0.0, metric=column.metric or "", examples=column.examples, majority=column.majority)
-    return [replace(known, value=value, pretrain_seed=own[0], seed=own[1]) for own, value in column.by_seed.items()]
+    """The scores of a column as values of runs."""
+    base = Value(Path(), "", name, 0.0, metric=column.metric or "", examples=column.examples, majority=column.majority)
+    return [
+        replace(base, value=score, pretrain_seed=pretrain_seed, seed=seed)
+        for (pretrain_seed, seed), score in column.by_seed.items()
+    ]
 
 
 def mean_if_all(values: Sequence[float | None]) -> float | None:
@@ -217,22 +226,22 @@ def mean_if_all(values: Sequence[float | None]) -> float | None:
     >>> mean_if_all([1.0, 2.0]), mean_if_all([1.0, None])
     (1.5, None)
     """
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers and len(numbers) == len(values) else None
 
 
 @dataclass(frozen=True)
 class Table:
-    """What an experiment gave; the keys of `table.json` are the fields here.
+    """The result of an experiment; its fields are the keys of `table.json`.
 
     Args:
-        name: of the experiment.
-        question: that the table answers.
+        name: the name of the experiment.
+        question: the question that the table answers.
         rows: in the order of the experiment file.
-        statistic: which of mean, best and median is compared with the printed numbers.
-        made: what its runs were made with, see `made_with`.
+        statistic: mean, best or median, whichever is compared with the printed numbers.
+        made: the processors, versions and commits of its runs, see `made_with`.
         tuned: the table in which the rows' `position_lr` was chosen.
-        changes: what the command line gave in place of the experiment file, see `relpos.tables.changes`.
+        changes: the command line's changes to the experiment file, see `relpos.tables.changes`.
     """
 
     name: str
@@ -259,7 +268,7 @@ class Table:
 
 
 def written(name: str) -> tuple[Path, Table]:
-    """The folder of a table that has been written, and the table; `name` may be the experiment file that it was made from.
+    """The folder of a table that has been written, and the table; `name` may also be the path of its experiment file.
 
     Raises:
         RelposError: see `read_table`.
@@ -269,11 +278,11 @@ def written(name: str) -> tuple[Path, Table]:
 
 
 def made_with(plan: Iterable[PlannedRow]) -> str:
-    """What a table was made with: processors, versions and commits of its runs. Rows that mix them differ in their last digits.
+    """The processors, versions and commits of a table's runs; where rows mix them, their last digits differ.
 
     `Runs were made on AMD EPYC, avx512_bf16 (60) and AMD EPYC, avx2 (12); with torch 2.13.0; at commit 849145d.`, or empty.
     """
-    runs = {run.path: run for row in plan for run in row.runs}  # rows may share a run, which was made once
+    runs = {run.path: run for row in plan for run in row.runs}  # rows may share a run
     records = [run.record for run in runs.values() if run.state == "finished"]
     if not records:
         return ""
@@ -286,8 +295,8 @@ def made_with(plan: Iterable[PlannedRow]) -> str:
 
 
 def _machine(hardware: Mapping[str, Any]) -> str:
-    named = [*hardware.get("gpus", []), hardware.get("processor", "an unknown processor"), hardware.get("instructions")]
-    return ", ".join(str(name) for name in named if name)
+    parts = [*hardware.get("gpus", []), hardware.get("processor", "an unknown processor"), hardware.get("instructions")]
+    return ", ".join(str(name) for name in parts if name)
 
 
 def _counted(values: Iterable[str]) -> str:
