@@ -19,7 +19,7 @@ from relpos.claims.verdict import Evidence, Verdict, all_of, joined
 from relpos.errors import plural, refuse_unknown
 from relpos.measures.kept import is_here, measured
 from relpos.measures.kinds.kernels import Kernels, near
-from relpos.measures.kinds.patterns import NEAR, Patterns
+from relpos.measures.kinds.patterns import NEAR, HeadProfiles
 from relpos.measures.kinds.toeplitz import Toeplitz
 from relpos.measures.measure import Measure, Results
 from relpos.measures.sample import Sample
@@ -32,7 +32,7 @@ CLOSE, FAR = 0.8, 0.5
 MEASURES: dict[str, Measure] = {
     "kernels": Kernels(),
     "channels": Kernels(),
-    "heads": Patterns(),
+    "heads": HeadProfiles(),
     "table": TABLES,
 }
 """Object of a judgement → the measure that has it."""

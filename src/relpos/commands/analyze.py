@@ -1,4 +1,4 @@
-"""`relpos analyze`: what schemes and trained networks do with positions; every figure of a paper."""
+"""`relpos analyze`: tables and figures of what schemes and networks do with positions, and those of a paper."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from relpos.readers import read_yaml
 from relpos.results.plateau import NONE
 from relpos.results.scale import pretraining_scale
 from relpos.results.values import Value, read
-from relpos.runs.networks import networks_of
+from relpos.runs.networks import Network, networks_of
 from relpos.runs.run import runs_root
 from relpos.train.network import class_of
 from relpos.train.network import network as build_network
@@ -50,8 +50,8 @@ FIGURES = {
         "8": ("profiles", ("absolute", NONE)),
     },
 }
-"""Paper → number of a figure as printed → the kind of `relpos analyze` that draws it; the classes of `position` and `conv` of the
-networks that it shows, whatever their dials."""
+"""Paper → number of a figure as printed → the kind of `relpos analyze` that draws it, and the classes of
+`position` and `conv` of the networks that it shows."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Properties:
     schemes: Sequence[str] | None = None
 
     def drawn(self) -> Drawing:
-        """What small networks of the schemes show, as in the claim W22; parameters are counted at size=base."""
+        """The properties of small networks of the schemes, as in the claim W22; parameters are counted at size=base."""
         from relpos.analysis.properties import NAMES
         from relpos.claims.exact import has_properties, methods_of_table_1
 
@@ -73,15 +73,21 @@ class Properties:
             refuse_unknown("kind.schemes: unknown position", name, options()["position"])
         rows, paper = [], methods_of_table_1()
         for name in self.schemes or paper:
-            ours = {key: "yes" if has else "no" for key, has in has_properties(name).items()}
-            printed = paper.get(name, ours)
-            said = {key: ours[key] if ours[key] == printed[key] else f"{ours[key]}, printed {printed[key]}" for key in NAMES}
-            rows.append({"position": name} | said)
+            has = has_properties(name)
+            row = {"position": name}
+            for key in NAMES:
+                row[key] = "yes" if has[key] else "no"
+                printed = paper[name][key] if name in paper else row[key]
+                if printed != row[key]:
+                    row[key] += f", printed {printed}"
+            rows.append(row)
         figure, (axes,) = style.grid(1, 1, 6.4, 0.3 * len(rows))
         for row, values in enumerate(rows):
             for column, key in enumerate(NAMES):
-                yes = values[key].startswith("yes")
-                axes.plot(column, row, "o", color=style.COLOURS[0] if yes else "0.75", fillstyle="full" if yes else "none")
+                look = {"color": "0.75", "fillstyle": "none"}
+                if values[key].startswith("yes"):
+                    look = {"color": style.COLOURS[0], "fillstyle": "full"}
+                axes.plot(column, row, "o", **look)
         axes.set_xticks(range(len(NAMES)), NAMES, rotation=20, ha="right")
         axes.set_yticks(range(len(rows)), [row["position"] for row in rows])
         axes.invert_yaxis()
@@ -91,13 +97,12 @@ class Properties:
 
 @dataclass(frozen=True)
 class Patterns:
-    """What a scheme adds to the scores of random tokens: of a trained network, or of one with its
-    initial weights.
+    """The scores that a scheme adds for random tokens, of a trained network or with initial weights.
 
     Args:
-        layer: its number, from 1.
-        heads: so many are shown.
-        length: tokens.
+        layer: number of the layer, from 1.
+        heads: number of heads that are shown.
+        length: number of tokens.
         all: one small picture of every option of `position`.
     """
 
@@ -107,7 +112,7 @@ class Patterns:
     all: bool = False
 
     def drawn(self, samples: Sequence[Sample], described: NetworkKeys) -> list[Drawing]:
-        """A figure of each network, else of the one that is described.
+        """A figure of each network or, without networks, of the described one.
 
         Raises:
             RelposError: a scheme adds nothing to the scores, or there is no such layer.
@@ -128,19 +133,19 @@ class Patterns:
                 continue
             overrides = [f"position={file.stem}", *(f"{key}={described[key]}" for key in ("k", "outside", "kernels"))]
             position = resolved(composed("analyze", overrides))["position"]
-            # With no more layers than the one that is drawn, because all schemes are built for one figure.
+            # Without the layers above the one that is drawn, because all schemes are built for one figure.
             size = described["size"] | {"layers": self.layer}
             model, _ = _model({**described, "position": position, "size": size})
-            if shown := pattern(model.encoder, self.layer - 1, self.length, trained=False):
-                patterns[file.stem] = shown
+            if drawable := pattern(model.encoder, self.layer - 1, self.length, trained=False):
+                patterns[file.stem] = drawable
         return patterns
 
     def _figure(self, name: str, model: Any, state: str) -> Drawing:
-        shown = pattern(encoder_of(model), self.layer - 1, self.length, trained=state == "trained")
-        if shown is None:
+        drawable = pattern(encoder_of(model), self.layer - 1, self.length, trained=state == "trained")
+        if drawable is None:
             scheme = type(encoder_of(model).position).__name__
             raise RelposError(f"{scheme} adds nothing to the scores: there is no pattern to draw")
-        figure = draw_pattern(shown, f"{name}, layer {self.layer}, {state}", self.heads)
+        figure = draw_pattern(drawable, f"{name}, layer {self.layer}, {state}", self.heads)
         return Drawing(f"pattern-{name}-layer{self.layer}", figure=figure)
 
 
@@ -150,7 +155,7 @@ def scheme_name(model: Any) -> str:
 
 def _model(described: NetworkKeys) -> tuple[Any, bool]:
     """The network with the weights of seed 0, and whether tables that are zero at the start were filled."""
-    # The same figure each time, whatever was drawn before.
+    # The figure does not depend on numbers that were drawn before.
     torch.manual_seed(0)
     model = build_network(described)
     return model, reveal(model.encoder.position)
@@ -158,16 +163,20 @@ def _model(described: NetworkKeys) -> tuple[Any, bool]:
 
 @dataclass(frozen=True)
 class Paper:
-    """Every figure of a paper, from the finished pre-trainings and from networks that are named."""
+    """Every figure of a paper, from the finished pre-trainings and from named networks."""
 
     paper: Literal["chang2021", "wennberg2021"]
 
     def page(self, folder: Path, network: list[str], text: str | None) -> str:
-        """Draws what can be drawn into a folder; returns the text of a page that shows it. Of a figure
-        that is missing it says which command would make a network for it."""
-        # Whatever table they were trained for: a figure is about a scheme, in the paper's layers and on text in its order.
-        trained = {each.run: each for each in read(measured=()) if each.stage == "pretrain"}
-        schemes = {run: scheme_of(each) for run, each in trained.items() if pretraining_scale(*json.loads(each.scale)).is_of_paper}
+        """Draws figures into a folder and returns the text of a page that shows them.
+
+        For a missing figure the page has the command that makes a network for it.
+        """
+        # Runs of all tables: a figure is about a scheme, in the paper's layers and on text in its order.
+        schemes: dict[Path, tuple[str, str]] = {}
+        for value in read(measured=()):
+            if value.stage == "pretrain" and pretraining_scale(*json.loads(value.scale)).is_of_paper:
+                schemes[value.run] = scheme_of(value)
         sections = [f"# Figures of {self.paper}"]
         for number, (kind, scheme) in FIGURES[self.paper].items():
             folders = [str(run) for run, of_run in schemes.items() if of_run == scheme]
@@ -175,7 +184,9 @@ class Paper:
             published = network if scheme == ("absolute", NONE) else []
             sections.append(f"## Figure {number}: {kind.replace('_', ' ')}")
             if not folders and not published:
-                overrides = "position={} conv={}".format(*scheme) + " 'snapshots=[1,3,10,30,60]'" * (kind == "toeplitz")
+                overrides = "position={} conv={}".format(*scheme)
+                if kind == "toeplitz":
+                    overrides += " 'snapshots=[1,3,10,30,60]'"
                 sections.append(f"Missing: `relpos pretrain {overrides}` makes a network for it.")
                 continue
             measure = instantiate(read_yaml(conf_dir() / "kind" / f"{kind}.yaml"), "kind")
@@ -186,14 +197,14 @@ class Paper:
                     sections += [f"![{name}]({quote(name)})" for name in files if name.endswith(".png")]
                     links = ", ".join(f"[{Path(name).suffix[1:].upper()}]({quote(name)})" for name in files)
                     sections.append(f"{drawing.name}: {links}")
-            # A figure that cannot be drawn is no reason to go without the others.
+            # The other figures are drawn all the same.
             except RelposError as error:
                 sections.append(f"Not drawn: {error}")
         return "\n\n".join(sections) + "\n"
 
 
 def scheme_of(run: Value) -> tuple[str, str]:
-    """The classes of `position` and `conv` of a pre-training, of which this is any value."""
+    """The classes of `position` and `conv` of the pre-training of a value."""
     nodes = json.loads(run.scheme)
     return class_of(nodes["position"]), class_of(nodes["conv"])
 
@@ -205,8 +216,9 @@ def analyze(
     threads: Threads | None,
     **described: Unpack[NetworkKeys],
 ) -> str:
-    """Writes tables (CSV) and figures (PNG, PDF) into a folder below `$RELPOS_RUNS/analysis`, which it
-    returns; of a paper's figures a README.md that shows them, too.
+    """Writes tables (CSV) and figures (PNG, PDF) into a folder below `$RELPOS_RUNS/analysis`, and returns the folder.
+
+    For a paper it also writes a README.md that shows the figures.
 
     Raises:
         RelposError: no network is named, or this kind of analysis does not apply to it; nothing is written then.
@@ -220,7 +232,7 @@ def analyze(
             say(f"relpos: nothing is drawn: {folder / 'README.md'} has the commands that make what its figures need")
         return str(folder)
     samples, names = [], []
-    # All that the drawings depend on: another choice goes into another folder.
+    # Everything on which the drawings depend: another choice goes into another folder.
     content: dict[str, Any] = {"kind": kind, "network": network, "text": text, "threads": threads}
     if not isinstance(measure, Properties) and (network or not isinstance(measure, Patterns)):
         samples = samples_of(network, text)
@@ -229,9 +241,10 @@ def analyze(
         drawings = [measure.drawn()]
     elif isinstance(measure, Patterns):
         drawings = measure.drawn(samples, described)
-        content |= {} if network else {"described": described}
+        if not network:
+            content["described"] = described
     else:
-        # All are drawn before the first is written: a network that is refused leaves no half a folder.
+        # All are drawn before the first is written, so that a refused network leaves no half a folder.
         drawings = drawn(measure, samples)
     folder = runs_root() / "analysis" / _folder(content, names)
     for drawing in drawings:
@@ -240,27 +253,30 @@ def analyze(
 
 
 def drawn(measure: Measure, samples: Sequence[Sample]) -> list[Drawing]:
-    """The figures of some networks, of which each is measured, or its kept results are read."""
-    found = [replace(seen(sample, [measure], measure.has_course), name=sample.network.file_name) for sample in samples]
-    return list(measure.draw(found))
+    """The figures of networks, from kept results or from results measured now."""
+    results = []
+    for sample in samples:
+        results.append(replace(seen(sample, [measure], measure.has_course), name=sample.network.file_name))
+    return list(measure.draw(results))
 
 
-def samples_of(named: list[str] | None, file: str | None) -> list[Sample]:
-    """The networks of these names, which are analysed with the text of a file, or else with their own.
+def samples_of(names: list[str] | None, file: str | None) -> list[Sample]:
+    """The networks of these names, to be analysed with the text of a file or, without a file, with their own text.
 
     Raises:
-        RelposError: none is named; there is no such network; or two different ones have one name.
+        RelposError: no network is named, there is no such network, or two different ones have the same name.
     """
-    # A text that is named comes before the network's own: whoever names one wants networks compared on it.
     text = expanded(file) if file else None
     if text is not None and not text.is_file():
         raise RelposError(f"text={file}: no such file")
-    # By path: a network that is named twice is one.
-    networks = list({each.path.resolve(): each for name in named or () for each in networks_of(name)}.values())
+    by_path: dict[Path, Network] = {}
+    for name in names or ():
+        by_path.update((network.path.resolve(), network) for network in networks_of(name))
+    networks = list(by_path.values())
     if not networks:
         raise RelposError("which network? network=FOLDER must be given")
     name, count = Counter(network.file_name for network in networks).most_common(1)[0]
-    # Files are named by networks: the figures of one would replace those of the other.
+    # Files have the names of networks: figures of one would replace those of the other.
     if count > 1:
         raise RelposError(f"network: {count} different networks are called {name!r}; another name for a folder tells them apart")
     return [Sample(network, file=text) for network in networks]
@@ -268,5 +284,7 @@ def samples_of(named: list[str] | None, file: str | None) -> list[Sample]:
 
 def _folder(content: dict[str, Any], names: Sequence[str]) -> str:
     kind = content["kind"]["_target_"].rpartition(".")[2].lower()
-    what = names[0] if len(names) == 1 else f"{len(names)}-networks" if names else "schemes"
-    return f"{kind}-{what}-{digest(content)}"
+    subject = "schemes"
+    if names:
+        subject = names[0] if len(names) == 1 else f"{len(names)}-networks"
+    return f"{kind}-{subject}-{digest(content)}"

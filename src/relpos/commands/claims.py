@@ -1,4 +1,4 @@
-"""`relpos claims`: what the papers claim, tested with all finished runs."""
+"""`relpos claims`: the papers' claims, tested with all finished runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from io import StringIO
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from relpos.claims import claim as claim_files
@@ -39,8 +40,8 @@ def claims(paper: str, ids: Names | None) -> str:
     Raises:
         RelposError: there is no such paper or claim.
     """
-    wanted = chosen(load(paper), ids)
-    content = page(wanted, claim_files.scales(), experiments())
+    chosen_claims = chosen(load(paper), ids)
+    content = page(chosen_claims, claim_files.scales(), experiments())
     _show_page(content, plain_console(highlight=False))
     name = "-".join(ids or [paper]).replace("/", "_")
     path = runs_root() / "claims" / f"{name}.json"
@@ -50,30 +51,36 @@ def claims(paper: str, ids: Names | None) -> str:
 
 def table_page(ids: list[str], primary: str) -> str:
     """The page of a table's claims as text: the variants in the primary measure, the other variants, then the claims themselves."""
-    # Sorted is stable: within the primary variants, the others and the claims themselves, ids stay in order.
-    wanted = sorted(chosen(load("all"), ids), key=lambda claim: (claim.measure is None, claim.measure != primary))
+
+    def rank(claim: Claim) -> tuple[bool, bool]:
+        return claim.measure is None, claim.measure != primary
+
+    # Sorting is stable: claims of equal rank stay in the order of their ids.
+    chosen_claims = sorted(chosen(load("all"), ids), key=rank)
     text = StringIO()
-    # So wide that no line is wrapped: the page is committed beside the table, and its changes are read as a diff.
+    # Lines are not wrapped, because the page is committed beside the table, and its changes are read as a diff.
     console = plain_console(file=text, highlight=False, width=1_000)
-    _show_page(page(wanted, claim_files.scales(), experiments()), console)
+    _show_page(page(chosen_claims, claim_files.scales(), experiments()), console)
     return text.getvalue()
 
 
-def chosen(known: list[Claim], ids: list[str] | None) -> list[Claim]:
+def chosen(claims: list[Claim], ids: list[str] | None) -> list[Claim]:
     """The claims with these ids, each with its variants; None: all.
 
     Raises:
         RelposError: there is no such claim.
     """
-    of_ids = [claim.id for claim in known]
+    of_ids = [claim.id for claim in claims]
     for name in ids or ():
         refuse_unknown("ids: unknown claim", name, of_ids)
-    return [claim for claim in known if ids is None or claim.id in ids or claim.id.partition("/")[0] in ids]
+    return [claim for claim in claims if ids is None or claim.id in ids or claim.id.partition("/")[0] in ids]
 
 
-def page(wanted: list[Claim], runs: Scales, files: Iterable[Experiment] = ()) -> dict[str, Any]:
-    """Plain values: `claims`, `tests` (how many were made), `older` and `pilots` (runs of older code, and of tables in
-    which rates were chosen, that were left out).
+def page(chosen_claims: list[Claim], runs: Scales, files: Iterable[Experiment] = ()) -> dict[str, Any]:
+    """The content of the page as plain values.
+
+    `claims` has the claims; `tests` is the number of tests; `older` and `pilots` are the numbers of runs left out because today's
+    code would not make them, and because rates were chosen with their seed.
 
     A claim has its texts, `test`, `rows` (with their overrides), `tables` (those of the experiment `files` that are about it),
     `findings` (one for each scale, corrected for the tests of its family), `verdict`, `word` and `scale` (of the largest scale
@@ -84,43 +91,40 @@ def page(wanted: list[Claim], runs: Scales, files: Iterable[Experiment] = ()) ->
     """
     rows = claim_files.rows()
     tables = [(claim, file.name) for file in files for claim in file.claims]
-    found: dict[str, list[Verdict]] = {}
+    verdicts_of: dict[str, list[Verdict]] = {}
     tests = 0
-    # All claims of their papers in their measures are tested, because these are the families.
-    for family in families(wanted):
-        # With runs this takes a while: some networks are measured.
-        shown = tracked(family, "testing claims") if runs.pretrained else family
-        by_claim = {claim.id: claim.verdicts(runs) for claim in shown}
+    # The other claims of a family are tested, too, because chance is corrected for in the whole family.
+    for family in families(chosen_claims):
+        # With runs this takes a while, because some networks are measured.
+        family_shown = tracked(family, "testing claims") if runs.pretrained else family
+        by_claim = {claim.id: claim.verdicts(runs) for claim in family_shown}
         flat = [verdict for verdicts in by_claim.values() for verdict in verdicts]
         corrected = iter(adjusted(flat))
-        # Corrected as one family, then dealt out again to the claims that they came from.
-        found |= {name: [next(corrected) for _ in verdicts] for name, verdicts in by_claim.items()}
+        # The verdicts of the family go back to their claims.
+        for name, verdicts in by_claim.items():
+            verdicts_of[name] = list(islice(corrected, len(verdicts)))
         tests += sum(verdict.p is not None for verdict in flat)
-    return {
-        "claims": [
-            _entry(claim, found[claim.id], rows) | {"tables": [table for of_table, table in tables if of_table == claim.id]}
-            for claim in wanted
-        ],
-        "tests": tests,
-        "older": runs.older,
-        "pilots": runs.pilots,
-    }
+    entries = []
+    for claim in chosen_claims:
+        about_it = [table for of_table, table in tables if of_table == claim.id]
+        entries.append(_entry(claim, verdicts_of[claim.id], rows) | {"tables": about_it})
+    return {"claims": entries, "tests": tests, "older": runs.older, "pilots": runs.pilots}
 
 
-def _entry(claim: Claim, found: list[Verdict], rows: dict[str, list[str]]) -> dict[str, Any]:
+def _entry(claim: Claim, verdicts: list[Verdict], rows: dict[str, list[str]]) -> dict[str, Any]:
     """A claim on the page."""
     judgement = claim.judgement
     needed = judgement.rows if judgement else ()
     for row in needed:
         refuse_unknown(f"claim {claim.id}: unknown row", row, rows)
-    head = headline(found, claim.paper != "across")
+    head = headline(verdicts, claim.paper != "across")
     if judgement is None:
         head = Verdict(NOT_TESTED, "")
     texts = ("id", "says", "source", "printed", "restated", "remark", "not_tested")
     return {key: getattr(claim, key) for key in texts} | {
         "test": judgement.says if judgement else "",
         "rows": {row: rows[row] for row in needed},
-        "findings": [asdict(verdict) | {"word": verdict.word} for verdict in found],
+        "findings": [asdict(verdict) | {"word": verdict.word} for verdict in verdicts],
         "verdict": head.verdict,
         "word": head.word,
         "scale": head.scale,
@@ -140,7 +144,7 @@ def _show_page(content: dict[str, Any], console: Console) -> None:
 
 
 def _lines(claim: dict[str, Any]) -> Iterator[list[str | tuple[str, str]]]:
-    """The lines of a claim, as texts with their styles. Of a variant without findings there is the first alone, and the command."""
+    """The lines of a claim, as texts with their styles; for a variant without findings the first line and the command."""
     colour, findings = COLOURS[claim["verdict"]], claim["findings"]
     where = f" ({claim['scale']})" if claim["scale"] else ""
     yield [(f"{claim['id']}  ", "bold"), (claim["word"], f"bold {colour}"), (where, "dim"), f"  {claim['says']}"]
@@ -167,7 +171,7 @@ def _lines(claim: dict[str, Any]) -> Iterator[list[str | tuple[str, str]]]:
 
 
 def _sums(content: dict[str, Any]) -> Iterator[str]:
-    """Lines that say how many claims, and how many variants, hold, fail, …, and how many tests were made."""
+    """Lines with the numbers of claims and variants that hold, fail, …, and with the number of tests."""
     for kind, is_variant in (("claims", False), ("variants (loss, order)", True)):
         counts = Counter(claim["verdict"] for claim in content["claims"] if ("/" in claim["id"]) == is_variant)
         if counts:
@@ -178,7 +182,13 @@ def _sums(content: dict[str, Any]) -> Iterator[str]:
         "among the claims of one paper in one measure at one scale"
     )
     if content["older"]:
-        yield f"{plural(content['older'], 'run')} of older code {'was' if content['older'] == 1 else 'were'} left out"
+        yield f"{plural(content['older'], 'run')} of older code {_were(content['older'])} left out"
     if content["pilots"]:
-        left = f"{plural(content['pilots'], 'run')} {'was' if content['pilots'] == 1 else 'were'} left out"
-        yield f"{left}, because a table in which rates were chosen (tuned:) trains with their seed"
+        yield (
+            f"{plural(content['pilots'], 'run')} {_were(content['pilots'])} left out, "
+            "because a table in which rates were chosen (tuned:) trains with their seed"
+        )
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"

@@ -1,5 +1,7 @@
-"""`relpos compare`: runs beside each other on one page. They are rows of a table: finished pre-trainings and the fine-tunings that
-all of them have; and what distinguishes them stands above it, as `position=fixed → composite`."""
+"""`relpos compare`: a table of named runs: finished pre-trainings, and the fine-tunings that all of them have.
+
+Above the table stand the settings in which they differ, as `position=fixed → composite`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from glob import glob, has_magic
+from itertools import chain
 from math import floor, log10
 from pathlib import Path
 from statistics import fmean
@@ -42,7 +45,7 @@ from relpos.train.weights import WEIGHTS
 GROUPS = ("position", "conv")
 Settings = dict[str, str]
 SHARED = ("packing", "length")
-"""Dials of a pre-training that decide, together with its text, what a held-out example is."""
+"""Keys of a pre-training that define a held-out example, together with its text."""
 
 
 def compare(network: Names, examples: Count) -> str:
@@ -56,20 +59,20 @@ def compare(network: Names, examples: Count) -> str:
     subjects = titled(subjects_of(network))
     differing = differences(subjects)
     for place, subject in enumerate(subjects):
-        own = {key: values[place] for key, values in differing.items()}
-        subjects[place] = replace(subject, overrides=[f"{key}={value}" for key, value in own.items() if value != MISSING])
+        overrides = [f"{key}={values[place]}" for key, values in differing.items() if values[place] != MISSING]
+        subjects[place] = replace(subject, overrides=overrides)
     rows = compared_rows(subjects)
     name, question = " and ".join(subject.name for subject in subjects), f"They differ in: {in_words(differing)}."
     experiment = Experiment(Path(), question, {row.name: row.overrides for row in rows}, [], baseline=[subjects[0].name])
-    # Networks that a user names have no experiment file; this stands for one with the first as baseline.
+    # In place of an experiment file, which named networks do not have, with the first as baseline.
     rows = with_comparisons(rows, experiment, {})
     side_tables = []
     # Losses on different text cannot be subtracted; columns and curves are compared all the same.
-    if (reason := why_not(subjects)) is None:
+    if reason := why_not(subjects):
+        question += f" Their held-out losses are not compared: {reason}."
+    else:
         with bar("held-out text", examples * sum(len(subject.pretrainings) for subject in subjects)) as advance:
             side_tables.append(losses_table(subjects, examples, advance))
-    if reason is not None:
-        question += f" Their held-out losses are not compared: {reason}."
     view = view_of(Table(name, question, rows), side_tables)
     folder = runs_root() / "compare" / _folder_name(subjects, examples)
     text.write(folder, view)
@@ -90,7 +93,7 @@ def text_of(run: Run) -> str:
 
 
 def subjects_of(names: Sequence[str]) -> list[PlannedRow]:
-    """What is compared: rows of pre-trainings that differ in their seed alone. Several may have the same name, see `titled`.
+    """The compared rows: pre-trainings that differ in their seed alone. Rows may have the same name, see `titled`.
 
     Args:
         names: of runs and of rows of tables, or patterns of the names of runs (`pretrain/sine-*`).
@@ -99,33 +102,34 @@ def subjects_of(names: Sequence[str]) -> list[PlannedRow]:
         RelposError: fewer than two rows are named, one run is named twice, or one is not a finished pre-training.
     """
     rows: dict[str, PlannedRow] = {}
-    said: dict[str, str] = {}
-    for name in (match for pattern in names for match in _matches(pattern)):
+    name_of: dict[str, str] = {}
+    for name in chain.from_iterable(map(_matches, names)):
         subject = _subject(name)
-        # By content and not by name: a run may be named by its folder and by its table.
+        # By content and not by name, because a run may be named by its folder and by its table.
         first = subject.pretrainings[0]
         alike = protocol(first.meaning, {"text": text_of(first), "start": first.record["inputs"].get("start")})
         row = rows.setdefault(alike, replace(subject, pretrainings=[]))
         for run in subject.pretrainings:
             if int(run.meaning["seed"]) in by_seed(row):
-                raise RelposError(f"network={name}: the same as {said[alike]}; runs that differ are compared")
+                raise RelposError(f"network={name}: the same as {name_of[alike]}; runs that differ are compared")
             row.pretrainings.append(run)
-        said[alike] = name
+        name_of[alike] = name
     if len(rows) < 2:
-        same = "; these differ in their seed alone" if any(len(row.pretrainings) > 1 for row in rows.values()) else ""
+        is_one_row = any(len(row.pretrainings) > 1 for row in rows.values())
+        same = "; these differ in their seed alone" if is_one_row else ""
         raise RelposError(f"network={','.join(names)}: two or more are compared, as in: relpos compare FOLDER TABLE:ROW{same}")
     return list(rows.values())
 
 
 def _matches(name: str) -> list[str]:
-    """The runs whose folders a pattern names, from here or below $RELPOS_RUNS; a name that is no pattern as it is."""
+    """The runs whose folders match a pattern, from here or below $RELPOS_RUNS; a name that is no pattern stays as it is."""
     place = str(expanded(name))
     if not has_magic(place) or Path(place).exists():
         return [name]
-    found = glob(place) or [str(runs_root() / match) for match in glob(place, root_dir=runs_root())]
-    if not found:
+    matches = glob(place) or [str(runs_root() / match) for match in glob(place, root_dir=runs_root())]
+    if not matches:
         raise RelposError(f"network={name}: no run has a name like this, here or in {runs_root()}")
-    return sorted(found)
+    return sorted(matches)
 
 
 def _subject(name: str) -> PlannedRow:
@@ -141,45 +145,59 @@ def _subject(name: str) -> PlannedRow:
 def compared_rows(subjects: Sequence[PlannedRow]) -> list[Row]:
     """A row for each subject, with the columns that all of them have.
 
-    These are fine-tunings whose configurations differ in the seed alone, and figures about order that were measured before, in the
-    same way for all. Of several such ways it is the one with the most runs, and of figures then that with the most examples.
+    The columns are of fine-tunings whose configurations differ in the seed alone, and of kept figures about order that were
+    measured in the same way for all. Of several such ways the one with the most runs counts, then the one with the most examples.
     """
-    names = {run.path.name: subject.name for subject in subjects for run in subject.pretrainings}
-    seeds = {run.path.name: int(run.meaning["seed"]) for subject in subjects for run in subject.pretrainings}
-    tuned = [found for each in read(measured=()) if each.way and (found := _of_run(each, seeds))]
-    used = shared_ways(tuned, lambda each: names[each.origin], set(names.values()))
-    tunings = {each.run: each for each in tuned if used.get(each.column) == each.way}
-    measured = _shared_figures([run for subject in subjects for run in subject.pretrainings])
+    pretrainings = {run.path.name: run for subject in subjects for run in subject.pretrainings}
+    subject_of = {run.path.name: subject.name for subject in subjects for run in subject.pretrainings}
+    seeds = {name: int(run.meaning["seed"]) for name, run in pretrainings.items()}
+    scores = [value for value in read(measured=()) if value.way]
+    tuned = list(filter(None, (_of_run(value, seeds) for value in scores)))
+    used = shared_ways(tuned, lambda value: subject_of[value.origin], set(subject_of.values()))
+    tunings = {value.run: value for value in tuned if used.get(value.column) == value.way}
+    measured = _shared_figures(list(pretrainings.values()))
     rows = []
     for subject in subjects:
-        runs = [(each, recorded(each.run)) for each in tunings.values() if names[each.origin] == subject.name]
-        own = [Tuning(run.meaning["task"]["name"], each.pretrain_seed or 0, each.seed, run) for each, run in runs]
+        of_subject = []
+        for value in tunings.values():
+            if subject_of[value.origin] == subject.name:
+                run = recorded(value.run)
+                of_subject.append(Tuning(run.meaning["task"]["name"], value.pretrain_seed or 0, value.seed, run))
         folders = {run.path for run in subject.pretrainings}
-        figures = [each for each in measured if each.run in folders]
-        columns = order_columns(dict.fromkeys(each.column for each in figures), figures, ["finished"] * len(subject.pretrainings))
-        rows += [replace(row, columns=columns | row.columns) for row in rows_of([replace(subject, tunings=own)])]
+        figures = [value for value in measured if value.run in folders]
+        names = dict.fromkeys(value.column for value in figures)
+        columns = order_columns(names, figures, ["finished"] * len(subject.pretrainings))
+        [row] = rows_of([replace(subject, tunings=of_subject)])
+        rows.append(replace(row, columns=columns | row.columns))
     return rows
 
 
-def _of_run(each: Value, seeds: Mapping[str, int]) -> Value | None:
-    """A score of a fine-tuning of one of these pre-trainings, which its user may have named by the folder of its model."""
-    start = Path(each.origin)
+def _of_run(value: Value, seeds: Mapping[str, int]) -> Value | None:
+    """The value with the pre-training that it started from; None if that is none of these.
+
+    A fine-tuning may name its pre-training by the folder of the model.
+    """
+    start = Path(value.origin)
     origin = start.parent.name if start.name == "model" else start.name
-    if each.stage != "finetune" or origin not in seeds:
+    if value.stage != "finetune" or origin not in seeds:
         return None
-    # Where the pre-training is named by its model, the way says nothing of what was changed in it.
-    way = protocol({"of": each.way, "change": each.scheme if each.pretrain_seed is None else ""})
-    return replace(each, origin=origin, pretrain_seed=seeds[origin], way=way)
+    # For a pre-training named by its model, the way does not contain the change of the network.
+    change = value.scheme if value.pretrain_seed is None else ""
+    way = protocol({"of": value.way, "change": change})
+    return replace(value, origin=origin, pretrain_seed=seeds[origin], way=way)
 
 
 def _shared_figures(runs: Sequence[Run]) -> list[Value]:
-    """What was measured of some pre-trainings in the same way for all of them."""
-    asked = {measure.name: [column.name for column in measure.at_end] for measure in measures() if measure.at_end}
-    columns = {name for names in asked.values() for name in names}
-    values = [each for run in runs for each in pretraining_values(run.path, run.record, list(asked)) if each.column in columns]
-    known = [each for each in values if each.figure and each.percent == END]
-    shared = shared_ways(known, lambda each: each.run, {run.path for run in runs})
-    return [each for each in known if shared.get(each.column) == each.way]
+    """The kept figures of pre-trainings that were measured in the same way for all of them."""
+    with_columns = [measure for measure in measures() if measure.at_end]
+    columns = {column.name for measure in with_columns for column in measure.at_end}
+    figures = []
+    for run in runs:
+        for value in pretraining_values(run.path, run.record, [measure.name for measure in with_columns]):
+            if value.column in columns and value.figure and value.percent == END:
+                figures.append(value)
+    shared = shared_ways(figures, lambda value: value.run, {run.path for run in runs})
+    return [value for value in figures if shared.get(value.column) == value.way]
 
 
 def differences(subjects: Sequence[PlannedRow]) -> dict[str, list[str]]:
@@ -190,16 +208,20 @@ def differences(subjects: Sequence[PlannedRow]) -> dict[str, list[str]]:
     """
     described = [_described(subject) for subject in subjects]
     values = _differing(described)
-    for group in (group for group in GROUPS if group in values):
-        # Within a scheme its dials can be compared; between schemes a k means something else in each.
+    for group in filter(values.__contains__, GROUPS):
+        # Dials can be compared within a scheme; in another scheme the same k means something else.
         for name in set(values[group]):
             of_name = [settings for settings in described if settings.get(group) == name]
             dials = [key for key in _differing(of_name) if key.startswith(f"{group}.")]
             for settings in of_name:
-                shown = ",".join(f"{key.partition('.')[2]}={settings.get(key, MISSING)}" for key in dials)
-                settings[group] = f"{name}({shown})" if shown else name
-        described = [{key: value for key, value in settings.items() if not key.startswith(f"{group}.")} for settings in described]
+                dial_texts = ",".join(f"{key.partition('.')[2]}={settings.get(key, MISSING)}" for key in dials)
+                settings[group] = f"{name}({dial_texts})" if dial_texts else name
+        described = [_without(settings, f"{group}.") for settings in described]
     return _differing(described)
+
+
+def _without(settings: Settings, prefix: str) -> Settings:
+    return {key: value for key, value in settings.items() if not key.startswith(prefix)}
 
 
 def in_words(differing: Mapping[str, Sequence[str]]) -> str:
@@ -211,8 +233,8 @@ def titled(subjects: Sequence[PlannedRow]) -> list[PlannedRow]:
     """The subjects under different names: to a name that several have, the settings in which these differ are added."""
     result = []
     for subject in subjects:
-        # Only names that stand twice grow longer, one alone differs in nothing: short ones are easier to read in a figure.
-        same = [other for other in subjects if other.name == subject.name]
+        # A name that is there once stays as it is, because a figure is easier to read with short names.
+        same = [namesake for namesake in subjects if namesake.name == subject.name]
         settings = {key: values[same.index(subject)] for key, values in differences(same).items() if key != "seed"}
         name = " ".join([subject.name, *(f"{key.rpartition('.')[2]}={value}" for key, value in settings.items())])
         result.append(replace(subject, name=name))
@@ -230,32 +252,40 @@ def _described(subject: PlannedRow) -> Settings:
     run = subject.pretrainings[0]
     settings: Settings = {}
     for group in GROUPS:
-        # The name of its class, and `position.k`, … its dials.
-        dials = dict(leaves(group, run.meaning.get(group) or {}))
-        settings |= {group: class_of(run.meaning.get(group))}
-        settings |= {path: _word(value) for path, value in dials.items() if not path.endswith(("._target_", "._partial_"))}
-    for key in (key for key in run.meaning if key not in GROUPS):
-        settings |= {path: _word(value) for path, value in leaves(key, run.meaning[key])}
-    if start := run.record["inputs"].get("start"):  # of a network that was trained further, which its meaning does not say
+        # The name of the class, and its dials as `position.k`, …
+        settings[group] = class_of(run.meaning.get(group))
+        for path, value in leaves(group, run.meaning.get(group) or {}):
+            if not path.endswith(("._target_", "._partial_")):
+                settings[path] = _word(value)
+    for key, content in run.meaning.items():
+        if key not in GROUPS:
+            settings |= {path: _word(value) for path, value in leaves(key, content)}
+    # The meaning does not name the network that was trained further.
+    if start := run.record["inputs"].get("start"):
         place = Path(start)
-        settings["start"] = run_of(place).name + f" at {place.stem} %" * (place.parent.name == SNAPSHOTS)
+        settings["start"] = run_of(place).name
+        if place.parent.name == SNAPSHOTS:
+            settings["start"] += f" at {place.stem} %"
     return settings | {"seed": ",".join(str(seed) for seed in sorted(by_seed(subject))), "text": text_of(run)}
 
 
 def _word(value: object) -> str:
-    return "null" if value is None else re.sub(r"\b([0-9a-f]{7})[0-9a-f]{25,}\b", r"\1", str(value))  # a hash is cut
+    if value is None:
+        return "null"
+    # Hashes are cut.
+    return re.sub(r"\b([0-9a-f]{7})[0-9a-f]{25,}\b", r"\1", str(value))
 
 
 def why_not(subjects: Sequence[PlannedRow]) -> str | None:
-    """Why losses per token cannot be paired; None where they can."""
+    """The reason why losses per token cannot be paired; None if they can."""
     runs = [run for subject in subjects for run in subject.pretrainings]
-    # Another tokenizer cuts text into other tokens: nats per token would count other things.
+    # With another tokenizer, nats per token have another unit.
     if len({text_of(run) for run in runs}) > 1:
         return "they were trained on different text or tokenizers, whose losses per token are not of one kind"
     for key in SHARED:
         if len({run.meaning[key] for run in runs}) > 1:
             return f"their held-out examples differ in {key}"
-    # As after merging two folders; a page travels, and paths stay at home.
+    # Merged folders may lack these files. The page is published, so that paths appear on stderr alone.
     for run in runs:
         for file in (input_of(run.path, "store") / RECORD, run.network / WEIGHTS):
             if not file.is_file():
@@ -265,60 +295,76 @@ def why_not(subjects: Sequence[PlannedRow]) -> str | None:
 
 
 def losses_table(subjects: Sequence[PlannedRow], examples: int, advance: Callable[[int], object]) -> SideTable:
-    """The losses of the subjects on at most `examples` held-out examples, each with its difference to the first subject's.
+    """The losses of the subjects on held-out examples, with their differences to the first subject's.
 
-    `advance` is called with the number of examples in each portion done.
+    Args:
+        subjects: the compared rows.
+        examples: the most examples.
+        advance: is called with the number of examples in each portion done.
     """
-    losses = [{seed: losses_of(run, examples, advance) for seed, run in by_seed(subject).items()} for subject in subjects]
+    first: dict[int, Figure] = {}
     lines = []
-    for subject, figures in zip(subjects, losses, strict=True):
-        difference, over = (None, "") if figures is losses[0] else between(figures, losses[0])
+    for subject in subjects:
+        figures = {seed: losses_of(run, examples, advance) for seed, run in by_seed(subject).items()}
         texts = [MISSING] * 5
-        if difference is not None:
-            places = _decimals(difference)
-            bounds = [signed(value, places) for value in (difference.value, difference.low, difference.high)]
-            texts = [*bounds, f"{difference.p:.2g}", f"{difference.n} {over}"]
+        if not first:
+            first = figures
+        else:
+            difference, units = between(figures, first)
+            if difference is not None:
+                places = _decimals(difference)
+                bounds = [signed(value, places) for value in (difference.value, difference.low, difference.high)]
+                texts = [*bounds, f"{difference.p:.2g}", f"{difference.n} {units}"]
         lines.append((subject.name, [f"{fmean(figure.value for figure in figures.values()):.4f}", *texts]))
     heads = ["nats per token", f"− {subjects[0].name}", "95 % from", "to", "p", "over"]
-    return SideTable(f"paired held-out loss, {next(iter(losses[0].values())).examples} examples", heads, lines)
+    return SideTable(f"paired held-out loss, {next(iter(first.values())).examples} examples", heads, lines)
 
 
 def _decimals(difference: Difference) -> int:
-    """Four, or as many as half the interval needs for two digits: 0.0000 would hide what p is about.
+    """The decimals of a difference: four, or as many as half the interval needs for two digits.
 
     >>> _decimals(Difference(0.01, 0.003, 2.0, 3)), _decimals(Difference(-2e-5, 1e-6, 2.0, 3))
     (4, 7)
     """
     width = difference.high - difference.low
-    return max(4, 1 - floor(log10(width / 2))) if width > 0 else 4
+    if width <= 0:
+        return 4
+    return max(4, 1 - floor(log10(width / 2)))
 
 
 def between(ours: Mapping[int, Figure], first: Mapping[int, Figure]) -> tuple[Difference | None, str]:
-    """The difference of two subjects' losses by pre-training seed, and what it is tested over: the seeds (Student's paired test)
-    where they have two or more in common, else held-out documents: then it says how two networks differ, and nothing about other
-    seeds.
+    """The difference of two subjects' losses, and its units: seeds or documents.
+
+    Two or more common seeds are tested by Student's paired test. Otherwise the difference of two networks is tested over held-out
+    documents, which shows nothing about other seeds.
+
+    Args:
+        ours: pre-training seed → loss.
+        first: the same for the first subject.
     """
-    # Seeds before examples: what differs from seed to seed is part of the question, if there is a way to know it.
+    # Seeds before documents, because the difference from seed to seed is part of the question.
     values = ({seed: figure.value for seed, figure in sorted(figures.items())} for figures in (ours, first))
-    if found := paired_by_seed(*values):
-        return found, "seeds"
-    both = [seed for seed in ours if seed in first]  # what a seed does to both is no difference
-    one, other = (both * 2)[:2] or (next(iter(ours)), next(iter(first)))
-    return over_texts([ours[one]], [first[other]]), "documents"
+    if tested := paired_by_seed(*values):
+        return tested, "seeds"
+    # The same seed, if there is one, because its effect on both networks cancels.
+    for seed in ours:
+        if seed in first:
+            return over_texts([ours[seed]], [first[seed]]), "documents"
+    return over_texts([next(iter(ours.values()))], [next(iter(first.values()))]), "documents"
 
 
 def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda _: None) -> Figure:
-    """The loss of a network on its held-out text, by example, in float32, under the masks that every run is scored with."""
-    # The run's own dials decide what an example is; `why_not` has seen that all subjects agree.
+    """The loss of a network on its held-out text, by example, in float32, under the masks by which every run is scored."""
+    # The run's own keys define an example; `why_not` has checked that all subjects agree in them.
     store = Store(input_of(run.path, "store"))
     heldout = store.examples("heldout", run.meaning["packing"], run.meaning["length"], examples)
-    found = gaps(of_run(run.path).masked_lm(), heldout, {}, advance)
-    parts = np.stack([found.losses, found.predicted])
-    return Figure(float(found.losses.sum() / found.predicted.sum()), parts=parts, documents=heldout.documents().tolist())
+    loss = gaps(of_run(run.path).masked_lm(), heldout, {}, advance)
+    parts = np.stack([loss.losses, loss.predicted])
+    return Figure(float(loss.losses.sum() / loss.predicted.sum()), parts=parts, documents=heldout.documents().tolist())
 
 
 def _folder_name(subjects: Sequence[PlannedRow], examples: int) -> str:
     content = [[run.identity for run in subject.pretrainings] for subject in subjects], examples
     name = re.sub(r"[^\w.=-]+", "-", "-".join(subject.name for subject in subjects))
-    # Cut, because file systems allow names of 255 bytes; the hash tells the folders apart.
+    # File systems allow names of 255 bytes; the hash tells cut names apart.
     return f"{name[:80]}-{digest(content)}"

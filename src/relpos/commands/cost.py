@@ -1,4 +1,4 @@
-"""`relpos cost`: what a pre-training needs, and how long it takes on this machine."""
+"""`relpos cost`: parameters, operations and memory of a pre-training, and its time on this machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ from relpos.train.room import fitting_microbatch
 
 
 def cost(seconds: NotNegative, **config: Unpack[Cost]) -> str:
-    """Returns the figures as JSON, and prints a sentence about them on stderr. Plans read the measured rate in the runs folder."""
+    """Returns the figures as JSON, and prints a sentence about them on stderr.
+
+    The measured rate is written into the runs folder, where plans read it.
+    """
     parameters, stored = _counted(config)
     per_token = 3 * forward(config["size"], config["length"], config["vocabulary"], trained_for(config).expected)
     step = per_token * config["batch"] * config["length"]
@@ -41,44 +44,50 @@ def cost(seconds: NotNegative, **config: Unpack[Cost]) -> str:
         "operations_per_token": per_token,
         "weights_and_optimiser_bytes": stored,
     }
-    said = f"{parameters:,} parameters, {result['operations']:.2g} operations in {plural(config['steps'], 'step')}"
+    line = f"{parameters:,} parameters, {result['operations']:.2g} operations in {plural(config['steps'], 'step')}"
     if seconds:
-        result |= (found := _measured(config, seconds))
-        rate = step / found["step_seconds"] / (torch.get_num_threads() if found["device"].startswith("CPU") else 1)
+        result |= _measured(config, seconds)
+        step_seconds = result["step_seconds"]
+        workers = torch.get_num_threads() if result["device"].startswith("CPU") else 1
+        rate = step / step_seconds / workers
         write_json(runs_root() / RATE, {"hardware": hardware(), "operations_per_second": rate})
-        result |= {"seconds": found["step_seconds"] * config["steps"], "operations_per_second": step / found["step_seconds"]}
-        said += (
+        result |= {"seconds": step_seconds * config["steps"], "operations_per_second": step / step_seconds}
+        line += (
             f"; {result['step_seconds']:.3g} s a step on this machine ({result['device']}), {result['seconds'] / 3600:,.2f} hours "
             f"in all, at most {result['peak_memory_bytes'] / 2**30:.1f} GiB"
         )
-    say(f"relpos: {said}")
+    say(f"relpos: {line}")
     return json.dumps(result, ensure_ascii=False)
 
 
 def _counted(config: Cost) -> tuple[int, int]:
-    """Parameters, and bytes of float32 weights, their gradients and two moments; of Muon's matrices one moment."""
-    # A network may be larger than this machine's memory, and is only counted.
+    """Parameters, and bytes of float32 weights, their gradients and two moments (one moment of Muon's matrices)."""
+    # The network may be larger than this machine's memory.
     with without_memory():
         model = network(config)
         total = int(counted(model)["total"])
-    return total, 4 * (4 * total - sum(matrix.numel() for matrix in Recipe.of(config["recipe"]).matrices(model)))
+    of_muon = sum(matrix.numel() for matrix in Recipe.of(config["recipe"]).matrices(model))
+    return total, 4 * (4 * total - of_muon)
 
 
 def _measured(config: Cost, seconds: float) -> dict[str, Any]:
-    """Measures passes for about `seconds`, at least two, and two updates, by the clock; the first of each does not count.
+    """Times passes for about `seconds` (at least two) and two updates; the first of each does not count.
 
-    All examples are taken to be of full length. The device is a GPU where there is one and `speed.accelerator` allows it.
+    All examples have full length. The device is a GPU if there is one and `speed.accelerator` allows it.
     """
     speed, batch, length = config["speed"], config["batch"], config["length"]
     set_threads(speed["threads"])
     device = torch.device("cuda" if torch.cuda.is_available() and speed["accelerator"] != "cpu" else "cpu")
     model = network(description(config, config["vocabulary"]) | {"kernel": speed["kernel"]}).to(device).train()
-    asked = speed["microbatch"]
-    # As in the training, so that the measured pass is the one that will be run.
-    microbatch = min(batch, fitting_microbatch(model.encoder, length, speed["accelerator"]) if asked == "auto" else int(asked))
+    # As in the training, so that its pass is measured.
+    if speed["microbatch"] == "auto":
+        fitting = fitting_microbatch(model.encoder, length, speed["accelerator"])
+    else:
+        fitting = int(speed["microbatch"])
+    microbatch = min(batch, fitting)
     masked = trained_for(config).expected
     ids, labels = (made_up.to(device) for made_up in _made_up(config["vocabulary"], (microbatch, length), masked))
-    # At the rate 0 nothing can diverge.
+    # At a learning rate of 0 nothing can diverge.
     optimizer = replace(Recipe.of(config["recipe"]), lr=0.0, position_lr=1.0, conv_lr=None).optimizer_of(model)
 
     def forward_and_backward(number: int) -> None:
@@ -87,11 +96,11 @@ def _measured(config: Cost, seconds: float) -> dict[str, Any]:
             loss = model.loss(ids, labels)
         loss.backward()
 
-    def update(_: int) -> None:  # the gradients stay: without them the next one would have nothing to do
+    def update(_: int) -> None:  # the gradients stay for the next update
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
-    # Schemes that draw positions for each step have none before.
+    # Some schemes draw positions for each step.
     model.encoder.position.begin_step(0)
     cuda, passes = device.type == "cuda", -(-batch // microbatch)
     return {
@@ -103,12 +112,12 @@ def _measured(config: Cost, seconds: float) -> dict[str, Any]:
 
 
 def _made_up(vocabulary: int, shape: tuple[int, int], masked: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """(input ids, labels) of this shape: a share of the tokens is to be predicted."""
+    """(input ids, labels) of this shape, with a share of the tokens to be predicted."""
     generator = torch.Generator().manual_seed(0)
     # The first five ids are special tokens.
     ids = torch.randint(min(5, vocabulary - 1), vocabulary, shape, generator=generator)
     chosen = torch.rand(shape, generator=generator) < masked
-    # So that some token is masked: the mean loss over none is not a number.
+    # The mean loss over no masked tokens would be not-a-number.
     chosen[0, 0] = True
     return ids, ids.masked_fill(~chosen, -100)
 
@@ -123,5 +132,5 @@ def _median(work: Callable[[int], None], seconds: float) -> float:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         times.append(time.perf_counter() - started)
-    # Without the first, which also allocates memory, and compiles where something is compiled.
+    # The first repetition also allocates memory and compiles.
     return median(times[1:])

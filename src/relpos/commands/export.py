@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError, printable, say
 from relpos.files import replacing_folder, write_json, write_text
 from relpos.measures.kept import kept
-from relpos.measures.measure import NATS, measures
+from relpos.measures.measure import NATS, Figure, MeasuredColumn, measures
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.places import expanded
 from relpos.pretrained.export import to_huggingface
@@ -61,48 +62,51 @@ FOLDERS = re.compile(
     r"""(?:(?<=')[^']*|(?<=")[^"]*|(?:\\.|[^,\]})\\])*)/"""  # to its last /: within quotes, else before , ] } )
     r"""(?=[^/,\]})'"\s])"""  # behind which something stands
 )
-"""The folders before the last part of each path in a text: a card is published, and says nothing about a machine."""
+"""The folders before the last part of each path in a text. A card is published and must not describe a machine."""
 
 
 def export(network: str, to: str, words: Positive | None) -> str:
     """Writes the folder `to` and returns it; prints on stderr which kind of model it holds.
 
     Args:
-        words: millions of words that the whole training has read. The folder then holds one for each revision: `main`, and
-            `chck_5M` of the snapshot with which 5 million words have been read.
+        network: the exported network.
+        to: the folder.
+        words: millions of words that the whole training has read. The folder then holds a folder for each revision: `main`, and
+            `chck_5M` for the snapshot after 5 million words.
 
     Raises:
         RelposError: `network` names no finished network, `to` has files, or `words` is given and the run has no snapshots.
     """
-    given, target = resolve(network), expanded(to)
-    revisions = {".": given} if words is None else _revisions(given, words)
-    if is_published(given.folder):
-        raise RelposError(f"network={given.folder}: this is a folder of Hugging Face already")
-    settings: dict[str, Any] = read_model_config(given.folder)
+    source, target = resolve(network), expanded(to)
+    revisions = {".": source} if words is None else _revisions(source, words)
+    if is_published(source.folder):
+        raise RelposError(f"network={source.folder}: this is a folder of Hugging Face already")
+    settings: dict[str, Any] = read_model_config(source.folder)
     # Only a fine-tuning has a task, and a regression no labels.
-    labels = (given.record.get("meaning", {}).get("task") or {}).get("labels")
+    labels = (source.record.get("meaning", {}).get("task") or {}).get("labels")
     _refuse_filled(target)
     with replacing_folder(target) as whole:  # all revisions or none
         for name, at in revisions.items():
             text = partial(card, at, settings)
             config = write(whole / name, at.load(), settings, at.tokenizer(), text, list(labels) if labels else None)
-    how = (
-        "import relpos, then AutoModel…, or relpos.load; without relpos AutoModel… with trust_remote_code=True"
-        if config["model_type"] == OWN
-        else "AutoModel… of transformers, or relpos.load"
-    )
+    how = "AutoModel… of transformers, or relpos.load"
+    if config["model_type"] == OWN:
+        how = "import relpos, then AutoModel…, or relpos.load; without relpos AutoModel… with trust_remote_code=True"
     say(f"{config['architectures'][0]}: {how}")
     return str(target)
 
 
 def _revisions(network: Network, words: float) -> dict[str, Network]:
-    """Name of a revision as BabyLM asks for them → the network; `words` in millions."""
+    """Name of a revision in BabyLM's form → the network; `words` in millions."""
     snapshots = network.snapshots()
     if network.is_snapshot or not snapshots:
         raise RelposError(
             f"words={words:g}: {network.folder} is no run with snapshots; pre-train it with snapshots=[1,2,5,10,20,50]"
         )
-    return {"main": network} | {f"chck_{share * words / 100:g}M": at for share, at in (snapshots | {END: network}).items()}
+    revisions = {"main": network}
+    for share, snapshot in (snapshots | {END: network}).items():
+        revisions[f"chck_{share * words / 100:g}M"] = snapshot
+    return revisions
 
 
 def write(
@@ -120,7 +124,7 @@ def write(
         model: the network.
         settings: its configuration: `size`, `position`, `conv`, `vocabulary`, of a classifier also `outputs`.
         tokenizer: of the network.
-        card: makes the text of the model card from the content of `config.json`.
+        card: function that makes the text of the model card from the content of `config.json`.
         labels: names of a classifier's classes.
 
     Raises:
@@ -128,15 +132,17 @@ def write(
     """
     _refuse_filled(folder)
     classifies, causal = isinstance(model, Classifier), model.encoder.causal
-    # A class of relpos.train.huggingface.
-    ours = f"RelposFor{'SequenceClassification' if classifies else 'CausalLM' if causal else 'MaskedLM'}"
     try:
         config, weights = to_huggingface(model, settings)
     except RelposError:  # transformers has no such network; it opens ours after `import relpos`, or with the code in the folder
-        config = {"model_type": OWN, "architectures": [ours]} | dict(settings)
+        head = "CausalLM" if causal else "MaskedLM"
+        if classifies:
+            head = "SequenceClassification"
+        # A class of relpos.train.huggingface.
+        config = {"model_type": OWN, "architectures": [f"RelposFor{head}"]} | dict(settings)
         config["auto_map"] = standalone.AUTO_MAP
         weights = {name: value.detach() for name, value in model.named_parameters()}
-    # In a file, parts of one tensor may not share memory, and numbers must lie side by side.
+    # Tensors in a file must be contiguous and may not share memory.
     tensors = {name: value.cpu().clone(memory_format=torch.contiguous_format) for name, value in weights.items()}
     config |= {"pad_token_id": tokenizer.pad, "dtype": str(next(model.parameters()).dtype).removeprefix("torch.")}
     if isinstance(model, Classifier):
@@ -149,9 +155,9 @@ def write(
         # A network of a class that transformers has needs no code of ours.
         if config["model_type"] == OWN:
             standalone.write(temporary, settings)
-        # RoFormer in transformers has a table of its positions; ours needs none.
+        # transformers' RoFormer has a table of positions, ours has none.
         longest = config.get("max_position_embeddings", model.encoder.position.max_length)
-        if not isinstance(tokenizer, PublishedTokenizer):  # which has no other file than the fast tokenizer's
+        if not isinstance(tokenizer, PublishedTokenizer):  # the fast tokenizer's file is its only one
             tokenizer.save(temporary)
         types = settings["size"].get("token_types", 2)
         write_fast_tokenizer(
@@ -173,42 +179,50 @@ def _refuse_filled(folder: Path) -> None:
         raise RelposError(f"to={folder} already exists and is not an empty folder: name another one, or delete it")
 
 
-def card(given: Network, settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+def card(network: Network, settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     """The text of the card. Paths and host names are left out.
 
     Args:
+        network: the exported network.
         settings: the description of the network in its model folder: size, position, conv, …
         config: content of the exported `config.json`.
     """
-    # The run's folder may be a stranger's, so that nothing in the file is resolved.
-    made_with: Any = read_yaml(given.run / "config.yaml") if given.run else {}
-    made_with = made_with if isinstance(made_with, dict) else {}
+    made_with: Any = {}
+    if network.run:
+        # The run's folder may be a stranger's, so that interpolations in the file are not resolved.
+        made_with = read_yaml(network.run / "config.yaml")
+        if not isinstance(made_with, dict):
+            made_with = {}
     classifies, is_own = "outputs" in settings, config["model_type"] == OWN
     is_causal = settings["size"].get("attention") == "causal"
-    uses = {"text-classification": CLASSIFIER, "text-generation": CAUSAL, "fill-mask": LOAD}
-    task = "text-classification" if classifies else "text-generation" if is_causal else "fill-mask"
-    # A set of names in order: an exported network of ours has `model_type` relpos, too.
+    task, example = "fill-mask", LOAD
+    if is_causal:
+        task, example = "text-generation", CAUSAL
+    if classifies:
+        task, example = "text-classification", CLASSIFIER
+    # Without a second `relpos`, the `model_type` of an exported network of ours.
     tags = list(dict.fromkeys(["relpos", str(config["model_type"])]))
     front = {"library_name": "transformers", "pipeline_tag": task, "tags": tags, "license": "unknown", "language": "und"}
-    # The text of a fine-tuning's configuration need not be what its network was trained on.
-    datasets = _datasets(made_with.get("data")) if given.record.get("stage") == "pretrain" else []
-    front |= {"datasets": datasets} if datasets else {}
-    example = uses[task]
-    elsewhere = example.replace('"FOLDER")', '"FOLDER", trust_remote_code=True)')
-    opened = [f"import relpos  # lets transformers open it; no remote code\n{example}", elsewhere] if is_own else [example]
-    question, made = _made(given, made_with)
+    # The network of a fine-tuning may be trained on other text than that of the fine-tuning's configuration.
+    if network.record.get("stage") == "pretrain" and (datasets := _datasets(made_with.get("data"))):
+        front["datasets"] = datasets
+    trained = f"trained with relpos, after {network.share} % of its steps." if network.share < END else "trained with relpos."
+    examples, opens = [example], f"It opens as `{config['architectures'][0]}`."
+    if is_own:
+        remote = example.replace('"FOLDER")', '"FOLDER", trust_remote_code=True)')
+        examples = [f"import relpos  # lets transformers open it; no remote code\n{example}", remote]
+        opens = OPENS_OWN
+    question, origin = _made(network, made_with)
     parts = [
         f"---\n{OmegaConf.to_yaml(OmegaConf.create(front))}---",
-        f"# {_escaped((given.run or given.folder).resolve().name)}",
+        f"# {_escaped((network.run or network.folder).resolve().name)}",
         *question,
         f"{'A decoder' if is_causal else 'An encoder'} with the position scheme {class_of(settings['position'])} and the "
-        f"convolution {class_of(settings['conv'])}, "
-        f"trained with relpos{f', after {given.share} % of its steps' if given.share < END else ''}. "
-        + (OPENS_OWN if is_own else f"It opens as `{config['architectures'][0]}`."),
-        *(_fenced("python", code) for code in opened),
-        *made,
-        *_tested(given),
-        *_record(given),
+        f"convolution {class_of(settings['conv'])}, {trained} {opens}",
+        *(_fenced("python", code) for code in examples),
+        *origin,
+        *_tested(network),
+        *_record(network),
         f"## Network\n\n{_fenced('yaml', OmegaConf.to_yaml(OmegaConf.create(dict(settings))))}",
         f"## Licence\n\n{LICENCE}",
     ]
@@ -216,7 +230,7 @@ def card(given: Network, settings: Mapping[str, Any], config: Mapping[str, Any])
 
 
 def _escaped(text: str) -> str:
-    r"""Text, which may be a stranger's, on one line of Markdown as it stands.
+    r"""One line of Markdown that shows a text, which may be a stranger's, as it is.
 
     >>> print(_escaped("a_b [x](y) | <b>"))
     a_b \[x\](y) \| \<b\>
@@ -225,38 +239,51 @@ def _escaped(text: str) -> str:
 
 
 def _fenced(language: str, text: str) -> str:
-    """A block of code in Markdown, whose fence is longer than any in the text."""
+    """A block of code in Markdown with a fence longer than any in the text."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return f"{fence}{language}\n{text.strip()}\n{fence}"
 
 
-def _made(given: Network, made_with: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """The question of the table that it was trained for; of which row it is, and the command that makes it again."""
-    told = [made_with.get(key) for key in ("table", "row")]
-    table, row = (name if isinstance(name, str) and name.isprintable() and not {*"`$"} & {*name} else None for name in told)
-    made, command = [], None
+def _made(network: Network, made_with: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Sections with the question of the table for which a network was trained; and with its row and the command that makes it."""
+    table, row = _plain_name(made_with.get("table")), _plain_name(made_with.get("row"))
+    origin, command = [], None
     if table and row:
-        made = [f"Row `{row}` of the table `{table}`."]
+        origin = [f"Row `{row}` of the table `{table}`."]
         command = f"relpos reproduce table={table} 'rows=[{row}]'"
-    elif (typed := str(given.record.get("command", ""))).startswith(("relpos pretrain", "relpos finetune")):
+    elif (typed := str(network.record.get("command", ""))).startswith(("relpos pretrain", "relpos finetune")):
         command = _without_folders(typed)
-    made += [_fenced("sh", command)] if command else []
-    try:  # the experiment file may be gone
-        question = [f"Trained for the question: {experiment.load(table).question}"] if table else []
-    except RelposError:
-        question = []
-    return question, ["## Made by", *made] if made else []
+    if command:
+        origin.append(_fenced("sh", command))
+    question = []
+    if table:
+        with suppress(RelposError):  # the experiment file may be gone
+            question = [f"Trained for the question: {experiment.load(table).question}"]
+    return question, ["## Made by", *origin] if origin else []
+
+
+def _plain_name(name: Any) -> str | None:
+    """A name that can stand in Markdown and in a shell command; None for any other value."""
+    if isinstance(name, str) and name.isprintable() and not {*"`$"} & {*name}:
+        return name
+    return None
 
 
 def _datasets(data: Any) -> list[str]:
     """The ids of the hub's data sets in the `data` of a configuration, which may be a stranger's."""
     texts = data.get("texts") if isinstance(data, dict) else None
-    named = [text.get("id") for text in texts if isinstance(text, dict)] if isinstance(texts, list) else []
-    return list(dict.fromkeys(name for name in named if isinstance(name, str) and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)))
+    if not isinstance(texts, list):
+        return []
+    ids = []
+    for text in texts:
+        name = text.get("id") if isinstance(text, dict) else None
+        if isinstance(name, str) and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name):
+            ids.append(name)
+    return list(dict.fromkeys(ids))
 
 
 def _without_folders(command: str) -> str | None:
-    """The command with each path cut to its last part; None where it cannot be read."""
+    """The command with each path cut to its last part; None if it cannot be parsed."""
     try:
         return shlex.join(FOLDERS.sub("", word) for word in without_keys(shlex.split(command)))
     except ValueError:  # a quote is open, in a record of somebody else
@@ -264,67 +291,92 @@ def _without_folders(command: str) -> str | None:
 
 
 def _tested(network: Network) -> list[str]:
-    """What `relpos claims` found last, after this pre-training, about its row at its scale: a line for each claim."""
+    """A section with the last verdicts of `relpos claims`, after this pre-training, on its row at its scale."""
     run = network.run
     if run is None or network.is_snapshot:
         return []
-    # A page that is older than this run cannot have counted it.
+    # A page that is older than this run does not count it.
     since = (run / "record.json").stat().st_mtime
     times = {page: page.stat().st_mtime for page in (runs_root() / "claims").glob("*.json")}
     pages = [page for page in sorted(times, key=times.__getitem__) if times[page] >= since]
-    # The scales with which claims are tested, and its row there.
-    here = [
-        (scale.label, row)
-        for scale in (claim_files.scales() if pages else ())
-        for row, folders in scale.folders.items()
-        if run.resolve() in {folder.resolve() for folder in folders.values()}
-    ]
-    lines = {
-        claim["id"]: f"- {claim['id']}, {finding['word']}: {claim['says']} ({claim['source']}; {finding['scale']})"
-        for page in pages
-        for claim in read_json(page)["claims"]
-        for finding in claim["findings"]
-        if any(finding["scale"] == label and row in claim["rows"] for label, row in here)
-    }
-    return ["## Claims\n\nTested with this network and others:\n\n" + "\n".join(lines.values())] if lines else []
+    if not pages:
+        return []
+    # Label of a scale → the rows of this run there.
+    rows_of: dict[str, set[str]] = {}
+    for scale in claim_files.scales():
+        for row, folders in scale.folders.items():
+            if run.resolve() in {folder.resolve() for folder in folders.values()}:
+                rows_of.setdefault(scale.label, set()).add(row)
+    lines = {}
+    for page in pages:
+        for claim in read_json(page)["claims"]:
+            for finding in claim["findings"]:
+                if rows_of.get(finding["scale"], set()) & {*claim["rows"]}:
+                    place = f"{claim['source']}; {finding['scale']}"
+                    lines[claim["id"]] = f"- {claim['id']}, {finding['word']}: {claim['says']} ({place})"
+    if not lines:
+        return []
+    return ["## Claims\n\nTested with this network and others:\n\n" + "\n".join(lines.values())]
 
 
-def _record(given: Network) -> list[str]:
-    """What the record says of the training, metrics, versions, hardware; and what was measured later."""
-    record = given.record
+def _record(network: Network) -> list[str]:
+    """Sections with the record's training, metrics, versions and hardware, and with later measures."""
+    record = network.record
     if not record:
         return ["No record of the training came with this network."]
-    figures = final(record) if given.share == END else {}  # they are of the last step
-    rows = {name: f"{value:,}" if isinstance(value, int) else f"{value:.6g}" for name, value in figures.items()} | _measured(given)
-    # The network's own description follows in full, as `Network`.
-    meaning = {name: value for name, value in record["meaning"].items() if name not in ("size", "position", "conv")}
-    facts = {key: record.get(key) for key in ("stage", "identity", "commit", "versions", "hardware", "seconds")}
+    rows: dict[str, str] = {}
+    # The record's figures are those of the last step.
+    if network.share == END:
+        for name, value in final(record).items():
+            rows[name] = f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+    rows |= _measured(network)
+    # The section `Network` has the network's own description.
+    described = ("size", "position", "conv")
+    meaning = {name: value for name, value in record["meaning"].items() if name not in described}
+    keys = ("stage", "identity", "commit", "versions", "hardware", "seconds")
+    facts = {key: record.get(key) for key in keys}
     facts |= {"commit": facts["commit"] or "not recorded", "meaning": _without_paths(meaning)}
-    lines = [f"| {_escaped(name)} | {value} |" for name, value in rows.items()]
-    return [
-        *(["## Results\n\n| | |\n|---|---:|\n" + "\n".join(lines)] if lines else []),
-        f"## Training\n\n{_fenced('yaml', OmegaConf.to_yaml(OmegaConf.create(facts)))}",
-    ]
+    sections = []
+    if rows:
+        lines = [f"| {_escaped(name)} | {value} |" for name, value in rows.items()]
+        sections.append("## Results\n\n| | |\n|---|---:|\n" + "\n".join(lines))
+    return [*sections, f"## Training\n\n{_fenced('yaml', OmegaConf.to_yaml(OmegaConf.create(facts)))}"]
 
 
 def _measured(network: Network) -> dict[str, str]:
-    """What `relpos order` has measured of the network: the column, and on how much → its value with its interval."""
-    found: dict[str, str] = {}
+    """Title of a column, with the number of examples → value and interval that `relpos order` has measured of the network."""
+    texts: dict[str, list[str]] = {}
+    if network.run is None:
+        return {}
     for measure in measures():
-        for entry in kept(network.run, measure.name) if network.run else ():
+        columns = measure.columns if network.is_snapshot else measure.at_end
+        for entry in kept(network.run, measure.name):
             if entry.share != network.share:
                 continue
-            for column in measure.columns if network.is_snapshot else measure.at_end:
+            for column in columns:
                 if figure := measure.figure(column.name, entry.results):
-                    examples, n = entry.meaning.get("examples"), figure.n
-                    on = f"{examples} examples" if examples else f"{n} pairs" if n else ""
-                    form = "plain" if entry.meaning.get("form") == "plain" else ""
-                    title = ", ".join(filter(None, (column.title, NATS if column.metric == NATS else "", on, form)))
-                    interval = f" ({figure.interval[0]:.3f} to {figure.interval[1]:.3f})" if figure.interval else ""
-                    text = f"{figure.value:.3f}{interval}"
-                    # Pairs of two files may be as many: neither value stands in place of the other.
-                    found[title] = "; ".join(dict.fromkeys([*found.get(title, text).split("; "), text]))
-    return found
+                    # Files with equally many pairs have the same title, and both values are shown.
+                    texts.setdefault(_title(column, figure, entry.meaning), []).append(_with_interval(figure))
+    return {title: "; ".join(dict.fromkeys(of_title)) for title, of_title in texts.items()}
+
+
+def _title(column: MeasuredColumn, figure: Figure, meaning: Mapping[str, Any]) -> str:
+    parts = [column.title]
+    if column.metric == NATS:
+        parts.append(NATS)
+    if meaning.get("examples"):
+        parts.append(f"{meaning['examples']} examples")
+    elif figure.n:
+        parts.append(f"{figure.n} pairs")
+    if meaning.get("form") == "plain":
+        parts.append("plain")
+    return ", ".join(filter(None, parts))
+
+
+def _with_interval(figure: Figure) -> str:
+    if not figure.interval:
+        return f"{figure.value:.3f}"
+    return f"{figure.value:.3f} ({figure.interval[0]:.3f} to {figure.interval[1]:.3f})"
 
 
 def _without_paths(value: Any) -> Any:
@@ -333,4 +385,6 @@ def _without_paths(value: Any) -> Any:
         return {str(key): _without_paths(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [_without_paths(part) for part in value]
-    return FOLDERS.sub("", value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return FOLDERS.sub("", value)
+    return value

@@ -19,12 +19,12 @@ from relpos.runs.stages import refuse_absent
 
 
 def finetune(**config: Unpack[Finetune]) -> str:
-    """Executes the run, and before it the runs that it starts from, unless they are finished; returns the path of its folder."""
+    """Executes the run, and before it the unfinished runs from which it starts; returns the path of its folder."""
     planned = plan(config)
     refuse_absent(planned)  # before the announcement below, so that a mistake prints its own line only
     refuse_impossible(planned)
-    for said in filter(None, [before(planned), *uncounted(config)]):
-        say(f"relpos: {said}")
+    for line in filter(None, [before(planned), *uncounted(config)]):
+        say(f"relpos: {line}")
     finished = execute(planned)
     metrics = finished.metrics
     for column, value in scores(finished.record).items():
@@ -34,7 +34,7 @@ def finetune(**config: Unpack[Finetune]) -> str:
 
 
 def before(tuning: Run) -> str | None:
-    """Which trainings come before a fine-tuning, and how to leave them out; None if they are finished."""
+    """A line about the trainings before a fine-tuning, and how to leave them out; None if they are finished."""
     parts, ways, start = [], [], tuning.inputs["start"]
     if tuning.state == "finished":
         return None
@@ -50,26 +50,26 @@ def before(tuning: Run) -> str | None:
 
 
 def uncounted(content: Mapping[str, Any]) -> list[str]:
-    """What a task of the user's own says and the recipe overrules: all of it at `size=tiny`, the learning rate at `size=base`.
+    """Lines about keys of a user's own task that the recipe overrules: all at `size=tiny`, the learning rate at `size=base`.
 
     Args:
-        content: of the fine-tuning, with its interpolations.
+        content: configuration of the fine-tuning, with its interpolations.
     """
     content, config = unresolved(content), resolved(content)
-    task, recipe, said = config["task"], config["recipe"], []
-    named = {field.name: field.default for field in fields(OwnTask)}
-    if "rows" in task:  # one of ours
+    task, recipe, overruled = config["task"], config["recipe"], []
+    defaults = {field.name: field.default for field in fields(OwnTask)}
+    if "rows" in task:  # not the user's own
         return []
-    # What was typed is no surprise: an interpolation still stands where nothing was.
-    if task["epochs"] != named["epochs"] and config["steps"] is not None and isinstance(content["steps"], str):
-        said.append(("epochs", "steps", config["steps"], "steps=null counts epochs"))
-    if task["batch"] != config["batch"] and task["batch"] != named["batch"] and isinstance(content["batch"], str):
-        said.append(("batch", "batch", config["batch"], f"batch={task['batch']} sets it"))
-    if task["lr"] not in (recipe["lr"], named["lr"]):
-        said.append(("lr", "recipe.lr", recipe["lr"], f"recipe.lr={task['lr']} sets it"))
+    # Typed values are no surprise to the user; where nothing is typed, the value is an interpolation.
+    if task["epochs"] != defaults["epochs"] and config["steps"] is not None and isinstance(content["steps"], str):
+        overruled.append(("epochs", "steps", config["steps"], "steps=null counts epochs"))
+    if task["batch"] != config["batch"] and task["batch"] != defaults["batch"] and isinstance(content["batch"], str):
+        overruled.append(("batch", "batch", config["batch"], f"batch={task['batch']} sets it"))
+    if task["lr"] not in (recipe["lr"], defaults["lr"]):
+        overruled.append(("lr", "recipe.lr", recipe["lr"], f"recipe.lr={task['lr']} sets it"))
     return [
         f"{key}: {task[key]} of task {task['name']} does not count here: the recipe says {counted}={value}; {hint}"
-        for key, counted, value, hint in said
+        for key, counted, value, hint in overruled
     ]
 
 

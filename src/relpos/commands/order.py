@@ -1,4 +1,4 @@
-"""`relpos order`: how much order does a network know? Writes `order.json` and its figures, with some networks side by side."""
+"""`relpos order`: measures how much order networks know; writes `order.json` and figures of them side by side."""
 
 from __future__ import annotations
 
@@ -35,56 +35,67 @@ def order(
     """Writes `order.json` and figures into a folder below `$RELPOS_RUNS/order`, which it returns.
 
     Raises:
-        RelposError: nothing is named, a folder holds no masked language model, a store is named for runs alone, or a pair of
-            sentences cannot be read.
+        RelposError: no network is named, a folder holds no masked language model, a store is named for runs alone, or a pair
+            of sentences cannot be read.
     """
     folders = network or []
     if not folders and not table:
         raise RelposError("network=FOLDER or table=NAME is expected: which networks?")
     if measure == []:
-        raise RelposError(f"measure=[]: at least one is needed of {', '.join(known.name for known in measures())}")
-    asked = chosen(measure, {**dials, "pairs": instantiate(dials["pairs"], "pairs")})
+        names = ", ".join(kind.name for kind in measures())
+        raise RelposError(f"measure=[]: at least one is needed of {names}")
+    selected = chosen(measure, {**dials, "pairs": instantiate(dials["pairs"], "pairs")})
     networks = networks_of_table(table) if table else []
-    networks += [each for name in folders for each in networks_of(name, expanded(store) if store else None)]
-    for each in networks:
-        each.refuse_classifier()
-    if store and all(each.run for each in networks):
+    for name in folders:
+        networks += networks_of(name, expanded(store) if store else None)
+    for source in networks:
+        source.refuse_classifier()
+    if store and all(source.run for source in networks):
         raise RelposError(f"store={store}: {networks[0].name} is the network of a run, which has its own text")
     rows, drawn = [], []
     values: dict[str, list[Value]] = {}
-    for name, each in zip(labels(networks), networks, strict=True):
-        found = seen(Sample(each, True, threads), asked, curves, measure is not None)
-        results, course = found.results, found.course
-        row = {"name": name, "folder": each.name} | ({"row": each.row} if each.row else {}) | _shown(results, asked)
-        rows.append(row | ({"snapshots": {str(share): _shown(known, asked) for share, known in course.items()}} if curves else {}))
-        # Networks that a user names by folders have no row, and a line each; those of a row are drawn as their mean.
-        drawn.append(replace(found, name=each.row or name))
-        for share, known in {**course, each.share: results}.items() if course else ():
-            at_time = Value(each.folder, "pretrain", "", 0.0, pretrain_seed=each.seed, percent=share)
-            values.setdefault(drawn[-1].name, []).extend(figure_values(at_time, asked, known))
-        said = [part for known in measures() for part in known.said(results)]
-        say(f"{name}: {', '.join(said) or 'measured'}")
+    for name, source in zip(labels(networks), networks, strict=True):
+        measured = seen(Sample(source, True, threads), selected, curves, measure is not None)
+        results, course = measured.results, measured.course
+        row = {"name": name, "folder": source.name}
+        if source.row:
+            row["row"] = source.row
+        row |= _shown(results, selected)
+        if curves:
+            row["snapshots"] = {str(share): _shown(then, selected) for share, then in course.items()}
+        rows.append(row)
+        # Networks of a row are drawn as their mean, networks of named folders each by itself.
+        line = source.row or name
+        drawn.append(replace(measured, name=line))
+        if course:
+            for share, then in {**course, source.share: results}.items():
+                at_time = Value(source.folder, "pretrain", "", 0.0, pretrain_seed=source.seed, percent=share)
+                values.setdefault(line, []).extend(figure_values(at_time, selected, then))
+        figures = [text for kind in measures() for text in kind.said(results)]
+        say(f"{name}: {', '.join(figures) or 'measured'}")
     name = networks[0].file_name if len(networks) == 1 else f"{len(networks)}-networks"
-    # Other results go into another folder, and so do those of other weights.
-    folder = runs_root() / "order" / f"{name}-{digest([[str(network.weights.resolve()) for network in networks], rows])}"
-    # One network's results stand by themselves, as `relpos.order(run)` returns them.
+    # Other results or other weights go into another folder.
+    content = [[str(source.weights.resolve()) for source in networks], rows]
+    folder = runs_root() / "order" / f"{name}-{digest(content)}"
+    # The file of a single network has the form that `relpos.order(run)` returns.
     write_json(folder / SHOWN, rows[0] if len(rows) == 1 else {"rows": rows})
     for drawing in Shuffle().draw(drawn):
         drawing.save(folder, ["png"])
-    draw_snapshots(folder / "snapshots.png", [Row(line, snapshots=_course(found)) for line, found in values.items()])
+    draw_snapshots(folder / "snapshots.png", [Row(line, snapshots=_course(of_line)) for line, of_line in values.items()])
     return str(folder)
 
 
-def _shown(results: Results, asked: Sequence[Measure]) -> Results:
+def _shown(results: Results, selected: Sequence[Measure]) -> Results:
     """The results of a network without their details."""
-    details = {key for measure in asked for key in measure.details}
+    details = {key for measure in selected for key in measure.details}
     return {key: value for key, value in results.items() if key not in details}
 
 
 def _course(values: Sequence[Value]) -> dict[int, dict[str, Column]]:
     """Per cent of the steps → columns, as in a table; one value for each network."""
-    names = {each.column: None for each in values}
-    return {
-        percent: order_columns(names, found, ["finished"] * len({each.run for each in found}))
-        for percent, found in by(values, "percent").items()
-    }
+    names = dict.fromkeys(value.column for value in values)
+    course = {}
+    for percent, of_time in by(values, "percent").items():
+        networks = {value.run for value in of_time}
+        course[percent] = order_columns(names, of_time, ["finished"] * len(networks))
+    return course

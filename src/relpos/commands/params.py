@@ -30,7 +30,7 @@ def params(table: str | None, network: str | None, **described: Unpack[NetworkKe
     if network is None:
         numbers = counted_without_memory(described)
     else:
-        with without_memory():  # with its head, which the description of a network to be trained does not have
+        with without_memory():  # the folder's configuration includes the head
             numbers = counted(build_network(read_model_config(resolve(network).path)))
     return json.dumps(numbers, ensure_ascii=False)
 
@@ -40,10 +40,11 @@ def papers() -> list[str]:
 
 
 def lines(paper: str) -> list[dict[str, Any]]:
-    """The rows of a paper. `ours` and `printed` are numbers of parameters, of the whole model or of the position scheme (`counts`).
+    """The rows of a paper's table of parameters.
 
-    `printed` has the paper's unit and precision: chang2021 prints millions to two decimals; `difference` is ours, rounded as the
-    paper rounds, minus the printed figure, in the paper's unit. `exact` is the number of the authors' own code, if it is known.
+    `ours` and `printed` are numbers of parameters, of the whole model or of the position scheme (`counts`). `printed` has the
+    paper's unit and precision: chang2021 prints millions to two decimals. `difference` is ours, rounded as the paper rounds, minus
+    the printed figure, in the paper's unit. `exact` is the number of the authors' own code, if it is known.
 
     Raises:
         RelposError: there is no such paper.
@@ -54,20 +55,27 @@ def lines(paper: str) -> list[dict[str, Any]]:
     result = []
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            # On the network itself, built without memory, and not by formulas, which might repeat a mistake of the paper.
+            # Counted on a network, not by formulas, which might repeat a mistake of the paper.
             ours = counted_without_memory(compose("params", row["overrides"].split()))[row["counts"]]
             printed, decimals = float(row["printed"]), int(row["decimals"])
-            shown = round(ours / 1e6, decimals) if decimals else ours
-            counts = {"ours": ours, "printed": printed, "decimals": decimals, "exact": int(row["exact"]) if row["exact"] else None}
-            # Rounded twice, because 13.43 − 13.42 is 0.009999… in floating point.
-            difference = round(shown - printed, decimals)
-            named = {key: row[key] for key in ("row", "overrides", "counts")}
-            result.append({**named, **counts, "note": row["note"], "difference": difference})
+            rounded = round(ours / 1e6, decimals) if decimals else ours
+            result.append(
+                {key: row[key] for key in ("row", "overrides", "counts")}
+                | {
+                    "ours": ours,
+                    "printed": printed,
+                    "decimals": decimals,
+                    "exact": int(row["exact"]) if row["exact"] else None,
+                    "note": row["note"],
+                    # Rounded twice, because 13.43 − 13.42 is 0.009999… in floating point.
+                    "difference": round(rounded - printed, decimals),
+                }
+            )
     return result
 
 
 def show(paper: str) -> str:
-    """Prints the table on stderr, for reading; returns it as JSON."""
+    """Prints the table on stderr and returns it as JSON."""
     rows = lines(paper)
     table = Table(box=SIMPLE_HEAD, title=f"Parameters of {paper}")
     for name in ("row", "overrides", "ours", "printed", "difference", "note"):

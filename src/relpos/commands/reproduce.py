@@ -1,6 +1,6 @@
-"""`relpos reproduce`: an experiment file → its runs → its table.
+"""`relpos reproduce`: makes the runs and the table of an experiment file.
 
-While the runs are made, each row is printed once its pre-trainings are finished, and measured where that is quick.
+While the runs are made, each row is printed once its pre-trainings are finished, and measured if that is quick.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def reproduce(
     retries: Natural,
     dry_run: bool,
 ) -> str:
-    """`relpos reproduce`: plans, runs what is missing, prints the table; returns its folder.
+    """Plans an experiment, makes its missing runs, prints the table and returns its folder.
 
     Raises:
-        RelposError: something in the file or the overrides is wrong; or runs failed, which is raised after the others are done.
-        KeyboardInterrupt: the process was asked to stop; the same command goes on.
+        RelposError: something in the file or the overrides is wrong, or runs failed (raised after the others are done).
+        KeyboardInterrupt: the process was told to stop; the same command goes on.
     """
-    # Imported here and not above: this signature is read to check arguments, before there is anything to do.
+    # Imported here, because arguments are checked by this signature before anything else is needed.
     from relpos.launch.engine import Debug, Local, run_all
     from relpos.runs.shelf import LOG, last_lines
     from relpos.tables import experiment, order_instrument, plan
@@ -70,7 +70,7 @@ def reproduce(
     planned = plan.plan_table(file, rows, overrides)
     runs = plan.needed(plan.of_stages(plan.runs_of(planned), stages))
     instrument = order_instrument.instrument(file, overrides, planned)
-    # It is named like a stage, although it makes no runs.
+    # `order` counts as a stage, although it makes no runs.
     is_measured = stages is None or "order" in stages
     identities = {run.identity for row in planned for run in row.runs}
     folder = folder_of(file, changes, identities)
@@ -81,18 +81,17 @@ def reproduce(
     chosen: Engine = instantiate(engine | from_file, "engine")
     refuse(planned, runs, is_here=isinstance(chosen, Debug | Local))
     claim_folder(folder, file)
-    # A table is made of what there is even where runs failed, and the failure is raised behind it.
+    # The table is made of the finished runs even if others failed, and the failure is raised afterwards.
     failed = run_all(runs, folder, chosen, retries, Arrivals(planned, instrument if is_measured else None).settled)
     apply = partial(chosen.each, title="networks measured")
-    # What is not measured has no figures.
-    # Asked again: meanwhile another command may have written a table there.
+    # Meanwhile another command may have written a table into the folder.
     folder = folder_of(file, changes, identities)
     measured: Apply = apply if is_measured else lambda _, networks: [{}] * len(networks)
     show(file, planned, folder, instrument, measured, changes)
     if failed:
         for run in failed:
             say(f"relpos: {run.stage} {run.name} failed: {run.record['error']} ({run.path})")
-            # The error alone often does not say where; the whole log may have thousands of lines.
+            # The error alone often does not say where it arose; the whole log may have thousands of lines.
             for line in last_lines(run.path / LOG):
                 say(f"    {line}")
         print(printable(folder))
@@ -106,15 +105,19 @@ def _keys(seeds: Seeds | None, pretrain_seeds: Seeds | None, tasks: list[str] | 
     """The keys of the experiment file that `seeds=`, `pretrain_seeds=` and `tasks=` replace, with their new values."""
     from relpos.data.own_task import is_task_file
 
-    # None is `not given`: the file's own value stays.
+    def absolute(task: str) -> str:
+        # The path of the command line starts here, not at the experiment file.
+        return str(expanded(task).absolute()) if is_task_file(task) else task
+
     keys: dict[str, Any] = {"seeds": seeds, "pretrain_seeds": pretrain_seeds}
-    if tasks is not None:  # a file of the command line lies here and not beside the experiment file
-        keys["tasks"] = [str(expanded(task).absolute()) if is_task_file(task) else task for task in tasks]
+    if tasks is not None:
+        keys["tasks"] = list(map(absolute, tasks))
+    # None leaves the file's own value.
     return {key: value for key, value in keys.items() if value is not None}
 
 
 def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run]) -> None:
-    """Prints the picture of `relpos status`, the device-hours left, and what is not at hand."""
+    """Prints the picture of `relpos status`, the device-hours left, and the inputs that are missing."""
     from rich.text import Text
 
     from relpos.launch.jobs import Job, Standing
@@ -124,8 +127,8 @@ def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run]) -> 
     screen = console()
     if file.network and not any(row.runs for row in rows):
         tunings = f"{len(rows)} rows × {len(file.tasks)} tasks × {len(file.seeds)} fine-tuning seeds"
-        said = f"nothing can be planned: the checkpoint to start from is not at hand, network=FOLDER names one; {tunings}"
-        screen.print(Text(f"{file.name}: {said}"), soft_wrap=True)
+        reason = "nothing can be planned: the checkpoint to start from is not at hand, network=FOLDER names one"
+        screen.print(Text(f"{file.name}: {reason}; {tunings}"), soft_wrap=True)
         return
     standing = Standing(Job(runs))
     standing.look()
@@ -142,30 +145,31 @@ def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run]) -> 
 
 
 def refuse(rows: Sequence[PlannedRow], runs: Collection[Run], is_here: bool) -> None:
-    """Refuses a row whose network cannot be built, before anything is made for the others.
+    """Refuses a row whose network cannot be built, before runs of other rows are made.
 
     Args:
-        runs: those that are to be made.
+        rows: of the table.
+        runs: the runs that are to be made.
         is_here: whether this machine makes them.
 
     Raises:
-        RelposError: names the row.
+        RelposError: the message names the row.
     """
     from relpos.runs.model import refuse_impossible
 
-    wanted = {run.identity for run in runs}
+    to_make = {run.identity for run in runs}
     for row in rows:
-        # Its other runs differ from these in seed and task alone.
+        # The other runs of the row differ from these in seed and task alone.
         for run in (*row.pretrainings[:1], *(tuning.run for tuning in row.tunings[:1])):
             try:
-                if run.identity in wanted:
+                if run.identity in to_make:
                     refuse_impossible(run, is_here)
             except RelposError as error:
                 raise RelposError(f"row {row.name!r}: {error}") from error
 
 
 def _left_to_train(runs: Sequence[Run], estimate: Estimate) -> str:
-    """The operations of some runs, and their hours where a rate is known."""
+    """The operations of runs, and their hours if the rate is known."""
     from relpos.runs.cost import duration
 
     operations = sum(map(estimate.operations, runs))
@@ -183,19 +187,22 @@ class Arrivals:
         from rich.console import Console
 
         self.waiting = [replace(row, tunings=[]) for row in plan if row.pretrainings]
-        # One thread, as the workers have: the others are at work.
-        self.instrument = replace(instrument, threads=1, snapshots=None) if instrument is not None else None
+        self.instrument = None
+        if instrument is not None:
+            # One thread, because the workers use the other cores.
+            self.instrument = replace(instrument, threads=1, snapshots=None)
         self.width = max((len(row.name) for row in self.waiting), default=0)
         self.rows: list[Row] = []
         self.heads: list[str] = []
         self.console = Console(stderr=True, highlight=False)
 
     def settled(self, run: Run) -> None:
-        """Prints the rows whose last pre-training this is."""
+        """Prints the rows of which this pre-training was the last to finish."""
         if run.stage != "pretrain":
             return
-        for row in [row for row in self.waiting if any(run.identity == other.identity for other in row.pretrainings)]:
-            if all(other.state == "finished" for other in row.pretrainings):
+        for row in list(self.waiting):
+            identities = {pretraining.identity for pretraining in row.pretrainings}
+            if run.identity in identities and all(pretraining.state == "finished" for pretraining in row.pretrainings):
                 self.waiting.remove(row)
                 self._show(row)
 
@@ -205,8 +212,8 @@ class Arrivals:
         from relpos.tables.rows import rows_of
         from relpos.tables.table import Table
 
-        # Networks of the embedded language take seconds. Others are left until all runs are finished, and to as many processes as
-        # there are workers.
+        # Networks of the embedded language take seconds. Others are measured after all runs, by as many processes as there are
+        # workers.
         is_quick = is_toy(planned.pretrainings[0].inputs["store"].config["data"])
         self.rows += rows_of([planned], self.instrument if is_quick else None)
         view = view_of(Table("", "", self.rows))
@@ -219,9 +226,9 @@ class Arrivals:
     def _line(self, texts: Sequence[str]) -> None:
         from rich.text import Text
 
-        # As `Text`: in a string rich would take brackets in the name of a row for markup.
-        first, *others = texts
-        cells = "".join(f"{text:>{WIDTH}}" for text in others)
+        # `Text`, because rich would take brackets in the name of a row for markup.
+        first, *columns = texts
+        cells = "".join(f"{text:>{WIDTH}}" for text in columns)
         self.console.print(Text(f"  {first:<{self.width}}{cells}", style="bold"), soft_wrap=True)
 
 
@@ -239,11 +246,12 @@ def show(
 
     rows = rows_of(plan, instrument, apply)
     printed = printed_numbers(experiment)
-    known = printed.keys() | experiment.server.keys()
-    if changed := [row.name for row in rows if row.name in known and is_changed(experiment, row.name, changes.overrides)]:
+    compared_names = printed.keys() | experiment.server.keys()
+    if changed := [row.name for row in rows if row.name in compared_names and is_changed(experiment, row.name, changes.overrides)]:
         say(f"relpos: no printed numbers beside {', '.join(changed)}: they are not those of {' '.join(changes.shown)}")
         printed = {name: numbers for name, numbers in printed.items() if name not in changed}
-        experiment = replace(experiment, server={row: scores for row, scores in experiment.server.items() if row not in changed})
+        server = {name: scores for name, scores in experiment.server.items() if name not in changed}
+        experiment = replace(experiment, server=server)
     rows = comparison.with_comparisons(rows, experiment, printed)
     rows = with_heldout_lengths(rows, plan, experiment.lengths)
     table = Table(
@@ -265,7 +273,7 @@ def show(
 
 
 def _write_claims(experiment: Experiment, rows: Sequence[Row], folder: Path) -> None:
-    """Writes `claims.txt` and, if the rows have snapshots, the figure of the claims in the course of the training."""
+    """Writes `claims.txt` and, if the rows have snapshots, the figure of the claims over the training."""
     from relpos.claims.claim import compared, load
     from relpos.commands.claims import chosen, table_page
     from relpos.files import write_text

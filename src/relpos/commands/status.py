@@ -28,11 +28,11 @@ from relpos.runs.shelf import final, made_from, newest, run_folders, run_of, sco
 from relpos.runs.table_file import FILE, runs_by_row, table_folder
 
 SHOWN = ("heldout_loss", "tokens", "pieces")
-"""Figures of which the first that a run has stands for it; else its first column."""
+"""Figures of which a run shows the first that it has; without any it shows its first column."""
 SPEED = {"real_tokens_per_second": "{:,.0f}", "mfu": "MFU {:.2f}"}
-"""Figures of a log line → how they are shown."""
+"""Figure of a log line → its format."""
 PLACES = ("corpus", "root", "texts", "seed")
-"""Keys of `data` of which the first that is set says which text it is."""
+"""Keys of `data` of which the first that is set names the text."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Seen:
     """A run's folder.
 
     Args:
-        folder: where it lies.
-        record: of the run.
-        data: the text that it, or what it reads, is made of.
+        folder: its path.
+        record: the record of the run.
+        data: the text from which it, or the run that it reads, is made.
         tokenizer: the name of its tokenizer's folder.
         size: bytes on disk.
-        tables: those that use it.
+        tables: the tables that use it.
         readers: the runs that read it.
     """
 
@@ -63,41 +63,48 @@ class Seen:
 
     @property
     def state(self) -> str:
-        """As its table has it."""
+        """The state that tables show."""
         return seen(str(self.record.get("state", "damaged")), self.folder)
 
     @property
     def date(self) -> str:
-        """When it was started last, in universal time."""
+        """The time of its last start, in universal time."""
         starts = self.record.get("starts") or [{}]
         return str(starts[-1].get("time", ""))[:16].replace("T", " ")
 
     @property
     def step(self) -> str:
-        """How many of how many steps it has done."""
+        """The number of steps done, and of all: `5/100`."""
         steps = (self.record.get("metrics") or {}).get("steps") or self.record.get("meaning", {}).get("steps")
+        if steps is None:
+            return ""
         done = steps if self.record.get("state") == "finished" else newest(self.folder).get("step")
-        return "" if steps is None else f"{done or 0:,}/{steps:,}"
+        return f"{done or 0:,}/{steps:,}"
 
     @property
     def figure(self) -> str:
-        known = final(self.record)
-        name = next((name for name in (*SHOWN, *scores(self.record)) if name in known), None)
-        return f"{name} {known[name]:{',' if isinstance(known[name], int) else '.4g'}}" if name else ""
+        figures = final(self.record)
+        for name in (*SHOWN, *scores(self.record)):
+            if name in figures:
+                form = "," if isinstance(figures[name], int) else ".4g"
+                return f"{name} {figures[name]:{form}}"
+        return ""
 
     @property
     def speed(self) -> dict[str, float]:
-        """What its newest line about the speed of a pre-training says."""
+        """The figures of the newest log line about the speed of a pre-training."""
         line = newest(self.folder, next(iter(SPEED)))
         return {key: line[key] for key in SPEED if isinstance(line.get(key), int | float)}
 
     @property
     def used_by(self) -> str:
-        readers = [f"{len(self.readers)} of these runs"] if self.readers else []
-        return ", ".join([*(f"table {table}" for table in self.tables), *readers])
+        users = [f"table {table}" for table in self.tables]
+        if self.readers:
+            users.append(f"{len(self.readers)} of these runs")
+        return ", ".join(users)
 
     def cells(self) -> dict[str, str]:
-        """Head of a column → what stands there."""
+        """Head of a column → text of the cell."""
         return {
             "run": self.name,
             "state": self.state,
@@ -112,7 +119,7 @@ class Seen:
         }
 
     def values(self) -> dict[str, Any]:
-        """What `format=json` shows."""
+        """The values that `format=json` shows."""
         cells = self.cells()
         words = {key: cells[key] for key in ("run", "state", "date", "data", "tokenizer", "step")}
         return words | {
@@ -135,8 +142,10 @@ def status(
     removed: Names | None,
     ask: bool,
 ) -> str:
-    """Shows the runs there are, or those of a table, on a terminal again and again, or removes those
-    that are named; returns the runs folder, or the table's. As JSON it returns the runs alone.
+    """Shows all runs or those of a table (on a terminal again and again), or removes runs.
+
+    Returns:
+        the runs folder, or the table's; with `format=json` the runs.
 
     Raises:
         RelposError: there is no such table, or an override is wrong; a name is that of no run, a run
@@ -152,8 +161,12 @@ def status(
         name, job = _job(table, rows, overrides)
         if format == "text":
             return _watch(name, job, every)
-        known = {run.folder: run.values() for run in look()}
-        return _json(known.get(run.path, {"run": f"{run.stage}/{run.path.name}", "state": run.state}) for run in job.runs)
+        values_of = {run.folder: run.values() for run in look()}
+        entries = []
+        for run in job.runs:
+            not_begun = {"run": f"{run.stage}/{run.path.name}", "state": run.state}
+            entries.append(values_of.get(run.path, not_begun))
+        return _json(entries)
     if format == "json":
         return _json(run.values() for run in look())
     _show(look())
@@ -183,7 +196,7 @@ def _watch(name: str, job: Job, every: float) -> str:
 def _job(name: str, rows: list[str] | None, overrides: Sequence[str]) -> tuple[str, Job]:
     """The table's name, and its newest launch, or a plan if rows or overrides are named or nothing was launched."""
     folder = table_folder(name)
-    # What was launched may have had overrides that this command does not know.
+    # The launch may have had overrides that this command does not have.
     if rows is None and not overrides and (folder / PLAN).is_file():
         return folder.name, Job.read(folder / PLAN)
     from relpos.tables import experiment, plan  # loads torch
@@ -195,25 +208,25 @@ def _job(name: str, rows: list[str] | None, overrides: Sequence[str]) -> tuple[s
 def _remove(names: Sequence[str], ask: bool) -> str:
     chosen = _named(names, look())
     if busy := next((run for run in chosen if is_locked(run.folder)), None):
-        with locked(busy.folder, wait=False):  # which says so where it is the disk that refuses the lock
+        with locked(busy.folder, wait=False):  # raises if the disk refuses locks
             pass
         raise RelposError(f"{busy.name}: a process is at work on it; stop that one first")
     _show(chosen)
-    what = f"{plural(len(chosen), 'run')}, {decimal(sum(run.size for run in chosen))}"
-    if ask and not _agreed(f"remove {what}, from {runs_root()}?"):
+    amount = f"{plural(len(chosen), 'run')}, {decimal(sum(run.size for run in chosen))}"
+    if ask and not _agreed(f"remove {amount}, from {runs_root()}?"):
         say("relpos: nothing is removed")
         return str(runs_root())
     for run in chosen:
-        with locked(run.folder, wait=False) as held:
-            if not held:
+        with locked(run.folder, wait=False) as is_held:
+            if not is_held:
                 raise RelposError(f"{run.name}: another process has begun to work on it; it stays, and so do those after it")
             shutil.rmtree(run.folder)
-    say(f"relpos: removed {what}")
+    say(f"relpos: removed {amount}")
     return str(runs_root())
 
 
 def look() -> list[Seen]:
-    """The runs there are, those that no table uses first, then by stage and name."""
+    """All runs: those that no table uses first, then by stage and name."""
     tables = _tables()
     records = {folder: _record(folder) for stage in VERSIONS for folder in run_folders(stage)}
     by_name = {folder.name: folder for folder in records}
@@ -232,13 +245,13 @@ def look() -> list[Seen]:
             texts[origin] = _text(origin)
         return texts[origin]
 
-    seen = []
+    entries = []
     for folder, record in records.items():
         tokenizer = made_from(folder, "tokenizer", inputs)
         name = tokenizer.name if tokenizer and tokenizer != folder else ""
         users = tables.get(folder.name, []), readers.get(folder.name, [])
-        seen.append(Seen(folder, record, text(folder), name, _size(folder), *users))
-    return sorted(seen, key=lambda run: bool(run.tables))
+        entries.append(Seen(folder, record, text(folder), name, _size(folder), *users))
+    return sorted(entries, key=lambda run: bool(run.tables))
 
 
 def _inputs(record: Mapping[str, Any]) -> dict[str, str]:
@@ -247,10 +260,10 @@ def _inputs(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _text(folder: Path) -> str:
-    """The `data` of a run's configuration in a word or two, as `files /texts/wiki`; empty where it has none."""
+    """The `data` of a run's configuration in a word or two, as `files /texts/wiki`; empty without a configuration."""
     try:
         data = read_yaml(folder / "config.yaml").get("data") or {}
-    except (RelposError, AttributeError):  # it has none yet, or a damaged one
+    except (RelposError, AttributeError):  # no configuration yet, or a damaged one
         return ""
     if not isinstance(data, dict) or "_target_" not in data:
         return ""
@@ -265,11 +278,11 @@ def _json(runs: Iterable[dict[str, Any]]) -> str:
 
 
 def _tables() -> dict[str, list[str]]:
-    """Name of a run's folder → the tables that show it or whose newest launch used it."""
+    """Name of a run's folder → the tables that show it, or whose newest launch used it."""
     users: dict[str, list[str]] = {}
     for folder in sorted((runs_root() / "tables").glob("*/")):
         paths: set[Path] = set()
-        # Apart: the one that is damaged hides nothing of the other.
+        # A damaged file must not hide the runs of the other.
         for read in (_shown, _planned):
             try:
                 paths.update(read(folder))
@@ -281,17 +294,21 @@ def _tables() -> dict[str, list[str]]:
 
 
 def _shown(table: Path) -> list[Path]:
-    return [Path(run.path) for some in runs_by_row(table).values() for run in some] if (table / FILE).is_file() else []
+    if not (table / FILE).is_file():
+        return []
+    return [Path(run.path) for runs in runs_by_row(table).values() for run in runs]
 
 
 def _planned(table: Path) -> list[Path]:
-    return [run.path for run in closure(Job.read(table / PLAN).runs)] if (table / PLAN).is_file() else []
+    if not (table / PLAN).is_file():
+        return []
+    return [run.path for run in closure(Job.read(table / PLAN).runs)]
 
 
 def _record(folder: Path) -> dict[str, Any]:
     try:
         return read_record(folder)
-    except RelposError as error:  # it may be removed
+    except RelposError as error:  # shown all the same, so that it can be removed
         say(f"relpos: {error}")
         return {}
 
@@ -301,16 +318,18 @@ def _size(folder: Path) -> int:
     return sum(os.lstat(Path(place, name)).st_size for place, _, names in os.walk(folder) for name in names)
 
 
-def _named(names: Sequence[str], seen: Sequence[Seen]) -> list[Seen]:
+def _named(names: Sequence[str], entries: Sequence[Seen]) -> list[Seen]:
     for name in names:
-        if not any(_is_named(run, name) for run in seen):
-            raise RelposError(f"no run {name!r}.{nearest(name, (run.folder.name for run in seen))[:500]}")
-    return [run for run in seen if any(_is_named(run, name) for name in names)]
+        if not any(_is_named(run, name) for run in entries):
+            raise RelposError(f"no run {name!r}.{nearest(name, (run.folder.name for run in entries))[:500]}")
+    return [run for run in entries if any(_is_named(run, name) for name in names)]
 
 
 def _is_named(run: Seen, name: str) -> bool:
     path = str(Path(name).absolute())  # as a shell completes it
-    return fnmatchcase(str(run.folder), path) or any(fnmatchcase(known, name.rstrip("/")) for known in (run.folder.name, run.name))
+    return fnmatchcase(str(run.folder), path) or any(
+        fnmatchcase(candidate, name.rstrip("/")) for candidate in (run.folder.name, run.name)
+    )
 
 
 def _agreed(question: str) -> bool:
@@ -320,10 +339,10 @@ def _agreed(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _show(seen: Iterable[Seen]) -> None:
-    rows = [run.cells() for run in seen]
+def _show(entries: Iterable[Seen]) -> None:
+    rows = [run.cells() for run in entries]
     heads = rows[0] if rows else ("run", "state")
     lines = [list(heads), *(list(row.values()) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:  # not cut to the width of a terminal: names are copied
+    for line in lines:  # not cut to the width of a terminal, so that names can be copied
         print(printable("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()))

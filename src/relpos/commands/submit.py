@@ -17,7 +17,7 @@ from relpos.tables.glue_server import Answers, layout
 from relpos.tables.table import Row, written
 
 TIME = (1980, 1, 1, 0, 0, 0)
-"""The time of every file in the zip, always the same, so that the same predictions make the same bytes."""
+"""The time of every file in the zip, so that the same predictions make the same bytes."""
 
 
 def submit(table: str, row: str, allow_missing: bool) -> str:
@@ -27,7 +27,7 @@ def submit(table: str, row: str, allow_missing: bool) -> str:
         the path of the zip.
 
     Raises:
-        RelposError: files are missing that may not be, or all are, or the server would refuse one. Names all of them.
+        RelposError: required files or all files are missing, or the server would refuse a file; the message names them.
     """
     folder, content = written(table)
     of_row = content.row(row)
@@ -67,7 +67,7 @@ def _gather(row: Row, allow_missing: bool) -> dict[str, str]:
 
 
 def best_run(row: Row, column: str) -> RowRun | None:
-    """The finished run of a row with the highest dev score of this column, the earliest of equals; None where there is none.
+    """The finished run of a row with the highest dev score in a column, the earliest of equal ones; None without a run.
 
     >>> runs = [RowRun("finetune", name, "finished", "", columns={"rte": score}) for name, score in (("a", 60.0), ("b", 70.0))]
     >>> best_run(Row("fixed", runs=runs), "rte").identity
@@ -78,12 +78,12 @@ def best_run(row: Row, column: str) -> RowRun | None:
 
 
 def _predictions(run: RowRun | None, answers: Answers) -> tuple[str | None, str]:
-    """The file as the run wrote it, or None and the reason."""
+    """The file that the run wrote, or None and the reason."""
     if run is None:
         return None, f"no finished run has {answers.column}"
     path = runs_root() / run.path / "predictions" / f"{answers.file}.tsv"
     if not path.exists():
         return None, f"{run.path} was not given the test file"
     check_recorded(path)
-    # What is no UTF-8 is no answer: `Answers.problem` names its line, where missing files may be filled, too.
+    # Bytes that are no UTF-8 are no answer; `Answers.problem` names their line.
     return read_bytes(path).decode("utf-8", errors="replace"), ""

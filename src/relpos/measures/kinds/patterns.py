@@ -15,7 +15,7 @@ NEAR = 8
 
 
 @dataclass(frozen=True)
-class Patterns(Measure):
+class HeadProfiles(Measure):
     """Profiles of heads, see `relpos.analysis.patterns`; `relpos analyze patterns` draws them.
 
     Args:
