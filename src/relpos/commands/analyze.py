@@ -82,12 +82,12 @@ class Properties:
                     row[key] += f", printed {printed}"
             rows.append(row)
         figure, (axes,) = style.grid(1, 1, 6.4, 0.3 * len(rows))
-        for row, values in enumerate(rows):
+        for place, values in enumerate(rows):
             for column, key in enumerate(NAMES):
                 look = {"color": "0.75", "fillstyle": "none"}
                 if values[key].startswith("yes"):
                     look = {"color": style.COLOURS[0], "fillstyle": "full"}
-                axes.plot(column, row, "o", **look)
+                axes.plot(column, place, "o", **look)
         axes.set_xticks(range(len(NAMES)), NAMES, rotation=20, ha="right")
         axes.set_yticks(range(len(rows)), [row["position"] for row in rows])
         axes.invert_yaxis()

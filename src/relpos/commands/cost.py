@@ -38,7 +38,7 @@ def cost(seconds: NotNegative, **config: Unpack[Cost]) -> str:
     parameters, stored = _counted(config)
     per_token = 3 * forward(config["size"], config["length"], config["vocabulary"], trained_for(config).expected)
     step = per_token * config["batch"] * config["length"]
-    result = {
+    result: dict[str, Any] = {
         "parameters": parameters,
         "operations": step * config["steps"],
         "operations_per_token": per_token,

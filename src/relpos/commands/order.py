@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Unpack
+from typing import Any, Unpack
 
 from relpos.errors import RelposError, say
 from relpos.files import digest, write_json
@@ -57,7 +57,7 @@ def order(
     for name, source in zip(labels(networks), networks, strict=True):
         measured = seen(Sample(source, True, threads), selected, curves, measure is not None)
         results, course = measured.results, measured.course
-        row = {"name": name, "folder": source.name}
+        row: dict[str, Any] = {"name": name, "folder": source.name}
         if source.row:
             row["row"] = source.row
         row |= _shown(results, selected)

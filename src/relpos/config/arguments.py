@@ -1,4 +1,4 @@
-"""What is typed → what Hydra is given. `REWRITES` is the whole list of what is written in another way than it was typed."""
+"""Rewrites typed arguments into Hydra's overrides; `REWRITES` lists every shorthand."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from relpos.places import expanded
 from relpos.pretrained.files import is_published, read_config
 
 KEYED = re.compile(r"[+~]{0,2}[\w./@-]+=")
-"""How an argument with a key begins."""
+"""The begin of an argument with a key."""
 LISTED = {"compare": "network", "status": "removed"}
-"""Command → the key whose list arguments without a key form."""
+"""Command → the key of the list that its arguments without a key form."""
 SINGLE = {"analyze": "kind"}
 """Command → the group of its one argument without a key."""
 SHORT = {
@@ -27,7 +27,7 @@ SHORT = {
     "pretrain": {"tokenizer": "file"},
     "data": {"tokenizer": "file"},
 }
-"""Command → group → its key that the group's own name sets."""
+"""Command → group → the key of the group that the group's own name sets."""
 RECIPES = {"pretrain": "{}", "finetune": "finetune_{}"}
 """Command → the name of its recipe for networks of some size."""
 BASE = 768
@@ -38,7 +38,7 @@ def flags_and_overrides(command: str, arguments: Sequence[str]) -> tuple[list[st
     """Hydra's flags, each with its value, and all other arguments. Hydra wants the flags first.
 
     Raises:
-        RelposError: there is no such flag, or its value is missing or wrong. Of a key with dashes it says how to give it.
+        RelposError: there is no such flag, or its value is missing or wrong. For a key with dashes the message has the right form.
 
     >>> flags_and_overrides("params", ["position=none", "-m", "k=2,3", "--cfg", "job"])
     (['-m', '--cfg', 'job'], ['position=none', 'k=2,3'])
@@ -49,30 +49,35 @@ def flags_and_overrides(command: str, arguments: Sequence[str]) -> tuple[list[st
     overrides: list[str] = []
     parser = get_args_parser()
     # Hydra offers no list of its flags, and its parser knows which of them take a value.
-    known = parser._option_string_actions
+    actions = parser._option_string_actions
     for argument in arguments:
-        is_value = bool(flags) and flags[-1] in known and known[flags[-1]].nargs is None
-        (flags if argument.startswith("-") or is_value else overrides).append(argument)
-    # Else argparse would print Hydra's usage, of forty lines, and end the process.
+        is_value = bool(flags) and flags[-1] in actions and actions[flags[-1]].nargs is None
+        if argument.startswith("-") or is_value:
+            flags.append(argument)
+        else:
+            overrides.append(argument)
+    # Otherwise argparse would print Hydra's usage, forty lines, and end the process.
     parser.exit_on_error = False
     try:
-        known_flags, unknown = parser.parse_known_args(flags)
+        parsed, unknown = parser.parse_known_args(flags)
     except ArgumentError as error:
         raise RelposError(str(error)) from None
     if unknown:
         flag, _, value = unknown[0].partition("=")
-        key, behind = flag.lstrip("-"), arguments[arguments.index(unknown[0]) + 1 :][:1]
-        value = value or (behind[0] if behind and "=" not in behind[0] and not behind[0].startswith("-") else "")
+        key = flag.lstrip("-")
+        following = arguments[arguments.index(unknown[0]) + 1 :]
+        if not value and following and "=" not in following[0] and not following[0].startswith("-"):
+            value = following[0]
         if value or key.split(".")[0].replace("-", "_") in keys_of(command):  # --steps 20, --steps=20, --lr 1e-3
             raise RelposError(f"{flag}: keys have no dashes before them; write {key.replace('-', '_')}={value or 'VALUE'}")
-        raise RelposError(f"unknown flag {flag!r}.{nearest(flag, known)}")
-    if known_flags.experimental_rerun:  # Hydra unpickles that file
+        raise RelposError(f"unknown flag {flag!r}.{nearest(flag, actions)}")
+    if parsed.experimental_rerun:  # Hydra unpickles that file
         raise RelposError("--experimental-rerun runs what a file says: repeat the command instead, which record.json has")
     return flags, overrides
 
 
 def rewritten(command: str, overrides: Sequence[str]) -> list[str]:
-    """The overrides as Hydra wants them. What is rewritten already stays as it is.
+    """The overrides in Hydra's form. Overrides in that form stay as they are.
 
     Raises:
         RelposError: an argument has no key, or a wrong one; or a file that it names cannot be read.
@@ -90,19 +95,20 @@ def rewritten(command: str, overrides: Sequence[str]) -> list[str]:
     """
     result = list(overrides)
     for rewrite in REWRITES:
-        # Each sees what those before it made, and leaves alone what is rewritten already.
+        # Each rewrites the result of the ones before it.
         result = rewrite(command, result)
     return result
 
 
 def _with_keys(command: str, overrides: list[str]) -> list[str]:
     """`relpos compare A B` → `network=[A,B]`, `relpos analyze toeplitz` → `kind=toeplitz`."""
-    # A folder's name may hold any sign; only what begins like KEY= is a key.
+    # A folder's name may have any sign, so that only words that begin like KEY= have a key.
     bare = [override for override in overrides if not KEYED.match(override)]
     if command in SINGLE:
         if len(bare) > 1:
             raise RelposError(f"{bare[1]}: relpos {command} takes one {SINGLE[command]}, and {bare[0]} is one")
-        return [f"{SINGLE[command]}={override}" if override in bare else override for override in overrides]
+        keyed = {override: f"{SINGLE[command]}={override}" for override in bare}
+        return [keyed.get(override, override) for override in overrides]
     if command not in LISTED or not bare:
         return overrides
     if command == "status" and (bare[0] != "remove" or not bare[1:]):
@@ -117,24 +123,30 @@ def _with_keys(command: str, overrides: list[str]) -> list[str]:
 
 
 def _with_homes(command: str, overrides: list[str]) -> list[str]:
-    """`network=~/run` → `network='~/run'`: a shell may have left the `~`, and to Hydra it is no part of a word."""
-    pairs = [(override, *override.partition("=")[::2]) for override in overrides]
-    return [f"{key}={spelled(value)}" if value[:1] == "~" and "," not in value else override for override, key, value in pairs]
+    """`network=~/run` → `network='~/run'`, because Hydra allows no unquoted `~` in a word; shells may not replace it."""
+    result = []
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if value[:1] == "~" and "," not in value:
+            override = f"{key}={spelled(value)}"
+        result.append(override)
+    return result
 
 
 def _with_overrides_of_rows(command: str, overrides: list[str]) -> list[str]:
     """`relpos reproduce table=NAME data.root=FOLDER` → `overrides=['data.root=FOLDER']` where the command has no such key."""
     if "overrides" not in keys_of(command):
         return overrides
-    own = {*keys_of("reproduce"), *keys_of("status"), "hydra"}
+    keys_of_commands = {*keys_of("reproduce"), *keys_of("status"), "hydra"}
     for override in overrides:
         if "=" not in override:
             raise RelposError(f"{override}: overrides have the form KEY=VALUE. Did you mean table={override}?")
-    row_overrides = [override for override in overrides if key_of(override).split(".")[0] not in own]
-    # Keys of rows may look like slips of ours, as `steps` of `stages`: only what no command knows is suspected.
+    row_overrides = [override for override in overrides if key_of(override).split(".")[0] not in keys_of_commands]
+    # Keys of rows may look like misspelled keys of the command, as `steps` like `stages`: only keys that no command has are
+    # refused.
     row_keys = {"pretrain", "finetune", "order", *keys_of("pretrain"), *keys_of("finetune")}
     for key in (key_of(override).split(".")[0] for override in row_overrides):
-        if key not in row_keys and "Did you mean" in (hint := nearest(key, own)):
+        if key not in row_keys and "Did you mean" in (hint := nearest(key, keys_of_commands)):
             raise RelposError(f"unknown key {key!r}.{hint}")
     if not row_overrides:
         return overrides
@@ -145,13 +157,13 @@ def _with_overrides_of_rows(command: str, overrides: list[str]) -> list[str]:
 
 def _with_long_forms(command: str, overrides: list[str]) -> list[str]:
     """`pairs=PATH` → `pairs=files pairs.path=PATH`; `intermediate=none` → `intermediate.task=none`; `task=FILE.yaml` → overrides
-    for its content: Hydra knows options of `conf` only."""
+    with its content, because Hydra finds options in `conf` only."""
     from_file: list[str] = []
     result: list[str] = []
     for override in overrides:
         key, _, value = override.partition("=")
         word, short = value.strip("'\""), SHORT.get(command, {}).get(key)
-        # A file must look like one: any other word is the name of an option, and may be misspelled.
+        # Words that do not look like a file are names of options, which may be misspelled.
         if command == "order" and key == "pairs" and ("/" in word or word.endswith((".txt", ".jsonl"))):
             result += ["pairs=files", f"pairs.path={spelled(word)}"]
         elif short and not value.startswith("{"):  # a whole group, {task: …}, is an override of its own
@@ -159,53 +171,59 @@ def _with_long_forms(command: str, overrides: list[str]) -> list[str]:
         elif key == "task" and word not in options()["task"] and (file := _task_file_in(word)):
             raise RelposError(f"unknown task {word!r}. Did you mean task={file}?")
         elif key == "task" and is_task_file(word):
-            from_file += ["task=custom", *(f"task.{name}={spelled(said)}" for name, said in read_task_file(word).items())]
+            from_file.append("task=custom")
+            from_file += [f"task.{name}={spelled(content)}" for name, content in read_task_file(word).items()]
         else:
             result.append(override)
-    # Before all others: what is typed counts, wherever it stands, and of two values of a key the last one does.
+    # The file's overrides come first, because the last value of a key counts, and typed keys go before those of the file.
     return [*from_file, *result]
 
 
 def _task_file_in(word: str) -> Path | None:
-    """The only YAML file in the folder of this name, where it is one with a task."""
+    """The YAML file in the folder of this name, if there is exactly one."""
     files = sorted(expanded(word).glob("*.yaml"))
-    return files[0] if len(files) == 1 and not is_task_file(word) else None
+    if len(files) == 1 and not is_task_file(word):
+        return files[0]
+    return None
 
 
 def _with_recipe(command: str, overrides: list[str]) -> list[str]:
-    """Adds the recipe for networks of its width where a network comes from a folder and no recipe is named.
+    """Adds the recipe for its width to a network from a folder, unless a recipe is named.
 
-    That of `size=tiny`, the default, would ruin a published checkpoint: its learning rate is 10 to 25 times that of BERT-base.
+    The default recipe, for `size=tiny`, would ruin a published checkpoint: its learning rate is 10 to 25 times that of BERT-base.
     """
     values = {key_of(override): override.partition("=")[2] for override in overrides}
     start = values.get("network", "null")
     if command not in RECIPES or start == "null" or "recipe" in values:
         return overrides
-    # All networks of a sweep get the recipe of the first: a recipe is chosen before Hydra splits the sweep.
+    # All networks of a sweep get the recipe of the first, because Hydra splits the sweep later.
     first = start.strip("'\"") if start[:1] in ("'", '"') else start.partition(",")[0]
     return [*overrides, f"recipe={RECIPES[command].format(_size_of(first))}"]
 
 
 def _size_of(name: str) -> str:
-    """The preset size that a network is like: by its width if it is a folder, otherwise `base`, as most networks of the hub."""
+    """The preset size of similar width if the network is a folder; otherwise `base`, the size of most networks of the hub."""
     from relpos.train.weights import model_folder, read_model_config
 
     try:
         folder = model_folder(expanded(name))
-    except RelposError:  # a home that nobody has, as whoever opens the network will say
+    except RelposError:  # an unknown home folder, which the opener of the network will report
         return "base"
-    folder = folder / "model" if (folder / "model").is_dir() else folder
+    if (folder / "model").is_dir():
+        folder = folder / "model"
     if ":" in name and not folder.exists():  # a row of a table, whose runs are found later
         raise RelposError(f"network={name}: the recipe must be named, too, as in recipe=finetune_small: it depends on the width")
     # A hub id is not looked up: composing must work without a network connection.
     hidden = BASE
-    with suppress(RelposError):  # no model in it, as whoever reads it will say
+    with suppress(RelposError):  # a folder without a model, which its reader will report
         if is_published(folder):
-            said = read_config(folder).get("hidden_size")
-            hidden = said if isinstance(said, int) else BASE
+            width = read_config(folder).get("hidden_size")
+            hidden = width if isinstance(width, int) else BASE
         elif folder.is_dir():
             hidden = read_model_config(folder)["size"]["hidden"]
-    return "tiny" if hidden < 128 else "small" if hidden < 512 else "base"
+    if hidden < 128:
+        return "tiny"
+    return "small" if hidden < 512 else "base"
 
 
 REWRITES: tuple[Callable[[str, list[str]], list[str]], ...] = (
@@ -219,7 +237,7 @@ REWRITES: tuple[Callable[[str, list[str]], list[str]], ...] = (
 
 
 def spelled(value: Any) -> str:
-    """A value as Hydra's overrides spell it. Quotes, backslashes before them and `${` are escaped: text arrives as it is."""
+    """A value in the syntax of Hydra's overrides; quotes, backslashes before them and `${` are escaped."""
     if isinstance(value, list):
         return f"[{','.join(map(spelled, value))}]"
     if value is None or isinstance(value, bool | int | float):

@@ -1,7 +1,7 @@
-"""What is wrong with a configuration, in one line with the nearest right word.
+"""Errors of a configuration, each in one line with the nearest right word.
 
-Hydra itself lets three kinds of mistake through: `+typo=1`, values of the wrong kind, and interpolations that lead nowhere; `check`
-finds the first two, and `one_line` words what Hydra and OmegaConf raise.
+`check` finds two mistakes that Hydra allows: unknown keys as in `+typo=1`, and values of the wrong kind. `one_line` rewrites the
+errors of Hydra and OmegaConf.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KEY = re.compile(r"[+]{0,2}[a-zA-Z_][\w./@:-]*")
 HYDRA_GROUP = re.compile(r"hydra(/\w+)?")
 DIGITS = re.compile(r"\d{1000}")
 LONGEST = 250
-"""Characters of an option's name at most: file systems allow no longer ones."""
+"""The most characters of an option's name; file systems allow no longer names."""
 PLUGINS = {
     "hydra/sweeper/optuna": "hydra-optuna-sweeper",
     "hydra/sweeper/ax": "hydra-ax-sweeper",
@@ -37,9 +37,9 @@ PLUGINS = {
     "hydra/launcher/ray": "hydra-ray-launcher",
     "hydra/launcher/rq": "hydra-rq-launcher",
 }
-"""Options that a package of Hydra's brings, and its name."""
+"""Option → the package of Hydra's that contains it."""
 ELSEWHERE = {"learning_rate": "lr", "gpus": "devices", "model": "size"}
-"""What other libraries call a key → its name here."""
+"""Name of a key in other libraries → its name here."""
 OF_TRAINER = {
     "accelerator": "speed.accelerator",
     "accumulate_grad_batches": "speed.microbatch",
@@ -58,9 +58,9 @@ OF_TRAINER = {
     "strategy": "speed.devices",
     "val_check_interval": "evaluations",
 }
-"""Arguments of Lightning's Trainer that relpos sets itself → its key for them."""
+"""Argument of Lightning's Trainer that relpos sets itself → the key of relpos for it."""
 SEVERAL = {"callbacks"}
-"""Groups of which several options may be chosen, in a list."""
+"""Groups with a list of options."""
 SCHEME_KEYS = {"size", "block", "position", "conv", "k", "outside", "kernels"}
 NETWORK_KEYS = {
     "pretrain": SCHEME_KEYS | {"vocabulary", "tokenizer"},
@@ -68,36 +68,37 @@ NETWORK_KEYS = {
     "analyze": SCHEME_KEYS,
     "params": SCHEME_KEYS | {"vocabulary"},
 }
-"""Command → first parts of the keys that say which network is made and how it is pre-trained."""
+"""Command → first parts of the keys that define a new network and its pre-training."""
 
 
 def check(config: Mapping[str, Any], command: str, overrides: Sequence[str]) -> None:
     """Refuses unknown keys, impossible values, and overrides about a network that comes from a folder.
 
     Raises:
-        RelposError: names the key or override and, where there is one, the nearest right one.
+        RelposError: the message names the key or override and, if there is one, the nearest right one.
     """
     added = [key_of(override) for override in overrides if override.startswith("+")]
-    # Only for overrides with a plus is it worth listing all keys; Hydra refuses unknown ones without it.
-    known = _known(command, [override for override in overrides if override[0] not in "+~"]) if added else set()
+    if added:
+        # Hydra itself refuses other overrides of unknown keys.
+        keys = _known(command, [override for override in overrides if override[0] not in "+~"])
     for key in added:
-        is_argument = any(key.startswith(f"{path}.") for path, _ in targets(config))  # which its constructor checks
-        if key.replace("/", ".") not in known and not is_argument:
-            raise _unknown_key(key, known)
+        is_argument = any(key.startswith(f"{path}.") for path, _ in targets(config))  # checked by its constructor
+        if key.replace("/", ".") not in keys and not is_argument:
+            raise _unknown_key(key, keys)
     errors: dict[str, RelposError] = {}
     for key, error in mistakes(config, function_of(command)):
         errors.setdefault(key, error)
-    if errors:  # a key that the user typed comes before one that takes its value from it by interpolation
+    if errors:  # a typed key comes before one that has its value by interpolation
         typed = [key_of(override).replace("/", ".") for override in overrides]
         raise errors[next((key for key in typed if key in errors), next(iter(errors)))]
     refuse_overrides(command, overrides, config)
 
 
 def refuse_overrides(command: str, overrides: Iterable[str], config: Mapping[str, Any]) -> None:
-    """Refuses overrides that a network, or a tokenizer, from a file makes meaningless.
+    """Refuses overrides that have no effect on a network or a tokenizer from a file.
 
     Raises:
-        RelposError: there is such an override beside `network=`, or one for a tokenizer that is trained beside `tokenizer=FILE`.
+        RelposError: there is such an override beside `network=`, or one for the training of a tokenizer beside `tokenizer=FILE`.
     """
     for override in overrides if (config.get("tokenizer") or {}).get("file") else ():
         key = key_of(override)
@@ -109,8 +110,8 @@ def refuse_overrides(command: str, overrides: Iterable[str], config: Mapping[str
         return
     for override in overrides:
         key = key_of(override).replace("/", ".")
-        # The part behind @ says where the option goes.
-        key = key.partition("@")[2] or key  # recipe@pretrain.recipe=small
+        # In recipe@pretrain.recipe=small the key follows the @.
+        key = key.partition("@")[2] or key
         if key.split(".")[0] in NETWORK_KEYS.get(command, ()):
             recipe = "; recipe=… names the recipe by itself" if key == "size" and command in ("pretrain", "finetune") else ""
             raise RelposError(
@@ -120,12 +121,12 @@ def refuse_overrides(command: str, overrides: Iterable[str], config: Mapping[str
 
 @contextmanager
 def one_line(command: str, overrides: Sequence[str]) -> Iterator[None]:
-    """Turns what Hydra and OmegaConf raise into a RelposError of one line."""
+    """Turns exceptions of Hydra and OmegaConf into a RelposError of one line."""
     for override in overrides:
         _check_form(override)
     try:
         yield
-    # From the special to the general: most of these classes are subclasses of HydraException, too.
+    # From the special to the general, as most of these classes are subclasses of HydraException.
     except OverrideParseException as error:
         raise RelposError(
             f"{error.override}: the value cannot be read. If it is a text with spaces or other signs than letters, digits and "
@@ -141,23 +142,24 @@ def one_line(command: str, overrides: Sequence[str]) -> Iterator[None]:
         raise RelposError(f"{error.problem_mark.name}:{error.problem_mark.line + 1}: not YAML: {error.problem}") from error
     except (HydraException, OmegaConfBaseException) as error:
         if isinstance(error, ConfigCompositionException) and (key := re.search(r"Could not override '([^']+)'", str(error))):
-            # Of a whole group, `first={shar: 0.5}`, the cause alone names the wrong key; elsewhere it may stop at the group.
-            known = str(getattr(error.__cause__, "full_key", ""))
-            chosen = [override for override in overrides if key_of(override) in options()]  # on which the keys depend
-            raise _unknown_key(max(key[1], known, key=len), _known(command, chosen)) from error
+            # For a whole group, `first={shar: 0.5}`, the cause alone names the wrong key; elsewhere it may end at the group.
+            of_cause = str(getattr(error.__cause__, "full_key", ""))
+            # The keys depend on the chosen options.
+            chosen = [override for override in overrides if key_of(override) in options()]
+            raise _unknown_key(max(key[1], of_cause, key=len), _known(command, chosen)) from error
         first = str(error).partition("\n")[0]
         hint = ": -m sweeps over commas, and a list stands in brackets" if first.startswith("Ambiguous value") else ""
         raise RelposError(first + hint) from error
 
 
 def _check_form(override: str) -> None:
-    """Refuses what is no KEY=VALUE, and values that Hydra answers with a traceback."""
+    """Refuses words that are no KEY=VALUE, and values that Hydra answers with a traceback."""
     key, equals, value = override.partition("=")
     if override.startswith("~"):
         raise RelposError(f"{override}: every key is needed; give it another value, {key.lstrip('~') or 'KEY'}=VALUE")
     if not equals or not KEY.fullmatch(key):
         raise RelposError(f"{override!r}: overrides have the form KEY=VALUE, without spaces around the =")
-    if DIGITS.search(value):  # Python refuses to read as many
+    if DIGITS.search(value):  # Python reads no number of so many digits
         raise RelposError(f"{key}={value[:20]}…: a number of more than 1,000 digits")
     is_group = key in options().keys() - SEVERAL or (HYDRA_GROUP.fullmatch(key) and value != "null")
     if is_group and (NO_NAME.fullmatch(value) or max(map(len, value.split(","))) > LONGEST):
@@ -165,16 +167,19 @@ def _check_form(override: str) -> None:
 
 
 def _unknown_key(key: str, known: set[str]) -> RelposError:
-    """The error for a key that the command does not have, with the nearest right one; where none is close, it lists the top level.
+    """The error for an unknown key, with the nearest right one or, if none is near, a list of the top level.
 
-    The same key in another group is suggested first. Commands that open a trained network have no keys that describe another one.
+    The same key in another group is suggested first. Commands that open a trained network have no keys of a new one.
     """
     if "network" in known and key.split(".")[0] in SCHEME_KEYS - known:
         return RelposError(f"{key}: the network comes from network=, where this override changes nothing")
     group, _, inside = key.partition(".")
     if group == "trainer" and inside in OF_TRAINER:
         return RelposError(f"{key}: relpos does this itself; its key is {OF_TRAINER[inside]}")
-    owners = [option for option in options().get(group, ()) if inside and inside.split(".")[0] in _keys_of_option(group, option)]
+    owners = []
+    if inside:
+        first = inside.split(".")[0]
+        owners = [option for option in options().get(group, ()) if first in _keys_of_option(group, option)]
     if owners and f"{group}.{inside}" not in known:
         choices = " or ".join(f"{group}={option}" for option in owners[:5])
         return RelposError(f"{key}: a key of {choices}, which must be chosen beside it")
@@ -184,20 +189,20 @@ def _unknown_key(key: str, known: set[str]) -> RelposError:
     if elsewhere:
         return RelposError(f"unknown key {key!r}. Did you mean {' or '.join(map(repr, elsewhere[:3]))}?")
     tail = nearest(key, known)
-    return RelposError(
-        f"unknown key {key!r}.{tail if 'Did you mean' in tail else nearest(key, {k for k in known if '.' not in k})}"
-    )
+    if "Did you mean" not in tail:
+        tail = nearest(key, {path for path in known if "." not in path})
+    return RelposError(f"unknown key {key!r}.{tail}")
 
 
 def _keys_of_option(group: str, option: str) -> set[str]:
-    """The keys of an option of a group, and of those that it is based on."""
+    """The keys of an option of a group, and of the options on which it is based."""
     content = conf_file(f"{group}/{option}")
     based = [name for name in content.get("defaults", ()) if name != "_self_"]
     return {*content}.union(*(_keys_of_option(group, name) for name in based)) - {"defaults"}
 
 
 def _known(command: str, overrides: Sequence[str]) -> set[str]:
-    """The dotted keys of a configuration; without the overrides where only Hydra can compose it with them."""
+    """The dotted keys of a configuration; without the overrides if only Hydra can compose it with them."""
     try:
         return set(_keys(quick.merged(command, overrides)))
     except quick.LeftToHydra:
@@ -212,9 +217,9 @@ def _unknown_option(message: str, command: str) -> str:
     group, _, option = match[1].rpartition("/")
     if (plugin := PLUGINS.get(match[1])) is not None:
         return f"{group}={option} is not installed: pip install {plugin}"
-    known = set(re.findall(r"^\t(\S+)$", message, flags=re.M)) or set(options().get(group, ()))
-    if known:
-        return f"unknown {group} {option!r}.{nearest(option, known)}"
+    choices = set(re.findall(r"^\t(\S+)$", message, flags=re.M)) or set(options().get(group, ()))
+    if choices:
+        return f"unknown {group} {option!r}.{nearest(option, choices)}"
     name = group or option
     return f"unknown group {name!r}.{nearest(name, options())}"
 

@@ -1,4 +1,4 @@
-"""Overrides → a checked configuration."""
+"""Composes the checked configuration of a command from its overrides."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from relpos.ranges import rules, with_words
 from relpos.trust import outside, targets, trust
 
 TRAININGS = ("pretrain", "finetune")
-"""Commands whose configuration says how a network is trained."""
+"""Commands that train a network."""
 
 
 def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
@@ -30,10 +30,10 @@ def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
         overrides: as typed on the command line.
 
     Raises:
-        RelposError: an override is wrong; it is named, with the nearest right word.
+        RelposError: an override is wrong; the message names it and the nearest right word.
     """
     cfg = OmegaConf.create(composed(command, overrides))
-    # As Hydra's own: reading a key that is not there is an error.
+    # As in Hydra's own, reading a missing key is an error.
     OmegaConf.set_struct(cfg, True)
     return cfg
 
@@ -47,16 +47,16 @@ def composed(command: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
             content = quick.merged(command, overrides)
             config = quick.resolved(content)
         except quick.LeftToHydra:
-            # Whatever only Hydra understands, and what it refuses in its own words.
+            # Hydra composes what only it understands, and words its own errors.
             cfg = _by_hydra(command, overrides)
             content, config = _plain(cfg, resolve=False), _plain(cfg)
-    # Checked with their values, returned without: a table changes the seed, and interpolations must follow.
+    # The values are checked, but interpolations are returned: they must follow when a table changes the seed.
     check(config, command, overrides)
     return with_scheme(content, command, overrides)
 
 
 def with_scheme(content: dict[str, Any], command: str, overrides: Sequence[str]) -> dict[str, Any]:
-    """The configuration of a training and `scheme`, the word that was typed for its position scheme: loggers show it."""
+    """The configuration of a training with `scheme`, the typed word for its position scheme, which loggers show."""
     if command not in TRAININGS:
         return content
     words = [entry["position"] for entry in conf_file(command)["defaults"] if "position" in entry]
@@ -65,7 +65,7 @@ def with_scheme(content: dict[str, Any], command: str, overrides: Sequence[str])
 
 
 def resolved(content: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a configuration, with those that its interpolations stand for; the caller's own.
+    """A new dict of the values of a configuration, with its interpolations resolved.
 
     Raises:
         OmegaConfBaseException: an interpolation leads nowhere, or a value is missing.
@@ -73,12 +73,16 @@ def resolved(content: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
     try:
         return quick.resolved(unresolved(content))
     except quick.LeftToHydra:
-        return _plain(content if isinstance(content, DictConfig) else OmegaConf.create(dict(content)))
+        if not isinstance(content, DictConfig):
+            content = OmegaConf.create(dict(content))
+        return _plain(content)
 
 
 def unresolved(content: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
     """The content as plain values, with its interpolations."""
-    return _plain(content, resolve=False) if isinstance(content, DictConfig) else dict(content)
+    if isinstance(content, DictConfig):
+        return _plain(content, resolve=False)
+    return dict(content)
 
 
 def _by_hydra(command: str, overrides: Sequence[str]) -> DictConfig:
@@ -87,13 +91,13 @@ def _by_hydra(command: str, overrides: Sequence[str]) -> DictConfig:
     search = [f"hydra.searchpath={spelled([f'file://{folder}' for folder in OWN])}"] if OWN else []
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         cfg = hydra_compose(command, overrides=[*overrides, *search])
-    if OWN:  # what option files of the user's own name is the user's word
+    if OWN:  # the user trusts the classes that the user's own option files name
         trust(*outside(node["_target_"] for _, node in targets(_plain(cfg, resolve=False))))
     return cfg
 
 
 def called(command: str, overrides: Sequence[str]) -> str:
-    """What a command that trains nothing returns for these overrides, as on the command line."""
+    """The result of a command that trains nothing, called with overrides as on the command line."""
     function = function_of(command)
     return str(function(**with_words(resolved(composed(command, overrides)), rules(function))))
 

@@ -11,18 +11,16 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = re.compile(r"# @package (?P<name>[\w.]+)\n")
-"""How an option begins whose keys belong to another group, as those of `block` to `size`."""
+"""First line of an option whose keys belong to another group, as those of `block` to `size`."""
 HEAD = re.compile(r"# relpos (?P<name>[a-z-]+): (?P<says>.*)\n# relpos (?P=name) (?P<example>.*)\n")
-"""How the file of a command begins."""
-
-
+"""First lines of a command's file."""
 OWN: list[str] = []
-"""Folders with options of the user's own (`--config-dir`), in which Hydra looks besides."""
+"""Folders with the user's own options (`--config-dir`), which Hydra also searches."""
 
 
 @contextmanager
 def also_in(folders: Iterable[str]) -> Iterator[None]:
-    """Rows that are composed meanwhile, as those of a table, may name options in these folders, too."""
+    """Lets configurations composed meanwhile, as those of a table's rows, use options in these folders, too."""
     OWN[:] = folders
     try:
         yield
@@ -45,22 +43,26 @@ def shipped(name: str) -> Path:
 
 @cache
 def options() -> Mapping[str, list[str]]:
-    """The groups and their options, as the files lie in `conf`."""
-    folders = (folder for folder in conf_dir().iterdir() if folder.is_dir() and folder.name != "hydra")
-    return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
+    """Group → its options: the folders of `conf` and their files."""
+    groups = {}
+    for folder in conf_dir().iterdir():
+        if folder.is_dir() and folder.name != "hydra":
+            groups[folder.name] = sorted(file.stem for file in folder.glob("*.yaml"))
+    return groups
 
 
 @cache
 def package_of(group: str, option: str) -> str:
-    """The group that an option's keys belong to: its own, unless its file says another."""
+    """The group to which an option's keys belong: its own, unless its file names another."""
     file = conf_dir() / group / f"{option}.yaml"
-    match = PACKAGE.match(file.read_text(encoding="utf-8")) if file.is_file() else None
-    return match["name"] if match else group
+    if file.is_file() and (match := PACKAGE.match(file.read_text(encoding="utf-8"))):
+        return match["name"]
+    return group
 
 
 @cache
 def conf_file(name: str) -> Mapping[str, Any]:
-    """What `conf/NAME.yaml` says, read once: a table asks hundreds of times."""
+    """The content of `conf/NAME.yaml`, cached because a table needs it hundreds of times."""
     from relpos.readers import read_yaml
 
     return dict(read_yaml(conf_dir() / f"{name}.yaml"))
@@ -90,16 +92,15 @@ def groups_of(command: str) -> list[str]:
 
 @cache
 def commands() -> dict[str, tuple[str, str]]:
-    """Subcommand → what it does, and example arguments, as the first two lines of its file in `conf` say."""
+    """Subcommand → its description and example arguments, from the first two lines of its file in `conf`."""
     heads = (HEAD.match(path.read_text(encoding="utf-8")) for path in sorted(conf_dir().glob("*.yaml")))
     return {head["name"]: (head["says"], head["example"]) for head in heads if head}
 
 
 def function_of(command: str) -> Callable[..., Any]:
-    """`pretrain` → the function `pretrain` of `relpos.commands.pretrain`, whose signature says what the
-    keys may hold.
+    """`pretrain` → the function `pretrain` of `relpos.commands.pretrain`, whose annotations check the keys.
 
-    The commands lie on a higher floor, as most classes that a `_target_` names: they are found by name, when one is called for.
+    It is imported by name, because commands, like most classes that a `_target_` names, are on a higher floor.
     """
     function: Callable[..., Any] = getattr(import_module(f"relpos.commands.{command}"), command)
     return function

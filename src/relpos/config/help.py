@@ -1,4 +1,4 @@
-"""What `relpos COMMAND --help` prints: groups with their options, then every dial with its value and its comment in `conf`."""
+"""The text of `relpos COMMAND --help`: groups with their options, then every dial with its value and its comment in `conf`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RELPOS_RUNS is where runs go (./runs), RELPOS_DATA where data lies. --cfg job --
 
 
 def help_of(command: str, overrides: Sequence[str] = ()) -> str:
-    """The text for a command, with the values that it has after these overrides."""
+    """The text for a command, with the values of its keys after these overrides."""
     overrides = rewritten(command, overrides)
     with one_line(command, overrides), initialize_config_dir(str(conf_dir()), version_base="1.3"):
         cfg = compose(command, overrides=list(overrides), return_hydra_config=True)
@@ -36,14 +36,16 @@ def help_of(command: str, overrides: Sequence[str] = ()) -> str:
     for name in (key for key in cfg if key in commands()):  # a fine-tuning has keys pretrain.…
         phrases |= {f"{name}.{key}": phrase for key, phrase in _phrases(_text(name))}
     for name, option in chosen.items():
-        # Behind the command's own comments: what the option says of its key is more exact.
+        # After the command's own comments, because the option's comment on its key is more exact.
         phrases |= dict(_group_phrases(name, option))
     says, example = commands()[command]
     lines = [f"relpos {command}: {says}", f"for example: relpos {command} {example}", ""]
     if groups := [name for name in groups_of(command) if name in options()]:
-        table = [line for name in groups for line in _group(name, chosen.get(name, "[]"))]
-        lines += ["Groups with the option chosen, and all options:", "", *table, ""]
-    # Of any width: what a line that is broken continues with has no key, and would not be shown.
+        lines += ["Groups with the option chosen, and all options:", ""]
+        for name in groups:
+            lines += _group(name, chosen.get(name, "[]"))
+        lines.append("")
+    # Lines are not broken, because a continuation has no key and would not be shown.
     dials = yaml.dump(OmegaConf.to_container(cfg), Dumper=_Dumper, sort_keys=False, width=math.inf)
     return "\n".join([*lines, "Dials and their values:", "", *_dials(dials, phrases), FOOTER])
 
@@ -65,21 +67,21 @@ def _group(name: str, option: str) -> list[str]:
 
 
 def _group_phrases(name: str, option: str) -> Iterator[tuple[str, str]]:
-    """(dotted key, phrase) for a group's keys, where the group stands: `recipe@pretrain.recipe` is below `pretrain.recipe`.
+    """(dotted key, phrase) for a group's keys; those of `recipe@pretrain.recipe` are below `pretrain.recipe`.
 
-    The chosen option's file comes last and so decides, behind those that it begins from; the group's other files of the same class
-    come before, so that one file need explain a key. In another class a key may mean something else.
+    The chosen option's file comes last and so decides, after its defaults. The group's other files of the same class come before
+    them, so that a key needs a comment in one file only. In another class a key may mean something else.
     """
     group, _, place = name.partition("@")
     place = place or package_of(group, option)
-    is_ours = option in options()[group]  # and not of `--config-dir`
-    says = conf_file(f"{group}/{option}") if is_ours else {}
-    deciding = [*says.get("defaults", ()), option]
-    alike = [name for name in options()[group] if conf_file(f"{group}/{name}").get("_target_") == says.get("_target_")]
-    # Two sorts, the second one stable: by name, so that the text is the same everywhere, then the option chosen.
-    files = sorted(conf_dir() / group / f"{name}.yaml" for name in alike)
-    files.sort(key=lambda file: deciding.index(file.stem) if file.stem in deciding else -1)
-    for file in files:
+    # An option of `--config-dir` has no file in `conf`.
+    content = conf_file(f"{group}/{option}") if option in options()[group] else {}
+    deciding = [*content.get("defaults", ()), option]
+    target = content.get("_target_")
+    alike = [name for name in options()[group] if conf_file(f"{group}/{name}").get("_target_") == target]
+    # First the other options in the order of their names, then those that decide.
+    names = sorted(set(alike).difference(deciding)) + [name for name in deciding if name in alike]
+    for file in (conf_dir() / group / f"{name}.yaml" for name in names):
         for key, phrase in _phrases(file.read_text(encoding="utf-8")):
             yield f"{place}.{key}", phrase
 
@@ -94,13 +96,13 @@ def _phrases(text: str) -> Iterator[tuple[str, str]]:
 
 def _dials(text: str, phrases: dict[str, str]) -> Iterator[str]:
     for path, line, _ in _keys(text):
-        # It says how the class is used, and is nothing to turn.
+        # This key tells Hydra how to call the class; it is no dial.
         if not path.endswith("_partial_"):
             yield f"{line:<36} # {phrases[path]}" if path in phrases else line
 
 
 def _keys(text: str) -> Iterator[tuple[str, str, str]]:
-    """(dotted key, the line, what stands behind the colon) of each line of YAML that has a key."""
+    """(dotted key, line, text after the colon) of each line of YAML that has a key."""
     above: list[tuple[int, str]] = []
     for line in text.splitlines():
         if match := LINE.fullmatch(line):

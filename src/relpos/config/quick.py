@@ -1,8 +1,8 @@
-"""What Hydra composes, in a fiftieth of its time.
+"""Composes a configuration as Hydra does, in a fiftieth of its time.
 
 A plan composes hundreds of configurations. Hydra takes a tenth of a second for each, and two thirds of that even if every file is
-parsed only once: it composes its own configuration as well, and makes an object of every value. Here the files of `conf` are read
-once and merged as plain values. Only `GROUP=OPTION` and `KEY=VALUE` are understood; everything else, mistakes included, is left to
+parsed only once: it composes its own configuration as well, and makes an object of every value. This module reads the files of
+`conf` once and merges plain values. It handles `GROUP=OPTION` and `KEY=VALUE`; everything else, mistakes included, is left to
 Hydra, which so decides what an override means. The tests compare the two for every option of every group.
 """
 
@@ -23,29 +23,32 @@ from relpos.config.conf import conf_dir, conf_file, package_of
 
 OPTION = re.compile(r"(?P<group>\w+)(?P<package>@[\w.]+)?=(?P<option>\w+)")
 INNERMOST = re.compile(r"\$\{([^${}]*)\}")
-"""An interpolation that has no other one inside."""
+"""An interpolation without another one inside."""
 PLAIN = re.compile(r"(?!null$)[\w./-]+", re.IGNORECASE)
-"""A default that stands for itself: OmegaConf makes None of null, and takes quotes away."""
+"""A default that is its own value, unlike null, of which OmegaConf makes None, and unlike text in quotes."""
 
 
 class LeftToHydra(Exception):
-    """This composition, or this interpolation, is Hydra's and OmegaConf's business."""
+    """Raised for a composition or an interpolation that Hydra and OmegaConf must handle."""
 
 
 def merged(command: str, overrides: Sequence[str]) -> dict[str, Any]:
-    """The configuration as plain values with their interpolations; it is not checked, and the caller's own.
+    """A new configuration as plain values with their interpolations, unchecked.
 
     Raises:
-        LeftToHydra: an override does more than to choose an option or to change the value of a key; or is wrong.
+        LeftToHydra: an override does more than choose an option or change the value of a key, or it is wrong.
     """
     primary = _file(command)
-    entries = {key: option for entry in primary["defaults"] if isinstance(entry, dict) for key, option in entry.items()}
+    entries: dict[str, Any] = {}
+    for entry in primary["defaults"]:
+        if isinstance(entry, dict):
+            entries |= entry
     values = []
     for override in overrides:
         match = OPTION.fullmatch(override)
         if match and (match["group"] + (match["package"] or "")) in entries:
             entries[override.partition("=")[0]] = match["option"]
-        # A group, but not with the name of one option: a list, null or a slip. Hydra knows what each means.
+        # The value of a group that is not the name of an option: a list, null or a mistake, which Hydra handles.
         elif override.partition("=")[0] in entries:
             raise LeftToHydra
         else:
@@ -58,26 +61,30 @@ def merged(command: str, overrides: Sequence[str]) -> dict[str, Any]:
             continue
         group, _, package = entry.partition("@")
         # `recipe: ${size}` follows the option chosen for another group, which an override may have changed.
-        option = re.sub(r"\$\{(\w+)\}", lambda other: entries[other[1]], option)
+        option = re.sub(r"\$\{(\w+)\}", lambda match: entries[match[1]], option)
         content = _option(group, option)
         # `pretrain.recipe` is a group in a group: the innermost is wrapped first.
         for part in reversed((package or package_of(group, option)).split(".")):
             content = {part: content}
         _merge(result, content)
-    # Last, because `_self_` ends the defaults of every command: what its own file says wins over its groups.
-    _merge(result, {key: value for key, value in primary.items() if key != "defaults"})
+    # Last, because `_self_` ends the defaults of every command: its own file wins over its groups.
+    _merge(result, _without_defaults(primary))
     for override in values:
         _set(result, override)
     return result
 
 
 def _option(group: str, name: str) -> dict[str, Any]:
-    """The content of an option, after that of the options of its group that it is based on."""
+    """The content of an option, merged over that of the options on which it is based."""
     result: dict[str, Any] = {}
     content = _file(f"{group}/{name}")
     for parent in content.get("defaults", ["_self_"]):
-        _merge(result, {k: v for k, v in content.items() if k != "defaults"} if parent == "_self_" else _option(group, parent))
+        _merge(result, _without_defaults(content) if parent == "_self_" else _option(group, parent))
     return result
+
+
+def _without_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in content.items() if key != "defaults"}
 
 
 def _file(name: str) -> Mapping[str, Any]:
@@ -95,14 +102,15 @@ def _merge(into: dict[str, Any], content: Mapping[str, Any]) -> None:
 
 
 def _set(content: dict[str, Any], override: str) -> None:
-    """Gives a key that is there another value."""
-    *groups, key = _parsed(override)[0].split(".")
+    """Gives an existing key another value."""
+    path, value = _parsed(override)
+    *groups, key = path.split(".")
     node: Any = content
     for group in groups:
         node = _inside(node, group)
     _inside(node, key)
-    # A copy: the parsed override is cached, and the caller may change what it gets.
-    node[int(key) if isinstance(node, list) else key] = deepcopy(_parsed(override)[1])
+    # A copy, because the parsed override is cached, and the caller may change the configuration.
+    node[int(key) if isinstance(node, list) else key] = deepcopy(value)
 
 
 @cache
@@ -128,10 +136,10 @@ def _inside(node: Any, key: str) -> Any:
 
 
 def resolved(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The content with a value in the place of each interpolation; the caller's own.
+    """A new dict of the content with a value in place of each interpolation.
 
     Raises:
-        LeftToHydra: an interpolation leads nowhere or is one that `conf` does not use; or a value is missing (`???`).
+        LeftToHydra: an interpolation leads nowhere or is of a kind that `conf` does not use, or a value is missing (`???`).
     """
     try:
         return {key: _resolved(value, content, (key,)) for key, value in content.items()}
@@ -146,7 +154,7 @@ def _resolved(node: Any, root: Mapping[str, Any], path: tuple[str, ...]) -> Any:
         return [_resolved(value, root, (*path, str(place))) for place, value in enumerate(node)]
     if not isinstance(node, str) or ("${" not in node and node != "???"):
         return node
-    # OmegaConf has rules for escaped dollars, and a message for missing values, which are not repeated here.
+    # OmegaConf has rules for escaped dollars, and a message for missing values.
     if "\\$" in node or node == "???":
         raise LeftToHydra
     text = node
@@ -154,7 +162,7 @@ def _resolved(node: Any, root: Mapping[str, Any], path: tuple[str, ...]) -> Any:
         value = _value(match[1], root, path)
         if match[0] == text:
             return value
-        # OmegaConf spells true and null in another way, and never reads a value as a further interpolation.
+        # OmegaConf writes true and null in another way, and never reads a value as a further interpolation.
         if value is None or isinstance(value, bool) or set(str(value)) & set("${}:"):
             raise LeftToHydra
         text = f"{text[: match.start()]}{value}{text[match.end() :]}"
@@ -163,11 +171,11 @@ def _resolved(node: Any, root: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     return text
 
 
-def _value(said: str, root: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    """What stands for `said` between the braces of an interpolation at `path`."""
-    resolver, colon, arguments = said.partition(":")
+def _value(expression: str, root: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    """The value of the expression between the braces of an interpolation at `path`."""
+    resolver, colon, arguments = expression.partition(":")
     if not colon:
-        return _at(said, root, path)
+        return _at(expression, root, path)
     name, comma, default = (part.strip() for part in arguments.partition(","))
     if resolver == "oc.env" and PLAIN.fullmatch(default):
         return os.environ.get(name, default)

@@ -1,9 +1,8 @@
-"""The keys that several commands share: their kinds and ranges.
+"""Types and ranges of the keys that several commands share.
 
-What a key may hold is said once. Keys beside a `_target_` are arguments of that class, and its constructor's annotations say it.
-The other keys are arguments of the command's function; one that takes a whole configuration, `**config: Unpack[Pretrain]`, has them
-from here. Hydra's own structured configs are not used: they would write 0.0 where the user wrote 0, which is another identity,
-and they know no ranges.
+Keys beside a `_target_` are arguments of that class, and the annotations of its constructor check them. The other keys are
+arguments of the command's function; a function of a whole configuration, `**config: Unpack[Pretrain]`, has them from here. Hydra's own
+structured configs are not used: they would write 0.0 where the user wrote 0, which is another identity, and they have no ranges.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Outside = Annotated[str, As("relpos.model.position.base:Outside")]
 
 
 class RecipeDials(TypedDict):
-    """What a recipe says besides the arguments of `Recipe`: defaults of dials at the top level."""
+    """Keys of a recipe besides the arguments of `Recipe`: defaults of keys at the top level."""
 
     steps: Count | None
     epochs: Positive | None
@@ -89,7 +88,7 @@ class First(TypedDict):
 
 
 class Phase(TypedDict):
-    """What a pre-training and a fine-tuning have each for itself."""
+    """Keys of which a fine-tuning has values of its own, besides those of its pre-training."""
 
     recipe: RecipeKeys
     batch: Batch
@@ -119,7 +118,7 @@ class TrainingKeys(NetworkKeys):
     evaluations: Count
     checkpoint_every: Count | None
     log_every: Count
-    scheme: str  # of no file: the word for `position`, see `with_scheme`
+    scheme: str  # in no file: the word for `position`, see `with_scheme`
 
 
 class Pretrain(TrainingKeys, PretrainKeys):
