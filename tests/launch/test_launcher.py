@@ -21,7 +21,7 @@ from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.launch import engine
 from relpos.launch.engine import Local, run_all
-from relpos.launch.jobs import WAITING, Job, Standing, rest
+from relpos.launch.jobs import WAITING, Job, Standing, pause_after
 from relpos.launch.progress import ending
 from relpos.runs.cost import left_of
 from relpos.runs.lock import is_locked, locked
@@ -227,7 +227,7 @@ def test_the_rest_between_two_looks_does_not_grow_with_what_is_measured_meanwhil
     monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
     workers: Any = SimpleNamespace(poll=lambda: None)
     engine._watch(Standing(Job([first, second])), "table", workers, lambda run: now.append(now.pop() + 30))
-    assert (now, pauses) == ([30.0], [rest(0.0)])
+    assert (now, pauses) == ([30.0], [pause_after(0.0)])
 
 
 def test_a_table_is_not_started_by_torchrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

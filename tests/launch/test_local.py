@@ -251,9 +251,9 @@ def test_the_local_engine_has_as_many_processes_as_workers_each_with_their_threa
     look = partial(os.getenv, "MKL_NUM_THREADS")
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("OMP_NUM_THREADS")
-        assert Local(workers=2, threads=3).each(operator.call, [look, look, look], "") == ["3"] * 3
+        assert Local(workers=2, threads=3).apply(operator.call, [look, look, look], "") == ["3"] * 3
 
 
 @pytest.mark.parametrize("engine", [Debug(), Local(workers=1)])
 def test_otherwise_this_process_does_all(engine: Debug | Local) -> None:
-    assert engine.each(operator.call, [os.getpid] * 3, "") == [os.getpid()] * 3
+    assert engine.apply(operator.call, [os.getpid] * 3, "") == [os.getpid()] * 3

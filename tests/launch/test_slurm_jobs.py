@@ -11,7 +11,7 @@ from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.launch import slurm, worker
 from relpos.launch.jobs import Job, Standing
-from relpos.launch.slurm import Array, Slurm
+from relpos.launch.slurm import Slurm, SlurmArray
 from relpos.process import interruptible
 from relpos.ranges import shown
 from relpos.runs.run import Run
@@ -43,7 +43,7 @@ def of_seed(seed: int, **speed: int) -> Run:
     return Run("pretrain", f"seed{seed}", {"seed": seed}, {"speed": {"devices": 1, "nodes": 1} | speed})
 
 
-def start(folder: Path, *runs: Run, **engine: Any) -> Array:
+def start(folder: Path, *runs: Run, **engine: Any) -> SlurmArray:
     return Slurm(**engine).start(Standing(Job([*runs] or [of_seed(0)])), folder)
 
 

@@ -83,7 +83,7 @@ def reproduce(
     claim_folder(folder, file)
     # The table is made of the finished runs even if others failed, and the failure is raised afterwards.
     failed = run_all(runs, folder, chosen, retries, Arrivals(planned, instrument if is_measured else None).settled)
-    apply = partial(chosen.each, title="networks measured")
+    apply = partial(chosen.apply, title="networks measured")
     # Meanwhile another command may have written a table into the folder.
     folder = folder_of(file, changes, identities)
     measured: Apply = apply if is_measured else lambda _, networks: [{}] * len(networks)

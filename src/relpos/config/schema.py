@@ -1,8 +1,9 @@
 """Types and ranges of the keys that several commands share.
 
-Keys beside a `_target_` are arguments of that class, and the annotations of its constructor check them. The other keys are
-arguments of the command's function; a function of a whole configuration, `**config: Unpack[Pretrain]`, has them from here. Hydra's own
-structured configs are not used: they would write 0.0 where the user wrote 0, which is another identity, and they have no ranges.
+Keys beside a `_target_` are arguments of that class, and the annotations of its constructor check
+them. The other keys are arguments of the command's function; a function of a whole configuration,
+`**config: Unpack[Pretrain]`, has them from here. Hydra's own structured configs are not used: they
+would write 0.0 where the user wrote 0, which is another identity, and they have no ranges.
 """
 
 from __future__ import annotations

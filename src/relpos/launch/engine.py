@@ -19,7 +19,7 @@ from typing import Protocol
 
 from relpos.errors import RelposError, plural, say
 from relpos.files import HOUR, LOCK, opened, remove_left
-from relpos.launch.jobs import PLAN, Job, Standing, rest
+from relpos.launch.jobs import PLAN, Job, Standing, pause_after
 from relpos.launch.progress import displayed
 from relpos.pool import Item, Result, side_by_side
 from relpos.process import cores, end_all, exit_status, interruptible, started, thread_variables
@@ -31,27 +31,27 @@ from relpos.runs.lock import is_locked, locked
 from relpos.runs.run import Run
 
 FRUITLESS = 3
-"""The launch ends after this many workers in a row that ended without having started a run."""
+"""The launch ends after so many workers in a row that ended without having started a run."""
 SCRIPT = "array.sh"
-"""In a launch's folder: what a cluster was given for its tasks, which may wait in the queue when the launcher is gone."""
+"""File in a launch's folder with the script of a cluster's tasks, which may wait in the queue when the launcher is gone."""
 
 
 class Workers(Protocol):
-    """What an engine has started."""
+    """The processes that an engine has started."""
 
     def poll(self) -> None:
-        """Called again and again: restarts workers that have died.
+        """Restarts workers that have died; called again and again.
 
         Raises:
             RelposError: a restart would not help.
         """
 
     def shutdown(self) -> None:
-        """Called once, at the end or on the way out: workers that are in the middle of a run write a checkpoint and end."""
+        """Ends the workers, which write a checkpoint of a run under way; called once, at the end or when the launcher stops."""
 
 
 class Engine(Protocol):
-    """Where runs are executed: a class named by `engine._target_`, its arguments the other keys."""
+    """The way in which runs are executed: a class named by `engine._target_`; the other keys are its arguments."""
 
     def start(self, standing: Standing, folder: Path) -> Workers | None:
         """Starts workers on a job.
@@ -64,8 +64,8 @@ class Engine(Protocol):
             The workers to wait for; None where there is nothing to wait for.
         """
 
-    def each(self, function: Callable[[Item], Result], items: Sequence[Item], title: str) -> list[Result]:
-        """Applies a function to each item, see `relpos.pool`: one after another in this process, unless the engine does better."""
+    def apply(self, function: Callable[[Item], Result], items: Sequence[Item], title: str) -> list[Result]:
+        """Applies a function to each item, see `relpos.pool`; by default one after another in this process."""
         return [function(item) for item in items]
 
 
@@ -73,7 +73,7 @@ class Engine(Protocol):
 class Debug(Engine):
     """`engine=debug`: one run after another in this process, where a breakpoint, a debugger and a profiler reach it.
 
-    What a run prints is shown and not kept. The first run that fails ends the command with that run's own error, so that
+    The output of a run is shown and not kept. The first run that fails ends the command with that run's own error, so that
     `python -m pdb -c continue -m relpos.cli reproduce … engine=debug` stops where it happened.
     """
 
@@ -85,7 +85,7 @@ class Debug(Engine):
         """
         for run in standing.open():
             say(f"relpos: {run.stage} {run.name}")
-            with interruptible():  # for each run again: training installs its own signal handlers and does not remove them
+            with interruptible():  # for each run, because training installs its own signal handlers and does not remove them
                 execute(run)
 
 
@@ -93,8 +93,8 @@ class Debug(Engine):
 class Local(Engine):
     """`engine=local`: worker processes here, all taking runs from one job, with the GPUs that CUDA_VISIBLE_DEVICES leaves.
 
-    It divides the cores among the workers, restarts a worker that died, and passes Ctrl-C on. A run of several devices has one
-    process for each; its worker starts them.
+    It divides the cores among the workers, restarts a worker that died, and passes Ctrl-C on. The worker of a run of several
+    devices starts a process for each of them.
 
     Args:
         workers: processes side by side; None: `runs_per_device` on each GPU, or one per core where there is no GPU.
@@ -112,20 +112,25 @@ class Local(Engine):
         standing.job.write(folder / "job.json")
         return LocalWorkers(standing, folder, environments)
 
-    def each(self, function: Callable[[Item], Result], items: Sequence[Item], title: str) -> list[Result]:
+    def apply(self, function: Callable[[Item], Result], items: Sequence[Item], title: str) -> list[Result]:
         """Applies a function in as many processes as there are workers, each with a worker's threads and GPU."""
         environments = self._environments(self._slots(False, size=1)[: len(items)])
         if len(environments) < 2:
-            return super().each(function, items, title)
+            return super().apply(function, items, title)
         return side_by_side(function, items, environments, title)
 
     def _environments(self, places: Sequence[str | None]) -> list[dict[str, str]]:
         """The environment variables of the worker at each place."""
-        threads = thread_variables(self.threads or max(1, cores() // max(1, len(places))), asked=self.threads is not None)
-        return [os.environ | threads | ({} if place is None else {"CUDA_VISIBLE_DEVICES": place}) for place in places]
+        threads = self.threads or max(1, cores() // max(1, len(places)))
+        variables = os.environ | thread_variables(threads, asked=self.threads is not None)
+        environments = []
+        for gpus in places:
+            visible = {} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus}
+            environments.append(variables | visible)
+        return environments
 
     def places(self, pending: list[Run]) -> list[str | None]:
-        """One entry per worker: the GPUs that it sees, as many as a run takes; None where it works on the CPU. At most one per run.
+        """One entry per worker, at most one per run: the GPUs that it sees, as many as a run takes; None: it works on the CPU.
 
         Raises:
             RelposError: there are fewer GPUs than a run takes.
@@ -135,11 +140,11 @@ class Local(Engine):
         return self._slots(on_cpu, max((shape(run)[1] for run in pending), default=1))[: len(pending)]
 
     def _slots(self, on_cpu: bool, size: int) -> list[str | None]:
-        """One entry per worker: the GPUs that it sees, `size` of them; None where it works on the CPU."""
+        """One entry per worker: the `size` GPUs that it sees; None: it works on the CPU."""
         gpus = _gpus()
         if on_cpu or not gpus:
             return [None] * (self.workers or max(1, cores() // size))
-        # GPUs that are left over are too few for a run, and stay idle.
+        # The last GPUs may be too few for a run and stay idle.
         shares = [",".join(gpus[i : i + size]) for i in range(0, len(gpus) - size + 1, size)]
         if not shares:
             raise RelposError(f"speed.devices={size}: engine=local has {plural(len(gpus), 'GPU')}")
@@ -149,7 +154,7 @@ class Local(Engine):
 
 
 def _gpus() -> list[str]:
-    """Names of the GPUs that CUDA_VISIBLE_DEVICES leaves, or of all where it is not set, without loading torch."""
+    """Names of the GPUs that CUDA_VISIBLE_DEVICES allows, of all if it is not set; without loading torch."""
     names = os.environ.get("CUDA_VISIBLE_DEVICES")
     if names is not None:
         return [name for name in names.split(",") if name.strip() not in ("", "-1")]
@@ -157,19 +162,19 @@ def _gpus() -> list[str]:
 
 
 class LocalWorkers:
-    """Worker processes, each tethered to this one by a pipe that is its standard input; their logs lie in `folder`.
+    """Worker processes, each tethered to this one by a pipe that is its standard input; their logs are in `folder`.
 
     The death of a worker during a run is counted in that run's record (relpos.runs.retries), and after a few deaths the run is
-    given up. A worker that dies before it has started any run (a broken environment, a full disk) appears in no record, and would
-    be restarted for ever: so workers are counted that end without any run having been started since they began.
+    given up. A worker that dies before it has started any run (a broken environment, a full disk) is in no record, and would be
+    restarted for ever; therefore workers are counted that end without any start of a run since they began.
     """
 
     def __init__(self, standing: Standing, folder: Path, environments: list[dict[str, str]]) -> None:
         self.standing, self.folder, self.environments = standing, folder, environments
         self.fruitless = 0
-        """Workers in a row that have ended without a start of any run; which of them started it is not known."""
+        """Workers in a row that have ended without a start of any run, by whichever worker."""
         self.began = [0] * len(environments)
-        """Starts in the records when a worker began."""
+        """For each worker, the number of starts in the records when it began."""
         self.logs = [folder / f"worker-{number + 1}.log" for number in range(len(environments))]
         self.processes = [self._start(number) for number in range(len(environments))]
 
@@ -186,7 +191,7 @@ class LocalWorkers:
             )
 
     def poll(self) -> None:
-        """Restarts workers that ended early. The deaths are counted in `execute`, run by run, not here.
+        """Restarts workers that ended early; `execute` counts the deaths, run by run.
 
         Raises:
             RelposError: workers end without having started a run.
@@ -195,8 +200,9 @@ class LocalWorkers:
         ended = [number for number, code in enumerate(codes) if code not in (None, 0)]
         if not ended and any(code is None for code in codes):
             return
-        left = self.standing.open()  # read after the exit codes, so that the records have what the workers did last
-        if not ended and left:  # all workers ended normally and runs are left: the folder of a finished run was deleted
+        # Read after the exit codes, so that the records are the workers' last ones.
+        unsettled = self.standing.open()
+        if not ended and unsettled:  # all workers ended normally, but the folder of a finished run was deleted
             ended = [0]
         for number in ended:
             self.fruitless = self.fruitless + 1 if self.standing.starts == self.began[number] else 0
@@ -212,17 +218,17 @@ class LocalWorkers:
 def run_all(
     runs: list[Run], folder: Path, engine: Engine, retries: int = 0, settled: Callable[[Run], None] = lambda run: None
 ) -> list[Run]:
-    """Executes what is missing; returns the runs that failed.
+    """Executes the missing runs; returns the runs that failed.
 
     Args:
         runs: inputs before the runs that need them.
         folder: of the table. Job files and logs go into a subfolder for this launch, which is kept if a run failed.
         engine: where to execute them.
         retries: how often a run that fails is tried again.
-        settled: called for each run once it is finished, or has failed, while the others go on.
+        settled: called for each run once it is finished or has failed, while other runs go on.
 
     Raises:
-        KeyboardInterrupt: the launcher was asked to stop; the workers have written their checkpoints.
+        KeyboardInterrupt: the launcher was told to stop; the workers have written their checkpoints.
         RelposError: workers die before they start a run; or several launchers were started by torchrun or srun.
     """
     if place() is not None:
@@ -233,10 +239,11 @@ def run_all(
         return []
     job.write(folder / PLAN)
     remove_left(folder, HOUR)
-    for left in folder.glob("launch-*"):
-        if _is_left(left):
-            shutil.rmtree(left, ignore_errors=True)
-    launch = Path(tempfile.mkdtemp(prefix="launch-", dir=folder))  # of this launcher alone: several may work on one table
+    for folder_of_launch in folder.glob("launch-*"):
+        if _is_left(folder_of_launch):
+            shutil.rmtree(folder_of_launch, ignore_errors=True)
+    # A folder of this launcher, because several may work on one table.
+    launch = Path(tempfile.mkdtemp(prefix="launch-", dir=folder))
     failed: list[Run] = []
     with locked(launch), interruptible():
         workers = engine.start(standing, launch)
@@ -252,7 +259,7 @@ def run_all(
 
 
 def _is_left(launch: Path) -> bool:
-    """Whether the folder is of a launch that is over. Tasks that wait in a cluster's queue have yet to read theirs."""
+    """Whether the launch of a folder is over. Tasks in a cluster's queue will still read theirs."""
     return (launch / LOCK).exists() and not (launch / SCRIPT).exists() and not is_locked(launch)
 
 
@@ -260,12 +267,12 @@ def _watch(standing: Standing, table: str, workers: Workers, settled: Callable[[
     with displayed(standing, table) as show:
         while True:
             began = time.monotonic()
-            left = standing.open()
+            unsettled = standing.open()
             new = show()
-            if not left:
-                return  # what was settled last is in the table, which follows at once
+            if not unsettled:
+                return  # the last settled runs are in the table, which follows at once
             workers.poll()
             looked = time.monotonic() - began
             for run in new:
                 settled(run)
-            time.sleep(rest(looked))
+            time.sleep(pause_after(looked))

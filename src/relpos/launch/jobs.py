@@ -1,7 +1,7 @@
 """A job: the runs that a worker executes one after another.
 
-Its file is flat: it has each run once, and names the inputs of a run by their identities. Inputs that only finished runs read are
-in the file, because it describes every run whole, but not in the job.
+The file of a job has each run once, and the inputs of a run as identities. Inputs that only finished runs read are in the file,
+which must describe every run, but not in the job.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from relpos.runs.retries import Retries
 from relpos.runs.run import Run, closure
 
 PAUSE, LONGEST = 0.3, 10.0
-"""Seconds of the shortest and of the longest `rest`."""
+"""Seconds of the shortest and of the longest `pause_after`."""
 PLAN = "plan.json"
-"""Beside a table: the job of its newest launch."""
+"""File beside a table with the job of its newest launch."""
 LOGGERS = "RELPOS_LOGGERS"
-"""Environment variable: the loggers of a job's runs as JSON, in the order of the numbers that stand in its file."""
+"""Environment variable with the loggers of a job's runs as JSON, which the job's file refers to by their places."""
 WAITING = "waiting for a failed run"
-"""State of a run that nothing is to be done about, because it needs a run that has failed."""
+"""State of a run that cannot be executed, because it needs a run that has failed."""
 IMPOSSIBLE = "neither executed nor marked as failed"
 """State of a run that `Standing.set_aside` gave up."""
 
@@ -39,7 +39,7 @@ class Job:
     Args:
         runs: inputs before the runs that need them.
         retries: how often a run that fails is tried again.
-        starts: identity → how many starts the run's record had before this launch, where it had any.
+        starts: identity → number of starts in the run's record before this launch, if there were any.
     """
 
     runs: list[Run]
@@ -49,29 +49,30 @@ class Job:
     @classmethod
     def now(cls, runs: list[Run], retries: int) -> Job:
         """The job of a launch that begins now: failures before it do not count."""
-        # Counted now: retries are those of this launch, not of all that there have been.
+        # Retries count from this launch on.
         counts = {run.identity: len(run.record.get("starts", [])) for run in runs if run.stage != "given"}
         return cls(runs, retries, {identity: count for identity, count in counts.items() if count})
 
     def retries_of(self, run: Run) -> Retries:
-        """How often this launch tries a run."""
+        """The retries of a run in this launch."""
         return Retries(self.retries, self.starts.get(run.identity, 0))
 
     def write(self, path: Path) -> None:
-        """Writes the job as JSON, but what loggers are told into `LOGGERS`, where the processes
-        that this one starts find it: no key is on disk."""
-        everything, own = closure(self.runs), {run.identity for run in self.runs}
+        """Writes the job as JSON, and the settings of loggers into `LOGGERS`, which child processes
+        inherit, so that no key is on disk."""
+        everything, of_job = closure(self.runs), {run.identity for run in self.runs}
         loggers: list[Any] = []
         flat = []
         for run in everything:
             config = dict(run.config)
             if logger := config.get("logger"):
-                loggers += [logger] * (logger not in loggers)
+                if logger not in loggers:
+                    loggers.append(logger)
                 config["logger"] = loggers.index(logger)
             inputs = {name: needed.identity for name, needed in run.inputs.items()}
             flat.append([run.identity, asdict(replace(run, config=config, inputs={})), inputs])
         os.environ[LOGGERS] = json.dumps(loggers)
-        described = [run.identity for run in everything if run.identity not in own]
+        described = [run.identity for run in everything if run.identity not in of_job]
         content = {"retries": self.retries, "starts": self.starts, "runs": flat, "only_described": described}
         write_text(path, json.dumps(content))
 
@@ -81,7 +82,7 @@ class Job:
 
         Args:
             path: of the file.
-            loggers: what `LOGGERS` has; None: whoever reads it executes no run.
+            loggers: the content of `LOGGERS`; None: the reader executes no run.
         """
         content: _Written = read_json(path, _Written)
         runs: dict[str, Run] = {}
@@ -89,7 +90,7 @@ class Job:
             for identity, run, inputs in content.runs:
                 if loggers is not None and isinstance(number := run.config.get("logger"), int):
                     run = replace(run, config=run.config | {"logger": loggers[number]})
-                runs[identity] = replace(run, inputs={name: runs[other] for name, other in inputs.items()})
+                runs[identity] = replace(run, inputs={name: runs[identity_of_input] for name, identity_of_input in inputs.items()})
             for identity in content.only_described:
                 del runs[identity]
         except KeyError as error:
@@ -101,7 +102,7 @@ class Job:
 
 @dataclass
 class _Written:
-    """What `Job.write` writes: of each run its identity, the run without inputs, and the identities of these by their names."""
+    """The content of a job's file: for each run its identity, the run without inputs, and name → identity of the inputs."""
 
     runs: list[tuple[str, Run, dict[str, str]]]
     retries: int
@@ -116,15 +117,16 @@ class Standing:
         self.job = job
         self.unsettled = {run.identity: run for run in job.runs}
         self.states: dict[str, str] = {}
-        """Identity → state as the record last said; `WAITING` if the run needs, at any depth, one that has failed."""
+        """Identity → state as it was last read; `WAITING` if the run needs, at any depth, a run that has failed."""
         self.settled: list[Run] = []
-        """Those that are finished or out of retries, in the order in which that was read; without those that wait for one."""
+        """Runs that are finished or out of retries, in the order in which that was read; without runs
+        that wait for a failed one."""
         self.starts_of: dict[str, int] = {}
         """Identity → starts in the run's record."""
 
     @property
     def starts(self) -> int:
-        """How many starts the records hold, as they were last read."""
+        """The number of starts in all records, as they were last read."""
         return sum(self.starts_of.values())
 
     def those(self, state: str) -> list[Run]:
@@ -132,16 +134,19 @@ class Standing:
         return [run for run in self.job.runs if self.states.get(run.identity) == state]
 
     def is_ready(self, run: Run) -> bool:
-        """Whether its inputs are finished."""
-        # An input that is only described, and not in the job, has not been read here.
-        return all(self.states.get(needed.identity) == "finished" or needed.state == "finished" for needed in run.inputs.values())
+        """Whether the inputs of a run are finished."""
+        for needed in run.inputs.values():
+            # An input that is not in the job has no state here.
+            if self.states.get(needed.identity) != "finished" and needed.state != "finished":
+                return False
+        return True
 
     def walk(self) -> Iterator[tuple[Run, str]]:
         """The runs that are neither settled nor hopeless, with their states; each record is read when its turn comes."""
         # A copy: settled runs are taken out.
         for run in list(self.unsettled.values()):
             state = self._read(run)
-            if run.identity not in self.unsettled:  # `_read` has settled it, whatever became of its inputs
+            if run.identity not in self.unsettled:  # `_read` has settled it
                 continue
             if any(self._is_hopeless(needed) for needed in run.inputs.values()):
                 self.states[run.identity] = WAITING
@@ -159,7 +164,7 @@ class Standing:
             self.states[run.identity] = seen(state, run.path)
 
     def set_aside(self, run: Run) -> None:
-        """Gives up a run that can be neither executed nor marked as failed: nothing waits for it or for the runs that need it."""
+        """Gives up a run that can be neither executed nor marked as failed; nothing then waits for it or for runs that need it."""
         self.states[run.identity] = IMPOSSIBLE
         self.unsettled.pop(run.identity, None)
 
@@ -169,21 +174,27 @@ class Standing:
 
     def _read(self, run: Run) -> str:
         """Reads the state of a run and removes a settled one from `unsettled`."""
-        record = {} if run.stage == "given" else run.record
+        # A network that the user named has no record to wait for.
+        record = {"state": "finished"} if run.stage == "given" else run.record
+        state = str(record.get("state", "missing"))
         self.starts_of[run.identity] = len(record.get("starts", []))
-        self.states[run.identity] = state = "finished" if run.stage == "given" else str(record.get("state", "missing"))
+        self.states[run.identity] = state
         if state == "finished" or (state == "failed" and self.job.retries_of(run).are_used_up(record)):
             self.settled.append(self.unsettled.pop(run.identity))
         return state
 
 
-def rest(looked: float) -> float:
-    """Seconds between two looks at the runs' folders, the last of which took so many: however many runs there are and however slow
-    their disk, looking takes at most a sixth of the time, unless that would be a rest of more than `LONGEST`."""
-    return max(PAUSE, min(LONGEST, 5 * looked))
+def pause_after(seconds: float) -> float:
+    """How long to sleep before reading the runs' folders again: five times the seconds of the last read, from PAUSE to LONGEST.
+
+    So reading takes at most a sixth of the time, unless the disk is very slow.
+    """
+    return max(PAUSE, min(LONGEST, 5 * seconds))
 
 
 def seen(state: str, folder: Path) -> str:
-    """The state that a record has, for those who watch a run: one that is `running` while no process holds it is interrupted."""
-    # A process that is killed cannot write its end: the lock is what goes with it.
-    return "interrupted" if state == "running" and not is_locked(folder) else state
+    """The state of a run for its observers: a run that is `running` in its record is interrupted if no process holds its lock."""
+    # A killed process loses its lock, but cannot write its end into the record.
+    if state == "running" and not is_locked(folder):
+        return "interrupted"
+    return state

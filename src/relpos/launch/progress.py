@@ -1,4 +1,4 @@
-"""How a table stands, as its launcher and `relpos status` show it: from the runs' folders alone, and not from the workers."""
+"""The state of a table's runs, as its launcher and `relpos status` show it; it is read from the runs' folders, not from workers."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ SECONDS = 60.0
 """Seconds between two reports of the runs under way, where stderr is not a terminal."""
 STATES = ("finished", "running", "interrupted", "failed", WAITING, "missing")
 MOST_FAILED = 20
-"""Failed runs that are named: as many as fit on a screen."""
+"""The most failed runs that are named, so that they fit on a screen."""
 WIDE = 200
-"""Characters of a line where there is no terminal, which would say how wide it is."""
+"""Characters of a line where there is no terminal with a width of its own."""
 
 
 def console(stderr: bool = False) -> Console:
-    """Where pictures are shown: as wide as the terminal, and without one wide enough for the names of runs."""
+    """The console for pictures: as wide as the terminal or, without one, wide enough for the names of runs."""
     stream = sys.stderr if stderr else sys.stdout
     return plain_console(stderr=stderr, highlight=False, width=None if stream.isatty() else WIDE)
 
@@ -41,41 +41,42 @@ class Picture:
     """Counts of a job's runs, a line for each row, the runs under way, and the runs that have failed.
 
     Args:
-        standing: is read by whoever shows the picture.
+        standing: the state of the job's runs, which the caller keeps up to date.
         name: of the table.
     """
 
     def __init__(self, standing: Standing, name: str) -> None:
         self.standing, self.name, self.estimate = standing, name, Estimate()
-        self.told = len(standing.settled)
+        self.reported = len(standing.settled)
         machine = hardware()
         for record in (run.record for run in standing.settled if run.stage != "given"):
-            if record.get("hardware") == machine:  # what is done from now on counts whatever machine does it
+            if record.get("hardware") == machine:  # runs that finish later count whatever machine made them
                 self.estimate.add(record)
 
     def news(self) -> list[Run]:
         """The runs that have been settled since the last call."""
-        new = self.standing.settled[self.told :]
-        self.told += len(new)
+        new = self.standing.settled[self.reported :]
+        self.reported += len(new)
         for run in new:
             self.estimate.add(run.record)
         return new
 
     def left(self) -> str:
-        """How long the table still takes, as `; about 2:05 left`; empty at its end, and where nothing tells."""
+        """The time that the table still takes, as `; about 2:05 left`; empty if it is unknown, and at the end."""
         at_work = {run.identity: (run.record, newest(run.path)) for run in self.standing.those("running")}
-        left = self.estimate.left(self.standing.unsettled.values(), at_work)
-        return f"; {left}" if left else ""
+        remaining = self.estimate.left(self.standing.unsettled.values(), at_work)
+        return f"; {remaining}" if remaining else ""
 
     def whole(self) -> RenderableType:
-        """All of it."""
+        """The whole picture."""
         counts = Counter(self.standing.states.values())
         head = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
         failed = self.standing.those("failed")[:MOST_FAILED]
+        running = [self.under_way()] if self.standing.those("running") else []
         return Group(
             Text(f"{self.name}: {plural(len(self.standing.job.runs), 'run')}: {head}{self.left()}", style="bold"),
             self._rows(),
-            *([self.under_way()] if self.standing.those("running") else []),
+            *running,
             *(Text(f"failed: {run.stage} {run.name}: {run.record.get('error')}", style="red") for run in failed),
         )
 
@@ -85,34 +86,50 @@ class Picture:
         for run in self.standing.job.runs:
             rows.setdefault(run.config.get("row") or run.stage, []).append(run)
         for row, runs in rows.items():
-            finished = [self._finished([run for run in runs if (run.stage == "finetune") is tuning]) for tuning in (False, True)]
-            failed = sum(self.standing.states[run.identity] == "failed" for run in runs)
-            # As text: rich would take brackets in the name of a row for markup.
-            table.add_row(Text(row), *finished, str(failed) if failed else "")
+            tunings = [run for run in runs if run.stage == "finetune"]
+            others = [run for run in runs if run.stage != "finetune"]
+            failed = self._count(runs, "failed")
+            # As `Text`, because rich would take brackets in the name of a row for markup.
+            table.add_row(Text(row), self._finished(others), self._finished(tunings), str(failed or ""))
         return table
 
     def _finished(self, runs: list[Run]) -> str:
-        return f"{sum(self.standing.states[run.identity] == 'finished' for run in runs)}/{len(runs)}" if runs else ""
+        if not runs:
+            return ""
+        return f"{self._count(runs, 'finished')}/{len(runs)}"
+
+    def _count(self, runs: list[Run], state: str) -> int:
+        return sum(self.standing.states[run.identity] == state for run in runs)
 
     def under_way(self) -> Table:
-        """A line for each run that some process executes, from its newest log line."""
+        """A line for each run that a process executes, from its newest log line."""
         table = _table("under way", "step", "steps/s", "loss", "left", "where", words=("under way", "where"))
         for run in self.standing.those("running"):
-            line, steps = newest(run.path), run.config.get("steps")
-            start = (run.record.get("starts") or [{}])[-1]
-            table.add_row(
-                f"{run.stage} {run.name}",
-                f"{line.get('step', 0):,}/{steps or '?'}" if line else "",
-                f"{line['steps_per_second']:.2f}" if "steps_per_second" in line else "",
-                next((f"{line[key]:.4g}" for key in ("loss", "heldout_loss") if key in line), ""),
-                clock(seconds) if (seconds := left_of(run, line)) is not None else "",
-                f"{start.get('host', '')}:{start.get('pid', '')}" if start.get("pid") != os.getpid() else "",
-            )
+            table.add_row(f"{run.stage} {run.name}", *_progress(run))
         return table
 
 
+def _progress(run: Run) -> list[str]:
+    """Step, steps per second, loss, time left and process of a run under way; empty where they are unknown."""
+    line = newest(run.path)
+    step = rate = loss = left = place = ""
+    if line:
+        step = f"{line.get('step', 0):,}/{run.config.get('steps') or '?'}"
+    if "steps_per_second" in line:
+        rate = f"{line['steps_per_second']:.2f}"
+    for key in ("heldout_loss", "loss"):
+        if key in line:
+            loss = f"{line[key]:.4g}"
+    if (seconds := left_of(run, line)) is not None:
+        left = clock(seconds)
+    start = (run.record.get("starts") or [{}])[-1]
+    if start.get("pid") != os.getpid():
+        place = f"{start.get('host', '')}:{start.get('pid', '')}"
+    return [step, rate, loss, left, place]
+
+
 def _table(*columns: str, words: tuple[str, ...]) -> Table:
-    """A table without lines, whose columns of numbers stand on the right."""
+    """A table without lines; columns of numbers are aligned to the right."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in columns:
         table.add_column(column, justify="left" if column in words else "right")
@@ -121,18 +138,20 @@ def _table(*columns: str, words: tuple[str, ...]) -> Table:
 
 @contextmanager
 def displayed(standing: Standing, name: str) -> Iterator[Callable[[], list[Run]]]:
-    """Yields a function that prints on stderr a line for each run settled since its last call, and returns these runs; on a
-    terminal it shows the picture, too, elsewhere now and then what is under way."""
+    """Yields a function that prints on stderr a line for each run settled since its last call, and returns these runs.
+
+    On a terminal it also shows the picture; elsewhere it shows the runs under way every `SECONDS`.
+    """
     picture, screen, runs = Picture(standing, name), console(stderr=True), len(standing.job.runs)
     last_report = time.monotonic()
-    # In a log file a picture that is drawn again would be thousands of lines.
+    # Without a terminal, pictures drawn again and again would fill a log file.
     live = Live(console=screen, transient=True, auto_refresh=False) if sys.stderr.isatty() else None
 
     def show() -> list[Run]:
         nonlocal last_report
         settled = picture.news()
-        for number, run in enumerate(settled, picture.told - len(settled) + 1):
-            # As `Text`: in a string rich would take brackets of an error message for markup, and fail at some.
+        for number, run in enumerate(settled, picture.reported - len(settled) + 1):
+            # As `Text`, because rich would take brackets of an error message for markup, and fail at some.
             screen.print(Text(f"[{number}/{runs}] {ending(run)}{picture.left()}"), soft_wrap=True)
         if live:
             live.update(picture.whole(), refresh=True)
@@ -142,7 +161,7 @@ def displayed(standing: Standing, name: str) -> Iterator[Callable[[], list[Run]]
         return settled
 
     with live or nullcontext():
-        screen.print(f"{picture.told} of {runs} runs are there", style="dim")
+        screen.print(f"{picture.reported} of {runs} runs are there", style="dim")
         yield show
 
 
@@ -153,8 +172,8 @@ def ending(run: Run) -> str:
         return f"{run.stage} {run.name}: its folder {run.path} is gone"
     if state == "failed":
         return f"{run.stage} {run.name} failed: {record['error']}"
-    shown = scores(record) or {key: value for key, value in final(record).items() if key == "perplexity"}
-    figures = ", ".join(f"{key} {value:.4g}" for key, value in shown.items())
+    numbers = scores(record) or {key: value for key, value in final(record).items() if key == "perplexity"}
+    figures = ", ".join(f"{key} {value:.4g}" for key, value in numbers.items())
     tries = failures(record)
     before = f", after {tries} that failed: see {run.path / LOG}" if tries else ""
     return f"{run.stage} {run.name}  {figures}  ({record.get('seconds', 0):.0f} s){before}"

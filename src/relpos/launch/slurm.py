@@ -1,6 +1,6 @@
 """The Slurm engine: an array of the worker that `engine=local` uses, on any number of nodes that see the folders.
 
-The locks of the runs keep its tasks apart, and those of other launches of the same table. Slurm is asked for one thing more:
+The locks of the runs keep its tasks apart, and the tasks of other launches of the same table. Besides, Slurm only has to answer
 whether the array is still in its queue.
 """
 
@@ -36,8 +36,8 @@ class Slurm(Engine):
     """`engine=slurm`: jobs on a cluster whose nodes see `$RELPOS_RUNS`.
 
     Args:
-        partition: None: the cluster's own default; so with `account` and `memory`.
-        account: that the time is charged to.
+        partition: None: the cluster's default; likewise for `account` and `memory`.
+        account: the account that pays for the time.
         time: minutes that a task may take; then it goes back into the queue, and its run goes on from a checkpoint.
         threads: CPU cores of each process of a run.
         gpus: GPUs of each process of a run.
@@ -60,10 +60,10 @@ class Slurm(Engine):
     more: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        if self.signal >= 60 * self.time:  # a task that gets the signal as it begins would go back into the queue for ever
+        if self.signal >= 60 * self.time:  # a task with the signal at its begin would go back into the queue for ever
             raise RelposError(f"engine.signal={self.signal}: fewer seconds are expected than engine.time={self.time} minutes have")
 
-    def start(self, standing: Standing, folder: Path) -> Array:
+    def start(self, standing: Standing, folder: Path) -> SlurmArray:
         """Submits the array.
 
         Raises:
@@ -78,12 +78,12 @@ class Slurm(Engine):
         tasks = min(self.array, len(runs))
         write_text(folder / SCRIPT, self.script(nodes, processes, folder / "job.json", tasks))
         answer = _answer("sbatch", "--parsable", str(folder / SCRIPT))
-        return Array(answer.strip().partition(";")[0], standing, folder)  # the cluster's name may follow
+        return SlurmArray(answer.strip().partition(";")[0], standing, folder)  # the cluster's name may follow
 
     def script(self, nodes: int, processes: int, job: Path, tasks: int) -> str:
-        """What sbatch is given for an array of tasks, each with so many processes on each of its nodes.
+        """The batch script for an array of tasks, each with so many processes on each of its nodes.
 
-        The worker is the batch script itself: it starts the processes of a run on the task's nodes as it comes to that run.
+        The script becomes the worker, which starts the processes of a run on the task's nodes when it comes to that run.
         """
         options = {
             "job-name": "relpos",
@@ -116,13 +116,14 @@ class Slurm(Engine):
 
 
 @dataclass
-class Array:
+class SlurmArray:
     """The tasks of a launch.
 
     Args:
-        number: of the array.
-        standing: the job and how its runs stand.
+        number: the number of the array.
+        standing: the job and the state of its runs.
         folder: of the launch.
+        next_look: the time before which the queue is not read again.
     """
 
     number: str
@@ -131,32 +132,32 @@ class Array:
     next_look: float = 0.0
 
     def poll(self) -> None:
-        """Looks at the queue now and then. Tasks that Slurm puts back into it are still the array's.
+        """Reads the queue now and then; tasks that Slurm puts back into it still belong to the array.
 
         Raises:
             RelposError: all tasks have ended, and runs are left.
         """
-        # The launcher polls several times a second, more often than a controller should be asked.
+        # The launcher polls several times a second, too often for Slurm's controller.
         if time.monotonic() < self.next_look:
             return
         self.next_look = time.monotonic() + PAUSE
-        # The folders after the queue, so that the records have what the tasks did last.
-        if not self._is_queued() and (left := self.standing.open()):
+        # The folders are read after the queue, so that the records are the tasks' last ones.
+        if not self._is_queued() and (unsettled := self.standing.open()):
             logs = self.folder / "worker-*.log"
             raise RelposError(
-                f"engine=slurm: the tasks of array {self.number} have ended, and {plural(len(left), 'run')} are left: "
+                f"engine=slurm: the tasks of array {self.number} have ended, and {plural(len(unsettled), 'run')} are left: "
                 f"see {logs}; the same command submits another array"
             )
 
     def _is_queued(self) -> bool:
-        """Whether a task waits or runs, as far as is known."""
+        """Whether a task waits or runs; True if Slurm does not answer."""
         try:
             return self.number in _answer("squeue", "--noheader", "--format=%F", f"--user={getpass.getuser()}").split()
-        except RelposError:  # a controller that is busy or restarting is no reason to end a launch of days
+        except RelposError:  # a busy or restarting controller must not end a launch of days
             return True
 
     def shutdown(self) -> None:
-        """Cancels what waits, asks what runs to write its checkpoint and end, and waits for that; a second Ctrl-C does not.
+        """Cancels waiting tasks, makes running ones write a checkpoint and end, and waits for that, unless Ctrl-C comes again.
 
         If an error ends the launcher, nothing is cancelled: the tasks go on.
         """
@@ -165,7 +166,7 @@ class Array:
             return
         deadline = time.monotonic() + PATIENCE
         try:
-            # Signals reach what runs alone; one to all steps would end the processes of a run before their checkpoint.
+            # Signals reach running tasks only; one to all steps would end the processes of a run before their checkpoint.
             _cancel("--state=PENDING", self.number)
             _cancel("--batch", "--signal=TERM", self.number)
             while self._is_queued() and time.monotonic() < deadline:
@@ -176,17 +177,17 @@ class Array:
 
 
 def _cancel(*arguments: str) -> None:
-    """Calls scancel, which fails where a task has just ended, as is wanted."""
+    """Calls scancel, whose failure for a task that has just ended does not matter."""
     subprocess.run(["scancel", *arguments], capture_output=True, check=False)
 
 
 def _answer(*command: str) -> str:
-    """What a command of Slurm prints.
+    """The output of a command of Slurm.
 
     Raises:
-        RelposError: it fails; has its message.
+        RelposError: the command fails; the message is its own.
     """
-    # A launcher that is itself a job has variables of that job, which are none of its tasks'.
+    # A launcher that is itself a job has variables of that job, which its tasks must not inherit.
     environment = {name: value for name, value in os.environ.items() if name == "SLURM_CONF" or not name.startswith("SLURM_")}
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environment).stdout

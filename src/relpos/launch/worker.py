@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 from relpos.errors import RelposError, say
-from relpos.launch.jobs import IMPOSSIBLE, LOGGERS, Job, Standing, rest
+from relpos.launch.jobs import IMPOSSIBLE, LOGGERS, Job, Standing, pause_after
 from relpos.process import interrupt, omp_threads, on_stops, tether
 from relpos.runs.execute import execute
 from relpos.runs.lock import locked
@@ -31,7 +31,7 @@ from relpos.when_imported import import_quickly
 
 
 def work(job: Job, stop: threading.Event) -> None:
-    """Executes ready runs until none is left: the first that no other process holds; then it looks again from the top.
+    """Executes the first ready run that no other process holds, and then looks again from the top, until none is left.
 
     It waits for runs that other processes hold, because runs that need them may follow.
 
@@ -40,18 +40,18 @@ def work(job: Job, stop: threading.Event) -> None:
         stop: set from another thread to end the work.
 
     Raises:
-        RelposError: runs are left that can be neither executed nor marked as failed.
+        RelposError: some runs can be neither executed nor marked as failed.
     """
     standing = Standing(job)
     while not stop.is_set():
         began = time.monotonic()
         for run, _ in standing.walk():
             if standing.is_ready(run) and _attempt(run, standing):
-                break  # an earlier run that waited for it may be ready now
+                break  # an earlier run may have waited for it
         else:
             if not standing.unsettled:
                 break
-            stop.wait(rest(time.monotonic() - began))
+            stop.wait(pause_after(time.monotonic() - began))
     if not stop.is_set() and (impossible := standing.those(IMPOSSIBLE)):
         names = ", ".join(str(run.path) for run in impossible)
         raise RelposError(f"these runs can be {IMPOSSIBLE}: {names}")
@@ -76,16 +76,19 @@ def _attempt(run: Run, standing: Standing) -> bool:
 
 
 def _record_failure(run: Run, error: BaseException, before: int) -> bool:
-    """Writes a failure into the record where `execute` could not, such as an error before the start.
-
-    Returns whether the record now has the failure, or another process has taken up the run.
+    """Writes a failure into the record that `execute` could not write, such as an error before the start.
 
     Args:
-        before: failures that the record had before the try.
+        run: the run.
+        error: its exception.
+        before: number of failures in the record before the try.
+
+    Returns:
+        whether the record now has the failure, or another process has taken up the run.
     """
     try:
-        with locked(run.path, wait=False) as held:
-            if held and failures(run.record) <= before:  # otherwise it is recorded, or another process is at work on the run
+        with locked(run.path, wait=False) as is_held:
+            if is_held and failures(run.record) <= before:  # otherwise it is recorded, or another process is at work on the run
                 run.fail(str(error).split("\n")[0] or type(error).__name__)
     except (OSError, RelposError):
         traceback.print_exc()
@@ -94,16 +97,19 @@ def _record_failure(run: Run, error: BaseException, before: int) -> bool:
 
 
 def _reset() -> None:
-    """Restores what a run changes in this process: signal handlers, the number of threads and the memory that it holds."""
+    """Restores signal handlers, the number of threads and the memory of this process, which a run changes."""
     on_stops(interrupt)
-    gc.collect()  # trainer and module refer to each other; without this, weights and maps of the store stay for several runs more
+    # Trainer and module refer to each other, so that weights and maps of the store would stay for several runs.
+    gc.collect()
     if threads := omp_threads():
         torch.set_num_threads(threads)
 
 
 def slurm_task(job: Job) -> int:
-    """Works on a job as a task of an array; returns the exit status. Slurm sends SIGUSR2 before the time limit and before a
-    preemption: then the task goes back into the queue."""
+    """Works on a job as a task of an array; returns the exit status.
+
+    Slurm sends SIGUSR2 before the time limit and before a preemption; the task then goes back into the queue.
+    """
     stopped = interrupted(job)
     if stopped is None:
         return 0
@@ -115,7 +121,7 @@ def slurm_task(job: Job) -> int:
 
 
 def interrupted(job: Job, stop: threading.Event | None = None) -> int | None:
-    """`work`s on a job; returns the signal that stopped it, or None. If the work cannot go on, ends the process with status 1."""
+    """Calls `work`; returns the signal that stopped it, or None. Ends the process with status 1 if the work cannot go on."""
     _reset()
     try:
         work(job, stop or threading.Event())
@@ -127,7 +133,7 @@ def interrupted(job: Job, stop: threading.Event | None = None) -> int | None:
 
 
 def tethered(job: Job) -> int:
-    """Works on a job until it is done or standard input closes; returns the exit status: 130 if it was asked to stop."""
+    """Works on a job until it is done or standard input closes; returns the exit status, 130 if it was told to stop."""
     stop = threading.Event()
     threading.Thread(target=tether, args=(stop.set,), daemon=True).start()
     was_stopped = interrupted(job, stop) is not None
@@ -138,7 +144,8 @@ def tethered(job: Job) -> int:
 if __name__ == "__main__":
     import_quickly()
     try:
-        given = Job.read(Path(sys.argv[1]), json.loads(os.environ.get(LOGGERS, "[]")))
+        job_of_file = Job.read(Path(sys.argv[1]), json.loads(os.environ.get(LOGGERS, "[]")))
     except RelposError as error:
         sys.exit(f"relpos: {error}")
-    sys.exit((slurm_task if "--slurm" in sys.argv else tethered)(given))
+    main = slurm_task if "--slurm" in sys.argv else tethered
+    sys.exit(main(job_of_file))

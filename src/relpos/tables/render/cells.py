@@ -1,5 +1,5 @@
-"""The columns of a table with the text of each cell, and the smaller tables of the same rows: the printed
-numbers, the GLUE server's, differences to the baseline row, losses at other lengths."""
+"""The columns of a table with the text of each cell, and its side tables: the printed numbers, the GLUE
+server's, differences to the baseline row, losses at other lengths."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ MINUS = "−"
 NAMES = {"cola": "CoLA", "mnli_m": "MNLI-m", "mnli_mm": "MNLI-mm", "mrpc": "MRPC", "qnli": "QNLI", "qqp": "QQP"}
 NAMES |= {"rte": "RTE", "sst2": "SST-2", "stsb": "STS-B", "wnli": "WNLI", "ax": "AX"}
 MOST_STEPS = 12
-"""Columns of a table along the training; the picture beside it, and table.json, have all evaluations."""
+"""The most columns of a table over the training; the figure beside it and table.json have all evaluations."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What stands in a column of a row.
+    """The cell of a row in a column.
 
     Args:
-        text: in text files and on the terminal.
-        value: by which it is sorted, and which CSV has; None where it is missing.
-        column: what else is known of a score; None in a plain column.
-        note: what the page says below it.
+        text: its text in text files and on the terminal.
+        value: its number in CSV, by which rows are sorted; None if it is missing.
+        column: the other figures of a score; None in a plain column.
+        note: a line that the page shows below it.
         is_best: whether it is the best of its column.
     """
 
@@ -43,12 +43,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column as every form of a table shows it.
+    """A column, which every format of a table shows.
 
     Args:
-        name: in CSV files and on dashboards.
+        name: its name in CSV files and on dashboards.
         title: its head.
-        better: which values are better; None where none are.
+        better: which values are better; None if neither are.
         cells: one for each row.
     """
 
@@ -59,12 +59,12 @@ class TableColumn:
 
     @property
     def scores(self) -> list[Column]:
-        """What is known of the scores in it; empty for a plain column."""
+        """The figures of its scores; empty for a plain column."""
         return [cell.column for cell in self.cells if cell.column is not None]
 
     @property
     def is_known(self) -> bool:
-        """Whether there is anything in it: a number, what became of its runs, or a printed number beside it."""
+        """Whether it has any content: a number, the state of a run, or a printed number."""
         printed = any(score.printed is not None for score in self.scores)
         return printed or any(cell.text != MISSING for cell in self.cells)
 
@@ -85,7 +85,7 @@ def _plain_cell(plain: PlainColumn, row: Row) -> Cell:
 
 
 def runs_column(rows: Sequence[Row]) -> TableColumn:
-    """How many runs are finished: pre-trainings, then fine-tunings of a pre-training and a task; `2/3` where some are not.
+    """The numbers of finished runs: pre-trainings, then fine-tunings of a pre-training on a task; `2/3` if some are missing.
 
     >>> from relpos.runs.table_file import RowRun
     >>> runs = [RowRun("pretrain", "a", "finished", ""), RowRun("pretrain", "b", "failed", "")]
@@ -99,7 +99,7 @@ def runs_column(rows: Sequence[Row]) -> TableColumn:
         for run in row.runs:
             if run.stage == "finetune":
                 tuned.setdefault((run.task, run.pretrain_seed), []).append(run.state)
-        # Of the task with the fewest.
+        # The task with the fewest finished runs counts.
         fewest = min(tuned.values(), key=lambda of_task: of_task.count("finished"), default=[])
         counts = [f"{of_stage.count('finished')}{_of(of_stage)}" for of_stage in (states, fewest) if of_stage]
         cells.append(Cell(" × ".join(counts) or MISSING, states.count("finished") if row.runs else None))
@@ -111,7 +111,7 @@ def _of(states: Sequence[str]) -> str:
 
 
 def score_column(name: str, title: str, columns: Sequence[Column]) -> TableColumn:
-    """A column of scores, or of figures in nats, which have no best: to use more order is not to be better.
+    """A column of scores, or of figures in nats, which have no best, as using more order is not better.
 
     >>> score_column("rte", "RTE", [Column(values=[30.4, 32.0], mean=31.2, sem=0.8, best=32.0)]).cells[0].text
     '31.2 ± 0.8 (32.0)'
@@ -121,7 +121,7 @@ def score_column(name: str, title: str, columns: Sequence[Column]) -> TableColum
 
 
 def with_best(column: TableColumn) -> TableColumn:
-    """The column, its best cells marked; none where all are the same, or only one is known."""
+    """The column with its best cells marked; no cell if all are the same, or only one has a value."""
     values = {cell.value for cell in column.cells if cell.value is not None}
     if column.better is None or len(values) < 2:
         return column
@@ -130,51 +130,69 @@ def with_best(column: TableColumn) -> TableColumn:
 
 
 def text_of(column: Column) -> str:
-    """`31.2 ± 0.4 (32.0)`: mean, standard error, best; then what went wrong."""
+    """`31.2 ± 0.4 (32.0)`: mean, standard error, best; then the counts of failed and collapsed runs."""
     if column.mean is None:
         return counts(column) or MISSING
-    best = f" ({number(column.best, column.decimals)})" if column.best is not None else ""
-    spread = f" ± {number(column.sem, column.decimals)}{best}" if column.sem is not None else ""
-    return ", ".join(filter(None, (f"{number(column.mean, column.decimals)}{spread}", counts(column))))
+    text = number(column.mean, column.decimals)
+    if column.sem is not None:
+        text += f" ± {number(column.sem, column.decimals)}"
+        if column.best is not None:
+            text += f" ({number(column.best, column.decimals)})"
+    return ", ".join(filter(None, (text, counts(column))))
 
 
 def counts(column: Column) -> str:
-    """`n=9, 1 failed, 2 collapsed`; empty where every run is finished and beats the constant answer."""
-    # The number of runs is worth its room only where it is not the planned one.
-    is_whole = not (column.n_failed or column.n_missing)
-    finished = [] if is_whole or not column.values else [f"n={len(column.values)}"]
-    wrong = [f"{count} {word}" for count, word in ((column.n_failed, "failed"), (column.n_collapsed, "collapsed")) if count]
-    return ", ".join(finished + wrong)
+    """`n=9, 1 failed, 2 collapsed`; empty if every run is finished and beats the constant answer."""
+    parts = []
+    # The number of runs is shown only if it is not the planned one.
+    if column.values and (column.n_failed or column.n_missing):
+        parts.append(f"n={len(column.values)}")
+    if column.n_failed:
+        parts.append(f"{column.n_failed} failed")
+    if column.n_collapsed:
+        parts.append(f"{column.n_collapsed} collapsed")
+    return ", ".join(parts)
 
 
 def comparison(column: Column) -> str:
-    """`40.9 ± 0.5 (+0.3) inside`: the paper's number, ours minus it, where it lies; empty without one."""
+    """`40.9 ± 0.5 (+0.3) inside`: the paper's number, ours minus it, its verdict; empty without a printed number."""
     if column.printed is None:
         return ""
-    printed = number(column.printed) + (f" ± {column.printed_sem:.1f}" if column.printed_sem is not None else "")
-    difference = f" ({signed(column.difference)})" if column.difference is not None else ""
-    return f"{printed}{difference}{' ' + column.verdict if column.verdict else ''}"
+    text = number(column.printed)
+    if column.printed_sem is not None:
+        text += f" ± {column.printed_sem:.1f}"
+    if column.difference is not None:
+        text += f" ({signed(column.difference)})"
+    if column.verdict:
+        text += f" {column.verdict}"
+    return text
 
 
 def delta(column: Column) -> str:
-    """`+2.1 (+3.4 %) * printed +4.1`: ours minus the baseline row's, per cent of its errors, a star where
+    """`+2.1 (+3.4 %) * printed +4.1`: ours minus the baseline row's, per cent of its errors, a star if
     Holm's p is below 0.05, and the same difference of the printed numbers.
     """
     if column.delta is None:
         return MISSING
-    percent = f" ({signed(column.delta_percent)} %)" if column.delta_percent is not None else ""
-    star = " *" if column.delta_p_holm is not None and column.delta_p_holm < 0.05 else ""
-    printed = f" printed {signed(column.delta_printed)}" if column.delta_printed is not None else ""
-    return f"{signed(column.delta, column.decimals)}{percent}{star}{printed}"
+    text = signed(column.delta, column.decimals)
+    if column.delta_percent is not None:
+        text += f" ({signed(column.delta_percent)} %)"
+    if column.delta_p_holm is not None and column.delta_p_holm < 0.05:
+        text += " *"
+    if column.delta_printed is not None:
+        text += f" printed {signed(column.delta_printed)}"
+    return text
 
 
 def number(value: float | None, decimals: int = 1) -> str:
-    """A number with its decimals, or the sign of what is missing; no sign before a zero.
+    """A number with its decimals, or the sign for a missing one; no sign before a zero.
 
     >>> number(31.25), number(-1e-8, 3), number(-3.2), number(None)
     ('31.2', '0.000', '−3.2', '—')
     """
-    return MISSING if value is None else f"{value:z.{decimals}f}".replace("-", MINUS)
+    if value is None:
+        return MISSING
+    return f"{value:z.{decimals}f}".replace("-", MINUS)
 
 
 def signed(value: float | None, decimals: int = 1) -> str:
@@ -186,23 +204,25 @@ def signed(value: float | None, decimals: int = 1) -> str:
     if value is None:
         return MISSING
     text = f"{abs(value):.{decimals}f}"
-    # By the rounded text: what rounds to zero has no sign.
-    return text if not float(text) else f"{'+' if value > 0 else MINUS}{text}"
+    # A number that rounds to zero has no sign.
+    if not float(text):
+        return text
+    return f"+{text}" if value > 0 else f"{MINUS}{text}"
 
 
 def title(column: str, other: str | None = None) -> str:
-    """The head of a column: of a GLUE column, or of one that a measure gives; of any other column `other`, by default its name."""
+    """The head of a column of GLUE or of a measure; of any other column `other`, by default its name."""
     of_measures = {name: kind.title for name, (_, kind) in measured_columns().items()}
     return (NAMES | of_measures).get(column, other or column)
 
 
 @dataclass(frozen=True)
 class SideTable:
-    """Text alone.
+    """A table of texts.
 
     Args:
-        title: what it shows; it stands over the names of the rows.
-        heads: of the columns.
+        title: its subject, the head over the names of the rows.
+        heads: the heads of the columns.
         lines: name of the row → its texts.
     """
 
@@ -217,28 +237,28 @@ class SideTable:
 
 
 def of_scores(head: str, columns: Sequence[TableColumn], rows: Sequence[Row], text: Callable[[Column], str]) -> SideTable | None:
-    """What else there is to say of the scores of each row; None where there is nothing."""
+    """A side table of texts about the scores of each row; None if all texts are empty."""
     texts = [(column.title, [text(score) or MISSING for score in column.scores]) for column in columns]
-    known = [(title, of_column) for title, of_column in texts if {*of_column} - {MISSING}]
-    if not known:
+    nonempty = [(title, of_column) for title, of_column in texts if {*of_column} - {MISSING}]
+    if not nonempty:
         return None
-    lines = [(row.name, [of_column[place] for _, of_column in known]) for place, row in enumerate(rows)]
-    return SideTable(head, [title for title, _ in known], lines)
+    lines = [(row.name, [of_column[place] for _, of_column in nonempty]) for place, row in enumerate(rows)]
+    return SideTable(head, [title for title, _ in nonempty], lines)
 
 
 def printed(columns: Sequence[TableColumn], rows: Sequence[Row]) -> SideTable | None:
-    """The paper's numbers with differences; None where nothing is printed."""
+    """The paper's numbers with differences; None without printed numbers."""
     return of_scores("printed (ours − printed) inside or outside our 95 % interval", columns, rows, comparison)
 
 
 def deltas(columns: Sequence[TableColumn], rows: Sequence[Row]) -> SideTable | None:
-    """Differences to the baseline row; None where there is none."""
+    """Differences to the baseline row; None without a baseline."""
     return of_scores("Δ to the baseline row (in per cent of its errors; * p < 0.05, Holm)", columns, rows, delta)
 
 
 def order_and_rate(rows: Sequence[Row]) -> SideTable | None:
-    """How much of the order each row knows and since when, and the rates of its position parameters; None where all have the
-    plain ones and nothing is known of order. A row on the plateau knows none of it, whatever its loss.
+    """The order that each row knows, since when, and the rates of its position parameters; None if nothing is known of order and
+    all rates are 1. A row on the plateau is shown as such, whatever its loss.
 
     >>> from relpos.results.plateau import Onset
     >>> none = Row("none", on_plateau=True, order_known=0.0, order_found=Onset(None, 8e6, None))
@@ -254,91 +274,113 @@ def order_and_rate(rows: Sequence[Row]) -> SideTable | None:
         # A sweep shows every rate in a table of its own.
         "position_lr": [_rates(row) for row in rows] if not sweeps(rows) else [],
     }
-    # Later than the end is no more than `not yet`, which order known says, too, where no row has found it.
+    # If no row has found order, the column would only repeat `order known`.
     nothing = {"order known": {MISSING}, "half known after": {MISSING}, "position_lr": {"1"}}
     if not any(row.order_found and row.order_found.tokens for row in rows):
         del columns["half known after"]
     columns = {head: texts for head, texts in columns.items() if set(texts) - nothing[head]}
+    if not columns:
+        return None
     lines = [(row.name, [texts[place] for texts in columns.values()]) for place, row in enumerate(rows)]
-    return SideTable("order and rates" if "order known" in columns else "rates", list(columns), lines) if columns else None
+    return SideTable("order and rates" if "order known" in columns else "rates", list(columns), lines)
 
 
 def _order_known(row: Row) -> str:
     if row.on_plateau:
         return "plateau"
-    if row.order_known is None and row.on_plateau is False:  # of older tables, which have no more
-        return "off the plateau"
-    return MISSING if row.order_known is None else f"{100 * row.order_known:.0f} %".replace("-", MINUS)
+    if row.order_known is not None:
+        return f"{100 * row.order_known:.0f} %".replace("-", MINUS)
+    return "off the plateau" if row.on_plateau is False else MISSING
 
 
 def _order_found(row: Row) -> str:
     if row.order_found is None:
         return MISSING
-    at, low, high = (None if tokens is None else f"{tokens / 1e6:.3g}" for tokens in row.order_found)
-    return f"{at} ({low} to {high})" if at else f"later than {low}"
+    tokens, low, high = row.order_found
+    if tokens is None or high is None:
+        return f"later than {_millions(low)}"
+    return f"{_millions(tokens)} ({_millions(low)} to {_millions(high)})"
+
+
+def _millions(tokens: float) -> str:
+    return f"{tokens / 1e6:.3g}"
 
 
 def _rates(row: Row) -> str:
     rates = row.position_lr if isinstance(row.position_lr, tuple) else (row.position_lr,)
-    own = f" (conv_lr {row.conv_lr:g})" if row.conv_lr is not None else ""
-    return f"{' + '.join(f'{rate:g}' for rate in rates)}{own}"
+    text = " + ".join(f"{rate:g}" for rate in rates)
+    if row.conv_lr is not None:
+        text += f" (conv_lr {row.conv_lr:g})"
+    return text
 
 
 def server(rows: Sequence[Row]) -> SideTable | None:
-    """What the GLUE server answered, for the rows that were sent; None where none was."""
+    """The GLUE server's scores, for the rows that were submitted; None without such rows."""
     names = [name for name in (*SERVER_COLUMNS, MEAN) if any(row.server_score(name) is not None for row in rows)]
+    if not names:
+        return None
     heads = [title(name, name.upper()) for name in names]
     lines = [(row.name, [number(row.server_score(name)) for name in names]) for row in rows if row.server]
-    return SideTable("GLUE server (test)", heads, lines) if names else None
+    return SideTable("GLUE server (test)", heads, lines)
 
 
 def losses_by_length(rows: Sequence[Row]) -> SideTable | None:
-    """Nats per predicted token; None where no lengths were measured."""
+    """Nats per predicted token at each length; None if no lengths were measured."""
     lengths = list(dict.fromkeys(length for row in rows for length in row.heldout_by_length))
+    if not lengths:
+        return None
     lines = [(row.name, [number(row.heldout_by_length.get(length), 3) for length in lengths]) for row in rows]
-    return SideTable("held-out loss at length", lengths, lines) if lengths else None
+    return SideTable("held-out loss at length", lengths, lines)
 
 
 def losses_by_step(rows: Sequence[Row]) -> SideTable | None:
-    """Nats per predicted token along the way, at steps that every row has, evenly in their logarithm; None where there are none."""
-    curves = [(row.name, dict(row.heldout_loss)) for row in rows if row.heldout_loss]
-    # Rows of different lengths are compared where all of them are.
-    steps = [step for step in curves[0][1] if all(step in curve for _, curve in curves)] if curves else []
+    """Nats per predicted token at steps that every row has, evenly in their logarithm; None without such steps."""
+    curves = {row.name: dict(row.heldout_loss) for row in rows if row.heldout_loss}
+    if not curves:
+        return None
+    steps = sorted(set.intersection(*map(set, curves.values())))
+    if not steps:
+        return None
     if len(steps) > MOST_STEPS:
-        steps = sorted({min(steps, key=lambda step: abs(step - even)) for even in np.geomspace(steps[0], steps[-1], MOST_STEPS)})
-    lines = [(name, [number(curve[step], 3) for step in steps]) for name, curve in curves]
-    return SideTable("held-out loss at step", [str(step) for step in steps], lines) if steps else None
+        even = np.geomspace(steps[0], steps[-1], MOST_STEPS)
+        steps = sorted({min(steps, key=lambda step: abs(step - place)) for place in even})
+    lines = [(name, [number(curve[step], 3) for step in steps]) for name, curve in curves.items()]
+    return SideTable("held-out loss at step", list(map(str, steps)), lines)
 
 
 def by_snapshot(rows: Sequence[Row]) -> list[SideTable]:
-    """A table for each column about order, along the pre-training; none where no snapshots were measured."""
+    """A table over the pre-training for each column about order; empty if no snapshots were measured."""
     percents = sorted({percent for row in rows for percent in row.snapshots})
-    columns = [(name, column) for row in rows for then in row.snapshots.values() for name, column in then.items()]
-    # A measure that failed everywhere would be a table of dashes.
-    names = dict.fromkeys(name for name, column in columns if column.mean is not None)
-    return [
-        SideTable(
-            f"{title(name)} at per cent of the steps",
-            [f"{percent} %" for percent in percents],
-            [(row.name, [_point(row.snapshots.get(percent, {}).get(name)) for percent in percents]) for row in rows],
-        )
-        for name in names
-    ]
+    # A measure that failed everywhere would be a table of dashes, and has none.
+    names: dict[str, None] = {}
+    for row in rows:
+        for columns in row.snapshots.values():
+            names |= dict.fromkeys(name for name, column in columns.items() if column.mean is not None)
+    tables = []
+    for name in names:
+        lines = []
+        for row in rows:
+            lines.append((row.name, [_point(row.snapshots.get(percent, {}).get(name)) for percent in percents]))
+        heads = [f"{percent} %" for percent in percents]
+        tables.append(SideTable(f"{title(name)} at per cent of the steps", heads, lines))
+    return tables
 
 
 def by_multiplier(rows: Sequence[Row]) -> SideTable | None:
-    """The last held-out loss of rows that differ in `position_lr` or `conv_lr` alone; None where there are none."""
+    """The last held-out loss of rows that differ in `position_lr` or `conv_lr` alone; None without such rows."""
     kinds = sweeps(rows)
-    heads = sorted({multiplier for losses in kinds.values() for multiplier in losses})
-    lines = [(kind, [number(losses.get(multiplier), 3) for multiplier in heads]) for kind, losses in kinds.items()]
-    return SideTable("held-out loss at position_lr", [f"{multiplier:g}" for multiplier in heads], lines) if lines else None
+    if not kinds:
+        return None
+    multipliers = sorted(set().union(*kinds.values()))
+    lines = [(kind, [number(losses.get(multiplier), 3) for multiplier in multipliers]) for kind, losses in kinds.items()]
+    return SideTable("held-out loss at position_lr", [f"{multiplier:g}" for multiplier in multipliers], lines)
 
 
 def sweeps(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
-    """Overrides of the rows but the multiplier → multiplier → last held-out loss, for overrides with several multipliers.
+    """Overrides of the rows without the multiplier → multiplier → last held-out loss, for overrides with several multipliers.
 
-    The multiplier is `conv_lr` where the convolution has one of its own, else `position_lr`; rows whose parts have factors of their
-    own are left out.
+    The multiplier is `conv_lr`, or `position_lr` if the convolution has no rate of its own; rows whose parts have different factors
+    are left out.
 
     >>> loss = [(100, 4.5)]
     >>> sweeps([Row("a", ["position=t5"], heldout_loss=loss), Row("b", ["position=t5", "recipe.position_lr=3"], position_lr=3.0)])
@@ -347,16 +389,23 @@ def sweeps(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
     kinds: dict[tuple[str, str], dict[float, float]] = {}
     for key, row in product(("position_lr", "conv_lr"), rows):
         # Without a rate of its own a convolution has that of the positions.
-        multiplier = row.conv_lr if key == "conv_lr" and row.conv_lr is not None else row.position_lr
+        multiplier = row.position_lr
+        if key == "conv_lr" and row.conv_lr is not None:
+            multiplier = row.conv_lr
         if row.heldout_loss and not isinstance(multiplier, tuple):
             kind = " ".join(override for override in row.overrides if f"recipe.{key}=" not in override)
             kinds.setdefault((kind, key), {})[multiplier] = row.heldout_loss[-1][1]
     swept = {at: losses for at, losses in kinds.items() if len(losses) > 1}
-    both = {kind for kind, key in swept if (kind, "position_lr") in swept and key == "conv_lr"}
-    return {f"{kind} {key}" if kind in both else kind: losses for (kind, key), losses in swept.items()}
+    doubled = {kind for kind, key in swept if (kind, "position_lr") in swept and key == "conv_lr"}
+    result = {}
+    for (kind, key), losses in swept.items():
+        result[f"{kind} {key}" if kind in doubled else kind] = losses
+    return result
 
 
 def _point(column: Column | None) -> str:
     """`0.512 ± 0.012`"""
-    # Without what failed or is missing: these are the pre-trainings, whose counts stand in the table itself.
-    return MISSING if column is None else text_of(replace(column, best=None, n_failed=0, n_missing=0))
+    if column is None:
+        return MISSING
+    # Without the counts of failed and missing pre-trainings, which the table itself has.
+    return text_of(replace(column, best=None, n_failed=0, n_missing=0))

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 INK, FAINT, OURS, PAPER = "#010101", "#020202", "#030303", "#040404"
-"""Stand-ins that matplotlib takes for colours; `_svg` puts the page's own in their place."""
+"""Stand-ins for colours in matplotlib, which `_svg` replaces by the page's own."""
 WIDTH = 4.3
-"""Inches: with letters of 10 points a panel of 340 pixels still reads."""
+"""Inches of a panel: letters of 10 points are readable when it has 340 pixels."""
 
 
 def write_html(path: Path, view: View) -> None:
@@ -58,7 +58,7 @@ def write_html(path: Path, view: View) -> None:
 
 
 def _shows(view: View) -> dict[str, bool]:
-    """Part of the page → whether there is something to show or to hide."""
+    """Part of the page → whether it has content."""
     scores = [score for column in view.scores for score in column.scores]
     fields = {"spread": "sem", "paper": "printed", "intervals": "interval"}
     parts = {part: any(getattr(score, field) is not None for score in scores) for part, field in fields.items()}
@@ -67,7 +67,7 @@ def _shows(view: View) -> dict[str, bool]:
 
 
 def _sortable(text: str) -> float:
-    """The first number of a text; 0 where there is none, as in `plateau`."""
+    """The first number of a text; 0 for a text without numbers, such as `plateau`."""
     numbers = re.findall(r"-?\d+(?:\.\d+)?", text.replace(MINUS, "-"))
     return float(numbers[0]) if numbers else 0.0
 
@@ -76,8 +76,9 @@ def _listed(run: RowRun, folder: Path) -> dict[str, str | None]:
     """A run as the page in this folder lists it: `title`, as in `rte seed 0/1`; `link` to its record,
     None where there is no record; `state`; and `notes`: state, error, scores and identity."""
     seeds = f"{run.pretrain_seed}/{run.seed}" if run.task else f"{run.seed}"
-    # The page lies in tables/NAME, two folders below the runs.
-    record = f"{run.path if run.path.startswith('/') else f'../../{run.path}'}/record.json"
+    # The page is in tables/NAME, two folders below the runs.
+    root = "" if run.path.startswith("/") else "../../"
+    record = f"{root}{run.path}/record.json"
     scores = ", ".join(f"{title(name)} {number(value)}" for name, value in run.columns.items())
     state = f"{run.state}: {run.error}" if run.error else run.state
     return {
@@ -95,8 +96,9 @@ def _states(runs: list[RowRun]) -> str:
 
 
 def intervals(title: str, names: Sequence[str], columns: Sequence[Column]) -> str:
-    """Rows from top to bottom: each run, the mean with its 95 % interval, the printed number, the constant answer. The title is
-    read aloud to those who do not see the figure.
+    """A figure with rows from top to bottom: each run, the mean with its 95 % interval, the printed number, the constant answer.
+
+    The title is read aloud to people who do not see the figure.
     """
 
     def draw(axes: Axes) -> None:
@@ -113,9 +115,9 @@ def intervals(title: str, names: Sequence[str], columns: Sequence[Column]) -> st
 
 def _draw_row(axes: Axes, place: int, column: Column) -> None:
     if column.mean is None:
-        # At the left edge of the axes, whatever numbers the other rows have.
-        left, text = axes.get_yaxis_transform(), "failed" if column.n_failed else "not run"
-        axes.text(0.02, place, text, transform=left, va="center", color=FAINT)
+        # At the left edge of the axes, which does not depend on the numbers of other rows.
+        edge, text = axes.get_yaxis_transform(), "failed" if column.n_failed else "not run"
+        axes.text(0.02, place, text, transform=edge, va="center", color=FAINT)
     else:
         if len(column.values) > 1:
             axes.plot(column.values, [place] * len(column.values), "|", color=OURS, alpha=0.45, markersize=5)
@@ -128,10 +130,10 @@ def _draw_row(axes: Axes, place: int, column: Column) -> None:
 
 
 def _draw_constant_answer(axes: Axes, columns: Sequence[Column]) -> None:
-    """Its score, unless it lies so far off that the rows would be squeezed together."""
+    """Draws the constant answer's score, unless it is so far off that the rows would be squeezed together."""
     scores = [column.majority for column in columns if column.majority is not None]
     low, high = axes.get_xlim()
-    # Of several constant answers, as after a change of the data, the one that most rows have.
+    # After a change of the data there may be several constant answers; the one of most rows counts.
     if scores and low - (high - low) / 2 < (score := max(set(scores), key=scores.count)) < high:
         axes.axvline(score, color=FAINT, linestyle=":", linewidth=1.2)
 
@@ -162,7 +164,7 @@ def _svg(label: str, height: float, draw: Callable[[Axes], None]) -> str:
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
-        # The page shows through, which may be light or dark.
+        # The background is the page's, which may be light or dark.
         axes.patch.set_visible(False)
         axes.spines[["top", "right"]].set_visible(False)
         draw(axes)
@@ -175,7 +177,7 @@ def _inline(svg: str, label: str) -> str:
     """The `<svg>` element alone, with the page's colours and font, and no names that two figures could share."""
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.S)
-    # Names that nothing refers to would only make the page longer.
+    # Names without references would only make the page longer.
     used = set(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", svg))
     svg = re.sub(r' id="([^"]+)"', lambda attribute: attribute[0] if attribute[1] in used else "", svg)
     for stand_in, colour in {INK: "currentColor", FAINT: "var(--faint)", OURS: "var(--ours)", PAPER: "var(--paper)"}.items():

@@ -1,4 +1,4 @@
-"""The figures of a table: losses by step, what its snapshots know, and sweeps of a multiplier."""
+"""The figures of a table: losses by step, measures of its snapshots, and sweeps of a multiplier."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ from relpos.tables.render.cells import sweeps, title
 from relpos.tables.table import NATS, Column, Row
 
 LINES = 24
-"""Rows that a column of the legend has room for."""
+"""The most rows in a column of the legend."""
 MOST_BANDS = 6
-"""Rows up to which their intervals are drawn; those of more rows would hide the lines, and side tables have the standard errors."""
+"""The most rows with drawn intervals; those of more rows would hide the lines, and side tables have the standard errors."""
 ACROSS = 6
-"""Panels beside each other; further ones stand below them, so that the figure still fits a page."""
+"""The most panels beside each other; further ones go below them, so that the figure fits a page."""
 NATS_PER_TOKEN = "held-out loss (nats per predicted token)"
 
 
 def draw(folder: Path, rows: Sequence[Row]) -> None:
-    """Draws each figure that the rows have numbers for."""
+    """Draws each figure for which the rows have numbers."""
     draw_losses(folder / "curves.png", rows)
     draw_snapshots(folder / "snapshots.png", rows)
     draw_multipliers(folder / "position_lr.png", rows)
 
 
 def draw_losses(path: Path, rows: Sequence[Row]) -> None:
-    """Held-out loss against step, a line per row. Rows that differ in their number of steps alone have one colour and one name."""
+    """Held-out loss against step, a line per row. Rows that differ only in their number of steps have the same colour and name."""
     lines: dict[tuple[str, ...], list[Sequence[tuple[int, float]]]] = {}
-    for row in (row for row in rows if row.heldout_loss):
-        steps = next((typed.removeprefix("steps=") for typed in row.overrides if typed.startswith("steps=")), "")
-        name = row.name.removesuffix(steps).rstrip("_-")
-        lines.setdefault((name, *(typed for typed in row.overrides if typed != f"steps={steps}")), []).append(row.heldout_loss)
+    for row in rows:
+        if row.heldout_loss:
+            steps = next((typed.removeprefix("steps=") for typed in row.overrides if typed.startswith("steps=")), "")
+            name = row.name.removesuffix(steps).rstrip("_-")
+            same = [typed for typed in row.overrides if typed != f"steps={steps}"]
+            lines.setdefault((name, *same), []).append(row.heldout_loss)
     if lines:
         style.save(_losses(lines), path)
 
@@ -100,7 +102,7 @@ def _snapshots(panels: Mapping[str, Mapping[str, Mapping[int, Column]]], rows: S
                 style.band(axes, intervals, intervals.values(), look["color"])
         style.logarithmic(axes, [percent for line in lines.values() for percent in line])
         first = next(iter(next(iter(lines.values())).values()))
-        # Below each other: on one line, titles of neighbouring panels would run into each other.
+        # On two lines, because titles of neighbouring panels would overlap on one.
         unit = "nats per token" if first.metric == NATS else "per cent"
         axes.set(xlabel="per cent of the steps", ylabel=f"{title(name)}\n{unit}")
         axes.grid(alpha=0.3)

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -22,19 +22,19 @@ from relpos.tables.render.view import View
 from relpos.tables.table import Column
 
 VERDICTS = {"inside": "green", "outside": "red"}
-"""Colours of where a printed number lies."""
+"""Verdict on a printed number → its colour."""
 LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
 LATEX |= {MISSING: "---", MINUS: "$-$", "±": r"$\pm$", "×": r"$\times$", "≤": r"$\leq$", "≥": r"$\geq$", "Δ": r"$\Delta$"}
 GREEK = {letter: unicodedata.name(letter).removeprefix("GREEK SMALL LETTER ").lower() for letter in "αβγδεζηθικλμνξπρστυφχψω"}
 LATEX |= {letter: f"$\\{name.replace('lamda', 'lambda')}$" for letter, name in GREEK.items()}  # Unicode spells it lamda
 LATEX |= {"–": "--", "…": r"\ldots{}", "→": r"$\to$", "<": "$<$", ">": "$>$"}
-"""Letters that LaTeX would take for markup, or that it spells otherwise."""
+"""Letters that LaTeX takes for markup or writes in another way."""
 
 
 def write(folder: Path, view: View) -> None:
     """Writes `table.json`, `.md`, `.csv`, `.tex` and `.html` into the folder of the table."""
-    # First: commands read this one, and the others only show what it holds.
+    # First, because commands read this file, and the others only show its content.
     view.table.write(folder)
     write_text(folder / "table.md", markdown(view))
     write_text(folder / "table.csv", comma_separated(view))
@@ -43,7 +43,7 @@ def write(folder: Path, view: View) -> None:
 
 
 def terminal(view: View, console: Console | None = None) -> None:
-    """Prints the table, the best in colour. Where it is too wide, rows become columns."""
+    """Prints the table, the best in colour. If it is too wide, rows become columns."""
     console = console or plain_console()
     heads, *lines = view.texts
     texts = [[Text(head, style="bold") for head in heads]]
@@ -66,9 +66,9 @@ def _colour(text: str) -> str:
 
 
 def _print(texts: list[list[Text]], console: Console) -> None:
-    # Measured before it is printed: rich would cut numbers short to make a table fit.
+    # Measured before it is printed, because rich would cut numbers short to make a table fit.
     grid = _grid(texts)
-    # Turned round only where that is narrower: rows become columns.
+    # Rows become columns if that is narrower.
     if _width(grid, console) > console.width and len(texts) <= len(texts[0]):
         grid = _grid([list(line) for line in zip(*texts, strict=True)])
     console.width = max(console.width, _width(grid, console))  # long lines rather than numbers cut short
@@ -91,25 +91,39 @@ def _width(grid: Grid, console: Console) -> int:
 def markdown(view: View) -> str:
     """The table, the best in bold, the side tables, and the held-out loss."""
     table = view.table
-    made_with = [escape(view.made_with), ""] if view.made_with else []
+    lines = [f"# {escape(table.name)}", "", escape(table.question), ""]
+    if view.made_with:
+        lines += [escape(view.made_with), ""]
     heads, *rows = view.texts
-    lines = [f"# {escape(table.name)}", "", escape(table.question), "", *made_with, *_head(heads)]
-    for row in zip(rows, view.is_best, strict=True):
-        texts = [(escape(text), is_best) for text, is_best in zip(*row, strict=True)]
-        lines.append(_line([f"**{text}**" if is_best else text for text, is_best in texts]))
+    lines += _head(heads)
+    for row, is_best in zip(rows, view.is_best, strict=True):
+        lines.append(_line(_marked(map(escape, row), is_best, "**{}**")))
     lines += ["", *(f"- {escape(note)}" for note in view.notes), ""]
-    for side_table in [*view.in_cells, *view.side_tables, *([view.by_step] if view.by_step is not None else [])]:
-        head, *texts_of_rows = side_table.texts
-        lines += [*_head(head), *(_line([escape(text) for text in texts]) for texts in texts_of_rows), ""]
+    side_tables = [*view.in_cells, *view.side_tables]
+    if view.by_step is not None:
+        side_tables.append(view.by_step)
+    for side_table in side_tables:
+        heads, *rows = side_table.texts
+        lines += _head(heads)
+        lines += [_line(list(map(escape, row))) for row in rows]
+        lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
 
+def _marked(texts: Iterable[str], is_best: Sequence[bool], form: str) -> list[str]:
+    """The texts, the best ones in this form."""
+    result = []
+    for text, best in zip(texts, is_best, strict=True):
+        result.append(form.format(text) if best else text)
+    return result
+
+
 SPECIAL = re.compile(r"[\\`\[\]<|]|(?<!\s)\*|\*(?!\s|$)|(?<!\w)_|_(?!\w)|&(?=#?\w+;)|~(?=~)|(?<=~)~")
-"""Letters that Markdown would take for markup. A star between spaces, or an underscore inside a word, means itself."""
+"""Letters that Markdown takes for markup, unlike a star between spaces or an underscore inside a word."""
 
 
 def escape(text: str) -> str:
-    r"""Text whose letters mean themselves in Markdown, on one line, also inside a table.
+    r"""One line of Markdown that shows a text as it is, also inside a table.
 
     >>> print(escape("a|b <c> base_fixed, p < 0.05 *"))
     a\|b \<c> base_fixed, p \< 0.05 *
@@ -140,21 +154,23 @@ PARTS: dict[str, Callable[[Column], Value]] = {
     "failed": lambda column: column.n_failed or None,
     "collapsed": lambda column: column.n_collapsed or None,
 }
-"""Suffix of a further CSV column of each column → its value; `low` and `high` are the ends of the 95 % interval."""
+"""Suffix of a further CSV column → its value; `low` and `high` are the ends of the 95 % interval."""
 ALWAYS = ("sem", "best", "n")
 
 
 def no_formula(text: str) -> str:
-    """Text that no spreadsheet takes for a formula: an apostrophe stands before one.
+    """Text that no spreadsheet takes for a formula, if need be with an apostrophe before it.
 
     >>> no_formula("=1+1"), no_formula("rope")
     ("'=1+1", 'rope')
     """
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+    if text[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return f"'{text}"
+    return text
 
 
 def comma_separated(view: View) -> str:
-    """One line per row. Each column has standard error, best, number of runs, and what else any row has; empty = missing."""
+    """One line per row. Each column has standard error, best, number of runs, and the further figures that any row has."""
     scores = [score for column in view.scores for score in column.scores]
     parts = [part for part, of in PARTS.items() if part in ALWAYS or any(of(score) is not None for score in scores)]
     heads = ["row"]
@@ -171,13 +187,11 @@ def comma_separated(view: View) -> str:
 
 
 def latex(view: View) -> str:
-    """What Markdown shows as a `table` environment for booktabs, to be read in with `\\input`; what stands behind a number in small
-    letters."""
+    """The content of the Markdown form as a `table` environment for booktabs, for `\\input`; text after a number is small."""
     name, (heads, *lines) = view.table.name, view.texts
     rows = [list(map(in_latex, heads))]
     for (row, *cells), is_best in zip(lines, view.is_best, strict=True):
-        texts = zip([in_latex(row), *map(_figure, cells)], is_best, strict=True)
-        rows.append([rf"\textbf{{{text}}}" if best else text for text, best in texts])
+        rows.append(_marked([in_latex(row), *map(_figure, cells)], is_best, r"\textbf{{{}}}"))
     side_tables = [[list(map(in_latex, texts)) for texts in table.texts] for table in view.in_cells + view.side_tables]
     parts = [
         rf"% relpos reproduce table={name}      \usepackage{{booktabs}}; wide tables: \usepackage{{graphicx}} and \resizebox",
@@ -194,7 +208,7 @@ def latex(view: View) -> str:
 
 
 def _tabular(texts: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a `tabular` environment; the first of the texts are its heads."""
+    """The lines of a `tabular` environment; the first texts are its heads."""
     head, *rows = (rf"    {' & '.join(row)} \\" for row in texts)
     columns = "l" + "r" * (len(texts[0]) - 1)
     return [
@@ -209,7 +223,7 @@ def _tabular(texts: Sequence[Sequence[str]]) -> list[str]:
 
 
 def in_latex(text: str) -> str:
-    r"""Text whose letters mean themselves in LaTeX.
+    r"""LaTeX that shows a text as it is.
 
     >>> print(in_latex("base_fixed: 50 % of β < 1"))
     base\_fixed: 50 \% of $\beta$ $<$ 1
@@ -218,6 +232,8 @@ def in_latex(text: str) -> str:
 
 
 def _figure(text: str) -> str:
-    r"""A number, and in small letters what stands behind it: `31.2{\scriptsize{} $\pm$ 0.4 (32.0)}`."""
-    number, space, rest = text.partition(" ")
-    return in_latex(number) + (rf"{{\scriptsize{{}}{space}{in_latex(rest)}}}" if rest else "")
+    r"""A number, and in small letters the text after it: `31.2{\scriptsize{} $\pm$ 0.4 (32.0)}`."""
+    number, space, details = text.partition(" ")
+    if not details:
+        return in_latex(number)
+    return rf"{in_latex(number)}{{\scriptsize{{}}{space}{in_latex(details)}}}"

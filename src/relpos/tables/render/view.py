@@ -1,4 +1,4 @@
-"""The contents of a table as it is shown: built once, read by the terminal, Markdown, CSV, LaTeX and the page."""
+"""The content of a table that terminal, Markdown, CSV, LaTeX and the page show."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class View:
     Args:
         table: the table that is shown.
         columns: plain ones; those about order, GLUE's in their order, others; the mean over GLUE's.
-        in_cells: the paper's numbers, which the page shows in the cells instead.
-        side_tables: those that are shown in every format.
-        by_step: held-out losses during training; None if there are none. The page shows them as a figure.
+        in_cells: the paper's numbers as a side table; the page shows them in the cells instead.
+        side_tables: side tables of every format.
+        by_step: held-out losses during training, or None. The page shows them as a figure.
     """
 
     table: Table
@@ -52,8 +52,9 @@ class View:
 
     @property
     def lines(self) -> list[tuple[Row, tuple[Cell, ...]]]:
-        """The rows, each with its cells."""
-        return list(zip(self.table.rows, zip(*(column.cells for column in self.columns), strict=True), strict=True))
+        """The rows with their cells."""
+        cells = zip(*(column.cells for column in self.columns), strict=True)
+        return list(zip(self.table.rows, cells, strict=True))
 
     @property
     def texts(self) -> list[list[str]]:
@@ -63,7 +64,7 @@ class View:
 
     @property
     def is_best(self) -> list[list[bool]]:
-        """For each of the texts of the rows, whether it is the best of its column."""
+        """For each text of the rows, whether it is the best of its column."""
         return [[False, *(cell.is_best for cell in cells)] for _, cells in self.lines]
 
     @property
@@ -73,34 +74,40 @@ class View:
 
     @property
     def made_with(self) -> str:
-        """What was typed in place of what the experiment file says; empty where nothing was."""
+        """A sentence about the command line's changes to the experiment file; empty without changes."""
         typed = " ".join(self.table.changes)
-        return f"Made with {typed} in place of what the experiment file says." if typed else ""
+        if not typed:
+            return ""
+        return f"Made with {typed} in place of what the experiment file says."
 
     @property
     def notes(self) -> list[str]:
-        """What stands below the table in every format: what its columns mean, of which rows that does not hold, and, last, what its
-        runs were made with. Empty where there is nothing to say.
+        """Notes below the table in every format: on the meaning of its columns, on rows with exceptions, and, last, on the machines
+        and versions of its runs.
         """
         return [note for note in (*self._meanings, *self._of_order, *self._of_rows, self.table.made) if note]
 
     @property
     def _meanings(self) -> Iterator[str]:
-        """Of the columns that there are."""
+        """Notes on the columns of this table."""
         scores = [score for column in self.scores for score in column.scores]
-        if any(name not in measured_columns() for name in (column.name for column in self.scores)):
+        if any(column.name not in measured_columns() for column in self.scores):
             yield "Scores × 100 on the dev sets."
-        if any(score.sem is not None for score in scores):
-            best = " (the best)" if any(score.sem is not None and score.best is not None for score in scores) else ""
-            of_mean = "; of the mean over columns, the mean of their bests" if best and any(score.of for score in scores) else ""
-            yield f"Mean ± standard error over seeds{best}{of_mean}."
-        if any(row.runs for row in self.table.rows):
-            tuned = any(run.stage == "finetune" for row in self.table.rows for run in row.runs)
-            yield f"n = finished pre-trainings{' × fine-tunings of one on a task' if tuned else ''}."
+        if with_error := [score for score in scores if score.sem is not None]:
+            note = "Mean ± standard error over seeds"
+            if any(score.best is not None for score in with_error):
+                note += " (the best)"
+                if any(score.of for score in scores):
+                    note += "; of the mean over columns, the mean of their bests"
+            yield f"{note}."
+        if stages := {run.stage for row in self.table.rows for run in row.runs}:
+            tunings = " × fine-tunings of one on a task" if "finetune" in stages else ""
+            yield f"n = finished pre-trainings{tunings}."
         if any(cell.text == MISSING for column in self.columns for cell in column.cells):
             yield f"{MISSING} = not run."
         names = {column.name for column in self.columns}
-        yield from dict.fromkeys(measure.note for name, (measure, _) in measured_columns().items() if name in names)
+        notes = [measure.note for name, (measure, _) in measured_columns().items() if name in names]
+        yield from dict.fromkeys(notes)
 
     @property
     def _of_order(self) -> Iterator[str]:
@@ -115,19 +122,23 @@ class View:
     @property
     def _of_rows(self) -> Iterator[str]:
         rows = self.table.rows
-        if parts := {task: f"{task} ({part:,} of {of:,})" for row in rows for task, (part, of) in row.parts.items()}:
+        parts = {}
+        for row in rows:
+            for task, (part, of) in row.parts.items():
+                parts[task] = f"{task} ({part:,} of {of:,})"
+        if parts:
             why = "Fine-tuned on a part of the official training examples, so that scores do not compare with published ones"
             yield f"{why}: {', '.join(parts.values())}."
         if self.table.tuned and any(row.position_lr != 1 or row.conv_lr is not None for row in rows):
             yield f"position_lr was chosen in table {self.table.tuned}."
-        # Beside printed numbers alone.
+        # The warning belongs to printed numbers.
         short = {row.name: row.travel for row in rows if (row.travel or SHORT_TRAVEL) < SHORT_TRAVEL}
         if short and any(score.difference is not None for column in self.scores for score in column.scores):
             yield f"In {', '.join(short)} {short_travel(short.values())}."
 
 
 def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
-    """Builds the view: columns, cells, the best of them, side tables; `more` are additional side tables, which come first."""
+    """Builds the view of a table: columns, cells, the best of them, side tables; those in `more` are added."""
     rows, names = table.rows, columns_of(table.rows)
     scores = [score_column(name, title(name), [row.columns.get(name, Column()) for row in rows]) for name in names]
     if mean := mean_name(names):
@@ -157,10 +168,12 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
 
 
 def mean_name(columns: Iterable[str]) -> str | None:
-    """`GLUE` for the mean of all nine columns, else `mean of N`; None where a table has none of them.
+    """`GLUE` for the mean of all nine columns, else `mean of N`; None for a table without any of them.
 
     >>> mean_name(["cola", "rte", "wnli"])  # WNLI is in no mean
     'mean of 2'
     """
     count = len(columns_named(MEAN, set(columns)))
-    return "GLUE" if count == len(GLUE) else f"mean of {count}" if count else None
+    if count == len(GLUE):
+        return "GLUE"
+    return f"mean of {count}" if count else None
