@@ -177,7 +177,7 @@ def test_the_card_has_what_was_measured_of_this_network(
         content = {"meaning": {"measure": "shuffle", "version": 2, "examples": 7}, "share": share, "results": results}
         write_text(run / "order" / f"shuffle-{share}.json", json.dumps(content))
     for mark, accuracy in (("0", 0.0), ("1", 100.0)):
-        group = {"accuracy": accuracy, "interval": [0.0, 100.0], "n": 1}
+        group = {"accuracy": accuracy, "interval": [0.0, 100.0], "n": 1, "guess": 50.0}
         results = {"pairs": {"same_words": group}, "answers": {"same_words": {"p": mark}}}
         content = {"meaning": {"measure": "pairs", "version": 2, "form": "plain"}, "share": 100, "results": results}
         write_text(run / "order" / f"pairs-{mark}.json", json.dumps(content))

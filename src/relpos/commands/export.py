@@ -207,8 +207,9 @@ def card(network: Network, settings: Mapping[str, Any], config: Mapping[str, Any
     if network.record.get("stage") == "pretrain" and (datasets := _datasets(made_with.get("data"))):
         front["datasets"] = datasets
     trained = f"trained with relpos, after {network.share} % of its steps." if network.share < END else "trained with relpos."
-    examples, opens = [example], f"It opens as `{config['architectures'][0]}`."
-    if is_own:
+    if not is_own:
+        examples, opens = [example], f"It opens as `{config['architectures'][0]}`."
+    else:
         remote = example.replace('"FOLDER")', '"FOLDER", trust_remote_code=True)')
         examples = [f"import relpos  # lets transformers open it; no remote code\n{example}", remote]
         opens = OPENS_OWN

@@ -166,12 +166,12 @@ def _check_form(override: str) -> None:
         raise RelposError(f"{override}: the name of an option is expected.{nearest('', options().get(key, ()))}")
 
 
-def _unknown_key(key: str, known: set[str]) -> RelposError:
+def _unknown_key(key: str, keys: set[str]) -> RelposError:
     """The error for an unknown key, with the nearest right one or, if none is near, a list of the top level.
 
     The same key in another group is suggested first. Commands that open a trained network have no keys of a new one.
     """
-    if "network" in known and key.split(".")[0] in SCHEME_KEYS - known:
+    if "network" in keys and key.split(".")[0] in SCHEME_KEYS - keys:
         return RelposError(f"{key}: the network comes from network=, where this override changes nothing")
     group, _, inside = key.partition(".")
     if group == "trainer" and inside in OF_TRAINER:
@@ -180,17 +180,17 @@ def _unknown_key(key: str, known: set[str]) -> RelposError:
     if inside:
         first = inside.split(".")[0]
         owners = [option for option in options().get(group, ()) if first in _keys_of_option(group, option)]
-    if owners and f"{group}.{inside}" not in known:
+    if owners and f"{group}.{inside}" not in keys:
         choices = " or ".join(f"{group}={option}" for option in owners[:5])
         return RelposError(f"{key}: a key of {choices}, which must be chosen beside it")
     last = key.rpartition(".")[2]
     last = ELSEWHERE.get(last, last)
-    elsewhere = sorted(path for path in known if path.rpartition(".")[2] == last)
+    elsewhere = sorted(path for path in keys if path.rpartition(".")[2] == last)
     if elsewhere:
         return RelposError(f"unknown key {key!r}. Did you mean {' or '.join(map(repr, elsewhere[:3]))}?")
-    tail = nearest(key, known)
+    tail = nearest(key, keys)
     if "Did you mean" not in tail:
-        tail = nearest(key, {path for path in known if "." not in path})
+        tail = nearest(key, {path for path in keys if "." not in path})
     return RelposError(f"unknown key {key!r}.{tail}")
 
 

@@ -261,7 +261,11 @@ def select(values: Iterable[Value], **fields: object) -> list[Value]:
     >>> [each.value for each in select([Value(Path(), "pretrain", LOSS, 3.0), Value(Path(), "pretrain", GAP, 1.0)], column=GAP)]
     [1.0]
     """
-    return [each for each in values if all(getattr(each, key) == value for key, value in fields.items())]
+    selected = []
+    for value in values:
+        if all(getattr(value, key) == content for key, content in fields.items()):
+            selected.append(value)
+    return selected
 
 
 def by(values: Iterable[Value], key: str) -> dict[Any, list[Value]]:

@@ -301,4 +301,6 @@ def _machine(hardware: Mapping[str, Any]) -> str:
 
 def _counted(values: Iterable[str]) -> str:
     counts = Counter(values)
-    return " and ".join(f"{value} ({count})" if len(counts) > 1 else value for value, count in counts.most_common())
+    if len(counts) == 1:
+        return next(iter(counts))
+    return " and ".join(f"{value} ({count})" for value, count in counts.most_common())

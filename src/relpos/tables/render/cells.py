@@ -210,10 +210,10 @@ def signed(value: float | None, decimals: int = 1) -> str:
     return f"+{text}" if value > 0 else f"{MINUS}{text}"
 
 
-def title(column: str, other: str | None = None) -> str:
-    """The head of a column of GLUE or of a measure; of any other column `other`, by default its name."""
+def title(column: str, default: str | None = None) -> str:
+    """The head of a column of GLUE or of a measure; of any other column the default, or its name."""
     of_measures = {name: kind.title for name, (_, kind) in measured_columns().items()}
-    return (NAMES | of_measures).get(column, other or column)
+    return (NAMES | of_measures).get(column, default or column)
 
 
 @dataclass(frozen=True)

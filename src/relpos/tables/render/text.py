@@ -23,6 +23,8 @@ from relpos.tables.table import Column
 
 VERDICTS = {"inside": "green", "outside": "red"}
 """Verdict on a printed number → its colour."""
+BEST = {True: "bold green", False: ""}
+"""Whether a cell is the best of its column → its style."""
 LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
 LATEX |= {MISSING: "---", MINUS: "$-$", "±": r"$\pm$", "×": r"$\times$", "≤": r"$\leq$", "≥": r"$\geq$", "Δ": r"$\Delta$"}
@@ -48,7 +50,7 @@ def terminal(view: View, console: Console | None = None) -> None:
     heads, *lines = view.texts
     texts = [[Text(head, style="bold") for head in heads]]
     for line in zip(lines, view.is_best, strict=True):
-        texts.append([Text(text, style="bold green" if is_best else "") for text, is_best in zip(*line, strict=True)])
+        texts.append([Text(text, style=BEST[is_best]) for text, is_best in zip(*line, strict=True)])
     console.print(Text(view.table.question, style="italic"), soft_wrap=True)
     if view.made_with:
         console.print(Text(view.made_with, style="bold"), soft_wrap=True)
