@@ -63,13 +63,6 @@ def test_no_reader_of_a_file_goes_around_the_readers() -> None:
     assert not found
 
 
-def test_the_test_over_sources_knows_a_reader_when_it_sees_one() -> None:
-    for source in ("path.read_text()", "open(name)", "np.load(x)", "path.open('rb')", "np.loadtxt(p)", "load_file(p)"):
-        assert reads(ast.parse(source)), source
-    for source in ("path.open('ab')", "read_text(path)", "read_bytes(path)", "files('relpos').joinpath('x').read_text()"):
-        assert not reads(ast.parse(source)), source
-
-
 @pytest.mark.parametrize("read", [read_bytes, read_text, read_json, read_yaml, json_lines])
 def test_a_pipe_a_device_and_a_folder_are_refused(read, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")

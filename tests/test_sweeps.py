@@ -2,24 +2,18 @@
 
 import json
 import math
-import re
-import sys
 from pathlib import Path
-from queue import Queue
 from typing import Any
 
 import pytest
 import yaml
-from hydra import compose, initialize_config_dir
 from hydra.core.plugins import Plugins
 
 import relpos
 from relpos.cli import main
-from relpos.config.conf import conf_dir
 from relpos.errors import RelposError
 from relpos.runs.plan import plan
 from relpos.runs.shelf import figure, figures
-from wandb_file import read
 
 SHORT = ["position=none", "batch=8", "evaluations=1", "steps=2"]
 
@@ -49,12 +43,6 @@ def test_a_sweeper_gets_the_figure_that_metric_names(toy_runs: Path, returned: l
     assert main(["pretrain", "-m", *SHORT, "seed=1,2", "metric=heldout_loss"]) == 0
     kept = records("pretrain", toy_runs)
     assert returned == [kept[1]["heldout_loss"], kept[2]["heldout_loss"]]
-
-
-def test_sweeps_that_begin_in_one_second_have_folders_of_their_own() -> None:
-    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        folder = compose("pretrain", return_hydra_config=True).hydra.sweep.dir
-    assert re.search(r"/sweeps/\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{6}$", folder)
 
 
 def test_a_run_that_fails_is_the_worst_and_the_sweep_goes_on(
@@ -106,36 +94,3 @@ def test_optuna_finds_the_best_of_four_learning_rates(toy_runs: Path) -> None:
     assert sorted(losses) == rates
     assert best["best_params"]["recipe.lr"] == min(losses, key=lambda rate: losses[rate]) == 3e-3
     assert best["best_value"] == losses[3e-3]
-
-
-@pytest.mark.full
-def test_an_agent_of_weights_and_biases_starts_runs_and_finds_their_figures(
-    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: str
-) -> None:
-    """The agent is W&B's own; what its server would answer is made up, for there is no network."""
-    import wandb
-    from wandb.apis.public import sweeps
-    from wandb.wandb_agent import Agent
-
-    asked = [{"type": "run", "id": name, "run_id": name, "args": {"recipe.lr": {"value": rate}}, "program": "relpos"}
-             for name, rate in {"first": 1e-4, "second": 3e-3}.items()]  # fmt: skip
-    command = ["${env}", sys.executable, "-m", "relpos.cli", "pretrain", *SHORT, "logger=wandb", "${args_no_hyphens}"]
-
-    def heartbeat(api: object, agent: str, metrics: object, running: dict[str, bool]) -> list[dict[str, Any]]:
-        return [] if running else [asked.pop(0)] if asked else [{"type": "exit"}]
-
-    monkeypatch.setattr(sweeps, "_sweep_with_runs", lambda *_: {"config": yaml.safe_dump({"command": command})})
-    monkeypatch.setattr(sweeps, "_register_agent", lambda *_, **__: {"id": "agent"})
-    monkeypatch.setattr(sweeps, "_agent_heartbeat", heartbeat)
-    monkeypatch.setattr(wandb, "Api", object)
-    monkeypatch.setenv("WANDB_SWEEP_ID", "sweep")
-    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
-    monkeypatch.setattr(Agent, "POLL_INTERVAL", 0.1)
-    monkeypatch.chdir(tmp_path)
-    Agent(object(), Queue(), sweep_id="sweep").run()
-    for name, rate in (("first", 1e-4), ("second", 3e-3)):
-        (file,) = toy_runs.rglob(f"run-{name}.wandb")
-        told, record = read(file), json.loads((file.parents[2] / "record.json").read_text())
-        assert record["meaning"]["recipe"]["lr"] == rate
-        assert told["finished"]
-        assert told["summary"]["heldout_loss"] == record["metrics"]["heldout_loss"]

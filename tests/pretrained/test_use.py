@@ -86,17 +86,6 @@ def test_order_refuses_an_encoder_that_predicts_no_words(tmp_path: Path) -> None
         relpos.order(folder, overrides=["measure=[pairs]", "pairs=toy"])
 
 
-def test_a_pair_of_texts_has_two_separators_where_the_checkpoint_has_them(checkpoint: Path) -> None:
-    from relpos.data.glue import TaskRows
-    from relpos.data.task_batches import encode
-
-    tokenizer = relpos.load(checkpoint)[1]
-    tokenizer.separators = 2
-    row = encode(TaskRows(["the cat"], ["a mat"], None), tokenizer, 32).ids[0].tolist()
-    a, b = (tokenizer.encode([text])[0].tolist() for text in ("the cat", "a mat"))
-    assert row == [tokenizer.cls, *a, tokenizer.sep, tokenizer.sep, *b, tokenizer.sep]
-
-
 @pytest.mark.parametrize("kind", ["RobertaForMaskedLM", pytest.param("RobertaModel", marks=pytest.mark.full)])
 def test_pre_training_goes_on_from_a_checkpoint_with_its_tokenizer(kind: str, toy_runs: Path, tmp_path: Path) -> None:
     folder = saved(host(kind, **SIZES).to(torch.bfloat16), published("roberta", tmp_path / "checkpoint"))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import relpos
 from relpos.errors import RelposError
 from relpos.model.heads import Classifier
-from schemes import CONVS, POSITIONS, SIZE, node
+from schemes import SIZE, node
 
 transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")
 transformers.utils.logging.disable_progress_bar()
@@ -100,23 +100,6 @@ def test_a_step_in_four_passes_has_the_gradient_of_one(head: str) -> None:
     for one, other in zip(whole.parameters(), parts.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad)
     assert not whole.accepts_loss_kwargs  # Trainer then divides by the number of passes
-
-
-def test_gradient_accumulation_by_trainer_has_the_gradient_of_one_pass(tmp_path: Path) -> None:
-    pytest.importorskip("accelerate")
-    rows = [{"input_ids": ids, "labels": torch.tensor(number % 2)} for number, ids in enumerate(IDS)]
-    norms = []
-    for passes in (1, 4):
-        model = made("SequenceClassification", num_labels=2, size={"dropout": 0.0, "attention_dropout": 0.0})
-        model.dropout.p = 0.0
-        how = {"per_device_train_batch_size": 4 // passes, "gradient_accumulation_steps": passes, "max_steps": 1}
-        quiet = {"report_to": [], "save_strategy": "no", "use_cpu": True, "disable_tqdm": True, "max_grad_norm": 1e9}
-        trainer = transformers.Trainer(
-            model=model, args=transformers.TrainingArguments(str(tmp_path), logging_steps=1, **how, **quiet), train_dataset=rows
-        )
-        trainer.train()
-        norms.append(next(line["grad_norm"] for line in trainer.state.log_history if "grad_norm" in line))
-    assert norms[1] == pytest.approx(norms[0], rel=1e-4)
 
 
 @pytest.mark.parametrize("head", ["", *HEADS])
@@ -255,19 +238,6 @@ def test_what_a_folder_lacks_is_drawn_as_in_a_new_network(head: str, position: s
         assert torch.equal(value, kept.get(name, new[name])), name
 
 
-@pytest.mark.full
-def test_every_scheme_and_convolution_is_drawn_whole() -> None:
-    from relpos.train.huggingface import RelposModel
-
-    for position, conv in [*((name, "none") for name in POSITIONS), *(("none", name) for name in CONVS)]:
-        given = config(position, conv)
-        torch.manual_seed(2)
-        empty = RelposModel.from_pretrained(None, config=copy.deepcopy(given), state_dict={})
-        torch.manual_seed(2)
-        for (name, one), two in zip(empty.named_parameters(), auto("").from_config(given).parameters(), strict=True):
-            assert torch.equal(one, two), (position, conv, name)
-
-
 def test_what_transformers_makes_of_a_pretraining_opens_here(tmp_path: Path) -> None:
     made().save_pretrained(tmp_path / "saved")
     for number, more in enumerate(({"num_labels": 3}, {}, {"num_labels": 1})):
@@ -325,25 +295,6 @@ def test_networks_compile_as_one_graph_and_as_a_program_for_texts_of_any_size() 
     """In a process of its own: here annotations are checked, which a compiler would have to understand."""
     done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-
-
-FIRST = """
-import os, sys
-import torch, relpos, transformers
-for name in sys.argv[1:]:
-    if not (process := os.fork()):
-        getattr(transformers, name)
-        from transformers import AutoModelForMaskedLM, BertModel
-        os._exit(0)
-    assert os.waitpid(process, 0)[1] == 0, name
-"""
-
-
-@pytest.mark.full
-def test_whatever_of_transformers_comes_first_is_imported() -> None:
-    names = ["RobertaModel", "Trainer", "modeling_layers"]
-    done = subprocess.run([sys.executable, "-c", FIRST, *names], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_a_network_is_pickled() -> None:

@@ -98,15 +98,6 @@ def test_a_wrong_logger_is_refused_before_anything_is_made(
     assert not (tmp_path / "runs" / "toy").exists()
 
 
-def test_a_file_may_not_name_a_logger(tmp_path: Path, refused: Callable[..., str]) -> None:
-    row = {"a": ["logger=custom", "logger._target_=pytorch_lightning.loggers.CSVLogger"]}
-    (tmp_path / "table.yaml").write_text(
-        json.dumps({"question": "?", "base": ["size=tiny"], "rows": row, "tasks": [], "seeds": {"pretrain": 1, "finetune": 1}})
-    )
-    said = refused("reproduce", f"table={tmp_path / 'table.yaml'}", "dry_run=true")
-    assert "trust=pytorch_lightning.loggers allows it" in said
-
-
 def test_trackio_has_one_run_with_every_figure(toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With trackio itself where it is installed, else with what it would be told."""
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))

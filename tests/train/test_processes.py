@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from safetensors.torch import load_file
 
 from linked import link_runs
@@ -25,21 +24,12 @@ from relpos.runs.lock import locked
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
 from relpos.train import group
-from relpos.train.group import Broken, Group
 
 pytestmark = pytest.mark.usefixtures("python")
 OVERRIDES = ["batch=8", "speed.microbatch=1", "position=composite", "recipe.warmup=5", "log_every=10", "evaluations=1"]
 OVERRIDES += ["data.pairs=500"]
 TWENTY = [*OVERRIDES, "steps=20", "snapshots=[1]"]
 TELLING = "import os, sys; from relpos.cli import main; print(os.getpid(), flush=True); sys.exit(main())"
-LEAVING = """
-import atexit, sys
-from pathlib import Path
-atexit.register(lambda: print(*{task.read_text().strip() for task in Path("/proc/self/task").glob("*/comm")}, sep="\\n"))
-from relpos.train.group import join
-assert join(int(sys.argv[1]), 2, int(sys.argv[1]), "cpu").sums([1.0]) == [2.0]
-"""
-"""Prints what the threads are called that are left when all that this process registered for its end has run."""
 HANGING = """
 import ctypes, os, sys
 from relpos.train import group
@@ -159,15 +149,6 @@ def test_a_lost_process_fails_the_run_and_one_process_goes_on(number: signal.Sig
     assert starts[1]["from_step"] >= 2
 
 
-def test_a_process_that_is_lost_without_a_word_is_told_by_the_class_of_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: Any, **__: Any) -> None:
-        raise RuntimeError
-
-    monkeypatch.setattr(dist, "all_reduce", fails)
-    with pytest.raises(Broken, match=r"^another process of this run has ended \(RuntimeError\)$"):
-        Group()._exchange(torch.zeros(1), None, 1)
-
-
 @pytest.mark.full
 @pytest.mark.parametrize(("hanging", "waiting"), [(1, (2, 0)), (0, (2, 1))])
 def test_who_waits_for_a_message_names_the_process_that_hangs_and_gives_it_up(hanging: int, waiting: tuple[int, int]) -> None:
@@ -207,20 +188,6 @@ def test_under_torchrun(toy_runs: Path) -> None:
     said = done.communicate(timeout=400)[1]
     assert done.returncode == 0, said
     assert [start["processes"] for start in plan(compose("pretrain", overrides)).record["starts"]] == [2]
-
-
-@pytest.mark.full
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are listed on Linux")
-def test_no_thread_of_the_group_is_left_when_python_ends() -> None:
-    with reserved_port() as port:
-        environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        command = [str(Path(sys.prefix, "bin", "python")), "-c", LEAVING]  # a fork of `awake` would end in another way
-        ranks = [subprocess.Popen([*command, rank], stdout=subprocess.PIPE, text=True, env=environment) for rank in "01"]
-        said = [rank.communicate(timeout=400)[0].splitlines() for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0]
-    for threads in said:
-        assert threads
-        assert not [name for name in threads if "gloo" in name]
 
 
 def test_the_port_where_processes_will_meet_is_given_to_nobody_else() -> None:

@@ -217,35 +217,6 @@ def test_a_run_with_recorded_passes_goes_on_bit_for_bit(toy_runs: Path, recordin
     assert run.record["metrics"]["heldout_loss"] == whole["heldout_loss"]
 
 
-@pytest.mark.full
-def test_the_special_tokens_and_the_vocabulary_are_those_of_the_checkpoint(
-    toy_runs: Path, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its word table has more rows than its tokenizer has ids, as that of many published checkpoints."""
-    from hosts import host, saved
-    from published import published
-
-    sizes = {"vocab_size": 300, "max_position_embeddings": 130, "type_vocab_size": 1}
-    folder = saved(host("RobertaForMaskedLM", **sizes), published("roberta", tmp_path / "roberta"))
-    run = plan(relpos.compose("pretrain", [*OVERRIDES, "steps=1", f"network={folder}"]))
-    seen: set[tuple[int, ...]] = set()
-    loss_sum = MaskedLM.loss_sum
-
-    def kept(self: MaskedLM, ids: Tensor, labels: Tensor, *more: Any, **keys: Any) -> Any:
-        if self.training:
-            for row, wanted in zip(ids, labels, strict=True):
-                seen.add((*row[wanted != -100].tolist(), *wanted[wanted != -100].tolist()))
-        return loss_sum(self, ids, labels, *more, **keys)
-
-    monkeypatch.setattr(MaskedLM, "loss_sum", kept)
-    anew(run)
-    plain = set(seen)
-    seen.clear()
-    request.getfixturevalue("recording")
-    anew(run)
-    assert seen == plain
-
-
 CPU = torch.device("cpu")
 
 
@@ -353,18 +324,3 @@ def test_the_head_runs_at_the_predicted_tokens_and_others_to_a_sixth() -> None:
     assert len(at) == len({*at.tolist()}) == 640
     assert {*held[:500].tolist()} <= {*at.tolist()} <= {*held.tolist()}
     assert [len(outputs(labels, None)), len(outputs(labels[:1], None))] == [704, 64]
-
-
-def test_the_head_at_all_tokens_gives_the_same_loss() -> None:
-    model = network().eval()
-    ids = torch.randint(5, 232, (4, 16))
-    labels = torch.where(torch.rand(4, 16) < 0.3, ids, -100)
-    wanted, _, right = model.loss_sum(ids, labels)
-    wanted.backward()
-    expected = [p.grad.clone() for p in model.parameters() if p.grad is not None]
-    model.zero_grad()
-    found, _, hits = model.loss_sum(ids, labels, at=torch.arange(64))
-    found.backward()
-    torch.testing.assert_close(found, wanted)
-    assert int(hits) == int(right)
-    torch.testing.assert_close([p.grad for p in model.parameters() if p.grad is not None], expected)

@@ -101,17 +101,6 @@ def test_a_replayed_fine_tuning_waits_for_nothing(kind: ClassifierKind) -> None:
             recorded.update(first.rows)
 
 
-@pytest.mark.parametrize(("batch", "mean"), [(16, 12.0), (32, 40.0)])
-def test_an_epoch_has_few_shapes(batch: int, mean: float) -> None:
-    data = encoded(torch.arange(6003) % 2, mean, 128)
-    steps = list(TuningSteps(data, 0, batch, 2 * -(-6003 // batch), 64, few_shapes=True))
-    shapes = [{key: tuple(value.shape) for key, value in part.items()} for step in steps for part in step.microbatches]
-    whole = {tuple(shape.items()) for shape in shapes if shape["keys"] == (batch,)}
-    assert len(shapes) == len(steps)
-    assert len(whole) <= 5
-    assert len({tuple(shape.items()) for shape in shapes}) <= len(whole) + 2  # the last batch of each epoch is short
-
-
 def test_a_fine_tuning_with_recorded_passes_learns_what_a_plain_one_does(
     toy_runs: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,9 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import pytorch_lightning as pl
 import torch
-from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -16,18 +14,17 @@ from relpos.data.steps import Step, Steps
 from relpos.data.store import Store
 from relpos.data.tokenizer import SEP
 from relpos.errors import RelposError
-from relpos.model.heads import Classifier, MaskedLM
+from relpos.model.heads import MaskedLM
 from relpos.runs.cost import costs, forward
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
 from relpos.runs.shelf import logged
-from relpos.train import finetune, loggers, room
+from relpos.train import room
 from relpos.train.checkpoint_files import newest
 from relpos.train.loggers import JsonLines
 from relpos.train.optim import Recipe
 from relpos.train.pretrain import Pretraining, PretrainingData
-from relpos.train.weights import save_weights
 from schemes import FULL
 
 TINY = ["steps=3", "batch=8", "log_every=1", "evaluations=1", "data.pairs=64"]
@@ -105,19 +102,6 @@ def test_a_run_that_diverges_fails_in_one_line_and_keeps_its_checkpoint(toy_runs
     assert all(bool(value.isfinite().all()) for value in torch.load(kept, weights_only=True)["state_dict"].values())
 
 
-def test_a_task_is_scored_on_the_device_it_was_trained_on(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The trainer's end moves the network to the CPU. Here a numbered CPU stands for a GPU."""
-    pretrained = relpos.run(relpos.compose("pretrain", TINY))
-    gpu, events = torch.device("cpu", 0), list[object]()
-    to, cpu, outputs = Classifier.to, pl.LightningModule.cpu, finetune.outputs
-    monkeypatch.setattr(SingleDeviceStrategy, "root_device", property(lambda self: gpu))
-    monkeypatch.setattr(Classifier, "to", lambda self, *args: (events.append(*args), to(self, *args))[1])
-    monkeypatch.setattr(pl.LightningModule, "cpu", lambda self: (events.append("cpu"), cpu(self))[1])
-    monkeypatch.setattr(finetune, "outputs", lambda *args: (events.append("scored"), outputs(*args))[1])
-    relpos.run(relpos.compose("finetune", ["task=rte", "intermediate=none", "steps=2", f"network={pretrained.path}"]))
-    assert events[:3] == ["cpu", gpu, "scored"]
-
-
 def test_rows_of_a_table_differ_in_nothing_but_the_position() -> None:
     models = []
     for position in ("none", "absolute", "composite"):
@@ -181,16 +165,6 @@ def test_the_surface_for_notebooks(toy_runs: Path, drawing: Callable[..., None],
     assert (run.path / "figures" / "kernels.png").exists()
 
 
-def test_fine_tuning_from_a_model_folder(toy_runs: Path, tmp_path: Path) -> None:
-    pretrained = relpos.run(relpos.compose("pretrain", [*TINY, "position=fixed"]))
-    overrides = ["task=rte", "intermediate=none", "steps=2", f"network={pretrained.path / 'model'}"]
-    run = relpos.run(relpos.compose("finetune", overrides))
-    assert set(run.metrics["columns"]) == {"rte"}
-    assert (run.path / "predictions" / "RTE.tsv").read_text().startswith("index\tprediction\n")
-    model, _ = relpos.load(run.path)
-    assert type(model).__name__ == "Classifier"
-
-
 def test_a_model_of_another_shape_is_refused_by_name(model_folder: Path) -> None:
     config = (model_folder / "config.yaml").read_text()
     (model_folder / "config.yaml").write_text(config.replace("ffn: 256", "ffn: 128"))
@@ -206,17 +180,6 @@ def test_without_a_predicted_token_the_held_out_loss_is_refused_and_that_of_a_li
     assert module.averages({"loss": 0.0, "correct": 0.0, "chosen": 0.0, "tokens": 8.0, "seconds": 1.0})["loss"] == 0
 
 
-def test_an_evaluation_takes_no_time_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = Pretraining(nn.Linear(1, 1), Recipe(lr=1e-3, warmup=0), steps=10, seed=3, precision="fp32", log_every=10)
-    now = 100.0
-    monkeypatch.setattr("relpos.train.pretrain.time.perf_counter", lambda: now)
-    module.clock = 90.0
-    module.on_validation_epoch_start()
-    module.heldout, now = [2.0, 1, 1], 150.0
-    module.on_validation_epoch_end()
-    assert now - module.clock == 10
-
-
 def test_the_logged_rate_is_that_of_the_step(toy_runs: Path) -> None:
     run = relpos.run(relpos.compose("pretrain", [*TINY, "recipe.warmup=2"]))
     optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], run.config["recipe"]["lr"])
@@ -229,31 +192,11 @@ def test_the_logged_rate_is_that_of_the_step(toy_runs: Path) -> None:
     assert [line["learning_rate"] for line in logged(run.path) if "loss" in line] == expected
 
 
-def test_a_training_that_fails_stops_its_bar(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    events: list[str] = []
-    named = {name: lambda *_, name=name, **__: events.append(name) for name in ("start", "add_task", "update", "stop")}
-    monkeypatch.setattr(loggers, "display", lambda *_: SimpleNamespace(disable=True, **named))
-
-    def fails(self: Pretraining, *_: object) -> None:
-        raise RelposError("on purpose")
-
-    monkeypatch.setattr(Pretraining, "training_step", fails)
-    with pytest.raises(RelposError, match="on purpose"):
-        relpos.run(relpos.compose("pretrain", TINY))
-    assert events == ["start", "add_task", "stop"]
-
-
 def test_a_damaged_line_of_the_log_is_cut(tmp_path: Path) -> None:
     lines = ['{"step": 1}\n', '\0\0{"st}\n', "{}\n", '{"step": 2}\n', '{"step": 3}\n']
     (tmp_path / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
     JsonLines(tmp_path / "metrics.jsonl", step=2)
     assert (tmp_path / "metrics.jsonl").read_text(encoding="utf-8") == lines[0] + lines[3]
-
-
-def test_those_who_may_read_other_files_may_read_the_weights(tmp_path: Path) -> None:
-    save_weights(nn.Linear(1, 1), tmp_path / "model.safetensors")
-    (tmp_path / "other").touch()
-    assert (tmp_path / "model.safetensors").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
 def test_tensorboard(toy_runs: Path) -> None:

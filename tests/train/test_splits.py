@@ -8,7 +8,6 @@ import pytest
 import relpos
 from relpos.data.task_batches import encode
 from relpos.train import finetune
-from relpos.train.finetune import Splits, read_before
 
 
 @pytest.fixture
@@ -29,11 +28,3 @@ def test_another_seed_of_a_task_reads_nothing_again_and_another_task_does(toy_ru
     assert encoded() == first > 0
     relpos.run(relpos.compose("finetune", ["task=cola", "seed=1", *overrides]))
     assert encoded() > first
-
-
-def test_other_content_takes_the_place_of_the_last() -> None:
-    made = [Splits("nowhere", None, None, 16) for _ in range(3)]  # type: ignore[arg-type]
-    finetune._last.clear()
-    assert read_before("a", made[0]) is read_before("a", made[1]) is made[0]
-    assert read_before("b", made[2]) is made[2]
-    assert read_before("a", made[1]) is made[1]

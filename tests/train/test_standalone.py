@@ -183,14 +183,6 @@ def carried(folder: Path, settings: dict[str, Any]) -> list[str]:
     return [line for path in folder.glob("*.py") for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_transformers_finds_every_file_of_the_code(exported: Path) -> None:
-    from transformers.dynamic_module_utils import get_relative_import_files
-
-    for name in NETWORKS:
-        found = {Path(file).name for file in get_relative_import_files(exported / name / "modeling_relpos.py")}
-        assert found | {"modeling_relpos.py"} == {path.name for path in (exported / name).glob("*.py")}, name
-
-
 @pytest.mark.parametrize("module", ["mine_of_standalone", "heads"])
 def test_a_scheme_of_the_users_own_travels_too(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / f"{module}.py").write_text(
@@ -212,24 +204,6 @@ def test_a_scheme_of_the_users_own_travels_too(module: str, tmp_path: Path, monk
     with pytest.raises(RelposError, match=f"trust={module}"):
         standalone.code(settings)
     sys.modules.pop(module, None)
-
-
-def test_a_class_within_a_class_travels_and_one_within_a_function_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "an_outer.py").write_text(
-        "from relpos.model.position import Scheme\n\nclass Outer:\n    class Mine(Scheme):\n        pass\n\nMine = Outer.Mine\n\n"
-        "def made():\n    class Inner(Scheme):\n        pass\n    return Inner\n\nInner = made()\n",
-        encoding="utf-8",
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("RELPOS_TRUST", "an_outer")
-    settings = {"position": {"_target_": "an_outer.Mine"}, "conv": node("conv", "none")}
-    carried(tmp_path / "opened_an_outer", settings)
-    assert import_module("opened_an_outer.trust").NAMED["an_outer.Mine"].__qualname__ == "Outer.Mine"
-    with pytest.raises(RelposError, match=r"^an_outer\.Inner: a class that a function makes cannot be carried along"):
-        standalone.code(settings | {"position": {"_target_": "an_outer.Inner"}})
-    sys.modules.pop("an_outer", None)
 
 
 def test_what_a_scheme_of_the_users_own_imports_from_a_relative_place_is_refused(
