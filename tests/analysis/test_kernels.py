@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from relpos.analysis.kernels import draw_kernels, learned_kernels
-from relpos.model.position import Layers, Merge
+from relpos.model.position import Merge
 from schemes import SHAPE, model_of, network, preset
 
 
@@ -67,19 +67,6 @@ def test_offsets_out_of_reach_have_no_value() -> None:
     assert kernel[0].isnan().tolist() == [True, *[False] * 5, True]
 
 
-def test_beyond_the_window_of_one_part_the_others_are_seen() -> None:
-    parts = [preset("position", "tisa"), preset("position", "fixed"), preset("position", "key", k=1)]
-    both, key = (learned_kernels(network(lambda shape, some=some: Merge(shape, some)), k=4)[1] for some in (parts, parts[2:]))
-    assert both.isfinite().all()
-    assert (key[:, :4] == key[:, :1]).all()  # it is clamped
-
-
-def test_offsets_that_share_a_bucket_have_its_value() -> None:
-    kernel = learned_kernels(model_of("deberta", buckets=4, max_distance=8), k=8)[1]
-    assert kernel.isfinite().all()
-    torch.testing.assert_close(kernel[:, 3], kernel[:, 4])  # −5 and −4
-
-
 def test_sums_of_gates_are_seen_between_two_tokens() -> None:
     parts = [preset("position", "absolute"), preset("position", "fox")]
     expected = -np.log(2) * torch.arange(-3, 4).abs()
@@ -88,8 +75,3 @@ def test_sums_of_gates_are_seen_between_two_tokens() -> None:
         with torch.no_grad():
             next(values for name, values in model.named_parameters() if name.endswith("gates")).zero_()  # each gate is ½
         torch.testing.assert_close(learned_kernels(model, k=3)[1][0], expected, atol=1e-5, rtol=0)
-
-
-def test_kernels_have_the_number_of_their_layer() -> None:
-    parts = [preset("position", "none"), preset("position", "fixed")]
-    assert list(learned_kernels(network(lambda shape: Layers(shape, parts)))) == [2]

@@ -71,12 +71,6 @@ def test_it_is_computed_in_float32_under_bfloat16_and_training(monkeypatch: pyte
     assert model.training
 
 
-def test_every_sentence_is_told_of() -> None:
-    told: list[int] = []
-    pseudo_log_likelihoods(model_of("none"), texts([3, 4, 3]), None, told.append)
-    assert sum(told) == 3
-
-
 @pytest.mark.parametrize("position", POSITIONS)
 def test_the_output_at_one_token_is_that_of_all(position: str) -> None:
     model = model_of(position).eval()

@@ -1,8 +1,6 @@
 """The laws of `relpos order`: what a network that knows no order, or one direction only, must show."""
 
-import os
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 import torch
 
 from relpos.analysis.shuffle_gap import MIRRORED, gaps, shuffled
-from relpos.data.pairs import PairFiles, PairItem, ToyPairs
+from relpos.data.pairs import PairItem, ToyPairs
 from relpos.data.steps import Steps
 from relpos.data.store import Store
 from relpos.data.tokenizer import Tokenizer
@@ -81,13 +79,6 @@ def test_without_positions_pairs_of_the_same_words_are_ties(tokenizer: Tokenizer
     assert summary["same_words"]["interval"] == [50.0, 50.0]
     assert (summary["same_words"]["n"], summary["others"]["n"]) == (56, 48)
     assert set(scores.right[~scores.same]) <= {0.0, 1.0}
-
-
-@pytest.mark.skipif("RELPOS_DATA" not in os.environ, reason="needs minimal_pairs/zorro of a data folder")
-def test_without_positions_pairs_of_the_same_words_are_ties_on_zorro(tokenizer: Tokenizer) -> None:
-    pairs = PairFiles(Path(os.environ["RELPOS_DATA"], "minimal_pairs", "zorro"), limit=10).pairs()
-    model = network(tokenizer).float()
-    assert minimal_pairs(model, tokenizer, pairs).summary()["same_words"]["accuracy"] == 50.0
 
 
 def test_with_positions_they_are_not(tokenizer: Tokenizer) -> None:

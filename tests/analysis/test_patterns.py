@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from relpos.analysis.patterns import draw_overview, draw_pattern, pattern, reveal
+from relpos.analysis.patterns import pattern, reveal
 from relpos.analysis.recording import added, random_ids, record
 from relpos.errors import RelposError
 from relpos.model.kernels import eager
@@ -78,11 +78,6 @@ def test_nothing_to_see_is_none_and_no_such_layer_is_refused() -> None:
         pattern(model_of("fixed").eval().encoder, layer=2)
 
 
-def test_a_scheme_with_a_table_is_drawn_as_far_as_it_goes() -> None:
-    found = pattern(model_of("tupe").eval().encoder, length=64)
-    assert found.length == 16
-
-
 def test_reveal_fills_tables_of_zeros_alone() -> None:
     scheme = preset("position", "composite")(model_of("none").encoder.shape)
     before = scheme.query.clone()
@@ -90,16 +85,6 @@ def test_reveal_fills_tables_of_zeros_alone() -> None:
     assert scheme.beta.abs().min() > 0
     assert torch.equal(scheme.query, before)
     assert not reveal(scheme)
-
-
-def test_a_figure_has_a_map_and_a_curve_of_each_scheme_or_head() -> None:
-    found = {name: pattern(model_of(name).eval().encoder, length=9, trained=False) for name in ("tisa", "rope", "absolute")}
-    patterns = {name: shown for name, shown in found.items() if shown is not None}
-    titles = [axes.get_title() for axes in draw_overview(patterns, columns=2).axes]
-    assert [title for title in titles if title] == ["tisa", "rope", "absolute"]
-    of_heads = draw_pattern(patterns["tisa"], "a title", heads=4)  # it has two
-    assert [axes.get_title() for axes in of_heads.axes if axes.get_title()] == ["head 1", "head 2"]
-    assert of_heads.get_suptitle().startswith("a title")
 
 
 def test_every_preset_can_be_drawn() -> None:

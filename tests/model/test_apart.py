@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from relpos.model.kernels import kept, proof, sweeps
+from relpos.model.kernels import proof, sweeps
 from relpos.model.kernels.proof import Kind
 
 KIND = Kind(torch.device("cpu"), torch.float32, 4, True, False, None, None, False, None, "clamp")
@@ -61,15 +61,6 @@ def test_the_working_directory_has_no_module_of_its_process(tmp_path: Path, monk
 def test_where_there_can_be_no_other_process_it_is_tried_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof.sys, "executable", "/bin/false")
     assert proof.tried(os.getcwd) == os.getcwd()
-
-
-def test_without_a_folder_of_ones_own_nothing_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "relpos").symlink_to(tmp_path)
-    assert kept.folder() == tmp_path / "relpos"
-    assert proof.tried(os.getcwd) == os.getcwd()
-    assert "cannot be kept" in capsys.readouterr().err
 
 
 def test_the_attention_kernel_on_a_gpu_is_tried_so(monkeypatch: pytest.MonkeyPatch) -> None:

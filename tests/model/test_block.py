@@ -124,18 +124,6 @@ def test_without_biases_only_the_vocabulary_has_one() -> None:
     assert [name for name, _ in model.named_parameters() if name.endswith("bias")] == ["head.bias"]
 
 
-def test_a_norm_of_queries_and_keys_leaves_no_trace_of_their_length() -> None:
-    model = network({"qk_norm": True}, NoPosition).eval()
-    ids, mask = batch()
-    before = model(ids, mask)
-    width = SIZE["hidden"]
-    with torch.no_grad():
-        for layer in model.encoder.layers:
-            for part in (layer.attention.project.weight, layer.attention.project.bias):
-                part[: 2 * width] *= 7
-    torch.testing.assert_close(model(ids, mask), before)
-
-
 def test_bfloat16_is_float32_to_rounding() -> None:
     model = network(MODERN).float().eval()
     ids, mask = batch()

@@ -49,12 +49,6 @@ def test_each_lane_has_the_rate() -> None:
     assert all(abs(float(x[..., lane::4].mean()) - 0.9) < 0.003 for lane in range(4))
 
 
-def test_masks_of_different_keys_are_unrelated() -> None:
-    masks = torch.stack([keep((200, 1_000), key=key).flatten().double() - 0.5 for key in (0, 1, 2, 3, 1 << 40)])
-    correlation = masks @ masks.T / 200_000 * 4
-    assert float((correlation - torch.eye(5)).abs().max()) < 0.012
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_every_number_format_has_the_same_mask(dtype: torch.dtype) -> None:
     x = torch.full((7, 11), -3.0, dtype=dtype)

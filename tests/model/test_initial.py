@@ -1,7 +1,6 @@
 """Initial values are functions of (seed, name, element), the same bits on every processor."""
 
 import hashlib
-from functools import partial
 
 import pytest
 import torch
@@ -10,7 +9,6 @@ from torch import nn
 from relpos.counter import normal
 from relpos.model.build import build
 from relpos.model.initial import normal_, redraw, uniform_
-from relpos.model.position import Absolute
 from schemes import POSITIONS, SIZE, VOCABULARY, preset
 
 BITS = "cd42dc67e540"
@@ -46,16 +44,6 @@ def test_every_normal_number_is_far_from_where_rounding_turns() -> None:
     exact = torch.special.ndtri(quantile)
     for nudged in (exact * (1 - 2.0**-49), exact * (1 + 2.0**-49)):  # by 8 to 16 units
         assert torch.equal(nudged.float(), exact.float())
-
-
-def test_a_table_of_positions_may_begin_larger_than_words_and_nothing_else_changes() -> None:
-    networks = []
-    for std in (0.02, 0.2):
-        torch.manual_seed(0)
-        networks.append(build(SIZE, partial(Absolute, std=std), VOCABULARY))
-    small, large = networks
-    for (name, here), there in zip(small.named_parameters(), large.parameters(), strict=True):
-        torch.testing.assert_close(there, 10 * here if name == "encoder.position.table" else here)
 
 
 def test_a_value_depends_on_the_name_and_the_seed() -> None:

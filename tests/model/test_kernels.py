@@ -178,6 +178,26 @@ def test_kernels_of_a_sequence_of_padding_alone_give_no_nan(kernel: Any) -> None
     assert kernel.attention(q, q, q, Terms(), torch.zeros(B, N, dtype=torch.bool), (0.0, 0)).isfinite().all()
 
 
+@pytest.mark.parametrize("kernel", [eager, fused])
+def test_zero_terms_equal_no_terms_exactly(kernel: Any) -> None:
+    q, k, v = (numbers(B, H, N, D, seed=s) for s in range(3))
+    names = ("offset", "query", "key", "dense")
+    silent = Terms(**{name: torch.zeros(SHAPES[name], dtype=torch.float64) for name in names})
+    assert torch.equal(kernel.attention(q, k, v, silent, mask(), (0.0, 0)), kernel.attention(q, k, v, Terms(), mask(), (0.0, 0)))
+
+
+@pytest.mark.parametrize("kernel", [eager, fused])
+@pytest.mark.parametrize(("name", "neighbour"), [("offset", 1), ("query", 1), ("key", -1)])
+def test_a_one_hot_kernel_at_plus_one(kernel: Any, name: str, neighbour: int) -> None:
+    """β, a: each token attends to its right neighbour; b: each is attended to by its right neighbour."""
+    one_hot = torch.zeros(SHAPES[name], dtype=torch.float64)
+    one_hot[..., one_hot.shape[-1] // 2 + 1] = 100.0
+    v = numbers(B, H, N, D)
+    y = kernel.attention(0 * v, 0 * v, v, Terms(**{name: one_hot}, outside="zero"), None, (0.0, 0))
+    inner = slice(1, N - 1)
+    torch.testing.assert_close(y[:, :, inner], v.roll(-neighbour, 2)[:, :, inner])
+
+
 def test_without_content_the_terms_are_the_scores() -> None:
     dense, v = numbers(*SHAPES["dense"]), numbers(B, H, N, D)
     expected = torch.softmax(dense, -1) @ v

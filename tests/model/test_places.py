@@ -7,10 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from relpos.model.build import build
-from relpos.model.conv import Canon, Conv, Inkling, KvShift, Merge
-from relpos.model.position import NoPosition
-from schemes import SHAPE, SIZE, VOCABULARY, batch, model_of
+from relpos.model.conv import Canon, Inkling
+from schemes import SHAPE, batch, model_of
 
 
 def made(conv: Any, value: float = 0.0) -> Any:
@@ -55,44 +53,6 @@ def test_the_weight_after_the_middle_one_reads_the_next_token(place: str) -> Non
     y = torch.tensor([1.0, 10.0, 100.0], dtype=torch.float64)[None, :, None].expand(1, 3, width)
     assert conv.act(place, y, y, None)[0, :, 0].tolist() == [11.0, 110.0, 100.0]
     assert conv.act(place, y, y, torch.tensor([[True, True, False]]))[0, :2, 0].tolist() == [11.0, 10.0]
-
-
-def test_at_first_a_shift_takes_a_part_from_each() -> None:
-    y = torch.tensor([1.0, 10.0, 100.0], dtype=torch.float64)[None, :, None].expand(1, 3, SHAPE.hidden)
-    both, left = (made(partial(KvShift, right=right)).act("k", y, y, None)[0, :, 0].tolist() for right in (True, False))
-    assert both == pytest.approx([11 / 3, 37.0, 110 / 3])
-    assert left == [0.5, 5.5, 55.0]
-
-
-def test_a_gate_that_is_open_takes_the_neighbour_s_and_each_head_has_its_own() -> None:
-    shift = made(KvShift)
-    with torch.no_grad():
-        shift.gates["v"].weight[1] = 1000.0  # first head, the token after
-    y = torch.tensor([1.0, 10.0, 100.0], dtype=torch.float64)[None, :, None].expand(1, 3, SHAPE.hidden)
-    found = shift.act("v", y, torch.ones_like(y), None)[0]
-    assert found[:, 0].tolist() == [10.0, 100.0, 0.0]
-    assert found[:, SHAPE.head_dim].tolist() == pytest.approx([11 / 3, 37.0, 110 / 3])
-
-
-def test_in_a_merge_one_acts_after_the_other() -> None:
-    merged = made(partial(Merge, parts=[partial(Inkling, k=1), KvShift]), 0.3)
-    y = torch.randn(1, 6, SHAPE.hidden, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    first, second = merged.parts
-    assert torch.equal(merged.act("k", y, y, None), second.act("k", first.act("k", y, y, None), y, None))
-    assert merged.places == {"k", "v"}
-
-
-def test_a_place_without_convolution_is_never_asked() -> None:
-    class Spying(Conv):
-        places = frozenset({"ffn"})
-        asked: list[str] = []  # noqa: RUF012
-
-        def act(self, place: str, y: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:
-            self.asked.append(place)
-            return y
-
-    build(SIZE, NoPosition, VOCABULARY, Spying).eval()(*batch())
-    assert Spying.asked == ["ffn"] * SIZE["layers"]
 
 
 @pytest.mark.parametrize("places", ["A", "B", "C", "D", "ABCD"])

@@ -17,16 +17,6 @@ from schemes import CONVS, POSITIONS, batch, model_of, sampled
 AT = torch.tensor([0, 1, 5, 6, 7, 11])
 
 
-def test_take_and_spread_are_adjoint() -> None:
-    tokens = Tokens(3, 4, AT)
-    x, y = torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=True), torch.randn(6, 5, dtype=torch.float64, requires_grad=True)
-    assert torch.equal(tokens.take(x), x.flatten(0, 1)[AT])
-    assert torch.equal(tokens.take(tokens.spread(y)), y)
-    torch.testing.assert_close((tokens.take(x) * y).sum(), (x * tokens.spread(y)).sum())
-    assert torch.autograd.gradcheck(tokens.take, x)
-    assert torch.autograd.gradcheck(tokens.spread, y)
-
-
 def test_heads_of_the_first_tokens_of_each_row() -> None:
     tokens = Tokens.first(3, 4, torch.tensor([0, 1, 4, 5, 6, 8]))
     assert tokens.starts is not None
@@ -110,14 +100,3 @@ def test_a_pass_in_which_nothing_is_predicted_has_no_loss(kernel: str) -> None:
     loss.backward()
     assert loss == 0
     assert all(p.grad is None or not p.grad.any() for p in model.parameters())
-
-
-def test_some_of_a_row_of_tokens_are_those_that_would_be_taken_from_the_batch() -> None:
-    held = Tokens.first(2, 3, torch.tensor([0, 1, 3]))
-    kept = Tokens(2, 3, torch.tensor([3, 1]))
-    x, other = (torch.arange(6.0).view(3, 2).requires_grad_() for _ in range(2))
-    found, expected = kept.among(held, x), kept.take(held.spread(other))
-    assert torch.equal(found, expected)
-    for y in (found, expected):
-        (y * torch.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()
-    assert torch.equal(x.grad, other.grad)

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from relpos.errors import RelposError
 from relpos.model import kernels
-from relpos.model.attention import kernels_used
-from relpos.model.dropout import seed_dropout
 from relpos.model.kernels import eager, proof
 from relpos.model.kernels import triton as fused_triton
 from relpos.model.position import Terms
@@ -254,22 +252,3 @@ def test_sequences_in_one_row(of: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for n in (24, 45):  # of 45 and 30 tokens, of which the first half of a tile has the second
         assert proof.compare(fused_triton, kind, n, True, 0.1) is None
     assert all(held is not None for held in called)
-
-
-@pytest.mark.parametrize("position", ["composite_key", *(["none", "fixed", "composite", "tisa"] if FULL else [])])
-def test_a_network_on_sequences_in_one_row(position: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused_triton, "serves", lambda *_: True)
-    monkeypatch.setattr(proof, "holds", lambda *_: True)
-    ids, mask = batch(rows=3, n=12)
-    lengths = mask.sum(1) + torch.tensor([0, 1, 0])
-    at = (torch.arange(12) < lengths[:, None]).flatten().nonzero().squeeze(1)
-    labels = torch.where(mask.bool(), ids, -100)
-    results = []
-    for kernel, held in (("auto", Tokens.first(3, 12, at)), ("eager", None)):
-        model = model_of(position, kernel=kernel).float().to(DEVICE).train()
-        seed_dropout(model, 3, torch.arange(3))
-        loss, *_ = model.loss_sum(ids.to(DEVICE), labels.to(DEVICE), mask.to(DEVICE), held=held)
-        loss.backward()
-        results.append([loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
-        assert kernels_used(model) == ["triton" if kernel == "auto" else "eager"]
-    torch.testing.assert_close(*results, atol=1e-4, rtol=1e-3)

@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 import torch
 
-from relpos.analysis.patterns import pattern
 from relpos.errors import RelposError
 from relpos.model.kernels import eager
 from relpos.model.position import Absolute, Alibi, DualTriangle, Merge, Pope, Position, Rope
@@ -59,11 +58,3 @@ def test_what_cannot_be_halved_is_refused() -> None:
         DualTriangle(replace(SHAPE, head_dim=3), "split")
     with pytest.raises(RelposError, match="^DualTriangle splits heads: another scheme makes queries wider"):
         Merge(SHAPE, [SPLIT, Pope])
-
-
-def test_a_pattern_of_split_heads_shows_each_half() -> None:
-    """At the lags where a half of a head sees, rotation changes q·k; the other side is empty."""
-    drawn = pattern(network(partial(Merge, parts=[Rope, SPLIT]), heads=1).eval().encoder, length=5)
-    assert drawn is not None
-    assert torch.equal(drawn.matrix.isnan(), torch.stack([torch.ones(5, 5).triu(1), torch.ones(5, 5).tril(-1)]).bool())
-    assert drawn.mean[0, :3].ne(drawn.mean[1].flip(0)[:3]).all()

@@ -1,6 +1,6 @@
 """Sums of schemes: facts beyond the general laws."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,12 +19,10 @@ from relpos.model.position import (
     Key,
     Layers,
     Merge,
-    NoPosition,
     Pope,
     Position,
     Rope,
     Scheme,
-    Sinusoidal,
     Terms,
     Tisa,
 )
@@ -62,27 +60,6 @@ def test_scores_of_a_sum_are_sums_of_scores_whatever_the_widths(outside: str, wi
     torch.testing.assert_close(scores(terms_of(scheme)), sum(scores(terms_of(part)) for part in scheme.parts))
 
 
-@pytest.mark.parametrize("outside", ["clamp", "zero"])
-def test_value_tables_of_different_width_are_added(outside: str) -> None:
-    scheme = merged(*(partial(Dynamic, k=k, outside=outside, value=True) for k in (1, 3)))
-    p = torch.softmax(torch.randn(2, SHAPE.heads, N, N).double(), -1)
-    values = [terms_of(part).value for part in (scheme, *scheme.parts)]
-    whole, *parts = (eager._weighted(p, u, outside) for u in values if u is not None)
-    torch.testing.assert_close(whole, sum(parts))
-
-
-def test_dense_terms_are_added() -> None:
-    one, two = torch.randn(1, 2, 3, 3), torch.randn(4, 2, 3, 3)
-    assert torch.equal((Terms(dense=one) + Terms(dense=two)).dense, one + two)  # type: ignore[arg-type]
-
-
-def test_a_part_that_fills_nothing_changes_nothing() -> None:
-    scheme = Dynamic(SHAPE, k=2, outside="zero").double()
-    terms = terms_of(scheme).multiplied()
-    for total in (terms + Terms(), Terms() + terms):
-        assert all(getattr(total, field.name) is getattr(terms, field.name) for field in fields(Terms))
-
-
 def test_windows_that_end_differently_are_added() -> None:
     scheme = merged(partial(Dynamic, k=2, outside="clamp", value=True), partial(Key, k=1, outside="zero"), XL)
     torch.testing.assert_close(scores(terms_of(scheme)), sum(scores(terms_of(part)) for part in scheme.parts))
@@ -93,10 +70,6 @@ def test_tables_of_values_that_end_differently_are_refused() -> None:
     scheme = merged(*(partial(Dynamic, outside=outside, value=True) for outside in ("clamp", "zero")))
     with pytest.raises(RelposError, match=r"^tables of values with outside=clamp and outside=zero cannot be added$"):
         terms_of(scheme)
-
-
-def test_a_fixed_kernel_that_ends_goes_with_a_window_that_does_not() -> None:
-    assert terms_of(merged(partial(Fixed, outside="zero"), partial(Dynamic, outside="clamp"))).outside == "clamp"
 
 
 def test_the_shortest_part_limits_the_length() -> None:
@@ -118,25 +91,9 @@ def test_parts_with_another_scale_are_refused_by_name() -> None:
     assert str(error.value) == "Merge: Tisa multiplies q·k by 0.5, Unscaled by nothing (it has none); they have no sum"
 
 
-def test_projections_are_those_that_any_part_needs() -> None:
-    class Queries(Unscaled):
-        projections = frozenset("qv")
-
-    assert merged(Unscaled, Queries).projections == frozenset("qv")
-
-
 def test_no_parts_are_refused() -> None:
     with pytest.raises(RelposError, match="^Merge needs at least one part$"):
         Merge(SHAPE, [])
-
-
-@pytest.mark.parametrize(
-    ("position", "acts"),
-    [(NoPosition, False), (Absolute, False), (Sinusoidal, False), (Fixed, True), (Rope, True), (Tisa, True), (Dynamic, True)],
-)
-def test_a_merge_acts_on_scores_where_a_part_does(position: Position, acts: bool) -> None:
-    assert position(SHAPE).acts_on_scores is acts
-    assert merged(Absolute, position).acts_on_scores is acts
 
 
 def test_each_part_is_told_of_the_step() -> None:
