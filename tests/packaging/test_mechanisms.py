@@ -64,14 +64,6 @@ def test_a_docstring_gives_an_equation_and_a_source(preset: described.Preset) ->
         assert "#" not in preset.source  # of the YAML's comments
 
 
-def test_each_option_has_a_formula_of_its_own() -> None:
-    seen: dict[str, str] = {}
-    for preset in (*described.presets("position"), *described.presets("conv")):
-        formula = " ".join(preset.equations)
-        assert formula not in seen, f"{preset.name} has that of {seen[formula]}: a line `# Formula:` in its option tells them apart"
-        seen[formula] = preset.name
-
-
 def block(language: str, holding: str) -> str:
     blocks = re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return next(text for text in blocks if holding in text)
