@@ -141,11 +141,6 @@ def test_equal_runs_of_a_sweep_are_done_once_and_the_folder_is_the_last_line(
     assert list(tmp_path.iterdir()) == [toy_runs]  # nothing is left in the folder where it was typed
 
 
-def test_flags_may_stand_behind_the_arguments(relpos: Relpos) -> None:
-    done = relpos("params", "position=composite", "size=tiny", "-m", "k=2,3")
-    assert len(done.stdout.splitlines()) == 2
-
-
 MORE_THAN_A_BUFFER = ["finetune", "--help"]
 
 
@@ -211,16 +206,6 @@ def test_a_stream_that_takes_no_more_is_one_line(number: int, relpos: Relpos, mo
     assert (done.returncode, done.stderr) == (1, f"relpos: cannot write standard output or a file: {os.strerror(number)}\n")
 
 
-@pytest.mark.full  # real processes, which take their memory from the start
-def test_a_process_without_memory_ends_with_one_line(tmp_path: Path) -> None:
-    # 300 MB hold Python and Hydra, and never torch, whose library alone is larger. What comes beyond ends where each machine likes.
-    shell = f"ulimit -v 300000; exec {sys.executable} -m relpos.cli pretrain steps=1 batch=2"
-    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False, cwd=tmp_path)
-    limit, said = done.stderr.splitlines()
-    assert limit == "relpos: the address space is limited to 0.3 GB (ulimit -v), in which torch may end without a word"
-    assert (done.returncode, said) == (1, "relpos: there is not enough memory")
-
-
 def test_a_working_directory_that_is_gone_is_one_line(relpos: Relpos, tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     os.chdir(tmp_path / "gone")
@@ -282,9 +267,3 @@ def test_a_sweep_goes_through_the_launchers_of_hydra(
     assert [(record["state"], len(record["starts"])) for record in records] == [("finished", 1)] * len(schemes.split(","))
     wrong = relpos("pretrain", "-m", "position=none,tsa", *arguments[1:], cwd=tmp_path)
     assert (wrong.returncode, wrong.stderr.splitlines()[-1][:29]) == (1, "relpos: unknown position 'tsa")
-
-
-def test_help_shows_groups_only_where_they_mean_something(relpos: Relpos) -> None:
-    said = relpos("claims", "--help").stdout
-    assert "paper: all" in said
-    assert "Groups" not in said

@@ -101,11 +101,6 @@ def test_a_variant_compares_the_rows_in_nats(name: str, gain: float, expected: s
     assert verdicts("C03", made) == ([], "not run")
 
 
-def test_the_page_says_how_many_tests_it_made() -> None:
-    made = scale({"dynamic": glue(64.0), "fixed": glue(60.0, -1)})
-    assert page([of_id(name) for name in ("C03", "C11")], scales(made))["tests"] == 1
-
-
 def test_rows_are_overrides_that_compose() -> None:
     rows = files.rows()
     composed = [compose("pretrain", overrides) for overrides in rows.values()]
@@ -141,15 +136,6 @@ def test_every_claim_that_runs_can_decide_says_a_command_as_do_its_variants() ->
     no_runs = {"C11", "C22", "C23", "C24", "W17", "W22", "X01"}
     in_nats = {"X03", "X04", "X05", "X06", "X07", "X08", "X09"}  # no table fine-tunes their rows
     assert silent == no_runs | in_nats
-
-
-def test_no_claim_about_glue_asks_for_a_table_in_which_cola_is_a_constant_answer() -> None:
-    assert not [claim.id for claim in files.load("all") if "chang2021_mini" in claim.run]
-
-
-def test_the_page_says_the_command_of_claims_that_are_not_run_and_of_no_others() -> None:
-    said = page([of_id("C03"), of_id("C11")], scales())["claims"]
-    assert [bool(claim["takes"]) for claim in said] == [True, False]
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from linked import pretrained
 from relpos.commands.reproduce import Arrivals
-from relpos.measures import sample
 from relpos.tables.experiment import load
 from relpos.tables.order_instrument import instrument
 from relpos.tables.plan import PlannedRow, plan_table
@@ -47,11 +46,3 @@ def test_a_row_is_shown_once_its_last_pre_training_is_finished(
     assert line[0] == "none"
     assert float(line[1]) > 1
     assert {"0.000", "50.0"} < set(line)
-
-
-def test_what_takes_longer_is_left_for_later(
-    plan: list[PlannedRow], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sample, "is_toy", lambda data: False)
-    heads, line = shown(plan, tmp_path, capsys)
-    assert (heads, line[0], len(line)) == (["row", "perplexity", "n"], "none", 3)

@@ -12,13 +12,12 @@ from omegaconf import OmegaConf
 import relpos
 from linked import link_runs
 from relpos.cli import main
-from relpos.commands.compare import between, differences, in_words, losses_of, titled
+from relpos.commands.compare import between, losses_of
 from relpos.files import write_json, write_text
 from relpos.measures.measure import Figure
 from relpos.runs.plan import plan
 from relpos.runs.run import read_record, recorded, runs_root
 from relpos.runs.table_file import read_table
-from relpos.tables.plan import PlannedRow
 from relpos.tables.table import Table
 
 TINY = ["steps=4", "batch=4", "evaluations=2", "data.pairs=64", "length=32", "size.layers=1", "size.max_positions=32"]
@@ -90,14 +89,6 @@ def test_columns_are_those_that_all_runs_have(root: Path, capsys: pytest.Capture
     assert [row.columns for row in table.rows] == [{}, {}]
 
 
-def test_a_damaged_record_of_a_fine_tuning_is_named_and_left_out(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    damaged = root / "finetune" / "damaged" / "record.json"
-    write_text(damaged, "{")
-    assert main(["compare", str(root / "none"), str(root / "composite"), "examples=40"]) == 0
-    assert f"damaged record {damaged}" in capsys.readouterr().err
-    shutil.rmtree(damaged.parent)
-
-
 def test_runs_of_one_name_are_told_apart_by_what_differs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, table = compared(capsys, *(str(root / name) for name in ("none", "composite", "narrow", "seed")))
     assert [row.name for row in table.rows] == ["none", "composite k=8", "composite k=2"]
@@ -118,28 +109,6 @@ def test_a_pattern_names_runs_and_those_that_differ_in_their_seed_alone_are_one_
     ]
     assert "these differ in their seed alone" in refused("compare", "patterns/[01]-run")
     assert "no run has a name like this" in refused("compare", "patterns/x-*")
-
-
-def test_a_scheme_that_is_not_trusted_is_named(root: Path, tmp_path: Path, refused: Any) -> None:
-    other = Path(shutil.copytree((root / "narrow").resolve(), tmp_path / "other"))
-    record = read_record(other)
-    record["meaning"]["position"]["_target_"] = "mine.Scheme"
-    del record["files"]
-    write_json(other / "record.json", record)
-    config = other / "model" / "config.yaml"
-    write_text(config, config.read_text().replace("relpos.model.position.Composite", "mine.Scheme"))
-    assert "trust=mine allows it" in refused("compare", str(root / "none"), str(other))
-
-
-def test_networks_trained_further_are_told_apart_by_what_they_began_with(root: Path, tmp_path: Path) -> None:
-    record, subjects = read_record(root / "none"), []
-    for start in ("a-seed0-0123/model", "b-seed0-4567", "b-seed0-4567/snapshots/10.safetensors"):
-        folder = tmp_path / str(len(subjects))
-        write_json(folder / "record.json", record | {"inputs": record["inputs"] | {"start": f"/runs/pretrain/{start}"}})
-        shutil.copy(root / "none" / "config.yaml", folder)
-        subjects.append(PlannedRow("none", [], [recorded(folder)], []))
-    names = [subject.name for subject in titled(subjects)]
-    assert names == ["none start=a-seed0-0123", "none start=b-seed0-4567", "none start=b-seed0-4567 at 10 %"]
 
 
 def test_rows_of_tables_are_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,10 +191,3 @@ def test_what_cannot_be_compared_is_refused_by_name(root: Path, refused: Any) ->
         ([none, str(finetuned)], "a fine-tuned classifier predicts no words; name its pre-training, "),
     ):
         assert said in refused("compare", *arguments)
-
-
-def test_the_text_for_runs_that_do_not_differ_says_so(root: Path) -> None:
-    subject = PlannedRow("none", [], [recorded((root / "none").resolve())], [])
-    assert differences([subject, subject]) == {}
-    assert in_words({}) == "nothing that results depend on"
-    assert titled([subject]) == [subject]

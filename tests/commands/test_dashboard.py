@@ -14,14 +14,12 @@ import wandb_file
 from relpos.cli import main
 from relpos.commands import dashboard
 from relpos.config.compose import compose
-from relpos.errors import RelposError
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
 from relpos.tables import experiment
 from relpos.tables.plan import plan_table
 from relpos.tables.table import Table, written
-from relpos.train.loggers import conclude, identified, wandb_logger
 from relpos.train.pretrain import Pretraining
 from tables.small_data import write_data, write_experiment
 from tables.written_table import table, write
@@ -185,19 +183,6 @@ def test_a_run_that_goes_on_has_its_whole_history(monkeypatch: pytest.MonkeyPatc
     assert history(one) == logged(one)
 
 
-@pytest.mark.usefixtures("beside")
-def test_the_runs_of_a_sweep_tell_scheme_and_stage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["pretrain", "-m", *SMALL, "steps=2", "batch=8", "position=none,fixed", "seed=7"]) == 0
-    folders = [Path(line) for line in capsys.readouterr().out.splitlines()]
-    for folder, scheme in zip(folders, ("none", "fixed"), strict=True):
-        found = offline(folder)
-        assert sorted(found["run"]["tags"]) == sorted([scheme, "pretrain"])
-        assert {key: found["run"]["config"][key] for key in ("scheme", "stage")} == {"scheme": scheme, "stage": "pretrain"}
-        assert found["run"]["group"].startswith("pretrain-sweep-")
-        assert "perplexity" in found["summary"]
-    assert len({offline(folder)["run"]["group"] for folder in folders}) == 1
-
-
 def test_the_summary_has_the_final_figures(made: list[Made]) -> None:
     pretraining, tuning, *_ = made
     for name in ("perplexity", "parameters", "position_parameters"):
@@ -225,24 +210,6 @@ def test_nothing_is_uploaded_but_figures_and_pictures(made: list[Made]) -> None:
     }
     kinds = {path.suffix for one in made for path in one.path.glob("wandb/offline-run-*/files/media/**/*") if path.is_file()}
     assert kinds == {".png"}
-
-
-def test_tags_are_as_weights_and_biases_takes_them() -> None:
-    told = identified("id", "name", "pretrain", {}, scheme="Fixed", table="pretrain", row="r" * 70)
-    assert told["tags"] == ["pretrain", "r" * 64, "Fixed"]
-    assert told["config"]["row"] == "r" * 70
-
-
-def test_a_run_that_broke_off_does_not_swallow_the_next(tmp_path: Path) -> None:
-    for name in ("first", "second"):
-        logger = wandb_logger(
-            "p", None, "offline", run=identified(name, name, "pretrain", {}, scheme="Fixed"), folder=tmp_path / name
-        )
-        logger.log_metrics({"loss": 1.0}, step=1)
-        if name == "second":
-            conclude([logger], {"cola": 3.0})
-    found = offline(tmp_path / "second")
-    assert (found["run"]["id"], len(found["history"]), found["summary"]["cola"]) == ("second", 1, 3.0)
 
 
 @pytest.fixture
@@ -302,13 +269,3 @@ def test_with_a_key_it_is_uploaded(folder: Path, monkeypatch: pytest.MonkeyPatch
 ])  # fmt: skip
 def test_a_wrong_override_of_a_dashboard_is_one_line(overrides: list[str], said: str, folder: Path, refused: Any) -> None:
     assert said in refused("dashboard", *overrides)
-
-
-def test_an_error_without_a_message_is_named_by_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Silent:
-        def __init__(self) -> None:
-            raise TimeoutError
-
-    monkeypatch.setattr("wandb.Api", Silent)
-    with pytest.raises(RelposError, match="Weights & Biases: TimeoutError"):
-        dashboard.upload(table(), "relpos", None)

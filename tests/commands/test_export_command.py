@@ -1,7 +1,6 @@
 """`relpos export`."""
 
 import json
-import os
 import shlex
 import shutil
 from pathlib import Path
@@ -12,7 +11,6 @@ import torch
 
 import relpos
 from linked import pretrained
-from relpos.claims import claim
 from relpos.cli import main
 from relpos.commands.export import _without_folders, card
 from relpos.data.tokenizer import Tokenizer
@@ -150,12 +148,6 @@ def test_a_command_with_an_open_quote_is_not_published() -> None:
     assert _without_folders("relpos pretrain 'data.root=/somewhere/me") is None
 
 
-def test_a_card_says_of_a_path_its_last_part() -> None:
-    given = Network("run", Path("run"), Path("weights"), record={"meaning": {"text": "/data/my-text/", "root": "/"}})
-    settings = {"size": {}, "position": {"_target_": "Composite"}, "conv": {"_target_": "NoConv"}}
-    assert "  text: my-text/\n  root: /\n" in card(given, settings, {"model_type": "relpos"})
-
-
 def test_no_name_in_a_card_is_markup(tmp_path: Path) -> None:
     folder = tmp_path / "a <img src=x> [b](http:c) `d`\n# Evil"
     folder.mkdir()
@@ -193,30 +185,6 @@ def test_the_card_has_what_was_measured_of_this_network(
     assert "| heldout_loss |" not in half  # that is of the last step
 
 
-def test_the_card_has_the_claims_that_were_tested_with_the_row_at_its_scale(
-    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = runs["fixed"]
-    monkeypatch.setenv("RELPOS_RUNS", str(run.parent.parent))
-    [label] = [scale.label for scale in claim.scales() if "fixed" in scale.folders]
-    holds, elsewhere = {"scale": label, "word": "holds"}, {"scale": "4×256", "word": "fails"}
-    about: dict[str, Any] = {
-        "says": "a is b",
-        "source": "Table 1",
-        "rows": {"fixed": [], "absolute": []},
-        "findings": [elsewhere, holds],
-    }
-    page = [about | {"id": "C01"}, about | {"id": "C02", "rows": {"tisa": []}}, about | {"id": "C03", "findings": [elsewhere]}]
-    write_text(run.parent.parent / "claims" / "all.json", json.dumps({"claims": page}))
-    exported(capsys, run, tmp_path / "after")
-    said = (tmp_path / "after" / "README.md").read_text()
-    assert f"- C01, holds: a is b (Table 1; {label})\n" in said
-    assert not {"fails", "C02", "C03"} & set(said.replace(",", " ").split())
-    os.utime(run.parent.parent / "claims" / "all.json", (0, 0))  # before the run: it took no part
-    exported(capsys, run, tmp_path / "before")
-    assert "## Claims" not in (tmp_path / "before" / "README.md").read_text()
-
-
 def test_the_card_resolves_nothing_that_a_run_of_somebody_else_says(
     runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,16 +219,6 @@ def test_the_snapshots_leave_as_revisions_that_are_named_by_the_words_read(
     for network in (runs["absolute"], runs["fixed"] / "snapshots" / "50.safetensors"):
         assert "is no run with snapshots" in refused("export", f"network={network}", f"to={tmp_path}/new", "words=100")
     assert not (tmp_path / "new").exists()
-
-
-def test_what_leaves_is_a_run_for_the_other_commands(
-    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, run in runs.items():
-        exported(capsys, run, tmp_path / name)
-        [there], [here] = relpos.FillMask(tmp_path / name)("a [MASK]"), relpos.FillMask(run)("a [MASK]")
-        assert [guess.text for guess in there] == [guess.text for guess in here]
-        assert [guess.probability for guess in there] == pytest.approx([guess.probability for guess in here], rel=1e-6)
 
 
 def test_a_mistake_is_one_line_and_writes_nothing(

@@ -8,7 +8,6 @@ from pretend import METRICS
 from relpos.cli import main
 from relpos.commands import analyze
 from relpos.config.compose import compose
-from relpos.measures.measure import Drawing
 from relpos.results.scale import scheme
 from relpos.results.values import LOSS, Value
 from relpos.runs.plan import plan
@@ -47,14 +46,6 @@ def test_a_figure_is_drawn_from_the_finished_runs_that_it_is_about(toy_runs: Pat
     assert "Not drawn" in third
 
 
-def test_a_run_with_a_damaged_record_is_in_no_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "runs" / "pretrain" / "absolute-2x64-toy-seed0-000000000000"
-    folder.mkdir(parents=True)
-    (folder / "record.json").write_text("{")
-    assert main(["analyze", "wennberg2021"]) == 0
-    assert f"damaged record {folder / 'record.json'}" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("overrides", "numbers"),
     [
@@ -75,12 +66,3 @@ def test_a_network_with_other_layers_or_shuffled_text_is_in_no_figure(override: 
     finish(plan(compose("pretrain", ["position=absolute", "size=tiny", override])), METRICS)
     assert main(["analyze", "wennberg2021"]) == 0
     assert (Path(capsys.readouterr().out.strip()) / "README.md").read_text().count("Missing") == 5
-
-
-def test_a_file_whose_name_has_spaces_is_linked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    drawing = Drawing("toeplitz-my 50 %", [{"r2": 1.0}])
-    monkeypatch.setattr(analyze, "samples_of", lambda *_: [])
-    monkeypatch.setattr(analyze, "drawn", lambda *_: [drawing])
-    assert main(["analyze", "wennberg2021", "network=x", "threads=1"]) == 0
-    page = (Path(capsys.readouterr().out.strip()) / "README.md").read_text()
-    assert "[CSV](toeplitz-my%2050%20%25.csv)" in page

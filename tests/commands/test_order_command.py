@@ -12,7 +12,7 @@ from linked import pretrained
 from relpos.cli import main
 from relpos.config.arguments import rewritten
 from relpos.config.compose import compose, resolved
-from relpos.runs.run import input_of, runs_root
+from relpos.runs.run import input_of
 
 FEW = ["examples=20", "pairs.limit=4", "threads=1"]
 
@@ -89,20 +89,6 @@ def test_damaged_results_are_named_and_measured_anew(
 
 
 @pytest.mark.full
-def test_several_folders_are_rows_beside_each_other_with_their_snapshots(none: Path, absolute: Path) -> None:
-    content = relpos.order(none, absolute, overrides=["measure=[shuffle,pairs]", "curves=true", *FEW])
-    assert [row["name"] for row in content["rows"]] == ["none", "absolute"]
-    assert [list(row["snapshots"]) for row in content["rows"]] == [["50"], ["50"]]
-    assert "attention" not in content["rows"][0]
-    snapshot = absolute / "snapshots" / "50.safetensors"
-    assert (
-        relpos.order(snapshot, overrides=["measure=shuffle", *FEW])["shuffle_gap"]
-        == content["rows"][1]["snapshots"]["50"]["shuffle_gap"]
-    )
-    assert list((runs_root() / "order").glob("2-networks-*/snapshots.png"))
-
-
-@pytest.mark.full
 def test_a_model_folder_that_stands_alone_is_measured_on_the_pairs_that_are_named(
     none: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,12 +137,3 @@ def test_from_python_a_folder_s_name_reaches_the_command_as_it_is(
 )
 def test_wrong_overrides_are_one_line(none: Path, capsys: pytest.CaptureFixture[str], overrides: list[str], said: str) -> None:
     assert said in failing(capsys, f"network={none}", *overrides)
-
-
-def test_a_sentence_that_is_too_long_is_one_line_with_file_and_line(
-    absolute: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "long.txt"
-    path.write_text("dog the\nthe dog\n" + "the dog " * 20 + "\nthe dog\n")
-    said = failing(capsys, f"network={absolute}", f"pairs={path}", "measure=pairs")
-    assert said == f"relpos: {path}, line 3: a sentence of 42 tokens is too long: Absolute serves 32"

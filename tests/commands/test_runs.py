@@ -1,9 +1,7 @@
 """`relpos status` without a table, and `relpos status remove`."""
 
-import errno
 import io
 import json
-import os
 import re
 import sys
 from collections.abc import Callable
@@ -14,7 +12,6 @@ import pytest
 from pretend import STAGE, pretend
 from relpos.cli import main
 from relpos.config.compose import compose
-from relpos.files import write_json
 from relpos.launch.jobs import Job
 from relpos.runs.execute import execute
 from relpos.runs.lock import locked
@@ -108,19 +105,6 @@ def test_a_table_as_json_has_its_runs_those_that_are_missing_too(
     ]
 
 
-def test_runs_on_other_texts_are_told_apart_though_one_is_not_finished(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, steps in (("a", 2), ("b", 7)):
-        store, run = tmp_path / "runs" / "store" / f"files-{name}", tmp_path / "runs" / "pretrain" / f"fixed-{name}"
-        write_json(store / "record.json", {"state": "finished"})
-        (store / "config.yaml").write_text(f"data: {{_target_: relpos.data.source.Files, root: /texts/{name}, corpus: null}}")
-        inputs = {"store": f"/elsewhere/store/files-{name}", "tokenizer": f"/elsewhere/tokenizer/files-{name}"}
-        write_json(run / "record.json", {"state": "failed", "meaning": {"steps": 9}, "inputs": inputs})
-        (run / "metrics.jsonl").write_text(f'{{"step": {steps}}}\n')
-    lines = {line[0]: line[1:4] for line in listed(capsys)}
-    assert lines["pretrain/fixed-a"] == ["failed", "files /texts/a", "2/9"]
-    assert lines["pretrain/fixed-b"] == ["failed", "files /texts/b", "7/9"]
-
-
 @pytest.mark.parametrize("place", ["", "model", "snapshots/10.safetensors"])
 def test_what_starts_from_a_run_s_network_is_its_reader(
     place: str, three: dict[str, Run], capsys: pytest.CaptureFixture[str]
@@ -128,15 +112,6 @@ def test_what_starts_from_a_run_s_network_is_its_reader(
     three["second"].update(inputs={"start": str(three["first"].path / place)})
     users = {line[0].partition("/")[2].partition("-")[0]: line[-1] for line in listed(capsys)[1:-1]}
     assert users == {"first": "1 of these runs", "second": "–", "used": "table mine"}
-
-
-def test_a_table_uses_the_run_whose_network_its_launch_began_with(
-    three: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    start = Run("given", "first", {}, {}, folder=str(three["first"].path / "model"))
-    Job.now([pretend("tuned", start=start)], 0).write(tmp_path / "runs" / "tables" / "other" / "plan.json")
-    users = {line[0].partition("/")[2].partition("-")[0]: line[-1] for line in listed(capsys)[1:-1]}
-    assert users == {"first": "table other", "second": "–", "used": "table mine"}
 
 
 def test_a_damaged_plan_is_named_and_leaves_the_list_and_what_the_table_shows(
@@ -194,19 +169,6 @@ def test_a_run_under_way_is_not_removed(three: dict[str, Run], refused: Callable
     with locked(three["first"].path):
         assert "a process is at work on it" in refused("status", "remove", "pretend/*", "ask=false")
     assert all(run.path.exists() for run in three.values())
-
-
-def test_of_a_run_on_a_disk_that_cannot_be_written_the_disk_is_named(
-    three: dict[str, Run], refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def read_only(*_: object) -> bool:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-    monkeypatch.setattr("relpos.runs.lock._acquire", read_only)
-    said = refused("status", "remove", "pretend/first*", "ask=false")
-    assert "Read-only file system" in said
-    assert str(three["first"].path) in said
-    assert "process" not in said
 
 
 def test_no_runs_are_no_lines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 import csv
 import os
-import socket
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -90,14 +89,6 @@ def test_all_eleven_files_come_from_the_best_dev_runs(predicted: Path, capsys: p
     assert files["CoLA.tsv"].startswith("index\tprediction\n0\t1\n")
 
 
-def test_the_same_predictions_are_the_same_file(predicted: Path) -> None:
-    assert submit() == 0
-    path = predicted / "tables" / "t" / "submissions" / "composite_key.zip"
-    first = path.read_bytes()
-    assert submit() == 0
-    assert path.read_bytes() == first
-
-
 def test_what_is_missing_is_refused_by_name(predicted: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (predicted / "finetune" / "mnli-c-1" / "predictions" / "AX.tsv").unlink()
     for seed in (0, 1):
@@ -175,14 +166,6 @@ def test_a_wrong_override_of_a_submission_is_one_line(overrides: list[str], said
     assert said in refused("submit", *overrides)
 
 
-def test_it_asks_no_server(predicted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
-        raise AssertionError("a connection")
-
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    assert submit() == 0
-
-
 class Words:
     """A tokenizer that knows lengths only."""
 
@@ -213,9 +196,3 @@ def test_an_mnli_run_answers_ax_too(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "predictions")) == ["AX.tsv", "MNLI-m.tsv"]  # the mismatched test file is not there
     with (tmp_path / "predictions" / "AX.tsv").open(encoding="utf-8") as file:
         assert list(csv.reader(file, delimiter="\t")) == [["index", "prediction"], *([str(row), "neutral"] for row in range(3))]
-
-
-def test_a_damaged_file_is_refused_by_its_line(predicted: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (predicted / "finetune" / "rte-c-1" / "predictions" / "RTE.tsv").write_bytes(b"index\tprediction\n0\t\xff")
-    assert submit("allow_missing=true") == 1
-    assert "RTE: line 2: answer '\ufffd' is not entailment, not_entailment" in capsys.readouterr().err

@@ -62,12 +62,6 @@ def test_the_width_of_the_network_gives_the_recipe(hidden: int, lr: float, tmp_p
     assert compose("pretrain", [f"network={tmp_path}"]).recipe.lr == {64: 2.5e-3, 384: 3e-4, 768: 1e-4}[hidden]
 
 
-def test_the_command_says_it_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["finetune", "network=FOLDER", "position=fixed"]) == 1
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said == "relpos: position=fixed: the network comes from network=FOLDER, where this override changes nothing"
-
-
 @pytest.mark.parametrize(
     ("command", "text", "override"),
     [("order", [], "position=fixed"), ("export", ["to=x"], "size.layers=3")],
@@ -92,15 +86,3 @@ def test_rows_of_a_table_that_starts_from_a_network_may_not_name_another(tmp_pat
         plan_table(given)
     (row,) = plan_table(given, ["a"])
     assert len(row.tunings) == 1
-
-
-@pytest.mark.parametrize("hidden", [None, "64", [64]])
-def test_a_width_that_is_no_number_gives_the_recipe_of_bert(hidden: object, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(BERT | {"hidden_size": hidden}), encoding="utf-8")
-    assert compose("finetune", [f"network={tmp_path}", "task=rte"]).recipe.lr == 1e-4
-
-
-def test_a_comma_in_quotes_is_part_of_the_folder(tmp_path: Path) -> None:
-    (tmp_path / "a,b").mkdir()
-    (tmp_path / "a,b" / "config.json").write_text(json.dumps(BERT | {"hidden_size": 64}), encoding="utf-8")
-    assert compose("finetune", [f"network='{tmp_path}/a,b'", "task=rte"]).recipe.lr == 1e-3

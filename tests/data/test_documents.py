@@ -11,7 +11,6 @@ from relpos.data.documents import HEADING, PORTION, TITLE, UNKNOWN, documents_of
 
 TEXT = "the old man and his dog walked along the river until they came to a bridge of grey stone where nobody was"
 WORDS = TEXT.split()
-SIZE = 1_000_000
 
 
 def paragraphs(count: int) -> list[str]:
@@ -85,15 +84,6 @@ def test_what_is_left_out_is_counted() -> None:
             dropped += document.dropped
             document.dropped.clear()
         assert [*dropped.items()] == [expected]
-
-
-@pytest.mark.parametrize(
-    "line", ["= " + "a" * SIZE, "= " * SIZE, "=" + " =" * SIZE + "x", " " * SIZE + "=", "= a" + " =" * SIZE + " x"]
-)
-def test_a_line_of_a_megabyte_takes_no_longer_than_others(line: str) -> None:
-    # Patterns that look at each pair of places of a line would take hours.
-    assert read(f"{line}\nOne.\n", portion=2 * SIZE)[0][1][-1] == "One."
-    assert not TITLE.match(line)
 
 
 @pytest.mark.parametrize("line", [" = Title = ", "= A =", " = A = B = \n", "= a = =", "= 1 = 2 ="])

@@ -1,14 +1,12 @@
 """The fast tokenizer gives the ids of ours."""
 
 import json
-import os
-from itertools import islice
 from pathlib import Path
 from unicodedata import normalize
 
 import pytest
 
-from relpos.data.documents import Document, split
+from relpos.data.documents import Document
 from relpos.data.fast_tokenizer import fast_tokenizer, write_fast_tokenizer
 from relpos.data.tokenizer import CLS, SEP, UNK, Tokenizer, train_tokenizer
 
@@ -44,20 +42,6 @@ def test_ids_of_decomposed_texts_are_equal(tmp_path: Path) -> None:
     taken_apart = [f"a{normalize('NFD', letter)}b" for letter in letters if normalize("NFD", letter) != letter]
     assert len(taken_apart) > 12_000
     assert differing(tokenizer, taken_apart) == []
-
-
-@pytest.mark.skipif(not os.environ.get("RELPOS_DATA"), reason="RELPOS_DATA names no folder of real text")
-def test_ids_of_ten_thousand_sentences_of_real_text_are_equal(tmp_path: Path) -> None:
-    files = sorted(path for path in Path(os.environ["RELPOS_DATA"], "corpus").rglob("*.t*") if path.suffix in (".txt", ".tokens"))
-    texts = list(islice((sentence for file in files for sentence in split(beginning(file))), 10_000))
-    assert len(texts) == 10_000
-    train_tokenizer([Document("text", iter(texts))], tmp_path, vocabulary=8_000, sample=10_000, threads=1)
-    assert differing(Tokenizer.load(tmp_path), texts + ODD) == []
-
-
-def beginning(file: Path) -> str:
-    with file.open(encoding="utf-8") as stream:
-        return stream.read(60_000)
 
 
 def test_special_tokens_in_a_text_are_those_of_ours(tokenizer: Tokenizer) -> None:

@@ -1,6 +1,5 @@
 """Text data sets in the hub's layout, from local folders by the same call that reaches the hub."""
 
-from collections import Counter, deque
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -116,11 +115,3 @@ def test_the_commit_that_is_read_is_known(place: Path, monkeypatch: pytest.Monke
         on_the_hub = Hub(texts=[{"id": "a/b"}, {"id": "a/b", "revision": "b"}])
         list(on_the_hub.documents())
     assert on_the_hub.revisions == {"a/b": "a" * 40, "a/b@b": "b" * 40}
-
-
-def test_rows_of_repeated_books_are_counted(place: Path) -> None:
-    dropped: Counter[str] = Counter()
-    for document in Hub(texts=[{"id": str(place), "config": "twice", "unique": True}]).documents():
-        deque(document.lines, maxlen=0)
-        dropped |= document.dropped
-    assert dropped == {"rows of repeated books": 1000}

@@ -63,11 +63,6 @@ def test_german_keeps_its_case_and_letters_where_it_is_asked_to(tmp_path: Path) 
     assert folded.decode(row) == "die ärztin grüßt jürgen"
 
 
-def test_code_comes_back_sign_by_sign(tmp_path: Path) -> None:
-    ours = trained(tmp_path, CODE, kind="bpe", cased=True, byte_fallback=True)
-    assert [ours.decode(row) for row in ours.encode(CODE)] == [" ".join(line.split()) for line in CODE]
-
-
 def test_a_protein_has_no_unknown_piece_and_is_one_word(tmp_path: Path) -> None:
     ours = trained(tmp_path, PROTEINS, cased=True)
     rows = ours.encode(PROTEINS)
@@ -267,13 +262,6 @@ def test_words_of_a_sentencepiece_model_are_those_of_the_text(dials: dict[str, A
     adopt(tmp_path / "theirs", tmp_path / "ours")
     ours = load_tokenizer(tmp_path / "ours")
     assert [len(Words(ours).split(row)) for row in ours.encode(["Der Bäcker grüßt die Tür", "die Tür, am"])] == [5, words]
-
-
-def test_pieces_of_several_words_are_refused_where_words_are_asked_for(tmp_path: Path) -> None:
-    sentencepiece_model(tmp_path / "theirs", split_by_whitespace=False)
-    adopt(tmp_path / "theirs", tmp_path / "ours")
-    with pytest.raises(RelposError, match="its pieces do not tell where words begin"):
-        Words(load_tokenizer(tmp_path / "ours"))
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"a": ', b"no tokenizer", b"\x00\x01"])

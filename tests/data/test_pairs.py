@@ -1,18 +1,16 @@
 """Minimal pairs: formats, limits, what is refused, and the embedded language's own."""
 
 import json
-import os
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from relpos.data.pairs import AutoPairs, PairFiles, PairItem, ToyPairs, read
+from relpos.data.pairs import PairFiles, PairItem, ToyPairs, read
 from relpos.data.toy.events import Chance
 from relpos.data.toy.grammar import grammatical
 from relpos.data.toy.pairs import OTHERS, PARADIGMS, SAME_WORDS
 from relpos.errors import RelposError
-from relpos.trust import instantiate
 
 
 def written(folder: Path, name: str, content: str) -> Path:
@@ -33,13 +31,6 @@ def test_json_lines_name_both_sentences_and_their_paradigm(tmp_path: Path) -> No
     first = '{"sentence_good": "Dogs bark.", "sentence_bad": "Dogs barks.", "UID": "agreement"}'
     path = written(tmp_path, "own.jsonl", f'{first}\n{{"sentence_good": "a", "sentence_bad": "b"}}')
     assert [(pair.paradigm, pair.texts[0]) for pair in read(path)] == [("agreement", "Dogs bark."), ("own", "a")]
-
-
-def test_the_supplement_of_blimp_has_its_paradigm_in_the_name_of_the_file(tmp_path: Path) -> None:
-    path = written(
-        tmp_path, "turn_taking.jsonl", '{"sentence_good": "a: Did she? b: She did.", "sentence_bad": "a: Did she? b: I did."}\n'
-    )
-    assert [(item.paradigm, item.given) for item in read(path)] == [("turn_taking", ())]
 
 
 def test_ewok_compares_two_contexts_of_one_target(tmp_path: Path) -> None:
@@ -145,20 +136,6 @@ def test_files_are_known_by_their_content(tmp_path: Path) -> None:
     assert PairFiles(path).identity() != before != PairFiles(tmp_path).identity()
 
 
-def test_a_pipe_is_no_file_of_pairs(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.txt")
-    source = PairFiles(tmp_path / "pipe.txt")
-    for of_files in (source.pairs, source.identity):
-        with pytest.raises(RelposError, match=r"pipe.txt: a pipe or a device, where a file is expected$"):
-            of_files()
-
-
-@pytest.mark.parametrize("limit", [0, -1, True, 1.5])
-def test_wrong_limits_are_refused(limit: int) -> None:
-    with pytest.raises(RelposError, match="limit=.*a whole number of 1 or more"):
-        instantiate({"_target_": "relpos.data.pairs.PairFiles", "path": "x", "limit": limit}, "pairs")
-
-
 @pytest.mark.parametrize("paradigm", PARADIGMS)
 def test_the_grammar_accepts_the_good_sentences_and_none_of_the_bad(paradigm: str) -> None:
     chance = Chance(0, paradigm)
@@ -189,13 +166,3 @@ def test_pairs_of_different_words_have_a_limit_of_their_own(tmp_path: Path) -> N
     assert {pair.has_same_words for pair in PairFiles(tmp_path, limit=4, others=0).pairs()} == {True}
     assert "others" not in PairFiles(tmp_path, limit=4).identity()
     assert PairFiles(tmp_path, limit=4, others=0).identity()["others"] == 0
-
-
-def test_a_home_in_relpos_data_is_that_of_the_pairs_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "zorro").mkdir()
-    (tmp_path / "zorro" / "a.txt").write_text("cats the run\nthe cats run\n")
-    found = AutoPairs("~/zorro").suited(toy=False)
-    assert found is not None
-    assert len(found.pairs()) == 1
-    assert found.identity() == PairFiles(tmp_path / "zorro").identity()

@@ -132,12 +132,6 @@ def test_a_permutation_depends_on_the_example_and_not_on_its_batch(store: Store,
     assert by_number(64) == by_number(1_000)
 
 
-def test_every_example_is_there_once(store: Store) -> None:
-    examples = store.examples("heldout", "pair", LENGTH, 100)
-    numbers = torch.cat([part for _, part in masked_batches(examples, store.vocabulary, 300)])
-    assert sorted(numbers.tolist()) == list(range(100))
-
-
 def test_windows_of_text_are_whole(store: Store, words: Words) -> None:
     texts = windows_of_text(store.examples("heldout", "document", 34), 10)
     assert texts.shape == (10, 32)

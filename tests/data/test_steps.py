@@ -10,7 +10,6 @@ from relpos.data.examples import PairExamples
 from relpos.data.objective import Masked
 from relpos.data.steps import Step, Steps, heldout_batches
 from relpos.errors import RelposError
-from schemes import FULL
 
 VOCABULARY = 300
 
@@ -76,23 +75,9 @@ def test_counts_of_the_shares_add_up(examples: PairExamples, world: int) -> None
     assert {step.tokens for step in shared} == {alone.tokens}
 
 
-def test_a_process_reads_its_share_alone(examples: PairExamples, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-    batch = type(examples).batch
-    monkeypatch.setattr(type(examples), "batch", lambda self, pairs, n: (read.append(len(pairs)), batch(self, pairs, n))[1])
-    steps(examples, rank=1, world=2).step(0)
-    assert sum(read) == 12
-
-
 def test_heldout_batches_are_dealt_out(examples: PairExamples) -> None:
     shares = [sum(len(part.input_ids) for part in heldout_batches(examples, 10, VOCABULARY, rank, 3)) for rank in range(3)]
     assert shares == [33, 34, 34]
-
-
-def test_counts_are_right(examples: PairExamples) -> None:
-    step = steps(examples).step(0)
-    assert step.chosen == sum(int((part.labels != -100).sum()) for part in step.microbatches)
-    assert step.tokens == sum(int(part.attention_mask.sum()) for part in step.microbatches)
 
 
 def test_an_epoch_holds_every_pair_once(examples: PairExamples) -> None:
@@ -144,28 +129,3 @@ def test_no_pairs_is_refused(examples: PairExamples) -> None:
     empty = PairExamples(examples.ids, examples.sentences, np.asarray([0]), np.asarray([1]), 32)
     with pytest.raises(RelposError, match="no training pairs"):
         steps(empty)
-
-
-def test_steps_of_real_sentences_are_one_pass_of_four_shapes() -> None:
-    """Sentences as long as those of books and encyclopedias: a pair has 60 tokens in the mean and 128 at most."""
-    random, count = np.random.default_rng(0), 500 if FULL else 150
-    lengths = np.exp(random.normal(3.15, 0.65, 200 * count)).astype(int) + 1
-    ids, ends = random.integers(5, VOCABULARY, lengths.sum()).astype(np.uint16), np.cumsum(lengths)
-    pairs = PairExamples(ids, np.concatenate([[0], ends]), np.asarray([0]), np.asarray([len(lengths)]), 128)
-    read = [pairs.lengths(Steps(pairs, 0, 256, 1, VOCABULARY).pairs(index)) for index in range(count)]
-    for microbatch, number in ((330, 1), (128, 2)):  # what memory allows
-        data = Steps(pairs, 0, 256, microbatch, VOCABULARY, few_shapes=True)
-        passes = [list(data.shapes.deal(lengths)) for lengths in read]
-        assert {len(step) for step in passes} == {number}
-        held = [places["held"] for step in passes for _, _, places in step]
-        assert len({(len(rows), n, len(places["held"])) for step in passes for rows, n, places in step}) <= 4
-        assert sum(map(len, held)) < 1.04 * sum(int(lengths.sum()) for lengths in read)
-        shapes = set()
-        for index in range(count - 10, count):
-            for part, (rows, n, places) in zip(data.step(index).microbatches, passes[index], strict=True):
-                assert part.held is not None
-                assert part.at is not None
-                assert part.input_ids.shape == (len(rows), n)
-                assert torch.equal(part.held, places["held"])
-                shapes.add((len(part.held), len(part.at)))
-        assert len(shapes) == len({held for held, _ in shapes})

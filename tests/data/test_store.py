@@ -73,10 +73,6 @@ def test_a_file_name_that_is_not_utf8_is_escaped(tmp_path: Path, tokenizer: Toke
     assert sources(tmp_path) == [r"caf\udce9.txt", *TEXTS]
 
 
-def test_small_vocabularies_take_two_bytes_a_token(folder: Path) -> None:
-    assert Store(folder).ids.dtype == np.uint16
-
-
 def test_every_example_is_in_one_split(folder: Path) -> None:
     store = Store(folder)
     assert len(store.examples("train")) + len(store.examples("heldout")) == len(TEXTS)
@@ -248,23 +244,12 @@ def test_what_was_read_dropped_and_held_out_is_told(folder: Path, capsys: pytest
     assert said.endswith("left out 1,200 headings\n")
 
 
-def test_a_document_whose_end_is_held_out_is_one(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
-    write_store(iter([Document("a", iter(f"Dog {i} ran." for i in range(100)))]), tokenizer, tmp_path, 0.1)
-    tell(tmp_path)
-    assert capsys.readouterr().err.startswith("relpos: 1 document, 100 sentences, ")
-
-
 @pytest.mark.parametrize("content", [bytes, np.random.default_rng(0).bytes])
 def test_zeros_and_noise_of_the_right_size_are_found_when_a_store_is_opened(folder: Path, content: Callable[[int], bytes]) -> None:
     size = (folder / "ids.bin").stat().st_size
     (folder / "ids.bin").write_bytes(content(size))
     with pytest.raises(RelposError, match=r"damaged store: .*ids\.bin is not what the manifest says"):
         Store(folder)
-
-
-def test_copies_are_on_one_side() -> None:
-    flags = chosen(np.asarray([2**60, 7, 2**63, 7, 2**60], np.uint64), 0.01)
-    assert flags.tolist() == [False, True, False, True, False]
 
 
 def test_a_share_is_about_kept() -> None:

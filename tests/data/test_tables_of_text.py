@@ -9,15 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from relpos.config.compose import compose
 from relpos.data.source import Files
 from relpos.errors import RelposError
-from relpos.runs.plan import plan
 
 TEXTS = ["Die Straße ist lang. Sie führt nach Köln.\nEin Absatz.", "NA", "Größe, „Anführung“ und 1,5.", "null"]
 
@@ -160,19 +156,6 @@ def test_a_saved_data_set_that_is_not_whole_is_refused(parts: Any, tmp_path: Pat
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_other_content_in_a_table_makes_another_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
-    overrides = ["data=files", f"data.corpus={tmp_path / 'texts'}"]
-    (tmp_path / "texts").mkdir()
-    WRITERS[name](tmp_path / "texts" / name, TEXTS)
-    first = plan(compose("pretrain", overrides)).identity
-    assert plan(compose("pretrain", [*overrides, "data.text=text"])).identity == first
-    assert plan(compose("pretrain", [*overrides, "data.lines=2"])).identity != first
-    WRITERS[name](tmp_path / "texts" / name, [text.replace("Köln", "Bonn") for text in TEXTS])
-    assert plan(compose("pretrain", overrides)).identity != first
-
-
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
@@ -215,36 +198,11 @@ def test_a_row_with_more_columns_than_the_header_is_refused(tmp_path: Path) -> N
         documents(Files(corpus=str(tmp_path)))
 
 
-def test_a_first_row_may_be_longer_than_a_field_of_python(tmp_path: Path) -> None:
-    table(tmp_path / "a.csv", ["word " * 30_000 + "end."])
-    assert documents(Files(corpus=str(tmp_path)))[0].endswith("end.")
-
-
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
 @pytest.mark.parametrize("texts", [["1984", "2001"], ["True", "False"], ["2001-02-03", "2001-02-04"]])
 def test_numbers_and_dates_in_a_table_are_texts(texts: list[str], name: str, tmp_path: Path) -> None:
     WRITERS[name](tmp_path / name, texts)
     assert documents(Files(corpus=str(tmp_path))) == texts
-
-
-@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
-def test_an_empty_table_has_no_documents(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).touch()
-    WRITERS[name](tmp_path / f"b{Path(name).suffix}", ["One."])
-    assert documents(Files(corpus=str(tmp_path))) == ["One."]
-
-
-def test_a_parquet_file_whose_first_group_has_no_rows_is_read(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "a.parquet")
-    parquet(tmp_path / "b.parquet", ["One."])
-    assert documents(Files(corpus=str(tmp_path))) == ["One."]
-
-
-def test_a_damaged_table_is_told_in_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a.jsonl").write_text('{"text": "half\n')
-    with pytest.raises(RelposError, match=r"a\.jsonl line 1: not JSON"):
-        documents(Files(corpus=str(tmp_path)))
-    assert capfd.readouterr().err == ""
 
 
 def test_a_row_is_read_whole_up_to_a_length_that_no_text_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,10 +212,3 @@ def test_a_row_is_read_whole_up_to_a_length_that_no_text_needs(tmp_path: Path, m
     monkeypatch.setattr("relpos.data.textfile.LONGEST", 1_000_000)
     with pytest.raises(RelposError, match=r"a\.jsonl line 2: longer than 1,000,000 characters"):
         documents(Files(corpus=str(tmp_path)))
-
-
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
-def test_a_row_without_a_line_end_is_read(name: str, tmp_path: Path) -> None:
-    text = b'{"text": "One."}'
-    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
-    assert documents(Files(corpus=str(tmp_path))) == ["One."]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from errno import ENOSPC
 from hashlib import sha256
 from importlib import import_module
-from math import comb, sqrt
+from math import sqrt
 from pathlib import Path
 from typing import IO
 
@@ -16,7 +16,7 @@ from relpos.data.documents import documents_of
 from relpos.data.table import read_table
 from relpos.data.textfile import blocks
 from relpos.data.toy import VERSION, corpus, lexicon, tasks, write
-from relpos.data.toy.events import ATTEMPTS, Chance, key, part_of
+from relpos.data.toy.events import Chance, key, part_of
 from relpos.data.toy.grammar import grammatical, spelled
 from relpos.data.toy.tasks import Item, Versions, fair
 from relpos.errors import RelposError
@@ -227,11 +227,6 @@ def test_cola_has_no_header(folder: Path, part: str) -> None:
     assert all((mark == "*") == (label == "0") for mark, label in zip(table.column("mark"), table.column("label"), strict=True))
 
 
-def test_a_draw_that_is_never_accepted_ends() -> None:
-    with pytest.raises(RuntimeError, match=str(ATTEMPTS)):
-        Chance(0).until(lambda: 0, bool)
-
-
 def test_a_full_disk_is_one_line_and_the_next_try_heals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     toy = import_module("relpos.data.toy.write")
     monkeypatch.setattr(toy, "EVALUATION", 2)
@@ -251,9 +246,3 @@ def test_a_full_disk_is_one_line_and_the_next_try_heals(tmp_path: Path, monkeypa
     write(tmp_path, pairs=20, items=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "glue"]
     assert len(list((tmp_path / "glue").iterdir())) == 9
-
-
-def test_part_of_remembers_the_keys_of_the_language_and_not_more() -> None:
-    senses = {lexicon.sense(verb) for verb in lexicon.VERBS}
-    opinions = 2 * comb(len(lexicon.POSITIVE), 2) * len(lexicon.NEGATIVE)
-    assert comb(len(lexicon.PEOPLE), 2) * len(senses) + opinions <= (part_of.cache_info().maxsize or 0)

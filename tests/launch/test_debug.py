@@ -64,10 +64,3 @@ def test_it_can_be_stopped_and_goes_on(
     assert capsys.readouterr().err.splitlines()[-1] == "relpos: interrupted; the same command goes on from here"
     assert main(["reproduce", table, "engine=debug"]) == 0
     assert len(list((tmp_path / "runs" / "pretrain").glob("*/record.json"))) == 3
-
-
-def test_a_run_that_takes_over_the_signals_does_not_keep_them(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training does: it finishes its step first."""
-    monkeypatch.setitem(STAGES, "pretrain", lambda run: signal.signal(signal.SIGINT, lambda number, frame: None) and METRICS)
-    assert main(["reproduce", table, "engine=debug"]) == 0
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

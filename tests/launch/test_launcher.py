@@ -10,23 +10,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
 from pretend import pretend, trains
-from relpos.config.compose import compose
 from relpos.errors import RelposError
-from relpos.launch import engine
 from relpos.launch.engine import Local, run_all
-from relpos.launch.jobs import WAITING, Job, Standing, pause_after
-from relpos.launch.progress import ending
-from relpos.runs.cost import left_of
+from relpos.launch.jobs import WAITING, Job, Standing
 from relpos.runs.lock import is_locked, locked
-from relpos.runs.plan import plan
-from relpos.runs.shelf import newest
 from relpos.runs.stages import STAGES
 
 Patched = Callable[..., None]
@@ -188,11 +181,6 @@ def test_a_finished_run_serves_others_whatever_became_of_its_inputs() -> None:
     assert Standing(Job([started, trained, tuned])).open() == [tuned]
 
 
-def test_a_settled_run_whose_folder_is_deleted_has_a_line() -> None:
-    run = pretend("deleted")
-    assert ending(run) == f"pretend {run.name}: its folder {run.path} is gone"
-
-
 def test_a_run_whose_process_is_gone_is_not_running(root: Path) -> None:
     run = pretend()
     run.path.mkdir(parents=True)
@@ -203,31 +191,6 @@ def test_a_run_whose_process_is_gone_is_not_running(root: Path) -> None:
     with locked(run.path):
         standing.look()
         assert standing.states[run.identity] == "running"
-
-
-def test_time_left_is_read_from_the_newest_line(root: Path) -> None:
-    run = plan(compose("pretrain", ["steps=100"]))
-    run.path.mkdir(parents=True)
-    run.update(state="running")
-    (run.path / "metrics.jsonl").write_text('{"step": 60, "loss": 2.0, "steps_per_second": 4.0}\n', encoding="utf-8")
-    assert left_of(run, newest(run.path)) == 10.0
-
-
-def test_the_rest_between_two_looks_does_not_grow_with_what_is_measured_meanwhile(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = pretend(), pretend(seed=1)
-    first.update(state="finished")
-    now, pauses = [0.0], list[float]()
-
-    def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-        second.update(state="finished")
-
-    monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
-    workers: Any = SimpleNamespace(poll=lambda: None)
-    engine._watch(Standing(Job([first, second])), "table", workers, lambda run: now.append(now.pop() + 30))
-    assert (now, pauses) == ([30.0], [pause_after(0.0)])
 
 
 def test_a_table_is_not_started_by_torchrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,11 @@
 """Workers on this machine: what a crash is, what cannot be written down, who sees which GPU."""
 
-import gc
-import itertools
 import json
 import operator
 import os
 import subprocess
 import sys
 import threading
-import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -17,17 +14,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from torch import nn
 
 from pretend import STAGE, pretend
 from relpos.config.compose import compose
 from relpos.errors import RelposError
-from relpos.launch import worker
 from relpos.launch.engine import FRUITLESS, Debug, Local, LocalWorkers, run_all
 from relpos.launch.jobs import LOGGERS, Job, Standing
 from relpos.launch.worker import work
 from relpos.ranges import shown
-from relpos.runs.lock import locked
 from relpos.runs.retries import CRASHES, failures
 from relpos.runs.run import Run
 from relpos.runs.stages import STAGES
@@ -51,26 +45,6 @@ pytestmark = pytest.mark.usefixtures("python")
 
 def on_two_nodes(name: str = "two") -> Run:
     return Run("pretrain", name, {"name": name}, {"speed": {"devices": 1, "nodes": 2, "threads": 1}})
-
-
-@pytest.mark.full
-def test_what_a_run_leaves_in_circles_is_freed_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    left: list[weakref.ref[Any]] = []
-
-    def circle(run: Run) -> None:
-        assert not [made for made in left if made() is not None]
-        trainer, module = nn.Identity(), nn.Identity()
-        trainer.module, module.trainer = module, trainer
-        left.append(weakref.ref(trainer))
-
-    monkeypatch.setitem(STAGES, STAGE, circle)
-    runs = [pretend("circle", seed) for seed in range(3)]
-    gc.disable()  # as if no collection happened to come in time
-    try:
-        work(Job(runs), threading.Event())
-    finally:
-        gc.enable()
-    assert [run.state for run in runs] == ["finished"] * 3
 
 
 def test_an_error_before_there_is_a_record_is_a_failure(stop: threading.Event) -> None:
@@ -118,18 +92,6 @@ def test_what_loggers_are_told_is_in_no_file_of_a_job(tmp_path: Path, monkeypatc
     assert [run.identity for run in Job.read(tmp_path / "job.json").runs] == [run.identity for run in runs]
     with pytest.raises(RelposError, match=f"{LOGGERS} in the environment does not say how its runs are logged"):
         Job.read(tmp_path / "job.json", [])
-
-
-def test_an_idle_worker_rests_while_looking_takes_long(stop: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five times as long as it looked; here the clock moves by half a second between two glances."""
-    run = pretend("held")
-    pauses: list[float] = []
-    clock = itertools.count(step=0.5)
-    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    monkeypatch.setattr(stop, "wait", lambda pause: (pauses.append(pause), stop.set()))
-    with locked(run.path):
-        work(Job([run]), stop)
-    assert pauses == [2.5]
 
 
 def test_runs_that_crash_their_workers_do_not_end_the_launch(tmp_path: Path) -> None:
@@ -238,13 +200,6 @@ def test_the_local_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert Local(runs_per_device=2).places(rows) == ["3", "5", "3", "5"]
     two = runs_of(plan_table(load(str(write_experiment(tmp_path))), overrides=["pretrain.speed.devices=2"]))
     assert Local().places(two) == ["3,5"]
-
-
-def test_runs_without_a_speed_say_nothing_about_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    run = Run("pretrain", "cpu", {}, {"speed": {"devices": 1, "nodes": 1, "accelerator": "cpu"}})
-    assert Local(workers=2).places([pretend("data"), run]) == [None, None]
-    assert Local(workers=1).places([pretend("data")]) == [None]
 
 
 def test_the_local_engine_has_as_many_processes_as_workers_each_with_their_threads(python: str) -> None:

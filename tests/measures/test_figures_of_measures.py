@@ -14,11 +14,10 @@ from relpos.commands.analyze import drawn
 from relpos.data.tokenizer import OURS
 from relpos.errors import RelposError
 from relpos.measures.kinds.attention import Attention
-from relpos.measures.kinds.kernels import Kernels
 from relpos.measures.kinds.removal import HELDOUT_SEED, Removal, masked_texts, passed, train_head
 from relpos.measures.kinds.toeplitz import Toeplitz
-from relpos.measures.maps import Profiles, Responses, Similarity
-from relpos.measures.measure import Drawing, Measure, Measured
+from relpos.measures.maps import Profiles, Similarity
+from relpos.measures.measure import Drawing, Measure
 from relpos.measures.sample import Sample
 from relpos.runs.networks import Network
 from schemes import VOCABULARY, model_of
@@ -87,49 +86,11 @@ def test_r2_stands_for_p_its_blocks_and_every_head() -> None:
     assert [(row["layer"], row["head"]) for row in drawing.rows if row["matrix"] == "F_P"] == [(1, 1), (1, 2), (2, 1), (2, 2)]
 
 
-def test_captions_name_what_is_drawn() -> None:
-    wide = only(Toeplitz(length=8, block=128, random=2), sample("absolute"))  # of 16 positions
-    assert "16 positions of 2 random tables, the highest" in [row["matrix"] for row in wide.rows]
-
-
-def test_the_course_of_a_training_ends_at_its_last_step() -> None:
-    measure, young = Toeplitz(length=4, random=1), Made(Network("", Path(), Path()), model_=model_of("absolute", seed=1))
-    then, now = measure.measure(young), measure.measure(sample("absolute"))
-    network = Measured("absolute-net", now, {10: then}, {"heldout_loss": 2.0})
-    drawings = {drawing.name: drawing for drawing in measure.draw([network, network])}
-    course = drawings["toeplitz-along-training"].rows
-    assert [row["per_cent"] for row in course] == [10, 100, 10, 100]
-    assert course[0]["r2"] != course[1]["r2"]
-    assert len(drawings["toeplitz-against-heldout_loss"].rows) == 2
-
-
 def test_profiles_stand_beside_the_functions_fitted_to_them() -> None:
     maps, fits = drawn(Profiles(length=12, functions=1), [sample("absolute")])
     assert len(maps.rows) == 2 * 23
     assert [(row["head"], row["function"]) for row in fits.rows] == [(1, 1), (2, 1)]
     assert max(abs(row["mean"] - row["fit"]) for row in maps.rows) > 0
-
-
-def test_responses_are_rows_of_the_profile() -> None:
-    drawing = only(Responses(length=11, functions=1), sample("absolute"))
-    assert {row["i"] for row in drawing.rows} == {1, 3, 5, 7, 9}
-    assert len(drawing.rows) == 2 * 5 * 11
-
-
-def test_kernels_are_named_by_their_kind_and_depthwise_ones_too() -> None:
-    scores, depthwise = drawn(Kernels(), [sample("fixed", "depthwise")])
-    assert {"layer", "head", "kind", "-2", "2"} <= set(scores.rows[0])
-    assert len(depthwise.rows) == 2 * 8
-    assert len(drawn(Kernels(), [sample("none", "depthwise_qk")])[0].rows) == 2 * 8
-    with pytest.raises(RelposError, match="NoPosition has no kernels"):
-        drawn(Kernels(), [sample("none")])
-
-
-def test_attention_of_a_head_adds_up_to_one() -> None:
-    drawing = only(Attention(texts=3, length=7), sample("tisa"))
-    row = drawing.rows[0]
-    shares = [value for key, value in row.items() if key not in ("layer", "head")]
-    assert sum(shares) == pytest.approx(1.0)
 
 
 def test_removal_takes_the_order_away_and_every_variant_is_measured() -> None:

@@ -15,7 +15,6 @@ from relpos.errors import RelposError
 from relpos.measures.kept import kept
 from relpos.measures.kinds.lengths import Lengths, Text, loss_by_length, losses
 from relpos.measures.measure import Measured
-from relpos.measures.sample import data_of
 from schemes import VOCABULARY, model_of
 
 TINY = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "packing=document", "length=32"]
@@ -92,9 +91,3 @@ def test_what_is_measured_anew_is_kept_with_the_results_of_other_measures(prepar
     assert entry.meaning["lengths"] == [8, 64]
     shutil.rmtree(run / "model")
     assert losses(run, [8, 64]) == found
-
-
-@pytest.mark.parametrize("config", ["", "data: null", "data: 3", "[1]"])
-def test_a_store_whose_configuration_is_damaged_is_of_no_known_text(config: str, tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text(config, encoding="utf-8")
-    assert data_of(tmp_path) == {}

@@ -68,11 +68,6 @@ def test_the_moderated_variance_is_smyths() -> None:
     assert tested.alone.p == pytest.approx(stats.ttest_rel(scores[0], scores[1]).pvalue)
 
 
-@pytest.mark.parametrize("value", [1e-6, 0.01, 0.7, 5.0, 400.0, 1e6])
-def test_the_trigamma_function_is_inverted(value: float) -> None:
-    assert polygamma(1, contrast._trigamma_inverse(value)) == pytest.approx(value, rel=1e-8)
-
-
 def test_a_row_that_is_constant_by_theorem_adds_nothing_to_an_error_and_stays_outside_the_pool() -> None:
     rows = drawn(np.random.default_rng(0), [1.5, 1.4, 1.3], 3, 0.05) | {"quiet": {0: 0.050, 1: 0.056, 2: 0.062}}
     with_none = rows | {"none": {0: 0.0, 1: 1e-9, 2: 0.0}}

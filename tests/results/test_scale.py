@@ -122,22 +122,6 @@ def test_a_network_that_was_trained_further_is_in_no_row_and_no_run_of_older_cod
     assert found.older == 0
 
 
-def test_of_equally_large_scales_that_without_a_first_stage_is_last(rows: list[PlannedRow], tmp_path: Path) -> None:
-    first = ["pretrain.first.share=0.5", "pretrain.first.length=16", "pretrain.first.batch=8"]
-    for row in (*rows, *plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], first)):
-        finish_row(row)
-    staged, plain = read(ROWS)
-    assert "first" not in plain.meaning
-    assert staged.label.startswith("2×16, 3 steps of 8, 50% of them of 8 at 16, files (")
-
-
-def test_schedule_and_number_format_are_in_the_label(rows: list[PlannedRow], tmp_path: Path) -> None:
-    other = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["pretrain.precision=bf16", "pretrain.recipe.schedule=wsd"])
-    for row in (*rows, *other):
-        finish_row(row)
-    assert {scale.label.partition(", ")[0] for scale in read(ROWS)} == {"2×16", "2×16 wsd bf16"}
-
-
 def test_one_protocol_of_fine_tuning_a_column(rows: list[PlannedRow], tmp_path: Path) -> None:
     for row in rows:
         finish_row(row)
@@ -203,16 +187,6 @@ def test_of_equally_many_seeds_those_with_a_rate_of_the_convolution_s_own_count(
     assert scale.travels["fixed_depthwise"] == pytest.approx(3 * (scale.travels["none"] or 0.0))
     recipes = [read_record(folder)["meaning"]["recipe"] for folder in scale.folders["fixed_depthwise"].values()]
     assert [(recipe["position_lr"], recipe["conv_lr"]) for recipe in recipes] == [(30, 3), (30, 3)]
-
-
-def test_a_scale_says_where_positions_could_not_move_far(rows: list[PlannedRow]) -> None:
-    for row in rows:
-        finish_row(row)
-    runs = read(ROWS)
-    said = "position parameters could move by at most about 0.00"
-    assert said in AHEAD.verdicts(runs)[0].figures
-    runs.pretrained[0].travels["fixed"] = 1e6
-    assert said not in AHEAD.verdicts(runs)[0].figures
 
 
 def test_a_scheme_travels_with_the_rates_of_its_own_parameters(rows: list[PlannedRow], tmp_path: Path) -> None:

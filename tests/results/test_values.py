@@ -52,16 +52,6 @@ def test_a_fine_tuning_of_a_fine_tuning_belongs_to_the_same_pre_training_and_was
     assert (one.is_current, two.is_current) == (True, False)  # its identity is that of the first
 
 
-def test_a_pre_training_with_a_start_is_of_a_scale_with_those_that_began_alike(row: PlannedRow) -> None:
-    run = row.pretrainings[0]
-    for number, start in enumerate(("one", "other", "one")):
-        record = read_record(run.path)
-        inputs = record["inputs"] | {"start": f"/runs/pretrain/{start}/model"}
-        write_json(run.path.with_name(f"further{number}-0123456789ab") / "record.json", record | {"inputs": inputs})
-    _, *scales = (each.scale for each in sorted(select(read(), column=LOSS), key=lambda each: each.run.name))
-    assert scales[0] == scales[2] != scales[1]
-
-
 def test_answers_that_were_kept_are_found(row: PlannedRow) -> None:
     file = row.tunings[0].run.path / "dev" / "cola.tsv"
     write_text(file, "prediction\ttarget\n1\t1\n0\t1\n")

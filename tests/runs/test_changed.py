@@ -1,6 +1,5 @@
 """Fine-tuning with other positions than the network was trained with."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -8,14 +7,11 @@ import torch
 
 import relpos
 from relpos.config.compose import compose
-from relpos.data.task_batches import TuningStep
 from relpos.errors import RelposError
 from relpos.model.position import Tisa
-from relpos.runs.execute import execute
 from relpos.runs.model import change_positions, changed_position
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
-from relpos.train.finetune import Finetuning
 from relpos.train.network import network
 from schemes import SIZE, VOCABULARY, model_of, node
 
@@ -132,34 +128,3 @@ def test_so_are_rates_that_do_not_fit_its_parts(toy_runs: Path, more: list[str])
     with pytest.raises(RelposError, match=r"recipe.position_lr=\[1, 2\]: a list of 1, one for each part"):
         relpos.run(compose("pretrain", ["size=tiny", "recipe.position_lr=[1,2]"]))
     assert not (toy_runs / "pretrain").exists()
-
-
-@pytest.mark.full
-def test_an_interrupted_run_goes_on_with_the_positions_that_it_had(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    overrides = [
-        *OVERRIDES,
-        "steps=3",
-        *PRETRAINING,
-        "change.positions=remove",
-        "change.tisa=1",
-        "checkpoint_every=1",
-        "log_every=1",
-    ]
-    run, step = plan(compose("finetune", overrides)), Finetuning.training_step
-
-    def stopped(self: Finetuning, batch: TuningStep, number: int) -> None:
-        if batch.index == 2:
-            raise KeyboardInterrupt
-        step(self, batch, number)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Finetuning, "training_step", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            execute(run)
-    assert run.checkpoint
-    execute(run)
-    assert run.record["starts"][1]["from_step"] > 0
-    continued = relpos.load(run.path)[0].state_dict()
-    shutil.rmtree(run.path)
-    whole = relpos.load(execute(run).path)[0].state_dict()
-    assert all(torch.equal(whole[name], continued[name]) for name in whole)

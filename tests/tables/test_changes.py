@@ -103,12 +103,6 @@ def test_a_narrower_table_leaves_the_whole_one_as_it_is(tmp_path: Path) -> None:
     assert (table_folder("small-none") / "table.md").is_file()
 
 
-def test_names_that_no_folder_can_have_are_told_apart(tmp_path: Path) -> None:
-    experiment, _ = whole(tmp_path)
-    changes = [Changes([name]) for name in ("a b", "a*b", "a" * 99, "a" * 98)]
-    assert len({folder_of(experiment, each, []).name for each in changes}) == len(changes)
-
-
 def test_two_files_of_one_name_do_not_share_a_table(tmp_path: Path) -> None:
     files = []
     for name in ("a", "b"):

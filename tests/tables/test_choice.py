@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from relpos.measures.measure import NATS
 from relpos.results.statistics import of_errors
 from relpos.runs.table_file import RowRun
 from relpos.tables.choice import by_choice, side_table
@@ -56,26 +55,10 @@ def test_a_row_chosen_on_one_half_is_scored_on_the_other(rows: list[Row], tmp_pa
     assert chosen([*rows, worse], ["one", "worse"])[1:3] == ["+50.00", "−25.00"]
 
 
-def test_a_metric_of_the_user_s_own_judges_halves_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
-    monkeypatch.setenv("RELPOS_TRUST", "choice_metric")
-    (tmp_path / "choice_metric.py").write_text("def right(predictions, targets):\n    return (predictions == targets).mean()\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    base, one = (made(tmp_path, name, RIGHT[name], "choice_metric.right") for name in ("base", "one"))
-    base.columns["rte"] = one.columns["rte"] = replace(one.columns["rte"], metric="right")
-    assert chosen([base, one], ["one"])[1] == "+25.00"
-
-
 def test_without_answers_nothing_is_said_of_optimism(rows: list[Row], tmp_path: Path) -> None:
     (tmp_path / "finetune/two/dev/rte.tsv").unlink()
     assert chosen(rows, ["one", "two"])[1:] == ["—"] * 3
     assert side_table(rows[:2], "base", ["one", "two"], "mean") is None
-
-
-def test_nats_are_no_scores_of_which_the_highest_is_the_best(rows: list[Row]) -> None:
-    for row in rows:
-        row.columns["shuffle_gap"] = replace(column([0.5]), metric=NATS)
-    assert len(chosen(rows, ["one", "two"])) == 4
 
 
 def test_gains_are_means_over_pre_trainings(rows: list[Row]) -> None:

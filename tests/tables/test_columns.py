@@ -10,8 +10,8 @@ from relpos.measures.kinds import lengths as by_length
 from relpos.results.values import GLUE
 from relpos.runs.run import Run
 from relpos.tables.plan import PlannedRow, Tuning
-from relpos.tables.render import pictures, text
-from relpos.tables.render.cells import losses_by_step, text_of
+from relpos.tables.render import text
+from relpos.tables.render.cells import text_of
 from relpos.tables.render.view import view_of
 from relpos.tables.rows import rows_of, summary, with_heldout_lengths
 from relpos.tables.table import Row, Table
@@ -162,13 +162,6 @@ def test_a_table_says_which_tasks_were_trained_on_a_part_of_glue() -> None:
         assert ("a part of the official training examples" in notes and "qqp (20 of 1,000)" in notes) == (read == 20)
 
 
-def test_fewer_columns_have_a_mean_by_another_name() -> None:
-    rows = made(row("none", {"cola": [[10.0]], "rte": [[50.0]], "wnli": [[90.0]]}))
-    assert rows[0].mean.mean == pytest.approx(30.0)
-    heads, *_ = view_of(Table("t", "?", rows)).texts
-    assert heads == ["row", "parameters", "perplexity", "n", "CoLA", "RTE", "WNLI", "mean of 2"]
-
-
 def both() -> Table:
     rows = [row("none", {"cola": [[0.0]], "rte": [[51.0]]}, 12.0), row("fixed", {"cola": [[40.0]], "rte": [None]}, 9.0)]
     return Table("t", "why?", made(*rows))
@@ -178,31 +171,6 @@ def test_the_best_are_marked() -> None:
     lines = text.markdown(view_of(both())).splitlines()
     assert "| none | 1,234,567 | 12.00 | 1 × 1 | 0.0 | 51.0 | 25.5 |" in lines
     assert "| fixed | 1,234,567 | **9.00** | 1 × 0/1 | **40.0** | — | — |" in lines
-
-
-def test_curves_are_drawn_and_written(tmp_path: Path) -> None:
-    planned = row("none", {"cola": [[1.0]]})
-    lines = [{"step": 1, "heldout_loss": 5.0}, {"step": 1, "loss": 4.0}, {"step": 2, "heldout_loss": 4.5}]
-    logged = "".join(json.dumps(line) + "\n" for line in lines)
-    (planned.pretrainings[0].path / "metrics.jsonl").write_text(logged + '{"step": 3, "held', encoding="utf-8")
-    rows = made(planned)
-    assert rows[0].heldout_loss == [(1, 5.0), (2, 4.5)]
-    pictures.draw_losses(tmp_path / "curves.png", rows)
-    assert (tmp_path / "curves.png").stat().st_size
-    assert "held-out loss at step | 1 | 2 |" in text.markdown(view_of(Table("t", "?", rows)))
-
-
-def test_of_many_evaluations_a_dozen_stand_in_a_table_the_first_and_the_last_among_them() -> None:
-    rows = [Row(str(last), [], heldout_loss=[(step, 5.0) for step in range(250, last + 1, 250)]) for last in (16000, 32000)]
-    table = losses_by_step(rows)
-    assert table is not None
-    assert table.heads == ["250", "500", "750", "1250", "1750", "2500", "3500", "5250", "7500", "11000", "16000"]
-
-
-def test_a_row_without_losses_leaves_those_of_the_others_beside_the_table() -> None:
-    table = losses_by_step([Row("begun", []), Row("none", [], heldout_loss=[(1, 5.0)])])
-    assert table is not None
-    assert (table.heads, table.lines) == (["1"], [("none", ["5.000"])])
 
 
 def test_a_length_that_cannot_be_measured_costs_its_cells_and_not_the_table(

@@ -62,19 +62,9 @@ def test_a_mistake_is_one_line(tmp_path: Path, changes: dict[str, Any], message:
     assert "\n" not in str(caught.value)
 
 
-def test_the_home_folder_of_nobody_is_no_such_file() -> None:
-    with pytest.raises(RelposError, match="there is no such file"):
-        load("~nobody-has-this-name/mine.yaml")
-
-
 def test_unknown_table_names_the_nearest() -> None:
     with pytest.raises(RelposError, match=r"unknown table 'dmo'. Did you mean 'demo'"):
         load("dmo")
-
-
-def test_the_line_about_an_unknown_table_says_how_one_of_one_s_own_is_named() -> None:
-    with pytest.raises(RelposError, match=r"One of your own is named by its file: table=FILE\.yaml\."):
-        load("mine")
 
 
 @pytest.mark.parametrize(

@@ -108,13 +108,6 @@ def test_rows_of_a_table_are_different_models(planned: dict[str, dict[str, Plann
         assert len(set(trained)) == len(trained), name
 
 
-def test_table_6_has_nineteen_rows_of_ten_seeds(planned: dict[str, dict[str, PlannedRow]]) -> None:
-    rows = list(planned["chang2021_table6"].values())
-    runs = runs_of(rows)
-    assert len(rows) == 19
-    assert len(runs) == 2 + 19 * (1 + 10 * 8)  # MNLI is one run with two columns
-
-
 @pytest.mark.parametrize("name", ["wennberg2021_table3a", "wennberg2021_table3b", "tisa_minilm"])
 def test_a_table_whose_checkpoint_is_not_at_hand_says_so(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     given = load(name)
@@ -124,8 +117,3 @@ def test_a_table_whose_checkpoint_is_not_at_hand_says_so(name: str, capsys: pyte
     told = capsys.readouterr().out
     assert "the checkpoint to start from is not at hand" in told
     assert f"{len(given.rows)} rows × {len(given.tasks)} tasks × {len(given.seeds)} fine-tuning seeds" in told
-
-
-def test_the_kernel_is_read_where_the_authors_code_reads_it(planned: dict[str, dict[str, PlannedRow]]) -> None:
-    conv = planned["chang2021_table7"]["convbert"].pretrainings[0].meaning["conv"]
-    assert (conv["kernel_from"], conv["width"], conv["edges"]) == ("key", 9, "renormalise")

@@ -1,6 +1,5 @@
 """Columns about order: `order: [shuffle, pairs]` in an experiment file."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,11 @@ from relpos.measures.sample import Sample
 from relpos.runs.networks import Network
 from relpos.runs.run import Run, runs_root
 from relpos.runs.table_file import read_table
-from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import load
 from relpos.tables.order_instrument import Instrument, ToMeasure, instrument
 from relpos.tables.plan import plan_table
 from relpos.tables.rows import measured_values, order_columns, rows_of
-from relpos.tables.table import Column, Row, Table
-from tables.made_rows import experiment
+from relpos.tables.table import Column, Table
 
 
 def write(folder: Path, **changes: Any) -> Path:
@@ -253,19 +250,6 @@ def test_pairs_that_cannot_be_read_are_refused_before_any_run(tmp_path: Path, ca
     assert not (runs_root() / "pretrain").exists()
 
 
-def test_a_gap_is_shown_with_three_decimals_and_has_no_best(table: Table, tmp_path: Path) -> None:
-    from relpos.tables.render.text import latex
-    from relpos.tables.render.view import view_of
-
-    gaps = {"none": -1e-8, "absolute": 0.6}
-    rows = [Row(name, columns={"shuffle_gap": Column([gap], [(0, 0)], gap, metric="nats")}) for name, gap in gaps.items()]
-    view = view_of(Table("t", "?", with_comparisons(rows, experiment(baseline=["none"]), {})))
-    assert [(cell.text, cell.is_best) for cell in view.scores[0].cells] == [("0.000", False), ("0.600", False)]
-    (deltas,) = view.side_tables
-    assert deltas.lines[1] == ("absolute", ["+0.600"])
-    assert "0.600" in latex(view)
-
-
 def test_snapshots_are_measured_beside_the_end_with_dials_of_their_own(table: Table) -> None:
     row = table.row("absolute")
     assert (row.columns["same_word_pairs"].examples, row.columns["other_pairs"].examples) == (28, 24)
@@ -275,16 +259,6 @@ def test_snapshots_are_measured_beside_the_end_with_dials_of_their_own(table: Ta
         assert (then["same_word_pairs"].examples, then["same_word_pairs"].seeds) == (21, [(0, 0), (1, 0)])
         assert then["other_pairs"].mean is None
     assert row.snapshots[100]["shuffle_gap"].values == row.columns["shuffle_gap"].values
-
-
-def test_merged_figures_of_snapshots_are_found_without_their_weights(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Table
-) -> None:
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "merged"))
-    shutil.copytree(made, tmp_path / "merged", ignore=shutil.ignore_patterns("*.safetensors"))
-    nothing_is_measured(monkeypatch)
-    assert main(["reproduce", f"table={made / 'ordered.yaml'}"]) == 0
-    assert read_table(tmp_path / "merged" / "tables" / "ordered", Table).rows == table.rows
 
 
 def test_a_table_with_snapshots_shows_their_course(made: Path) -> None:
@@ -299,24 +273,3 @@ def test_snapshots_that_nobody_keeps_are_refused_before_any_run(tmp_path: Path) 
     given = load(str(write(tmp_path, stages={"pretrain": TINY, "order_snapshots": ["examples=2"]})))
     with pytest.raises(RelposError, match=r"row 'none': stages.order_snapshots: no snapshots are kept; name some"):
         instrument(given, [], plan_table(given))
-
-
-def test_the_order_command_measures_all_networks_of_a_table(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELPOS_RUNS", str(made))
-    nothing_is_measured(monkeypatch)  # all is there
-    overrides = ["measure=[shuffle,pairs]", "examples=20", "pairs.limit=4"]
-    rows: dict[int, list[tuple[str, str]]] = {}
-    for way in ("table=ordered", f"network={made / 'tables' / 'ordered'}", "network=ordered:absolute"):
-        assert main(["order", way, *overrides]) == 0
-    for path in (made / "order").glob("*-networks-*/order.json"):
-        content = json.loads(path.read_text(encoding="utf-8"))["rows"]
-        rows[len(content)] = [(row["name"], row["row"]) for row in content]
-    of_absolute = [("absolute seed 0", "absolute"), ("absolute seed 1", "absolute")]
-    assert rows == {4: [("none seed 0", "none"), ("none seed 1", "none"), *of_absolute], 2: of_absolute}
-
-
-def test_a_table_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["order", "table=demmo"]) == 1
-    assert "no table 'demmo'" in capsys.readouterr().err.splitlines()[-1]
-    assert main(["order", "measure=shuffle"]) == 1
-    assert "network=FOLDER or table=NAME is expected" in capsys.readouterr().err.splitlines()[-1]

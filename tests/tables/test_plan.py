@@ -7,7 +7,7 @@ import pytest
 
 from relpos.cli import main
 from relpos.commands.reproduce import refuse
-from relpos.config.arguments import flags_and_overrides, rewritten
+from relpos.config.arguments import rewritten
 from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.files import write_json
@@ -109,11 +109,6 @@ def test_a_job_survives_its_file(tmp_path: Path) -> None:
     assert read.runs == runs
 
 
-def test_planning_leaves_no_trace() -> None:
-    runs = runs_of(plan_table(load("demo")))
-    assert [run.state for run in runs] == ["missing"] * len(runs)
-
-
 def test_overrides_of_the_rows_need_no_brackets() -> None:
     overrides = ["table=demo", "rows=[none]", "data.root=/a b", "pretrain.steps=3"]
     assert rewritten("reproduce", overrides) == ["table=demo", "rows=[none]", "overrides=['data.root=/a b','pretrain.steps=3']"]
@@ -149,12 +144,6 @@ def test_tasks_of_the_command_line_replace_those_of_the_file(
     monkeypatch.chdir(tmp_path)  # where the file lies, whatever the folder of the experiment file is
     assert main([*arguments, "tasks=[mine.yaml]"]) == 1
     assert f"no train.tsv, train.csv or train.jsonl in {tmp_path}" in capsys.readouterr().err
-
-
-def test_a_bare_argument_is_taken_for_a_slip() -> None:
-    with pytest.raises(RelposError, match="demo: overrides have the form KEY=VALUE. Did you mean table=demo?"):
-        rewritten("reproduce", ["demo", "steps=3"])
-    assert flags_and_overrides("reproduce", ["table=demo", "--cfg", "job"]) == (["--cfg", "job"], ["table=demo"])
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,10 @@ import pytest
 
 from relpos.config.conf import shipped
 from relpos.errors import RelposError
-from relpos.files import write_json
 from relpos.runs.table_file import read_table
 from relpos.tables.render import text
 from relpos.tables.render.view import view_of
-from relpos.tables.table import Row, Table, made_with
+from relpos.tables.table import Table, made_with
 from tables.written_table import table
 
 WRITTEN = sorted((shipped("experiments") / "results").glob("*/table.json"))
@@ -40,18 +39,6 @@ def test_nothing_is_lost_on_the_way_to_the_file_and_back(tmp_path: Path) -> None
     assert read_table(tmp_path, Table) == table()
 
 
-def read_of(tmp_path: Path, **row: Any) -> Row:
-    """The row of a table whose file was written by older code."""
-    write_json(tmp_path / "table.json", {"name": "old", "question": "?", "rows": [{"name": "a", **row}]})
-    return read_table(tmp_path, Table).rows[0]
-
-
-def test_what_an_older_table_does_not_say_has_its_default(tmp_path: Path) -> None:
-    row = read_of(tmp_path, columns={"cola": {"values": [1.0], "seeds": [[0, 1]], "mean": 1, "unknown": 3}})
-    assert (row.columns["cola"].mean, row.columns["cola"].seeds, row.columns["cola"].n_failed) == (1.0, [(0, 1)], 0)
-    assert (row.parameters, row.mean.values) == (None, [])
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -68,9 +55,3 @@ def test_a_damaged_file_is_one_line_that_names_the_place(content: Any, message: 
     assert message in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / "table.json"))
     assert "\n" not in str(caught.value)
-
-
-def test_half_a_file_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "table.json").write_text('{"name": "t", "rows": [', encoding="utf-8")
-    with pytest.raises(RelposError, match="table.json: damaged: Expecting value"):
-        read_table(tmp_path, Table)

@@ -16,26 +16,6 @@ from tables.written_table import table
 
 PATIENCE = 400_000.0
 """Milliseconds that a busy machine may take to open the page, or to find what a test looks at."""
-SMALLEST = 9.5
-"""Pixels: letters below this are not read on a telephone."""
-SIZES = """() => [...document.querySelectorAll("th, td, p, li, .line, .chip, figcaption, summary, svg text")].map(node => {
-    const svg = node.ownerSVGElement;
-    const scale = svg ? svg.getBoundingClientRect().width / svg.viewBox.baseVal.width : 1;
-    return [node.textContent.trim().slice(0, 20), scale * parseFloat(getComputedStyle(node).fontSize)];
-})"""
-CONTRASTS = """() => {
-    const straight = part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
-    const light = colour => {
-        const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map(part => straight(part / 255));
-        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-    };
-    const page = light(getComputedStyle(document.body).backgroundColor);
-    return [...document.querySelectorAll("p, .muted, .line, .chip, .value, a, svg text, .mark")].map(node => {
-        const style = getComputedStyle(node);
-        const own = light(node.ownerSVGElement ? style.fill : style.color);
-        return [node.textContent.trim().slice(0, 20), (Math.max(own, page) + 0.05) / (Math.min(own, page) + 0.05)];
-    });
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -120,34 +100,6 @@ def shown(browser: Any, page: Path, request: pytest.FixtureRequest) -> Iterator[
     assert [text for text in complaints if text != "data:,"] == []
 
 
-def test_names_and_overrides_are_broken_between_words_only(shown: Any) -> None:
-    lines = """() => [...document.querySelectorAll("#table tbody th a, #table .overrides span")].map(
-        node => [node.textContent, node.getClientRects().length])"""
-    texts = shown.evaluate(lines)
-    assert len(texts) == 8
-    assert [text for text, rectangles in texts if rectangles > 1 and " " not in text] == []
-
-
-def test_a_table_that_is_cut_says_so_until_its_end_is_seen(shown: Any) -> None:
-    scroller, note = shown.locator(".scroll").first, shown.locator(".more").first
-    is_cut = scroller.evaluate("node => node.scrollWidth > node.clientWidth + 1")
-    assert is_cut == (shown.viewport_size["width"] < 600)
-    assert note.is_visible() == is_cut
-    if is_cut:
-        assert re.fullmatch(r"[1-3] more columns? →", note.inner_text())
-        scroller.evaluate("node => node.scrollTo(node.scrollWidth, 0)")
-        note.wait_for(state="hidden")
-
-
-def test_a_telephone_shows_the_row_and_three_columns_beside_it(shown: Any) -> None:
-    whole = """() => {
-        const right = node => node.getBoundingClientRect().right;
-        const edge = right(document.querySelector(".scroll"));
-        return [...document.querySelectorAll("#table thead th")].filter(head => right(head) <= edge).length;
-    }"""
-    assert shown.evaluate(whole) >= 4
-
-
 def names(tab: Any) -> list[str]:
     return [text.strip() for text in tab.locator("#table tbody th").evaluate_all("cells => cells.map(cell => cell.dataset.value)")]
 
@@ -165,55 +117,11 @@ def test_a_click_on_a_head_sorts(shown: Any) -> None:
     ]
 
 
-def test_names_and_perplexities_sort_from_the_smallest(shown: Any) -> None:
-    shown.locator("#table thead button", has_text="row").click()
-    assert names(shown) == ["composite", "dynamic", "fixed <b>", "none"]
-    shown.locator("#table thead button", has_text="perplexity").press("Enter")  # the keyboard does it too
-    assert names(shown) == ["composite", "fixed <b>", "none", "dynamic"]
-    assert shown.locator("[aria-sort]").count() == 1
-
-
 def test_the_page_is_no_wider_than_the_screen(shown: Any) -> None:
     assert shown.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     first = shown.locator("#table tbody th").first
     shown.locator(".scroll").evaluate("box => box.scrollLeft = 1000")
     assert first.bounding_box()["x"] < 40  # the name of the row stays beside its numbers
-
-
-def test_letters_are_large_and_plain_enough(shown: Any) -> None:
-    sizes = shown.evaluate(SIZES)
-    assert len(sizes) > 50
-    assert [text for text, size in sizes if size < SMALLEST] == []
-    contrasts = shown.evaluate(CONTRASTS)
-    assert len(contrasts) > 50
-    assert [text for text, contrast in contrasts if contrast < 4.5] == []  # WCAG, level AA
-
-
-def test_parts_can_be_hidden(shown: Any) -> None:
-    paper = shown.locator("#table .paper").first
-    assert paper.is_visible()
-    shown.locator("input[data-part=paper]").uncheck()
-    assert not paper.is_visible()
-    assert shown.locator("#table .spread").first.is_visible()
-
-
-def test_a_row_leads_to_its_runs_and_they_to_their_records(shown: Any) -> None:
-    details = shown.locator("details").nth(2)
-    assert not details.locator("li").first.is_visible()
-    shown.locator("#table tbody a", has_text="composite").click()
-    details.locator("li").first.wait_for(state="visible")  # the browser tells of a new address after the click has returned
-    assert "failed" in details.locator("li.failed").inner_text()
-    assert details.locator("li a").first.get_attribute("href") == "../../pretrain/run%20p20/record.json"
-
-
-def test_figures_show_every_row_and_say_what_is_missing(shown: Any) -> None:
-    figures = shown.locator(".panels svg")
-    assert figures.count() == 4  # mean, CoLA, RTE, held-out loss
-    texts = figures.nth(1).locator("text").all_text_contents()
-    assert {"none", "fixed <b>", "composite", "dynamic", "not run"} <= {text.strip() for text in texts}
-    box = figures.nth(1).bounding_box()
-    assert box["width"] > 250
-    assert box["height"] > 80
 
 
 def test_a_script_in_a_name_is_text(browser: Any, tmp_path: Path) -> None:

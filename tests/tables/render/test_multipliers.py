@@ -1,9 +1,6 @@
 """Tables in which `recipe.position_lr` is swept, and tables that use what was chosen there."""
 
-from pathlib import Path
-
 from relpos.tables.render.cells import by_multiplier, sweeps
-from relpos.tables.render.pictures import draw_multipliers
 from relpos.tables.render.view import view_of
 from relpos.tables.table import Row, Table
 
@@ -29,16 +26,6 @@ def test_rows_that_differ_in_the_multiplier_are_one_line_of_losses() -> None:
     assert by_multiplier(swept("fixed")[:1]) is None
 
 
-def test_a_convolution_s_own_multiplier_is_swept_beside_a_table_of_positions() -> None:
-    kind = ["position=absolute", "conv=convbert"]
-    rows = [
-        Row("convbert_1", kind, heldout_loss=[(20, 5.0)]),
-        Row("convbert_3", [*kind, "recipe.conv_lr=3"], conv_lr=3.0, heldout_loss=[(20, 4.5)]),
-    ]
-    table = by_multiplier(rows)
-    assert table.lines == [(" ".join(kind), ["5.000", "4.500"])]
-
-
 def with_rates(loss: float, position_lr: float | None = None, conv_lr: float | None = None) -> Row:
     rates = {"position_lr": position_lr, "conv_lr": conv_lr}
     overrides = ["q", *(f"recipe.{key}={rate:g}" for key, rate in rates.items() if rate)]
@@ -53,13 +40,6 @@ def test_where_the_convolution_has_the_rate_of_the_positions_this_is_a_point_of_
 def test_rows_swept_in_either_multiplier_are_two_sweeps() -> None:
     rows = [with_rates(5.0), with_rates(4.5, position_lr=3.0), with_rates(4.0, conv_lr=3.0)]
     assert sweeps(rows) == {"q position_lr": {1.0: 5.0, 3.0: 4.5}, "q conv_lr": {1.0: 5.0, 3.0: 4.0}}
-
-
-def test_the_losses_are_drawn_against_the_multiplier(tmp_path: Path) -> None:
-    draw_multipliers(tmp_path / "none.png", swept("fixed")[:1])
-    assert not (tmp_path / "none.png").exists()
-    draw_multipliers(tmp_path / "some.png", swept("fixed"))
-    assert (tmp_path / "some.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_table_says_where_its_multipliers_were_chosen() -> None:

@@ -17,7 +17,7 @@ from relpos.tables.render import text
 from relpos.tables.render.text import in_latex, latex
 from relpos.tables.render.view import view_of
 from relpos.tables.rows import summary
-from relpos.tables.table import PLAIN, Column, PlainColumn, Row, Table
+from relpos.tables.table import Row, Table
 from tables.written_table import table
 
 WITHOUT_TASKS = Table("no_tasks", "are λ and β alike?", [Row("tupe_a", parameters=5, perplexity=3.0), Row("a|b <i>*c*")])
@@ -49,35 +49,11 @@ def test_a_row_that_was_not_run_is_missing_everywhere() -> None:
     assert r"dynamic & --- & --- & 0/1{\scriptsize{} $\times$ 0/2} & --- & --- & --- " + "\\\\" in latex(view)
 
 
-def test_a_table_without_tasks_has_no_columns_and_no_mean() -> None:
-    heads, *lines = view_of(WITHOUT_TASKS).texts
-    assert heads == ["row", "parameters", "perplexity"]
-    assert lines == [["tupe_a", "5", "3.00"], ["a|b <i>*c*", "—", "—"]]
-
-
 def test_a_table_without_glues_columns_has_no_mean() -> None:
     view = view_of(Table("own", "is it learned?", [Row("none", columns={"answers": summary([50.0, 52.0])})]))
     assert "| row | answers |" in text.markdown(view)
     assert next(csv.DictReader(io.StringIO(text.comma_separated(view))))["answers"] == "51.0"
     assert "mean" not in text.comma_separated(view)
-
-
-def test_a_plain_column_is_in_every_form_once_it_is_in_the_list(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("relpos.tables.render.view.PLAIN", (*PLAIN, PlainColumn("travel", "{:.1f}", better="more")))
-    view = view_of(Table("t", "?", [Row("near", travel=1.0), Row("far", travel=2.0), Row("new")]))
-    text.write(tmp_path, view)
-    forms = {kind: (tmp_path / f"table.{kind}").read_text(encoding="utf-8") for kind in ("md", "csv", "tex", "html")}
-    assert "| row | travel |" in forms["md"]
-    assert "| far | **2.0** |" in forms["md"]
-    assert forms["csv"].splitlines()[1:] == ["near,1.0", "far,2.0", "new,"]
-    assert r"far & \textbf{2.0}" in forms["tex"]
-    assert '<td data-value="2.0"><span class="value best">2.0</span>' in forms["html"]
-
-
-def test_csv_has_what_the_table_has() -> None:
-    line = next(csv.DictReader(io.StringIO(text.comma_separated(view_of(table())))))
-    assert (line["cola"], line["cola_low"], line["cola_high"]) == ("3.0", "0.0", "6.0")
-    assert (line["cola_difference"], line["cola_verdict"], line["cola_collapsed"]) == ("-37.0", "outside", "1")
 
 
 def test_what_the_server_answered_is_a_table_of_its_own() -> None:
@@ -163,9 +139,3 @@ def test_what_differs_by_row_is_a_table_and_the_legend_has_what_there_is() -> No
     assert heads == ["Order", "Plateau:", "Half", "position_lr", "Runs"]
     bare = view_of(Table("t", "?", [Row("a", perplexity=9.0)]))
     assert (bare.notes, bare.side_tables) == ([], [])
-
-
-def test_a_negative_number_has_a_minus_sign() -> None:
-    scores = Column(values=[-3.2, -1.0], mean=-2.1, sem=1.1, best=-1.0, metric="matthews")
-    (_, line) = view_of(Table("t", "?", [Row("a", columns={"own": scores})])).texts
-    assert line == ["a", "−2.1 ± 1.1 (−1.0)"]
