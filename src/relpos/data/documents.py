@@ -63,8 +63,10 @@ def documents_of(name: str, blocks: Iterator[str]) -> Iterator[Document]:
         yield from _articles(name, blocks, dropped)
     elif (width := wrapped_at(lines)) is None:
         yield Document(name, (line for block in blocks for line in block.split("\n")), dropped=dropped)
+    elif _has_paragraphs(lines):
+        yield Document(name, _wrapped(blocks), dropped=dropped)
     else:
-        yield Document(name, _wrapped(blocks) if _has_paragraphs(lines) else _ragged(blocks, width), dropped=dropped)
+        yield Document(name, _ragged(blocks, width), dropped=dropped)
 
 
 def wrapped_at(lines: list[str]) -> int | None:
@@ -100,6 +102,7 @@ def _peek(blocks: Iterator[str]) -> tuple[str, Iterator[str]]:
 
 
 def _without_licence(blocks: Iterator[str], dropped: Counter[str]) -> Iterator[str]:
+    """The blocks without Project Gutenberg's licence, whose lines `dropped` counts."""
     inside = False
     for block in blocks:
         # Hardly any block has three asterisks, and looking for them takes a small part of the regular expression's time.
@@ -125,9 +128,10 @@ def _has_paragraphs(lines: list[str]) -> bool:
 
 def _articles(name: str, blocks: Iterator[str], dropped: Counter[str]) -> Iterator[Document]:
     """WikiText's articles. A title stands between empty lines; ` = 3 = ` within a paragraph's table does not."""
-    before, here, after = tee((line for block in blocks for line in block.removesuffix("\n").split("\n")), 3)
-    next(after, None)
-    around = zip(chain([""], before), here, chain(after, [""]), strict=False)
+    lines_of_text = (line for block in blocks for line in block.removesuffix("\n").split("\n"))
+    previous, current, following = tee(lines_of_text, 3)
+    next(following, None)
+    around = zip(chain([""], previous), current, chain(following, [""]), strict=False)
     number = 0
     for is_title, lines in groupby(around, lambda line: not line[0].strip() and bool(TITLE.match(line[1])) and not line[2].strip()):
         if is_title:
@@ -165,16 +169,16 @@ def untokenised(line: str) -> str:
 
 def _wrapped(blocks: Iterator[str]) -> Iterator[str]:
     """Paragraphs between empty lines, each joined into one line."""
-    rest = ""
+    tail = ""  # the last paragraph, which the next block may continue
     for block in blocks:
-        parts = PARAGRAPH.split(rest + block)
-        rest = parts.pop()
+        parts = PARAGRAPH.split(tail + block)
+        tail = parts.pop()
         yield from (part.replace("\n", " ") for part in parts)
-        # Where no empty line follows the head, all the rest of the file would be kept in memory and split again with each block.
-        if len(rest) > LONGEST:
-            whole, _, rest = rest.rpartition("\n")
+        # A file without empty lines would otherwise grow in memory, and be split again with each block.
+        if len(tail) > LONGEST:
+            whole, _, tail = tail.rpartition("\n")
             yield whole.replace("\n", " ")
-    yield rest.replace("\n", " ")
+    yield tail.replace("\n", " ")
 
 
 def _ragged(blocks: Iterator[str], width: int) -> Iterator[str]:
@@ -184,7 +188,7 @@ def _ragged(blocks: Iterator[str], width: int) -> Iterator[str]:
     for block in blocks:
         for line in block.split("\n"):
             words = line.split(None, 1)
-            # 1,000 lines: text without short or indented lines would be one paragraph, held in memory whole.
+            # At most 1,000 lines: text without short or indented lines would be one paragraph in memory.
             if not words or (paragraph and (len(words[0]) < room or line[0] in " \t")) or len(paragraph) > 1000:
                 yield " ".join(paragraph)
                 paragraph = []
@@ -213,7 +217,7 @@ def portions(paragraphs: Iterable[str]) -> Iterator[str]:
     for paragraph in paragraphs:
         portion.append(paragraph)
         size += len(paragraph)
-        if size >= PORTION or len(portion) >= PORTION:  # which may be empty, and are held in memory all the same
+        if size >= PORTION or len(portion) >= PORTION:  # empty paragraphs take memory, too
             yield "\n\n".join(portion)
             portion, size = [], 0
     if size:

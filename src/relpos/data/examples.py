@@ -60,11 +60,11 @@ class ExampleSet(ABC):
 
     @abstractmethod
     def _spans(self, indices: Ints) -> tuple[Ints, Ints, Ints]:
-        """Where in `ids` each example's tokens begin, where its second part begins, and where it ends; an example with a single
-        part has middle = end."""
+        """(start, middle, end) in `ids` of each example: its first token, the first of its second part, and the end. An example
+        with a single part has middle = end."""
 
     def _document(self, indices: Ints) -> tuple[Ints, Ints]:
-        """The document of every example and the example's number in it, `limit` resolved."""
+        """The document of each example, and the example's number in it; `limit` is taken into account."""
         if self.count < self.total:
             indices = indices * self.total // self.count
         # `right`: a document without an example has the same entry as the next document, and must be passed over.
@@ -72,7 +72,7 @@ class ExampleSet(ABC):
         return document, indices - self.before[document]
 
     def documents(self) -> Ints:
-        """(examples,) a number for the document of each example: what stands in one text is not independent."""
+        """(examples,) the document of each example, as a number: examples of one document are not independent."""
         return self._document(np.arange(len(self)))[0]
 
     def lengths(self, indices: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ class ExampleSet(ABC):
         place = np.arange(n)[None, :]  # (1, n)
         cut = middle - start + 1  # the place of the first [SEP]
         token = start + place - 1 - (place > cut)
-        # At special tokens and padding `token` may lie outside of the store; what is read there is replaced below.
+        # At special tokens and padding `token` may lie outside the store; these ids are replaced below.
         ids = self.ids[np.clip(token, 0, len(self.ids) - 1)].astype(np.int64)
         ids = np.where((place == cut) | (place == lengths - 1), self.marks.sep, np.where(place == 0, self.marks.cls, ids))
         return torch.from_numpy(np.where(place < lengths, ids, self.marks.pad)), torch.from_numpy(lengths[:, 0])

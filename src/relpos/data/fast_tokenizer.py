@@ -51,14 +51,17 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
     symbols = [piece.piece for piece in model.pieces if piece.type == kinds.USER_DEFINED]
     controls = [piece.piece for piece in model.pieces if piece.type == kinds.CONTROL]
     _refuse_inexpressible(tokenizer, symbols, controls)
-    names = [UNKNOWN if number == unk else piece.piece for number, piece in enumerate(model.pieces)]
+    names = [piece.piece for piece in model.pieces]
+    names[unk] = UNKNOWN
     scores = [piece.score for piece in model.pieces]
     if trained.model_type == UNIGRAM:  # a symbol has the score 0 and is chosen whatever the pieces beside it
         pieces = list(zip(names, scores, strict=True))
         fast = Fast(models.Unigram(pieces, unk_id=unk, byte_fallback=byte_fallback))
     else:
         normal = {piece.piece: piece.score for piece in model.pieces if piece.type == kinds.NORMAL}
-        merges = _merges(normal) if trained.model_type == BPE else []
+        merges: list[tuple[str, str]] = []
+        if trained.model_type == BPE:
+            merges = _merges(normal)
         numbers = {name: number for number, name in enumerate(names)}
         fast = Fast(
             models.BPE(
@@ -79,12 +82,16 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
         longest_first = sorted(symbols, key=len, reverse=True)
         splits.append(pre_tokenizers.Split(Regex("|".join(map(re.escape, longest_first))), "isolated"))
     # A text stays whole where a piece may hold several words, or where unknown words and the space between are one token.
-    inside = slice(None, -1) if suffix else slice(1, None)
+    inside, behaviour = slice(1, None), "merged_with_next"
+    if suffix:
+        inside, behaviour = slice(None, -1), "merged_with_previous"
     if SPACE in names and not any(SPACE in name[inside] for name in names):
-        splits.append(pre_tokenizers.Split(SPACE, "merged_with_previous" if suffix else "merged_with_next"))
+        splits.append(pre_tokenizers.Split(SPACE, behaviour))
     fast.pre_tokenizer = pre_tokenizers.Sequence(splits)
-    spaces: list[Any] = [decoders.Replace(SPACE, " "), decoders.Fuse(), decoders.Strip(" ", int(prefix), 0)]
-    fast.decoder = decoders.Sequence([decoders.ByteFallback(), *spaces] if byte_fallback else spaces)
+    steps: list[Any] = [decoders.Replace(SPACE, " "), decoders.Fuse(), decoders.Strip(" ", int(prefix), 0)]
+    if byte_fallback:
+        steps.insert(0, decoders.ByteFallback())
+    fast.decoder = decoders.Sequence(steps)
     # A special token takes the place of a word, with the space before it.
     # Not normalised: with its case folded, `[mask]` in a text would be the special token, too.
     special = sorted([unk, *(getattr(tokenizer, role) for role in NAMES)])
@@ -181,9 +188,11 @@ def write_fast_tokenizer(
     cls, sep = special["cls_token"], special["sep_token"]
     single, between = [f"{cls}:0", "$A:0"], [f"{sep}:0"] * tokenizer.separators
     pair = [*single, *between, f"$B:{second_type}"]
+    if not open_end:
+        single, pair = [*single, f"{sep}:0"], [*pair, f"{sep}:{second_type}"]
     fast.post_processor = processors.TemplateProcessing(
-        single=single if open_end else [*single, f"{sep}:0"],
-        pair=pair if open_end else [*pair, f"{sep}:{second_type}"],
+        single=single,
+        pair=pair,
         special_tokens=[(cls, tokenizer.cls), (sep, tokenizer.sep)],
     )
     write_json(folder / "tokenizer.json", json.loads(fast.to_str()))
@@ -196,5 +205,6 @@ def write_fast_tokenizer(
         "model_input_names": ["input_ids", *(["token_type_ids"] * types), "attention_mask"],
         "padding_side": "right",
     }
-    longest = {} if max_length is None else {"model_max_length": max_length}
-    write_json(folder / "tokenizer_config.json", config | longest | special)
+    if max_length is not None:
+        config["model_max_length"] = max_length
+    write_json(folder / "tokenizer_config.json", config | special)

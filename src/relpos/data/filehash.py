@@ -20,7 +20,7 @@ def described(files: Iterable[Path], below: Path) -> list[Described]:
         cache: dict[str, str] = read_json(_location(), dict[str, str], {})
     except RelposError:  # damaged: the hashes are computed again
         cache = {}
-    known = len(cache)
+    cached = len(cache)
     rows: list[Described] = []
     for path in files:
         stat = path.stat()
@@ -28,8 +28,8 @@ def described(files: Iterable[Path], below: Path) -> list[Described]:
         if key not in cache:
             cache[key] = sha256(path)
         rows.append([path.relative_to(below).as_posix(), stat.st_size, cache[key]])
-    if len(cache) != known:
-        with suppress(OSError, RelposError):  # without a cache the hashes are computed each time, which only costs time
+    if len(cache) != cached:
+        with suppress(OSError, RelposError):  # without a cache, hashes are computed each time
             write_json(_location(), cache)
     return rows
 

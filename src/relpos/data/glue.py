@@ -49,14 +49,18 @@ class TsvGlue:
             raise RelposError(self.missing(task, places))
         if path.suffix == ".jsonl":
             return json_table(path, task.needed(split))
-        return csv_table(path) if path.suffix == ".csv" else read_table(path, task.headers.get(split), task.broken)
+        if path.suffix == ".csv":
+            return csv_table(path)
+        return read_table(path, task.headers.get(split), task.broken)
 
     def missing(self, task: Task, places: list[Path]) -> str:
-        """What to say where there is no such file."""
+        """The message where none of these files exists."""
         if not self.folder.is_dir():
             return f"no GLUE folder {self.folder}"
-        folders = [entry.name for entry in self.folder.iterdir() if entry.is_dir()]
-        hint = "" if places[0].parent.is_dir() else nearest(task.folder, folders)
+        hint = ""
+        if not places[0].parent.is_dir():
+            folders = [entry.name for entry in self.folder.iterdir() if entry.is_dir()]
+            hint = nearest(task.folder, folders)
         return f"no GLUE file {places[0]}.{hint}"
 
 
@@ -72,14 +76,17 @@ class OwnFiles(TsvGlue):
     def places(self, task: Task | None, split: str) -> list[Path]:
         """Raises: RelposError: there are files of several formats."""
         places = [self.folder / f"{split}{suffix}" for suffix in (".tsv", ".csv", ".jsonl")]
-        first, *more = [path.name for path in places if path.is_file()] or [""]
-        if more:
-            raise RelposError(f"{self.folder}: both {first} and {more[0]}; which of them is the {split} file?")
+        names = [path.name for path in places if path.is_file()]
+        if len(names) > 1:
+            raise RelposError(f"{self.folder}: both {names[0]} and {names[1]}; which of them is the {split} file?")
         return places
 
     def identity(self) -> list[Described]:
         """Name, size and SHA-256 of the files that are read."""
-        return described([path for split in SPLITS for path in self.places(None, split) if path.is_file()], self.folder)
+        files: list[Path] = []
+        for split in SPLITS:
+            files += filter(Path.is_file, self.places(None, split))
+        return described(files, self.folder)
 
     def missing(self, task: Task, places: list[Path]) -> str:
         if not self.folder.is_dir():
@@ -139,10 +146,10 @@ class HubGlue:
         return self.id, config, self.revision, name
 
 
-def _ask(function: Any, data_set: str, config: str, **more: Any) -> Any:
+def _ask(function: Any, data_set: str, config: str, **options: Any) -> Any:
     """Calls `datasets`; its errors, which are of many types and often long, become one line."""
     try:
-        return function(data_set, config, **more)
+        return function(data_set, config, **options)
     except Exception as error:  # the hub, the network and broken files raise errors of many unrelated types
         raise RelposError(f"data set {data_set!r} ({config}): {one_line(error)}") from error
 
@@ -190,30 +197,32 @@ def read(location: Location, task: Task, split: str) -> TaskRows:
         row, a label outside the set, a score that is no number or out of range, text that is not UTF-8.
     """
     table = location.table(task, split)
-    sentences = [table.column(name) for name in task.sentences]
-    labels = None
+    first, *second = [table.column(name) for name in task.sentences]
+    labels: list[int] | list[float] | None = None
     if split in task.labelled:
         words = table.column(task.label)
-        labels = _classes(table, words, task.labels) if task.labels is not None else _scores(table, words, task)
-    return TaskRows(
-        sentence_a=sentences[0],
-        sentence_b=sentences[1] if len(sentences) > 1 else None,
-        labels=labels,
-    )
+        if task.labels is None:
+            labels = _scores(table, words, task)
+        else:
+            labels = _classes(table, words, task.labels)
+    return TaskRows(sentence_a=first, sentence_b=next(iter(second), None), labels=labels)
 
 
-def _classes(table: TextTable, words: list[str], known: Sequence[str]) -> list[int]:
-    numbers = {word: number for number, word in enumerate(known)}
+def _classes(table: TextTable, words: list[str], classes: Sequence[str]) -> list[int]:
+    """The number of each word among the classes; RelposError where it is none of them."""
+    numbers = {word: number for number, word in enumerate(classes)}
     for row, word in enumerate(words):
         if word not in numbers:
-            # Without a close match `nearest` would list the classes sorted; here they stand in their own order.
-            close = nearest(word, known)
-            tail = close if "Did you mean" in close else f" Known: {', '.join(known)}."
-            raise RelposError(f"{table.where(row)}: label {_shown(word)} is outside the set.{tail}")
+            hint = nearest(word, classes)
+            # Without a close match `nearest` lists the classes sorted; here they stand in their own order.
+            if "Did you mean" not in hint:
+                hint = f" Known: {', '.join(classes)}."
+            raise RelposError(f"{table.where(row)}: label {_shown(word)} is outside the set.{hint}")
     return [numbers[word] for word in words]
 
 
 def _scores(table: TextTable, words: list[str], task: Task) -> list[float]:
+    """The words as numbers; RelposError where one is no finite number or outside the task's range."""
     low, high = task.range or (float("-inf"), float("inf"))
     scores = []
     for row, word in enumerate(words):
@@ -230,4 +239,7 @@ def _scores(table: TextTable, words: list[str], task: Task) -> list[float]:
 
 
 def _shown(word: str) -> str:
-    return repr(word if len(word) <= 40 else word[:37] + "...")
+    """The word in quotes, cut to 40 characters."""
+    if len(word) > 40:
+        word = word[:37] + "..."
+    return repr(word)

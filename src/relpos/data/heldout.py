@@ -1,8 +1,8 @@
-"""Which part of a text is held out: as much of it as was asked for, by a draw that depends on the content alone.
+"""Which part of a text is held out: a share of its tokens, by a draw that depends on the content alone.
 
-A document that alone holds more than that gives its end. The others are taken whole, in the order of their hashes, until there is
-enough; the last one gives its end where it is more than is missing. The hash is that of the content, so that copies of a document
-go together.
+A document that is larger than the whole held-out part gives its end. The others are taken whole, in the order of their hashes,
+until there is enough; the last one gives only its end if all of it would be too much. The hash is that of the content, so copies
+of a document are held out together or not at all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def ends(hashes: npt.NDArray[np.uint64], documents: Ints, sentences: Ints, share: float, alike: bool = False) -> Ints:
-    """How many sentences at the end of each document are held out; some are, and never all.
+    """(documents,) how many sentences at the end of each document are held out: in all at least one, and never all.
 
     Args:
         hashes: (documents,) of the content.
@@ -48,12 +48,12 @@ def ends(hashes: npt.NDArray[np.uint64], documents: Ints, sentences: Ints, share
         first, last = documents[document : document + 2]
         return int(counts[document] - np.abs(sentences[first : last + 1] - (sentences[last] - tokens)).argmin())
 
-    # With a smaller share of its sentences, two would be too much of it.
+    # Where `share` of a document is less than FEWEST sentences, a cut would hold out too much of it.
     large = (sizes > share * sizes.sum()) & (share * counts >= FEWEST) & (counts >= 2 * FEWEST)
     for document in np.flatnonzero(large).tolist():
         held[document] = _within(end(document, share * sizes[document]), int(counts[document]))
     missing = share * sizes[~large].sum()
-    # Where no document can be cut, one that is too large is passed over as long as a later one may fit.
+    # Where no document can be cut, one that is too large is skipped as long as a smaller one may fit.
     smallest = 0 if (counts[~large] >= 2 * FEWEST).any() else sizes[~large].min(initial=missing)
     for group in _copies(hashes, ~large):
         size = sizes[group].sum()
@@ -72,9 +72,10 @@ def ends(hashes: npt.NDArray[np.uint64], documents: Ints, sentences: Ints, share
 
 
 def _within(cut: int, count: int) -> int:
-    kept = count - min(max(FEWEST, cut), count - FEWEST)
-    # Even: sentences are paired from the beginning of a document, and the pairs are those of the whole one.
-    return count - kept + kept % 2
+    """The cut, so that both sides have at least FEWEST sentences and the first side an even number."""
+    trained = count - min(max(FEWEST, cut), count - FEWEST)
+    # Even: sentences are paired from a document's beginning, so a cut leaves the pairs as they are.
+    return count - trained + trained % 2
 
 
 def _copies(hashes: npt.NDArray[np.uint64], among: npt.NDArray[np.bool_]) -> Iterator[Ints]:
@@ -86,9 +87,10 @@ def _copies(hashes: npt.NDArray[np.uint64], among: npt.NDArray[np.bool_]) -> Ite
 
 
 def chosen(hashes: npt.NDArray[np.uint64], share: float) -> npt.NDArray[np.bool_]:
-    """Which of some documents of one size are held out: those whose hash is below `share` of the range. If there are none, the one
-    with the lowest hash is; if these are all, the one with the highest is not.
-    Above a megabyte the line ends of copies must be alike, too: they decide where the blocks end in which a file is read."""
+    """(documents,) which documents of one size are held out: those whose hash is below `share` of the range. At least one is, that
+    with the lowest hash, and at least one is not, that with the highest.
+
+    Copies above a megabyte are recognised only if their line ends are alike: these decide where the blocks of a file end."""
     below = hashes < np.uint64(share * 2**64)
     if not below.any():
         below = hashes == hashes.min()

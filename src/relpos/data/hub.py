@@ -58,7 +58,7 @@ def checked(text: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def identified(data_set: Mapping[str, Any]) -> dict[str, Any]:
-    """What tells a data set apart: its id, or the files of the folder that stands there; and its other keys."""
+    """What identifies a data set: its id, or for a folder its files; and its other keys."""
     folder = Path(data_set["id"])
     if not folder.is_dir():
         return dict(data_set)
@@ -71,7 +71,8 @@ def commit(text: Mapping[str, Any]) -> str | None:
 
     with suppress(Exception):  # of many unrelated types; whoever reads the text says what is wrong
         builder = datasets.load_dataset_builder(text["id"], text["config"], revision=text["revision"])
-        return builder.hash if COMMIT.fullmatch(builder.hash or "") else None
+        if COMMIT.fullmatch(builder.hash or ""):
+            return str(builder.hash)
     return None
 
 
@@ -80,18 +81,23 @@ def documents(text: dict[str, Any], lines: int, streaming: bool, reporting: Repo
 
     `unique` leaves out repeated books.
     """
-    where = f"data.texts: {text['id']}"
     rows = _rows(
-        where, text["text"], text["id"], text["config"], revision=text["revision"], split=text["split"], streaming=streaming
+        f"data.texts: {text['id']}",
+        text["text"],
+        text["id"],
+        text["config"],
+        revision=text["revision"],
+        split=text["split"],
+        streaming=streaming,
     )
     yield from _documents(text["id"], rows, lines, text["unique"], reporting)
 
 
 def documents_of_file(name: str, path: Path, column: str, lines: int, reporting: Reporting) -> Iterator[Document]:
-    """The same of a file in one of the formats of `TABLES`, JSONL and CSV also compressed."""
-    kind, more = suffix(path), dict[str, Any]()
+    """The documents of a file in one of the formats of `TABLES`; JSONL and CSV may be compressed."""
+    kind, options = suffix(path), dict[str, Any]()
     if kind in (".csv", ".jsonl"):
-        # Not the first block: of a file without a line end it is empty, and its text comes behind it.
+        # Not the first block: in a file without a line end it is empty, and the text follows.
         head = next(filter(str.strip, text := blocks(path)), "")
         if not head:  # an empty file has no rows; the builder ends in an error of its own
             return
@@ -101,16 +107,17 @@ def documents_of_file(name: str, path: Path, column: str, lines: int, reporting:
     if kind == ".csv":  # with the line that is not UTF-8; the builder names a temporary file and a byte
         check_head(path, head, column)
         # Each text as it stands, else `NA` and `null` would be no text, and 1984 a number.
-        more = {"keep_default_na": False, "converters": {column: str}}
+        options = {"keep_default_na": False, "converters": {column: str}}
         if path.suffix == ".zst":  # the builder would take the place where it breaks off for its end
             deque(text, maxlen=0)
-    elif kind == ".parquet":  # else as many rows as its first group has, which may be empty
-        more = {"batch_size": ROWS}
+    elif kind == ".parquet":  # by default a batch is the file's first group of rows, which may be empty
+        options = {"batch_size": ROWS}
     with TemporaryDirectory() as folder:
         # `datasets` takes `texts[1].csv` for a pattern, which is the name of another file, and `a::b.csv` for two addresses.
         plain = Path(folder, f"text{kind}{path.suffix.removeprefix(kind)}")
         plain.symlink_to(path.absolute())
-        rows = _rows(f"data.text: {path}", column, TABLES[kind], data_files=str(plain), split="train", streaming=True, **more)
+        source = {"data_files": str(plain), "split": "train", "streaming": True}
+        rows = _rows(f"data.text: {path}", column, TABLES[kind], **source, **options)
         yield from _documents(name, rows, lines, False, reporting)
 
 
@@ -136,25 +143,29 @@ def _blocks(rows: Iterator[str]) -> Iterator[str]:
         yield "\n".join(row.replace("\r\n", "\n").rstrip("\n") for row in part) + "\n"
 
 
-def _rows(where: str, column: str, *what: Any, **how: Any) -> Iterator[str]:
-    """The column of text, row by row; RelposError where `datasets` cannot load it, or the column holds something else."""
+def _rows(place: str, column: str, *names: Any, **options: Any) -> Iterator[str]:
+    """The column of text, row by row; `place` begins the messages, the rest are arguments of `load_dataset`.
+
+    Raises:
+        RelposError: `datasets` cannot load it, or the column is missing or holds something else.
+    """
     try:
         import datasets
 
         getLogger("datasets.packaged_modules").setLevel(CRITICAL)  # builders log their errors, with the name of our temporary file
-        for batch in datasets.load_dataset(*what, **how).iter(ROWS):
+        for batch in datasets.load_dataset(*names, **options).iter(ROWS):
             if column not in batch:
-                raise RelposError(f"{where} has no column {column!r}.{nearest(column, batch)}")
+                raise RelposError(f"{place} has no column {column!r}.{nearest(column, batch)}")
             for row in batch[column]:
                 if not isinstance(row, str | None):
-                    raise RelposError(f"{where}: {_no_text(column, row)}")
+                    raise RelposError(f"{place}: {_no_text(column, row)}")
                 yield row or ""
     except RelposError:
         raise
     except UnicodeDecodeError:
-        raise RelposError(f"{where}: {NOT_UTF8}") from None
+        raise RelposError(f"{place}: {NOT_UTF8}") from None
     except Exception as error:  # the hub, the network and broken files raise errors of many unrelated types
-        raise RelposError(f"{where}: {one_line(error)}") from error
+        raise RelposError(f"{place}: {one_line(error)}") from error
 
 
 def _json_rows(path: Path, column: str) -> Iterator[str]:
@@ -191,13 +202,13 @@ def without_repeats(rows: Iterable[str], dropped: Counter[str] | None = None) ->
     >>> [*without_repeats(book + book)] == book
     True
     """
-    known: set[int] = set()
+    earlier: set[int] = set()  # marks of the blocks before
     rows = iter(rows)
     while block := list(islice(rows, BLOCK)):
         # Not `hash`, which Python salts anew in each process: the same text must lose the same rows.
         marks = {code for row in block if len(row) >= LONG and not (code := crc32(row.strip().encode())) % SAMPLED}
-        if len(marks) < FEWEST or 2 * len(marks & known) < len(marks):
+        if len(marks) < FEWEST or 2 * len(marks & earlier) < len(marks):
             yield from block
         elif dropped is not None:
             dropped["rows of repeated books"] += len(block)
-        known |= marks
+        earlier |= marks

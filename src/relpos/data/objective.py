@@ -27,8 +27,13 @@ _RATE = 0x72617465  # keeps the draw of a row's rate apart from the others
 
 
 class Predicted(NamedTuple):
-    """input_ids (b, n) as the network sees them; labels (b, n) at the tokens that are predicted, −100 = not predicted; and by how
-    much the loss of each row counts, (b,), None: all alike."""
+    """What `Objective` makes of a batch.
+
+    Args:
+        input_ids: (b, n) as the network sees them.
+        labels: (b, n) the ids that are predicted; −100 = not predicted.
+        weights: (b,) by how much the loss of each row counts; None: all rows count alike.
+    """
 
     input_ids: Tensor
     labels: Tensor
@@ -36,14 +41,16 @@ class Predicted(NamedTuple):
 
     @property
     def chosen(self) -> Tensor:
-        """() the number of predicted tokens, by their weights where there are some."""
+        """() the number of predicted tokens; with weights, their weighted number."""
         predicted = (self.labels != IGNORED).sum(1)
-        return (predicted if self.weights is None else predicted * self.weights.double()).sum()
+        if self.weights is not None:
+            predicted = predicted * self.weights.double()
+        return predicted.sum()
 
 
 class Objective:
-    """ids (b, n) as they stand in the text, lengths (b,), keys (b,) → what is predicted; a row depends on `seed`, the training's
-    `step`, its key and its ids alone."""
+    """Ids (b, n) as they stand in the text, lengths (b,), keys (b,) → what is predicted. A row of the result depends only on
+    `seed`, the training's `step`, the row's key and its ids."""
 
     def __call__(
         self, input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
@@ -52,7 +59,7 @@ class Objective:
 
     @property
     def changes(self) -> bool:
-        """Whether it depends on the step."""
+        """Whether the result depends on the step."""
         return False
 
     @property
@@ -62,12 +69,12 @@ class Objective:
 
     @property
     def masking(self) -> Any:
-        """How `recipe.masking`, and so the meaning of a run, names it; None: it has no name there."""
+        """The value of `recipe.masking`, and so of a run's meaning, for this objective; None: it has none."""
         return None
 
     @property
     def heldout(self) -> Objective:
-        """Under which the held-out loss is measured: BERT's masks, so that trainings with any masks compare."""
+        """The objective of the held-out loss: BERT's masks, so that trainings with any masks compare."""
         return masked
 
     def on(self, causal: bool) -> Objective:
@@ -77,8 +84,10 @@ class Objective:
             RelposError: such a network cannot have it.
         """
         if causal and self.masking is not None:
-            named = "; its modern recipe is training=modern_causal" if isinstance(self.masking, float) else ""
-            raise RelposError(f"recipe.masking={self.masking}: a causal network (size.attention=causal) has no masks{named}")
+            hint = ""
+            if isinstance(self.masking, float):
+                hint = "; its modern recipe is training=modern_causal"
+            raise RelposError(f"recipe.masking={self.masking}: a causal network (size.attention=causal) has no masks{hint}")
         return self
 
 
@@ -96,11 +105,12 @@ def mask(
     place = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]  # (1, n)
     row = keys[:, None]  # (b, 1)
     text = text_tokens(input_ids, lengths, marks)
-    # Each token by itself. BERT's code chooses exactly 15 % of each row, so that a token's mask depends on the others.
+    # Each token is drawn by itself. BERT's code chooses exactly 15 % of each row, so a token's mask depends on the other tokens.
     chosen = text & (uniform(seed, row, place, 0) < rate)
-    how = uniform(seed, row, place, 1)
+    replacement = uniform(seed, row, place, 1)
     drawn = (counter_hash(seed, row, place, 2) >> 1 & (1 << 62) - 1) % vocabulary
-    replaced = torch.where(how < 0.8, torch.full_like(input_ids, marks.mask), torch.where(how < 0.9, drawn, input_ids))
+    kept_or_drawn = torch.where(replacement < 0.9, drawn, input_ids)
+    replaced = torch.where(replacement < 0.8, torch.full_like(input_ids, marks.mask), kept_or_drawn)
     return torch.where(chosen, replaced, input_ids), input_ids.masked_fill(~chosen, IGNORED)
 
 
@@ -124,7 +134,9 @@ class Masked(Objective):
 
     @property
     def masking(self) -> Any:
-        return [self.first, self.last] if self.changes else self.first
+        if self.changes:
+            return [self.first, self.last]
+        return self.first
 
     @property
     def changes(self) -> bool:
@@ -135,11 +147,15 @@ class Masked(Objective):
         return (self.first + self.last) / 2
 
     def on(self, causal: bool) -> Objective:
-        return next_tokens if causal and self.masking == RATE else super().on(causal)
+        if causal and self.masking == RATE:
+            return next_tokens
+        return super().on(causal)
 
     def rate(self, step: int) -> float:
         """p_s."""
-        return self.first + (self.last - self.first) * step / self.steps if self.changes else self.first
+        if not self.changes:  # to the last bit
+            return self.first
+        return self.first + (self.last - self.first) * step / self.steps
 
     def __call__(
         self, input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
@@ -191,7 +207,9 @@ class Diffused(Objective):
 
     @property
     def masking(self) -> Any:
-        return "diffusion" if self.weighted else "uniform"
+        if self.weighted:
+            return "diffusion"
+        return "uniform"
 
     def __call__(
         self, input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
@@ -201,35 +219,40 @@ class Diffused(Objective):
         place = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]
         chosen = text & (uniform(seed, keys[:, None], place, 0) < rates[:, None])
         labels = input_ids.masked_fill(~chosen, IGNORED)
-        return Predicted(input_ids.masked_fill(chosen, marks.mask), labels, (1 / rates).float() if self.weighted else None)
+        predicted = Predicted(input_ids.masked_fill(chosen, marks.mask), labels)
+        if self.weighted:
+            predicted = predicted._replace(weights=(1 / rates).float())
+        return predicted
 
 
 @dataclass(frozen=True)
 class ByRecipe(Objective):
-    """What a recipe's `masking` names: a number is the share of the tokens that are chosen, two are the first and the last one."""
+    """The objective that a recipe's `masking` names: a word; a number, the share of the tokens that are chosen; or two numbers, the
+    first share and the last."""
 
     masking: Masking = "bert"
     steps: Count = 1
 
     def on(self, causal: bool) -> Objective:
         if isinstance(self.masking, str):
-            named: dict[str, Objective] = {
+            objectives: dict[str, Objective] = {
                 "bert": masked,
                 "diffusion": diffused,
                 "uniform": Diffused(weighted=False),
             }
-            return named[self.masking].on(causal)
-        shares = [self.masking] if isinstance(self.masking, float | int) else self.masking
-        return Masked(shares[0], shares[-1], self.steps).on(causal)
+            return objectives[self.masking].on(causal)
+        if isinstance(self.masking, float | int):
+            return Masked(self.masking, self.masking, self.steps).on(causal)
+        return Masked(self.masking[0], self.masking[-1], self.steps).on(causal)
 
 
 next_tokens, diffused = NextTokens(), Diffused()
 
 
 def trained_for(meaning: Mapping[str, Any]) -> Objective:
-    """What a pre-training with this meaning, or configuration, predicts."""
+    """The objective of a pre-training with this meaning, or configuration."""
     causal = meaning.get("size", {}).get("attention") == "causal"
     if "objective" in meaning:
-        found: Objective = instantiate(meaning["objective"], "objective").on(causal)
-        return found
+        objective: Objective = instantiate(meaning["objective"], "objective")
+        return objective.on(causal)
     return ByRecipe(meaning.get("recipe", {}).get("masking", "bert"), meaning.get("steps", 1)).on(causal)

@@ -61,7 +61,9 @@ class OwnTask:
     @property
     def texts(self) -> list[str]:
         """The columns with text."""
-        return [str(self.columns)] if isinstance(self.columns, str) else [str(column) for column in self.columns or ()]
+        if isinstance(self.columns, str):
+            return [self.columns]
+        return [str(column) for column in self.columns or ()]
 
     @property
     def files(self) -> OwnFiles:
@@ -79,17 +81,22 @@ class OwnTask:
         if not re.fullmatch(r"\w[\w.+-]*", name):
             raise RelposError(f"task.name={name}: letters, digits and . _ + - are expected")
         metric = str(self.metric or DEFAULTS[self.kind])
+        if "." not in metric:
+            metric = f"{METRICS}.{metric}"
+        classes: list[str] | None = None
+        if self.labels is not None:
+            classes = [str(label) for label in self.labels]
         arguments = {
             "name": name,
             # Absolute: the run keeps it, and may be continued from another working directory.
             "folder": str(self.files.folder.resolve()),
             "sentences": self.texts,
             "label": str(self.label),
-            "labels": None if self.labels is None else [str(label) for label in self.labels],
+            "labels": classes,
             "columns": [name],
             "dev": {name: "dev"},
             "test": {name: "test"},
-            "metric": metric if "." in metric else f"{METRICS}.{metric}",
+            "metric": metric,
             "batch": self.batch,
             "lr": self.lr,
             "intermediate": self.intermediate,
@@ -131,9 +138,10 @@ def _classes(location: OwnFiles, task: Task) -> list[str]:
     if len(classes) > MOST_CLASSES:
         raise RelposError(f"{table.source}: {len(classes):,} different labels in column {task.label!r}: is it task.kind=number?")
     # As words, 10 would stand before 2: the order of the classes is that of a classifier's outputs.
-    whole = all(re.fullmatch(r"-?\d{1,4300}", word) for word in classes)  # int refuses more digits
-    # Of 1 and 01 the word decides: their order in the set changes from process to process.
-    return sorted(classes, key=lambda word: (int(word), word)) if whole else sorted(classes)
+    if all(re.fullmatch(r"-?\d{1,4300}", word) for word in classes):  # int refuses more digits
+        # Of 1 and 01 the word decides: their order in the set changes from process to process.
+        return sorted(classes, key=lambda word: (int(word), word))
+    return sorted(classes)
 
 
 def is_task_file(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Minimal pairs, and larger sets of texts of which one is right, by paradigm. Where they come from, and how they are read.
+"""Minimal pairs, and larger sets of texts of which one is right, by paradigm: their sources and their formats.
 
 text     two lines for a pair, the bad sentence and then the good one (Zorro, Huebner et al. 2021); the paradigm is the file's name
 JSON     one line for a pair or set, in one of the formats of `FORMATS`, which are known by their fields
@@ -49,8 +49,8 @@ class PairItem:
     @property
     def has_same_words(self) -> bool:
         """Whether all texts hold the same words as they are written, whatever their case; a tokenizer may see it otherwise."""
-        first, *others = (Counter(re.findall(r"\w+|[^\w\s]", text.lower())) for text in self.texts)
-        return all(words == first for words in others)
+        counts = [Counter(re.findall(r"\w+|[^\w\s]", text.lower())) for text in self.texts]
+        return all(words == counts[0] for words in counts[1:])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,21 +75,28 @@ class PairSource(ABC):
         """Plain values that change when these pairs do."""
 
     def pairs(self) -> list[PairItem]:
-        """The pairs that are taken, in their order: those of each paradigm whose text has the smallest SHA-256. RelposError as of
-        `all`."""
+        """The pairs that are taken, in their order: of each paradigm those whose text has the smallest SHA-256.
+
+        Raises:
+            RelposError: as `all`.
+        """
         ranked: dict[tuple[str, bool], list[tuple[str, int]]] = defaultdict(list)
         for number, pair in enumerate(pairs := self.all()):
             group = pair.paradigm, self.others is not None and not pair.has_same_words
             # By hash and not by place: the choice does not depend on the order of the file.
             ranked[group].append((hashlib.sha256("\n".join(pair.texts).encode()).hexdigest(), number))
         limits = {False: self.limit, True: self.others}
-        kept = {number for (_, is_other), entries in ranked.items() for _, number in sorted(entries)[: limits[is_other]]}
-        return [pair for number, pair in enumerate(pairs) if number in kept]
+        taken: set[int] = set()
+        for (_, is_other), entries in ranked.items():
+            taken.update(number for _, number in sorted(entries)[: limits[is_other]])
+        return [pair for number, pair in enumerate(pairs) if number in taken]
 
     def identity(self) -> dict[str, Any]:
         """Plain values that change when the pairs that are taken do."""
-        # `others` is left out where it is as `limit`.
-        return self.origin() | {"limit": self.limit} | ({} if self.others is None else {"others": self.others})
+        identity = self.origin() | {"limit": self.limit}
+        if self.others is not None:
+            identity["others"] = self.others
+        return identity
 
 
 @dataclass(frozen=True)
@@ -103,9 +110,10 @@ class PairFiles(PairSource):
         path = expanded(self.path)
         if not path.exists():
             raise RelposError(f"pairs={path}: no such file or folder")
-        # Without `._a.txt`, which macOS puts beside `a.txt`.
-        found = [file for file in path.iterdir() if file.name[0] != "." and file.is_file()] if path.is_dir() else [path]
-        files = sorted(file for file in found if file.suffix in SUFFIXES)
+        candidates = [path]
+        if path.is_dir():  # without `._a.txt`, which macOS puts beside `a.txt`
+            candidates = [file for file in path.iterdir() if file.name[0] != "." and file.is_file()]
+        files = sorted(file for file in candidates if file.suffix in SUFFIXES)
         if not files:
             raise RelposError(f"pairs={path}: a file {' or '.join(SUFFIXES)} is expected, or a folder that holds some")
         return files
@@ -114,8 +122,10 @@ class PairFiles(PairSource):
         return [pair for file in self.files() for pair in read(file)]
 
     def origin(self) -> dict[str, Any]:
-        path = expanded(self.path)
-        return {"files": described(self.files(), path.parent if path.is_file() else path)}
+        folder = expanded(self.path)
+        if folder.is_file():
+            folder = folder.parent
+        return {"files": described(self.files(), folder)}
 
 
 @dataclass(frozen=True)
@@ -129,11 +139,13 @@ class Blimp(PairSource):
         try:
             import datasets
 
-            return [
-                PairItem(paradigm, (row["sentence_good"], row["sentence_bad"]), f"{self.id} {paradigm}, row {number}")
-                for paradigm in datasets.get_dataset_config_names(self.id, revision=self.revision)
-                for number, row in enumerate(datasets.load_dataset(self.id, paradigm, revision=self.revision, split="train"), 1)
-            ]
+            pairs = []
+            for paradigm in datasets.get_dataset_config_names(self.id, revision=self.revision):
+                rows = datasets.load_dataset(self.id, paradigm, revision=self.revision, split="train")
+                for number, row in enumerate(rows, 1):
+                    texts = row["sentence_good"], row["sentence_bad"]
+                    pairs.append(PairItem(paradigm, texts, f"{self.id} {paradigm}, row {number}"))
+            return pairs
         except Exception as error:  # the hub, the network and broken files raise errors of many unrelated types
             raise RelposError(f"pairs: {self.id}: {one_line(error)}") from error
 
@@ -151,8 +163,11 @@ class ToyPairs(PairSource):
     def all(self) -> list[PairItem]:
         from relpos.data.toy.pairs import PARADIGMS, draw
 
-        made = [(name, draw(name, self.seed, self.count)) for name in PARADIGMS]
-        return [PairItem(name, texts, f"{name} {number}") for name, drawn in made for number, texts in enumerate(drawn, 1)]
+        pairs = []
+        for name in PARADIGMS:
+            drawn = draw(name, self.seed, self.count)
+            pairs += [PairItem(name, texts, f"{name} {number}") for number, texts in enumerate(drawn, 1)]
+        return pairs
 
     def origin(self) -> dict[str, Any]:
         from relpos.data.toy.pairs import VERSION
@@ -172,16 +187,20 @@ class AutoPairs:
         """The embedded language's own for a network of that language, else Zorro; None where there is no folder of Zorro."""
         if toy:
             return ToyPairs(limit=self.limit, others=self.others)
-        return PairFiles(self.zorro, limit=self.limit, others=self.others) if expanded(self.zorro).is_dir() else None
+        if expanded(self.zorro).is_dir():
+            return PairFiles(self.zorro, limit=self.limit, others=self.others)
+        return None
 
 
 def read(path: Path) -> list[PairItem]:
     """The pairs or sets of a file.
 
     Raises:
-        RelposError: file and line of what is none.
+        RelposError: names the file and the line that holds no pair.
     """
-    return list(_json_items(path) if path.suffix == ".jsonl" else _text_pairs(path))
+    if path.suffix == ".jsonl":
+        return list(_json_items(path))
+    return list(_text_pairs(path))
 
 
 def _text_pairs(path: Path) -> Iterator[PairItem]:
@@ -199,11 +218,11 @@ def _json_items(path: Path) -> Iterator[PairItem]:
     for number, fields in objects(path):
         place = f"{path} line {number}"
         # One field is enough, so that a line that lacks another one is refused by that field's name.
-        known = next((of for marks, of in FORMATS.items() if not fields.keys().isdisjoint(marks)), None)
-        if known is None:
+        reader = next((reader for marks, reader in FORMATS.items() if not fields.keys().isdisjoint(marks)), None)
+        if reader is None:
             formats = "; ".join(" and ".join(marks) for marks in FORMATS)
             raise RelposError(f"{place}: of no known format; the fields of one are expected: {formats}")
-        yield known(fields, path.stem, place)
+        yield reader(fields, path.stem, place)
 
 
 def _blimp(fields: Fields, stem: str, place: str) -> PairItem:
@@ -237,9 +256,9 @@ def _entities(fields: Fields, stem: str, place: str) -> PairItem:
     return _continued(paradigm, (prefix,) * len(options), tuple(options), place)
 
 
-def _continued(paradigm: str, given: tuple[str, ...], scored: tuple[str, ...], place: str) -> PairItem:
-    texts = tuple(before + after for before, after in zip(given, scored, strict=True))
-    return PairItem(paradigm, texts, place, given)
+def _continued(paradigm: str, prefixes: tuple[str, ...], scored: tuple[str, ...], place: str) -> PairItem:
+    texts = tuple(before + after for before, after in zip(prefixes, scored, strict=True))
+    return PairItem(paradigm, texts, place, prefixes)
 
 
 FORMATS: dict[tuple[str, ...], Callable[[Fields, str, str], PairItem]] = {
@@ -248,4 +267,4 @@ FORMATS: dict[tuple[str, ...], Callable[[Fields, str, str], PairItem]] = {
     ("prefix_acceptable", "prefix_unacceptable", "property_phrase"): _comps,
     ("input_prefix", "options"): _entities,
 }
-"""Fields by which a format of JSON lines is known → what makes an item of them."""
+"""Fields that identify a format of JSON lines → the function that makes an item of a line."""

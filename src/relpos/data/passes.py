@@ -80,7 +80,9 @@ class Shapes:
     def deal(self, lengths: Tensor) -> Iterator[tuple[Tensor, int, dict[str, Tensor]]]:
         """(b,) the tokens of each row of a step → of each pass its rows, the longest first; its columns n; and `held` (tokens,),
         the places that it computes, row · n + column, in order, of each row the first ones; without it all are computed."""
-        n = self.n if int(lengths.max()) <= self.n else self.length
+        n = self.n
+        if int(lengths.max()) > n:
+            n = self.length
         count = min(len(lengths), -(-len(lengths) * n // self.room))
         by_length = argsort(lengths, stable=True, descending=True)
         mean, width = len(lengths) * self.mean / count, max(1.0, 2 * math.sqrt(len(lengths)) * self.deviation / count)
@@ -88,31 +90,36 @@ class Shapes:
             # Dealt out as to processes, so that all passes have about as many tokens.
             rows = by_length[share(len(lengths), part, count)]
             real = int(lengths[rows].sum())
-            wanted = max(real, mean + width * max(-1, math.ceil((real - mean) / width)))
-            tokens = -(-math.ceil(wanted) // _UNIT) * _UNIT
-            yield rows, n, {} if tokens > FULL * len(rows) * n else {"held": _places(lengths[rows], n, tokens)}
+            least = max(real, mean + width * max(-1, math.ceil((real - mean) / width)))
+            tokens = -(-math.ceil(least) // _UNIT) * _UNIT
+            if tokens > FULL * len(rows) * n:
+                yield rows, n, {}
+            else:
+                yield rows, n, {"held": _places(lengths[rows], n, tokens)}
 
 
 def outputs(labels: Tensor, held: Tensor | None) -> Tensor:
-    """The places at which a recorded pass runs the head: the predicted tokens of labels (b, n), and so many others of those that
-    are computed, `held` (T,) or all, that there are one, two … or six sixths of these. So nearly all passes of a training have the
-    same share: 15 % that are drawn are less than a sixth."""
-    places = arange(labels.numel()) if held is None else held
+    """(places,) at which a recorded pass runs the head: the predicted tokens of labels (b, n), filled up with other computed tokens
+    to a whole number of sixths of `held` (T,), or of all tokens. Nearly all passes of a training then have the same number of
+    places, one sixth, because masks of 15 % are less than that."""
+    places = held
+    if places is None:
+        places = arange(labels.numel())
     is_predicted = labels.flatten()[places] != IGNORED
-    predicted, others = places[is_predicted], places[~is_predicted]
+    predicted, filling = places[is_predicted], places[~is_predicted]
     sixth = -(-len(places) // (6 * _UNIT)) * _UNIT
-    return cat((predicted, others[: max(1, -(-len(predicted) // sixth)) * sixth - len(predicted)]))
+    return cat((predicted, filling[: max(1, -(-len(predicted) // sixth)) * sixth - len(predicted)]))
 
 
 def _places(lengths: Tensor, n: int, tokens: int) -> Tensor:
-    """So many places of a batch of rows of these lengths, (tokens,): those of its real tokens, and of the padding behind them what
-    the first rows have."""
+    """(tokens,) places of a batch of rows of these lengths: those of all real tokens, then of padding, the first rows' first."""
     padding = (n - lengths).cumsum(0).clamp(max=tokens - int(lengths.sum()))
     ends = lengths + padding.diff(prepend=padding.new_zeros(1))
     return (arange(n) < ends[:, None]).flatten().nonzero().squeeze(1)
 
 
 def share(count: int, rank: int, world: int) -> Tensor:
-    """The places of a sorted list that a process takes: dealt out 0, 1, 2, 2, 1, 0, 0, … so that none always gets the longest."""
+    """The places of a sorted list that process `rank` takes. They are dealt out as 0, 1, 2, 2, 1, 0, 0, …, so that no process
+    always gets the longest."""
     place = np.arange(count) % (2 * world)
     return from_numpy(np.flatnonzero(np.where(place < world, place, 2 * world - 1 - place) == rank))

@@ -1,5 +1,5 @@
-"""Tokenizers of others: of published checkpoints (WordPiece, byte-level BPE, SentencePiece) with the methods of ours, and a file of
-the user's own, with the special tokens that we need.
+"""Tokenizers not made here: those of published checkpoints (WordPiece, byte-level BPE, SentencePiece), with the methods of
+`Tokenizer`, and a file of the user's own, completed by the special tokens that we need.
 
 They need `transformers`. Their special tokens have other ids and other names than ours: `<s>` is the `[CLS]` of
 RoBERTa, `</s>` its `[SEP]`.
@@ -7,7 +7,6 @@ RoBERTa, `</s>` its `[SEP]`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -115,11 +114,15 @@ class PublishedTokenizer(Tokenizer):
             return UNKNOWN_WORD
         if kind == "WordLevel":
             return SPACE + piece.removeprefix(SPACE)
+        if inside and piece.startswith(inside):
+            return piece.removeprefix(inside)
         if inside:
-            return piece.removeprefix(inside) if piece.startswith(inside) else SPACE + piece
+            return SPACE + piece
         if end:
             return piece.removesuffix(end) + SPACE * piece.endswith(end)
-        return self._of_bytes.decode([piece]).replace(" ", SPACE) if self._of_bytes else str(piece)
+        if self._of_bytes:
+            return self._of_bytes.decode([piece]).replace(" ", SPACE)
+        return str(piece)
 
     @property
     def marks_ends(self) -> bool:
@@ -143,9 +146,9 @@ class PublishedTokenizer(Tokenizer):
         return " ".join(str(text).split())
 
     def save(self, folder: Path) -> None:
-        with TemporaryDirectory() as made:
-            self.host.save_pretrained(made)
-            for file in sorted(Path(made).iterdir()):
+        with TemporaryDirectory() as temporary:
+            self.host.save_pretrained(temporary)
+            for file in sorted(Path(temporary).iterdir()):
                 copied(file, folder / file.name)
 
     def _marks_around(self, first: str, second: str | None) -> int:
@@ -179,8 +182,9 @@ class PublishedTokenizer(Tokenizer):
         """The decoder of pieces made of characters that stand for bytes, as in GPT-2 and RoBERTa; None where they are not."""
         from tokenizers import decoders
 
-        is_bytes = self._forms[0] == "BPE" and re.search("ByteLevel", str(self.backend.pre_tokenizer))
-        return decoders.ByteLevel() if is_bytes else None
+        if self._forms[0] == "BPE" and "ByteLevel" in str(self.backend.pre_tokenizer):
+            return decoders.ByteLevel()
+        return None
 
 
 def opened(path: Path) -> Any:
@@ -197,23 +201,27 @@ def opened(path: Path) -> Any:
         from transformers import AutoTokenizer, PreTrainedTokenizerFast
     except ImportError:
         raise RelposError(f"tokenizer {path}: needs transformers: pip install transformers") from None
-    file, named, differs = path / JSON if path.is_dir() else path, dict[str, Any](), False
+    file, special_tokens, differs = path, dict[str, Any](), False
+    if path.is_dir():
+        file = path / JSON
     try:
-        backend = _settled(Backend.from_file(str(file))) if file.is_file() else None
+        backend = None
+        if file.is_file():
+            backend = _settled(Backend.from_file(str(file)))
         if path.is_dir():
             try:  # the folder may be a stranger's: code that lies in it is not run
                 theirs = AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
-                other = _settled(theirs.backend_tokenizer)
-                differs = backend is not None and _ids_of_pieces(backend) != _ids_of_pieces(other)
-                backend = backend or other
+                their_backend = _settled(theirs.backend_tokenizer)
+                differs = backend is not None and _ids_of_pieces(backend) != _ids_of_pieces(their_backend)
+                backend = backend or their_backend
             except Exception:  # of many unrelated types
                 if backend is None:
                     raise
                 theirs, differs = PreTrainedTokenizerFast.from_pretrained(str(path), local_files_only=True), True
-            named = theirs.special_tokens_map
-        # Nothing else of it is kept: it may name a stranger's code, which whoever opens what `save` writes would run.
-        host = PreTrainedTokenizerFast(tokenizer_object=backend, **named)
-        # Of Old Sogdian: where the words have no unknown one, it fails here and not in a text.
+            special_tokens = theirs.special_tokens_map
+        # Nothing else of `theirs` is kept: it may name a stranger's code, which would run when what `save` writes is opened.
+        host = PreTrainedTokenizerFast(tokenizer_object=backend, **special_tokens)
+        # A letter of Old Sogdian: a vocabulary without an unknown piece fails here and not in a text.
         host.backend_tokenizer.encode("\U00010f00")
     except Exception as error:  # damaged files raise errors of many unrelated types
         raise RelposError(f"tokenizer {path}: {one_line(error)}"[:300]) from None
@@ -226,8 +234,8 @@ def opened(path: Path) -> Any:
 
 
 def _settled(backend: Any) -> Any:
-    """The tokenizer with a text's own tokens, no fewer, no others, and the same ones each time."""
-    backend.no_truncation()  # those that sentence-transformers wrote cut at 128 tokens and pad
+    """The tokenizer without truncation, padding and sampling, so that a text has all its tokens and the same ones each time."""
+    backend.no_truncation()  # tokenizers of sentence-transformers cut at 128 tokens and pad
     backend.no_padding()
     for chance in ("dropout", "alpha", "nbest_size"):
         if hasattr(backend.model, chance):
@@ -248,16 +256,20 @@ def adopt(path: Path, folder: Path) -> None:
     special token that it has none for is added behind its pieces.
 
     Args:
-        path: a file of any name, whose content says which of the two it is, or a folder with a tokenizer.
+        path: a SentencePiece model or a `tokenizer.json`, told apart by its content; or a folder with a tokenizer.
         folder: is made where it does not exist.
 
     Raises:
-        RelposError: it is neither, or the library that reads it is not installed.
+        RelposError: `path` is none of these, or the library that reads it is not installed.
     """
-    file = path / FILE if (path / FILE).is_file() else path
-    content = b"{" if file.is_dir() else read_bytes(file)
+    file = path
+    if (path / FILE).is_file():
+        file = path / FILE
+    content = b""
+    if not file.is_dir():
+        content = read_bytes(file)
     folder.mkdir(parents=True, exist_ok=True)
-    if content.lstrip()[:1] == b"{":
+    if file.is_dir() or content.lstrip()[:1] == b"{":
         _adopt_fast(file, folder)
     else:
         _adopt_sentencepiece(content, file, folder)
@@ -279,7 +291,10 @@ def _adopt_sentencepiece(content: bytes, file: Path, folder: Path) -> None:
     numbers = {piece.piece: number for number, piece in enumerate(model.pieces)}
     for names in NAMES.values():
         name = next((name for name in names if name in numbers), names[0])
-        piece = model.pieces[numbers[name]] if name in numbers else model.pieces.add(piece=name, score=0.0)
+        if name in numbers:
+            piece = model.pieces[numbers[name]]
+        else:
+            piece = model.pieces.add(piece=name, score=0.0)
         piece.type = kinds.CONTROL  # a text that spells it is not encoded as the special token
     with replacing(folder / FILE) as temporary:
         temporary.write_bytes(model.SerializeToString())
@@ -291,10 +306,10 @@ def _adopt_fast(path: Path, folder: Path) -> None:
         host = opened(path)
     except RelposError as error:
         raise RelposError(f"tokenizer={path}: no tokenizer.json that tokenizers reads: {str(error).partition(': ')[2]}") from None
-    known = host.get_vocab()
+    pieces = host.get_vocab()
     for role, names in (NAMES | {"unk": ("[UNK]", "<unk>")}).items():
         if all(getattr(host, kind) is None for kind in ROLES[role]):
-            name = next((name for name in names if name in known), names[0])
+            name = next((name for name in names if name in pieces), names[0])
             host.add_special_tokens({f"{role}_token": name})
     host.save_pretrained(str(folder))
     PublishedTokenizer(folder)

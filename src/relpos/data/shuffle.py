@@ -81,7 +81,9 @@ def permutation(ids: Tensor, batch: MicroBatch, numbers: Tensor, words: Words, w
     place = np.arange(array.shape[1])[None, :]
     first_word = np.maximum.accumulate(np.where(np.diff(part, axis=1, prepend=-1) > 0, word, 0), 1)
     inside = word - first_word  # the word's number in its sentence
-    group = inside // window if window else np.zeros_like(inside)
+    group = np.zeros_like(inside)
+    if window:
+        group = inside // window
     draw = counter_hash(_SEED, window or 0, numbers[:, None], torch.from_numpy(part), torch.from_numpy(inside)).numpy()
     # The last key counts first. The word stands behind the draw: pieces of two words that drew the same number must not mix.
     order = np.lexsort((np.broadcast_to(place, array.shape), word, draw, group, part), axis=1)
@@ -119,15 +121,17 @@ def ngrams_permuted(
 
 
 def windows_of_text(examples: ExampleSet, count: int) -> Tensor:
-    """(`count`, length − 2) ids of whole windows of text, spread evenly over the examples; of all windows where there are fewer.
+    """(`count`, length − 2) ids of whole windows of text, spread evenly over the examples; all windows where there are fewer.
 
     Args:
         examples: of packing `document`.
         count: windows.
     """
     whole = torch.nonzero(examples.lengths(torch.arange(len(examples))) == examples.length).squeeze(1)
-    chosen = whole[torch.arange(min(count, len(whole))) * len(whole) // max(1, min(count, len(whole)))]
-    return examples.batch(chosen)[0][:, 1:-1] if len(chosen) else torch.zeros(0, examples.length - 2, dtype=torch.int64)
+    count = min(count, len(whole))
+    if not count:
+        return torch.zeros(0, examples.length - 2, dtype=torch.int64)
+    return examples.batch(whole[torch.arange(count) * len(whole) // count])[0][:, 1:-1]
 
 
 def with_edges(ids: Tensor, marks: Marks) -> Tensor:

@@ -37,7 +37,7 @@ READING = 2
 
 @dataclass(frozen=True, kw_only=True)
 class TextSource:
-    """What any text is read with; see conf/data."""
+    """Keys of every source; conf/data explains them."""
 
     pairs: Count | None = None
     heldout: Share = HELDOUT
@@ -81,17 +81,24 @@ class Files(TextSource):
         place = self.corpus_location()
         if not place.exists():
             raise RelposError(f"data.corpus: there is no folder or file {place}")
-        found = [place] if place.is_file() else sorted(_files(place), key=lambda path: path.relative_to(place).parts)
-        # A column that is named says that tables are meant.
-        kinds = KINDS if self.text is None else KINDS[1:2]
+        candidates = [place]
+        if not place.is_file():
+            candidates = sorted(_files(place), key=lambda path: path.relative_to(place).parts)
+        kinds: tuple[tuple[str, ...], ...] = KINDS
+        column = ""
+        if self.text is not None:  # whoever names a column means tables
+            kinds = KINDS[1:2]
+        if self.text:
+            column = f"data.text={self.text} is a column of a table, and "
         for kind in kinds:
-            if texts := [path for path in found if suffix(path) in kind]:
+            if texts := [path for path in candidates if suffix(path) in kind]:
                 return texts
-        column = f"data.text={self.text} is a column of a table, and " if self.text else ""
-        others = ", ".join(sorted({suffix(path) for path in found} - {""})[:5])
-        instead = f"; it has {others}, which are not read" if others and place.is_dir() else ""
-        what = f"no text file ({', '.join(sum(kinds, ()))}, or these in gz, xz, zst)"
-        raise RelposError(f"data.corpus: {column}{what} in {place}{instead}")
+        suffixes = ", ".join(sorted({suffix(path) for path in candidates} - {""})[:5])
+        instead = ""
+        if suffixes and place.is_dir():
+            instead = f"; it has {suffixes}, which are not read"
+        missing = f"no text file ({', '.join(sum(kinds, ()))}, or these in gz, xz, zst)"
+        raise RelposError(f"data.corpus: {column}{missing} in {place}{instead}")
 
     def identity(self) -> dict[str, Any] | None:
         """Name, size and SHA-256 of every file, of tables also the column and the rows of a document; None where there is no
@@ -100,8 +107,12 @@ class Files(TextSource):
             place, files = self.corpus_location(), self.files()
         except RelposError:
             return None
-        tables = {"text": self.text or COLUMN, "lines": self.lines} if suffix(files[0]) in hub.TABLES else {}
-        return {"files": described(files, place if place.is_dir() else place.parent)} | tables
+        if place.is_file():
+            place = place.parent
+        identity: dict[str, Any] = {"files": described(files, place)}
+        if suffix(files[0]) in hub.TABLES:
+            identity |= {"text": self.text or COLUMN, "lines": self.lines}
+        return identity
 
     def glue_identity(self, task: Mapping[str, Any]) -> dict[str, Any] | None:
         """Name, size and SHA-256 of the files of one task's folder but for hidden ones; None where it is absent."""
@@ -109,22 +120,28 @@ class Files(TextSource):
             place = self.glue_location().folder
         except RelposError:
             return None
-        files = described_folder(place / task["folder"], place)
-        return {"files": files} if files else None
+        if files := described_folder(place / task["folder"], place):
+            return {"files": files}
+        return None
 
     def characters(self) -> int | None:
-        """None where some of it is compressed."""
+        """The bytes of all files; None where one is compressed or a table."""
         files = self.files()
-        is_plain = all(path.suffix in (*SUFFIXES, *MARKDOWN) for path in files)
-        return sum(path.stat().st_size for path in files) if is_plain else None
+        if all(path.suffix in (*SUFFIXES, *MARKDOWN) for path in files):
+            return sum(path.stat().st_size for path in files)
+        return None
 
     def documents(self, progress: Progress | None = None) -> Iterator[Document]:
         """The documents of all files, one file after the other."""
-        place = self.corpus_location()
+        folder = self.corpus_location()
+        if folder.is_file():
+            folder = folder.parent
         for path in self.files():
-            name = path.name if place.is_file() else path.relative_to(place).as_posix()
+            name = path.relative_to(folder).as_posix()
             if suffix(path) in hub.TABLES:
-                yield from hub.documents_of_file(name, path, self.text or COLUMN, self.lines, lambda it: _reporting(it, progress))
+                yield from hub.documents_of_file(
+                    name, path, self.text or COLUMN, self.lines, lambda blocks: _reporting(blocks, progress)
+                )
             else:
                 yield from documents_of(name, _reporting(blocks(path), progress))
 
@@ -167,8 +184,8 @@ class Hub(TextSource):
     def documents(self, progress: Progress | None = None) -> Iterator[Document]:
         """The documents of all data sets, one data set after the other."""
         for text in map(hub.checked, self.texts):
-            if read := hub.commit(text):
-                self.revisions["@".join(filter(None, (text["id"], text["revision"])))] = read
+            if commit := hub.commit(text):
+                self.revisions["@".join(filter(None, (text["id"], text["revision"])))] = commit
             yield from hub.documents(text, self.lines, self.streaming, lambda blocks: _reporting(blocks, progress))
 
 
@@ -200,7 +217,9 @@ class Toy(TextSource):
 def _place(folder: str | None, root: str | None, name: str) -> Path:
     """`folder`, else `root`/`name`, else $RELPOS_DATA/`name`; relative names below $RELPOS_DATA, where it is set."""
     home = os.environ.get("RELPOS_DATA")
-    base = expanded(home) if home else Path.cwd()
+    base = Path.cwd()
+    if home:
+        base = expanded(home)
     if folder is not None:
         return base / expanded(str(folder))
     if root is not None:
@@ -211,19 +230,19 @@ def _place(folder: str | None, root: str | None, name: str) -> Path:
 
 
 def _files(place: Path) -> Iterator[Path]:
-    """The files below a folder but for hidden ones, of each folder once: links may form a circle.
+    """The files below a folder but for hidden ones. Each folder is read once, because links may form a circle.
 
-    Of what `datasets` has saved those that its lists name, and of several splits the one for training.
+    Of a data set that `datasets` has saved only the files in its list are read, and of several splits only `train`.
     """
-    seen = set()
+    visited = set()
     # Links wait until all that `walk` reaches without them is read: a link to a folder inside `place` then changes no file's name.
     starts = [place]
     for start in starts:
         for folder, folders, names in os.walk(start):
-            if (real := os.path.realpath(folder)) in seen:
+            if (real := os.path.realpath(folder)) in visited:
                 folders.clear()
                 continue
-            seen.add(real)
+            visited.add(real)
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             if "dataset_dict.json" in names:
                 if "train" not in folders:
@@ -241,7 +260,7 @@ def _parts(state: Path) -> list[str]:
     """The names of the files that make a saved data set.
 
     Raises:
-        RelposError: names the list that is damaged, or has a file that is not there: a text would be read without this part.
+        RelposError: the list is damaged, or one of its files is missing and the text would be read without it.
     """
     try:
         names = [part["filename"] for part in fitted(read_json(state, dict).get("_data_files") or [], list[dict[str, str]])]

@@ -17,7 +17,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -122,10 +122,13 @@ def tell(folder: Path) -> None:
     names = (folder / "sources.txt").read_text(encoding="utf-8").splitlines()
     documents = sum(not name.endswith(ITS_END) for name in names)  # in a store, a document and its end are two
     kinds = [f"{number:,} {kind}" for kind, number in store.manifest.get("dropped", {}).items()]
+    parts = "document or end of a document"
+    if held != 1:
+        parts = "documents or ends of documents"
     say(
         f"relpos: {plural(documents, 'document')}, {plural(len(store.sentences) - 1, 'sentence')}, "
         f"{plural(len(store.ids), 'token')}; held out {sizes[store.heldout].sum() / sizes.sum():.2%} of the tokens, in "
-        f"{held:,} {'documents or ends of documents' if held != 1 else 'document or end of a document'}; "
+        f"{held:,} {parts}; "
         f"left out {', '.join(kinds) or 'nothing'}"
     )
     if (unknown := store.manifest.get("unknown", 0) / len(store.ids)) > MANY:
@@ -155,8 +158,12 @@ def write_store(
     folder.mkdir(parents=True, exist_ok=True)
     # First of all: a manifest that was there would vouch for half-written files.
     (folder / MANIFEST).unlink(missing_ok=True)
-    dtype = "<u2" if tokenizer.size <= 1 << 16 else "<u4"
-    words = Words(tokenizer) if shuffle else None
+    dtype = "<u4"
+    if tokenizer.size <= 1 << 16:
+        dtype = "<u2"
+    words = None
+    if shuffle:
+        words = Words(tokenizer)
     try:
         with _Writer(folder, dtype, tokenizer.unk) as out:
             for item in encoded(_feed(documents), tokenizer, processes or cores()):
@@ -164,12 +171,16 @@ def write_store(
                     out.end(item)
                 else:
                     lengths, ids = item
-                    out.add(lengths, ngrams_permuted(lengths, ids, out.sentences, words, shuffle) if words and shuffle else ids)
+                    if words and shuffle:
+                        ids = ngrams_permuted(lengths, ids, out.sentences, words, shuffle)
+                    out.add(lengths, ids)
             out.finish(heldout, alike)
     except OSError as error:
         raise cannot_write(folder, error) from error
-    marks = {} if tokenizer.marks == OURS else {"marks": asdict(tokenizer.marks)}
-    write_json(folder / MANIFEST, out.manifest | {"vocabulary": tokenizer.size, "splitter": splitter()} | marks)
+    manifest = out.manifest | {"vocabulary": tokenizer.size, "splitter": splitter()}
+    if tokenizer.marks != OURS:
+        manifest["marks"] = asdict(tokenizer.marks)
+    write_json(folder / MANIFEST, manifest)
 
 
 @dataclass(frozen=True)
@@ -200,11 +211,13 @@ class _Writer:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         for name, file in self.files.items():
-            # Where the work has failed, that error is on its way: what closing says of the same full disk must not take its place.
-            with suppress(OSError) if kind else nullcontext():
+            if kind is None:
                 file.close()
-            if kind:
-                (self.folder / name).unlink(missing_ok=True)
+                continue
+            # An error is on its way: one of closing, about the same full disk, must not take its place.
+            with suppress(OSError):
+                file.close()
+            (self.folder / name).unlink(missing_ok=True)
 
     def add(self, lengths: npt.NDArray[np.int32], ids: npt.NDArray[np.int32]) -> None:
         """Sentences of the document that is being written."""
@@ -238,17 +251,17 @@ class _Writer:
         self.files["sentences.bin"].flush()
         sentences = np.memmap(self.folder / "sentences.bin", dtype="<i8", mode="r")
         whole = np.asarray(self.starts)
-        behind = whole[1:] - ends(
-            np.asarray(self.hashes, np.uint64), whole, sentences, heldout, alike
-        )  # where held-out text begins
+        held = ends(np.asarray(self.hashes, np.uint64), whole, sentences, heldout, alike)
+        behind = whole[1:] - held  # where held-out text begins
         starts = np.union1d(whole, behind)
         document = np.searchsorted(whole, starts[:-1], side="right") - 1
         flags = starts[:-1] >= behind[document]
-        names = (f"{self.sources[i]}{ITS_END if start > whole[i] else ''}\n" for i, start in zip(document, starts, strict=False))
-        self.files["sources.txt"].write("".join(names).encode(errors="backslashreplace"))
+        is_end = starts[:-1] > whole[document]
+        lines = (self.sources[i] + ITS_END * bool(end) + "\n" for i, end in zip(document, is_end, strict=True))
+        self.files["sources.txt"].write("".join(lines).encode(errors="backslashreplace"))
         self.files["documents.bin"].write(starts.astype("<i8"))
         self.files["heldout.bin"].write(flags.astype("u1"))
-        # On disk before the manifest exists: after a power cut it must not stand beside files that are incomplete.
+        # Flushed before the manifest exists: after a power cut it must not stand beside incomplete files.
         for file in self.files.values():
             file.flush()
             os.fsync(file.fileno())

@@ -78,8 +78,10 @@ def read_table(path: Path, header: Sequence[str] | None = None, broken: bool = F
     """
     # splitlines would cut a sentence at U+2028, U+0085 and other characters that are text here.
     lines = [line.removesuffix("\r") for line in read_text(path).removesuffix("\n").split("\n")]
-    first = 1 if header is not None else 2
-    names = tuple(header) if header is not None else tuple(lines[0].split("\t"))
+    if header is None:
+        first, names, owner = 2, tuple(lines[0].split("\t")), "the header has"
+    else:
+        first, names, owner = 1, tuple(header), "there should be"
     rows = [line.split("\t") for line in lines[first - 1 :]]
     places = list(range(first, first + len(rows)))
     if broken:  # as the authors' loader and nyu-mll/glue do
@@ -87,7 +89,7 @@ def read_table(path: Path, header: Sequence[str] | None = None, broken: bool = F
         rows, places = [rows[at] for at in whole], [places[at] for at in whole]
     if not rows:
         raise RelposError(f"{path}: a header and no rows")
-    check_widths(path, rows, places, len(names), "the header has" if header is None else "there should be")
+    check_widths(path, rows, places, len(names), owner)
     return TextTable(str(path), names, rows, places)
 
 
@@ -119,10 +121,10 @@ def csv_table(path: Path) -> TextTable:
     return TextTable(str(path), tuple(rows[0]), rows[1:], places[1:])
 
 
-def check_commas(where: str, header: Sequence[str]) -> None:
+def check_commas(source: str, header: Sequence[str]) -> None:
     """Raises: RelposError where the header of a CSV file is one field with other separators than commas in it."""
     if len(header) == 1 and (mark := next((mark for mark in ";\t|" if mark in header[0]), None)):
-        raise RelposError(f"{where} line 1: its columns stand between {mark!r}; write them between commas, or as JSONL")
+        raise RelposError(f"{source} line 1: its columns stand between {mark!r}; write them between commas, or as JSONL")
 
 
 def check_head(path: Path, text: str, column: str) -> None:
@@ -175,9 +177,10 @@ def objects(path: Path) -> Iterator[tuple[int, Fields]]:
             # Only an escape makes a surrogate, for UTF-8 is read strictly; to check every line would take longer than to parse it.
             if "\\u" in line:
                 json.dumps(fields, ensure_ascii=False).encode()  # half a surrogate pair is JSON, and no tokenizer takes it
-        except (ValueError, RecursionError) as error:
-            why = "nested too deep" if isinstance(error, RecursionError) else error
-            raise RelposError(f"{path} line {number}: not JSON: {why}") from None
+        except RecursionError:
+            raise RelposError(f"{path} line {number}: not JSON: nested too deep") from None
+        except ValueError as error:
+            raise RelposError(f"{path} line {number}: not JSON: {error}") from None
         if not isinstance(fields, dict):
             raise RelposError(f'{path} line {number}: an object {{"column": …}} is expected')
         yield number, fields
@@ -193,28 +196,32 @@ def _unique(pairs: list[tuple[str, Any]]) -> Fields:
     return fields
 
 
-def inside(fields: object, key: str, kind: type, where: str) -> Any:
-    """The value of a key, where it is of this type.
+def inside(fields: object, key: str, kind: type, place: str) -> Any:
+    """The value of a key, where it is of this type; `place` begins the message.
 
     Raises:
         RelposError: names file and line.
     """
-    value = fields.get(key) if isinstance(fields, dict) else None
+    value = None
+    if isinstance(fields, dict):
+        value = fields.get(key)
     # To isinstance a truth value is an int, but in a file it is no number.
     if not isinstance(value, kind) or isinstance(value, bool) or (isinstance(value, str) and not value.strip()):
-        raise RelposError(f"{where}: no {KINDS[kind]} under {key!r}")
+        raise RelposError(f"{place}: no {KINDS[kind]} under {key!r}")
     return value
 
 
 KINDS = {str: "text", int: "number", list: "list", dict: "object"}
-"""Type → what it is called."""
+"""Type → its name in messages."""
 
 
-def _field(where: str, fields: Fields, column: str) -> str:
+def _field(place: str, fields: Fields, column: str) -> str:
     """A text as it is, a number or a truth value as JSON spells it."""
     if column not in fields:
-        raise RelposError(f"{where}: no column {column!r}.{nearest(column, fields)}")
+        raise RelposError(f"{place}: no column {column!r}.{nearest(column, fields)}")
     value = fields[column]
+    if isinstance(value, str):
+        return value
     if value is None or isinstance(value, list | dict):
-        raise RelposError(f"{where}: column {column!r} holds {json.dumps(value)[:40]}, a text or a number is expected")
-    return value if isinstance(value, str) else json.dumps(value)
+        raise RelposError(f"{place}: column {column!r} holds {json.dumps(value)[:40]}, a text or a number is expected")
+    return json.dumps(value)

@@ -6,9 +6,8 @@ Batches are drawn at random, each forward pass padded to its own longest row. Wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -46,21 +45,26 @@ class Encoded:
 
 def encode(rows: TaskRows, tokenizer: Tokenizer, length: int = 128) -> Encoded:
     """Raises: RelposError where `length` has no room for a token of each sentence."""
-    between = 1 if rows.sentence_b is None else tokenizer.separators
+    between = 1
+    if rows.sentence_b is not None:
+        between = tokenizer.separators
     if length < 4 + between:
         raise RelposError(f"length={length}: a pair needs at least {4 + between} positions, [CLS] a {'[SEP] ' * between}b [SEP]")
     firsts = tokenizer.encode(rows.sentence_a)
-    seconds = None if rows.sentence_b is None else tokenizer.encode(rows.sentence_b)
+    seconds: list[Ids] | list[None] = [None] * len(firsts)
+    if rows.sentence_b is not None:
+        seconds = tokenizer.encode(rows.sentence_b)
     ids, types = [], []
-    for row, first in enumerate(firsts):
-        second = None if seconds is None else np.asarray(seconds[row], dtype=np.int32)
-        row_ids, row_types = _assemble(np.asarray(first, dtype=np.int32), second, tokenizer, length)
+    for first, second in zip(firsts, seconds, strict=True):
+        row_ids, row_types = _assemble(first, second, tokenizer, length)
         ids.append(row_ids)
         types.append(row_types)
     labels = None
     if rows.labels is not None:
-        is_score = any(isinstance(label, float) for label in rows.labels)
-        labels = torch.tensor(rows.labels, dtype=torch.float32 if is_score else torch.int64)
+        dtype = torch.int64
+        if any(isinstance(label, float) for label in rows.labels):
+            dtype = torch.float32
+        labels = torch.tensor(rows.labels, dtype=dtype)
     return Encoded(ids, types, labels, tokenizer.pad, length)
 
 
@@ -81,14 +85,19 @@ def cut(a: int, b: int, room: int) -> tuple[int, int]:
 
 def _assemble(a: Ids, b: Ids | None, tokenizer: Tokenizer, length: int) -> tuple[Ids, NDArray[np.uint8]]:
     """Ids and types of one row."""
-    between = tokenizer.separators
-    kept_a, kept_b = cut(len(a), 0 if b is None else len(b), length - (2 if b is None else 2 + between))
-    second = kept_a + 1 + between  # where b begins
-    ids = np.full(kept_a + 2 if b is None else second + kept_b + 1, tokenizer.sep, dtype=np.int32)
+    if b is None:
+        a = a[: length - 2]
+        ids = np.full(len(a) + 2, tokenizer.sep, dtype=np.int32)
+        ids[1:-1] = a
+        second = len(ids)
+    else:
+        between = tokenizer.separators
+        length_a, length_b = cut(len(a), len(b), length - 2 - between)
+        second = length_a + 1 + between  # where b begins
+        ids = np.full(second + length_b + 1, tokenizer.sep, dtype=np.int32)
+        ids[1 : length_a + 1] = a[:length_a]
+        ids[second:-1] = b[:length_b]
     ids[0] = tokenizer.cls
-    ids[1 : kept_a + 1] = a[:kept_a]
-    if b is not None:
-        ids[second:-1] = b[:kept_b]
     types = np.zeros(len(ids), dtype=np.uint8)
     types[second:] = 1
     return ids, types
@@ -120,8 +129,8 @@ def collate(encoded: Encoded, rows: Tensor, n: int | None = None) -> dict[str, T
 class TuningStep:
     """The micro-batches of an update and the number of rows in all of them.
 
-    A micro-batch is what `collate` makes, and `keys` (b,), from which the dropout of each row is drawn. Of few shapes it has `held`
-    (T,), the places of the tokens that are computed, where these are not all, see `Shapes`.
+    A micro-batch has the tensors of `collate`, and `keys` (b,), from which the dropout of each row is drawn. With few shapes it may
+    have `held` (T,), the places of the tokens that are computed, see `Shapes`; without it all are.
     """
 
     index: int
@@ -158,7 +167,9 @@ class TuningSteps(IterableDataset[TuningStep]):
     def __iter__(self) -> Iterator[TuningStep]:
         # Once: the property counts the tokens of all rows each time that it is read.
         lengths = self.encoded.lengths
-        shapes = Shapes.of(lengths, self.encoded.length, self.room) if self.few_shapes else None
+        shapes = None
+        if self.few_shapes:
+            shapes = Shapes.of(lengths, self.encoded.length, self.room)
         steps_an_epoch = -(-len(self.encoded) // self.batch)
         epoch, batches = -1, list[Tensor]()
         for step in range(self.start, self.stop):
@@ -166,9 +177,15 @@ class TuningSteps(IterableDataset[TuningStep]):
                 epoch = step // steps_an_epoch
                 batches = epoch_batches(len(lengths), self.seed, epoch, self.batch)
             rows = batches[step % steps_an_epoch]
-            dealt: Any = shapes.deal(lengths[rows]) if shapes else ((part, None, {}) for part in passes(lengths[rows], self.room))
-            parts = [(rows[part], n, held) for part, n, held in dealt]
-            microbatches = [{**collate(self.encoded, part, n), "keys": counter_hash(step, part), **held} for part, n, held in parts]
+            parts: Iterable[tuple[Tensor, int | None, dict[str, Tensor]]]
+            if shapes:
+                parts = shapes.deal(lengths[rows])
+            else:
+                parts = [(part, None, {}) for part in passes(lengths[rows], self.room)]
+            microbatches = []
+            for part, n, held in parts:
+                keys = counter_hash(step, rows[part])
+                microbatches.append({**collate(self.encoded, rows[part], n), "keys": keys, **held})
             yield TuningStep(step, microbatches, len(rows))
 
 

@@ -1,4 +1,4 @@
-"""What a task is: its files and columns, its labels, its metric, and the numbers it is trained with.
+"""Tasks: their files and columns, labels, metric, and the numbers that they are trained with.
 
 Each task has a YAML file in `conf/task/`; its keys are the arguments of `Task`. A task of the user's own becomes a `Task` in
 `relpos.data.own_task`. Nothing here reads a file.
@@ -54,7 +54,9 @@ class Task:
     @property
     def outputs(self) -> int:
         """Width of the classifier: the number of classes, 1 for a regression."""
-        return 1 if self.labels is None else len(self.labels)
+        if self.labels is None:
+            return 1
+        return len(self.labels)
 
     @property
     def regression(self) -> bool:
@@ -62,7 +64,10 @@ class Task:
 
     def needed(self, split: str) -> list[str]:
         """The columns that a split must have: texts and, but for test splits, label."""
-        return [*self.sentences, *([self.label] if split in self.labelled else [])]
+        columns = list(self.sentences)
+        if split in self.labelled:
+            columns.append(self.label)
+        return columns
 
     @property
     def labelled(self) -> tuple[str, ...]:

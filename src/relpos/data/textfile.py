@@ -25,8 +25,10 @@ LONGEST = 1 << 26  # characters of a line that is read whole
 
 
 def suffix(path: Path) -> str:
-    """`.txt` of `a.txt` and of `a.txt.gz`."""
-    return Path(path.stem).suffix if path.suffix in _OPEN else path.suffix
+    """The suffix without that of the compression: `.txt` for `a.txt` and for `a.txt.gz`."""
+    if path.suffix in _OPEN:
+        return Path(path.stem).suffix
+    return path.suffix
 
 
 def blocks(path: Path) -> Iterator[str]:
@@ -34,19 +36,21 @@ def blocks(path: Path) -> Iterator[str]:
 
     RelposError with file and line where it is not UTF-8 or its compression is broken.
     """
-    line, rest, mark = 1, b"", codecs.BOM_UTF8
-    # Before it is opened: opening a named pipe waits for somebody to write to it.
+    line, tail, mark = 1, b"", codecs.BOM_UTF8
+    # Before the file is opened: opening a named pipe would wait for a writer.
     check_regular(path)
     try:
         with _OPEN.get(path.suffix, partial(Path.open, mode="rb"))(path) as file:
             while data := file.read(BLOCK):
-                data = rest + data
+                data = tail + data
                 cut = _cut(data)
-                data, rest = data[:cut], data[cut:]
+                data, tail = data[:cut], data[cut:]
                 yield decoded(data.removeprefix(mark), path, line).replace("\r\n", "\n")
-                line, mark = line + data.count(b"\n"), b"" if data else mark
-            if rest:
-                yield decoded(rest.removeprefix(mark), path, line).replace("\r\n", "\n")
+                line += data.count(b"\n")
+                if data:
+                    mark = b""
+            if tail:
+                yield decoded(tail.removeprefix(mark), path, line).replace("\r\n", "\n")
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         raise RelposError(f"{path}, near line {line}: {one_line(error)}") from error
 
@@ -57,22 +61,22 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
     Raises:
         RelposError: names file and line: see `blocks`; or a line is longer than any text should be.
     """
-    number, rest = 0, ""
+    number, tail = 0, ""
     for block in blocks(path):
         # Not splitlines: it cuts at U+0085 and U+2028, which JSON allows inside a text.
-        *whole, rest = (rest + block).split("\n")
+        *whole, tail = (tail + block).split("\n")
         for line in whole:
             number += 1
             if line.strip():
                 yield number, line
-        if len(rest) > LONGEST:
+        if len(tail) > LONGEST:
             raise RelposError(f"{path} line {number + 1}: longer than {LONGEST:,} characters; write it as several rows")
-    if rest.strip():
-        yield number + 1, rest
+    if tail.strip():
+        yield number + 1, tail
 
 
 def _cut(data: bytes) -> int:
-    """Where a block ends: after its last line end; in a line too long for that after its last space."""
+    """Where a block ends: after its last line end or, where a line is longer than a block, after its last space."""
     end = data.rfind(b"\n") + 1
     if end == 0 and len(data) >= BLOCK:
         # Without the last character, which may not be complete.

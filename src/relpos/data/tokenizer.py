@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from math import exp, floor, log
 from pathlib import Path
 from typing import Any, Literal
@@ -77,11 +78,14 @@ def train_tokenizer(
             "is the text one long line without full stops? Put each sentence, or each paragraph, on a line of its own"
         )
     model = io.BytesIO()
+    rule = "nmt_nfkc_cf"
+    if cased:
+        rule = "nmt_nfkc"
     try:
         sentencepiece.SentencePieceTrainer.train(
             # With less room than the special tokens need, SentencePiece may fail before it says how many ids the characters need.
             sentence_iterator=iter(drawn), model_writer=model, model_type=kind, vocab_size=max(vocabulary, MASK + 1),
-            hard_vocab_limit=False, normalization_rule_name="nmt_nfkc" if cased else "nmt_nfkc_cf",
+            hard_vocab_limit=False, normalization_rule_name=rule,
             num_threads=threads, minloglevel=2,
             pad_id=PAD, pad_piece="[PAD]", unk_id=UNK, unk_piece="<unk>", bos_id=-1, eos_id=-1,
             # Control symbols, not user-defined ones: a text that spells [MASK] must not be encoded as that token.
@@ -104,8 +108,7 @@ def reservoir(stream: Iterable[str], size: int) -> list[str]:
     """`size` items of a stream, each as probable as any, in the memory of `size` items (Li 1994, algorithm L)."""
     draw = random.Random(0)
     iterator: Iterator[str] = iter(stream)
-    # The range comes first: behind the iterator, it would end zip one item too late, and that item would be lost.
-    kept = [item for _, item in zip(range(size), iterator, strict=False)]
+    kept = list(islice(iterator, max(size, 0)))
     if size < 1 or len(kept) < size:
         return kept
     w = exp(log(draw.random()) / size)
@@ -147,10 +150,10 @@ class Tokenizer:
         self.unk = self.processor.unk_id()
         for role, names in NAMES.items():
             numbers = [self.processor.piece_to_id(name) for name in names]
-            known = [number for number, name in zip(numbers, names, strict=True) if self.piece(number) == name]
-            if not known:
+            present = [number for number, name in zip(numbers, names, strict=True) if self.piece(number) == name]
+            if not present:
                 raise RelposError(f"tokenizer {path}: it has no {names[0]}; tokenizer=FILE adds what is missing")
-            setattr(self, role, known[0])
+            setattr(self, role, present[0])
 
     @classmethod
     def load(cls, path: Path | str) -> Tokenizer:
@@ -159,8 +162,9 @@ class Tokenizer:
         Raises:
             RelposError: there is no such file, or it is damaged.
         """
-        path = Path(path)
-        file = path / FILE if path.is_dir() else path
+        file = Path(path)
+        if file.is_dir():
+            file /= FILE
         if not file.is_file():
             raise RelposError(f"tokenizer {file}: no such file")
         return cls(file)
@@ -192,7 +196,7 @@ class Tokenizer:
 
     @property
     def typed(self) -> dict[str, int]:
-        """What the user types for every network -> id."""
+        """What the user types, for any tokenizer → the id of the special token."""
         return {"[PAD]": self.pad, "[CLS]": self.cls, "[SEP]": self.sep, "[MASK]": self.mask}
 
     def piece(self, number: int) -> str:
@@ -204,8 +208,9 @@ class Tokenizer:
         processor = self.processor
         if processor.is_unknown(number) and self.proto.trainer_spec.model_type == WORD:
             return UNKNOWN_WORD
-        hidden = processor.is_control(number) or processor.is_unknown(number) or processor.is_byte(number)
-        return "" if hidden else self.piece(number)
+        if processor.is_control(number) or processor.is_unknown(number) or processor.is_byte(number):
+            return ""
+        return self.piece(number)
 
     def sample(self) -> tuple[str, int]:
         """A text in which `word_piece` can be tried, and how many words it has; SentencePiece's marks need no trial."""
@@ -229,8 +234,10 @@ class Tokenizer:
                 ids.append(specials[part])
             else:
                 # Where all spaces are kept, the one before a word is the word's own.
-                is_inside_word = bool(ids) and not self.marks_ends and (keeps_spaces or not part[:1].isspace())
-                ids += (self._without_prefix if is_inside_word else self.processor).encode(part)
+                processor = self.processor
+                if ids and not self.marks_ends and (keeps_spaces or not part[:1].isspace()):
+                    processor = self._without_prefix
+                ids += processor.encode(part)
         return np.array(ids, np.int64)
 
     def marked_ids(self, text: str) -> Ids:
@@ -242,9 +249,11 @@ class Tokenizer:
         ids = self.encode_marked(text).tolist()
         if not set(ids) - {self.cls, self.sep, self.pad}:
             raise RelposError(f"text={text!r}: there is no token in it")
-        before = [] if ids[0] == self.cls else [self.cls]
-        after = [] if ids[-1] == self.sep else [self.sep]
-        return np.array([*before, *ids, *after], np.int64)
+        if ids[0] != self.cls:
+            ids.insert(0, self.cls)
+        if ids[-1] != self.sep:
+            ids.append(self.sep)
+        return np.array(ids, np.int64)
 
     def is_special(self, ids: Ids) -> npt.NDArray[np.bool_]:
         """(n,) → (n,): which tokens are special. The unknown token is not: it stands for some text."""
@@ -255,8 +264,13 @@ class Tokenizer:
         """The text of some ids, with special tokens by name and without padding."""
         text = b""
         for number in (int(number) for number in ids if int(number) != self.pad):
-            piece = f"▁{self.piece(number)}" if number in (self.cls, self.sep, self.mask) else self.piece(number)
-            text += bytes([int(piece[1:-1], 16)]) if self.processor.is_byte(number) else piece.encode()  # <0xC3>
+            piece = self.piece(number)
+            if number in (self.cls, self.sep, self.mask):
+                piece = f"▁{piece}"
+            if self.processor.is_byte(number):  # <0xC3>
+                text += bytes([int(piece[1:-1], 16)])
+            else:
+                text += piece.encode()
         return text.decode(errors="replace").replace("▁", " ").strip()
 
     @cached_property

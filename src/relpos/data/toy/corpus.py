@@ -7,7 +7,7 @@ from dataclasses import replace
 from relpos.data.toy import grammar, lexicon
 from relpos.data.toy.events import Chance, alike, bare, opposed_events, synonym, triple, varied
 from relpos.data.toy.grammar import Event, Phrase, Words
-from relpos.data.toy.tasks import opinion, weakened
+from relpos.data.toy.tasks import motive, opinion, weakened
 
 Pair = tuple[Words, Words]
 
@@ -44,11 +44,14 @@ def _answered(chance: Chance) -> Pair:
     """A question and its answer."""
     event = _event(chance)
     ask = chance.pick((grammar.who_does, grammar.who_undergoes, grammar.whether, grammar.whether_passive))
-    adverb = chance.pick(lexicon.ADVERBS) if chance.coin(0.3) else ""
+    adverb = ""
+    if chance.coin(0.3):
+        adverb = chance.pick(lexicon.ADVERBS)
     return ask(event), grammar.active(event, adverb, chance.below(3))
 
 
 def _told_with_less(chance: Chance) -> Pair:
+    """An event, and the same with less detail."""
     event = _event(chance)
     return grammar.active(event), grammar.active(weakened(event))
 
@@ -62,11 +65,10 @@ def _relative(chance: Chance) -> Pair:
 
 
 def _reason(chance: Chance) -> Pair:
+    """An event with its reason, and the reason."""
     event = alike(chance, *triple(chance, "train"))
-    of_agent = chance.coin()
-    adjective = chance.pick(lexicon.OF_AGENT if of_agent else lexicon.OF_PATIENT)
-    meant = event.agent if of_agent else event.patient
-    return grammar.because(event, adjective), grammar.is_adjective(meant, adjective)
+    adjective, phrase = motive(chance, event)
+    return grammar.because(event, adjective), grammar.is_adjective(phrase, adjective)
 
 
 def _opposite(chance: Chance) -> Pair:

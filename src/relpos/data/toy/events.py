@@ -38,8 +38,8 @@ class Chance:
 
     def distinct(self, values: Sequence[T], count: int) -> list[T]:
         """`count` different entries of `values`, in random order."""
-        rest = list(values)
-        return [rest.pop(self.below(len(rest))) for _ in range(count)]
+        remaining = list(values)
+        return [remaining.pop(self.below(len(remaining))) for _ in range(count)]
 
     def until(self, draw: Callable[[], T], accept: Callable[[T], bool]) -> T:
         """The first draw that is accepted.
@@ -85,8 +85,10 @@ def triple(chance: Chance, part: str) -> Triple:
     return chance.until(draw, lambda drawn: _of(part, drawn))
 
 
-def two_events(chance: Chance, part: str, kept: set[str], nouns: tuple[str, ...], verbs: tuple[str, ...]) -> tuple[Triple, Triple]:
-    """Two events of this part that agree in `kept`, a subset of {agent, verb, patient}, and in nothing else.
+def two_events(
+    chance: Chance, part: str, common: set[str], nouns: tuple[str, ...], verbs: tuple[str, ...]
+) -> tuple[Triple, Triple]:
+    """Two events of this part that agree in `common`, a subset of {agent, verb, patient}, and in nothing else.
 
     Verbs that differ do so in sense. The two are drawn alike, so no word tells the first from the second.
     """
@@ -94,16 +96,18 @@ def two_events(chance: Chance, part: str, kept: set[str], nouns: tuple[str, ...]
     def draw() -> tuple[Triple, Triple]:
         agent, patient, *fresh = chance.distinct(nouns, 4)
         verb = chance.pick(verbs)
-        other_verb = verb if "verb" in kept else chance.pick(verbs)
-        return (agent, verb, patient), (
-            agent if "agent" in kept else fresh[0],
-            other_verb,
-            patient if "patient" in kept else fresh[1],
-        )
+        first = agent, verb, patient
+        if "verb" not in common:
+            verb = chance.pick(verbs)
+        if "agent" not in common:
+            agent = fresh[0]
+        if "patient" not in common:
+            patient = fresh[1]
+        return first, (agent, verb, patient)
 
     def accept(drawn: tuple[Triple, Triple]) -> bool:
         first, second = drawn
-        return _of(part, first, second) and ("verb" in kept or lexicon.sense(first[1]) != lexicon.sense(second[1]))
+        return _of(part, first, second) and ("verb" in common or lexicon.sense(first[1]) != lexicon.sense(second[1]))
 
     return chance.until(draw, accept)
 
@@ -121,29 +125,39 @@ def opposed_events(chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.P
 
 def synonym(chance: Chance, word: str) -> str:
     """The word or, as often, its synonym; the word where it has none."""
-    return lexicon.SYNONYM.get(word, word) if chance.coin() else word
+    if chance.coin():
+        return lexicon.SYNONYM.get(word, word)
+    return word
 
 
 def varied(chance: Chance, noun: str) -> Phrase:
     """A phrase of any number and determiner."""
     plural = chance.coin()
-    word = chance.pick(lexicon.ADJECTIVES) if chance.coin(0.3) else ""
-    return Phrase(noun, plural, chance.pick(("the", "some", "") if plural else ("the", "the", "a")), word)
+    adjective = ""
+    if chance.coin(0.3):
+        adjective = chance.pick(lexicon.ADJECTIVES)
+    determiners = "the", "the", "a"
+    if plural:
+        determiners = "the", "some", ""
+    return Phrase(noun, plural, chance.pick(determiners), adjective)
 
 
 def alike(chance: Chance, agent: str, verb: str, patient: str) -> Event:
     """Both nouns in the same number and with the same determiner, so that agreement does not show who does it to whom."""
     plural = chance.coin()
-    determiner = chance.pick(("the", "")) if plural else "the"
+    determiner = "the"
+    if plural:
+        determiner = chance.pick(("the", ""))
     return Event(Phrase(agent, plural, determiner), verb, Phrase(patient, plural, determiner))
 
 
 def unequal(chance: Chance, part: str) -> Event:
     """An event of two phrases of different number, so that exchanging them breaks the agreement."""
     agent, verb, patient = triple(chance, part)
-    phrases = Phrase(agent, False, "the"), Phrase(patient, True, chance.pick(("the", "some")))
-    first, second = phrases if chance.coin() else phrases[::-1]
-    return Event(first, verb, second)
+    event = Event(Phrase(agent, False, "the"), verb, Phrase(patient, True, chance.pick(("the", "some"))))
+    if chance.coin():
+        return event
+    return event.exchanged()
 
 
 def exchanged(words: Words, event: Event) -> Words:
@@ -156,14 +170,14 @@ def exchanged(words: Words, event: Event) -> Words:
 
 
 def swapped(chance: Chance, draw: Callable[[], Words]) -> tuple[Words, Words]:
-    """A drawn sentence, and the same with two neighbours at each other's place, which is none."""
+    """A drawn sentence, and the same with two neighbours exchanged, which is no sentence."""
 
-    def both() -> tuple[Words, Words]:
+    def variants() -> tuple[Words, Words]:
         good = draw()
         at = chance.below(len(good) - 2)  # the full stop stays where it is
         return good, [*good[:at], good[at + 1], good[at], *good[at + 2 :]]
 
-    return chance.until(both, lambda drawn: not grammatical(drawn[1]))
+    return chance.until(variants, lambda drawn: not grammatical(drawn[1]))
 
 
 def _find(words: Words, part: Words) -> int:

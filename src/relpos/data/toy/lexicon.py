@@ -53,17 +53,23 @@ def sense(word: str) -> str:
 
 
 def plural(noun: str) -> str:
-    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    if noun.endswith("y"):
+        return f"{noun[:-1]}ies"
+    return f"{noun}s"
 
 
 def singular_verb(verb: str) -> str:
-    return f"{verb}es" if verb.endswith(("sh", "ss")) else f"{verb}s"
+    if verb.endswith(("sh", "ss")):
+        return f"{verb}es"
+    return f"{verb}s"
 
 
 def participle(verb: str) -> str:
     if verb == "drag":
         return "dragged"
-    return f"{verb}d" if verb.endswith("e") else f"{verb}ed"
+    if verb.endswith("e"):
+        return f"{verb}d"
+    return f"{verb}ed"
 
 
 def paradigms() -> list[list[str]]:

@@ -47,7 +47,9 @@ def _neighbours(chance: Chance) -> Pair:
         agent, verb, patient = triple(chance, PART)
         event = Event(varied(chance, agent), verb, varied(chance, patient))
         form = chance.pick(grammar.VOICES)
-        return form(event, negated=chance.coin()) if chance.coin() else grammar.subject_relative(event, _act(chance))
+        if chance.coin():
+            return form(event, negated=chance.coin())
+        return grammar.subject_relative(event, _act(chance))
 
     return swapped(chance, draw)
 
@@ -55,19 +57,19 @@ def _neighbours(chance: Chance) -> Pair:
 def _negation_order(chance: Chance) -> Pair:
     """the dog does not chase the cat / the dog not does chase the cat: `not` moves to another place."""
 
-    def made() -> Pair:
+    def draw() -> Pair:
         form = chance.pick(grammar.VOICES)
         good = form(unequal(chance, PART), negated=True)
-        rest = [word for word in good if word != "not"]
-        at = chance.below(len(rest))
-        return good, [*rest[:at], "not", *rest[at:]]
+        words = [word for word in good if word != "not"]
+        at = chance.below(len(words))
+        return good, [*words[:at], "not", *words[at:]]
 
-    return chance.until(made, lambda pair: not grammar.grammatical(pair[1]))
+    return chance.until(draw, lambda pair: not grammar.grammatical(pair[1]))
 
 
 def _other_number(good: Words, at: int, forms: tuple[str, str]) -> Pair:
     """The word at `at`, one of the two forms, becomes the other."""
-    wrong = forms[1] if good[at] == forms[0] else forms[0]
+    wrong = forms[good[at] == forms[0]]
     return good, [*good[:at], wrong, *good[at + 1 :]]
 
 
@@ -105,7 +107,7 @@ def _negated_auxiliary(chance: Chance) -> Pair:
 def _determiner(chance: Chance) -> Pair:
     """a dog chases some cats / a dogs …: the determiner that only goes with the other number."""
     event = unequal(chance, PART)
-    agent = replace(event.agent, determiner="some" if event.agent.plural else "a")
+    agent = replace(event.agent, determiner=("a", "some")[event.agent.plural])
     return _other_number(grammar.active(replace(event, agent=agent)), 0, ("a", "some"))
 
 

@@ -29,7 +29,7 @@ from relpos.data.toy.events import (
     unequal,
     varied,
 )
-from relpos.data.toy.grammar import Event, Words
+from relpos.data.toy.grammar import Event, Phrase, Words
 
 ROLES = ("agent", "verb", "patient")
 
@@ -49,7 +49,9 @@ def item(label: str, *sentences: Words, kind: str = "") -> Item:
 
 def opinion(chance: Chance, part: str, positive: bool) -> Words:
     """Three words of praise and blame; two of them are praise where the opinion is positive, else blame."""
-    majority, minority = (lexicon.POSITIVE, lexicon.NEGATIVE) if positive else (lexicon.NEGATIVE, lexicon.POSITIVE)
+    majority, minority = lexicon.NEGATIVE, lexicon.POSITIVE
+    if positive:
+        majority, minority = minority, majority
 
     def draw() -> list[str]:
         return chance.distinct([*chance.distinct(majority, 2), chance.pick(minority)], 3)
@@ -67,23 +69,26 @@ def opinion(chance: Chance, part: str, positive: bool) -> Words:
 
 def sst2(chance: Chance, part: str) -> Item:
     positive = chance.coin()
-    return item("1" if positive else "0", opinion(chance, part, positive))
+    return item(str(int(positive)), opinion(chance, part, positive))
 
 
 def qqp(chance: Chance, part: str) -> Item:
     """The same question in synonyms, or a question about another noun and another verb."""
-    same = chance.coin()
-    kept = set(ROLES) if same else {chance.pick(("agent", "patient"))}
-    first, (agent, verb, patient) = two_events(chance, part, kept, lexicon.PEOPLE, lexicon.VERBS)
-    ask = grammar.whether if chance.coin() else grammar.whether_passive
-    return item("1" if same else "0", ask(bare(*first)), ask(bare(agent, synonym(chance, verb), patient)))
+    same, common = chance.coin(), set(ROLES)
+    if not same:
+        common = {chance.pick(("agent", "patient"))}
+    first, (agent, verb, patient) = two_events(chance, part, common, lexicon.PEOPLE, lexicon.VERBS)
+    ask = grammar.whether_passive
+    if chance.coin():
+        ask = grammar.whether
+    return item(str(int(same)), ask(bare(*first)), ask(bare(agent, synonym(chance, verb), patient)))
 
 
 def stsb(chance: Chance, part: str) -> Item:
-    """0 to 3 of agent, verb and patient are kept; each is worth 5/3."""
-    kept = chance.below(4)
-    first, second = two_events(chance, part, set(chance.distinct(ROLES, kept)), lexicon.PEOPLE, lexicon.VERBS)
-    return item(f"{5 * kept / 3:.3f}", grammar.active(bare(*first)), grammar.active(bare(*second)))
+    """The sentences share 0 to 3 of agent, verb and patient; each is worth 5/3."""
+    count = chance.below(4)
+    first, second = two_events(chance, part, set(chance.distinct(ROLES, count)), lexicon.PEOPLE, lexicon.VERBS)
+    return item(f"{5 * count / 3:.3f}", grammar.active(bare(*first)), grammar.active(bare(*second)))
 
 
 def mnli(chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.ANIMALS) -> Item:
@@ -101,7 +106,8 @@ def mnli(chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.ANIMALS) ->
         premise, hypothesis = two_events(chance, part, {chance.pick(("agent", "patient"))}, nouns, lexicon.OPPOSABLE)
     else:
         premise, hypothesis = two_events(chance, part, set(ROLES), nouns, lexicon.OPPOSABLE)
-        negated = chance.coin() if label == "contradiction" else negated
+        if label == "contradiction":
+            negated = chance.coin()
         other_negated = negated != (label == "contradiction")
     agent, verb, patient = hypothesis
     first, second = bare(*premise), bare(agent, synonym(chance, verb), patient)
@@ -111,6 +117,13 @@ def mnli(chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.ANIMALS) ->
 def mnli_mismatched(chance: Chance, part: str) -> Item:
     """The same with nouns of the other domain, never seen in this task's train file."""
     return mnli(chance, part, lexicon.WORKERS)
+
+
+def motive(chance: Chance, event: Event) -> tuple[str, Phrase]:
+    """An adjective that explains the event, and the phrase it says something about: the agent's or the patient's."""
+    if chance.coin():
+        return chance.pick(lexicon.OF_AGENT), event.agent
+    return chance.pick(lexicon.OF_PATIENT), event.patient
 
 
 def weakened(event: Event) -> Event:
@@ -129,11 +142,15 @@ def fair(versions: Versions) -> Callable[[Chance, str], Item]:
 
 def cola(chance: Chance, part: str) -> tuple[Item, Item]:
     """A sentence, and the same words in an order that is not grammatical."""
-    draw = chance.below(100)
-    kind = "exchange" if draw < 35 else "relative" if draw < 60 else "swap"
-    good, bad = (
-        swapped(chance, lambda: _any_sentence(chance, part)) if kind == "swap" else _disagreeing(chance, part, kind == "relative")
-    )
+    draw, kind = chance.below(100), "swap"
+    if draw < 35:
+        kind = "exchange"
+    elif draw < 60:
+        kind = "relative"
+    if kind == "swap":
+        good, bad = swapped(chance, lambda: _any_sentence(chance, part))
+    else:
+        good, bad = _disagreeing(chance, part, kind == "relative")
     return item("1", good, kind=kind), item("0", bad, kind=kind)
 
 
@@ -159,8 +176,10 @@ def _any_sentence(chance: Chance, part: str) -> Words:
         return grammar.active(event, negated=chance.coin())
     if form == 2:
         return grammar.passive(event, negated=chance.coin())
-    relative = grammar.subject_relative if form == 3 else grammar.object_relative
-    return relative(event, chance.pick(lexicon.ACTS))
+    act = chance.pick(lexicon.ACTS)
+    if form == 3:
+        return grammar.subject_relative(event, act)
+    return grammar.object_relative(event, act)
 
 
 def rte(chance: Chance, part: str) -> tuple[Item, Item]:
@@ -194,7 +213,10 @@ def mrpc(chance: Chance, part: str) -> tuple[Item, Item]:
 def qnli(chance: Chance, part: str) -> tuple[Item, Item]:
     """who chases the cat? A sentence in which the cat is chased answers it, one in which the cat chases does not."""
     event = alike(chance, *triple(chance, part))
-    adverb, place = chance.pick(lexicon.ADVERBS) if chance.coin() else "", chance.below(3)
+    adverb = ""
+    if chance.coin():
+        adverb = chance.pick(lexicon.ADVERBS)
+    place = chance.below(3)
     question = grammar.who_does(event)
     answer, exchanged = grammar.active(event, adverb, place), grammar.active(event.exchanged(), adverb, place)
     return item("entailment", question, answer), item("not_entailment", question, exchanged)
@@ -203,8 +225,7 @@ def qnli(chance: Chance, part: str) -> tuple[Item, Item]:
 def wnli(chance: Chance, part: str) -> tuple[Item, Item]:
     """dogs chase cats because they are angry: the adjective tells whether `they` is the agent or the patient."""
     event = bare(*triple(chance, part))
-    of_agent = chance.coin()
-    adjective = chance.pick(lexicon.OF_AGENT if of_agent else lexicon.OF_PATIENT)
-    hypothesis = grammar.is_adjective(event.agent if of_agent else event.patient, adjective)
+    adjective, phrase = motive(chance, event)
+    hypothesis = grammar.is_adjective(phrase, adjective)
     holds, fails = grammar.because(event, adjective), grammar.because(event.exchanged(), adjective)
     return item("1", holds, hypothesis), item("0", fails, hypothesis)

@@ -46,7 +46,7 @@ def write_corpus(folder: Path, seed: int, pairs: int) -> None:
     for start in range(0, pairs, DOCUMENT):
         chance = Chance(seed, "corpus", start)
         drawn = [corpus.pair(chance) for _ in range(min(DOCUMENT, pairs - start))]
-        lines = [spelled(sentence) for both in drawn for sentence in both]
+        lines = [spelled(sentence) for pair in drawn for sentence in pair]
         _write_lines(folder / f"document-{start // DOCUMENT:04}.txt", lines)
 
 
@@ -72,7 +72,8 @@ def _numbered(items: list[Item]) -> list[Row]:
 def _cola(part: str, items: list[Item]) -> list[Row]:
     if part == "test":
         return [["index", "sentence"], *_numbered(items)]
-    return [["toy", item.label, "" if item.label == "1" else "*", *item.sentences] for item in items]
+    stars = {"1": "", "0": "*"}
+    return [["toy", item.label, stars[item.label], *item.sentences] for item in items]
 
 
 def _sst2(part: str, items: list[Item]) -> list[Row]:
@@ -82,10 +83,12 @@ def _sst2(part: str, items: list[Item]) -> list[Row]:
 
 
 def _mrpc(part: str, items: list[Item]) -> list[Row]:
-    first = "index" if part == "test" else "Quality"
-    rows = [
-        [str(n) if part == "test" else item.label, str(2 * n + 1), str(2 * n + 2), *item.sentences] for n, item in enumerate(items)
-    ]
+    if part == "test":
+        first, firsts = "index", [str(n) for n in range(len(items))]
+    else:
+        first, firsts = "Quality", [item.label for item in items]
+    numbered = zip(firsts, enumerate(items), strict=True)
+    rows = [[value, str(2 * n + 1), str(2 * n + 2), *item.sentences] for value, (n, item) in numbered]
     return [[first, "#1 ID", "#2 ID", "#1 String", "#2 String"], *rows]
 
 
@@ -119,8 +122,10 @@ def _mnli(genre: str, labels: int, items: list[Item]) -> list[Row]:
     parses = ["binary_parse", "parse"]
     head = ["index", "promptID", "pairID", "genre", *(f"sentence{s}_{parse}" for parse in parses for s in (1, 2))]
     head += ["sentence1", "sentence2"]
-    head += [f"label{n}" for n in range(1, labels + 1)] + (["gold_label"] if labels else [])
-    gold = labels + 1 if labels else 0
+    gold = 0
+    if labels:
+        head += [*(f"label{n}" for n in range(1, labels + 1)), "gold_label"]
+        gold = labels + 1
     return [head] + [
         [str(n), str(n), f"{n}{genre[0]}", genre, "", "", "", "", *item.sentences, *[item.label] * gold]
         for n, item in enumerate(items)
