@@ -51,26 +51,27 @@ def kept(run: Path, measure: str) -> list[KeptResults]:
     return sorted((entry for entry in entries if entry and entry.meaning.get("version") == VERSION), key=lambda entry: entry.share)
 
 
-def measured(sample: Sample, asked: Sequence[Measure], named: bool = True) -> Results:
+def measured(sample: Sample, wanted: Sequence[Measure], named: bool = True) -> Results:
     """The results of a network, each read from its run's folder where it was measured before.
 
     Args:
         sample: the network, and what it is measured on.
-        asked: the measures.
-        named: whether the user named them; else those are taken that suit the network and for which there are text and pairs, and
-            the others are named on stderr.
+        wanted: the measures.
+        named: whether the user named them; else measures that do not suit the network, or lack text or pairs, are skipped, the
+            latter with a line on stderr.
 
     Raises:
-        RelposError: there is no text or there are no pairs for a measure that was asked for, or no GPU; or nothing can be measured.
+        RelposError: a named measure lacks text, pairs or a GPU; or nothing can be measured.
     """
     results: Results = {}
-    for measure in asked if named else [each for each in asked if each.suits(sample.network)]:
+    for measure in wanted:
+        if not named and not measure.suits(sample.network):
+            continue
         try:
             # Measures have no key in common, so that one dictionary holds the results of all.
             results |= _measured(sample, measure)
         except NothingToMeasure as error:
-            # What was named must be there; of all measures, those that suit a network are taken.
-            if named:
+            if named:  # the user expects a result
                 raise
             say(f"relpos: without {measure.name}: {error}")
     if not results:
@@ -81,29 +82,37 @@ def measured(sample: Sample, asked: Sequence[Measure], named: bool = True) -> Re
 def _measured(sample: Sample, measure: Measure) -> Results:
     meaning = _meaning(measure, sample.network)
     # Text of another file is no part of the meaning.
-    file = _file(sample.network, meaning) if measure.is_kept and sample.file is None else None
+    file = None
+    if measure.is_kept and sample.file is None:
+        file = _file(sample.network, meaning)
     if file and file.is_file() and (before := _read(file)):
         return before.results
-    # Reached also where the kept file is damaged, which is then replaced.
+    # A damaged file is measured again and replaced.
     results = measure.measure(sample)
     if file:
         write_json(file, sealed({"meaning": meaning, "share": sample.network.share, "results": results}))
     return results
 
 
-def seen(sample: Sample, asked: Sequence[Measure], course: bool = False, named: bool = True) -> Measured:
-    """What a figure or a claim looks at: a network's results, and on demand those of its snapshots.
+def seen(sample: Sample, wanted: Sequence[Measure], course: bool = False, named: bool = True) -> Measured:
+    """A network's results for figures and claims; with `course` also those of its snapshots.
 
     Raises:
         RelposError: as `measured`.
     """
-    results, along = measured(sample, asked, named), {}
-    for percent, then in snapshots(sample.network).items() if course else ():
-        # None: nothing is kept of this snapshot, and its weights are not here.
-        if here := [measure for measure in asked if is_here(then, measure)]:
-            along[percent] = measured(replace(sample, network=then), here, named)
-    # The record's numbers are those of the last step.
-    return Measured(sample.network.name, results, along, {} if sample.network.is_snapshot else final(sample.network.record))
+    results = measured(sample, wanted, named)
+    along: dict[int, Results] = {}
+    at_snapshots: dict[int, Network] = {}
+    if course:
+        at_snapshots = snapshots(sample.network)
+    for percent, network in at_snapshots.items():
+        # A snapshot without its weights has the results that are kept, or none.
+        if available := [measure for measure in wanted if is_here(network, measure)]:
+            along[percent] = measured(replace(sample, network=network), available, named)
+    scores: dict[str, float] = {}
+    if not sample.network.is_snapshot:  # the record's numbers are those of the last step
+        scores = final(sample.network.record)
+    return Measured(sample.network.name, results, along, scores)
 
 
 def is_here(network: Network, measure: Measure) -> bool:
@@ -112,7 +121,7 @@ def is_here(network: Network, measure: Measure) -> bool:
 
 
 def is_measured(network: Network, measure: Measure, nothing: bool = True) -> bool:
-    """Whether the results are in the run's folder; `nothing` where there is nothing to measure such a network on."""
+    """Whether the results are in the run's folder; returns `nothing` where such a network cannot be measured."""
     try:
         file = _file(network, _meaning(measure, network))
     except NothingToMeasure:
@@ -122,8 +131,7 @@ def is_measured(network: Network, measure: Measure, nothing: bool = True) -> boo
 
 
 def snapshots(network: Network) -> dict[int, Network]:
-    """Per cent of the steps → the network as it was then, if its weights are here or results of it; a
-    snapshot has none."""
+    """Per cent of the steps → the snapshot of the network, where its weights or results are here. A snapshot has no snapshots."""
     if network.run is None or network.is_snapshot:
         return {}
     # The final network keeps its results in the same folder, and is no snapshot.
@@ -132,7 +140,7 @@ def snapshots(network: Network) -> dict[int, Network]:
 
 
 def _read(path: Path) -> KeptResults | None:
-    """What a file keeps; None if it is damaged, which is said on stderr."""
+    """The results in a file; None, and a line on stderr, if it is damaged."""
     try:
         entry: KeptResults = fitted(unsealed(read_json(path, dict), str(path)), KeptResults)
         [measure] = chosen([str(entry.meaning.get("measure"))])
@@ -143,7 +151,9 @@ def _read(path: Path) -> KeptResults | None:
                 if figure and (figure.value < least or figure.value > most):
                     raise RelposError(f"{path}: {column.title} {figure.value:g} is impossible")
     except (RelposError, IndexError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
-        why = str(error).removeprefix(f"{path}: ") if isinstance(error, RelposError) else one_line(error)
+        why = one_line(error)
+        if isinstance(error, RelposError):
+            why = str(error).removeprefix(f"{path}: ")
         say(f"relpos: damaged results {path}: the next `relpos order` measures them anew ({why})")
         return None
     return entry

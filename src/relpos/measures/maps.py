@@ -133,5 +133,6 @@ def _parameters(fits: Sequence[Fit]) -> list[dict[str, Any]]:
         values = asdict(fit)
         r2 = {key: values.pop(key) for key in ("constant", "r2")}
         for s in range(len(fit.amplitude)):
-            rows.append({"head": number, "function": s + 1} | {key: float(each[s]) for key, each in values.items()} | r2)
+            parameters = {key: float(numbers[s]) for key, numbers in values.items()}
+            rows.append({"head": number, "function": s + 1} | parameters | r2)
     return rows

@@ -90,25 +90,29 @@ class Figure:
 
     @property
     def examples(self) -> int:
-        """How many the parts are of; 0 where they were not kept."""
-        return 0 if self.parts is None else self.parts.shape[1]
+        """Number of examples or pairs of the parts; 0 where they were not kept."""
+        if self.parts is None:
+            return 0
+        return self.parts.shape[1]
 
     @staticmethod
     def of_examples(value: float, interval: Sequence[float] | None, by_example: Mapping[str, Sequence[float]], key: str) -> Figure:
-        """A mean over predicted tokens; `by_example` as `by_example` below makes it, `key` its quantity."""
-        ends = (interval[0], interval[1]) if interval else None
+        """A mean over predicted tokens; `by_example` is made by the function below, `key` is the quantity in it."""
+        ends = None
+        if interval:
+            ends = interval[0], interval[1]
         parts = np.array([by_example[key], by_example["predicted"]], np.float64)
         return Figure(value, ends, parts=parts, documents=by_example.get("document"))
 
 
 def by_example(examples: ExampleSet, predicted: Floats, **nats: Floats) -> dict[str, list[float]]:
-    """Of each example its document, its predicted tokens, and sums over them in nats: an interval over several networks draws
-    examples anew, and an error over documents needs to know which examples stand in one."""
+    """For each example its document, its number of predicted tokens, and sums over these in nats.
+
+    An interval over several networks draws examples anew, and an error over documents needs the examples of each.
+    """
     counts = {"document": examples.documents(), "predicted": predicted}
-    # Four digits keep it small.
-    return {name: values.astype(int).tolist() for name, values in counts.items()} | {
-        name: values.round(4).tolist() for name, values in nats.items()
-    }
+    columns = {name: values.astype(int).tolist() for name, values in counts.items()}
+    return columns | {name: values.round(4).tolist() for name, values in nats.items()}  # four digits keep it small
 
 
 def plain(values: Any) -> Any:
@@ -116,7 +120,9 @@ def plain(values: Any) -> Any:
     values = np.asarray(values, np.float64)
     if values.ndim:
         return [plain(part) for part in values]
-    return None if np.isnan(values) else float(f"{values:.6g}")
+    if np.isnan(values):
+        return None
+    return float(f"{values:.6g}")
 
 
 @dataclass(frozen=True)
@@ -153,14 +159,21 @@ class Drawing:
             with replacing(paths[0]) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
                 writer = csv.DictWriter(file, list(self.rows[0]))
                 writer.writeheader()
-                shown = (
-                    {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()} for row in self.rows
-                )
-                writer.writerows(shown)
-        for suffix in suffixes if self.figure is not None else ():
+                for row in self.rows:
+                    writer.writerow({key: _digits(value) for key, value in row.items()})
+        if self.figure is None:
+            return paths
+        for suffix in suffixes:
             paths.append(folder / f"{self.name}.{suffix}")
             style.save(self.figure, paths[-1], self.dpi)
         return paths
+
+
+def _digits(value: Any) -> Any:
+    """A float with six digits; another value as it is."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return value
 
 
 @dataclass(frozen=True)
@@ -168,10 +181,10 @@ class Measure:
     """One thing that is measured of a network, and how."""
 
     place: ClassVar[int] = 100
-    """Where it stands among the measures: they are measured, and shown, in the order of these numbers."""
+    """Rank among the measures: they are measured, and shown, in this order."""
     columns: ClassVar[tuple[MeasuredColumn, ...]] = ()
     note: ClassVar[str] = ""
-    """Explains its columns below a table."""
+    """The explanation of its columns below a table."""
     details: ClassVar[tuple[str, ...]] = ()
     """Keys of the results that only the intervals over several networks need: they are kept, and not shown."""
     is_kept: ClassVar[bool] = True
@@ -179,7 +192,7 @@ class Measure:
     has_course: ClassVar[bool] = False
     """Whether its figures show the snapshots, too."""
     by_name: ClassVar[bool] = False
-    """Whether it is measured only where it is named: it takes long passes, or is about the weights."""
+    """Whether it is measured only where it is named, because it takes long passes or is about the weights."""
 
     @property
     def at_end(self) -> list[MeasuredColumn]:
@@ -192,7 +205,7 @@ class Measure:
         return type(self).__module__.rpartition(".")[2]
 
     def suits(self, network: Network) -> bool:
-        """Whether it is measured of this network where no measures are named."""
+        """Whether this network is measured where no measures are named."""
         return not self.by_name
 
     def meaning(self, network: Network) -> dict[str, Any]:
@@ -202,7 +215,7 @@ class Measure:
         Raises:
             NothingToMeasure: there is nothing to measure such a network on.
         """
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return {dial.name: getattr(self, dial.name) for dial in fields(self)}
 
     def measure(self, sample: Sample) -> Results:
         """The results, as plain values; `order.json` shows them.
@@ -217,7 +230,7 @@ class Measure:
         return None
 
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
-        """Figures of some networks, by default those of each. The results are those of all measures together."""
+        """Figures of several networks, by default `drawn` of each. The results are those of all measures together."""
         for network in networks:
             yield from self.drawn(network.name, network.results)
 
@@ -227,42 +240,45 @@ class Measure:
 
     def said(self, results: Results) -> list[str]:
         """The main results in a few words each, for one line on the terminal: by default the values of its columns."""
-        found = [(column, self.figure(column.name, results)) for column in self.at_end]
-        return [f"{column.title} {each.value:.{3 if column.metric == NATS else 1}f}" for column, each in found if each]
+        phrases = []
+        for column in self.at_end:
+            if figure := self.figure(column.name, results):
+                digits = 1 + 2 * (column.metric == NATS)
+                phrases.append(f"{column.title} {figure.value:.{digits}f}")
+        return phrases
 
 
 def measures() -> list[Measure]:
     """All measures whose results are kept, with their default dials, in their order."""
-    found = [_of_file(module.name) for module in iter_modules(kinds.__path__)]
-    return sorted(found, key=lambda measure: (measure.place, measure.name))
+    modules = iter_modules(kinds.__path__)
+    return sorted((_of_file(module.name) for module in modules), key=lambda measure: (measure.place, measure.name))
 
 
 @cache
 def _of_file(name: str) -> Measure:
     module = import_module(f"{kinds.__name__}.{name}")
+    classes = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Measure)]
     # Exactly one for each file, which is how a new measure is found without a list of them.
-    [kind] = [
-        kind
-        for kind in vars(module).values()
-        if isinstance(kind, type) and issubclass(kind, Measure) and kind.__module__ == module.__name__
-    ]
-    return kind()
+    [measure] = [cls for cls in classes if cls.__module__ == module.__name__]
+    return measure()
 
 
 def chosen(names: Iterable[str] | None, dials: Mapping[str, Any] | None = None) -> list[Measure]:
-    """The measures of these names, in the order in which they are named, all where it is None; with these fields where they have
-    them.
+    """The measures of these names in this order; None: all measures. A dial sets the field of its name in all that have it.
 
     Raises:
         RelposError: there is no such measure.
     """
-    known = {measure.name: measure for measure in measures()}
-    for name in names or ():
-        if name not in known:
-            raise RelposError(f"measure={name}: no such measure.{nearest(name, known)}")
-    given = dials or {}
-    asked = [known[name] for name in (known if names is None else names)]
-    return [replace(each, **{dial.name: given[dial.name] for dial in fields(each) if dial.name in given}) for each in asked]
+    by_name = {measure.name: measure for measure in measures()}
+    if names is None:
+        names = by_name
+    wanted = []
+    for name in names:
+        if name not in by_name:
+            raise RelposError(f"measure={name}: no such measure.{nearest(name, by_name)}")
+        own = {field.name for field in fields(by_name[name])}
+        wanted.append(replace(by_name[name], **{key: value for key, value in (dials or {}).items() if key in own}))
+    return wanted
 
 
 def measured_columns() -> dict[str, tuple[Measure, MeasuredColumn]]:

@@ -1,4 +1,4 @@
-"""A network and what it is measured on. What takes time to load is loaded once, when a measure first asks for it."""
+"""A network and the text that it is measured on. Weights, tokenizer and store are loaded once, when a measure first needs them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EVERY = 10
 
 @dataclass(frozen=True)
 class Sample:
-    """What a measure looks at.
+    """The network that a measure is given, with its texts.
 
     Args:
         network: as it lies on disk.
@@ -54,10 +54,10 @@ class Sample:
 
     @cached_property
     def model(self) -> MaskedLM:
-        """The same of a network that predicts words.
+        """`any_model` of a network that predicts words.
 
         Raises:
-            RelposError: it predicts none.
+            RelposError: the network predicts no words.
         """
         return self._placed(self.network.masked_lm())
 
@@ -65,7 +65,9 @@ class Sample:
         # Before anything is computed: the last digits of a sum depend on the threads.
         if self.threads:
             torch.set_num_threads(self.threads)
-        return model.to("cuda" if self.gpu and torch.cuda.is_available() else "cpu")
+        if self.gpu and torch.cuda.is_available():
+            return model.to("cuda")
+        return model.to("cpu")
 
     @property
     def encoder(self) -> Encoder:
@@ -85,8 +87,8 @@ class Sample:
         """The network's text.
 
         Raises:
-            NothingToMeasure: it is not known.
-            RelposError: it was made by another tokenizer, or a text was named in its place.
+            NothingToMeasure: the text is not known.
+            RelposError: the text was encoded by another tokenizer, or a file was named in its place.
         """
         folder = self.network.store
         if self.file is not None:
@@ -96,7 +98,7 @@ class Sample:
                 f"network={self.network.folder}: held-out text is not known for a model folder; name it: store=FOLDER"
             )
         store, pieces = Store(folder), self.tokenizer.size
-        # Its ids would stand for other pieces, and all results would still look like numbers.
+        # Ids of another tokenizer stand for other pieces, and the results would be wrong without an error.
         if store.vocabulary != pieces:
             raise RelposError(f"store={folder}: made with {store.vocabulary} pieces, the network's tokenizer has {pieces}")
         return store
@@ -129,8 +131,9 @@ class Sample:
 
     def _of_store(self, count: int, length: int, part: Part) -> torch.Tensor:
         examples = self.store.examples("train", self.network.packing, self.network.length, SEEN)
-        # What a network does with more tokens than it has ever been given says nothing of what it has learned.
-        longest = int(examples.lengths(torch.arange(len(examples))).max()) - 2 if len(examples) else length
+        longest = length
+        if len(examples):  # results beyond the lengths of the training would say nothing of what was learned
+            longest = int(examples.lengths(torch.arange(len(examples))).max()) - 2
         if longest < length and part == "heldout":
             say(f"relpos: {self.network.name}: texts of {longest} tokens, as long as it has read in training")
         return windows_of_text(self.store.examples(part, "document", min(length, longest) + 2), count)
@@ -138,16 +141,19 @@ class Sample:
     def _of_file(self, path: Path, count: int, length: int, part: Part) -> torch.Tensor:
         """Windows of a text file, whose lines are read as one text."""
         lines = [line for line in read_bytes(path, ANY).decode(errors="replace").splitlines() if line.strip()]
-        needed = (count + 1) * length * (EVERY if part == "heldout" else EVERY / (EVERY - 1)) + length * EVERY
-        ids: list[Any] = []
-        # In portions: of a large file only as much is tokenized as is asked for.
+        windows_per_result = EVERY / (EVERY - 1)
+        if part == "heldout":
+            windows_per_result = EVERY
+        needed = (count + 1) * length * windows_per_result + length * EVERY
+        ids: list[Any] = [np.empty(0, np.int32)]
+        # In portions, so that of a large file only as much is tokenized as is needed.
         for start in range(0, len(lines), 256):
             ids += self.tokenizer.encode(lines[start : start + 256])
             if sum(map(len, ids)) > needed:
                 break
-        flat = np.concatenate(ids) if ids else np.empty(0, np.int32)
+        flat = np.concatenate(ids)
         windows = torch.from_numpy(flat[: len(flat) // length * length].astype(np.int64)).view(-1, length)
-        # Every tenth, and not the last tenth: a text often ends unlike it begins.
+        # Every tenth window, and not the last tenth of the text, which often ends unlike it begins.
         is_held_out = torch.arange(len(windows)) % EVERY == 0
         return windows[is_held_out == (part == "heldout")][:count]
 
@@ -167,5 +173,6 @@ def data_of(store: Path | None) -> dict[str, Any]:
     if store is None or not (store / "config.yaml").is_file():
         return {}
     config = read_yaml(store / "config.yaml")
-    data = config.get("data") if isinstance(config, dict) else None
-    return data if isinstance(data, dict) else {}
+    if isinstance(config, dict) and isinstance(data := config.get("data"), dict):
+        return data
+    return {}

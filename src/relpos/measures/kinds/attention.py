@@ -83,7 +83,9 @@ def attention_mass(model: Any, ids: Tensor) -> dict[str, Any]:
                 total = p.double().sum(0)
                 by_offset = total.new_zeros(len(total), 2 * n - 1)
                 by_offset.scatter_add_(1, column.expand_as(total).flatten(1), total.flatten(1))
-                sums[layer] = sums[layer] + by_offset if len(sums[layer]) else by_offset
+                if len(sums[layer]):
+                    by_offset = sums[layer] + by_offset
+                sums[layer] = by_offset
     reach = min(REACH, n - 1)
     # Every token is a query once, so that the fractions of all offsets add up to 1.
     middle, tokens = n - 1, len(ids) * n

@@ -72,9 +72,9 @@ class Lengths(Measure):
         # From documents that fill the longest input, so that all lengths are measured on the same tokens.
         objective = next_tokens if sample.model.encoder.causal else masked
         texts = heldout_texts(sample.store, max(self.lengths), self.amount, objective)
-        how = sample.network.precision, sample.store.marks
-        at = {str(n): loss_by_length(sample.model, texts, n, *how) for n in sorted(self.lengths)}
-        return {"lengths": at, "trained": sample.network.length}
+        precision, marks = sample.network.precision, sample.store.marks
+        by_length = {str(n): loss_by_length(sample.model, texts, n, precision, marks) for n in sorted(self.lengths)}
+        return {"lengths": by_length, "trained": sample.network.length}
 
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
         """Loss against length. A cross ends the line of a scheme that refuses longer sequences; vertical lines mark the trained
@@ -83,9 +83,12 @@ class Lengths(Measure):
         trained = {network.results["trained"] for network in networks}
         lines = {network.name: network.results["lengths"] for network in networks}
         # A length that the scheme refuses has no loss, and no point.
-        points = {name: [(int(n), at["loss"]) for n, at in line.items() if "loss" in at] for name, line in lines.items()}
+        points: dict[str, list[tuple[int, float]]] = {}
+        for name, line in lines.items():
+            if served := [(int(n), scores["loss"]) for n, scores in line.items() if "loss" in scores]:
+                points[name] = served
         style.logarithmic(axes, {n for line in points.values() for n, _ in line} | trained, base=2)
-        for number, (name, line) in enumerate((name, line) for name, line in points.items() if line):
+        for number, (name, line) in enumerate(points.items()):
             look = style.look(number)
             axes.plot(*zip(*line, strict=True), marker=".", label=name, **look)
             if len(line) < len(lines[name]):
@@ -104,9 +107,8 @@ class Lengths(Measure):
 
 
 def heldout_texts(store: Store, longest: int, tokens: int, objective: Objective = masked) -> list[Text]:
-    """Masked beginnings of held-out documents, about `tokens` tokens in all, each of whole windows of `longest` − 2 tokens of text.
-
-    They are taken from documents that are long enough, spread evenly over the store.
+    """Masked beginnings of held-out documents, in all about `tokens` tokens, in whole windows of `longest` − 2 tokens of text. The
+    documents are those that are long enough, spread evenly over the store.
 
     Raises:
         RelposError: no held-out document has a whole window.
@@ -134,8 +136,9 @@ def heldout_windows(texts: Sequence[Text], length: int, marks: Marks = OURS) -> 
 
 def _masked(store: Store, document: int, start: int, count: int, objective: Objective) -> Text:
     ids = torch.from_numpy(np.asarray(store.ids[start : start + count]).astype(np.int64))[None]
-    seen, labels, _ = objective(ids, torch.tensor([count]), torch.tensor([document]), HELDOUT_SEED, store.vocabulary, store.marks)
-    return seen[0], labels[0]
+    lengths, keys = torch.tensor([count]), torch.tensor([document])
+    predicted = objective(ids, lengths, keys, HELDOUT_SEED, store.vocabulary, store.marks)
+    return predicted.input_ids[0], predicted.labels[0]
 
 
 def _batch(parts: Sequence[Text], marks: Marks) -> MicroBatch:

@@ -51,14 +51,13 @@ class Masking(Measure):
         changes = dict(zip((SHUFFLE, MIRROR), (shuffled(sample.words)[ALL], *MIRRORED.values()), strict=True))
         with sample.bar("masked text", 3 * len(self.rates) * len(examples)) as advance:
             objectives = {str(rate): Masked(rate / 100, rate / 100) for rate in self.rates}
-            found = {rate: gaps(sample.model, examples, changes, advance, masks) for rate, masks in objectives.items()}
-        return {
-            "masking": {
-                rate: {LOSS: at.loss} | at.gaps | {f"{name}_interval": ends for name, ends in at.intervals.items()}
-                for rate, at in found.items()
-            },
-            BY_EXAMPLE: {rate: by_example(examples, at.predicted, loss=at.losses, **at.differences) for rate, at in found.items()},
-        }
+            by_rate = {rate: gaps(sample.model, examples, changes, advance, masks) for rate, masks in objectives.items()}
+        results: Results = {"masking": {}, BY_EXAMPLE: {}}
+        for rate, at in by_rate.items():
+            intervals = {f"{name}_interval": ends for name, ends in at.intervals.items()}
+            results["masking"][rate] = {LOSS: at.loss} | at.gaps | intervals
+            results[BY_EXAMPLE][rate] = by_example(examples, at.predicted, loss=at.losses, **at.differences)
+        return results
 
     def figure(self, column: str, results: Results) -> Figure | None:
         quantity, _, rate = column.partition("_masked_")

@@ -31,9 +31,9 @@ class Mirror(Measure):
         nats by which reading it from right to left raises their loss."""
         examples = sample.heldout(self.examples)
         with sample.bar("reversed text", 2 * len(examples)) as advance:
-            found = gaps(sample.model, examples, MIRRORED, advance)
-        of_each = by_example(examples, found.predicted, nats=found.differences[MIRROR])
-        return {GAP: found.gaps[MIRROR], f"{GAP}_interval": found.intervals[MIRROR], f"{GAP}_by_example": of_each}
+            gap = gaps(sample.model, examples, MIRRORED, advance)
+        details = by_example(examples, gap.predicted, nats=gap.differences[MIRROR])
+        return {GAP: gap.gaps[MIRROR], f"{GAP}_interval": gap.intervals[MIRROR], f"{GAP}_by_example": details}
 
     def figure(self, column: str, results: Results) -> Figure | None:
         if GAP not in results:

@@ -23,11 +23,11 @@ from relpos.runs.networks import Network
 GROUPS = {"same_word_pairs": "same_words", "other_pairs": "others"}
 """Column → its key among the results."""
 RIGHT = {"1": 1.0, "0": 0.0, "t": 0.5} | {str(tied): 1 / tied for tied in range(3, MOST + 1)}
-"""Mark of a pair among the kept answers → its part of a right answer: right, wrong, tied with one text, one of so many tied."""
+"""Mark of a pair among the kept answers → its part of a right answer: 1 right, 0 wrong, 1/k where k texts are tied."""
 TIE = 1e-4
-"""Nats: texts that differ by less are tied. Where the right text is one of k tied for the best, the pair counts 1/k, as much as a
-guess among them gets. Public scripts count an exact tie as right, because the right text is the first, and let rounding decide the
-other ones."""
+"""Nats: texts that differ by less are tied. Where the right text is one of k tied for the best, the pair counts 1/k, which is what
+a guess among them gets. Public scripts count an exact tie as right, because the right text is the first, and leave near ties to
+rounding."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,12 @@ class Pairs(Measure):
             NothingToMeasure: there are none.
         """
         # Pairs of English say nothing of a network that knows only the embedded language, nor the other way round.
-        found = self.pairs.suited(is_toy(data_of(network.store))) if isinstance(self.pairs, AutoPairs) else self.pairs
-        if found is None:
+        source = self.pairs
+        if isinstance(source, AutoPairs):
+            source = source.suited(is_toy(data_of(network.store)))
+        if source is None:
             raise NothingToMeasure("there are no pairs for this network; name some, as in pairs=zorro or pairs=FILE")
-        return found
+        return source
 
     def measure(self, sample: Sample) -> Results:
         """`pairs` and `answers`, see `PairScores`; `form`."""
@@ -89,14 +91,20 @@ class Pairs(Measure):
         return Figure(pooled["accuracy"], (low, high), pooled["n"], parts, paradigms, guess=pooled["guess"])
 
     def said(self, results: Results) -> list[str]:
-        pooled = [(column.title, results.get("pairs", {}).get(GROUPS[column.name], {})) for column in self.columns]
-        return [f"{title} {found['accuracy']:.1f}{_ties(found)}" for title, found in pooled if found.get("accuracy") is not None]
+        phrases = []
+        for column in self.columns:
+            pooled = results.get("pairs", {}).get(GROUPS[column.name], {})
+            if pooled.get("accuracy") is not None:
+                phrases.append(f"{column.title} {pooled['accuracy']:.1f}{_ties(pooled)}")
+        return phrases
 
 
-def _ties(found: Mapping[str, Any]) -> str:
-    """What public scripts would say, where it is something else."""
-    as_right = found["ties_right"]
-    return f" ({as_right:.1f} with ties as right)" if as_right - found["accuracy"] >= 0.05 else ""
+def _ties(pooled: Mapping[str, Any]) -> str:
+    """The accuracy that public scripts would report, where it differs."""
+    as_right = pooled["ties_right"]
+    if as_right - pooled["accuracy"] < 0.05:
+        return ""
+    return f" ({as_right:.1f} with ties as right)"
 
 
 @dataclass(frozen=True)
@@ -129,12 +137,14 @@ class PairScores:
     def _pooled(self, chosen: npt.NDArray[np.bool_]) -> dict[str, Any]:
         n, right, names = int(chosen.sum()), self.right[chosen], np.array(self.paradigms)[chosen]
         interval = pooled_interval([right[names == name] for name in dict.fromkeys(names)])
+        if not n or interval is None:
+            return {"accuracy": None, "interval": None, "n": n, "ties_right": None, "guess": None}
         return {
-            "accuracy": 100 * float(right.mean()) if n else None,
-            "interval": [100 * bound for bound in interval] if interval else None,
+            "accuracy": 100 * float(right.mean()),
+            "interval": [100 * bound for bound in interval],
             "n": n,
-            "ties_right": 100 * float((right > 0).mean()) if n else None,
-            "guess": 100 * float(self.guess[chosen].mean()) if n else None,
+            "ties_right": 100 * float((right > 0).mean()),
+            "guess": 100 * float(self.guess[chosen].mean()),
         }
 
 
@@ -159,17 +169,23 @@ def minimal_pairs(
     words = words or Words(tokenizer)
     texts = tokenizer.encode([text for pair in pairs for text in pair.texts])  # neighbours share rows
     owners = [pair for pair in pairs for _ in pair.texts]
-    before = iter(tokenizer.encode([text for pair in pairs for text in pair.given]))
-    given = [_shared(next(before), ids) if pair.given else 0 for pair, ids in zip(owners, texts, strict=True)]
+    prefixes = iter(tokenizer.encode([text for pair in pairs for text in pair.given]))
+    unscored = [0] * len(texts)  # tokens at the beginning of each text
+    for number, (pair, ids) in enumerate(zip(owners, texts, strict=True)):
+        if pair.given:
+            unscored[number] = _shared(next(prefixes), ids)
     longest = model.encoder.position.max_length
-    for pair, ids, first in zip(owners, texts, given, strict=True):
+    for pair, ids, first in zip(owners, texts, unscored, strict=True):
         if len(ids) == first:
             raise RelposError(f"{pair.place}: the tokenizer leaves nothing of a sentence")
-        # Refused by file and line, before minutes of scoring end with the shape of a tensor.
+        # Refused here, by file and line: the network's own error would come after minutes and name a tensor.
         if longest is not None and len(ids) + 2 > longest:
             scheme = type(model.encoder.position).__name__
             raise RelposError(f"{pair.place}: a sentence of {len(ids) + 2} tokens is too long: {scheme} serves {longest}")
-    scores = pseudo_log_likelihoods(model, texts, words if form == "within_word" else None, advance, tokenizer.marks, given)
+    hidden = None
+    if form == "within_word":
+        hidden = words
+    scores = pseudo_log_likelihoods(model, texts, hidden, advance, tokenizer.marks, unscored)
     right, same, stop = [], [], 0
     for pair in pairs:
         start, stop = stop, stop + len(pair.texts)
@@ -180,8 +196,8 @@ def minimal_pairs(
     return PairScores(np.array(right, np.float64), guess, np.array(same, np.bool_), [pair.paradigm for pair in pairs])
 
 
-def _shared(before: npt.NDArray[np.integer], text: npt.NDArray[np.integer]) -> int:
-    """How many tokens of a text are those of its beginning. A token that reaches over the end of it belongs to what follows."""
-    n = min(len(text), len(before))
-    # The False at the end is found where all that can be compared is equal.
-    return int(np.argmin(np.append(text[:n] == before[:n], False)))
+def _shared(prefix: npt.NDArray[np.integer], text: npt.NDArray[np.integer]) -> int:
+    """How many tokens of a text belong to its prefix. A token that reaches beyond the prefix belongs to the rest."""
+    n = min(len(text), len(prefix))
+    # Where all n tokens are equal, argmin finds the False at the end.
+    return int(np.argmin(np.append(text[:n] == prefix[:n], False)))

@@ -1,4 +1,4 @@
-"""What positions add to the scores of the heads of a layer, by offset and as a matrix, whatever the scheme."""
+"""The pattern that positions add to the scores of the heads of a layer, by offset and as a matrix, for any scheme."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ class HeadProfiles(Measure):
         short = pattern(sample.encoder, self.layer - 1)
         if whole is None or short is None:
             return {"pattern": None}
-        # A causal scheme hides tokens, and has no Toeplitz matrix of finite numbers.
-        r2 = [toeplitz_r2(head) if bool(head.isfinite().all()) else None for head in whole.matrix]
+        r2: list[float | None] = [None] * len(whole.matrix)
+        for number, head in enumerate(whole.matrix):
+            if head.isfinite().all():  # a causal scheme hides tokens
+                r2[number] = toeplitz_r2(head)
         middle = short.mean.shape[1] // 2
         near = short.mean[:, max(0, middle - NEAR) : middle + NEAR + 1]
         return {"pattern": {"mean": plain(whole.mean), "r2": r2, "near": plain(near)}}

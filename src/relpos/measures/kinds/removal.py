@@ -1,5 +1,5 @@
-"""What a trained network loses without its position embeddings, and how much of that other networks regain (Wennberg & Henter 2021,
-App. C): those without them, with TISA or with the embeddings' own effect on the scores in their place.
+"""How much a trained network loses without its position embeddings, and how much of that is regained with TISA, or with the
+embeddings' own effect on the scores, in their place (Wennberg & Henter 2021, App. C).
 
 Three things are measured: the loss at masked tokens of texts of one length; the order gap, by how much that loss rises when the
 words of each text are put into random order, which is zero for a network without positions; and the distance of the encoder's
@@ -111,7 +111,10 @@ def _figure(name: str, rows: Sequence[Results]) -> Any:
     for axes, (key, title) in zip(panels, PANELS.items(), strict=True):
         axes.set_title(title, fontsize=8)
         axes.set_ylim(len(rows) - 0.4, -0.6)
-        axes.set_yticks(range(len(rows)), [""] * len(rows) if key != "loss" else [row["network"] for row in rows])
+        labels = [""] * len(rows)
+        if key == "loss":
+            labels = [row["network"] for row in rows]
+        axes.set_yticks(range(len(rows)), labels)
         if key == "loss_recovered":
             continue
         axes.scatter(
@@ -141,8 +144,8 @@ def masked_texts(texts: Ids, tokenizer: Tokenizer, seed: int, words: Words | Non
     """Texts (texts, n), special tokens left out, under BERT's masks and with [CLS] and [SEP].
 
     Args:
-        words: the word boundaries: the words of each text are then put into random order; the same tokens are predicted. None: they
-            stand as they are.
+        words: the word boundaries; the words of each text are then put into random order, and the same tokens are predicted. None:
+            the text stays as it is.
     """
     batches = []
     for start in range(0, len(texts), BATCH):
@@ -166,8 +169,8 @@ def _order(ids: Ids, row: Tensor, words: Words) -> Tensor:
 
 
 def variants(model: MaskedLM, length: int, functions: Sequence[int], seeds: int) -> Iterator[tuple[str, MaskedLM]]:
-    """The networks that are compared and their names: the network itself, the one without positions, and those with something else
-    in their place.
+    """The networks that are compared, and their names: the network itself, the one without positions, and those with something in
+    the positions' place.
 
     Args:
         model: with position embeddings and a masked-language-modelling head.
@@ -253,8 +256,8 @@ def passed(model: MaskedLM, texts: Batches) -> tuple[Floats, list[Tensor]]:
             outputs.append(model.encoder(ids))
             # Logits are needed at these tokens alone: those of all tokens would be as many vocabularies.
             row, place = (labels != IGNORED).nonzero(as_tuple=True)
-            each = -log_probabilities(model, outputs[-1][row, place], labels[row, place])
-            losses.append(torch.zeros(len(ids), dtype=torch.float64).index_add_(0, row, each).numpy())
+            by_token = -log_probabilities(model, outputs[-1][row, place], labels[row, place])
+            losses.append(torch.zeros(len(ids), dtype=torch.float64).index_add_(0, row, by_token).numpy())
     return np.concatenate(losses), outputs
 
 
@@ -277,7 +280,10 @@ def share_interval(regained: Floats, lost: Floats) -> tuple[float, float] | None
 
 
 def _share(regained: float, lost: float) -> float | None:
-    return regained / lost if lost > 0 else None
+    """The share that is regained; None where nothing was lost."""
+    if lost > 0:
+        return regained / lost
+    return None
 
 
 def with_fitted_tisa(model: MaskedLM, matrices: Matrices, functions: int) -> MaskedLM:
@@ -302,10 +308,10 @@ def with_matrices(model: MaskedLM, matrices: Matrices) -> MaskedLM:
     """A copy with a matrix for each layer and head, such as F̂_P itself, added to the scores in place of the position embeddings."""
     bare = _without_positions(model)
     scheme = bare.encoder.position
-    given = _Matrices(scheme.shape)
-    given.matrices = [heads.float() for heads in matrices]
-    # A merge asks functions of the shape for its parts.
-    bare.encoder.position = Merge(scheme.shape, [lambda _: scheme, lambda _: given])
+    fixed = _Matrices(scheme.shape)
+    fixed.matrices = [heads.float() for heads in matrices]
+    # A merge makes its parts by functions of the shape.
+    bare.encoder.position = Merge(scheme.shape, [lambda _: scheme, lambda _: fixed])
     return bare
 
 
@@ -361,12 +367,12 @@ def train_head(encoder: Encoder, texts: Ids, tokenizer: Tokenizer, epochs: int =
     steps = epochs * -(-len(x) // rows)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
     generator = torch.Generator().manual_seed(0)
-    # A softmax over the words to be predicted is many times smaller, and the others would only be pushed down.
-    seen, y = torch.unique(y, return_inverse=True)
-    table = model.table[seen].detach()
+    # A softmax over the words to be predicted is many times smaller; training would only lower all other words.
+    targeted, y = torch.unique(y, return_inverse=True)
+    table = model.table[targeted].detach()
     for _ in range(epochs):
         for part in torch.randperm(len(x), generator=generator).split(rows):
-            logits = nn.functional.linear(model.head.transform(x[part]), table, model.head.bias[seen])
+            logits = nn.functional.linear(model.head.transform(x[part]), table, model.head.bias[targeted])
             loss = nn.functional.cross_entropy(logits, y[part])
             optimizer.zero_grad()
             loss.backward()

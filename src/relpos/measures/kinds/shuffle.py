@@ -47,21 +47,29 @@ class Shuffle(Measure):
         }
 
     def figure(self, column: str, results: Results) -> Figure | None:
-        gaps, kept = results.get("shuffle_gap", {}), results.get("by_example", {})
-        value, key = (results.get(LOSS), "loss") if column == LOSS else (gaps.get("all"), "all")
+        by_example = results.get("by_example", {})
+        value, key = results.get(LOSS), "loss"
+        if column != LOSS:
+            value, key = results.get("shuffle_gap", {}).get("all"), "all"
         if value is None:
             return None
-        # By example there may be the gap alone, or nothing.
-        ends = None if column == LOSS else results["shuffle_gap_intervals"]["all"]
-        return Figure.of_examples(value, ends, kept, key) if key in kept else Figure(value, ends)
+        ends = None
+        if column != LOSS:
+            ends = results["shuffle_gap_intervals"]["all"]
+        if key in by_example:
+            return Figure.of_examples(value, ends, by_example, key)
+        return Figure(value, ends)
 
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
         """The gap by window, with intervals where a line is a single network's."""
         lines: dict[str, list[Measured]] = {}
         for network in networks:
             lines.setdefault(network.name, []).append(network)
-        if gaps := {name: seeds for name, seeds in lines.items() if all("shuffle_gap" in seed.results for seed in seeds)}:
-            yield Drawing("shuffle_gap", figure=_gaps(gaps))
+        for name in list(lines):
+            if any("shuffle_gap" not in seed.results for seed in lines[name]):
+                del lines[name]
+        if lines:
+            yield Drawing("shuffle_gap", figure=_gaps(lines))
 
 
 def _gaps(lines: dict[str, list[Measured]]) -> Any:

@@ -62,7 +62,9 @@ class Toeplitz(Measure):
         p, cosine = products(table)
         rows = min(reached(sample.network, len(p)), len(p))
         width, beside = min(self.block, len(p)), min(rows, len(p) - rows)
-        blocks = [slice(rows - beside, rows), slice(rows, rows + beside)] if beside >= NARROWEST else []
+        blocks: list[slice] = []
+        if beside >= NARROWEST:
+            blocks = [slice(rows - beside, rows), slice(rows, rows + beside)]
         # R² falls with the width by itself: only blocks of one width can be compared. The last one may be narrower.
         ends = [(start, min(start + self.block, len(p))) for start in range(0, len(p), self.block)]
         chance = {n: _chance(self.random, n, table.shape[1]) for n in {len(p), width, rows}}
@@ -89,29 +91,39 @@ class Toeplitz(Measure):
         }
 
     def figure(self, column: str, results: Results) -> Figure | None:
-        return Figure(100 * results["toeplitz"]["r2"]) if "toeplitz" in results else None
+        if "toeplitz" not in results:
+            return None
+        return Figure(100 * results["toeplitz"]["r2"])
 
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
         """R² by head and of blocks of each network; of P along the snapshots; and, of several networks, against their losses."""
         for network in networks:
             yield self._of(network.name, network.results["toeplitz"])
-        if course := [row for network in networks if network.course for row in _course(network)]:
+        course: list[dict[str, Any]] = []
+        points: list[dict[str, Any]] = []
+        for network in networks:
+            r2 = network.results["toeplitz"]["P"]
+            if network.course:
+                course += _course(network)
+            if LOSS in network.scores:
+                points.append({"network": network.name, LOSS: network.scores[LOSS], "r2": r2})
+        if course:
             yield Drawing("toeplitz-along-training", course, _course_figure(course))
-        known = [network for network in networks if LOSS in network.scores]
-        if len(known) > 1:
-            points = [{"network": each.name, LOSS: each.scores[LOSS], "r2": each.results["toeplitz"]["P"]} for each in known]
+        if len(points) > 1:
             yield Drawing(f"toeplitz-against-{LOSS}", points, _against(points))
 
-    def _of(self, name: str, found: Results) -> Drawing:
-        blocks = {f"{start + 1}–{end}": value for start, end, value in found["blocks"]}
-        rows: list[dict[str, Any]] = [_row("P", found["P"]), _row("cosine", found["cosine"])]
+    def _of(self, name: str, result: Results) -> Drawing:
+        """R² of a network's matrices as a table and two panels: F̂_P by head, and blocks of P."""
+        blocks = {f"{start + 1}–{end}": value for start, end, value in result["blocks"]}
+        width = f"{result['width']} positions"
+        rows: list[dict[str, Any]] = [_row("P", result["P"]), _row("cosine", result["cosine"])]
         rows += [
-            _row("P without its main diagonal", found["P_off"]),
-            _row(f"P of {self.random} random tables, the highest", found["random"]),
-            _row(f"{found['width']} positions of {self.random} random tables, the highest", found["random_block"]),
+            _row("P without its main diagonal", result["P_off"]),
+            _row(f"P of {self.random} random tables, the highest", result["random"]),
+            _row(f"{width} of {self.random} random tables, the highest", result["random_block"]),
         ]
-        rows += [_row(f"P, positions {start + 1} to {end}", value) for start, end, value in found["blocks"]]
-        by_layer = found["F_P"]
+        rows += [_row(f"P, positions {start + 1} to {end}", value) for start, end, value in result["blocks"]]
+        by_layer = result["F_P"]
         rows += [_row("F_P", value, layer, head) for layer, heads in enumerate(by_layer, 1) for head, value in enumerate(heads, 1)]
         figure, (left, right) = style.grid(2, 2, 4.0, 3.0)
         for layer, heads in enumerate(by_layer, 1):
@@ -119,16 +131,16 @@ class Toeplitz(Measure):
         left.plot(range(1, len(by_layer) + 1), [np.median(heads) for heads in by_layer], color=style.COLOURS[1], label="median")
         style.whole_numbers(left)
         left.set_xlabel("layer whose queries and keys are used")
-        left.set_ylabel(f"R² of F̂_P, {min(self.length, found['shape'][0])} positions")
+        left.set_ylabel(f"R² of F̂_P, {min(self.length, result['shape'][0])} positions")
         left.legend(fontsize=7, frameon=False)
         right.bar(list(blocks), list(blocks.values()), color=style.COLOURS[2])
-        right.axhline(found["random_block"], color="0.4", linestyle="--", linewidth=0.8)
-        right.set_title(f"dashed: the highest of {self.random} random tables of {found['width']} positions", fontsize=7)
+        right.axhline(result["random_block"], color="0.4", linestyle="--", linewidth=0.8)
+        right.set_title(f"dashed: the highest of {self.random} random tables of {width}", fontsize=7)
         right.tick_params(axis="x", labelrotation=30)
         right.set_ylabel("R² of blocks of P")
         for axes in (left, right):
             axes.set_ylim(min(0, *axes.get_ylim()), 1.02)
-        figure.suptitle(f"{name}: R² of P {found['P']:.3f}, of cosines {found['cosine']:.3f}", fontsize=10)
+        figure.suptitle(f"{name}: R² of P {result['P']:.3f}, of cosines {result['cosine']:.3f}", fontsize=10)
         return Drawing(f"toeplitz-{name}", rows, figure)
 
 
@@ -176,12 +188,12 @@ def _chance(tables: int, n: int, width: int) -> tuple[float, float]:
     """The highest R² of P of random tables (n, width), and the highest without the main diagonal."""
     # R² of P has no known null distribution.
     drawn = [np.random.default_rng(seed).standard_normal((n, width)) for seed in range(tables)]
-    found = [[toeplitz_r2(table @ table.T, main) for table in drawn] for main in (True, False)]
-    return max(found[0]), max(found[1])
+    whole = max(toeplitz_r2(table @ table.T) for table in drawn)
+    return whole, max(toeplitz_r2(table @ table.T, main=False) for table in drawn)
 
 
-def _row(what: str, r2: float, layer: int | str = "", head: int | str = "") -> dict[str, Any]:
-    return {"matrix": what, "layer": layer, "head": head, "r2": r2}
+def _row(matrix: str, r2: float, layer: int | str = "", head: int | str = "") -> dict[str, Any]:
+    return {"matrix": matrix, "layer": layer, "head": head, "r2": r2}
 
 
 def _course(network: Measured) -> list[dict[str, Any]]:
