@@ -69,7 +69,7 @@ def _arrays(layers: list[Pattern]) -> dict[str, np.ndarray]:
     most = float(matrix.nan_to_num().abs().max()) or 1.0
     levels = (matrix / most * MOST).round().nan_to_num(NOT_SEEN).to(torch.int8)
     curves = {curve: torch.cat([getattr(layer, curve)[:heads] for layer in layers]).half().numpy() for curve in CURVES}
-    return {"what": np.array(layers[0].what), "matrix": levels.numpy(), "most": np.array(most), **curves}
+    return {"what": np.array(layers[0].source), "matrix": levels.numpy(), "most": np.array(most), **curves}
 
 
 if __name__ == "__main__":

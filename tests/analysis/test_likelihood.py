@@ -54,7 +54,7 @@ def test_it_is_the_sum_over_tokens_masked_one_at_a_time(words: Words | None) -> 
 def test_given_tokens_are_read_and_not_scored(words: Words | None) -> None:
     model, sentences, given = model_of("composite").eval(), texts([4, 7, 4, 7]), [0, 3, 2, 6]
     expected = [defined(model, ids.tolist(), words, first) for ids, first in zip(sentences, given, strict=True)]
-    assert pseudo_log_likelihoods(model, sentences, words, given=given) == pytest.approx(expected, rel=1e-9)
+    assert pseudo_log_likelihoods(model, sentences, words, unscored=given) == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_later_pieces_of_a_word_are_masked_too_and_the_earlier_ones_are_not() -> None:

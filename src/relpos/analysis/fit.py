@@ -84,11 +84,13 @@ def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None =
     heads, width = y.shape
     check_offsets(width, functions)
     # Residuals are multiplied by the roots, so that the sums of squares below are weighted ones.
-    root = torch.ones(width, dtype=torch.float64) if weights is None else torch.as_tensor(np.array(weights, np.float64)).sqrt()
+    root = torch.ones(width, dtype=torch.float64)
+    if weights is not None:
+        root = torch.as_tensor(np.array(weights, np.float64)).sqrt()
     offsets = torch.arange(width, dtype=torch.float64) - width // 2
     problem = _FitProblem(y, offsets, root)
-    none = y.new_zeros(heads, 0)
-    state = _solve(problem, none, none)  # no basis function yet: the best constant
+    empty = y.new_zeros(heads, 0)
+    state = _solve(problem, empty, empty)  # no basis function yet: the best constant
     total = state.cost
     for _ in range(functions):
         state = _one_more(problem, state)
@@ -100,11 +102,11 @@ def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None =
             swapped = _swapped(problem, state, unmet)
             unmet = unmet[swapped.cost[unmet] < (1 - GAIN) * state.cost[unmet]]
             state = swapped
-    seen = total > 1e-16 * (problem.y * root).square().sum(1)  # else the curve is a constant, which is met by rounding
-    held = torch.where(seen, 1 - state.cost / total.clamp_min(1e-300), torch.ones(heads, dtype=torch.float64))
+    varies = total > 1e-16 * (problem.y * root).square().sum(1)  # else the curve is a constant, met to rounding
+    r2 = torch.where(varies, 1 - state.cost / total.clamp_min(1e-300), torch.ones(heads, dtype=torch.float64))
     a, constant = state.linear[:, :-1].numpy(), state.linear[:, -1]
     b, c = state.log_b.exp().numpy(), state.c.numpy()
-    return [Fit(a[h], b[h], c[h], float(constant[h]), float(held[h])) for h in range(heads)]
+    return [Fit(a[h], b[h], c[h], float(constant[h]), float(r2[h])) for h in range(heads)]
 
 
 def check_offsets(width: int, functions: int) -> None:
@@ -170,8 +172,8 @@ def _search(problem: _FitProblem, log_b: Parameters, c: Parameters, steps: int) 
         better = tried.cost < state.cost
         # Each problem has a damping of its own: one that has gone astray must not slow down the others.
         damping = torch.where(better, damping / 3, damping * 4).clamp(1e-9, 1e9)
-        chosen = (better.view(-1, *[1] * (new.dim() - 1)) for new in tried)
-        state = _State(*(torch.where(one, new, old) for one, new, old in zip(chosen, tried, state, strict=True)))
+        taken = (better.view(-1, *[1] * (new.dim() - 1)) for new in tried)
+        state = _State(*(torch.where(mask, new, old) for mask, new, old in zip(taken, tried, state, strict=True)))
     return state
 
 
@@ -211,8 +213,9 @@ def _swapped(problem: _FitProblem, state: _State, unmet: Tensor) -> _State:
     functions = state.c.shape[1]
     if not len(unmet):
         return state
-    kept = torch.tensor([[s for s in range(functions) if s != left_out] for left_out in range(functions)], dtype=torch.int64)
-    log_b, c = (part[unmet][:, kept].flatten(0, 1) for part in (state.log_b, state.c))
+    remaining = [[s for s in range(functions) if s != removed] for removed in range(functions)]
+    index = torch.tensor(remaining, dtype=torch.int64)
+    log_b, c = (part[unmet][:, index].flatten(0, 1) for part in (state.log_b, state.c))
     repeated = problem._replace(y=problem.y[unmet].repeat_interleave(functions, 0))
     return _merged(problem, state, _one_more(repeated, _solve(repeated, log_b, c)), unmet)
 

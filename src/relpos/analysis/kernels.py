@@ -52,7 +52,9 @@ def learned_kernels(model: Any, k: int | None = None) -> dict[int, Float[Tensor,
     ids = random_ids(encoder, _TOKENS[0], min(_TOKENS[1], encoder.shape.max_positions))
     # By running it: kernels that are made from tokens exist only then.
     calls = [call for call in record(encoder, ids) if any(getattr(call.terms, name) is not None for name in _TERMS)]
-    half = int(k if k is not None else getattr(encoder.position, "k", 8))
+    half = k
+    if half is None:
+        half = int(getattr(encoder.position, "k", 8))
     return {call.layer + 1: _sum(call, half, encoder.position.paired) for call in calls}
 
 
@@ -86,7 +88,7 @@ def _sum(call: Call, half: int, paired: bool) -> Float[Tensor, "heads 2*{half}+1
         # Reversed: a key's kernel counts from the key to the query, see docs/architecture.md.
         parts.append(_centre(terms.key.float().mean((0, 2)).cpu(), half).flip(-1))
     total = torch.stack(parts).sum(0)
-    # A large negative number, beside which nothing else could be seen.
+    # A hidden offset has a large negative number, which would flatten the figure.
     return total.masked_fill((total <= HIDDEN / 2) | call.unseen(torch.arange(-half, half + 1)), torch.nan)
 
 
@@ -99,9 +101,9 @@ def _centre(kernel: Float[Tensor, "heads odd"], half: int) -> Float[Tensor, "hea
 def kind(kernel: ArrayLike) -> str:
     """The kind of a kernel (2k+1,), of k = 1 never `both`; offset o stands at o + k. NaN at either end is no offset."""
     values = np.asarray(kernel, dtype=np.float64)
-    # A scheme narrower than the others has no value at the outer offsets, which says nothing of those that it has.
-    seen = ~np.isnan(values)
-    values, middle = values[seen], int(seen[: len(values) // 2].sum())
+    # A narrow scheme has no value at the outer offsets; the kind is that of the values that there are.
+    present = ~np.isnan(values)
+    values, middle = values[present], int(present[: len(values) // 2].sum())
     spread = float(np.ptp(values))
     if spread < FLAT:
         return "uniform"
@@ -111,23 +113,29 @@ def kind(kernel: ArrayLike) -> str:
     if len(away) > 2 and set(away[-2:]) == {middle - 1, middle + 1} and values[away[-2]] - values[away[-3]] >= LEAD * spread:
         return "both"
     if values[order[-1]] - values[order[-2]] >= LEAD * spread and abs(order[-1] - middle) == 1:
-        return "previous" if order[-1] < middle else "next"
+        if order[-1] < middle:
+            return "previous"
+        return "next"
     if values[order[1]] - values[order[0]] >= LEAD * spread and abs(order[0] - middle) <= 1:
         return "avoiding"
     from scipy.stats import spearmanr
 
     # By ranks: a slope need not be straight.
-    return "graded" if abs(float(spearmanr(np.arange(len(values)), values).statistic)) >= RANK else "other"
+    if abs(float(spearmanr(np.arange(len(values)), values).statistic)) >= RANK:
+        return "graded"
+    return "other"
 
 
 def kinds_by_chance(kernels: Float[np.ndarray, "kernels width"]) -> float:
     """The fraction of kernels that have a kind when the values of each are put into random order: what the rules find by chance.
     NaN stays where it is."""
-    chance, seen = np.random.default_rng(0), ~np.isnan(kernels)
+    chance, present = np.random.default_rng(0), ~np.isnan(kernels)
     drawn: list[str] = []
     for _ in range(DRAWS):
         # Shuffled within a kernel: the values stay, so that only their places can make a kind.
         mixed, placed = chance.permuted(kernels, axis=1), kernels.copy()
-        placed[seen] = mixed[~np.isnan(mixed)]
+        placed[present] = mixed[~np.isnan(mixed)]
         drawn += map(kind, placed)
-    return 1 - drawn.count("other") / len(drawn) if drawn else 0.0
+    if not drawn:
+        return 0.0
+    return 1 - drawn.count("other") / len(drawn)

@@ -65,14 +65,16 @@ def log_probabilities(model: MaskedLM, hidden: Tensor, targets: Tensor) -> Tenso
     for rows, target in zip(hidden.split(_LOGIT_ROWS), targets.split(_LOGIT_ROWS), strict=True):
         logits = model.head(rows, model.table)
         parts.append((logits.gather(1, target[:, None]).squeeze(1) - logits.logsumexp(1)).double())
-    return torch.cat(parts) if parts else hidden.new_zeros(0, dtype=torch.float64)
+    if not parts:
+        return hidden.new_zeros(0, dtype=torch.float64)
+    return torch.cat(parts)
 
 
 def hidden_at(model: MaskedLM, rows: npt.NDArray[np.int64], places: npt.NDArray[np.integer]) -> Tensor:
     """rows (m, n) of ids, places (m,) → (m, hidden): the output at one token of each row."""
     device, step = next(model.parameters()).device, max(1, BATCH_TOKENS // rows.shape[1])
     parts = zip(torch.from_numpy(rows).split(step), torch.from_numpy(places).split(step), strict=True)
-    # At these tokens alone, so that the last layer computes nothing else.
+    # `at`: the last layer computes these tokens alone.
     return torch.cat([model.encoder(part.to(device), at=in_batch(at, part.shape[1]).to(device)) for part, at in parts])
 
 
@@ -82,7 +84,7 @@ def pseudo_log_likelihoods(
     words: Words | None,
     advance: Callable[[int], object] = lambda _: None,
     marks: Marks = OURS,
-    given: Sequence[int] | None = None,
+    unscored: Sequence[int] | None = None,
 ) -> Floats:
     """The pseudo-log-likelihood of each sentence, in nats.
 
@@ -92,12 +94,14 @@ def pseudo_log_likelihoods(
         words: the boundaries for the within-word form; None: the plain form.
         advance: called with the number of sentences whenever some are done.
         marks: the special tokens of the tokenizer.
-        given: how many tokens at the beginning of each sentence are not scored; None: none of them.
+        unscored: how many tokens at the beginning of each sentence are not scored; None: all are scored.
 
     Raises:
         RelposError: a sentence is longer than the position scheme serves.
     """
-    first = np.zeros(len(sentences), np.int64) if given is None else np.asarray(given, np.int64)
+    first = np.zeros(len(sentences), np.int64)
+    if unscored is not None:
+        first = np.asarray(unscored, np.int64)
     by_length: dict[int, list[int]] = defaultdict(list)
     for number, sentence in enumerate(sentences):
         by_length[len(sentence)].append(number)
@@ -124,7 +128,10 @@ def masked_rows(ids: npt.NDArray[np.int64], word: npt.NDArray[np.int64], mask: i
 
 def _score(model: MaskedLM, ids: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], words: Words | None, marks: Marks) -> Floats:
     """ids (m, n), sentences of one length, scored (m, n), which tokens count → (m,)."""
-    scores = _likelihoods(model, ids, scored, marks) if model.encoder.causal else _masked(model, ids, scored, words, marks)
+    if model.encoder.causal:
+        scores = _likelihoods(model, ids, scored, marks)
+    else:
+        scores = _masked(model, ids, scored, words, marks)
     by_token = scores.new_zeros(ids.shape)
     by_token[torch.from_numpy(scored).to(scores.device)] = scores
     total: Floats = by_token.sum(1).cpu().numpy()
@@ -135,8 +142,10 @@ def _masked(
     model: MaskedLM, ids: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], words: Words | None, marks: Marks
 ) -> Tensor:
     """(tokens that count,) log-probabilities."""
-    # Two sentences that differ in one word share the row in which that word is masked.
-    word = np.broadcast_to(np.arange(ids.shape[1]), ids.shape) if words is None else words.numbers(ids)
+    word = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+    if words is not None:
+        word = words.numbers(ids)
+    # Unique: two sentences that differ in one word share the row in which that word is masked.
     rows, inverse = np.unique(masked_rows(ids, word, marks.mask)[scored], axis=0, return_inverse=True)
     rows = with_edges(torch.from_numpy(rows), marks).numpy()
     # The first [MASK] of a row is the token that is predicted.
@@ -147,7 +156,7 @@ def _masked(
 
 
 def _likelihoods(model: MaskedLM, ids: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], marks: Marks) -> Tensor:
-    """As `_masked`, of a causal network."""
+    """`_masked` for a causal network."""
     device = next(model.parameters()).device
     rows, counted = with_edges(torch.from_numpy(ids), marks).to(device), torch.from_numpy(scored).to(device)
     step = max(1, BATCH_TOKENS // rows.shape[1])
@@ -190,7 +199,9 @@ class Score:
         if form not in FORMS:
             raise RelposError(f"form={form}: {' or '.join(FORMS)} is expected")
         self.model, self.tokenizer = model, tokenizer
-        self.words = Words(tokenizer) if form == "within_word" else None
+        self.words = None
+        if form == "within_word":
+            self.words = Words(tokenizer)
 
     def __call__(self, text: str) -> Scored:
         """Scores all tokens but the special ones, which the network reads all the same: a `[MASK]` stays unknown.
@@ -250,9 +261,9 @@ class FillMask:
             raise RelposError(f"text={text!r}: no [MASK] in it, as in 'the cat [MASK] on the mat'")
         with exact(self.model) as model:
             device = next(model.parameters()).device
-            read = [place - model.encoder.causal for place in places]  # a causal network predicts it from what stands before it
-            # The last layer computes the masked tokens alone.
-            hidden = model.encoder(torch.from_numpy(ids)[None].to(device), at=torch.tensor(read, device=device))
+            # A causal network predicts a token at the one before it. The last layer computes these tokens alone.
+            outputs = torch.tensor(places, device=device) - int(model.encoder.causal)
+            hidden = model.encoder(torch.from_numpy(ids)[None].to(device), at=outputs)
             logits = model.head(hidden, model.table).double()
             # In float64: probabilities of rare words would lose their digits.
             best = logits.softmax(-1).topk(min(top, logits.shape[-1]), -1)
@@ -264,6 +275,6 @@ class FillMask:
     def _guess(self, ids: npt.NDArray[np.int64], place: int, number: int, probability: float) -> Guess:
         filled, tokenizer = ids.tolist(), self.tokenizer
         filled[place] = number
-        # For a person: without the [CLS] in front and the [SEP] at the end.
+        # The text for a reader leaves out the [CLS] in front and the [SEP] at the end.
         first, last = int(filled[0] == tokenizer.cls), len(filled) - (filled[-1] == tokenizer.sep)
         return Guess(tokenizer.piece(number), number, probability, tokenizer.decode_marked(filled[first:last]))

@@ -26,11 +26,17 @@ ROWS = "products of the rows added to the embeddings"
 
 @dataclass(frozen=True)
 class Pattern:
-    """One sequence's matrix, NaN where a token is not seen; and by offset 1−n … n−1, over `SEQUENCES` sequences, mean, 10th and
-    90th percentile.
+    """What a scheme adds to the scores.
+
+    Args:
+        source: what the numbers are, in words.
+        matrix: of one sequence; NaN where a token is not seen.
+        mean: by offset 1−n … n−1, over `SEQUENCES` sequences.
+        low: the 10th percentile.
+        high: the 90th percentile.
     """
 
-    what: str
+    source: str
     matrix: Float[Tensor, "heads n n"]
     mean: Float[Tensor, "heads 2*n-1"]
     low: Float[Tensor, "heads 2*n-1"]
@@ -61,9 +67,11 @@ def pattern(encoder: Encoder, layer: int = 0, length: int = 64, trained: bool = 
     if call is None:
         return None
     parts = {TERMS: added(call.terms, n), TURNED: _turned(position, call, n, trained)}
-    if filled := {what: part for what, part in parts.items() if part is not None}:
-        first, *others = filled.values()
-        return _summarised(sum(others, first), call, " + ".join(filled))
+    if filled := {source: part for source, part in parts.items() if part is not None}:
+        total, *further = filled.values()
+        for part in further:
+            total = total + part
+        return _summarised(total, call, " + ".join(filled))
     rows = position.embed(n)
     if rows is None or call.q is None or call.k is None or position.scale is None:
         return None
@@ -97,7 +105,7 @@ def draw_pattern(drawn: Pattern, title: str, heads: int = 4, panel: str = "head"
         panels[1][head].set_xlabel("offset j − i")
     panels[0][0].set_ylabel("query i")
     panels[1][0].set_ylabel("added to the score")
-    figure.suptitle(f"{title}\n{drawn.what}", fontsize=10)
+    figure.suptitle(f"{title}\n{drawn.source}", fontsize=10)
     return figure
 
 
@@ -126,8 +134,11 @@ def _turned(position: Scheme, call: Call, n: int, trained: bool) -> Float[Tensor
     """What turning adds to q·k, which may depend on the sequence; None where queries and keys are left as they are."""
     if call.q is None or call.k is None or position.scale is None:
         return None
-    # Vectors that are the same at all places: what differs afterwards is the rotation's doing.
-    q, k = (x.mean((0, 2), keepdim=True) if trained else torch.ones_like(x[:1, :, :1]) for x in (call.q, call.k))
+    # The same vectors at all places, so that only the rotation makes a difference.
+    if trained:
+        q, k = (x.mean((0, 2), keepdim=True) for x in (call.q, call.k))
+    else:
+        q, k = (torch.ones_like(x[:1, :, :1]) for x in (call.q, call.k))
     q, k = (x.expand(len(call.q), -1, n, -1) for x in (q, k))
     turned = call.turned(position, q, k)
     if turned is None:
@@ -149,7 +160,7 @@ def _products(q: Heads, k: Heads, scale: float) -> Float[Tensor, "batch heads n 
     return (scale * q @ k.transpose(-1, -2)).cpu()
 
 
-def _summarised(scores: Float[Tensor, "batch heads n n"], call: Call, what: str) -> Pattern:
+def _summarised(scores: Float[Tensor, "batch heads n n"], call: Call, source: str) -> Pattern:
     scores, place = scores.detach().float(), torch.arange(scores.shape[-1])
     # A hidden token's score is a large negative number: in a mean it would drown all others.
     scores = scores.masked_fill((scores <= HIDDEN / 2) | call.unseen(place - place[:, None]), torch.nan)
@@ -159,7 +170,7 @@ def _summarised(scores: Float[Tensor, "batch heads n n"], call: Call, what: str)
     # Not the extremes, which grow with the number of tokens.
     tenths = torch.tensor([0.1, 0.9])
     low, high = torch.stack([x.quantile(tenths, 1) for x in diagonals], 2)  # (2, H, 2n−1)
-    return Pattern(what, scores[0], mean, low, high)
+    return Pattern(source, scores[0], mean, low, high)
 
 
 def _curve(axes: Any, drawn: Pattern, head: int) -> None:

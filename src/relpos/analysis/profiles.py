@@ -88,15 +88,21 @@ def _queries_and_keys(encoder: Encoder, layer: int, x: Float[Tensor, "n hidden"]
     layers: Any = encoder.layers
     # Shared layers are stored once, and run several times.
     own = layers[layer % len(layers)]
-    attention, x = own.attention, _in_float64(own.attention_norm, x) if own.block.norm_first else x
+    attention = own.attention
+    if own.block.norm_first:
+        x = _in_float64(own.attention_norm, x)
     widths: dict[str, int] = attention.widths
     project: torch.nn.Linear = attention.project
     weights = dict(zip(widths, project.weight.double().split(list(widths.values())), strict=True))
-    shift = torch.zeros(sum(widths.values()), dtype=torch.float64) if project.bias is None else project.bias.double()
+    shift = torch.zeros(sum(widths.values()), dtype=torch.float64)
+    if project.bias is not None:
+        shift = project.bias.double()
     biases = dict(zip(widths, shift.to(project.weight.device).split(list(widths.values())), strict=True))
 
     def heads(name: str) -> Tensor:
         projected = torch.nn.functional.linear(x, weights[name], biases[name]).view(len(x), -1, encoder.shape.head_dim)
-        return (_in_float64(attention.norms[name], projected) if name in attention.norms else projected).transpose(0, 1)
+        if name in attention.norms:
+            projected = _in_float64(attention.norms[name], projected)
+        return projected.transpose(0, 1)
 
     return heads("q"), heads("k")

@@ -120,7 +120,7 @@ def depth_of(model: MaskedLM, parameters: list[nn.Parameter], n: int) -> int:
             continue
         longest = max((depth[function] for function in before), default=0)
         end = id(getattr(node, "variable", None)) in ends
-        depth[todo.pop()] = longest + 1 if longest or end else 0
+        depth[todo.pop()] = longest + bool(longest or end)
     return depth[start]
 
 

@@ -28,16 +28,20 @@ class Call:
 
     def unseen(self, offsets: Int[Tensor, "*n"]) -> Bool[Tensor, "*n"]:
         """Which of the offsets a token does not see, whatever their scores."""
-        reach = self.terms.reach
-        return (offsets > 0) & self.causal | (False if reach is None else offsets.abs() > reach)
+        hidden = (offsets > 0) & self.causal
+        if self.terms.reach is not None:
+            hidden |= offsets.abs() > self.terms.reach
+        return hidden
 
     def turned(self, position: Scheme, q: Heads | None, k: Heads | None) -> tuple[Turned, Turned] | None:
         """q and k as this pass turns them; None where there are none or they are left as they are."""
         if q is None or k is None or position.scale is None:
             return None
         to_q, to_k, _ = position.turn(self.layer, q, k, q, self.state)
-        # By identity: a scheme that does not turn gives back what it got.
-        return None if to_q is q and to_k is k else (to_q, to_k)
+        # By identity: a scheme that does not turn returns its arguments.
+        if to_q is q and to_k is k:
+            return None
+        return to_q, to_k
 
 
 @torch.no_grad()
@@ -65,10 +69,10 @@ def record(encoder: Encoder, input_ids: Ids) -> list[Call]:
 def random_ids(encoder: Encoder, sequences: int, length: int) -> Ids:
     """Random ids, always the same; shorter than `length` where the scheme takes no longer sequences."""
     words = encoder.embedding.words
-    longest = encoder.position.max_length
-    shape = (sequences, length if longest is None else min(length, longest))
+    if encoder.position.max_length is not None:
+        length = min(length, encoder.position.max_length)
     generator = torch.Generator().manual_seed(0)
-    return torch.randint(words.num_embeddings, shape, generator=generator).to(words.weight.device)
+    return torch.randint(words.num_embeddings, (sequences, length), generator=generator).to(words.weight.device)
 
 
 def added(terms: Terms, n: int) -> Float[Tensor, "batch heads {n} {n}"] | None:

@@ -73,8 +73,8 @@ def gaps(
         objective: what is predicted; a causal network predicts all tokens.
     """
     vocabulary = model.encoder.embedding.words.num_embeddings
-    # A causal network has no masked tokens: each token is predicted from those before it.
-    objective = next_tokens if model.encoder.causal else objective
+    if model.encoder.causal:  # without masks: each token is predicted from those before it
+        objective = next_tokens
     before, predicted = np.zeros(len(examples)), np.zeros(len(examples))
     after = {key: np.zeros(len(examples)) for key in changes}
     with exact(model):
@@ -89,16 +89,16 @@ def gaps(
                 advance(len(rows))
     tokens = max(predicted.sum(), 1.0)
     differences = {key: losses - before for key, losses in after.items()}
-    found = {key: float(difference.sum() / tokens) for key, difference in differences.items()}
+    means = {key: float(difference.sum() / tokens) for key, difference in differences.items()}
     intervals = {key: ratio_interval(difference, predicted) for key, difference in differences.items()}
-    return Gaps(float(before.sum() / tokens), found, intervals, differences, predicted, before)
+    return Gaps(float(before.sum() / tokens), means, intervals, differences, predicted, before)
 
 
 def _losses(model: MaskedLM, batch: MicroBatch) -> Floats:
     """(b,) the summed loss of each example."""
     device = next(model.parameters()).device
     labels = at_outputs(model.encoder, batch.labels).flatten()
-    # The head runs at the predicted tokens alone, which are a seventh of all.
+    # The head runs at the predicted tokens alone, about a seventh of all.
     at = (labels != IGNORED).nonzero().squeeze(1)
     hidden = model.encoder(batch.input_ids.to(device), batch.attention_mask.to(device), at=at.to(device))
     losses = -log_probabilities(model, hidden, labels[at].to(device)).cpu()

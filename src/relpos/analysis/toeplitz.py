@@ -37,9 +37,15 @@ def toeplitz_r2(matrix: Any, main: bool = True) -> float:
     values = _square(matrix)
     n = len(values)
     residual = sum(_spread(values.diagonal(offset)) for offset in range(1 - n, n) if main or offset)
-    total = _spread(values if main else values[~np.eye(n, dtype=bool)]) if main or n > 1 else 0.0
-    # A constant matrix has nothing to explain, and is Toeplitz.
-    return 1.0 - residual / total if total > 0 else 1.0
+    counted = values
+    if not main:
+        counted = values[~np.eye(n, dtype=bool)]
+    total = 0.0
+    if counted.size:
+        total = _spread(counted)
+    if not total > 0:  # a constant matrix has nothing to explain, and is Toeplitz
+        return 1.0
+    return 1.0 - residual / total
 
 
 def diagonal_means(matrix: Any) -> Float[np.ndarray, "offsets"]:
@@ -50,8 +56,10 @@ def diagonal_means(matrix: Any) -> Float[np.ndarray, "offsets"]:
 
 
 def _numbers(table: Any) -> Float[np.ndarray, "..."]:
-    """Of numpy or torch."""
-    return np.asarray(table.detach().double().cpu() if hasattr(table, "detach") else table, np.float64)
+    """An array or a tensor as an array of float64."""
+    if hasattr(table, "detach"):
+        table = table.detach().double().cpu()
+    return np.asarray(table, np.float64)
 
 
 def _square(matrix: Any) -> Matrix:
