@@ -16,7 +16,7 @@ from relpos.errors import RelposError
 from relpos.pretrained.families import FAMILIES
 from relpos.pretrained.family import Family, HeadLayout, Weight
 from relpos.pretrained.files import CONFIG, read_config
-from relpos.pretrained.mapping import from_config, listed, names, read
+from relpos.pretrained.mapping import from_config, listed, names, names_of, read
 from relpos.pretrained.stored import read_weights, wrapper
 
 OTHER_HEADS = {
@@ -24,7 +24,7 @@ OTHER_HEADS = {
     "QuestionAnswering": "a head that marks the answer in a text cannot be expressed here",
     "TokenClassification": "a classifier of tokens cannot be expressed here: ours classify texts",
 }
-"""Ends of the names of classes in `transformers` whose heads ours do not compute → why."""
+"""Ends of the names of classes in `transformers` with heads that we do not have → why."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,13 @@ class Checkpoint:
 
     @cached_property
     def family(self) -> Family:
-        """The description by which it is read. Files of 2018 and 2019 have no `model_type`; there the names of the weights tell."""
+        """The description by which it is read: that of `model_type` or, in files of 2018 and 2019, which have none, that of the
+        weights' names."""
         name = str(self.config.get("model_type") or self._named_by_weights())
         if name not in FAMILIES:
             # No "did you mean": a family with a similar name may compute something else from weights of the same names.
-            known = ", ".join(sorted(FAMILIES))
-            raise RelposError(f"{self.folder / CONFIG}: model_type={name} is not supported; these are: {known}")
+            supported = ", ".join(sorted(FAMILIES))
+            raise RelposError(f"{self.folder / CONFIG}: model_type={name} is not supported; these are: {supported}")
         return FAMILIES[name]
 
     def _named_by_weights(self) -> str:
@@ -76,7 +77,9 @@ class Checkpoint:
     def prefix(self) -> str:
         """The beginning of the names of the encoder's weights; empty for an encoder that was stored without a head."""
         prefix = self.family.prefix
-        return prefix if any(name.startswith(prefix) for name in self.tensors) else ""
+        if any(name.startswith(prefix) for name in self.tensors):
+            return prefix
+        return ""
 
     @cached_property
     def head(self) -> HeadLayout | None:
@@ -84,8 +87,8 @@ class Checkpoint:
         # A tied decoder may be stored all the same, so that its weights alone do not tell.
         tied = self.config.get("tie_word_embeddings", True) is not False and not self._own_decoder
         for head in self.family.heads:
-            # The pooler stands in the encoder, and says nothing about the head.
-            head_names = {name for weight in head.weights for name in names(weight) if not name.startswith(self.family.prefix)}
+            # Without the pooler, which stands in the encoder and says nothing about the head.
+            head_names = {name for name in names_of(head.weights) if not name.startswith(self.family.prefix)}
             other_decoder = "kind" not in head.settings and head.settings.get("tied", True) != tied
             if head_names & self.tensors.keys() and not other_decoder:
                 return replace(head, weights=tuple(map(self._with_decoders_bias, head.weights)))
@@ -94,13 +97,15 @@ class Checkpoint:
     @property
     def _own_decoder(self) -> bool:
         """Whether the words are predicted with a stored table that is not the word table, as after training that untied the two."""
-        tables = [names(weight)[0] for head in self.family.heads for weight in head.weights if weight.ours == "head.table"]
+        tables: list[str] = []
+        for head in self.family.heads:
+            tables += [names(weight)[0] for weight in head.weights if weight.ours == "head.table"]
         decoder = next((self.tensors[name] for name in tables if name in self.tensors), None)
         [words] = [self.prefix + names(weight)[0] for weight in self.family.encoder if weight.ours == "embedding.words.weight"]
         return decoder is not None and words in self.tensors and not torch.equal(decoder, self.tensors[words])
 
     def _with_decoders_bias(self, weight: Weight) -> Weight:
-        """Of two biases of the words that differ, the one of the decoder is computed with, as in `transformers`."""
+        """Of two biases of the words that differ, the decoder's is used, as in `transformers`."""
         stored = [name for name in (*names(weight), *weight.also) if weight.ours == "head.bias" and name in self.tensors]
         if len(stored) < 2 or torch.equal(*(self.tensors[name] for name in stored)):
             return weight
@@ -120,22 +125,30 @@ class Checkpoint:
         if self.head and self.head.settings.get("kind") == "classifier":
             # The weights tell the number of classes; config.json need not.
             last = names(self.head.weights[-1])[0]
-            return settings | {"outputs": len(self.tensors[last]) if last in self.tensors else 1}
-        head = dict(self.head.settings) if self.head else {"kind": "none"}
-        pooler = {"pooler": True} if self._has_pooler else {}
-        return settings | ({"head": head | pooler} if head | pooler else {})
+            outputs = 1
+            if last in self.tensors:
+                outputs = len(self.tensors[last])
+            return settings | {"outputs": outputs}
+        head: dict[str, Any] = {"kind": "none"}
+        if self.head:
+            head = dict(self.head.settings)
+        if self._has_pooler:
+            head["pooler"] = True
+        if head:
+            settings |= {"head": head}
+        return settings
 
     def _check_head(self) -> None:
         """Raises RelposError for a head that has the weights of a classifier, or a part of them, and computes something else."""
-        others = dict(OTHER_HEADS)
+        reasons = dict(OTHER_HEADS)
         if not any(head.settings.get("kind") == "classifier" for head in self.family.heads):
-            others["SequenceClassification"] = "its classifier computes something else than ours"
+            reasons["SequenceClassification"] = "its classifier computes something else than ours"
         for architecture in self.config.get("architectures") or []:
-            if kind := next((kind for kind in others if str(architecture).endswith(f"For{kind}")), None):
-                raise RelposError(f"{self.folder / CONFIG}: architectures={architecture}: {others[kind]}")
+            if kind := next((kind for kind in reasons if str(architecture).endswith(f"For{kind}")), None):
+                raise RelposError(f"{self.folder / CONFIG}: architectures={architecture}: {reasons[kind]}")
         if self.head is not None and self.head.settings.get("kind") == "classifier":
-            pooler = {name for weight in self.head.weights if weight.ours.startswith("pooler.") for name in names(weight)}
-            if not pooler & self.tensors.keys():
+            pooler = [weight for weight in self.head.weights if weight.ours.startswith("pooler.")]
+            if not names_of(pooler) & self.tensors.keys():
                 raise RelposError(f"{self.folder}: a classifier without a pooler: {OTHER_HEADS['TokenClassification']}")
 
     def fill(self, model: nn.Module) -> None:
@@ -152,10 +165,10 @@ class Checkpoint:
         except RelposError as error:
             raise RelposError(f"{self.folder}: {error}{wrapper(self.tensors, self.family.prefix)}") from None
         self._check_computed()
-        known = {name for weight in weights for name in (*names(weight), *weight.also)}
+        expected = names_of(weights).union(*(weight.also for weight in weights))
         # `$^` matches no name.
         unread = re.compile("|".join(self.family.unread) or "$^")
-        for name in sorted(self.tensors.keys() - known):
+        for name in sorted(self.tensors.keys() - expected):
             if not unread.fullmatch(name):
                 raise RelposError(f"{self.folder}: weight {name!r} is unknown to {self.family.model_type}")
         missing = parameters.keys() - state.keys()
@@ -171,7 +184,7 @@ class Checkpoint:
             if stored is None:
                 continue
             expected = compute(self.config)
-            allowed = max(1e-3, torch.finfo(stored.dtype).eps)  # of tables that were computed in float32 or stored in less
+            allowed = max(1e-3, torch.finfo(stored.dtype).eps)  # tables may be computed in float32, or stored in less
             if stored.shape != expected.shape or not bool(((stored.double() - expected).abs() <= allowed).all()):
                 raise RelposError(f"{self.folder}: weight {self.prefix + name!r} is not the table that it is by config.json")
 
@@ -179,7 +192,7 @@ class Checkpoint:
     def _has_pooler(self) -> bool:
         """Whether the encoder has a pooler; the pooler of a classifier belongs to its head."""
         classifier = self.head is not None and self.head.settings.get("kind") == "classifier"
-        theirs = {self.prefix + name for weight in self.family.pooler for name in names(weight)}
+        theirs = {self.prefix + name for name in names_of(self.family.pooler)}
         return not classifier and bool(theirs & self.tensors.keys())
 
 
@@ -190,10 +203,9 @@ def position_table(folder: Path) -> Float[Tensor, "positions embedding"]:
         RelposError: it has none.
     """
     checkpoint = Checkpoint(folder)
-    weight = next(
-        (weight for weight in checkpoint.family.encoder if weight.ours in ("position.table", "position.parts.0.table")), None
-    )
-    table = checkpoint.tensors.get(checkpoint.prefix + names(weight)[0]) if weight else None
-    if weight is None or table is None:
-        raise RelposError(f"{folder}: {checkpoint.family.model_type} has no table of absolute positions")
-    return table[weight.reserved :]
+    for weight in checkpoint.family.encoder:
+        if weight.ours in ("position.table", "position.parts.0.table"):
+            name = checkpoint.prefix + names(weight)[0]
+            if name in checkpoint.tensors:
+                return checkpoint.tensors[name][weight.reserved :]
+    raise RelposError(f"{folder}: {checkpoint.family.model_type} has no table of absolute positions")

@@ -31,9 +31,11 @@ def to_huggingface(network: nn.Module, settings: Mapping[str, Any]) -> tuple[dic
     family = family_of(settings)
     config = to_config(family, settings)
     head = _head(family, settings)
-    config["architectures"] = [head.architecture if head else family.base]
-    # Written even where it is the default, so that whoever reads the file need not know it.
-    config["tie_word_embeddings"] = (head.settings if head else {}).get("tied", True)
+    # `tie_word_embeddings` is written even where it is the default, so that the file says it.
+    if head is None:
+        config |= {"architectures": [family.base], "tie_word_embeddings": True}
+    else:
+        config |= {"architectures": [head.architecture], "tie_word_embeddings": head.settings.get("tied", True)}
     if "outputs" in settings:
         config["id2label"] = {str(number): f"LABEL_{number}" for number in range(settings["outputs"])}
         config["label2id"] = {label: int(number) for number, label in config["id2label"].items()}
@@ -52,22 +54,30 @@ def family_of(settings: Mapping[str, Any]) -> Family:
         raise RelposError("size.attention=causal: transformers has encoders of these families alone, and no decoder")
     shared, widens = bool(size.get("share_layers", False)), size["embedding"] != size["hidden"]
     if (position, conv) == ("Absolute", "NoConv") and (widens or not shared):
-        return FAMILIES["bert" if not widens else "albert" if shared else "electra"]
+        if not widens:
+            return FAMILIES["bert"]
+        if shared:
+            return FAMILIES["albert"]
+        return FAMILIES["electra"]
     if conv not in ("NoConv", "ConvBert"):
         raise RelposError(f"conv={conv}: transformers has no encoder with this convolution")
     if shared:
         alone = "in transformers ALBERT alone shares its layers, and widens embeddings"
         raise RelposError(f"share_layers=true, position={position}, conv={conv}: {alone}")
-    family = {"Rope": "roformer", "Layers": "modernbert", "Deberta": "deberta-v2"}.get(position) if conv == "NoConv" else None
-    if family is None and (position, conv) != ("Absolute", "ConvBert"):
+    if (position, conv) == ("Absolute", "ConvBert"):
+        return FAMILIES["convbert"]
+    by_position = {"Rope": "roformer", "Layers": "modernbert", "Deberta": "deberta-v2"}
+    if conv != "NoConv" or position not in by_position:
         raise RelposError(f"position={position}, conv={conv}: transformers has no encoder with these two")
-    return FAMILIES[family or "convbert"]
+    return FAMILIES[by_position[position]]
 
 
 def _head(family: Family, settings: Mapping[str, Any]) -> HeadLayout | None:
-    """The head of the family that computes what the network's does; None for an encoder alone."""
+    """The family's head that computes the same as the network's; None for an encoder alone."""
     described = dict(settings.get("head") or {})
-    kind = "classifier" if "outputs" in settings else described.get("kind", "masked_lm")
+    kind = described.get("kind", "masked_lm")
+    if "outputs" in settings:
+        kind = "classifier"
     if kind == "none":
         return None
     if (classifier := described.get("classifier", "plain")) != "plain":
@@ -93,7 +103,9 @@ def _weights(
     size = settings["size"]
     # With a point in front, because names of an encoder alone begin with `pooler`.
     pooler = "outputs" not in settings and any(".pooler." in f".{name}" for name in parameters)
-    prefix = family.prefix if head else ""
+    prefix = ""
+    if head:
+        prefix = family.prefix
     # Popped one by one: what is left at the end is what the family lacks.
     weights: dict[str, Tensor] = {}
     for weight in listed(family, head, size, pooler, prefix):

@@ -40,7 +40,9 @@ class ConfigKey:
     def of(self, config: Mapping[str, Any]) -> Any:
         """Its value in a file."""
         value = config.get(self.name)
-        return self.default if value is None else value
+        if value is None:
+            return self.default
+        return value
 
 
 @dataclass(frozen=True)
@@ -123,12 +125,8 @@ class Family:
 
 def linear(ours: str, *theirs: str) -> tuple[Weight, Weight]:
     """Weight and bias of a linear map or a layer norm; several of theirs are concatenated into one of ours."""
-
-    def named(kind: str) -> Weight:
-        names = tuple(f"{name}.{kind}" for name in theirs)
-        return Weight(f"{ours}.{kind}", names[0] if len(names) == 1 else names)
-
-    return named("weight"), named("bias")
+    weight, bias = (tuple(f"{name}.{kind}" for name in theirs) for kind in ("weight", "bias"))
+    return Weight(f"{ours}.weight", weight), Weight(f"{ours}.bias", bias)
 
 
 def masked_lm(
@@ -143,8 +141,10 @@ def masked_lm(
         decoder_bias: name of the bias beside that table. Files have either name or both, by the version that wrote them.
         settings: of both.
     """
-    tied = Weight("head.bias", bias, also=(decoder_bias,) if decoder_bias else ())
-    untied = Weight("head.bias", decoder_bias, also=(bias,)) if decoder_bias else tied
+    tied = untied = Weight("head.bias", bias)
+    if decoder_bias:
+        tied = Weight("head.bias", bias, also=(decoder_bias,))
+        untied = Weight("head.bias", decoder_bias, also=(bias,))
     weights = (*transform, untied, Weight("head.table", decoder))
     return HeadLayout(architecture, (*transform, tied), settings), HeadLayout(architecture, weights, settings | {"tied": False})
 

@@ -65,7 +65,9 @@ def name_of(folder: Path) -> str:
     folder = folder.resolve()
     if folder.parent.name == "snapshots":
         return folder.parent.parent.name.removeprefix("models--").replace("--", "/")
-    return folder.parent.name if folder.name == "model" else folder.name
+    if folder.name == "model":
+        folder = folder.parent
+    return folder.name
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -85,7 +87,10 @@ def weight_files(folder: Path) -> list[Path]:
 
 def tokenizer_files(folder: Path) -> list[Path]:
     """The files of a tokenizer, of a published one or of ours."""
-    return sorted({path for pattern in TOKENIZER for path in folder.glob(pattern) if path.is_file()})
+    files: set[Path] = set()
+    for pattern in TOKENIZER:
+        files.update(filter(Path.is_file, folder.glob(pattern)))
+    return sorted(files)
 
 
 def shards(index: Path) -> dict[str, str]:
@@ -119,13 +124,15 @@ def located(name: str | Path) -> Path:
     repository, _, revision = str(name).partition("@")
 
     def fetched(*patterns: str) -> Path:
-        # Nothing in subfolders: other formats and training states lie there.
+        # Without subfolders, which have other formats and training states.
         return Path(snapshot_download(repository, revision=revision or None, allow_patterns=[*patterns], ignore_patterns="*/*"))
 
     try:
         # Many repositories have the weights twice; the pickled ones are fetched only where there are no others.
         place = fetched(CONFIG, *TOKENIZER, "model*.safetensors*")
-        return place if list(place.glob("*.safetensors")) else fetched(CONFIG, *TOKENIZER, "pytorch_model*.bin*")
+        if list(place.glob("*.safetensors")):
+            return place
+        return fetched(CONFIG, *TOKENIZER, "pytorch_model*.bin*")
     except Exception as error:  # offline, no such id, no permission: the library has a class for each
         raise RelposError(f"{name}: no such folder, and the hub gives no such checkpoint: {one_line(error)}") from None
 

@@ -4,8 +4,9 @@ a `ConfigKey` for every value of the file; and weights of a checkpoint ↔ our p
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import torch
@@ -43,7 +44,7 @@ def to_config(family: Family, settings: Mapping[str, Any]) -> dict[str, Any]:
         RelposError: the family cannot express it; names the key.
     """
     config: dict[str, Any] = {"model_type": family.model_type} | dict(family.constants)
-    decided: dict[str, str] = {}
+    paths: dict[str, str] = {}  # key of the file → ours, which has decided its value
     for path, leaf, value in _leaves(family.settings, settings, ""):
         if not isinstance(leaf, ConfigKey):
             if value != leaf:
@@ -52,9 +53,9 @@ def to_config(family: Family, settings: Mapping[str, Any]) -> dict[str, Any]:
         written = leaf.write(value)
         # Two of our values may come from one key, as width and embedding width of BERT.
         if config.get(leaf.name, written) != written:
-            other = decided[leaf.name]
-            raise RelposError(f"{family.model_type} has one {leaf.name}, this network {path}={value} and another {other}")
-        config[leaf.name], decided[leaf.name] = written, path
+            earlier = paths[leaf.name]
+            raise RelposError(f"{family.model_type} has one {leaf.name}, this network {path}={value} and another {earlier}")
+        config[leaf.name], paths[leaf.name] = written, path
     return config
 
 
@@ -105,20 +106,32 @@ def listed(family: Family, head: HeadLayout | None, size: Mapping[str, Any], poo
         pooler: whether the encoder has a pooler.
         prefix: before the names of the encoder's weights in the checkpoint.
     """
-    our_prefix = "" if head is None else "encoder."  # without a head the network is the encoder itself
-    layers = 1 if size.get("share_layers", False) else size["layers"]  # with weights of their own
-    widen = size["embedding"] != size["hidden"]
-    parts = [*family.encoder, *(family.widen if widen else ()), *(family.pooler if pooler else ())]
-    parts += [_numbered(weight, number) for number in range(layers) for weight in family.layer if number >= weight.since]
-    encoder = [
-        replace(weight, ours=our_prefix + weight.ours, theirs=tuple(prefix + name for name in names(weight))) for weight in parts
-    ]
-    return encoder + list(head.weights if head else ())
+    parts = list(family.encoder)
+    if size["embedding"] != size["hidden"]:
+        parts += family.widen
+    if pooler:
+        parts += family.pooler
+    layers = size["layers"]
+    if size.get("share_layers", False):
+        layers = 1  # with weights of its own
+    for number in range(layers):
+        parts += [_numbered(weight, number) for weight in family.layer if number >= weight.since]
+    encoder = [replace(weight, theirs=tuple(prefix + name for name in names(weight))) for weight in parts]
+    if head is None:  # the network is the encoder itself
+        return encoder
+    return [*(replace(weight, ours=f"encoder.{weight.ours}") for weight in encoder), *head.weights]
 
 
 def names(weight: Weight) -> tuple[str, ...]:
     """The names of the checkpoint's weights that make one parameter."""
-    return (weight.theirs,) if isinstance(weight.theirs, str) else weight.theirs
+    if isinstance(weight.theirs, str):
+        return (weight.theirs,)
+    return weight.theirs
+
+
+def names_of(weights: Iterable[Weight]) -> set[str]:
+    """The names of the checkpoint's weights that make these parameters."""
+    return set(chain.from_iterable(map(names, weights)))
 
 
 def read(weight: Weight, tensors: Mapping[str, Tensor], shape: Shape, heads: int) -> Tensor:
@@ -133,28 +146,35 @@ def read(weight: Weight, tensors: Mapping[str, Tensor], shape: Shape, heads: int
         if tuple(part.shape) != expected:
             raise RelposError(f"weight {name!r} has shape {tuple(part.shape)}; by config.json it is {expected}")
         check_numbers(name, part)
-    # A copy only where it must be: weights stay mapped from their file.
-    whole = parts[0] if len(parts) == 1 else torch.cat(parts)
-    whole = (whole.t() if weight.transposed else whole)[weight.reserved :]
+    whole = parts[0]  # not a copy: weights stay mapped from their file
+    if len(parts) > 1:
+        whole = torch.cat(parts)
+    if weight.transposed:
+        whole = whole.t()
+    whole = whole[weight.reserved :]
     if weight.halves:
         whole = whole[_halves(len(whole), heads)]
-    return whole if weight.single is None else whole.squeeze(weight.single)
+    if weight.single is not None:
+        whole = whole.squeeze(weight.single)
+    return whole
 
 
 def write(weight: Weight, parameter: Tensor, heads: int) -> Iterator[tuple[str, Tensor]]:
     """Names and weights of the checkpoint from one of our parameters; reserved rows are 0."""
-    parameter = parameter.t() if weight.transposed else parameter
-    if weight.halves:
-        # The inverse of what `read` does.
-        parameter = parameter[_halves(len(parameter), heads).argsort()]
-    whole = parameter if weight.single is None else parameter.unsqueeze(weight.single)
+    whole = parameter
+    if weight.transposed:
+        whole = whole.t()
+    if weight.halves:  # the inverse of the order in `read`
+        whole = whole[_halves(len(whole), heads).argsort()]
+    if weight.single is not None:
+        whole = whole.unsqueeze(weight.single)
     if weight.reserved:
         whole = torch.cat((whole.new_zeros(weight.reserved, *whole.shape[1:]), whole))
     yield from zip(names(weight), whole.chunk(len(names(weight))), strict=True)
 
 
 def _halves(rows: int, heads: int) -> Int[Tensor, "rows"]:
-    """Which row of theirs is each of ours, of the queries, keys and values of all heads."""
+    """For each of our rows of the queries, keys and values of all heads, the number of theirs."""
     query, key, value = torch.arange(rows).view(3, heads, 2, -1)
     # Values are not turned, and keep their order.
     return torch.cat([part.flatten() for part in (query.mT, key.mT, value)])
@@ -166,15 +186,17 @@ def _numbered(weight: Weight, number: int) -> Weight:
 
 
 def _present(weight: Weight, name: str, tensors: Mapping[str, Tensor]) -> str:
-    for known in (name, *weight.also):
-        if known in tensors:
-            return known
+    for stored in (name, *weight.also):
+        if stored in tensors:
+            return stored
     raise RelposError(f"weight {name!r} is missing")
 
 
 def _their_shape(weight: Weight, shape: Shape) -> Shape:
-    rows, *rest = shape[::-1] if weight.transposed else shape
-    theirs = [rows // len(names(weight)) + weight.reserved, *rest]
+    theirs = list(shape)
+    if weight.transposed:
+        theirs.reverse()
+    theirs[0] = theirs[0] // len(names(weight)) + weight.reserved
     if weight.single is not None:
         theirs.insert(weight.single, 1)
     return tuple(theirs)

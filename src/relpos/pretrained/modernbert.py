@@ -40,10 +40,10 @@ def older(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _theta(config: Mapping[str, Any], kind: str, key: ConfigKey) -> Any:
-    given = config.get("rope_parameters") or {}
-    rotation = isinstance(given, Mapping) and (given.get(kind) or {})
+    parameters = config.get("rope_parameters") or {}
+    rotation = isinstance(parameters, Mapping) and (parameters.get(kind) or {})
     if not isinstance(rotation, Mapping) or rotation.get("rope_type", "default") != "default":
-        raise RelposError(f"rope_parameters={given}: only the rope_type default is supported")
+        raise RelposError(f"rope_parameters={parameters}: only the rope_type default is supported")
     return rotation.get("rope_theta", key.of(config))
 
 

@@ -19,31 +19,38 @@ from relpos.readers import check_recorded, check_regular
 OLD_NAMES = {"gamma": "weight", "beta": "bias"}
 """Last parts of names in checkpoints converted from TensorFlow → ours."""
 WRAPPERS = {"module.": "DistributedDataParallel", "_orig_mod.": "torch.compile", "model.": "a LightningModule"}
-"""What stands before all names of a state that was saved with its wrapper → the wrapper."""
+"""Prefix of all names in a state that was saved with its wrapper → the wrapper."""
 
 
 def read_weights(folder: Path, names: Callable[[str], str] | None = None) -> dict[str, Tensor]:
     """Name → weight. The files are mapped into memory, so that weights that are not used are not read.
 
     Args:
-        names: what a weight is called here; None: as in newer checkpoints.
+        names: name in the file → name in the result; None: the names of newer checkpoints.
 
     Raises:
         RelposError: a file is missing, truncated, damaged or has code inside; or shards do not match their index.
     """
     files = weight_files(folder)
-    # Whole weights may lie beside the index of shards that are not there.
-    indices = [folder / f"{name}.index.json" for name in WEIGHTS] if len(files) > 1 else []
-    index = next((path for path in indices if path.is_file()), None)
-    shard_of = shards(index) if index else {}
+    index: Path | None = None
+    shard_of: dict[str, str] = {}
+    if len(files) > 1:  # a single file may lie beside the index of shards that are not there
+        index = next(filter(Path.is_file, (folder / f"{name}.index.json" for name in WEIGHTS)), None)
+    if index:
+        shard_of = shards(index)
     tensors: dict[str, Tensor] = {}
     for file in files:
-        part = read_safetensors(file) if file.suffix == ".safetensors" else _pickled(file)
+        if file.suffix == ".safetensors":
+            part = read_safetensors(file)
+        else:
+            part = _pickled(file)
         if index:
             expected = {name for name, shard in shard_of.items() if shard == file.name}
             if wrong := sorted(expected ^ part.keys()):
-                what = "lacks" if wrong[0] in expected else "has a foreign"
-                raise RelposError(f"{file}: {what} weight {wrong[0]!r}; {index.name} says otherwise")
+                fault = "has a foreign"
+                if wrong[0] in expected:
+                    fault = "lacks"
+                raise RelposError(f"{file}: {fault} weight {wrong[0]!r}; {index.name} says otherwise")
         tensors |= part
     return {(names or _renamed)(name): tensor for name, tensor in tensors.items()}
 
@@ -56,19 +63,21 @@ def check_numbers(name: str, weight: Tensor) -> None:
     """
     if not weight.is_floating_point():
         raise RelposError(f"weight {name!r} is {str(weight.dtype).removeprefix('torch.')}: quantised weights are not supported")
-    if not bool(torch.isfinite(weight if weight.element_size() > 1 else weight.float()).all()):
+    if weight.element_size() == 1:  # torch has no isfinite for these formats
+        weight = weight.float()
+    if not bool(torch.isfinite(weight).all()):
         raise RelposError(f"weight {name!r} has numbers that are not finite: the training that wrote it has diverged")
 
 
 def wrapper(tensors: Collection[str], prefix: str = "") -> str:
-    """The end of a refusal that names what a wrapper has put before the names of all weights; empty where there is no such thing.
+    """The end of a message, which names the wrapper whose prefix all weights have; empty where there is none.
 
     Args:
-        prefix: what the names may begin with.
+        prefix: that of the family, which is no wrapper's.
     """
-    for before, what in WRAPPERS.items():
+    for before, library in WRAPPERS.items():
         if before != prefix and tensors and all(name.startswith(before) for name in tensors):
-            return f"; all names begin with {before!r}, as {what} saves them: save the weights of the model inside"
+            return f"; all names begin with {before!r}, as {library} saves them: save the weights of the model inside"
     return ""
 
 
@@ -110,5 +119,8 @@ def _is_plain(weight: object) -> bool:
 
 
 def _renamed(name: str) -> str:
+    """The name in newer checkpoints."""
     stem, _, last = name.rpartition(".")
-    return f"{stem}.{OLD_NAMES[last]}" if last in OLD_NAMES else name
+    if last in OLD_NAMES:
+        return f"{stem}.{OLD_NAMES[last]}"
+    return name
