@@ -161,13 +161,16 @@ def load(network: str | Path) -> tuple[nn.Module, Tokenizer | None]:
     from relpos.pretrained.files import has_config_json
     from relpos.runs.networks import resolve
 
-    named = resolve(network)
-    model = named.load()
-    return model, named.tokenizer() if has_tokenizer(named.folder) or not has_config_json(named.folder) else None
+    resolved = resolve(network)
+    tokenizer = None
+    model = resolved.load()
+    if has_tokenizer(resolved.folder) or not has_config_json(resolved.folder):
+        tokenizer = resolved.tokenizer()
+    return model, tokenizer
 
 
 def order(*networks: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """What `relpos order network=[FOLDERS] OVERRIDES…` writes into `order.json`: how much order the networks know.
+    """How much order the networks know: the content of the `order.json` that `relpos order network=[FOLDERS] OVERRIDES…` writes.
 
     Example:
         >>> bag_of_words = run(compose("pretrain", ["position=none", "steps=2", "batch=4", "evaluations=1"]))
@@ -200,8 +203,8 @@ def FillMask(network: str | Path) -> likelihood.FillMask:
     from relpos.analysis.likelihood import FillMask as Filler
     from relpos.runs.networks import resolve
 
-    named = resolve(network)
-    return Filler(named.masked_lm(), named.tokenizer())
+    resolved = resolve(network)
+    return Filler(resolved.masked_lm(), resolved.tokenizer())
 
 
 def Score(network: str | Path, form: str = "within_word") -> likelihood.Score:
@@ -220,8 +223,8 @@ def Score(network: str | Path, form: str = "within_word") -> likelihood.Score:
     from relpos.analysis.likelihood import Score as Scorer
     from relpos.runs.networks import resolve
 
-    named = resolve(network)
-    return Scorer(named.masked_lm(), named.tokenizer(), form)
+    resolved = resolve(network)
+    return Scorer(resolved.masked_lm(), resolved.tokenizer(), form)
 
 
 def _register_with_transformers() -> None:

@@ -63,7 +63,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if argv is None:
             on_stops(signal.SIG_IGN)  # until the end, at which Python would let further ones kill the process
         _say("interrupted; the same command goes on from here")
-        return 128 + int(stop.args[0] if stop.args else signal.SIGINT)
+        number = signal.SIGINT
+        if stop.args:
+            number = stop.args[0]
+        return 128 + int(number)
 
 
 def _status(arguments: list[str]) -> int:
@@ -108,8 +111,10 @@ def _line(error: Exception) -> str | None:
 def _say(text: str) -> None:
     """`relpos: TEXT` on stderr, in one line that fits on a screen."""
     line = " ".join(printable(text).splitlines())
+    if len(line) >= 3000:
+        line = f"{line[:1000]} … {line[-1000:]}"
     with suppress(OSError):  # the terminal is gone
-        say(f"relpos: {line if len(line) < 3000 else f'{line[:1000]} … {line[-1000:]}'}")
+        say(f"relpos: {line}")
 
 
 def _is_unread(stream: TextIO | None) -> bool:
@@ -149,7 +154,7 @@ def _main(arguments: list[str]) -> int:
     if arguments[:1] == ["help"]:  # of a command, or of all
         arguments = [*arguments[1:2], "--help"]
     if not arguments or arguments[0] in ("-h", "--help"):
-        lines = (f"  {name:<13} {what:<46} relpos {name} {example}" for name, (what, example) in commands().items())
+        lines = (f"  {name:<13} {summary:<46} relpos {name} {example}" for name, (summary, example) in commands().items())
         print(HELP.format(commands="\n".join(lines)), end="")
         return 0
     if arguments[0] == "--version":
@@ -158,11 +163,11 @@ def _main(arguments: list[str]) -> int:
     if arguments[0] in ("-sc", "--shell-completion"):
         # Hydra's script asks with the whole line; its second word is the command that knows what may follow.
         name, _, line = os.environ.get("COMP_LINE", "relpos pretrain ").partition(" ")
-        command, space, rest = line.lstrip().partition(" ")
+        command, space, arguments_of_command = line.lstrip().partition(" ")
         if not space:
             print(*commands())
             return 0
-        os.environ["COMP_LINE"] = f"{name} {rest}"
+        os.environ["COMP_LINE"] = f"{name} {arguments_of_command}"
         arguments = [command, *arguments]
     refuse_unknown("unknown command", arguments[0], commands())
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
@@ -220,7 +225,7 @@ def _run(command: str, arguments: list[str]) -> int:
             check(config, command, typed)
             function = function_of(command)
             # A command that plans runs takes `**config` alone; a fine-tuning on an intermediate task resolves it anew.
-            if all(each.kind is each.VAR_KEYWORD for each in signature(function).parameters.values()):
+            if all(parameter.kind is parameter.VAR_KEYWORD for parameter in signature(function).parameters.values()):
                 config = with_scheme(OmegaConf.to_container(cfg, resolve=False), command, typed)  # type: ignore[arg-type]
             with also_in(own):
                 paths.append(str(function(**with_words(config, rules(function)))))

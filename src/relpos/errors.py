@@ -22,49 +22,52 @@ def say(text: object, end: str = "\n") -> None:
     print(printable(text), end=end, file=sys.stderr, flush=True)
 
 
-def plural(number: int, what: str) -> str:
+def plural(number: int, noun: str) -> str:
     """A number of things in words.
 
     >>> plural(1, "model"), plural(2000, "model")
     ('1 model', '2,000 models')
     """
-    return f"{number:,} {what}{'s' * (number != 1)}"
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 class RelposError(ValueError):
-    """What the user can mend (a wrong word, a full disk); not a bug. The message is one line; the command line exits with 1."""
+    """A mistake that the user can mend (a wrong word, a full disk), and no bug. Its message is one line; the command line exits
+    with 1."""
 
-    def __init__(self, said: str = "") -> None:
-        super().__init__(printable(said))
+    def __init__(self, message: str = "") -> None:
+        super().__init__(printable(message))
 
 
 def one_line(error: BaseException) -> str:
-    """What an error says, in one line of 300 characters or fewer; the name of its class where it says nothing."""
+    """An error's message in one line of 300 characters or fewer; the name of its class where there is no message."""
     return shorten(str(error), 300, placeholder=" …") or type(error).__name__
 
 
 def with_class(error: BaseException) -> str:
-    """The class of an error and the first line of what it says, for errors that may be of any kind."""
+    """The class of an error and the first line of its message, for errors that may be of any kind."""
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 NOT_UTF8 = "not UTF-8: iconv -f LATIN1 -t UTF-8 OLD > NEW makes it so, where OLD is Latin-1"
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """A tail for an error message: the close matches of `word` among `known`, or all of `known` where none is close."""
-    names = sorted(set(known))
+def nearest(word: str, choices: Iterable[str]) -> str:
+    """The end of an error message: the choices that are close to `word`, or all choices where none is close."""
+    names = sorted(set(choices))
     close = get_close_matches(word, names, n=3, cutoff=0.6)
     if close:
         return f" Did you mean {' or '.join(repr(name) for name in close)}?"
-    return f" Known: {', '.join(names)}." if names else ""
+    if names:
+        return f" Known: {', '.join(names)}."
+    return ""
 
 
-def refuse_unknown(what: str, name: object, known: Collection[object]) -> None:
-    """Refuses a name that is not among the known ones.
+def refuse_unknown(fault: str, name: object, choices: Collection[object]) -> None:
+    """Refuses a name that is not among the choices.
 
     Raises:
-        RelposError: begins with `what`, such as `unknown row`; ends with the nearest right names.
+        RelposError: begins with `fault`, such as `unknown row`; ends with the nearest right names.
     """
-    if name not in known:
-        raise RelposError(f"{what} {name!r}.{nearest(str(name), map(str, known))}")
+    if name not in choices:
+        raise RelposError(f"{fault} {name!r}.{nearest(str(name), map(str, choices))}")

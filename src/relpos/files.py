@@ -23,7 +23,7 @@ from relpos.places import runs_root
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY
 """Of `os.open`: a new file, and nothing where there is one or a link of this name."""
 TEMPORARY = re.compile(r"\..+\.\d+(\.[0-9a-f]{8})?")
-"""What `replacing` and `replacing_folder` call what they write."""
+"""Names of the temporary files and folders of `replacing` and `replacing_folder`."""
 HOUR = 3600.0
 """Seconds in which a small file, or an exported network, is written, however slow the disk."""
 LOCK = "claim.lock"
@@ -110,7 +110,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def opened(path: Path, mode: str, **more: Any) -> IO[Any]:
+def opened(path: Path, mode: str, **options: Any) -> IO[Any]:
     """Opens a file to write it anew (`w`) or to go on at its end (`a`), and never another file to which a link leads.
 
     Raises:
@@ -122,15 +122,17 @@ def opened(path: Path, mode: str, **more: Any) -> IO[Any]:
         path.unlink(missing_ok=True)
     elif os.path.lexists(path) and not (stat.S_ISREG((about := path.lstat()).st_mode) and about.st_nlink == 1):
         raise RelposError(f"{path} is not a file of its own, but a link, a pipe or a device: delete it")
-    # A file that has come there since is not followed either, nor waited for.
-    flags = os.O_EXCL if mode[0] == "w" else os.O_NOFOLLOW | os.O_NONBLOCK
+    # The flags refuse a link or a pipe that has come here since the check.
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK
+    if mode[0] == "w":
+        flags = os.O_EXCL
 
-    def opener(name: str, given: int) -> int:
-        descriptor = os.open(name, given | flags, 0o666)
+    def opener(name: str, mode_flags: int) -> int:
+        descriptor = os.open(name, mode_flags | flags, 0o666)
         check_locked(path)  # once more: in between the folder may have become another process's, and the file with it
         return descriptor
 
-    return open(path, mode, opener=opener, **more)
+    return open(path, mode, opener=opener, **options)
 
 
 def copied(source: Path, target: Path) -> None:
@@ -140,7 +142,7 @@ def copied(source: Path, target: Path) -> None:
         RelposError: it is a link, a pipe or a device, or cannot be read; or as `replacing`.
     """
     try:
-        with open(source, "rb", opener=lambda name, given: os.open(name, given | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+        with open(source, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
             if not stat.S_ISREG((about := os.fstat(file.fileno())).st_mode) or about.st_nlink != 1:
                 raise RelposError(f"{source} is not copied: it is no regular file of its own")
             with replacing(target) as temporary, temporary.open("wb") as copy:
@@ -166,7 +168,9 @@ def check_locked(path: Path) -> None:
     """
     for folder in (path.absolute(), *path.absolute().parents):
         if folder in _locked and _locked[folder] != _file(folder / LOCK):
-            gone = folder / LOCK if folder.is_dir() and not os.path.lexists(folder / LOCK) else folder
+            gone = folder
+            if folder.is_dir() and not os.path.lexists(folder / LOCK):
+                gone = folder / LOCK
             raise RelposError(f"{gone} is gone: it was deleted while the run was under way; give the same command again")
 
 
@@ -192,7 +196,7 @@ def check_place(path: Path) -> None:
 def _below_runs(folder: Path) -> list[Path]:
     """This folder and those above it, as far as they are below `$RELPOS_RUNS`."""
     root, folder = runs_root(), folder.absolute()
-    return [each for each in (folder, *folder.parents) if root in each.parents]
+    return [path for path in (folder, *folder.parents) if root in path.parents]
 
 
 def refuse_links(paths: Iterable[Path]) -> None:
@@ -227,7 +231,7 @@ def cannot_write(path: Path, error: Exception) -> RelposError:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """What the system refuses in here is told in one line, with `path` where the system names no file.
+    """An error of the system in here becomes one line, with `path` where the system names no file.
 
     Raises:
         RelposError: in place of an OSError.

@@ -1,4 +1,4 @@
-"""Where things lie: what `~` stands for, and `$RELPOS_RUNS`, the folder below which results go."""
+"""Paths that the user gives: home folders (`~`), and `$RELPOS_RUNS`, the folder below which results go."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def expanded(name: str | Path) -> Path:
     path = os.path.expanduser(name)
     if path.startswith("~") and not os.path.lexists(path):
         user = path.partition("/")[0]
-        raise RelposError(f"{name}: there is no such file or folder, nor a home {user}{'; HOME is not set' if user == '~' else ''}")
+        hint = ""
+        if user == "~":
+            hint = "; HOME is not set"
+        raise RelposError(f"{name}: there is no such file or folder, nor a home {user}{hint}")
     return Path(path)
 
 

@@ -47,27 +47,28 @@ def pool(environments: Sequence[Mapping[str, str]]) -> Iterator[Submit]:
             # One item at a time: if both sides wrote at once, each could wait for the other to empty a full pipe.
             pickle.dump((function, item), process.stdin)
             process.stdin.flush()
-            result, said, failed = pickle.load(process.stdout)
+            result, printed, failed = pickle.load(process.stdout)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
             raise RelposError(f"its process ended with {exit_status(process.wait())}; the same command goes on") from None
         finally:
             free.put(process)
-        say(said, end="")
+        say(printed, end="")
         if failed:
             raise RelposError(failed)
         return result
 
     def submit(function: Callable[[Any], Any], item: Any) -> Future[Any]:
-        for environment in environments if not processes else ():
-            # Its own process group: Ctrl-C reaches this process alone, which stops the others.
-            processes.append(started("relpos.pool", environment=environment, stdout=subprocess.PIPE, process_group=0))
-            free.put(processes[-1])
+        if not processes:
+            for environment in environments:
+                # Its own process group: Ctrl-C reaches this process alone, which stops the others.
+                processes.append(started("relpos.pool", environment=environment, stdout=subprocess.PIPE, process_group=0))
+                free.put(processes[-1])
         return threads.submit(apply, function, item)
 
     try:
         yield submit
     finally:
-        # Not waited for at once: threads read from the processes that are ended here.
+        # Without waiting: the threads read from processes that are ended first.
         threads.shutdown(wait=False, cancel_futures=True)
         for process in processes:
             process.terminate()
@@ -106,8 +107,8 @@ def side_by_side(
 
 
 def _serve() -> None:
-    """Answers each (function, item) on standard input with (result, what was printed on stderr, why the function failed) on
-    standard output; the last is empty where it did not."""
+    """Answers each (function, item) on standard input with (result, text printed on stderr, error) on standard output; the error is
+    empty where the function succeeds."""
     with os.fdopen(os.dup(1), "wb") as results:
         os.dup2(2, 1)  # what a library prints must not end up among the results
         while True:
@@ -117,7 +118,7 @@ def _serve() -> None:
                 return
             # Only at work, where a half-written file is to be removed: a process that waits for an item is simply ended.
             result, failed = None, ""
-            with interruptible(), redirect_stderr(StringIO()) as said:  # no terminal, so no progress bars
+            with interruptible(), redirect_stderr(StringIO()) as printed:  # no terminal, so no progress bars
                 try:
                     result = function(item)
                 except RelposError as error:
@@ -126,7 +127,7 @@ def _serve() -> None:
                     traceback.print_exc()
                     failed = f"{type(error).__name__}: {error}"
             try:
-                pickle.dump((result, said.getvalue(), failed), results)
+                pickle.dump((result, printed.getvalue(), failed), results)
                 results.flush()
             except BrokenPipeError:  # the other side was killed
                 # Closing `results` would write what is left to the broken pipe, and print a traceback.

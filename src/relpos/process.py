@@ -46,7 +46,7 @@ def started(
     *arguments: str,
     environment: Mapping[str, str] = os.environ,
     before: Sequence[str] = (),
-    **more: Any,
+    **options: Any,
 ) -> subprocess.Popen[bytes]:
     """A process of ours, with a pipe to its standard input.
 
@@ -57,10 +57,10 @@ def started(
         arguments: of the module.
         environment: its variables.
         before: a command that starts it, such as srun.
-        more: arguments of Popen.
+        options: further arguments of Popen.
     """
     words = [*before, sys.executable, "-m", module, *arguments]
-    return subprocess.Popen(words, stdin=subprocess.PIPE, env={**environment, SAFE_PATH: "1"}, **more)
+    return subprocess.Popen(words, stdin=subprocess.PIPE, env={**environment, SAFE_PATH: "1"}, **options)
 
 
 def command() -> str:
@@ -82,7 +82,9 @@ def number_in(name: str, default: int, environment: Mapping[str, str] = os.envir
     """
     value = environment.get(name, "").strip()
     if value and not (re.fullmatch(r"\d{1,18}", value) and int(value) <= most):
-        up_to = f" up to {most:,}" if most < 10**18 else ""
+        up_to = ""
+        if most < 10**18:
+            up_to = f" up to {most:,}"
         raise RelposError(f"{name}={value}: a whole number{up_to} is expected in this environment variable, or none")
     return int(value or default)
 
@@ -132,7 +134,9 @@ def end_all(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 def cores() -> int:
     """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def set_threads(threads: int | None) -> int:
@@ -153,13 +157,15 @@ def thread_variables(threads: int, asked: bool) -> dict[str, str]:
     """
     threads = omp_threads() or threads
     variables = {name: os.environ.get(name) or str(threads) for name in THREADS}
-    return variables | ({ASKED: "1"} if asked else {})
+    if asked:
+        variables[ASKED] = "1"
+    return variables
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Torch computes with one CPU thread meanwhile. For operations of microseconds a second one only costs time: many times their
-    own on a busy machine, where it has to wait for a core."""
+    """Torch computes with one CPU thread meanwhile. A second thread slows operations of microseconds
+    down, many times over on a busy machine, where it has to wait for a core."""
     import torch
 
     threads = torch.get_num_threads()
@@ -214,13 +220,15 @@ def on_stops(handler: Handler | signal.Handlers) -> dict[int, Any]:
     """
     global _deaf_until
     _deaf_until = -math.inf
-    wanted = [number for number in STOPS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
-    return {number: signal.signal(number, handler) for number in wanted}
+    numbers = [number for number in STOPS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+    return {number: signal.signal(number, handler) for number in numbers}
 
 
 def exit_status(code: int | None) -> str:
     """How a child process ended: `SIGKILL` or `status 1`."""
-    return signal.Signals(-code).name if code and code < 0 else f"status {code}"
+    if code and code < 0:
+        return signal.Signals(-code).name
+    return f"status {code}"
 
 
 @contextmanager

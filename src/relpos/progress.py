@@ -25,17 +25,19 @@ SECONDS = 30.0
 """Between two lines about work under way, where stderr is no terminal."""
 
 
-def plain_console(**more: Any) -> Console:
-    """A console of rich on which control characters of a text are spelled out, as a stranger's file may have them."""
+def plain_console(**options: Any) -> Console:
+    """A console of rich that spells control characters out, which a stranger's file may have."""
     from rich.console import Console
     from rich.segment import Segment
 
     class Spelling(Console):
-        def render(self, *what: Any, **options: Any) -> Iterator[Segment]:
-            for segment in super().render(*what, **options):
-                yield segment if segment.control else Segment(printable(segment.text), segment.style)
+        def render(self, *arguments: Any, **options: Any) -> Iterator[Segment]:
+            for segment in super().render(*arguments, **options):
+                if not segment.control:
+                    segment = Segment(printable(segment.text), segment.style)
+                yield segment
 
-    return Spelling(**more)
+    return Spelling(**options)
 
 
 def display(*columns: str | ProgressColumn) -> Progress:
@@ -63,16 +65,18 @@ def bar(title: str, total: float | None, *columns: str | ProgressColumn) -> Iter
 @contextmanager
 def _lines(title: str, total: float | None) -> Iterator[Callable[[float], None]]:
     """`bar` as lines; from a thread, because a single portion of the work may take minutes."""
-    done, began, ended = 0.0, time.monotonic(), threading.Event()
+    amount, began, ended = 0.0, time.monotonic(), threading.Event()
+    of_total = ""
+    if total:
+        of_total = f" of {total:,.0f}"
 
     def advance(portion: float) -> None:
-        nonlocal done
-        done += portion
+        nonlocal amount
+        amount += portion
 
     def report() -> None:
         while not ended.wait(SECONDS):
-            of = f" of {total:,.0f}" if total else ""
-            say(f"relpos: {title}: {done:,.0f}{of} after {time.monotonic() - began:.0f} s")
+            say(f"relpos: {title}: {amount:,.0f}{of_total} after {time.monotonic() - began:.0f} s")
 
     reporter = threading.Thread(target=report, daemon=True)
     reporter.start()

@@ -1,4 +1,4 @@
-"""What a value may be, said once, in the annotation of the argument that takes it: `k: Annotated[int, at_least(0)]`.
+"""The values that are allowed stand once, in the annotation of the argument that takes them: `k: Annotated[int, at_least(0)]`.
 
 A constructor under `@checked` holds its arguments to its annotations. A configuration, and what a file describes, are held to the
 same annotations before any work, see `relpos.trust.mistakes`. int, float, bool, str, None, Literal, unions, lists and mappings of
@@ -42,10 +42,10 @@ def between(low: float, high: float) -> Range:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Marks a group without a `_target_`: its keys are the arguments of the class `module:name`, and those of `more`."""
+    """Marks a group without a `_target_`: its keys are the arguments of the class `module:name`, and those of `further`."""
 
     target: str
-    more: type | None = None
+    further: type | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ PLAIN: Mapping[Any, tuple[str, Callable[[Any], bool]]] = {
     str: ("a word", lambda value: isinstance(value, str | int | float) and not isinstance(value, bool)),
     types.NoneType: ("null", lambda value: value is None),
 }
-"""Type → what it is called, and whether it takes a value."""
+"""Type → its name in messages, and whether it takes a value."""
 
 
 def check(key: str, value: Any, annotation: Any) -> None:
@@ -94,18 +94,29 @@ def check(key: str, value: Any, annotation: Any) -> None:
     Raises:
         RelposError: `key=value: what is expected`, with the nearest right word where words are expected.
     """
-    marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
-    annotation = next((resolve_name(mark.name) for mark in marks if isinstance(mark, As)), annotation)
+    named = next((mark for mark in marks_of(annotation) if isinstance(mark, As)), None)
+    if named:
+        annotation = resolve_name(named.name)
     if fits(value, annotation):
         return
     if isinstance(value, int) and abs(value) > LARGEST:
         raise RelposError(f"{key}={value}: no number above {LARGEST:,} can be used")
-    close = nearest(str(value), _words(annotation))
-    raise RelposError(f"{key}={shown(value)}: {describe(annotation)} is expected{'.' + close if 'Did you mean' in close else ''}")
+    hint = nearest(str(value), _words(annotation))
+    end = ""
+    if "Did you mean" in hint:
+        end = f".{hint}"
+    raise RelposError(f"{key}={shown(value)}: {describe(annotation)} is expected{end}")
+
+
+def marks_of(annotation: Any) -> tuple[Any, ...]:
+    """The marks of an `Annotated` type; of any other none."""
+    if get_origin(annotation) is Annotated:
+        return get_args(annotation)[1:]
+    return ()
 
 
 def checked(constructor: Callable[P, T]) -> Callable[P, T]:
-    """Decorates a function: its arguments are held to their annotations before it runs."""
+    """Decorates a function: its arguments are checked against their annotations before it runs."""
 
     @wraps(constructor)
     def refusing(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -122,22 +133,25 @@ def checked(constructor: Callable[P, T]) -> Callable[P, T]:
 def accepted(target: Any) -> tuple[Mapping[str, Any], bool]:
     """Argument → annotation, of a function, a class, a TypedDict or an `Arguments`; and whether it takes other names, too."""
     if isinstance(target, Arguments):
-        more = rules(target.more) if target.more else {}
-        return {**accepted(resolve_name(target.target))[0], **more}, False
+        arguments = dict(accepted(resolve_name(target.target))[0])
+        if target.further:
+            arguments |= rules(target.further)
+        return arguments, False
     if is_typeddict(target):
         return rules(target), False
     parameters = inspect.signature(target).parameters.values()
-    named: dict[str, Any] = {parameter.name: Any for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD}
-    # A constructor that takes any keyword hands it on to another one, which knows its own.
-    return {**named, **rules(target)}, len(named) < len(parameters)
+    untyped: dict[str, Any] = {parameter.name: Any for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD}
+    # A constructor that takes any keyword passes it to another one, which checks it.
+    return {**untyped, **rules(target)}, len(untyped) < len(parameters)
 
 
 @cache
 def rules(target: Any) -> Mapping[str, Any]:
     """Argument → annotation, of a function, a TypedDict or a class's constructor; empty where an annotation cannot be resolved."""
     try:
-        # A TypedDict is a class, too, but its keys are its own annotations.
-        annotated = target.__init__ if inspect.isclass(target) and not is_typeddict(target) else target
+        annotated = target
+        if inspect.isclass(target) and not is_typeddict(target):  # whose annotations are its keys
+            annotated = target.__init__
         hints = get_type_hints(annotated, include_extras=True)
     # A class of the user's may name types that are only imported for a type checker.
     except NameError:
@@ -158,9 +172,13 @@ def with_words(values: Mapping[str, Any], annotations: Mapping[str, Any]) -> dic
     def worded(value: Any, annotation: Any) -> Any:
         if value is None:
             return None
+        if annotation in (Names, Names | None) and _is_list(value):
+            return [str(item) for item in value]
         if annotation in (Names, Names | None):
-            return [str(item) for item in value] if _is_list(value) else [str(value)]
-        return str(value) if annotation in (str, str | None) else value
+            return [str(value)]
+        if annotation in (str, str | None):
+            return str(value)
+        return value
 
     return {key: worded(value, annotations.get(key)) for key, value in values.items()}
 
@@ -190,15 +208,19 @@ def fits(value: Any, annotation: Any) -> bool:
 
 
 def describe(annotation: Any) -> str:
-    """What an annotation allows, in words."""
+    """The values that an annotation allows, in words."""
     origin, args = get_origin(annotation), get_args(annotation)
     if annotation == Names:
         return f"a word or {describe(list[str])}"
     if origin is Annotated:
         return " ".join([describe(args[0]), *(mark.text for mark in args[1:] if isinstance(mark, Range))])
     if origin in (Union, types.UnionType, Literal):
-        words = [str(arg) if origin is Literal else describe(arg) for arg in args]
-        return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+        words = list(map(describe, args))
+        if origin is Literal:
+            words = list(map(str, args))
+        if len(words) == 1:
+            return words[0]
+        return f"{', '.join(words[:-1])} or {words[-1]}"
     if origin is tuple and Ellipsis not in args:
         return f"a list of {len(args)}, each {describe(args[0])},"
     if origin in (list, tuple, Sequence):
@@ -207,13 +229,18 @@ def describe(annotation: Any) -> str:
         return "a group of keys {key: value}"
     if origin is Callable:
         return "{_target_: module.Class}"
-    return PLAIN[annotation][0] if annotation in PLAIN else "something else"
+    if annotation in PLAIN:
+        return PLAIN[annotation][0]
+    return "something else"
 
 
 def shown(value: Any) -> str:
-    """As it is typed on the command line: `null`, `true`, `[1, 2]`; in one line."""
-    spelled = {None: "null", True: "true", False: "false"}
-    return spelled[value] if value is None or isinstance(value, bool) else " ".join(str(value).splitlines())
+    """The value as it is typed on the command line: `null`, `true`, `[1, 2]`; in one line."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return " ".join(str(value).splitlines())
 
 
 def _is_list(value: Any) -> bool:

@@ -7,8 +7,9 @@ import json
 import os
 import re
 import stat
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,24 +46,29 @@ def read_yaml(path: Path) -> Any:
     except (yaml.YAMLError, ValueError) as error:  # ValueError: no UTF-8, or a number of more than 4,300 digits
         mark = getattr(error, "problem_mark", None)
         why = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise RelposError(f"{path}{f':{mark.line + 1}' if mark else ''}: not YAML: {why}") from error
+        place = str(path)
+        if mark:
+            place += f":{mark.line + 1}"
+        raise RelposError(f"{place}: not YAML: {why}") from error
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml is ten times as fast
     """YAML as Hydra reads it: `1e-4` is a number, a date is a word, and a key may not stand twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: dict[Hashable, str] = {}
+        spellings: dict[Hashable, str] = {}
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):  # which is refused below, with its line
                 continue
             value, quote = self.construct_object(key), (key.style or "").strip("|>")
             written = f"{quote}{key.value}{quote}" or "nothing"
             # As Python compares keys, where 1 is 1.0, and as they will be shown, where 1 is "1".
-            if before := seen.get(value) or seen.get(str(value)):
-                both = "" if before == written else f", as {before} and as {written}"
-                raise yaml.constructor.ConstructorError(problem=f"{str(value)!r} is given twice{both}", problem_mark=key.start_mark)
-            seen[value] = seen[str(value)] = written
+            if before := spellings.get(value) or spellings.get(str(value)):
+                problem = f"{str(value)!r} is given twice"
+                if before != written:
+                    problem += f", as {before} and as {written}"
+                raise yaml.constructor.ConstructorError(problem=problem, problem_mark=key.start_mark)
+            spellings[value] = spellings[str(value)] = written
         return super().construct_mapping(node, deep)
 
 
@@ -94,9 +100,11 @@ def _check_yaml(text: str) -> None:
         elif isinstance(event, yaml.ScalarEvent):
             sizes[event.anchor] = 1
             totals[-1] += 1
-            problem = "a control character, which a terminal would obey" if CONTROL.search(event.value) else ""
+            if CONTROL.search(event.value):
+                problem = "a control character, which a terminal would obey"
         elif isinstance(event, yaml.AliasEvent):
-            problem = "" if event.anchor in sizes else f"*{event.anchor} stands before the end of what it stands for"
+            if event.anchor not in sizes:
+                problem = f"*{event.anchor} stands before the end of what it stands for"
             totals[-1] += sizes.get(event.anchor, 0)
         if len(totals) > DEPTH + 1:
             problem = f"nested more than {DEPTH} deep"
@@ -162,33 +170,47 @@ def json_lines(path: Path, end: int | None = None) -> list[dict[str, Any]]:
     """
     if not path.exists():
         return []
-    # A byte more than asked for says whether a line began before the part that is read, and ends with that line if none did.
-    content = read_bytes(path, end=end + 1 if end else None)
-    first = 1 if end and len(content) > end else 0
+    first = 0
+    if end:
+        # One byte more: the line in which the last `end` bytes begin is dropped, unless they begin a line.
+        content = read_bytes(path, end=end + 1)
+        first = int(len(content) > end)
+    else:
+        content = read_bytes(path)
     lines = enumerate(content.split(b"\n")[first:-1], 1)
     return [_parsed(decoded(line, path, number), dict, f"{path}, line {number}{' of its end' * first}") for number, line in lines]
 
 
-def _parsed(text: str, shape: Any, where: str) -> Any:
+def _parsed(text: str, shape: Any, place: str) -> Any:
+    """The value of this type in a text of JSON; `place` begins the messages."""
     try:
         content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) and "\n" in text.strip() else ""
-        why = "nested too deep" if isinstance(error, RecursionError) else str(error).splitlines()[0]
-        raise RelposError(f"{where}{line}: damaged: {why}") from error
-    level, depth = [content], 0
-    while level := [value for group in level if isinstance(group, dict | list) for value in _values(group)]:
+    except RecursionError as error:
+        raise RelposError(f"{place}: damaged: nested too deep") from error
+    except ValueError as error:
+        line = ""
+        if isinstance(error, json.JSONDecodeError) and "\n" in text.strip():
+            line = f", line {error.lineno}"
+        raise RelposError(f"{place}{line}: damaged: {str(error).splitlines()[0]}") from error
+    level, depth = _values(content), 0
+    while level:
         depth += 1
         if depth > DEPTH:
-            raise RelposError(f"{where}: damaged: nested more than {DEPTH} deep")
+            raise RelposError(f"{place}: damaged: nested more than {DEPTH} deep")
+        level = list(chain.from_iterable(map(_values, level)))
     try:
         return fitted(content, shape)
     except RelposError as error:
-        raise RelposError(f"{where}: damaged: {error}") from error
+        raise RelposError(f"{place}: damaged: {error}") from error
 
 
-def _values(group: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return group.values() if isinstance(group, dict) else group
+def _values(content: Any) -> list[Any]:
+    """The values in a group or a list; of any other content none."""
+    if isinstance(content, dict):
+        return list(content.values())
+    if isinstance(content, list):
+        return content
+    return []
 
 
 def read_text(path: Path) -> str:
@@ -215,7 +237,8 @@ def read_bytes(path: Path, limit: int = LARGE, end: int | None = None) -> bytes:
         raise RelposError(f"{path}: larger than {limit:,} bytes, which no such file is")
     try:
         with path.open("rb") as file:
-            file.seek(max(0, size - end) if end else 0)
+            if end:
+                file.seek(max(0, size - end))
             return file.read(end)
     except OSError as error:
         raise RelposError(f"{path}: {error.strerror}") from error
@@ -230,7 +253,7 @@ def decoded(content: bytes, path: Path, line: int = 1) -> str:
 
 
 def check_regular(path: Path) -> os.stat_result:
-    """What the system says of a regular file. Refuses anything else: reading a pipe or a terminal may never end.
+    """The status of a regular file. Anything else is refused: reading a pipe or a terminal may never end.
 
     Raises:
         RelposError: it is a folder, a pipe or a device, or there is nothing.
@@ -240,7 +263,10 @@ def check_regular(path: Path) -> os.stat_result:
     except (OSError, ValueError) as error:  # ValueError: a NUL byte in the name
         raise RelposError(f"{path}: {getattr(error, 'strerror', error)}") from error
     if not stat.S_ISREG(status.st_mode):
-        raise RelposError(f"{path}: {'a folder' if path.is_dir() else 'a pipe or a device'}, where a file is expected")
+        kind = "a pipe or a device"
+        if path.is_dir():
+            kind = "a folder"
+        raise RelposError(f"{path}: {kind}, where a file is expected")
     return status
 
 
@@ -290,14 +316,19 @@ def check_all_recorded(run: Path) -> None:
     """
     sums = _checksums(run)
     folders = sorted({name.partition("/")[0] for name in sums if "/" in name})
-    written = [path.relative_to(run).as_posix() for name in folders for path in (run / name).rglob("*") if path.is_file()]
-    for name in sorted({*sums, *written}):
+    names = set(sums)
+    for folder in folders:
+        names.update(path.relative_to(run).as_posix() for path in (run / folder).rglob("*") if path.is_file())
+    for name in sorted(names):
         _compare(run, run / name, sums.get(name, "none"))
 
 
 def _checksums(run: Path) -> dict[str, str]:
+    """Name → checksum of the files in a run's record; empty where there is none."""
     sums = read_json(run / RECORD, dict, {}).get("files")
-    return sums if isinstance(sums, dict) else {}
+    if isinstance(sums, dict):
+        return sums
+    return {}
 
 
 def _compare(run: Path, path: Path, expected: str) -> None:
@@ -306,18 +337,18 @@ def _compare(run: Path, path: Path, expected: str) -> None:
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a JSON file with a checksum of all of it, so that a value that a hand has changed is noticed."""
+    """The content of a JSON file with a checksum of all of it, which shows changes by hand."""
     return {**content, SEAL: _checksum(json.loads(json.dumps(content)))}
 
 
-def unsealed(content: dict[str, Any], where: str) -> dict[str, Any]:
-    """The content without its checksum; one that has none passes.
+def unsealed(content: dict[str, Any], place: str) -> dict[str, Any]:
+    """The content without its checksum; content without one passes.
 
     Raises:
-        RelposError: begins with `where`: it is not what was sealed.
+        RelposError: begins with `place`: the content has changed since it was sealed.
     """
     if content.get(SEAL, seal := _checksum(content)) != seal:
-        raise RelposError(f"{where}: changed since it was written")
+        raise RelposError(f"{place}: changed since it was written")
     return {key: value for key, value in content.items() if key != SEAL}
 
 

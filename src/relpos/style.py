@@ -11,13 +11,13 @@ from typing import Any
 from relpos.files import replacing
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A7A00", "#56B4E9", "#E69F00")
-"""All read on white and on black: a page may be shown in either. Olive stands for their yellow, which does not read on white."""
+"""Colours of Okabe and Ito that can be read on white and on black, with olive in place of their yellow, which cannot on white."""
 LINES = 12
-"""Heads or channels that are drawn in one panel: more could not be told apart."""
+"""Heads or channels that are drawn in one panel; the eye cannot tell more lines apart."""
 DASHES = ("-", "--", "-.", ":")
 
 
-def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **more: Any) -> tuple[Any, Any]:
+def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Any, Any]:
     """A figure of width × height inches and its axes, an array (rows, columns)."""
     # Without pyplot, which would keep every figure in memory and choose a window system.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -26,12 +26,12 @@ def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **more:
     own_settings()
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, figure.subplots(rows, columns, squeeze=False, **more)
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
 @cache
 def own_settings() -> None:
-    """Takes back what a `matplotlibrc` of the working directory, which may have come from anywhere, says of all figures."""
+    """Undoes the settings of a `matplotlibrc` in the working directory, which may have come from anywhere."""
     import matplotlib
 
     if os.path.lexists("matplotlibrc"):
@@ -73,13 +73,13 @@ def grid(count: int, columns: int, width: float = 2.4, height: float = 2.0) -> t
     figure, axes = canvas(max(4.8, width * columns), max(2.8, height * rows + 0.6), rows, columns)
     for empty in axes.flat[count:]:
         empty.axis("off")
-    for each in axes.flat[:count]:
-        each.tick_params(labelsize=7)
+    for panel in axes.flat[:count]:
+        panel.tick_params(labelsize=7)
     return figure, list(axes.flat[:count])
 
 
 def look(number: int, width: float = 1.2) -> dict[str, Any]:
-    """Colour, dashes and width of a line, by its number: where the colours end, the same ones go on with other dashes."""
+    """Colour, dashes and width of a line, by its number: after the last colour they begin again with other dashes."""
     dash = DASHES[number // len(COLOURS) % len(DASHES)]
     return {"color": COLOURS[number % len(COLOURS)], "linestyle": dash, "linewidth": width}
 
@@ -90,9 +90,9 @@ def band(axes: Any, places: Iterable[float], intervals: Iterable[Sequence[float]
     axes.fill_between(list(places), low, high, color=colour, alpha=0.15, linewidth=0)
 
 
-def legend(figure: Any, *handles: Any, **more: Any) -> None:
+def legend(figure: Any, *handles: Any, **options: Any) -> None:
     """The names of the lines, to the right of the panels."""
-    figure.legend(*handles, loc="outside right upper", fontsize=8, frameon=False, **more)
+    figure.legend(*handles, loc="outside right upper", fontsize=8, frameon=False, **options)
 
 
 def name_ends(axes: Any, ends: Iterable[tuple[str, float, float, str]]) -> None:
@@ -149,8 +149,9 @@ def matrix(axes: Any, values: Any, centred: bool = True, covered: float = 0.995)
 
 def save(figure: Any, path: Path, dpi: int = 130) -> None:
     """Writes a figure, in the format that the suffix of the path names; the same figure gives the same file."""
-    # Else a PDF would have the time of its making, and the same figure other bytes.
-    metadata = {"CreationDate": None} if path.suffix == ".pdf" else {}
+    metadata: dict[str, Any] = {}
+    if path.suffix == ".pdf":  # whose time would give the same figure other bytes
+        metadata = {"CreationDate": None}
     import matplotlib
     from matplotlib.text import Text
 

@@ -1,4 +1,4 @@
-"""What a file may name. Model folders, records, tables and tasks travel between people, so a name in them is data.
+"""The names that a file may give. Model folders, records, tables and tasks travel between people, so a name in them is data.
 
 Every `_target_`, and every other dotted name of a file, is looked up here: in the modules of relpos that define such things, and in
 the modules that the user has named on the command line. Nothing else is imported, and nothing else is called.
@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Annotated, Any, get_args, get_origin, is_typeddict
+from typing import Any, get_args, is_typeddict
 
 from relpos.errors import RelposError, nearest, one_line
-from relpos.ranges import Arguments, accepted, check, shown
+from relpos.ranges import Arguments, accepted, check, marks_of, shown
 
 VARIABLE = "RELPOS_TRUST"
 """Environment variable with the trusted modules. Workers, ranks and jobs of a cluster inherit it from the command."""
@@ -32,7 +32,7 @@ DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 @dataclass(frozen=True)
 class NameKind:
-    """What a key's name stands for.
+    """A kind of class or function that a key names.
 
     Args:
         modules: those of relpos (with what lies below them) that define it.
@@ -86,7 +86,7 @@ def asked(arguments: Iterable[str]) -> list[str]:
     Returns:
         The arguments without `trust=…`.
     """
-    rest = []
+    overrides = []
     for argument in arguments:
         key, _, value = argument.partition("=")
         names = [name.strip(" '\"") for name in value.strip("[]").split(",")]
@@ -94,10 +94,10 @@ def asked(arguments: Iterable[str]) -> list[str]:
         if key.lstrip("+") == "trust":
             trust(*names)
             continue
-        rest.append(argument)
+        overrides.append(argument)
         if key.rpartition(".")[2] in NAMING:
             trust(*outside(names))
-    return rest
+    return overrides
 
 
 def outside(names: Iterable[object]) -> list[str]:
@@ -116,7 +116,10 @@ def refuse_names(overrides: Iterable[str]) -> None:
         key, _, value = override.lstrip("+").partition("=")
         group, _, last = key.rpartition(".")
         if last in NAMING and (last != "metric" or "." in value):  # `f1` alone is one of ours, whatever it is
-            refuse(value.strip("'\""), "metric" if last == "metric" else _kind_of(group), key)
+            kind = _kind_of(group)
+            if last == "metric":
+                kind = last
+            refuse(value.strip("'\""), kind, key)
         if key.startswith("hydra"):  # hydra.searchpath=[pkg://…] imports a package
             raise RelposError(f"{override}: settings of Hydra belong on the command line")
         # ${oc.env:WANDB_API_KEY} would write a secret into records; Hydra reads $\{ without quotes as ${.
@@ -137,7 +140,9 @@ def refuse(name: object, kind: str, key: str) -> None:
     module = name.rpartition(".")[0]
     if _below(module, KINDS[kind].modules) or _below(module, _trusted()):
         return
-    hint = f"; trust={module} allows it, and runs the code of that module" if outside([name]) else ""
+    hint = ""
+    if outside([name]):
+        hint = f"; trust={module} allows it, and runs the code of that module"
     raise RelposError(f"{key}={name}: only names of {' and '.join(KINDS[kind].modules)} are allowed{hint}")
 
 
@@ -161,29 +166,34 @@ def find(name: object, kind: str, key: str) -> Any:
     if not ours and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # behind all others: a file here may not take the place of an installed package
     try:
-        found = getattr(import_module(module), last)
+        value = getattr(import_module(module), last)
     except Exception as error:  # the user's own module may raise anything
         raise RelposError(f"{key}: cannot import {name!r} ({one_line(error)})") from error
-    if not _is_of_kind(found, KINDS[kind], ours):
-        function = KINDS[kind].function and (ours or not KINDS[kind].base)
-        what = f"function of {KINDS[kind].modules[0]}" if function else KINDS[kind].base or f"class of {KINDS[kind].modules[0]}"
-        raise RelposError(f"{key}: {name} is not a {what.replace('.base.', '.')}")
-    return found
+    if not _is_of_kind(value, KINDS[kind], ours):
+        expected = KINDS[kind].base or f"class of {KINDS[kind].modules[0]}"
+        if KINDS[kind].function and (ours or not KINDS[kind].base):
+            expected = f"function of {KINDS[kind].modules[0]}"
+        raise RelposError(f"{key}: {name} is not a {expected.replace('.base.', '.')}")
+    return value
 
 
 def _kind_of(key: str) -> str:
-    """The kind of what a key names: of `pretrain.objective` as of `position.parts.0` the first part that is one."""
+    """The kind of a key's name: the first part of the key that is a kind, as in `pretrain.objective` and `position.parts.0`."""
     return next((part for part in key.split(".") if part in KINDS), key.split(".")[0])
 
 
-def _is_of_kind(found: Any, kind: NameKind, ours: bool) -> bool:
-    """Whether it is what its key names; of ours, only what these modules define themselves and do not keep private."""
-    if ours and (not _below(str(getattr(found, "__module__", "")), kind.modules) or found.__name__.startswith("_")):
+def _is_of_kind(value: Any, kind: NameKind, ours: bool) -> bool:
+    """Whether a class or function is of this kind; `ours` must be public and defined in the kind's modules."""
+    if ours and (not _below(str(getattr(value, "__module__", "")), kind.modules) or value.__name__.startswith("_")):
         return False
-    if kind.function and (ours or not (kind.base and inspect.isclass(found))):
-        return inspect.isfunction(found) if ours else callable(found)
-    bases = {f"{base.__module__}.{base.__qualname__}" for base in inspect.getmro(found)} if inspect.isclass(found) else set()
-    return (kind.base or f"{object.__module__}.{object.__qualname__}") in bases
+    if kind.function and ours:
+        return inspect.isfunction(value)
+    if kind.function and not (kind.base and inspect.isclass(value)):
+        return callable(value)
+    if not inspect.isclass(value):
+        return False
+    bases = {f"{base.__module__}.{base.__qualname__}" for base in inspect.getmro(value)}
+    return not kind.base or kind.base in bases
 
 
 def mistakes(values: Mapping[Any, Any], target: Any, path: str = "") -> Iterator[tuple[str, RelposError]]:
@@ -196,7 +206,9 @@ def mistakes(values: Mapping[Any, Any], target: Any, path: str = "") -> Iterator
     """
     annotations, takes_others = accepted(target)
     for name, value in values.items():
-        key = f"{path}.{name}" if path else str(name)
+        key = str(name)
+        if path:
+            key = f"{path}.{name}"
         if not str(name).startswith("_") and name not in annotations and not takes_others:
             yield key, RelposError(f"unknown key {key!r:.200}.{nearest(str(name), annotations)}")
         elif not str(name).startswith("_"):
@@ -209,11 +221,11 @@ def _wrong(key: str, value: Any, annotation: Any) -> Iterator[tuple[str, RelposE
             yield from _wrong(f"{key}.{number}", item, next(iter(get_args(annotation)), Any))
     elif _is_node(value):
         try:
-            found = find(value["_target_"], _kind_of(key), f"{key}._target_")
+            target = find(value["_target_"], _kind_of(key), f"{key}._target_")
         except RelposError as error:
             yield f"{key}._target_", error
         else:
-            yield from mistakes(value, found, key)
+            yield from mistakes(value, target, key)
     elif not (group := _group(annotation)):
         try:
             check(key, value, annotation)
@@ -234,7 +246,11 @@ def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]
     """Every node with a `_target_`, under its path (`position.parts.0`)."""
     if _is_node(node):
         yield path, node
-    inside = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list | tuple) else ()
+    inside: Iterable[tuple[Any, Any]] = ()
+    if isinstance(node, Mapping):
+        inside = node.items()
+    elif isinstance(node, list | tuple):
+        inside = enumerate(node)
     for key, value in inside:
         yield from targets(value, f"{path}.{key}".lstrip("."))
 
@@ -244,9 +260,10 @@ def _is_node(value: Any) -> bool:
 
 
 def _group(annotation: Any) -> Any:
-    """What has the keys of a group as its arguments; None where the annotation is not a group's."""
-    marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
-    return annotation if is_typeddict(annotation) else next((mark for mark in marks if isinstance(mark, Arguments)), None)
+    """The TypedDict or `Arguments` whose arguments are the keys of a group; None where the annotation is not a group's."""
+    if is_typeddict(annotation):
+        return annotation
+    return next((mark for mark in marks_of(annotation) if isinstance(mark, Arguments)), None)
 
 
 def refuse_mistakes(values: Any, target: Any, path: str = "") -> None:
@@ -283,31 +300,33 @@ def constructor(node: Any, kind: str) -> Any:
     return built(node)
 
 
-def instantiate(node: Mapping[str, Any], kind: str, **more: Any) -> Any:
-    """What a node with a `_target_` describes; `more` are further arguments of its constructor.
+def instantiate(node: Mapping[str, Any], kind: str, **further: Any) -> Any:
+    """The object that a node with a `_target_` describes; `further` are more arguments of its constructor.
 
     Raises:
         RelposError: a name is refused, or the constructor refuses an argument.
     """
-    return bound(node, kind, **more)()
+    return bound(node, kind, **further)()
 
 
-def bound(node: Mapping[str, Any], kind: str, **more: Any) -> Any:
-    """`instantiate`, to be called: what is refused is refused, and nothing is made."""
-    made = constructor(_plain(node), kind)
+def bound(node: Mapping[str, Any], kind: str, **further: Any) -> Any:
+    """A function that does `instantiate`. Names and arguments are refused here, and nothing is made yet."""
+    function = constructor(_plain(node), kind)
     try:
         # Before the call: a TypeError from inside the constructor is a bug and keeps its traceback.
-        inspect.signature(made).bind(**more)
+        inspect.signature(function).bind(**further)
     except TypeError as error:
         raise RelposError(f"{kind}: {node['_target_']}: {error}") from None
-    return partial(made, **more)
+    return partial(function, **further)
 
 
 def _plain(value: Any) -> Any:
     """The value with its mappings and sequences, which may be a configuration's own, as dictionaries and lists."""
     if isinstance(value, Mapping):
         return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(item) for item in value]
+    return value
 
 
 def allows(word: str) -> bool:

@@ -44,15 +44,16 @@ def import_quickly() -> None:
     gc.set_threshold(10_000)  # new objects, instead of 700
 
     def pretend() -> None:
-        asked: Any = sys.modules["lightning_utilities.core.imports"]
+        imports: Any = sys.modules["lightning_utilities.core.imports"]
 
-        def without_some(find: Callable[[str], Any], name: str) -> Any:
+        def without_absent(find: Callable[[str], Any], name: str) -> Any:
             if name in ABSENT:
-                raise asked.PackageNotFoundError(name)
+                raise imports.PackageNotFoundError(name)
             return find(name)
 
         with suppress(AttributeError):  # of another version
-            asked.find_spec, asked._version = (partial(without_some, find) for find in (asked.find_spec, asked._version))
+            functions = (imports.find_spec, imports._version)
+            imports.find_spec, imports._version = (partial(without_absent, find) for find in functions)
 
     when_imported("lightning_utilities.core.imports", pretend)
 
