@@ -26,7 +26,7 @@ from schemes import VOCABULARY, model_of
 class Pieces:
     """A tokenizer of 23 pieces, each a word."""
 
-    cls, sep, mask, size, marks = 2, 3, 4, VOCABULARY, OURS
+    cls, sep, mask, size, marks, marks_ends = 2, 3, 4, VOCABULARY, OURS, False
 
     def word_piece(self, number: int) -> str:
         return f"▁{chr(97 + number)}" if number > 4 else ""
