@@ -29,11 +29,11 @@ IMPORTS = "import torch, pytorch_lightning"
 FIRST_STEP = """
 import sys, time
 from pathlib import Path
-from relpos.runs.stages import STAGES
+from relpos.stages.stage import STAGES
 
 STAMPS = Path(sys.argv[1])
 
-def measured(run):
+def measured(stage):
     import relpos.runs.training
     from relpos.train.pretrain import Pretraining
     step = Pretraining.training_step
@@ -44,14 +44,14 @@ def measured(run):
             file.write(f"{time.time()} {cpu}\\n")
         Pretraining.training_step = step
     Pretraining.training_step = first
-    return relpos.runs.training.pretrain(run)
+    return relpos.runs.training.pretrain(stage)
 
-STAGES["pretrain"] = measured
+STAGES["pretrain"].work = measured
 """
 UNTRAINED = """
-from relpos.runs.stages import STAGES
-for stage in STAGES:
-    STAGES[stage] = lambda run: {"parameters": 1, "position_parameters": 0, "perplexity": 1.0}
+from relpos.stages.stage import STAGES
+for stage in STAGES.values():
+    stage.work = lambda self: {"parameters": 1, "position_parameters": 0, "perplexity": 1.0}
 """
 """What every Python executes at its start, so that runs of a table do nothing in its workers either."""
 COMMAND = FIRST_STEP + "from relpos.cli import main; sys.exit(main(sys.argv[2:]))"

@@ -21,7 +21,7 @@ from relpos.config.compose import resolved
 from relpos.data.passes import MULTIPLE, passes
 from relpos.data.steps import Steps
 from relpos.data.store import Store
-from relpos.runs.cost import forward
+from relpos.stages.operations import forward
 
 BATCH, LENGTH, STEPS = 128, 128, 40
 MICROBATCH = 16

@@ -12,7 +12,7 @@ from typing import Any
 from relpos.errors import RelposError
 from relpos.runs.retries import failures
 from relpos.runs.run import Run
-from relpos.runs.stages import STAGES
+from relpos.stages.stage import STAGES, Stage
 
 STAGE = "pretend"
 METRICS = {"parameters": 1, "position_parameters": 0, "perplexity": 1.0, "heldout_loss": 0.0}
@@ -31,19 +31,24 @@ def pretend(label: str = "run", seed: int = 0, then: str = "finish", **inputs: R
     return Run(STAGE, f"{label}-seed{seed}", meaning, meaning | {"then": then}, inputs)
 
 
-def _work(run: Run) -> dict[str, Any]:
-    if run.config["then"] == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if run.config["then"] == "exit":
-        raise SystemExit(0)
-    return {}
+class Pretend(Stage):
+    name = STAGE
+
+    def work(self) -> dict[str, Any]:
+        if self.config["then"] == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.config["then"] == "exit":
+            raise SystemExit(0)
+        return {}
 
 
-STAGES[STAGE] = _work
+def working(stage: str, work: Callable[[Run], Any]) -> tuple[type[Stage], str, Any]:
+    """What `monkeypatch.setattr` takes to let `work` do the runs of a stage."""
+    return STAGES[stage], "work", lambda self: work(self.run)
 
 
 def trains(seconds: float = 0.0, fails: int = 0, row: str | None = None) -> Callable[[Run], dict[str, Any]]:
-    """A stage that sleeps and returns the metrics of a pre-training; its first tries fail.
+    """The work of a stage that sleeps and returns the metrics of a pre-training; its first tries fail.
 
     Args:
         seconds: how long it sleeps.

@@ -68,11 +68,11 @@ def build(cfg: DictConfig) -> MaskedLM | Classifier:
 
     from relpos.config.compose import resolved
     from relpos.errors import RelposError
-    from relpos.runs.model import model_of
     from relpos.runs.plan import plan
+    from relpos.stages.stage import STAGES, Stage, model_of
     from relpos.train.network import network
 
-    if cfg.get("stage") in ("pretrain", "finetune"):
+    if STAGES.get(str(cfg.get("stage")), Stage).trains:
         return model_of(plan(cfg))
     if "size" not in cfg:
         raise RelposError("this configuration has no network; those of pretrain, finetune, params, cost and analyze have one")
@@ -89,9 +89,8 @@ def run(cfg: DictConfig | Mapping[str, Any]) -> Run:
         'finished'
     """
     from relpos.runs.execute import execute
-    from relpos.runs.model import refuse_impossible
     from relpos.runs.plan import plan
-    from relpos.runs.stages import refuse_absent
+    from relpos.stages.stage import refuse_absent, refuse_impossible
 
     planned = plan(cfg)
     refuse_absent(planned)
@@ -124,20 +123,18 @@ def lightning(
     """
     from relpos.errors import RelposError
     from relpos.runs.execute import execute
-    from relpos.runs.model import refuse_impossible
     from relpos.runs.plan import plan
-    from relpos.runs.stages import refuse_absent
-    from relpos.runs.training import finetuning_parts, pretraining_parts
+    from relpos.stages.stage import TrainingStage, refuse_absent, refuse_impossible, stage_of
 
     planned = plan(cfg)
-    parts_of = {"pretrain": pretraining_parts, "finetune": finetuning_parts}.get(planned.stage)
-    if parts_of is None:
+    stage = stage_of(planned)
+    if not isinstance(stage, TrainingStage):
         raise RelposError("this configuration trains nothing; those of pretrain and finetune do")
     refuse_absent(planned)
     refuse_impossible(planned)
     for needed in planned.inputs.values():
         execute(needed)
-    parts = parts_of(planned)
+    parts = stage.parts()
     return parts.module, parts.data
 
 

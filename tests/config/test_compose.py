@@ -19,7 +19,7 @@ from relpos.config.conf import commands, conf_dir, function_of
 from relpos.config.help import help_of
 from relpos.errors import RelposError
 from relpos.model.block import Activation
-from relpos.runs.plan import with_task
+from relpos.stages.finetune import with_task
 from relpos.trust import mistakes
 
 

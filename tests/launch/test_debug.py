@@ -8,17 +8,16 @@ from typing import Any
 import pytest
 import yaml
 
-from pretend import METRICS, trains
+from pretend import METRICS, trains, working
 from relpos.cli import main
 from relpos.runs.run import Run
-from relpos.runs.stages import STAGES
 
 NAME = "none-2x64-toy-seed"
 
 
 @pytest.fixture
 def table(tmp_path: Path, toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setitem(STAGES, "pretrain", trains())
+    monkeypatch.setattr(*working("pretrain", trains()))
     content = {"question": "?", "rows": {"none": ["position=none"]}, "tasks": [], "pretrain_seeds": 3}
     path = tmp_path / "pretend.yaml"
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
@@ -33,7 +32,7 @@ def test_all_runs_are_executed_here(table: str, monkeypatch: pytest.MonkeyPatch,
         places.append((os.getpid(), run.name))
         return METRICS
 
-    monkeypatch.setitem(STAGES, "pretrain", train)
+    monkeypatch.setattr(*working("pretrain", train))
     assert main(["reproduce", table, "engine=debug"]) == 0
     assert places == [(os.getpid(), f"{NAME}{seed}") for seed in range(3)]
     shown = capfd.readouterr()
@@ -43,13 +42,13 @@ def test_all_runs_are_executed_here(table: str, monkeypatch: pytest.MonkeyPatch,
 
 def test_an_error_of_a_run_ends_the_command_as_it_is(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A debugger stops where it happened."""
-    monkeypatch.setitem(STAGES, "pretrain", lambda run: run.config["no such key"])
+    monkeypatch.setattr(*working("pretrain", lambda run: run.config["no such key"]))
     with pytest.raises(KeyError, match="no such key"):
         main(["reproduce", table, "engine=debug"])
 
 
 def test_a_wrong_input_is_one_line(table: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(STAGES, "pretrain", trains(fails=1))
+    monkeypatch.setattr(*working("pretrain", trains(fails=1)))
     assert main(["reproduce", table, "engine=debug"]) == 1
     assert capsys.readouterr().err.splitlines() == [f"relpos: pretrain {NAME}0", "relpos: a failure on demand"]
 
@@ -59,7 +58,7 @@ def test_it_can_be_stopped_and_goes_on(
     number: signal.Signals, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setitem(STAGES, "pretrain", lambda run: signal.raise_signal(number) or METRICS)
+        patch.setattr(*working("pretrain", lambda run: signal.raise_signal(number) or METRICS))
         assert main(["reproduce", table, "engine=debug"]) == 128 + number
     assert capsys.readouterr().err.splitlines()[-1] == "relpos: interrupted; the same command goes on from here"
     assert main(["reproduce", table, "engine=debug"]) == 0

@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 import yaml
 
-from pretend import pretend, trains
+from pretend import pretend, trains, working
 from relpos.errors import RelposError
 from relpos.launch.engine import Local, run_all
 from relpos.launch.jobs import WAITING, Job, Standing
 from relpos.runs.lock import is_locked, locked
-from relpos.runs.stages import STAGES
 
 Patched = Callable[..., None]
 NAME = "none-2x64-toy-seed"
@@ -58,7 +57,7 @@ def pretending(monkeypatch: pytest.MonkeyPatch, as_now: Callable[[], None]) -> P
     """Called, it replaces pre-training in this process and in all that are started from now on, see `trains`."""
 
     def pretending(**how: Any) -> None:
-        monkeypatch.setitem(STAGES, "pretrain", trains(**how))
+        monkeypatch.setattr(*working("pretrain", trains(**how)))
         as_now()
 
     return pretending

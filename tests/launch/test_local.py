@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pretend import STAGE, pretend
+from pretend import STAGE, pretend, working
 from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.launch.engine import FRUITLESS, Debug, Local, LocalWorkers, run_all
@@ -24,7 +24,6 @@ from relpos.launch.worker import work
 from relpos.ranges import shown
 from relpos.runs.retries import CRASHES, failures
 from relpos.runs.run import Run
-from relpos.runs.stages import STAGES
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
 from tables.small_data import write_experiment
@@ -56,7 +55,7 @@ def test_an_error_before_there_is_a_record_is_a_failure(stop: threading.Event) -
 
 
 def test_leaving_python_is_a_failure(stop: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(STAGES, STAGE, lambda run: sys.exit(0))
+    monkeypatch.setattr(*working(STAGE, lambda run: sys.exit(0)))
     run = pretend()
     work(Job([run]), stop)
     assert (run.state, failures(run.record)) == ("failed", 1)

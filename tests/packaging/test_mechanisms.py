@@ -11,7 +11,7 @@ import pytest
 
 import relpos
 from relpos.cli import main
-from relpos.runs.model import without_memory
+from relpos.train.network import without_memory
 from schemes import CONVS, FULL, POSITIONS
 from tests.packaging.links import ROOT
 

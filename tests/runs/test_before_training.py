@@ -8,8 +8,8 @@ import relpos
 from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.runs.execute import execute
-from relpos.runs.model import refuse_impossible
-from relpos.runs.plan import plan, refuse_changed
+from relpos.runs.plan import plan
+from relpos.stages.stage import refuse_impossible, stage_of
 
 SMALL = ["size.layers=1", "size.hidden=16", "size.embedding=16", "size.ffn=16", "speed.accelerator=cpu"]
 
@@ -65,10 +65,10 @@ def test_files_that_change_between_a_plan_and_its_turn_are_refused(tmp_path: Pat
         (tmp_path / f"{split}.tsv").write_text("text\tlabel\na dog\tyes\na cat\tno\n")
     store = plan(compose("data", ["data=files", f"data.corpus={text}", "vocabulary=40"]))
     tuning = plan(compose("finetune", ["task=custom", f"task.folder={tmp_path}", "task.columns=text", "task.name=own"]))
-    refuse_changed(tuning)
+    stage_of(tuning).refuse_changed()
     text.write_text(sentences * 2)
     train.write_text(train.read_text() + "a dog\tno\n")
-    for reads, run in ((execute, store), (refuse_changed, tuning)):
+    for reads, run in ((execute, store), (lambda run: stage_of(run).refuse_changed(), tuning)):
         with pytest.raises(RelposError, match="have changed since it was planned"):
             reads(run)
     text.write_text(sentences)

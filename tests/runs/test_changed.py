@@ -9,9 +9,9 @@ import relpos
 from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.model.position import Tisa
-from relpos.runs.model import change_positions, changed_position
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
+from relpos.stages.change import change_positions, changed_position
 from relpos.train.network import network
 from schemes import SIZE, VOCABULARY, model_of, node
 

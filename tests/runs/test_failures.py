@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 
 from linked import link_runs
-from pretend import STAGE, pretend
+from pretend import STAGE, pretend, working
 from relpos.cli import main
 from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
-from relpos.runs.stages import STAGES
 from schemes import FULL
 
 OVERRIDES = ["steps=4", "batch=4", "checkpoint_every=1", "log_every=1", "evaluations=2", "snapshots=[50]", "position=fixed"]
@@ -176,7 +175,7 @@ def test_a_second_signal_while_the_first_is_served_does_not_leave_a_run_running(
         os.kill(os.getpid(), first)
 
     monkeypatch.setattr(Run, "update", updating)
-    monkeypatch.setitem(STAGES, STAGE, asked)
+    monkeypatch.setattr(*working(STAGE, asked))
     before = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with pytest.raises(KeyboardInterrupt):

@@ -9,8 +9,9 @@ import pytest
 from relpos.config.compose import compose
 from relpos.data.source import READING
 from relpos.readers import fitted
-from relpos.runs.plan import plan, with_task
+from relpos.runs.plan import plan
 from relpos.runs.run import Run
+from relpos.stages.finetune import with_task
 from relpos.trust import trust
 
 OUTSIDE = """

@@ -11,9 +11,8 @@ from relpos.errors import RelposError
 from relpos.model.build import count
 from relpos.model.heads import Classifier
 from relpos.runs import training
-from relpos.runs.model import counted_without_memory
 from relpos.runs.plan import plan
-from relpos.train.network import network
+from relpos.train.network import counted_without_memory, network
 from schemes import presets
 
 TINY = ["size.layers=1", "batch=4", "length=16", "speed.threads=1", "steps=1"]
@@ -61,7 +60,7 @@ def test_before_anything_is_trained_the_network_is_that_of_the_overrides() -> No
 
 @pytest.mark.parametrize("command", ["data", "reproduce"])
 def test_a_command_without_a_network_is_refused(command: str) -> None:
-    with pytest.raises(RelposError, match="no network; those of pretrain, finetune, params, cost and draw have one"):
+    with pytest.raises(RelposError, match="no network; those of pretrain, finetune, params, cost and analyze have one"):
         relpos.build(compose(command))
 
 

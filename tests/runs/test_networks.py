@@ -11,9 +11,10 @@ import relpos
 from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.files import write_json, write_text
-from relpos.runs.networks import Network, given_run, labels, networks_of, resolve
+from relpos.runs.networks import Network, labels, networks_of, resolve
 from relpos.runs.plan import plan
 from relpos.runs.run import read_record, runs_root
+from relpos.stages.given import given_run
 
 NAME = "fixed-2x64-toy-seed0-0123456789ab"
 DIALS = "packing: document\nlength: 16\nprecision: bf16\nseed: 3\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import relpos
-from pretend import STAGE, pretend, trains
+from pretend import STAGE, pretend, trains, working
 from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.files import write_json
@@ -17,7 +17,7 @@ from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import read_record, recorded, runs_root
 from relpos.runs.shelf import run_folders
-from relpos.runs.stages import STAGES
+from relpos.stages.stage import stage_of
 
 
 @pytest.mark.parametrize("content", [b"", b'{"state": "fin', b"[1]", b"\xff\xfe", b"[" * 200_000])
@@ -31,7 +31,7 @@ def test_a_damaged_record_is_one_line(tmp_path: Path, content: bytes) -> None:
     ("before", "after"), [('"steps": 2', '"steps": 20'), ('"state": "finished"', '"state": "failed"'), ('"é"', '"e"')]
 )
 def test_a_finished_record_that_a_hand_has_changed_is_one_line(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(STAGES, STAGE, lambda _: {"steps": 2, "columns": {1: 2.5, 10: 1e-7}, "parts": ("é", None)})
+    monkeypatch.setattr(*working(STAGE, lambda _: {"steps": 2, "columns": {1: 2.5, 10: 1e-7}, "parts": ("é", None)}))
     run = execute(pretend())
     assert run.metrics == {"steps": 2, "columns": {"1": 2.5, "10": 1e-7}, "parts": ["é", None]}
     path = run.path / "record.json"
@@ -67,7 +67,7 @@ def test_impossible_values_are_named_where_nothing_is_sealed(
 def test_a_run_of_a_worker_has_the_command_that_was_typed(
     toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_now: Callable[[], None]
 ) -> None:
-    monkeypatch.setitem(STAGES, "pretrain", trains())
+    monkeypatch.setattr(*working("pretrain", trains()))
     as_now()
     table = tmp_path / "t.yaml"
     table.write_text('{question: "?", rows: {a: [position=none]}, tasks: []}', encoding="utf-8")
@@ -104,7 +104,7 @@ def test_the_seconds_of_a_run_are_those_of_all_its_starts(monkeypatch: pytest.Mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setitem(STAGES, STAGE, interrupted)
+        patch.setattr(*working(STAGE, interrupted))
         with pytest.raises(KeyboardInterrupt):
             execute(run)
     assert run.record["seconds"] >= 0.05
@@ -117,7 +117,7 @@ def test_the_seconds_of_a_run_are_those_of_all_its_starts(monkeypatch: pytest.Mo
 def test_what_a_run_costs_is_asked_before_its_input_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(sys.modules["relpos.runs.execute"], "costs", lambda _: asked.append("costs") or {})
-    monkeypatch.setitem(STAGES, STAGE, lambda _: asked.append("work") or {})
+    monkeypatch.setattr(*working(STAGE, lambda _: asked.append("work") or {}))
     execute(pretend())
     assert asked == ["costs", "work"]
 
@@ -132,5 +132,5 @@ def test_a_pre_training_reads_its_tokenizer_before_it_trains(toy_runs: Path, mon
     monkeypatch.setattr(training, "load_tokenizer", lambda _: done.append("tokenizer"))
     monkeypatch.setattr(training, "fit", fit)
     with pytest.raises(RelposError, match="far enough"):
-        training.pretrain(plan(relpos.compose("pretrain", ["steps=2"])))
+        stage_of(plan(relpos.compose("pretrain", ["steps=2"]))).work()
     assert done == ["tokenizer", "fit"]

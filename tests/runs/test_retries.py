@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pretend import STAGE, pretend
+from pretend import STAGE, pretend, working
 from relpos.errors import RelposError
 from relpos.files import opened, write_json
 from relpos.launch.jobs import Job
@@ -17,7 +17,6 @@ from relpos.runs.execute import execute
 from relpos.runs.lock import locked
 from relpos.runs.retries import CRASHES, Retries
 from relpos.runs.run import Run
-from relpos.runs.stages import STAGES
 
 ONE_TRY = Retries()
 
@@ -51,7 +50,7 @@ def ends(run: Run) -> list[str]:
 
 def test_a_start_is_in_the_record_before_the_work(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     records: list[dict[str, Any]] = []
-    monkeypatch.setitem(STAGES, STAGE, lambda run: records.append(run.record) or {})
+    monkeypatch.setattr(*working(STAGE, lambda run: records.append(run.record) or {}))
     execute(run)
     assert (records[0]["state"], len(records[0]["starts"])) == ("running", 1)
     assert ends(run) == ["finished"]
@@ -139,7 +138,7 @@ def test_a_folder_deleted_under_the_process_is_told_and_leaves_nothing(
             raise KeyboardInterrupt
         return {}
 
-    monkeypatch.setitem(STAGES, STAGE, delete)
+    monkeypatch.setattr(*working(STAGE, delete))
     with pytest.raises(RelposError, match=f"^{run.path} is gone: it was deleted while the run was under way"):
         execute(run)
     assert not run.path.exists()
@@ -162,7 +161,7 @@ def test_a_folder_that_another_process_has_begun_anew_is_left_to_it(
             write(run.path / "log", {})
         return {}
 
-    monkeypatch.setitem(STAGES, STAGE, replace)
+    monkeypatch.setattr(*working(STAGE, replace))
     with pytest.raises(RelposError, match="is gone: it was deleted while the run was under way"):
         execute(run)
     assert {(run.path / name).read_text() for name in ("claim.lock", "record.json", "log")} == {content}

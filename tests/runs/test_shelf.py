@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pretend import STAGE, pretend
+from pretend import STAGE, pretend, working
 from relpos.errors import RelposError
 from relpos.runs.execute import execute
 from relpos.runs.run import identity_of
 from relpos.runs.shelf import LOGGED, TAIL, finished, is_current, logged, most_shared, newest, protocol, run_folders
-from relpos.runs.stages import STAGES
 
 
 def _run(root: Path, name: str, record: object) -> Path:
@@ -49,7 +48,7 @@ def test_a_last_line_that_is_being_written_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_log_that_a_hand_has_changed_is_named_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(STAGES, STAGE, lambda run: {"bytes": (run.path / LOGGED).write_text('{"step": 1}\n')})
+    monkeypatch.setattr(*working(STAGE, lambda run: {"bytes": (run.path / LOGGED).write_text('{"step": 1}\n')}))
     run = execute(pretend())
     assert logged(run.path) == [{"step": 1}]
     (run.path / LOGGED).write_text('{"step": 2}\n')

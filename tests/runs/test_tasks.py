@@ -10,7 +10,7 @@ from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.runs.plan import plan
 from relpos.runs.run import Run, read_record
-from relpos.runs.stages import refuse_absent
+from relpos.stages.stage import refuse_absent
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table
 from relpos.tables.rows import rows_of

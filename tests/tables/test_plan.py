@@ -13,8 +13,9 @@ from relpos.errors import RelposError
 from relpos.files import write_json
 from relpos.launch.jobs import Job
 from relpos.runs.cost import RATE, hardware
-from relpos.runs.plan import plan, with_task
+from relpos.runs.plan import plan
 from relpos.runs.run import runs_root
+from relpos.stages.finetune import with_task
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, reseeded, runs_of
 from tables.small_data import write_experiment

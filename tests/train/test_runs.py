@@ -15,11 +15,12 @@ from relpos.data.store import Store
 from relpos.data.tokenizer import SEP
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
-from relpos.runs.cost import costs, forward
+from relpos.runs.cost import costs
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
 from relpos.runs.shelf import logged
+from relpos.stages.operations import forward
 from relpos.train import room
 from relpos.train.checkpoint_files import newest
 from relpos.train.loggers import JsonLines

@@ -26,7 +26,7 @@ from relpos.errors import refuse_unknown
 from relpos.process import one_thread
 from relpos.results.scale import Scales
 from relpos.results.statistics import FAILS, HOLDS
-from relpos.runs.model import counted_without_memory
+from relpos.train.network import counted_without_memory
 from relpos.train.network import network as build_network
 
 TINY = ["size=tiny", "size.hidden=16", "size.embedding=8", "size.heads=4", "size.ffn=16"]

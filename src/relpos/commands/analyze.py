@@ -175,7 +175,7 @@ class Paper:
         # Runs of all tables: a figure is about a scheme, in the paper's layers and on text in its order.
         schemes: dict[Path, tuple[str, str]] = {}
         for value in read(measured=()):
-            if value.stage == "pretrain" and pretraining_scale(*json.loads(value.scale)).is_of_paper:
+            if value.is_pretraining and pretraining_scale(*json.loads(value.scale)).is_of_paper:
                 schemes[value.run] = scheme_of(value)
         sections = [f"# Figures of {self.paper}"]
         for number, (kind, scheme) in FIGURES[self.paper].items():

@@ -179,7 +179,7 @@ def _of_run(value: Value, seeds: Mapping[str, int]) -> Value | None:
     """
     start = Path(value.origin)
     origin = start.parent.name if start.name == "model" else start.name
-    if value.stage != "finetune" or origin not in seeds:
+    if not value.is_tuning or origin not in seeds:
         return None
     # For a pre-training named by its model, the way does not contain the change of the network.
     change = value.scheme if value.pretrain_seed is None else ""

@@ -21,11 +21,10 @@ from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast
 from relpos.process import set_threads
 from relpos.ranges import NotNegative
-from relpos.runs.cost import RATE, forward, hardware
-from relpos.runs.model import counted, without_memory
-from relpos.runs.networks import description
+from relpos.runs.cost import RATE, hardware
 from relpos.runs.run import runs_root
-from relpos.train.network import network
+from relpos.stages.operations import forward
+from relpos.train.network import counted, description, network, without_memory
 from relpos.train.optim import Recipe
 from relpos.train.room import fitting_microbatch
 

@@ -204,7 +204,7 @@ def card(network: Network, settings: Mapping[str, Any], config: Mapping[str, Any
     tags = list(dict.fromkeys(["relpos", str(config["model_type"])]))
     front = {"library_name": "transformers", "pipeline_tag": task, "tags": tags, "license": "unknown", "language": "und"}
     # The network of a fine-tuning may be trained on other text than that of the fine-tuning's configuration.
-    if network.record.get("stage") == "pretrain" and (datasets := _datasets(made_with.get("data"))):
+    if network.is_pretraining and (datasets := _datasets(made_with.get("data"))):
         front["datasets"] = datasets
     trained = f"trained with relpos, after {network.share} % of its steps." if network.share < END else "trained with relpos."
     if not is_own:

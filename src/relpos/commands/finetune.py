@@ -11,11 +11,10 @@ from relpos.config.schema import Finetune
 from relpos.data.own_task import OwnTask
 from relpos.errors import plural, say
 from relpos.runs.execute import execute
-from relpos.runs.model import refuse_impossible
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
 from relpos.runs.shelf import scores
-from relpos.runs.stages import refuse_absent
+from relpos.stages.stage import refuse_absent, refuse_impossible
 
 
 def finetune(**config: Unpack[Finetune]) -> str:
@@ -38,12 +37,12 @@ def before(tuning: Run) -> str | None:
     parts, ways, start = [], [], tuning.inputs["start"]
     if tuning.state == "finished":
         return None
-    if start.stage == "finetune" and start.state != "finished":
+    if start.is_tuning and start.state != "finished":
         task = start.config["task"]["name"]
         parts.append(f"{_steps(start)}fine-tuning on {task}")
         ways.append(f"intermediate=none leaves {task} out, intermediate.steps=N shortens it")
         start = start.inputs["start"]
-    if start.stage == "pretrain" and start.state != "finished":
+    if start.is_pretraining and start.state != "finished":
         parts.insert(0, f"{_steps(start)}pre-training")
         ways.append("network=FOLDER starts from a finished pre-training")
     return f"first {' and '.join(parts)}; {'; '.join(ways)}" if parts else None

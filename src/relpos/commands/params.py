@@ -9,15 +9,14 @@ from typing import Any, Unpack
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from relpos.config.compose import compose
+from relpos.config.compose import composed, resolved
 from relpos.config.conf import shipped
 from relpos.config.schema import NetworkKeys
 from relpos.errors import RelposError, nearest
 from relpos.progress import plain_console
-from relpos.runs.model import counted, counted_without_memory
 from relpos.runs.networks import resolve
+from relpos.train.network import counted, counted_without_memory, without_memory
 from relpos.train.network import network as build_network
-from relpos.train.network import without_memory
 from relpos.train.weights import read_model_config
 
 _SUFFIX = "_parameters.csv"
@@ -56,7 +55,7 @@ def lines(paper: str) -> list[dict[str, Any]]:
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             # Counted on a network, not by formulas, which might repeat a mistake of the paper.
-            ours = counted_without_memory(compose("params", row["overrides"].split()))[row["counts"]]
+            ours = counted_without_memory(resolved(composed("params", row["overrides"].split())))[row["counts"]]
             printed, decimals = float(row["printed"]), int(row["decimals"])
             rounded = round(ours / 1e6, decimals) if decimals else ours
             result.append(

@@ -122,7 +122,7 @@ def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run]) -> 
 
     from relpos.launch.jobs import Job, Standing
     from relpos.launch.progress import Picture, console
-    from relpos.runs.stages import refuse_absent
+    from relpos.stages.stage import refuse_absent
 
     screen = console()
     if file.network and not any(row.runs for row in rows):
@@ -155,7 +155,7 @@ def refuse(rows: Sequence[PlannedRow], runs: Collection[Run], is_here: bool) -> 
     Raises:
         RelposError: the message names the row.
     """
-    from relpos.runs.model import refuse_impossible
+    from relpos.stages.stage import refuse_impossible
 
     to_make = {run.identity for run in runs}
     for row in rows:
@@ -198,7 +198,7 @@ class Arrivals:
 
     def settled(self, run: Run) -> None:
         """Prints the rows of which this pre-training was the last to finish."""
-        if run.stage != "pretrain":
+        if not run.is_pretraining:
             return
         for row in list(self.waiting):
             identities = {pretraining.identity for pretraining in row.pretrainings}

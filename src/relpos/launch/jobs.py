@@ -50,7 +50,7 @@ class Job:
     def now(cls, runs: list[Run], retries: int) -> Job:
         """The job of a launch that begins now: failures before it do not count."""
         # Retries count from this launch on.
-        counts = {run.identity: len(run.record.get("starts", [])) for run in runs if run.stage != "given"}
+        counts = {run.identity: len(run.record.get("starts", [])) for run in runs if not run.is_given}
         return cls(runs, retries, {identity: count for identity, count in counts.items() if count})
 
     def retries_of(self, run: Run) -> Retries:
@@ -175,7 +175,7 @@ class Standing:
     def _read(self, run: Run) -> str:
         """Reads the state of a run and removes a settled one from `unsettled`."""
         # A network that the user named has no record to wait for.
-        record = {"state": "finished"} if run.stage == "given" else run.record
+        record = {"state": "finished"} if run.is_given else run.record
         state = str(record.get("state", "missing"))
         self.starts_of[run.identity] = len(record.get("starts", []))
         self.states[run.identity] = state

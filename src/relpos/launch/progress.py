@@ -49,7 +49,7 @@ class Picture:
         self.standing, self.name, self.estimate = standing, name, Estimate()
         self.reported = len(standing.settled)
         machine = hardware()
-        for record in (run.record for run in standing.settled if run.stage != "given"):
+        for record in (run.record for run in standing.settled if not run.is_given):
             if record.get("hardware") == machine:  # runs that finish later count whatever machine made them
                 self.estimate.add(record)
 
@@ -86,8 +86,8 @@ class Picture:
         for run in self.standing.job.runs:
             rows.setdefault(run.config.get("row") or run.stage, []).append(run)
         for row, runs in rows.items():
-            tunings = [run for run in runs if run.stage == "finetune"]
-            others = [run for run in runs if run.stage != "finetune"]
+            tunings = [run for run in runs if run.is_tuning]
+            others = [run for run in runs if not run.is_tuning]
             failed = self._count(runs, "failed")
             # As `Text`, because rich would take brackets in the name of a row for markup.
             table.add_row(Text(row), self._finished(others), self._finished(tunings), str(failed or ""))

@@ -35,8 +35,8 @@ from relpos.ranges import shown
 from relpos.results import plateau
 from relpos.results.statistics import standard_error
 from relpos.results.values import GAP, GLUE, LOSS, Plain, Rates, Value, by, per_group, precedence, shared_ways, slowest
-from relpos.runs.plan import other_layers
 from relpos.runs.shelf import END
+from relpos.stages.identity import other_layers
 from relpos.train.network import class_of
 from relpos.train.optim import Recipe
 
@@ -100,7 +100,7 @@ class Scale:
         for row, values in at_end.items():
             columns = self.values.setdefault(row, {})
             for value in values:
-                if value.way == used[value.column] and (value.stage == "finetune" or value.column in NAMED):
+                if value.way == used[value.column] and (value.is_tuning or value.column in NAMED):
                     name, sign = NAMED.get(value.column, (value.column, 1.0))
                     columns.setdefault(name, []).append(replace(value, column=name, value=sign * value.value))
 
@@ -174,7 +174,7 @@ def scales(values: Sequence[Value], rows: Mapping[str, Iterable[str]], pilot_see
             training for which it chose a rate.
     """
     # One value a run, of those that were pre-trained from scratch.
-    trained = [values_of_run[0] for values_of_run in by(values, "run").values() if values_of_run[0].stage == "pretrain"]
+    trained = [values_of_run[0] for values_of_run in by(values, "run").values() if values_of_run[0].is_pretraining]
     trained = [value for value in trained if "start" not in json.loads(value.scale)[0]]
     current = [value for value in trained if value.is_current]
     used = [value for value in current if value.pretrain_seed not in pilot_seeds]
@@ -273,7 +273,7 @@ def tuned_checkpoints(values: Iterable[Value]) -> list[Scale]:
     not show whether today's code would make these runs.
     """
     scales: list[Scale] = []
-    tunings = [value for value in values if value.stage == "finetune" and value.pretrain_seed is None and value.scale]
+    tunings = [value for value in values if value.is_tuning and value.pretrain_seed is None and value.scale]
     for checkpoint, runs in by(tunings, "origin").items():
         changes = {scheme: json.loads(scheme) for scheme in by(runs, "scheme")}
         if not any(change.get("positions") == "remove" or change.get("start") == "regression" for change in changes.values()):

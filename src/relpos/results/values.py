@@ -20,6 +20,7 @@ from relpos.errors import RelposError, one_line, say
 from relpos.measures.kept import kept
 from relpos.measures.measure import NATS, Figure, Measure, Results, chosen
 from relpos.readers import check_recorded, read_text
+from relpos.runs.run import OfStage
 from relpos.runs.shelf import END, common, final, finished, is_current, most_shared, protocol
 from relpos.train.metrics import applied
 
@@ -65,7 +66,7 @@ NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Value:
+class Value(OfStage):
     """One number of one run.
 
     Args:
@@ -285,7 +286,7 @@ def shared_ways(
     """
 
     def rank(value: Value) -> tuple[int, str]:
-        if value.stage == "finetune":
+        if value.is_tuning:
             return 0, value.run.name
         return -(value.examples or 0), value.way
 

@@ -21,8 +21,6 @@ from relpos.errors import RelposError
 from relpos.readers import read_json
 from relpos.runs.run import Run, runs_root
 
-MASKED = 0.15
-"""Share of the tokens that BERT's masks choose."""
 RATE = "rate.json"
 """In the runs folder: hardware, and operations per second of each device, as `relpos cost` measured them last."""
 CPUINFO = Path("/proc/cpuinfo")
@@ -32,52 +30,13 @@ GPUS = Path("/proc/driver/nvidia/gpus")
 """Where NVIDIA's driver lists the GPUs."""
 
 
-def _parts(run: Run) -> list[tuple[float, float]]:
-    """(tokens, operations for each) of the stages of a training run: one, or two where short text comes first."""
-    if run.stage not in ("pretrain", "finetune"):
-        return []
-    from relpos.data.objective import trained_for  # loads torch, as the next
-    from relpos.runs.networks import described_by
-
-    origin = run
-    while "start" in origin.inputs:  # the pre-training, or the network that the user named
-        origin = origin.inputs["start"]
-    size = described_by(origin)["size"] if origin.stage == "given" else origin.config["size"]
-    vocabulary = run.inputs["tokenizer"].config["vocabulary"] if run.stage == "pretrain" else 0
-    head = trained_for(run.config).expected
-    steps, first = steps_of(run), run.config.get("first") or {"share": 0}
-    stages = [(1 - first["share"], run.config), (first["share"], first)]
-    return [
-        # Three: the backward pass has two matrix products for each one of the forward pass.
-        (share * steps * stage["batch"] * stage["length"], 3.0 * forward(size, stage["length"], vocabulary, head))
-        for share, stage in stages
-        if share
-    ]
-
-
-def forward(size: dict[str, Any], length: int, vocabulary: int = 0, predicted: float = MASKED) -> float:
-    """Operations of a forward pass, a token: 2 (4h² + 2hf) + 4nh a layer, the embedding's projection, the head at predicted tokens.
-    A gated feed-forward network has 3hf in place of 2hf."""
-    hidden, embedding, maps = size["hidden"], size["embedding"], 3 if size.get("glu") else 2
-    layer = 2 * (4 * hidden**2 + maps * hidden * size["ffn"]) + 4 * length * hidden
-    head = predicted * 2 * (hidden * embedding + embedding * vocabulary) if vocabulary else 0.0
-    return float(size["layers"] * layer + (2 * embedding * hidden if embedding != hidden else 0) + head)
-
-
-def steps_of(run: Run) -> float:
-    """Steps of a training run; where they are counted in epochs, those of the official rows."""
-    if run.config.get("steps"):
-        return float(run.config["steps"])
-    task, batch = run.config["task"], run.config["batch"]
-    epochs = run.config["recipe"].get("epochs") or task["steps"] / -(-task["rows"] // task["batch"])
-    return float(epochs * -(-task["rows"] // batch))
-
-
 def costs(run: Run) -> dict[str, float]:
     """The operations of a run, and those for each token that it reads, as its record has them: three times the forward passes of a
     training; 0 for a stage that does not train."""
-    parts = _parts(run)
-    operations, tokens = sum(tokens * cost for tokens, cost in parts), sum(tokens for tokens, _ in parts)
+    from relpos.stages.stage import stage_of  # loads torch
+
+    phases = stage_of(run).phases()
+    operations, tokens = sum(tokens * cost for tokens, cost in phases), sum(tokens for tokens, _ in phases)
     return {"flops": operations, "flops_per_token": operations / tokens if tokens else 0.0}
 
 

@@ -27,8 +27,6 @@ from relpos.runs.run import Run
 if TYPE_CHECKING:
     from relpos.train.group import Group
 
-SHARED = ("pretrain",)
-"""Stages whose steps are divided among processes. Fine-tuning is not: one of its steps is one micro-batch."""
 MOST = 100_000
 """Processes that a launcher may say to have started; each of them keeps a list of all."""
 ALONE = (1, 1)
@@ -52,7 +50,9 @@ class Place:
 
 def shape(run: Run) -> tuple[int, int]:
     """The nodes that a run asks for, and the processes on each of them: `speed.nodes` and `speed.devices`."""
-    speed = run.config.get("speed", {}) if run.stage in SHARED else {}
+    from relpos.stages.stage import stage_of  # loads torch
+
+    speed = run.config.get("speed", {}) if stage_of(run).shared else {}
     return int(speed.get("nodes", 1)), int(speed.get("devices", 1))
 
 

@@ -22,12 +22,12 @@ from relpos.files import check_locked, naming, opened, remove_left, write_text
 from relpos.process import command, uninterrupted
 from relpos.readers import sha256
 from relpos.runs.cost import costs, hardware
-from relpos.runs.distributed import SHARED, Place, launch, meet, place, processes
+from relpos.runs.distributed import Place, launch, meet, place, processes
 from relpos.runs.lock import locked
 from relpos.runs.retries import CRASHES, Retries
 from relpos.runs.run import Run, within_runs
 from relpos.runs.shelf import LOG, LOGGED, SNAPSHOTS, snapshots
-from relpos.runs.stages import STAGES
+from relpos.stages.stage import stage_of
 
 WAITS = 2.0
 """What the first of several processes says while it waits for the run's lock; then whether the run is started."""
@@ -49,7 +49,7 @@ def execute(run: Run, wait: bool = True, log: bool = False, retries: Retries | N
         RelposError: an input is wrong; the record then says `failed` and why.
         KeyboardInterrupt: the process was asked to stop; a checkpoint was written first, and the same call goes on from there.
     """
-    here = place() if run.stage in SHARED else None
+    here = place() if stage_of(run).shared else None
     # Where several processes share the run, all must hear of it in `_execute_with_others`: one that returned would be waited for.
     if run.state == "finished" and not here:
         _name_missing_snapshots(run)
@@ -92,7 +92,7 @@ def _execute_with_others(run: Run, here: Place, wait: bool, retries: Retries | N
         while (said := group.said()) == WAITS:
             pass
         if said:
-            STAGES[run.stage](run)
+            stage_of(run).work()
         return
     # Others that hear nothing for long take it that this process hangs.
     with locked(run.path, wait, lambda: group.said(WAITS)) as held:
@@ -170,7 +170,7 @@ def _execute_here(run: Run, log: bool = False) -> None:
             # Before the work: afterwards the network that it began with may be gone, and all would be lost.
             cost = costs(run)
             with naming(run.path):
-                metrics = STAGES[run.stage](run)
+                metrics = stage_of(run).work()
                 files = sorted({file for pattern in KEPT for file in run.path.glob(pattern) if file.is_file()})
                 sums = {file.relative_to(run.path).as_posix(): sha256(file) for file in files}
         # Everything, SystemExit included: a start without an end would count as a death of the process.

@@ -7,34 +7,33 @@ Hugging Face hub), or `TABLE:ROW`: the finished pre-trainings of a row of a tabl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from relpos.data.filehash import described
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.model.heads import MaskedLM
 from relpos.places import expanded
 from relpos.pretrained.files import (
-    CONFIG,
     is_exported,
     is_published,
     located,
     name_of,
     read_config,
-    tokenizer_files,
     weight_files,
 )
-from relpos.readers import fitted, read_yaml
-from relpos.runs.run import Run, input_of, read_record, runs_root
+from relpos.readers import read_yaml
+from relpos.runs.run import input_of, read_record, runs_root
 from relpos.runs.shelf import END, SNAPSHOTS, snapshot, snapshots
 from relpos.runs.table_file import FILE, runs_by_row, table_folder
 from relpos.train.network import scheme_name
-from relpos.train.weights import WEIGHTS, load_model, model_folder, read_model_config
+from relpos.train.weights import WEIGHTS, load_model, read_model_config
 
+KINDS = {"pretrain": "pre-training", "finetune": "fine-tuning"}
+"""Stage whose runs hold a network → what such a run is called."""
 LENGTH = 128  # of examples, for a network about whose training nothing is known
 
 
@@ -69,6 +68,11 @@ class Network:
     @property
     def is_snapshot(self) -> bool:
         return self.weights.parent.name == SNAPSHOTS and self.weights.parent.parent == self.run
+
+    @property
+    def is_pretraining(self) -> bool:
+        """Whether it is that of a pre-training, and not of a fine-tuning or of nobody knows what."""
+        return self.record.get("stage") == "pretrain"
 
     @property
     def share(self) -> int:
@@ -107,7 +111,7 @@ class Network:
         Raises:
             RelposError: it is one; names the run that it was fine-tuned from.
         """
-        if self.record.get("stage") == "pretrain":  # its weights may be elsewhere
+        if self.is_pretraining:  # its weights may be elsewhere
             return
         start = (self.record.get("inputs") or {}).get("start")
         if start or "outputs" in read_model_config(self.folder):
@@ -171,76 +175,6 @@ def networks_of_table(table: str) -> list[Network]:
     return _from_table(f"table={table}", table_folder(table))
 
 
-def given_run(name: str) -> Run:
-    """The network of this name as a run that nobody has to make.
-
-    A network of a run is identified by that run, another one by the SHA-256 of its files, one from the hub by its id and commit.
-
-    Raises:
-        RelposError: there is no such network.
-    """
-    network, path = resolve(name), expanded(name)
-    folder, run = network.folder, network.run
-    if is_published(folder):
-        # The hub's cache keeps the files of a commit in snapshots/COMMIT: the folder's name identifies them, unhashed.
-        if folder.parent.name == "snapshots" and not path.is_dir():
-            meaning = {"hub": name.partition("@")[0], "revision": folder.name}
-            return Run("given", name.replace("/", "-"), meaning, {}, folder=str(folder))
-        return _given(folder.resolve().name, folder, "model", [folder / CONFIG, *weight_files(folder), *tokenizer_files(folder)])
-    typed = _typed(run) if run else {}
-    if run and network.is_snapshot:
-        label = f"{run.resolve().name}-at{network.share}"
-        return _given(label, network.weights, "model", [network.weights], typed)
-    # `RUN/model` is identified by its weights, as it always was.
-    named = run if run and network.row else path
-    if named == run and (identity := network.record.get("identity")):
-        return Run("given", network.name, {"model": identity}, typed, folder=str(folder.resolve()))
-    return _given(named.resolve().name, folder, "model", weight_files(folder), typed)
-
-
-def _typed(run: Path) -> dict[str, Any]:
-    """`scheme`, the word that was typed for a run's position scheme, where its configuration has it."""
-    file = run / "config.yaml"
-    return {key: value for key, value in fitted(read_yaml(file), dict).items() if key == "scheme"} if file.is_file() else {}
-
-
-def _given(label: str, path: Path, what: str, files: Iterable[Path], config: Mapping[str, Any] | None = None) -> Run:
-    """A network, or its tokenizer, that is identified by what these files contain."""
-    meaning = {what: described(files, path if path.is_dir() else path.parent)}
-    return Run("given", label, meaning, dict(config or {}), folder=str(path.resolve()))
-
-
-def description(config: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
-    """Size, position and conv of a configuration, with the vocabulary: what `relpos.train.network.network` builds."""
-    return {key: config[key] for key in ("size", "position", "conv")} | {"vocabulary": vocabulary}
-
-
-def described_by(run: Run) -> dict[str, Any]:
-    """The `description` of the network that a run trains or, of the stage `given`, of the one that the user named."""
-    from relpos.runs.model import changed_position  # which imports this module
-
-    if run.stage == "given":
-        settings = read_model_config(run.path)
-        return description(settings, settings["vocabulary"])
-    if run.stage == "finetune":
-        settings = described_by(run.inputs["start"])
-        return settings | {"position": changed_position(settings["position"], run.config.get("change"))}
-    return description(run.config, run.inputs["tokenizer"].config["vocabulary"])
-
-
-def tokenizer_of(start: Run, vocabulary: int) -> Run:
-    """The tokenizer in the folder of a given network; it is identified by its own files, so that networks may share a store.
-
-    Raises:
-        RelposError: there is none.
-    """
-    folder = model_folder(start.path)
-    files = tokenizer_files(folder)
-    if not files:
-        raise RelposError(f"network={folder}: there is no tokenizer in it")
-    return _given(f"{start.name}-tokenizer", folder, "tokenizer", files, {"vocabulary": vocabulary})
-
-
 def labels(networks: Sequence[Network]) -> list[str]:
     """Names that tell some networks apart: a row's, or position and convolution of the run. If these are not different, they are
     the whole names.
@@ -297,15 +231,14 @@ def of_run(folder: Path) -> Network:
     stage, state = record.get("stage"), record.get("state")
     if stage is None:  # deleted after its table was written, for instance, or failed before it began
         raise RelposError(f"network={folder}: no run that has begun (record.json is missing or names no stage)")
-    if stage not in ("pretrain", "finetune"):
+    if stage not in KINDS:
         raise RelposError(f"network={folder}: a run of stage {stage} holds no network; a pre-training or fine-tuning is expected")
     if state != "finished":
-        kind = "pre-training" if stage == "pretrain" else "fine-tuning"
-        raise RelposError(f"network={folder}: this {kind} is not finished (its record says {state})")
+        raise RelposError(f"network={folder}: this {KINDS[stage]} is not finished (its record says {state})")
     model, name = folder / "model", folder.resolve().name
     # The weights may be missing, as in committed records: whoever only reads results needs none.
     network = Network(name, model, model / WEIGHTS, folder, record)
-    if stage == "finetune":
+    if not network.is_pretraining:
         return network
     config = read_yaml(folder / "config.yaml")
     try:

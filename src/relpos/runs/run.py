@@ -21,6 +21,8 @@ from relpos.places import runs_root  # which belongs to what a run is
 from relpos.readers import RECORD, fitted, read_json, read_yaml, sealed, unsealed
 from relpos.train.checkpoint_files import by_age
 
+GIVEN = "given"
+"""The stage of what the user named."""
 VERSIONS = {"toy": 1, "tokenizer": 1, "store": 1, "pretrain": 3, "finetune": 3}
 """Bumped when a change of code alters the results of a stage; the golden values of the tests make such a change visible."""
 
@@ -47,8 +49,23 @@ def identity_of(stage: str, meaning: dict[str, Any], inputs: dict[str, str]) -> 
     return digest([stage, VERSIONS.get(stage, 0), meaning, inputs], 12)
 
 
+class OfStage:
+    """What says of which stage it is: a run, a line about one, or a number of one."""
+
+    stage: str
+
+    @property
+    def is_pretraining(self) -> bool:
+        return self.stage == "pretrain"
+
+    @property
+    def is_tuning(self) -> bool:
+        """Whether it is a fine-tuning, or of one."""
+        return self.stage == "finetune"
+
+
 @dataclass(frozen=True)
-class Run:
+class Run(OfStage):
     """One node of the plan.
 
     Args:
@@ -67,10 +84,15 @@ class Run:
     inputs: dict[str, Run] = field(default_factory=dict)
     folder: str | None = None
 
+    @property
+    def is_given(self) -> bool:
+        """Whether it is a folder that the user named, which nobody has to make."""
+        return self.stage == GIVEN
+
     @cached_property
     def identity(self) -> str:
         """The run's identity, see `identity_of`; of a `recorded` run that in its record, whatever code has computed it."""
-        if self.folder and self.stage != "given":
+        if self.folder and not self.is_given:
             return str(self.record.get("identity"))
         return identity_of(self.stage, self.meaning, {name: run.identity for name, run in self.inputs.items()})
 
@@ -82,13 +104,13 @@ class Run:
     @property
     def network(self) -> Path:
         """The model folder of a training; of the stage `given`, what the user named: a model folder or a snapshot's file."""
-        return self.path if self.stage == "given" else self.path / "model"
+        return self.path if self.is_given else self.path / "model"
 
     @property
     def beginning(self) -> Run:
         """The pre-training, or the given network, that a fine-tuning goes back to past its
         intermediate tasks; any other run itself."""
-        return self.inputs["start"].beginning if self.stage == "finetune" else self
+        return self.inputs["start"].beginning if self.is_tuning else self
 
     @property
     def record(self) -> dict[str, Any]:
@@ -98,7 +120,7 @@ class Run:
     @property
     def state(self) -> str:
         """missing, running, interrupted, failed or finished, as the record says."""
-        return "finished" if self.stage == "given" else self.record.get("state", "missing")
+        return "finished" if self.is_given else self.record.get("state", "missing")
 
     @property
     def metrics(self) -> dict[str, Any]:

@@ -9,14 +9,14 @@ from typing import TypeVar
 from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest
 from relpos.readers import fitted, read_json
-from relpos.runs.run import runs_root
+from relpos.runs.run import OfStage, runs_root
 
 FILE = "table.json"
 Form = TypeVar("Form")
 
 
 @dataclass(frozen=True)
-class RowRun:
+class RowRun(OfStage):
     """A run behind a row: where it lies and what became of it.
 
     Args:

@@ -27,7 +27,7 @@ from relpos.data.objective import trained_for
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store
 from relpos.data.task_batches import TuningSteps
-from relpos.data.tasks import Task, authors_steps
+from relpos.data.tasks import authors_steps
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError, say, with_class
 from relpos.model.attention import kernels_used
@@ -38,18 +38,19 @@ from relpos.process import ASKED, set_threads
 from relpos.readers import read_yaml, sha256
 from relpos.runs import trunk
 from relpos.runs.cost import costs
-from relpos.runs.model import finetuning_model, pretraining_model
-from relpos.runs.networks import description
-from relpos.runs.plan import WATCHING, refuse_changed, task_files
 from relpos.runs.run import Run
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, figures, logged, made_from
+from relpos.stages.finetune import FinetuneStage
+from relpos.stages.identity import WATCHING
+from relpos.stages.pretrain import PretrainStage
+from relpos.stages.stage import TrainingStage
 from relpos.train.checkpoint import Checkpointing, EvaluatedFirst, Kept, Snapshots, WholeCheckpoints, stopping
 from relpos.train.checkpoint_files import newest
 from relpos.train.finetune import Finetuning, FinetuningData, Splits, columns, read_before
 from relpos.train.group import ALONE, LONG, Group, present
 from relpos.train.loggers import Bar, JsonLines, conclude, identified, log_again, log_figure, made
 from relpos.train.module import Training
-from relpos.train.network import scheme_name
+from relpos.train.network import description, scheme_name
 from relpos.train.optim import Recipe
 from relpos.train.prefetch import StepsData
 from relpos.train.pretrain import Pretraining, PretrainingData
@@ -82,12 +83,13 @@ class Parts:
     microbatch: int
 
 
-def pretraining_parts(run: Run) -> Parts:
+def pretraining_parts(stage: PretrainStage) -> Parts:
     """The parts of a pre-training whose inputs are finished."""
-    config, store = run.config, Store(run.inputs["store"].path)
+    run, config = stage.run, stage.config
+    store = Store(run.inputs["store"].path)
     # Read before the training: hours later the network that it goes on with may be gone.
     tokenizer = load_tokenizer(run.inputs["tokenizer"].path)
-    model, settings = pretraining_model(run, store.vocabulary)
+    model, settings = stage.model(store.vocabulary)
     group = present()
     dials = _of(config, "steps", "seed", "precision", "log_every")
     recorder = recorder_of(run, model.encoder, group)
@@ -106,13 +108,13 @@ def pretraining_parts(run: Run) -> Parts:
     return Parts(module, data, settings, tokenizer, microbatch)
 
 
-def pretrain(run: Run) -> dict[str, Any]:
+def pretrain(stage: PretrainStage) -> dict[str, Any]:
     """Pre-trains, alone or as one of several processes; the first writes `model/`, `snapshots/` and the figure of the kernels."""
-    parts, config = pretraining_parts(run), run.config
+    run, parts = stage.run, pretraining_parts(stage)
     module, data = parts.module, parts.data
     assert isinstance(module, Pretraining)
     assert isinstance(data, PretrainingData)
-    trainer = fit(run, parts, config["evaluations"])
+    trainer = fit(stage, parts, run.config["evaluations"])
     if module.evaluated != trainer.global_step:  # no evaluation was due after the last step, or this process began behind it
         with stopping():
             trainer.validate(module, data, verbose=False)
@@ -135,16 +137,16 @@ def pretrain(run: Run) -> dict[str, Any]:
     return metrics
 
 
-def finetuning_parts(run: Run) -> Parts:
+def finetuning_parts(stage: FinetuneStage) -> Parts:
     """The parts of a fine-tuning whose inputs are finished."""
-    config, folder = run.config, model_folder(run.inputs["start"].network)
-    task: Task = instantiate(config["task"], "task")
-    tokenizer, location = load_tokenizer(folder), task_files(run)
+    run, config, task = stage.run, stage.config, stage.task()
+    folder = model_folder(run.inputs["start"].network)
+    tokenizer, location = load_tokenizer(folder), stage.task_files()
     splits = read_before(_content(run, folder), Splits(location, task, tokenizer, config["length"]))
     tested = [split for split in task.test.values() if split in splits]
     encoded, *_ = [splits[split] for split in ("train", *task.dev.values(), *tested)]  # a mistake in a file shows before training
-    refuse_changed(run)
-    model, settings = finetuning_model(run)
+    stage.refuse_changed()
+    model, settings = stage.model()
     steps = config["steps"] or authors_steps(task, len(encoded), config["batch"], config["recipe"].get("epochs"))
     recorder = recorder_of(run, model.encoder, ALONE)
     dials = _of(config, "seed", "precision", "log_every")
@@ -154,15 +156,15 @@ def finetuning_parts(run: Run) -> Parts:
     return Parts(module, FinetuningData(tuning, splits), settings, tokenizer, microbatch)
 
 
-def finetune(run: Run) -> dict[str, Any]:
+def finetune(stage: FinetuneStage) -> dict[str, Any]:
     """Fine-tunes on one task; writes `model/` and `predictions/`."""
-    parts = finetuning_parts(run)
+    run, parts = stage.run, finetuning_parts(stage)
     module, data = parts.module, parts.data
     assert isinstance(module, Finetuning)
     assert isinstance(data, FinetuningData)
     # Without callbacks nobody reads scores on the way; those at the end follow.
     evaluations = run.config["evaluations"] if run.config.get("callbacks") else 0
-    trainer = fit(run, parts, evaluations)
+    trainer = fit(stage, parts, evaluations)
     module.model.to(trainer.strategy.root_device)  # the trainer has moved it to the CPU
     predictions = run.path / "predictions"
     result = columns(module.model, module.task, data.splits, run.config["precision"], predictions)
@@ -200,15 +202,16 @@ class Start:
     keeps: int | None
 
 
-def fit(run: Run, parts: Parts, evaluations: int) -> pl.Trainer:
+def fit(stage: TrainingStage, parts: Parts, evaluations: int) -> pl.Trainer:
     """Trains from the newest checkpoint, or from the beginning, to the last step. Of several processes the first one writes."""
-    module, microbatch, group = parts.module, parts.microbatch, parts.module.group
+    run, module, microbatch = stage.run, parts.module, parts.microbatch
+    group = module.group
 
     def note_memory(microbatch: int) -> None:
         if group.first:
             run.note_start(out_of_memory=microbatch)
 
-    start = _start(run, module, microbatch)
+    start = _start(stage, module, microbatch)
     trainer = _trainer(run, parts, evaluations, start)
     if isinstance(module, Pretraining) and start.step:
         _restore_evaluation(run, module, trainer, evaluations, start.step)
@@ -233,20 +236,20 @@ def fit(run: Run, parts: Parts, evaluations: int) -> pl.Trainer:
     return trainer
 
 
-def _start(run: Run, module: Training, microbatch: int) -> Start:
+def _start(stage: TrainingStage, module: Training, microbatch: int) -> Start:
     """Where a start begins, which the record is told. Sets the threads, and takes over the log of another run's steps.
 
     Raises:
         RelposError: the checkpoint is of another network, or the processes see different ones.
     """
-    group = module.group
+    run, group = stage.run, module.group
     # The threads of its first start give the same bits as without the interruption; but what the user asks for comes first.
     kept = None if ASKED in os.environ else next((start["threads"] for start in _starts_with(run, "threads", group.world)), None)
     # Before anything is computed: sums over another number of threads differ in their last bits.
     threads = set_threads(run.config["speed"]["threads"] or kept)
     # Its own checkpoint first; another run's is only a way to begin.
     checkpoint = newest(run.path / "checkpoint")
-    keeps = trunk.last_constant_step(run) if group.world == 1 else None
+    keeps = stage.last_constant_step() if group.world == 1 else None
     shared = trunk.find(run, keeps, threads, microbatch) if keeps and not checkpoint else None
     checkpoint = shared.checkpoint if shared else checkpoint
     # Read once more here, so that a wrong shape is named before Lightning's traceback.
@@ -432,7 +435,7 @@ def _origin(run: Run, settings: dict[str, Any]) -> dict[str, Any]:
     known = description(settings, settings["vocabulary"])
     first = run.inputs.get("start", run).beginning
     if first is not run:
-        known["network"] = first.name if first.stage == "given" else first.path.name
+        known["network"] = first.name if first.is_given else first.path.name
     tokenizer, store = (made_from(run.path, stage) for stage in ("tokenizer", "store"))
     known["tokenizer"] = tokenizer.name if tokenizer else first.name
     return known | ({"data": read_yaml(store / "config.yaml").get("data")} if store else {})

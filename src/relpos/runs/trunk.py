@@ -11,7 +11,6 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from relpos.data.objective import trained_for
 from relpos.errors import RelposError, say
 from relpos.files import write_text
 from relpos.runs.run import Run, read_record, runs_root
@@ -29,19 +28,6 @@ class Trunk(NamedTuple):
     checkpoint: Path
     step: int
     folder: Path
-
-
-def last_constant_step(run: Run) -> int | None:
-    """The step after which a pre-training's rate falls; None if no other run can share the steps until then.
-
-    A warm-up that is a share of the steps is another one in a longer run, and so are a first phase and annealed masks.
-    """
-    recipe = Recipe.of(run.config["recipe"])
-    if run.stage != "pretrain" or recipe.schedule == "linear" or 0 < recipe.warmup < 1:
-        return None
-    if "first" in run.meaning or "start" in run.inputs or trained_for(run.meaning).changes:
-        return None  # of a run's start the record does not say what it was
-    return recipe.decay_start(run.config["steps"])
 
 
 def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:

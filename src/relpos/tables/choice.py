@@ -73,7 +73,7 @@ def side_table(rows: Sequence[Row], base: str, choices: Sequence[str], statistic
 
 def _halves(row: Row, column: str, of: Callable[[Sequence[int | None], Sequence[float]], float]) -> Halves | None:
     """The statistic of a row's fine-tunings on even and on odd examples; None if a run kept no answers."""
-    runs = [run for run in row.runs if run.stage == "finetune" and run.state == "finished" and column in run.columns]
+    runs = [run for run in row.runs if run.is_tuning and run.state == "finished" and column in run.columns]
     paths = [runs_root() / run.path / "dev" / f"{column}.tsv" for run in runs]
     if not paths or not all(path.is_file() for path in paths):
         return None

@@ -10,14 +10,15 @@ from functools import partial
 from typing import Any
 
 from relpos.config.check import refuse_overrides
-from relpos.config.compose import composed
+from relpos.config.compose import TRAININGS, composed
 from relpos.config.conf import key_of, shipped
 from relpos.errors import RelposError, refuse_unknown
 from relpos.measures.measure import measured_columns
 from relpos.pretrained.files import is_remote
-from relpos.runs.networks import given_run
-from relpos.runs.plan import finetune_run, plan
+from relpos.runs.plan import plan
 from relpos.runs.run import Run, closure
+from relpos.stages.finetune import FinetuneStage
+from relpos.stages.given import given_run
 from relpos.tables.changes import effective
 from relpos.tables.experiment import Experiment, overrides_of
 from relpos.tables.table import PLAIN
@@ -139,7 +140,7 @@ def _contents(experiment: Experiment, network: Run | None, overrides: list[str])
     Raises:
         RelposError: an override is wrong, two tasks have the same name, or a task has the name of a measured column.
     """
-    of_stage = {stage: overrides_of(stage, experiment, overrides) for stage in ("pretrain", "finetune")}
+    of_stage = {stage: overrides_of(stage, experiment, overrides) for stage in TRAININGS}
     of_tuning = of_stage["finetune"]
     if network:
         of_tuning = [override for override in of_tuning if key_of(override) != "network"]
@@ -163,7 +164,7 @@ def _tunings(networks: list[Run], tasks: list[dict[str, Any]], seeds: list[int],
     for network in networks:
         for content in tasks:
             # Planning resolves values and hashes files, so that one seed is planned and the others are derived.
-            first = label(finetune_run(content | {"seed": seeds[0]}, network))
+            first = label(FinetuneStage.plan(content | {"seed": seeds[0]}, network))
             pretrain_seed = network.config.get("seed", 0)
             tunings += [Tuning(content["task"]["name"], pretrain_seed, seed, reseeded(first, seed)) for seed in seeds]
     return tunings
@@ -172,7 +173,7 @@ def _tunings(networks: list[Run], tasks: list[dict[str, Any]], seeds: list[int],
 def reseeded(run: Run, seed: int) -> Run:
     """The fine-tuning with another seed, and so an intermediate fine-tuning before it; a pre-training keeps its own seed."""
     start = run.inputs["start"]
-    if start.stage == "finetune":
+    if start.is_tuning:
         start = reseeded(start, seed)
     return replace(
         run,
@@ -207,7 +208,7 @@ def _labelled(run: Run, table: str, row: str) -> Run:
     """The run, and a fine-tuning before it, with the names of table and row for loggers; they are not part of the identity."""
     inputs = dict(run.inputs)
     for name, input_run in run.inputs.items():
-        if input_run.stage == "finetune":
+        if input_run.is_tuning:
             inputs[name] = _labelled(input_run, table, row)
     return replace(run, config=run.config | {"table": table, "row": row}, inputs=inputs)
 

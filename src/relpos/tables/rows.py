@@ -136,7 +136,7 @@ def _runs(row: PlannedRow) -> Iterator[RowRun]:
         yield RowRun(
             stage=run.stage,
             identity=run.identity,
-            state="finished" if run.stage == "given" else record.get("state", "missing"),
+            state="finished" if run.is_given else record.get("state", "missing"),
             path=path.as_posix(),
             task=task,
             pretrain_seed=pretrain_seed,
@@ -264,7 +264,7 @@ def constant_phase(runs: Sequence[Run]) -> dict[int, Curve]:
     curves: dict[int, Curve] = {}
     for run in runs:
         # A first phase of shorter texts has fewer tokens a step.
-        if run.stage == "pretrain" and run.state == "finished" and "first" not in run.meaning:
+        if run.is_pretraining and run.state == "finished" and "first" not in run.meaning:
             recipe, steps = Recipe.of(run.config["recipe"]), run.config["steps"]
             tokens = run.config["batch"] * run.config["length"]
             end = steps if recipe.schedule == "linear" else recipe.decay_start(steps)

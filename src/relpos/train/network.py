@@ -12,7 +12,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from relpos.errors import RelposError
-from relpos.model.build import WEIGHTS, build
+from relpos.model.build import WEIGHTS, Network, build, count
 from relpos.model.encoder import encoder_of
 from relpos.model.heads import Classifier, ClassifierKind, MaskedLM
 from relpos.model.initial import describe, redraw
@@ -51,6 +51,11 @@ def network(config: Mapping[str, Any], filled: bool = True) -> Any:
 
     with torch.device("meta"):
         return build(config["size"], with_values, config["vocabulary"], conv, kernel, head)
+
+
+def description(config: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
+    """Size, position and conv of a configuration, with the vocabulary: what `network` builds."""
+    return {key: config[key] for key in ("size", "position", "conv")} | {"vocabulary": vocabulary}
 
 
 def scheme_name(meaning: Mapping[str, Any]) -> str:
@@ -126,3 +131,25 @@ class _Undrawn(TorchFunctionMode):
         if function is torch.nn.init.normal_:
             return kwargs["tensor"]
         return args[0] if function is torch.Tensor.normal_ else function(*args, **kwargs)
+
+
+def counted(model: Network) -> dict[str, Any]:
+    """`relpos.model.build.count`; refuses a network of more than `MOST` parameters.
+
+    Raises:
+        RelposError: says how many there are.
+    """
+    numbers = count(model)
+    if numbers["total"] > MOST:
+        raise RelposError(f"{numbers['total']:.2e} parameters: more than {MOST:.0e} are too many")
+    return numbers
+
+
+def counted_without_memory(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The counts of a network whose tensors have shapes but no values.
+
+    Raises:
+        RelposError: there are more than 10¹³ parameters.
+    """
+    with without_memory():
+        return counted(network(config))

@@ -94,14 +94,14 @@ def runs_column(rows: Sequence[Row]) -> TableColumn:
     """
     cells = []
     for row in rows:
-        states = [run.state for run in row.runs if run.stage == "pretrain"]
+        states = [run.state for run in row.runs if run.is_pretraining]
         tuned: dict[tuple[str | None, int | None], list[str]] = {}
         for run in row.runs:
-            if run.stage == "finetune":
+            if run.is_tuning:
                 tuned.setdefault((run.task, run.pretrain_seed), []).append(run.state)
         # The task with the fewest finished runs counts.
         fewest = min(tuned.values(), key=lambda of_task: of_task.count("finished"), default=[])
-        counts = [f"{of_stage.count('finished')}{_of(of_stage)}" for of_stage in (states, fewest) if of_stage]
+        counts = [f"{group.count('finished')}{_of(group)}" for group in (states, fewest) if group]
         cells.append(Cell(" × ".join(counts) or MISSING, states.count("finished") if row.runs else None))
     return TableColumn("n", "n", None, cells)
 

@@ -1,0 +1,79 @@
+"""A network that the user names, or its tokenizer, as a run that nobody has to make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from relpos.data.filehash import described
+from relpos.errors import RelposError
+from relpos.places import expanded
+from relpos.pretrained.files import CONFIG, is_published, tokenizer_files, weight_files
+from relpos.readers import fitted, read_yaml
+from relpos.runs.networks import resolve
+from relpos.runs.run import GIVEN, Run
+from relpos.stages.stage import Stage
+from relpos.train.network import description
+from relpos.train.weights import model_folder, read_model_config
+
+
+class GivenStage(Stage):
+    name = GIVEN
+
+    def description(self) -> dict[str, Any]:
+        settings = read_model_config(self.run.path)
+        return description(settings, settings["vocabulary"])
+
+
+def given_run(name: str) -> Run:
+    """The network of this name as a run that nobody has to make.
+
+    A network of a run is identified by that run, another one by the SHA-256 of its files, one from the hub by its id and commit.
+
+    Raises:
+        RelposError: there is no such network.
+    """
+    network, path = resolve(name), expanded(name)
+    folder, run = network.folder, network.run
+    if is_published(folder):
+        # The hub's cache keeps the files of a commit in snapshots/COMMIT: the folder's name identifies them, unhashed.
+        if folder.parent.name == "snapshots" and not path.is_dir():
+            meaning = {"hub": name.partition("@")[0], "revision": folder.name}
+            return Run(GIVEN, name.replace("/", "-"), meaning, {}, folder=str(folder))
+        return _given(folder.resolve().name, folder, "model", [folder / CONFIG, *weight_files(folder), *tokenizer_files(folder)])
+    typed = _typed(run) if run else {}
+    if run and network.is_snapshot:
+        label = f"{run.resolve().name}-at{network.share}"
+        return _given(label, network.weights, "model", [network.weights], typed)
+    # `RUN/model` is identified by its weights, as it always was.
+    named = run if run and network.row else path
+    if named == run and (identity := network.record.get("identity")):
+        return Run(GIVEN, network.name, {"model": identity}, typed, folder=str(folder.resolve()))
+    return _given(named.resolve().name, folder, "model", weight_files(folder), typed)
+
+
+def _typed(run: Path) -> dict[str, Any]:
+    """`scheme`, the word that was typed for a run's position scheme, where its configuration has it."""
+    file = run / "config.yaml"
+    config = fitted(read_yaml(file), dict) if file.is_file() else {}
+    return {key: value for key, value in config.items() if key == "scheme"}
+
+
+def _given(label: str, path: Path, what: str, files: Iterable[Path], config: Mapping[str, Any] | None = None) -> Run:
+    """A network, or its tokenizer, that is identified by what these files contain."""
+    meaning = {what: described(files, path if path.is_dir() else path.parent)}
+    return Run(GIVEN, label, meaning, dict(config or {}), folder=str(path.resolve()))
+
+
+def tokenizer_of(start: Run, vocabulary: int) -> Run:
+    """The tokenizer in the folder of a given network; it is identified by its own files, so that networks may share a store.
+
+    Raises:
+        RelposError: there is none.
+    """
+    folder = model_folder(start.path)
+    files = tokenizer_files(folder)
+    if not files:
+        raise RelposError(f"network={folder}: there is no tokenizer in it")
+    return _given(f"{start.name}-tokenizer", folder, "tokenizer", files, {"vocabulary": vocabulary})

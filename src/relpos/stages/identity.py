@@ -1,0 +1,95 @@
+"""What of a configuration is part of the identity of a training, and what is not."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from relpos.data.objective import RATE
+from relpos.readers import sha256
+from relpos.trust import find, targets
+
+Content = Mapping[str, Any]
+"""A configuration as plain values: `config` where it is resolved, `content` with its interpolations."""
+DIALS = ("steps", "batch", "seed", "precision", "length")
+"""Keys that are part of the identity of every training run."""
+PAPERS_LAYERS = {
+    "attention": "bidirectional",
+    "norm_first": False,
+    "norm": "layer",
+    "glu": False,
+    "bias": True,
+    "qk_norm": False,
+}
+"""Keys of `size` that an identity leaves out where they have these values, which are those of the papers' networks."""
+IDLE: Mapping[str, tuple[Any, ...]] = {
+    "position_lr": (1,),
+    "optimizer": ("adamw",),
+    "masking": (None, RATE),
+    "schedule": ("linear",),
+}
+"""Keys of a recipe that an identity leaves out where they have one of these values: they change nothing then."""
+MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "log_every")
+"""Keys that a run reads but that do not change its result: they are not part of its identity."""
+WATCHING = ("pytorch_lightning.callbacks.lr_monitor.LearningRateMonitor",)
+"""Callbacks that do not change a result."""
+SWITCHES = ("overfit_batches", "fast_dev_run")
+"""Keys of `trainer` that change a result."""
+
+
+def architecture_part(config: dict[str, Any]) -> dict[str, Any]:
+    """Size, position, convolution, and an objective of the user's own. A class from outside the package is identified by the hash
+    of its source file. Keys of the size that came later are left out where the layers are the papers': runs keep the identity from
+    before."""
+    size = {key: value for key, value in config["size"].items() if key not in PAPERS_LAYERS} | other_layers(config["size"])
+    nodes = {"size": size, "position": config["position"], "conv": config["conv"]}
+    if not config["objective"]["_target_"].startswith("relpos."):  # others are named by `masking`
+        nodes["objective"] = config["objective"]
+    sources = _sources(nodes)
+    return nodes | ({"sources": sources} if sources else {})
+
+
+def _sources(nodes: Content) -> dict[str, str]:
+    """Class of the user's own → the hash of its source file, which stands for the version that other
+    classes have."""
+    outside = {
+        node["_target_"]: find(node["_target_"], path.split(".")[0], f"{path}._target_")
+        for path, node in targets(nodes)
+        if not node["_target_"].startswith(("relpos.", "pytorch_lightning."))
+    }
+    return {name: sha256(Path(inspect.getfile(found))) for name, found in outside.items()}
+
+
+def other_layers(size: Content) -> dict[str, Any]:
+    """The keys of a size in which its layers are not the papers'."""
+    return {key: size[key] for key, value in PAPERS_LAYERS.items() if size.get(key, value) != value}
+
+
+def recipe_part(recipe: dict[str, Any]) -> dict[str, Any]:
+    """The recipe without `steps`, `batch` and `head`, whose dials at the top level count, and without what is idle."""
+    recipe = {key: value for key, value in recipe.items() if key not in ("steps", "batch", "head")}
+    # Two ways to write one training must give one identity: a list of equal values is that value.
+    if isinstance(rates := recipe["position_lr"], list) and len(set(rates)) == 1:
+        recipe["position_lr"] = rates[0]
+    if recipe.get("conv_lr") in (None, recipe.get("position_lr")):  # convolutions take the rate of positions by themselves
+        recipe.pop("conv_lr", None)
+    if recipe.get("schedule") == "linear":  # which falls from the first step on, and has no last phase
+        del recipe["decay"]
+    return {key: value for key, value in recipe.items() if value not in IDLE.get(key, ())}
+
+
+def lightning_part(config: Content) -> dict[str, Any]:
+    """Callbacks and switches of Lightning's Trainer by which a result may change, for the identity;
+    empty without any."""
+    callbacks = {name: node for name, node in (config.get("callbacks") or {}).items() if node["_target_"] not in WATCHING}
+    trainer = {key: value for key in SWITCHES if (value := (config.get("trainer") or {}).get(key))}
+    sources = _sources({"callbacks": callbacks})
+    parts = {"callbacks": callbacks | ({"sources": sources} if sources else {}), "trainer": trainer}
+    return {key: part for key, part in parts.items() if part}
+
+
+def machine_part(config: dict[str, Any]) -> dict[str, Any]:
+    keys = (*MACHINE, "callbacks", "trainer", "scheme")
+    return {key: config[key] for key in keys if key in config}

@@ -1,0 +1,52 @@
+"""Corpus → tokenizer → token ids on disk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relpos.config.compose import resolved
+from relpos.data.published_tokenizer import load_tokenizer
+from relpos.data.store import Store, tell, write_store
+from relpos.progress import reading
+from relpos.runs.run import Run
+from relpos.stages.identity import Content
+from relpos.stages.stage import Figures, Stage
+from relpos.stages.tokenizer import TokenizerStage
+from relpos.stages.toy import corpus_of
+
+
+class StoreStage(Stage):
+    name = "store"
+
+    @classmethod
+    def plan(cls, content: Content, tokenizer: Run | None = None) -> Run:
+        """Corpus → tokenizer → store.
+
+        Args:
+            content: `data`, `vocabulary` and `tokenizer`.
+            tokenizer: is used instead of the one of the configuration.
+        """
+        config = resolved(content)
+        corpus = corpus_of(config)
+        source, name = corpus.source, type(corpus.source).__name__.lower()
+        tokenizer = tokenizer or TokenizerStage.plan(config, corpus)
+        meaning: dict[str, Any] = {"heldout": source.heldout}
+        # The run's name says so, too: two stores of one text would differ by their hash alone.
+        if source.shuffle:  # the tokenizer's text stays as it stands, so that the pieces are the same
+            name, meaning["shuffle"] = f"{name}-shuffled{source.shuffle}", source.shuffle
+        inputs = corpus.inputs | {"tokenizer": tokenizer}
+        return Run(cls.name, name, corpus.meaning | meaning, meaning | {"data": config["data"]}, inputs)
+
+    def work(self) -> Figures:
+        source, folder = self.source(), self.run.path
+        with reading(f"encoding text for {self.run.name}", source.characters()) as progress:
+            pieces = load_tokenizer(self.inputs["tokenizer"].path)
+            how = {"shuffle": source.shuffle, "alike": source.alike}
+            write_store(source.documents(progress), pieces, folder, self.config["heldout"], **how)
+        self.refuse_changed()
+        written = Store(folder)
+        if not source.alike:
+            tell(folder)
+        figures = {"sentences": len(written.sentences) - 1, "tokens": len(written.ids)}
+        revisions = getattr(source, "revisions", None)
+        return figures | ({"revisions": revisions} if revisions else {})

@@ -1,0 +1,74 @@
+"""Text, or a file of the user's own → `tokenizer.model` or, of another kind, `tokenizer.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from relpos.data.filehash import described
+from relpos.data.published_tokenizer import adopt, load_tokenizer
+from relpos.data.tokenizer import train_tokenizer
+from relpos.errors import RelposError, say
+from relpos.places import expanded
+from relpos.pretrained.files import tokenizer_files
+from relpos.progress import reading
+from relpos.readers import sha256
+from relpos.runs.run import Run
+from relpos.stages.identity import Content
+from relpos.stages.stage import Figures, Stage
+from relpos.stages.toy import Corpus, corpus_of
+
+TOKENIZER_THREADS = 2
+"""Fixed, because SentencePiece's pieces depend on the number of threads."""
+TOKENIZER: Mapping[str, Any] = {"kind": "unigram", "cased": False, "byte_fallback": False}
+"""The default of `tokenizer` in conf/pretrain.yaml, but for its file."""
+TRAINED_BY = ("vocabulary", "sample", "threads", *TOKENIZER)
+"""The keys that `train_tokenizer` takes."""
+
+
+class TokenizerStage(Stage):
+    name = "tokenizer"
+
+    @classmethod
+    def plan(cls, content: Content, corpus: Corpus | None = None) -> Run:
+        """The tokenizer of `data`, `vocabulary` and `tokenizer`, resolved; `corpus` is that of `data`."""
+        own = content["tokenizer"]
+        if own.get("file"):
+            return cls._own(expanded(own["file"]).resolve(), content["vocabulary"])
+        corpus = corpus or corpus_of(content)
+        source = corpus.source
+        trained = {"vocabulary": content["vocabulary"], "sample": source.sample, "threads": TOKENIZER_THREADS}
+        # Left out where they are ours.
+        other = {key: value for key, value in own.items() if key in TOKENIZER and value != TOKENIZER[key]}
+        trained |= other
+        words = [str(other["kind"]) if key == "kind" else key for key in TOKENIZER if key in other]
+        name = "-".join([type(source).__name__.lower(), str(content["vocabulary"]), *words])
+        meaning = corpus.meaning | trained
+        return Run(cls.name, name, meaning, trained | {"data": content["data"]}, corpus.inputs)
+
+    @classmethod
+    def _own(cls, path: Path, vocabulary: int) -> Run:
+        """The tokenizer of a file, or of the folder of a checkpoint or a run. It is identified by what its files contain; nothing
+        else of the configuration counts."""
+        folder = path / "model" if (path / "model").is_dir() else path
+        files = tokenizer_files(folder)
+        if not path.is_file() and not files:
+            raise RelposError(f"tokenizer={path}: there is no such file, and no folder with a tokenizer")
+        meaning: dict[str, Any] = {"file": sha256(path)} if path.is_file() else {"files": described(files, folder)}
+        return Run(cls.name, "own", meaning, {"file": str(folder), "vocabulary": vocabulary})
+
+    def work(self) -> Figures:
+        folder, config = self.run.path, self.config
+        if "file" in config:
+            adopt(Path(config["file"]), folder)
+            return {"pieces": load_tokenizer(folder).size}
+        source = self.source()
+        with reading(f"reading text for {self.run.name}", source.characters()) as progress:
+            keys = {key: config[key] for key in TRAINED_BY if key in config}
+            train_tokenizer(source.documents(progress), folder, **keys)
+        self.refuse_changed()
+        pieces = load_tokenizer(folder).size
+        if pieces < config["vocabulary"]:
+            say(f"relpos: the text yields {pieces:,} pieces instead of {config['vocabulary']:,}")
+        return {"pieces": pieces}

@@ -1,0 +1,52 @@
+"""The toy language: `corpus/` and `glue/`, written from a seed. And the text of a configuration, which may be that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from relpos.data import toy as language
+from relpos.data.source import READING, Toy
+from relpos.runs.run import Run
+from relpos.stages.identity import Content
+from relpos.stages.stage import Figures, Stage
+from relpos.trust import instantiate
+
+
+class ToyStage(Stage):
+    name = "toy"
+
+    def work(self) -> Figures:
+        language.write(self.run.path, **self.config)
+        return {}
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The text of a configuration.
+
+    Args:
+        source: that `data` describes.
+        inputs: the run that writes it, if it is the toy language.
+    """
+
+    source: Any
+    inputs: dict[str, Run]
+
+    @cached_property
+    def meaning(self) -> dict[str, Any]:
+        """Its part of an identity: what the files contain; of the toy language nothing, since its run is an input."""
+        if self.inputs:
+            return {}
+        reading = {} if self.source.alike else {"reading": READING}
+        return {"corpus": self.source.identity()} | reading
+
+
+def corpus_of(config: Content) -> Corpus:
+    """The text that the key `data` describes."""
+    source = instantiate(config["data"], "data")
+    if not isinstance(source, Toy):
+        return Corpus(source, {})
+    name, seed = f"seed{source.seed}", {"seed": source.seed}
+    return Corpus(source, {"toy": Run(ToyStage.name, name, source.identity() or {}, seed)})
