@@ -436,6 +436,6 @@ def _origin(run: Run, settings: dict[str, Any]) -> dict[str, Any]:
     first = run.inputs.get("start", run).beginning
     if first is not run:
         known["network"] = first.name if first.is_given else first.path.name
-    tokenizer, store = (made_from(run.path, stage) for stage in ("tokenizer", "store"))
+    tokenizer, store = made_from(run.path, "tokenizer"), made_from(run.path, "store")
     known["tokenizer"] = tokenizer.name if tokenizer else first.name
     return known | ({"data": read_yaml(store / "config.yaml").get("data")} if store else {})

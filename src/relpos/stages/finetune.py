@@ -82,8 +82,8 @@ class FinetuneStage(TrainingStage):
         inputs = {"start": start}
         meaning: dict[str, Any] = {key: config[key] for key in DIALS} | task_meaning | {"recipe": recipe_part(config["recipe"])}
         meaning |= lightning_part(config)
-        is_changed = isinstance(stage_of(start), FinetuneStage)  # an intermediate task comes before
-        if not is_changed and (change := _change(config["change"])):
+        # An intermediate task has already changed the network.
+        if not start.is_tuning and (change := _change(config["change"])):
             meaning["change"] = change
         # Left out where it is plain.
         if config["head"] != "plain":
