@@ -67,13 +67,13 @@ def test_a_command_without_a_network_is_refused(command: str) -> None:
 @pytest.mark.parametrize("position", presets("position"))
 def test_parameters_are_counted_without_memory(position: str) -> None:
     cfg = compose("params", ["size=tiny", f"position={position}", "vocabulary=50", "size.layers=1"])
-    assert counted_without_memory(cfg) == count(network(resolved(cfg)))
+    assert counted_without_memory(resolved(cfg)) == count(network(resolved(cfg)))
 
 
 @pytest.mark.parametrize("overrides", [["size.hidden=1000000"], ["size.ffn=1000000", "size.hidden=100000", "size.layers=100"]])
 def test_too_many_parameters_are_one_line(overrides: list[str]) -> None:
     with pytest.raises(RelposError, match=r"parameters"):
-        counted_without_memory(compose("params", overrides))
+        counted_without_memory(resolved(compose("params", overrides)))
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_what_cannot_be_built_is_refused_before_any_work(overrides: list[str], s
 
 def test_any_list_of_schemes_can_be_merged() -> None:
     parts = "[{_target_: relpos.model.position.Fixed, k: 3}, {_target_: relpos.model.position.T5}]"
-    merged = counted_without_memory(compose("params", ["size=tiny", "position=merge", f"position.parts={parts}"]))
+    merged = counted_without_memory(resolved(compose("params", ["size=tiny", "position=merge", f"position.parts={parts}"])))
     alone = [
-        counted_without_memory(compose("params", ["size=tiny", *overrides]))
+        counted_without_memory(resolved(compose("params", ["size=tiny", *overrides])))
         for overrides in (["position=fixed", "k=3"], ["position=t5"])
     ]
     assert merged["position"] == sum(part["position"] for part in alone)

@@ -15,6 +15,7 @@ from relpos.runs import trunk
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
+from relpos.stages.stage import TrainingStage, stage_of
 
 WSD = [
     "position=composite",
@@ -25,6 +26,12 @@ WSD = [
     "recipe.schedule=wsd",
     "recipe.warmup=2",
 ]
+
+
+def _last_constant_step(run: Run) -> int | None:
+    stage = stage_of(run)
+    assert isinstance(stage, TrainingStage)
+    return stage.last_constant_step()
 
 
 def run_of(*overrides: str) -> Run:
@@ -80,7 +87,7 @@ def test_a_longer_run_begins_where_a_shorter_one_began_to_decay_and_ends_in_the_
 def begins_at(*overrides: str, threads: int = 1, microbatch: int | None = None) -> int:
     """The step at which a run begins that is computed so; microbatch None: as the run of ten steps was."""
     run = run_of(*overrides)
-    end = trunk.last_constant_step(run)
+    end = _last_constant_step(run)
     microbatch = microbatch or run_of("steps=10").record["starts"][0]["microbatch"]
     found = trunk.find(run, end, threads, microbatch) if end is not None else None
     return found.step if found else 0
@@ -105,14 +112,14 @@ def test_what_their_last_bits_depend_on_is_not_shared(short: Run) -> None:
 
 @pytest.mark.parametrize("change", ["recipe.masking=[0.3,0.15]", "first.share=0.5", "recipe.schedule=linear", "recipe.warmup=0.2"])
 def test_a_run_whose_first_steps_depend_on_their_number_keeps_no_trunk(change: str) -> None:
-    assert trunk.last_constant_step(run_of("steps=10")) == 8
-    assert trunk.last_constant_step(run_of("steps=10", change)) is None
+    assert _last_constant_step(run_of("steps=10")) == 8
+    assert _last_constant_step(run_of("steps=10", change)) is None
 
 
 def test_a_run_that_goes_on_with_a_network_keeps_no_trunk() -> None:
     run = run_of("steps=10")
     further = replace(run, inputs=run.inputs | {"start": Run("given", "another", {}, {}, folder="another")})
-    assert trunk.last_constant_step(further) is None
+    assert _last_constant_step(further) is None
 
 
 def test_a_damaged_trunk_is_named_and_not_used(short: Run, capfd: pytest.CaptureFixture[str]) -> None:
