@@ -1,4 +1,5 @@
-"""Whole pre-training steps to be raced: ours and Hugging Face's, made from the same sizes, batches and optimiser."""
+"""Whole pre-training steps to be raced: ours and Hugging Face's, made from the same sizes, batches
+and optimiser."""
 
 from __future__ import annotations
 
@@ -20,14 +21,20 @@ VOCABULARY = 30_004
 
 def size_of(name: str) -> dict[str, Any]:
     """The keys of `size=NAME`."""
-    content: dict[str, Any] = yaml.safe_load((Path(__file__).parents[1] / "conf" / "size" / f"{name}.yaml").read_text("utf-8"))
+    content: dict[str, Any] = yaml.safe_load(
+        (Path(__file__).parents[1] / "conf" / "size" / f"{name}.yaml").read_text("utf-8")
+    )
     return content
 
 
 def split_size(overrides: Sequence[str]) -> tuple[str, list[str]]:
     """The size that the overrides name, `small` where they name none, and the other overrides."""
-    sizes = [override.removeprefix("size=") for override in overrides if override.startswith("size=")]
-    return (sizes or ["small"])[0], [override for override in overrides if not override.startswith("size=")]
+    sizes = [
+        override.removeprefix("size=") for override in overrides if override.startswith("size=")
+    ]
+    return (sizes or ["small"])[0], [
+        override for override in overrides if not override.startswith("size=")
+    ]
 
 
 @dataclass(frozen=True)
@@ -49,13 +56,18 @@ def contestant(name: str) -> Callable[[Sequence[Batch]], float]:
     """A function that takes one step on some micro-batches and returns the loss.
 
     Args:
-        name: `ours/<overrides>/<precision>`, where a name alone is a position scheme and `kernel=…` an attention kernel, or
-            `hf/<attention>/<precision>`. Either may have `size=…` among the overrides; `small` by default.
+        name: `ours/<overrides>/<precision>`, where a name alone is a position scheme and `kernel=…`
+            an attention kernel, or `hf/<attention>/<precision>`. Either may have `size=…` among the
+            overrides; `small` by default.
     """
     side, kind, precision = name.split("/")
     torch.manual_seed(0)
     size, overrides = split_size(kind.split())
-    return ours(size, overrides, precision) if side == "ours" else hugging_face(size, overrides[0], precision)
+    return (
+        ours(size, overrides, precision)
+        if side == "ours"
+        else hugging_face(size, overrides[0], precision)
+    )
 
 
 def ours(size: str, overrides: Sequence[str], precision: str) -> Callable[[Sequence[Batch]], float]:
@@ -71,10 +83,15 @@ def ours(size: str, overrides: Sequence[str], precision: str) -> Callable[[Seque
 
 
 def network(*overrides: str) -> Any:
-    """Of the overrides of the command line; without `position=` it knows no positions. `kernel=…` names an attention kernel."""
-    kernels = [override.removeprefix("kernel=") for override in overrides if override.startswith("kernel=")]
+    """Of the overrides of the command line; without `position=` it knows no positions. `kernel=…`
+    names an attention kernel."""
+    kernels = [
+        override.removeprefix("kernel=") for override in overrides if override.startswith("kernel=")
+    ]
     given = [
-        override if "=" in override else f"position={override}" for override in overrides if not override.startswith("kernel=")
+        override if "=" in override else f"position={override}"
+        for override in overrides
+        if not override.startswith("kernel=")
     ]
     model = relpos.build(relpos.compose("params", ["position=none", *given]))
     for kernel in kernels:
@@ -115,24 +132,35 @@ def hugging_face(size: str, attention: str, precision: str) -> Callable[[Sequenc
 
     def loss(batch: Batch, chosen: int) -> Tensor:
         with autocast(precision, "cpu"):
-            mean = model(input_ids=batch.input_ids, attention_mask=batch.attention_mask, labels=batch.labels).loss
+            mean = model(
+                input_ids=batch.input_ids, attention_mask=batch.attention_mask, labels=batch.labels
+            ).loss
         return mean * (int(batch.labels.ne(-100).sum()) / chosen)
 
     return _step(model, loss)
 
 
 def plain_loop(name: str) -> Callable[[Batch], None]:
-    """The same step as anybody would write it: the mean loss under `torch.autocast`, AdamW as torch makes it, and nothing else."""
+    """The same step as anybody would write it: the mean loss under `torch.autocast`, AdamW as torch
+    makes it, and nothing else."""
     side, kind, precision = name.split("/")
     torch.manual_seed(0)
     size, overrides = split_size(kind.split())
-    model = network(*overrides, f"size={size}", f"vocabulary={VOCABULARY}") if side == "ours" else bert(size, overrides[0])
+    model = (
+        network(*overrides, f"size={size}", f"vocabulary={VOCABULARY}")
+        if side == "ours"
+        else bert(size, overrides[0])
+    )
     optimizer = torch.optim.AdamW(model.train().parameters(), lr=1e-4)
 
     def step(batch: Batch) -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
             ours = side == "ours"
-            loss = model.loss(batch.input_ids, batch.labels) if ours else model(batch.input_ids, labels=batch.labels).loss
+            loss = (
+                model.loss(batch.input_ids, batch.labels)
+                if ours
+                else model(batch.input_ids, labels=batch.labels).loss
+            )
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -141,7 +169,9 @@ def plain_loop(name: str) -> Callable[[Batch], None]:
 
 
 def _step(
-    model: Any, loss: Callable[[Batch, int], Tensor], begin: Callable[[int], None] = lambda step: None
+    model: Any,
+    loss: Callable[[Batch, int], Tensor],
+    begin: Callable[[int], None] = lambda step: None,
 ) -> Callable[[Sequence[Batch]], float]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     steps = iter(range(1 << 30))
@@ -163,8 +193,8 @@ def _step(
 
 
 def flops(side: str, rows: int, n: int, predicted: int, size: str = "small") -> float:
-    """Of one step: forward × 3, matrix products only, twice the multiplications. Ours computes what follows the last layer's
-    attention at predicted tokens only."""
+    """Of one step: forward × 3, matrix products only, twice the multiplications. Ours computes what
+    follows the last layer's attention at predicted tokens only."""
     sizes = size_of(size)
     d, ffn, layers = sizes["hidden"], sizes["ffn"], sizes["layers"]
     tokens = rows * n

@@ -1,4 +1,5 @@
-"""Whole updates on a GPU, as a training makes them: ours and Hugging Face's. Nothing touches the device on import."""
+"""Whole updates on a GPU, as a training makes them: ours and Hugging Face's. Nothing touches the
+device on import."""
 
 from __future__ import annotations
 
@@ -37,25 +38,31 @@ def device() -> torch.device:
 
 
 def need_gpu(script: str) -> None:
-    """Refuses in one line where there is no GPU. Asked by a process of its own: one that has asked cannot be forked any more.
+    """Refuses in one line where there is no GPU. Asked by a process of its own: one that has asked
+    cannot be forked any more.
 
     Raises:
         SystemExit: there is none.
     """
     asked = side_by_side({"asked": lambda: {"found": torch.cuda.is_available()}}, 1, 60)
     if not next(asked)[1].get("found"):
-        raise SystemExit(f"{script} needs a CUDA device and there is none; --rehearse runs it at toy sizes on a CPU")
+        raise SystemExit(
+            f"{script} needs a CUDA device and there is none; --rehearse runs it at "
+            f"toy sizes on a CPU"
+        )
 
 
 def tokens(rows: int, n: int) -> Tensor:
     """(rows, n) random ids, the same each time."""
-    return torch.randint(5, VOCABULARY, (rows, n), generator=torch.Generator().manual_seed(0)).to(device())
+    return torch.randint(5, VOCABULARY, (rows, n), generator=torch.Generator().manual_seed(0)).to(
+        device()
+    )
 
 
 @dataclass
 class Ours:
-    """Updates of a pre-training of random tokens, 15 % of them predicted, the same each time: a recorded pass, and clipping and
-    fused AdamW, recorded too.
+    """Updates of a pre-training of random tokens, 15 % of them predicted, the same each time: a
+    recorded pass, and clipping and fused AdamW, recorded too.
 
     Args:
         overrides: `none`, or those of the command line, such as `position=composite size.heads=8`.
@@ -70,19 +77,28 @@ class Ours:
 
     def __post_init__(self) -> None:
         torch.manual_seed(0)
-        self.model = network(*self.overrides.split(), f"vocabulary={VOCABULARY}").to(device()).train()
+        self.model = (
+            network(*self.overrides.split(), f"vocabulary={VOCABULARY}").to(device()).train()
+        )
         optimizer = torch.optim.AdamW(self.model.parameters(), lr=self.lr, fused=True)
-        graphs = self.recorded and device().type == "cuda" and self.model.encoder.position.same_each_step
-        training = Pretraining(self.model, Recipe(lr=self.lr, warmup=0), steps=1, seed=0, precision="bf16", log_every=1)
+        graphs = (
+            self.recorded and device().type == "cuda" and self.model.encoder.position.same_each_step
+        )
+        training = Pretraining(
+            self.model, Recipe(lr=self.lr, warmup=0), steps=1, seed=0, precision="bf16", log_every=1
+        )
         self.step = training.recording(CudaGraphs() if graphs else Recorder(), optimizer)
         lengths, keys = torch.full((self.rows,), self.n), counter_hash(torch.arange(self.rows))
         seen, labels, _ = masked(tokens(self.rows, self.n).cpu(), lengths, keys, 0, VOCABULARY)
-        part = MicroBatch(seen, torch.ones_like(seen, dtype=torch.bool), labels, keys, at=outputs(labels, None))
+        part = MicroBatch(
+            seen, torch.ones_like(seen, dtype=torch.bool), labels, keys, at=outputs(labels, None)
+        )
         self.chosen, self.passes = part.chosen, [move(part.inputs, device())]
         self.numbers = count()
 
     def gradients(self, number: int) -> Tensor:
-        """Adds those of the summed losses of an update to `step.gradients`. Returns these, on the device."""
+        """Adds those of the summed losses of an update to `step.gradients`. Returns these, on the
+        device."""
         self.model.encoder.position.begin_step(number)
         return self.step.sums(number, self.passes)[0]
 
@@ -94,7 +110,11 @@ class Ours:
 
     def kernels(self) -> str:
         """The attention kernels that ran, and whether passes were recorded."""
-        recorded = isinstance(self.step.passes.recorder, CudaGraphs) and self.step.passes.trusted and self.step.updates.trusted
+        recorded = (
+            isinstance(self.step.passes.recorder, CudaGraphs)
+            and self.step.passes.trusted
+            and self.step.updates.trusted
+        )
         return ", ".join([*kernels_used(self.model), *(["recorded"] if recorded else [])])
 
 
@@ -110,12 +130,17 @@ class Tuning:
     def __post_init__(self) -> None:
         torch.manual_seed(0)
         network_of = network(*self.overrides.split(), f"vocabulary={VOCABULARY}")
-        tuned: nn.Module = classifier_on(network_of, 2, 0.1) if self.head == "classifier" else ReplacedTokens(network_of.encoder)
+        tuned: nn.Module = (
+            classifier_on(network_of, 2, 0.1)
+            if self.head == "classifier"
+            else ReplacedTokens(network_of.encoder)
+        )
         self.model = tuned.to(device()).train()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
         self.ids = tokens(self.rows, self.n)
         self.mask = (
-            torch.arange(self.n, device=device())[None] < torch.linspace(self.n / 2, self.n, self.rows, device=device())[:, None]
+            torch.arange(self.n, device=device())[None]
+            < torch.linspace(self.n / 2, self.n, self.rows, device=device())[:, None]
         )
 
     def __call__(self) -> Tensor:
@@ -125,7 +150,9 @@ class Tuning:
             if y.shape[-1] == 2:
                 loss = nn.functional.cross_entropy(y.float(), self.ids[:, 0] % 2)
             else:
-                loss = nn.functional.binary_cross_entropy_with_logits(y.float(), (self.ids % 2).float(), self.mask.float())
+                loss = nn.functional.binary_cross_entropy_with_logits(
+                    y.float(), (self.ids % 2).float(), self.mask.float()
+                )
             loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
@@ -140,7 +167,8 @@ PEERS = ("eager", "sdpa", "compiled")
 
 
 def hugging_face(size: str, kind: str, rows: int, n: int) -> Work:
-    """`BertForMaskedLM` of the same sizes, whose embedding is as wide as its layers, with the same batch and optimiser."""
+    """`BertForMaskedLM` of the same sizes, whose embedding is as wide as its layers, with the same
+    batch and optimiser."""
     torch.manual_seed(0)
     model = bert(size, "eager" if kind == "eager" else "sdpa").to(device()).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)

@@ -1,4 +1,5 @@
-"""Every option of `position` and `conv`, raced against `none` in one run, and the peak memory of each."""
+"""Every option of `position` and `conv`, raced against `none` in one run, and the peak memory of
+each."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ Race = Callable[[dict[str, Work], int], dict[str, list[float]]]
 def presets() -> list[str]:
     """`position=…` and `conv=…`, all that are complete in themselves, `none` left out.
 
-    A scheme that solves anew in one update of `refresh` only is there a second time, solving in every one.
+    A scheme that solves anew in one update of `refresh` only is there a second time, solving in
+    every one.
     """
     found = []
     for group in ("position", "conv"):
@@ -47,8 +49,11 @@ def refresh(name: str) -> int:
     return int(node.get("refresh", 1))
 
 
-def race_presets(make: Callable[[str], Work], race: Race, names: list[str], repeats: int, together: int) -> dict[str, Any]:
-    """{name: {time over none: median, lowest, highest; seconds}}; `together` of them take turns with `none` at a time."""
+def race_presets(
+    make: Callable[[str], Work], race: Race, names: list[str], repeats: int, together: int
+) -> dict[str, Any]:
+    """{name: {time over none: median, lowest, highest; seconds}}; `together` of them take turns
+    with `none` at a time."""
     rows: dict[str, Any] = {}
     for at in range(0, len(names), together):
         group = [NONE, *names[at : at + together]]
@@ -71,7 +76,8 @@ def peaks(script: list[str], names: list[str], threads: int) -> dict[str, float]
 
 
 def report_peaks(names: list[str], make: Callable[[str], Work], threads: int) -> None:
-    """A line a name, each measured in a copy of this process, which has itself computed nothing yet."""
+    """A line a name, each measured in a copy of this process, which has itself computed nothing
+    yet."""
     import torch
 
     for name in names:
@@ -98,16 +104,35 @@ def with_memory(rows: dict[str, Any], megabytes: dict[str, float]) -> dict[str, 
 
 
 def write(name: str, title: str, result: dict[str, Any], keep: bool) -> None:
-    """`results/NAME.json` and `.md`; prints the latter. With `keep` the presets that were not measured keep their rows, with
-    ratios to `none` as it was beside them; settings must be those of before, or nothing is written."""
+    """`results/NAME.json` and `.md`; prints the latter. With `keep` the presets that were not
+    measured keep their rows, with ratios to `none` as it was beside them; settings must be those of
+    before, or nothing is written."""
     path = RESULTS / f"{name}.json"
     before = json.loads(path.read_text(encoding="utf-8")) if keep and path.is_file() else {}
-    is_alike = all(before.get(key) == value for key, value in result.items() if key not in ("machine", "presets"))
-    added = f" Measured in this run, the others before: {', '.join(f'`{preset}`' for preset in result['presets'])}." if keep else ""
+    is_alike = all(
+        before.get(key) == value
+        for key, value in result.items()
+        if key not in ("machine", "presets")
+    )
+    added = (
+        f" Measured in this run, the others before: "
+        f"{', '.join(f'`{preset}`' for preset in result['presets'])}."
+        if keep
+        else ""
+    )
     if before and is_alike:
         result = result | {"presets": before["presets"] | result["presets"]}
     about = ", ".join(f"{key}: {value}" for key, value in result["machine"].items())
-    text = "\n".join([f"# {title}", "", f"{about}; {result['repeats']} repeats.{added}", "", *lines(result["presets"]), ""])
+    text = "\n".join(
+        [
+            f"# {title}",
+            "",
+            f"{about}; {result['repeats']} repeats.{added}",
+            "",
+            *lines(result["presets"]),
+            "",
+        ]
+    )
     if not keep or (before and is_alike):
         RESULTS.mkdir(exist_ok=True)
         path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
@@ -120,15 +145,27 @@ def lines(rows: dict[str, Any]) -> Iterator[str]:
     yield "| preset | time over none | lowest – highest | seconds | peak memory over none | MB |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: |"
     for name, row in rows.items():
-        cells = [f"`{name}`", f"{row['time']:.3f}", f"{row['min']:.2f} – {row['max']:.2f}", f"{row['seconds']:.4f}"]
-        cells += [f"{row['memory']:.2f}", f"{row['megabytes']:.0f}"] if "memory" in row else ["", ""]
+        cells = [
+            f"`{name}`",
+            f"{row['time']:.3f}",
+            f"{row['min']:.2f} – {row['max']:.2f}",
+            f"{row['seconds']:.4f}",
+        ]
+        cells += (
+            [f"{row['memory']:.2f}", f"{row['megabytes']:.0f}"] if "memory" in row else ["", ""]
+        )
         yield "| " + " | ".join(cells) + " |"
 
 
 def _row(times: list[float], none: list[float]) -> dict[str, float]:
     ratios = [a / b for a, b in zip(times, none, strict=True)]
     seconds = statistics.median(times)
-    return {"time": statistics.median(ratios), "min": min(ratios), "max": max(ratios), "seconds": seconds}
+    return {
+        "time": statistics.median(ratios),
+        "min": min(ratios),
+        "max": max(ratios),
+        "seconds": seconds,
+    }
 
 
 def _status(key: str) -> float:

@@ -1,4 +1,5 @@
-"""Tasks in processes side by side, of which any may die: what an aborted process leaves undone others do."""
+"""Tasks in processes side by side, of which any may die: what an aborted process leaves undone
+others do."""
 
 from __future__ import annotations
 
@@ -14,11 +15,15 @@ Result = dict[str, Any]
 Task = Callable[[], Result]
 
 
-def side_by_side(tasks: Mapping[str, Task], workers: int, seconds: float) -> Iterator[tuple[str, Result]]:
-    """(name, result) of each task as it is done, in `seconds` at most; what is unfinished then has the result `{"fault": …}`.
+def side_by_side(
+    tasks: Mapping[str, Task], workers: int, seconds: float
+) -> Iterator[tuple[str, Result]]:
+    """(name, result) of each task as it is done, in `seconds` at most; what is unfinished then has
+    the result `{"fault": …}`.
 
-    Workers are forks of this process, which should have imported everything and must not have touched the device. A worker ends
-    after a task whose result has a `fault`, because an error of CUDA stays with its process.
+    Workers are forks of this process, which should have imported everything and must not have
+    touched the device. A worker ends after a task whose result has a `fault`, because an error of
+    CUDA stays with its process.
     """
     context = multiprocessing.get_context("fork")
     end = time.monotonic() + seconds
@@ -43,7 +48,8 @@ def side_by_side(tasks: Mapping[str, Task], workers: int, seconds: float) -> Ite
                 except (EOFError, ConnectionResetError):
                     process.join()
                     result = {"fault": f"its process ended with {process.exitcode}"}
-                # Before the result is handed out: whoever takes one and no more leaves no process behind.
+                # Before the result is handed out: whoever takes one and no more leaves no process
+                # behind.
                 if "fault" not in result and waiting:
                     _give(busy, connection, process, waiting)
                 else:
@@ -59,7 +65,12 @@ def side_by_side(tasks: Mapping[str, Task], workers: int, seconds: float) -> Ite
             process.join()
 
 
-def _give(busy: dict[Connection, tuple[Any, str]], connection: Connection, process: Any, waiting: list[str]) -> None:
+def _give(
+    busy: dict[Connection, tuple[Any, str]],
+    connection: Connection,
+    process: Any,
+    waiting: list[str],
+) -> None:
     busy[connection] = process, waiting.pop(0)
     with suppress(BrokenPipeError):  # the process has died: reading from it says so
         connection.send(busy[connection][1])
@@ -75,7 +86,9 @@ def _work(connection: Connection, tasks: Mapping[str, Task]) -> None:
         try:
             result = tasks[name]()
         except Exception as error:  # of any kind: the rest goes on
-            result = {"fault": f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}"}
+            result = {
+                "fault": f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}"
+            }
         connection.send(result | {"seconds": round(time.perf_counter() - start, 2)})
         if "fault" in result:
             return

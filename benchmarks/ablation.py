@@ -1,10 +1,12 @@
-"""What each technique is worth: the pre-training step of BERT-small, 16 × 128 on CPU, with one of them off at a time.
+"""What each technique is worth: the pre-training step of BERT-small, 16 × 128 on CPU, with one of
+them off at a time.
 
     python benchmarks/ablation.py [--repeats 9] [--threads N] [--rows 16]
 
-All take turns in one process, ratios to the step with everything on are taken within a turn. That freed memory is reused is a
-setting of the process, and on for all of them. Writes benchmarks/results/ablation.json and .md, of which docs/performance.md
-speaks. Expect five minutes on two quiet cores.
+All take turns in one process, ratios to the step with everything on are taken within a turn. That
+freed memory is reused is a setting of the process, and on for all of them. Writes
+benchmarks/results/ablation.json and .md, of which docs/performance.md speaks. Expect five minutes
+on two quiet cores.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ ALL = "everything on"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--rows", type=int, default=16)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -50,7 +54,15 @@ def main() -> None:
             "time over all on": f"{statistics.median(ratios):.3f}",
         }
         rows.append(cells | {"lowest – highest": f"{min(ratios):.2f} – {max(ratios):.2f}"})
-    write_results("ablation", {"machine": machine(), "rows of a batch": asked.rows, "repeats": asked.repeats, "rows": rows})
+    write_results(
+        "ablation",
+        {
+            "machine": machine(),
+            "rows of a batch": asked.rows,
+            "repeats": asked.repeats,
+            "rows": rows,
+        },
+    )
     for row in rows:
         print(row)
 
@@ -73,7 +85,9 @@ def contestants(rows: int) -> dict[str, Callable[[], Any]]:
         result[off] = _within(partial(patch.object, where, what, instead), made(""), batch)
     result["all in plain torch"] = partial(made(" kernel=fused"), batch)
     result["all by the definition"] = partial(made(" kernel=eager"), batch)
-    result["no dropout"] = _within(partial(patch.object, Dropout, "draw", lambda *_: Draw(0.0, 0)), made(""), batch)
+    result["no dropout"] = _within(
+        partial(patch.object, Dropout, "draw", lambda *_: Draw(0.0, 0)), made(""), batch
+    )
     return result
 
 
@@ -81,7 +95,8 @@ _serve = sweeps.serve
 
 
 def _not_for_the_loss(name: str, x: torch.Tensor, training: bool) -> bool:
-    return x.shape[-1] == size_of("small")["hidden"] and _serve(name, x, training)  # the loss reads the narrower embeddings
+    # the loss reads the narrower embeddings
+    return x.shape[-1] == size_of("small")["hidden"] and _serve(name, x, training)
 
 
 def _within(scope: Callable[[], Any], step: Callable[..., Any], batch: Any) -> Callable[[], Any]:

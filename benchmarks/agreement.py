@@ -1,10 +1,12 @@
-"""Losses of a short pre-training with each way of computing it, beside the same one with another seed of dropout.
+"""Losses of a short pre-training with each way of computing it, beside the same one with another
+seed of dropout.
 
     python benchmarks/agreement.py [--steps 300] [--precision fp32|bf16] [--threads N]
 
-`size=tiny`, `position=composite`, the generated language, batches of 32; initial weights, order and masks of words are the
-same in all. The kernels agree where their curves lie nearer to each other than to one that differs in the seed of dropout alone.
-Writes benchmarks/results/agreement.json and .md, in bf16 agreement_bf16. Expect four minutes on two quiet cores.
+`size=tiny`, `position=composite`, the generated language, batches of 32; initial weights, order and
+masks of words are the same in all. The kernels agree where their curves lie nearer to each other
+than to one that differs in the seed of dropout alone. Writes benchmarks/results/agreement.json and
+.md, in bf16 agreement_bf16. Expect four minutes on two quiet cores.
 """
 
 from __future__ import annotations
@@ -33,11 +35,18 @@ from relpos.train.network import network
 from relpos.train.optim import Recipe
 
 BATCH, LAST = 32, 50
-WAYS = {"compiled": ("compiled", 0), "fused": ("fused", 0), "eager": ("eager", 0), "fused, second seed of dropout": ("fused", 1)}
+WAYS = {
+    "compiled": ("compiled", 0),
+    "fused": ("fused", 0),
+    "eager": ("eager", 0),
+    "fused, second seed of dropout": ("fused", 1),
+}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -58,15 +67,27 @@ def main() -> None:
         )
         print(rows[-1])
     name = "agreement" if asked.precision == "fp32" else f"agreement_{asked.precision}"
-    facts = {"machine": machine(), "precision": asked.precision, "steps": asked.steps, "batch": BATCH, "size": "tiny"}
+    facts = {
+        "machine": machine(),
+        "precision": asked.precision,
+        "steps": asked.steps,
+        "batch": BATCH,
+        "size": "tiny",
+    }
     write_results(name, {**facts, "rows": rows})
 
 
-def losses(store: Store, kernel: str, dropout_seed: int, precision: str, count: int) -> torch.Tensor:
+def losses(
+    store: Store, kernel: str, dropout_seed: int, precision: str, count: int
+) -> torch.Tensor:
     """(steps,) the loss of each step."""
     torch.manual_seed(0)
-    cfg = relpos.compose("params", ["size=tiny", "position=composite", f"vocabulary={store.vocabulary}"])
-    nodes = {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("size", "position", "conv")}
+    cfg = relpos.compose(
+        "params", ["size=tiny", "position=composite", f"vocabulary={store.vocabulary}"]
+    )
+    nodes = {
+        key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("size", "position", "conv")
+    }
     model = network(nodes | {"vocabulary": store.vocabulary, "kernel": kernel}).train()
     recipe = Recipe(lr=1e-3, warmup=30)
     optimizer = recipe.optimizer_of(model)
@@ -79,7 +100,10 @@ def losses(store: Store, kernel: str, dropout_seed: int, precision: str, count: 
         for part in step.microbatches:
             seed_dropout(model, fold(dropout_seed, number), part.keys)
             with autocast(precision, "cpu"):
-                loss = model.loss_sum(part.input_ids, part.labels, part.attention_mask)[0] / step.chosen
+                loss = (
+                    model.loss_sum(part.input_ids, part.labels, part.attention_mask)[0]
+                    / step.chosen
+                )
             loss.backward()
             total += loss.item()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -1,11 +1,12 @@
-"""Attention alone, forward and backward, 32 × 128 tokens, 4 heads of 64, on CPU: every position scheme and convolution over `none`.
+"""Attention alone, forward and backward, 32 × 128 tokens, 4 heads of 64, on CPU: every position
+scheme and convolution over `none`.
 
     python benchmarks/attention.py [--repeats 9] [--threads N] [--precision fp32|bf16]
 
-What is timed: one layer's projections, scores, softmax with dropout, values and W_o, and what the scheme prepares once a forward
-pass (a whole model shares that among its layers). Eight presets at a time take turns with `none`; ratios are taken within a turn.
-Peak memory is that of processes of their own. Writes benchmarks/results/attention.json and .md. Expect two minutes on two quiet
-cores.
+What is timed: one layer's projections, scores, softmax with dropout, values and W_o, and what the
+scheme prepares once a forward pass (a whole model shares that among its layers). Eight presets at a
+time take turns with `none`; ratios are taken within a turn. Peak memory is that of processes of
+their own. Writes benchmarks/results/attention.json and .md. Expect two minutes on two quiet cores.
 """
 
 from __future__ import annotations
@@ -32,12 +33,17 @@ SHAPE = {"batch": 32, "length": 128, "heads": 4, "head_dim": 64}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument(
-        "--only", nargs="+", metavar="NAME", help="these presets, such as position=tisa; the rows of the others stay as they are"
+        "--only",
+        nargs="+",
+        metavar="NAME",
+        help="these presets, such as position=tisa; the rows of the others stay as they are",
     )
     parser.add_argument("--memory", nargs="+", metavar="NAME", help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -47,16 +53,26 @@ def main() -> None:
     torch.set_num_threads(asked.threads)
     names = asked.only or presets()
     rows = race_presets(make, race, names, asked.repeats, together=8)
-    rows = with_memory(rows, peaks([__file__, "--precision", asked.precision], [NONE, *names], asked.threads))
+    rows = with_memory(
+        rows, peaks([__file__, "--precision", asked.precision], [NONE, *names], asked.threads)
+    )
     title = f"Attention forward and backward, 32 × 128, 4 heads of 64, {asked.precision}, over that of `none`"
     settings = {"precision": asked.precision, **SHAPE, "repeats": asked.repeats}
-    write("attention", title, {"machine": machine(asked.threads), **settings, "presets": rows}, keep=bool(asked.only))
+    write(
+        "attention",
+        title,
+        {"machine": machine(asked.threads), **settings, "presets": rows},
+        keep=bool(asked.only),
+    )
 
 
 def work(name: str, precision: str) -> Work:
-    """One forward and backward pass through a layer's attention, to its input and all its parameters."""
+    """One forward and backward pass through a layer's attention, to its input and all its
+    parameters."""
     torch.manual_seed(0)
-    encoder = network(*name.split(), "size=small", "size.layers=1", "vocabulary=100").encoder.train()
+    encoder = network(
+        *name.split(), "size=small", "size.layers=1", "vocabulary=100"
+    ).encoder.train()
     attention, position = encoder.layers[0].attention, encoder.position
     x = torch.randn(SHAPE["batch"], SHAPE["length"], encoder.shape.hidden, requires_grad=True)
     upstream = torch.randn_like(x)
@@ -67,7 +83,9 @@ def work(name: str, precision: str) -> Work:
         position.begin_step(step)
         seed_dropout(encoder, step)
         with autocast(precision, "cpu"):
-            y = attention(x, LayerCall(0, position, position.prepare(SHAPE["length"]), None, tokens, tokens))
+            y = attention(
+                x, LayerCall(0, position, position.prepare(SHAPE["length"]), None, tokens, tokens)
+            )
         y.backward(upstream.to(y.dtype))
         x.grad = None
         encoder.zero_grad()

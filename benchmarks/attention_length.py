@@ -1,10 +1,13 @@
-"""Attention alone, forward and backward, by length: every attention kernel that this CPU has, and torch's SDPA.
+"""Attention alone, forward and backward, by length: every attention kernel that this CPU has, and
+torch's SDPA.
 
-    python benchmarks/attention_length.py [--lengths 128 256 512 1024 2048] [--repeats 5] [--threads N] [--tokens 4096]
+    python benchmarks/attention_length.py [--lengths 128 256 512 1024 2048] [--repeats 5] [--threads
+    N] [--tokens 4096]
 
-4 heads of 64, so many tokens in all at each length, dropout of 0.1, fp32, with the terms of `composite` (β and a, k = 8) and
-without any; SDPA is given them as one tensor. Kernels take turns, ratios over `eager` are taken within a turn. Writes
-benchmarks/results/attention_length.json and .md. Expect three minutes on two quiet cores.
+4 heads of 64, so many tokens in all at each length, dropout of 0.1, fp32, with the terms of
+`composite` (β and a, k = 8) and without any; SDPA is given them as one tensor. Kernels take turns,
+ratios over `eager` are taken within a turn. Writes benchmarks/results/attention_length.json and
+.md. Expect three minutes on two quiet cores.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ HEADS, WIDTH, K = 4, 64, 8
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--lengths", type=int, nargs="+", default=[128, 256, 512, 1024, 2048])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=4096)
@@ -58,7 +63,13 @@ def main() -> None:
                     }
                 )
                 print(rows[-1])
-    settings = {"heads": HEADS, "head_dim": WIDTH, "dropout": 0.1, "tokens": asked.tokens, "repeats": asked.repeats}
+    settings = {
+        "heads": HEADS,
+        "head_dim": WIDTH,
+        "dropout": 0.1,
+        "tokens": asked.tokens,
+        "repeats": asked.repeats,
+    }
     write_results("attention_length", {"machine": machine(), **settings, "rows": rows})
 
 
@@ -88,7 +99,9 @@ def contestants(n: int, batch: int, kind: str) -> dict[str, Callable[[], Any]]:
 
     def sdpa() -> Tensor:
         bias = None if kind == "none" else eager.scores(None, None, terms, v)
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=0.1)
+        return torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=bias, dropout_p=0.1
+        )
 
     serving = [kernel for kernel in kernels.FASTEST_FIRST if kernel.supports(terms, v, True)]
     return {kernels.name_of(kernel): ours(kernel) for kernel in serving} | {"sdpa": work(sdpa)}

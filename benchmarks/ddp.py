@@ -1,14 +1,16 @@
-"""Two processes against one on two cores: steps a second of BERT-small, batch 64, 128 tokens, one CPU thread a process.
+"""Two processes against one on two cores: steps a second of BERT-small, batch 64, 128 tokens, one
+CPU thread a process.
 
     python benchmarks/ddp.py [--steps 6] [--repeats 2]       writes benchmarks/results/ddp.{json,md}
 
-Real runs through the front door, in turn, so that what else the machine does meets both. A figure is the best of the
-steps after the first; the ratio of the medians stands beside.
+Real runs through the front door, in turn, so that what else the machine does meets both. A figure
+is the best of the steps after the first; the ratio of the medians stands beside.
 
     python benchmarks/ddp.py --exchange       writes benchmarks/results/ddp_exchange.{json,md}
 
-What the exchange of gradients takes of such a step: of two processes that begin it together, medians of eight, in
-seconds of the clock and of the processor. Forward and backward pass of 32 × 128 tokens are what a process computes.
+What the exchange of gradients takes of such a step: of two processes that begin it together,
+medians of eight, in seconds of the clock and of the processor. Forward and backward pass of 32 ×
+128 tokens are what a process computes.
 """
 
 from __future__ import annotations
@@ -36,31 +38,70 @@ from relpos.model.precision import autocast, casting_once
 from relpos.runs.distributed import reserved_port
 from relpos.train.group import join
 
-OVERRIDES = ["size=small", "position=composite", "data=files", "packing=document", "batch=64", "speed.microbatch=16", "log_every=1"]
+OVERRIDES = [
+    "size=small",
+    "position=composite",
+    "data=files",
+    "packing=document",
+    "batch=64",
+    "speed.microbatch=16",
+    "log_every=1",
+]
 BAR = 1.5
 
 
 def write_corpus(folder: Path) -> None:
     """Documents long enough that every example has the full length."""
     chance = random.Random(0)
-    lexicon = ["".join(chance.choices("abcdefghijklmnop", k=chance.randint(2, 9))) for _ in range(20_000)]
+    lexicon = [
+        "".join(chance.choices("abcdefghijklmnop", k=chance.randint(2, 9))) for _ in range(20_000)
+    ]
     (folder / "corpus").mkdir(parents=True)
     for number in range(200):
         lines = (" ".join(chance.choices(lexicon, k=20)) + " ." for _ in range(60))
-        (folder / "corpus" / f"{number:03}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (folder / "corpus" / f"{number:03}.txt").write_text(
+            "\n".join(lines) + "\n", encoding="utf-8"
+        )
 
 
 def steps_per_second(folder: Path, processes: int, steps: int, seed: int) -> list[float]:
     """Of each step after the first."""
-    overrides = [*OVERRIDES, f"steps={steps}", f"seed={seed}", "evaluations=1", "data.heldout=0.01", f"speed.devices={processes}"]
-    environment = os.environ | {"RELPOS_RUNS": str(folder / "runs"), "RELPOS_DATA": str(folder), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "relpos.cli", "pretrain", *overrides, "speed.threads=1", "vocabulary=16000"]
+    overrides = [
+        *OVERRIDES,
+        f"steps={steps}",
+        f"seed={seed}",
+        "evaluations=1",
+        "data.heldout=0.01",
+        f"speed.devices={processes}",
+    ]
+    environment = os.environ | {
+        "RELPOS_RUNS": str(folder / "runs"),
+        "RELPOS_DATA": str(folder),
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "relpos.cli",
+        "pretrain",
+        *overrides,
+        "speed.threads=1",
+        "vocabulary=16000",
+    ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(done.stderr)
-    lines = (Path(done.stdout.splitlines()[-1]) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (
+        (Path(done.stdout.splitlines()[-1]) / "metrics.jsonl")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     speeds = [json.loads(line) for line in lines]
-    return [line["steps_per_second"] for line in speeds if line.get("steps_per_second") and line["step"] > 1]
+    return [
+        line["steps_per_second"]
+        for line in speeds
+        if line.get("steps_per_second") and line["step"] > 1
+    ]
 
 
 def measure_exchange(rank: int, port: int, folder: str, repeats: int = 8) -> None:
@@ -70,7 +111,9 @@ def measure_exchange(rank: int, port: int, folder: str, repeats: int = 8) -> Non
     group = join(rank, 2, rank, "cpu")
     model = network("composite", "size=small", "vocabulary=16000").train()
     batch, found = full_batch(), []
-    batch = type(batch)(batch.input_ids % 16_000, batch.labels.where(batch.labels < 0, batch.labels % 16_000))
+    batch = type(batch)(
+        batch.input_ids % 16_000, batch.labels.where(batch.labels < 0, batch.labels % 16_000)
+    )
     for precision in ("fp32", "bf16"):
         times: list[list[float]] = []
         for repeat in range(repeats + 1):
@@ -89,7 +132,9 @@ def measure_exchange(rank: int, port: int, folder: str, repeats: int = 8) -> Non
             group.sum_gradients(model)
             clocks.append((time.perf_counter(), time.process_time()))
             times.append([clocks[i + 1][j] - clocks[i][j] for i in (0, 2) for j in (0, 1)])
-        passes, passes_cpu, exchange, exchange_cpu = (statistics.median(column) for column in zip(*times[1:], strict=True))
+        passes, passes_cpu, exchange, exchange_cpu = (
+            statistics.median(column) for column in zip(*times[1:], strict=True)
+        )
         found.append({
             "precision": precision,
             "megabytes": round(sum(p.numel() for p in model.parameters()) * 4 / 1e6, 1),
@@ -119,7 +164,10 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=2)
     given = parser.parse_args()
     if given.exchange:
-        write_results("ddp_exchange", {"machine": machine(), "load": os.getloadavg()[0], "rows": exchange_rows()})
+        write_results(
+            "ddp_exchange",
+            {"machine": machine(), "load": os.getloadavg()[0], "rows": exchange_rows()},
+        )
         return 0
     found: dict[int, list[float]] = {1: [], 2: []}
     with tempfile.TemporaryDirectory() as name:
@@ -140,7 +188,9 @@ def main() -> int:
         }
         for processes in found
     ]
-    write_results("ddp", {"machine": machine(), "load": os.getloadavg()[0], "bar": BAR, "rows": rows})
+    write_results(
+        "ddp", {"machine": machine(), "load": os.getloadavg()[0], "bar": BAR, "rows": rows}
+    )
     return 0 if best[2] / best[1] >= BAR else 1
 
 

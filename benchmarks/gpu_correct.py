@@ -1,15 +1,19 @@
-"""Is it right on this GPU? Every kind of term beside float64, every preset in training, the same bits each time.
+"""Is it right on this GPU? Every kind of term beside float64, every preset in training, the same
+bits each time.
 
-    python benchmarks/gpu_correct.py [--seconds 150] [--workers N] [--out FOLDER] [--only WORD …] [--rehearse]
+    python benchmarks/gpu_correct.py [--seconds 150] [--workers N] [--out FOLDER] [--only WORD …]
+    [--rehearse]
 
-Terms: what the fastest attention kernel that serves them gives, in float32 and bfloat16, at 64, 70, 128 and 256 tokens, beside
-`eager` in float64. "of what is allowed" is the distance from float64 over what a proof allows (proof.py), "over eager" that
-over the distance of `eager` in the same number format. Presets: 14 updates of a network in bfloat16, whose losses must fall,
-without a warning. Bits: all gradients of one update, 200 times. All of it runs in processes side by side; what aborts one is
-named, and the rest goes on.
+Terms: what the fastest attention kernel that serves them gives, in float32 and bfloat16, at 64, 70,
+128 and 256 tokens, beside `eager` in float64. "of what is allowed" is the distance from float64
+over what a proof allows (proof.py), "over eager" that over the distance of `eager` in the same
+number format. Presets: 14 updates of a network in bfloat16, whose losses must fall, without a
+warning. Bits: all gradients of one update, 200 times. All of it runs in processes side by side;
+what aborts one is named, and the rest goes on.
 
-Writes correct.json into FOLDER (benchmarks/results) as results come, and prints what is wrong and the worst figures.
-`--rehearse` does the same at toy sizes on a CPU, with Triton's interpreter in the place of its compiler.
+Writes correct.json into FOLDER (benchmarks/results) as results come, and prints what is wrong and
+the worst figures. `--rehearse` does the same at toy sizes on a CPU, with Triton's interpreter in
+the place of its compiler.
 """
 
 from __future__ import annotations
@@ -70,24 +74,34 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=150)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER")
-    parser.add_argument("--only", nargs="+", default=[""], metavar="WORD", help="tasks whose name has one of these")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], metavar="WORD", help="tasks whose name has one of these"
+    )
     parser.add_argument("--rehearse", action="store_true", help="at toy sizes, on a CPU")
     asked = parser.parse_args(arguments)
     start = time.monotonic()
     if not asked.rehearse:
         need_gpu("gpu_correct.py")
-    tasks = {name: task for name, task in all_tasks(asked.rehearse).items() if any(word in name for word in asked.only)}
+    tasks = {
+        name: task
+        for name, task in all_tasks(asked.rehearse).items()
+        if any(word in name for word in asked.only)
+    }
     asked.out.mkdir(parents=True, exist_ok=True)
     found: dict[str, Result] = {}
     written = 0.0
     for name, result in side_by_side(tasks, asked.workers, asked.seconds):
         found[name] = result
         if time.monotonic() - written > 1 or len(found) == len(tasks):
-            write_text(asked.out / "correct.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+            write_text(
+                asked.out / "correct.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+            )
             written = time.monotonic()
     print("\n".join(report(found)))
     wrong = sum(bool(result.get("fault")) for result in found.values())
@@ -98,20 +112,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def all_tasks(rehearse: bool) -> dict[str, Task]:
     """In the order of their weight: what matters most, then what takes longest."""
     n, rows, size = (16, 2, "tiny") if rehearse else (128, 32, "small")
-    names = ["none", *(name for name in presets() if " " not in name)]  # a second form of a preset is there for its time alone
-    slow = ["composite_key", "cope", "deberta", "dynamic", "huang4", "dual_triangle_split", "fox", "shaw", "inkling"]
+    # a second form of a preset is there for its time alone
+    names = ["none", *(name for name in presets() if " " not in name)]
+    slow = [
+        "composite_key",
+        "cope",
+        "deberta",
+        "dynamic",
+        "huang4",
+        "dual_triangle_split",
+        "fox",
+        "shaw",
+        "inkling",
+    ]
     names.sort(key=lambda name: slow.index(name[9:]) if name[9:] in slow else len(slow))
     sized = f"size={size}"
     tasks: dict[str, Task] = {
-        "the same bits, composite": partial(bits, f"position=composite {sized}", rows, n, 3 if rehearse else REPEATS)
+        "the same bits, composite": partial(
+            bits, f"position=composite {sized}", rows, n, 3 if rehearse else REPEATS
+        )
     }
     for name in names:
         tasks[f"train {name}"] = partial(train, Ours, f"{name} {sized}", rows, n)
     for said, more in {"modern": "block=modern", "causal": "size.attention=causal"}.items():
-        tasks[f"train composite, {said}"] = partial(train, Ours, f"position=composite {more} {sized}", rows, n)
+        tasks[f"train composite, {said}"] = partial(
+            train, Ours, f"position=composite {more} {sized}", rows, n
+        )
     for head in ("classifier", "discriminator"):
         for name in ("position=composite", "position=window", "conv=qkv"):
-            tasks[f"{head} {name}"] = partial(train, partial(Tuning, head=head), f"{name} {sized}", rows, n)
+            tasks[f"{head} {name}"] = partial(
+                train, partial(Tuning, head=head), f"{name} {sized}", rows, n
+            )
     lengths = (16,) if rehearse else LENGTHS
     for kind, keys in KINDS.items():
         tasks |= {
@@ -127,7 +158,8 @@ def all_tasks(rehearse: bool) -> dict[str, Task]:
 
 
 def terms(keys: dict[str, Any], dtype: torch.dtype, n: int, padded: bool) -> Result:
-    """The worst of output and gradients: its distance from float64 over what the proof allows, and over that of eager."""
+    """The worst of output and gradients: its distance from float64 over what the proof allows, and
+    over that of eager."""
     kind = Kind(device=device(), dtype=dtype, **(NO_TERMS | keys))
     asked = Terms(columns=torch.zeros(1) if kind.columns else None, reach=kind.reach)
     v = torch.zeros(1, 1, n, kind.head_dim, device=device(), dtype=dtype)
@@ -145,7 +177,11 @@ def terms(keys: dict[str, Any], dtype: torch.dtype, n: int, padded: bool) -> Res
         for column, value in {"bound": bound, "eager": error / beside if beside else 1.0}.items():
             value = math.inf if math.isnan(value) else value
             worst[column] = max(worst.get(column, (0.0, "")), (round(value, 3), name))
-    fault = {} if worst["bound"][0] <= 1 else {"fault": f"its {worst['bound'][1]} is {worst['bound'][0]} of what is allowed"}
+    fault = (
+        {}
+        if worst["bound"][0] <= 1
+        else {"fault": f"its {worst['bound'][1]} is {worst['bound'][0]} of what is allowed"}
+    )
     return {"kernel": name_of(kernel), **worst, **fault}
 
 
@@ -160,12 +196,21 @@ def train(make: Any, overrides: str, rows: int, n: int) -> Result:
             before = time.perf_counter()
             float(work())
             seconds.append(time.perf_counter() - before)
-    told = [str(one.message).partition("\n")[0] for one in said if issubclass(one.category, UserWarning)]
-    result: Result = {"kernels": work.kernels(), "losses": losses, "milliseconds": round(1e3 * min(seconds), 2)}
+    told = [
+        str(one.message).partition("\n")[0] for one in said if issubclass(one.category, UserWarning)
+    ]
+    result: Result = {
+        "kernels": work.kernels(),
+        "losses": losses,
+        "milliseconds": round(1e3 * min(seconds), 2),
+    }
     del work
     free()
     falls = sum(losses[-4:]) < sum(losses[:4])  # false of NaN
-    faults = [*told, *([] if falls else [f"losses do not fall: {losses[0]:.3f} to {losses[-1]:.3f}"])]
+    faults = [
+        *told,
+        *([] if falls else [f"losses do not fall: {losses[0]:.3f} to {losses[-1]:.3f}"]),
+    ]
     return result | ({"fault": "; ".join(dict.fromkeys(faults))} if faults else {})
 
 
@@ -179,7 +224,10 @@ def bits(overrides: str, rows: int, n: int, repeats: int) -> Result:
         first = first or {name: grad.clone() for name, grad in found.items()}
         differ = [name for name, grad in found.items() if not torch.equal(first[name], grad)]
         if differ:
-            return {"fault": f"other bits in repeat {repeat} of {len(differ)} of {len(found)} gradients: {', '.join(differ[:4])}"}
+            return {
+                "fault": f"other bits in repeat {repeat} of {len(differ)} of {len(found)} "
+                f"gradients: {', '.join(differ[:4])}"
+            }
         torch._foreach_zero_([*found.values()])
     return {"kernels": work.kernels(), "repeats": repeats}
 
@@ -187,27 +235,49 @@ def bits(overrides: str, rows: int, n: int, repeats: int) -> Result:
 def report(found: dict[str, Result]) -> list[str]:
     """What is wrong, and the worst figure of each kind of terms."""
     lines = [
-        f"WRONG  {name}: {result['fault']}" for name, result in found.items() if result.get("fault", "unfinished") != "unfinished"
+        f"WRONG  {name}: {result['fault']}"
+        for name, result in found.items()
+        if result.get("fault", "unfinished") != "unfinished"
     ]
     unfinished = [name for name, result in found.items() if result.get("fault") == "unfinished"]
-    lines += [f"unfinished: {len(unfinished)}, {', '.join(unfinished)[:400]} …"] if unfinished else []
-    lines += ["", "| terms | kernel | of what is allowed | at | over eager | at |", "| --- | --- | ---: | --- | ---: | --- |"]
+    lines += (
+        [f"unfinished: {len(unfinished)}, {', '.join(unfinished)[:400]} …"] if unfinished else []
+    )
+    lines += [
+        "",
+        "| terms | kernel | of what is allowed | at | over eager | at |",
+        "| --- | --- | ---: | --- | ---: | --- |",
+    ]
     for dtype in FORMATS:
         for kind in KINDS:
             begin = f"terms {kind}, {str(dtype)[6:]}, "
-            rows = {name.removeprefix(begin): x for name, x in found.items() if name.startswith(begin) and "bound" in x}
+            rows = {
+                name.removeprefix(begin): x
+                for name, x in found.items()
+                if name.startswith(begin) and "bound" in x
+            }
             if rows:
-                cells = [f"{kind}, {str(dtype)[6:]}", ", ".join(sorted({row["kernel"] for row in rows.values()}))]
+                cells = [
+                    f"{kind}, {str(dtype)[6:]}",
+                    ", ".join(sorted({row["kernel"] for row in rows.values()})),
+                ]
                 for column in ("bound", "eager"):
                     (value, of), at = max((tuple(row[column]), at) for at, row in rows.items())
                     cells += [f"{value:.2f}", f"{of}, {at}"]
                 lines.append("| " + " | ".join(cells) + " |")
     trained = [(name, x) for name, x in found.items() if "losses" in x]
-    used = {kernels: sum(x["kernels"] == kernels for _, x in trained) for kernels in sorted({x["kernels"] for _, x in trained})}
+    used = {
+        kernels: sum(x["kernels"] == kernels for _, x in trained)
+        for kernels in sorted({x["kernels"] for _, x in trained})
+    }
     lines += ["", f"trained: {len(trained)}; by attention kernel: {used}"]
     slowest = sorted(trained, key=lambda pair: -pair[1]["seconds"])[:5]
     lines.append("longest: " + ", ".join(f"{name} {x['seconds']:.0f} s" for name, x in slowest))
-    lines += [f"{name}: {x['repeats']} times, {x['kernels']}" for name, x in found.items() if "repeats" in x]
+    lines += [
+        f"{name}: {x['repeats']} times, {x['kernels']}"
+        for name, x in found.items()
+        if "repeats" in x
+    ]
     return lines
 
 

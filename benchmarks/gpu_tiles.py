@@ -1,13 +1,16 @@
-"""Which tiles are fast on this GPU? Variants of what Triton's programs are launched with, timed by kernel.
+"""Which tiles are fast on this GPU? Variants of what Triton's programs are launched with, timed by
+kernel.
 
     python benchmarks/gpu_tiles.py [--seconds 60] [--only WORD …] [--out FOLDER] [--rehearse]
 
-Attention forward and backward with the terms of `composite` at 256 × 128 tokens, 4 heads of 64, with dropout and a mask; norms,
-GELU and cross-entropy at the sizes of a step of BERT-small. Each variant is compiled first, by processes side by side; one whose
-process ends is named and left out. Then it is recorded as a CUDA graph and replayed ten times under torch's profiler.
+Attention forward and backward with the terms of `composite` at 256 × 128 tokens, 4 heads of 64,
+with dropout and a mask; norms, GELU and cross-entropy at the sizes of a step of BERT-small. Each
+variant is compiled first, by processes side by side; one whose process ends is named and left out.
+Then it is recorded as a CUDA graph and replayed ten times under torch's profiler.
 
-Writes {variant: {kernel: microseconds, "whole": microseconds}} as gpu_tiles.json into FOLDER (benchmarks/results). The constants
-in `relpos.model.kernels` follow from such a file. `--rehearse` calls some variants once at toy sizes on a CPU.
+Writes {variant: {kernel: microseconds, "whole": microseconds}} as gpu_tiles.json into FOLDER
+(benchmarks/results). The constants in `relpos.model.kernels` follow from such a file. `--rehearse`
+calls some variants once at toy sizes on a CPU.
 """
 
 from __future__ import annotations
@@ -49,14 +52,33 @@ Changes = list[tuple[Any, str, Any]]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60, help="no variant is timed later; compiling takes two thirds at most")
-    parser.add_argument("--only", nargs="+", default=[""], metavar="WORD", help="variants whose name has one of these")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=60,
+        help="no variant is timed later; compiling takes two thirds at most",
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[""],
+        metavar="WORD",
+        help="variants whose name has one of these",
+    )
     parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER")
-    parser.add_argument("--rehearse", action="store_true", help="some of them at toy sizes, on a CPU")
+    parser.add_argument(
+        "--rehearse", action="store_true", help="some of them at toy sizes, on a CPU"
+    )
     asked = parser.parse_args(arguments)
     end = time.monotonic() + asked.seconds
-    chosen = {name: each for name, each in variants(asked.rehearse).items() if any(word in name for word in asked.only)}
+    chosen = {
+        name: each
+        for name, each in variants(asked.rehearse).items()
+        if any(word in name for word in asked.only)
+    }
     if not asked.rehearse:
         need_gpu("gpu_tiles.py")
     tasks: dict[str, Task] = {name: partial(once, *each) for name, each in chosen.items()}
@@ -71,13 +93,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
             free()
     write_text(asked.out / "gpu_tiles.json", json.dumps(found, indent=1) + "\n")
     for name, times in found.items():
-        print(f"{name}: " + ", ".join(f"{kernel} {microseconds}" for kernel, microseconds in times.items()))
+        print(
+            f"{name}: "
+            + ", ".join(f"{kernel} {microseconds}" for kernel, microseconds in times.items())
+        )
     for name, fault in faults.items():
         print(f"WRONG  {name}: {fault}")
 
 
 def variants(rehearse: bool) -> dict[str, tuple[Callable[..., Work], Changes]]:
-    """By name: what makes the work, and the launch parameters in place of those in the source; "now" has the source's."""
+    """By name: what makes the work, and the launch parameters in place of those in the source;
+    "now" has the source's."""
     rows, n = (2, 16) if rehearse else (ROWS, N)
     attend, tokens = partial(attention, rows, n), rows * n
     found: dict[str, tuple[Callable[..., Work], Changes]] = {
@@ -91,13 +117,26 @@ def variants(rehearse: bool) -> dict[str, tuple[Callable[..., Work], Changes]]:
             Tiles(16, 128, 8, 1), Tiles(16, 128, 8), Tiles(32, 128, 8, 1), Tiles(32, 128, 8), Tiles(64, 128, 8, 1),
             Tiles(64, 64, 4, 1), Tiles(64, 64, 4), Tiles(64, 64, 4, 3), Tiles(64, 64, 8), Tiles(128, 64, 8), Tiles(128, 128, 8, 1),
         ):  # fmt: skip
-            found[f"attention, {name} {tuple(tiles)}"] = attend, [(triton, "_tiles", tiled(tiles, backward))]
+            found[f"attention, {name} {tuple(tiles)}"] = (
+                attend,
+                [(triton, "_tiles", tiled(tiles, backward))],
+            )
     for tile in (1024, 2048, 4096, 8192):
         found[f"attention, terms of {tile}"] = attend, [(triton_terms, "TILE", tile)]
-    for tile, warps, parts in ((512, 2, 1024), (1024, 2, 512), (1024, 2, 1024), (2048, 4, 512), (4096, 4, 512), (8192, 8, 1 << 20)):
+    for tile, warps, parts in (
+        (512, 2, 1024),
+        (1024, 2, 512),
+        (1024, 2, 1024),
+        (2048, 4, 512),
+        (4096, 4, 512),
+        (8192, 8, 1 << 20),
+    ):
         shape = partial(shaped, tile=tile, warps=warps)
         changes = [(triton_sweeps, "_norm_shape", shape), (triton_sweeps, "MOST_PARTS", parts)]
-        found[f"norms, {tile} numbers, {warps} warps, {parts} parts"] = partial(norms, tokens), changes
+        found[f"norms, {tile} numbers, {warps} warps, {parts} parts"] = (
+            partial(norms, tokens),
+            changes,
+        )
     for tile in (2048, 4096, 8192):
         found[f"GELU, {tile}"] = partial(gelu, tokens), [(triton_sweeps, "TILE", tile)]
         found[f"cross-entropy, {tile}"] = partial(loss, tokens), [(triton_sweeps, "COLUMNS", tile)]
@@ -150,8 +189,12 @@ def timed(make: Callable[[], Work], changes: Changes) -> dict[str, float]:
     end.record()
     torch.cuda.synchronize()
     kernels = {each.key[:40]: each.self_device_time_total / REPEATS for each in seen.key_averages()}
-    longest = sorted((pair for pair in kernels.items() if pair[1] > 0), key=lambda pair: -pair[1])[:8]
-    return {"whole": round(1e3 * start.elapsed_time(end) / REPEATS, 1)} | {name: round(value, 1) for name, value in longest}
+    longest = sorted((pair for pair in kernels.items() if pair[1] > 0), key=lambda pair: -pair[1])[
+        :8
+    ]
+    return {"whole": round(1e3 * start.elapsed_time(end) / REPEATS, 1)} | {
+        name: round(value, 1) for name, value in longest
+    }
 
 
 def numbers(*shape: int) -> Tensor:
@@ -162,11 +205,15 @@ def attention(rows: int, n: int) -> Work:
     """Forward and backward to q, k, v, β, the table of a and its bias."""
     torch.manual_seed(0)
     qkv, offset, table, bias = (
-        numbers(*shape).requires_grad_() for shape in ((rows, n, 3, HEADS, WIDTH), (HEADS, 2 * n - 1), (WIDTH, 17), (HEADS, 17))
+        numbers(*shape).requires_grad_()
+        for shape in ((rows, n, 3, HEADS, WIDTH), (HEADS, 2 * n - 1), (WIDTH, 17), (HEADS, 17))
     )
     q, k, v = (x.transpose(1, 2) for x in qkv.unbind(2))
     terms = Terms(offset=offset, query=q, query_table=table, query_bias=bias)
-    upstream, mask = numbers(rows, HEADS, n, WIDTH), torch.ones(rows, n, dtype=torch.bool, device=device())
+    upstream, mask = (
+        numbers(rows, HEADS, n, WIDTH),
+        torch.ones(rows, n, dtype=torch.bool, device=device()),
+    )
 
     def work() -> Any:
         y = triton.attention(q, k, v, terms, mask, Draw(0.1, 1), WIDTH**-0.5)
@@ -182,7 +229,9 @@ def norms(tokens: int) -> Work:
 
     def work() -> Any:
         _, total, mean, rstd = triton_sweeps.norm_forward(x, y, weight, weight, 1e-5, draw, weight)
-        return triton_sweeps.sum_rows(triton_sweeps.norm_backward(grad, [], total, mean, rstd, weight, draw, True)[2])
+        return triton_sweeps.sum_rows(
+            triton_sweeps.norm_backward(grad, [], total, mean, rstd, weight, draw, True)[2]
+        )
 
     return work
 
@@ -193,7 +242,9 @@ def gelu(tokens: int) -> Work:
 
     def work() -> Any:
         active = triton_sweeps.gelu_forward(wide, bias)
-        return triton_sweeps.sum_rows(triton_sweeps.gelu_backward(wide, bias, grad, active)[2][None])
+        return triton_sweeps.sum_rows(
+            triton_sweeps.gelu_backward(wide, bias, grad, active)[2][None]
+        )
 
     return work
 

@@ -1,10 +1,12 @@
-"""kill -9 at ten moments of a pre-training and of a fine-tuning run, then the same command: is the result the same?
+"""kill -9 at ten moments of a pre-training and of a fine-tuning run, then the same command: is the
+result the same?
 
     python benchmarks/kill.py            writes benchmarks/results/kill.{json,md}
 
-Moments: three right after the start, four in the middle of writing a checkpoint (its temporary file exists), three between
-checkpoints, which in pre-training is during an evaluation, because every checkpoint falls on one. A run passes when its record
-shows a start from a step > 0 (or the kill came before the first checkpoint, and the table says so), its weights equal those of the
+Moments: three right after the start, four in the middle of writing a checkpoint (its temporary file
+exists), three between checkpoints, which in pre-training is during an evaluation, because every
+checkpoint falls on one. A run passes when its record shows a start from a step > 0 (or the kill
+came before the first checkpoint, and the table says so), its weights equal those of the
 uninterrupted run bit for bit, and its log has the same lines but for speeds.
 """
 
@@ -24,7 +26,13 @@ import torch
 from _report import machine, write_results
 from safetensors.torch import load_file
 
-COMMON = ["position=composite", "checkpoint_every=4", "log_every=4", "speed.threads=1", "size.dropout=0.1"]
+COMMON = [
+    "position=composite",
+    "checkpoint_every=4",
+    "log_every=4",
+    "speed.threads=1",
+    "size.dropout=0.1",
+]
 STAGES = {
     "pretrain": [*COMMON, "steps=60", "batch=32", "speed.microbatch=16", "evaluations=15"],
     "finetune": [*COMMON, "steps=60", "pretrain.steps=60", "pretrain.batch=32"],
@@ -35,7 +43,10 @@ def relpos(stage: str, overrides: list[str], root: Path) -> subprocess.Popen[byt
     """The command, as a process of its own."""
     environment = os.environ | {"RELPOS_RUNS": str(root), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", "relpos.cli", stage, *overrides], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-m", "relpos.cli", stage, *overrides],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     )
 
 
@@ -65,7 +76,9 @@ def moments(stage: str) -> dict[str, Callable[[Path], bool]]:
         def now(root: Path) -> bool:
             found = list((root / stage).glob("*/checkpoint/.writing*"))
             if found:
-                seen.add(str(sorted(path.name for path in (root / stage).glob("*/checkpoint/last-*"))))
+                seen.add(
+                    str(sorted(path.name for path in (root / stage).glob("*/checkpoint/last-*")))
+                )
             return bool(found) and len(seen) >= number
 
         return now
@@ -101,10 +114,15 @@ def _later(condition: Callable[[Path], bool], seconds: float) -> Callable[[Path]
 def log(folder: Path) -> list[dict[str, float]]:
     """The lines of a run's log without speeds."""
     lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    return [{key: value for key, value in line.items() if not key.endswith("per_second")} for line in lines]
+    return [
+        {key: value for key, value in line.items() if not key.endswith("per_second")}
+        for line in lines
+    ]
 
 
-def trial(stage: str, name: str, moment: Callable[[Path], bool], root: Path, uninterrupted: Path) -> dict[str, object]:
+def trial(
+    stage: str, name: str, moment: Callable[[Path], bool], root: Path, uninterrupted: Path
+) -> dict[str, object]:
     """One kill and what became of it."""
     process = relpos(stage, STAGES[stage], root)
     while process.poll() is None and not moment(root):
@@ -114,10 +132,19 @@ def trial(stage: str, name: str, moment: Callable[[Path], bool], root: Path, uni
     half = [path.name for path in (root / stage).glob("*/checkpoint/last-*")]
     folder = finish(stage, STAGES[stage], root)
     record = json.loads((folder / "record.json").read_text())
-    result, whole = (load_file(run / "model" / "model.safetensors") for run in (folder, uninterrupted))
-    equal = result.keys() == whole.keys() and all(torch.equal(result[key], whole[key]) for key in whole)
+    result, whole = (
+        load_file(run / "model" / "model.safetensors") for run in (folder, uninterrupted)
+    )
+    equal = result.keys() == whole.keys() and all(
+        torch.equal(result[key], whole[key]) for key in whole
+    )
     from_step = record["starts"][-1]["from_step"]
-    about = {"stage": stage, "killed": name, "checkpoint there": bool(half), "went on from step": from_step}
+    about = {
+        "stage": stage,
+        "killed": name,
+        "checkpoint there": bool(half),
+        "went on from step": from_step,
+    }
     return about | {"weights equal": equal, "log equal": log(folder) == log(uninterrupted)}
 
 

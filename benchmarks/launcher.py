@@ -1,10 +1,10 @@
-"""What launching costs: commands that train nothing, from a command to its first training step, from run to run, and runs whose
-training is left out.
+"""What launching costs: commands that train nothing, from a command to its first training step,
+from run to run, and runs whose training is left out.
 
     python benchmarks/launcher.py        writes benchmarks/results/launcher.{json,md}
 
-Each figure is the least of some tries, in wall-clock seconds, with the processor seconds beside it (of all processes, children
-too): on a busy machine the latter tell more.
+Each figure is the least of some tries, in wall-clock seconds, with the processor seconds beside it
+(of all processes, children too): on a busy machine the latter tell more.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ from relpos.stages.stage import STAGES
 for stage in STAGES.values():
     stage.work = lambda self: {"parameters": 1, "position_parameters": 0, "perplexity": 1.0}
 """
-"""What every Python executes at its start, so that runs of a table do nothing in its workers either."""
+"""What every Python executes at its start, so that runs of a table do nothing in its workers
+either."""
 COMMAND = FIRST_STEP + "from relpos.cli import main; sys.exit(main(sys.argv[2:]))"
 NEXT = (
     FIRST_STEP
@@ -97,17 +98,22 @@ def first_step(root: Path, seed: int) -> tuple[float, float]:
     stamps = root / "stamps"
     stamps.unlink(missing_ok=True)
     start = time.time()
-    call([sys.executable, "-c", COMMAND, str(stamps), "pretrain", *TINY, f"seed={seed + 100}"], root)
+    call(
+        [sys.executable, "-c", COMMAND, str(stamps), "pretrain", *TINY, f"seed={seed + 100}"], root
+    )
     then, cpu = map(float, stamps.read_text(encoding="utf-8").split())
     return then - start, cpu
 
 
 def next_run(root: Path) -> tuple[float, float]:
-    """From one run to the first step of the next in the same process; the second and third of three."""
+    """From one run to the first step of the next in the same process; the second and third of
+    three."""
     stamps = root / "stamps"
     stamps.unlink(missing_ok=True)
     call([sys.executable, "-c", NEXT, str(stamps), *TINY], root)
-    lines = [tuple(map(float, line.split())) for line in stamps.read_text(encoding="utf-8").splitlines()]
+    lines = [
+        tuple(map(float, line.split())) for line in stamps.read_text(encoding="utf-8").splitlines()
+    ]
     pairs = [(lines[i], lines[i + 1]) for i in range(2, len(lines), 2)]
     walls, processors = zip(*((b[0] - a[0], b[1] - a[1]) for a, b in pairs), strict=True)
     return min(walls), min(processors)
@@ -116,7 +122,10 @@ def next_run(root: Path) -> tuple[float, float]:
 def experiment(folder: Path, name: str, **content: Any) -> str:
     """An experiment file of its own."""
     path = folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump({"question": "how fast?", "tasks": []} | content, sort_keys=False), encoding="utf-8")
+    path.write_text(
+        yaml.safe_dump({"question": "how fast?", "tasks": []} | content, sort_keys=False),
+        encoding="utf-8",
+    )
     return f"table={path}"
 
 
@@ -135,17 +144,34 @@ def finish_all_but_one(root: Path, count: int) -> None:
         meaning = template.meaning | {"seed": seed}
         run = replace(template, name=f"{template.name.removesuffix('0')}{seed}", meaning=meaning)
         run.path.mkdir(parents=True)
-        record = {"state": "finished", "stage": "pretrain", "identity": run.identity, "meaning": meaning, "starts": []}
+        record = {
+            "state": "finished",
+            "stage": "pretrain",
+            "identity": run.identity,
+            "meaning": meaning,
+            "starts": [],
+        }
         record |= {"metrics": metrics, "inputs": {}}
         (run.path / "record.json").write_text(json.dumps(record), encoding="utf-8")
 
 
 def table6_like(folder: Path) -> str:
     """Nineteen rows, nine tasks, ten seeds, as large as the largest table of the papers."""
-    positions = ["none", "absolute", "sinusoidal", "fixed", "dynamic", "composite", "key", "composite_key"]
+    positions = [
+        "none",
+        "absolute",
+        "sinusoidal",
+        "fixed",
+        "dynamic",
+        "composite",
+        "key",
+        "composite_key",
+    ]
     rows = {f"row{i}": [f"position={positions[i % 8]}", f"k={3 + i // 8}"] for i in range(19)}
     tasks = ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"]
-    return experiment(folder, "large", base=["data=files", "size=small"], rows=rows, tasks=tasks, seeds=10)
+    return experiment(
+        folder, "large", base=["data=files", "size=small"], rows=rows, tasks=tasks, seeds=10
+    )
 
 
 def main() -> int:
@@ -153,7 +179,14 @@ def main() -> int:
     rows = []
 
     def add(what: str, bar: str, wall: float, processor: float) -> None:
-        rows.append({"what": what, "bar": bar, "seconds": round(wall, 3), "processor seconds": round(processor, 3)})
+        rows.append(
+            {
+                "what": what,
+                "bar": bar,
+                "seconds": round(wall, 3),
+                "processor seconds": round(processor, 3),
+            }
+        )
         print(rows[-1], file=sys.stderr)
 
     with tempfile.TemporaryDirectory() as name:
@@ -162,11 +195,28 @@ def main() -> int:
         call([*RELPOS, "pretrain", *TINY], root)  # the data, and warm files
         imports = least(3, lambda _: timed(lambda: call([sys.executable, "-c", IMPORTS], root)))
         add("import torch and Lightning", "", *imports)
-        add("import torch", "", *least(3, lambda _: timed(lambda: call([sys.executable, "-c", "import torch"], root))))
-        add("relpos --help", "0.2", *least(5, lambda _: timed(lambda: call([*RELPOS, "--help"], root))))
-        add("relpos claims, without runs", "3", *least(3, lambda n: timed(lambda: call([*RELPOS, "claims"], folder / f"none{n}"))))
+        add(
+            "import torch",
+            "",
+            *least(3, lambda _: timed(lambda: call([sys.executable, "-c", "import torch"], root))),
+        )
+        add(
+            "relpos --help",
+            "0.2",
+            *least(5, lambda _: timed(lambda: call([*RELPOS, "--help"], root))),
+        )
+        add(
+            "relpos claims, without runs",
+            "3",
+            *least(3, lambda n: timed(lambda: call([*RELPOS, "claims"], folder / f"none{n}"))),
+        )
         first = least(3, lambda number: first_step(root, number))
-        add("command to the first training step, beyond these imports", "2", first[0] - imports[0], first[1] - imports[1])
+        add(
+            "command to the first training step, beyond these imports",
+            "2",
+            first[0] - imports[0],
+            first[1] - imports[1],
+        )
         add("next run in the same worker, to its first step", "0.5", *next_run(root))
         start = least(3, lambda _: timed(lambda: call([sys.executable, "-c", "pass"], root)))
         (folder / "sitecustomize.py").write_text(UNTRAINED, encoding="utf-8")
@@ -175,7 +225,11 @@ def main() -> int:
             table = experiment(folder, name, rows={"none": ["position=none"]}, **content)
             return timed(lambda: call([*RELPOS, "reproduce", table], root, PYTHONPATH=str(folder)))
 
-        add("a table of one untrained run", "", *least(2, lambda n: reproduce(folder / f"one{n}", "one")))
+        add(
+            "a table of one untrained run",
+            "",
+            *least(2, lambda n: reproduce(folder / f"one{n}", "one")),
+        )
         all200 = least(2, lambda n: reproduce(folder / f"many{n}", "many", pretrain_seeds=200))
         add(
             "an untrained run of 200, launcher and all, beyond starting Python",
@@ -188,12 +242,20 @@ def main() -> int:
         [last] = (folder / "full" / "pretrain").glob("*-seed9999-*")
         assert len(json.loads((last / "record.json").read_text(encoding="utf-8"))["starts"]) == 1
         started = (last / "config.yaml").stat().st_mtime - began
-        add("10,000 untrained runs, all but one finished: until that one starts", "10", started, spent[1])
+        add(
+            "10,000 untrained runs, all but one finished: until that one starts",
+            "10",
+            started,
+            spent[1],
+        )
         large = table6_like(folder)
         add(
             "plan of 19 rows × (1 + 9 tasks × 10 seeds)",
             "2.5",
-            *least(3, lambda _: timed(lambda: call([*RELPOS, "reproduce", large, "dry_run=true"], root))),
+            *least(
+                3,
+                lambda _: timed(lambda: call([*RELPOS, "reproduce", large, "dry_run=true"], root)),
+            ),
         )
     write_results("launcher", {"machine": machine(), "load": os.getloadavg()[0], "rows": rows})
     return 0

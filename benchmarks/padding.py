@@ -2,10 +2,12 @@
 
     python benchmarks/padding.py [data=files data.corpus=FOLDER …]
 
-The text is the generated language and, where overrides of `relpos data` are given, theirs. On a CPU only attention's scores are
-computed for padding, in passes as `relpos.data.passes.passes` cuts them; in recorded passes on a GPU all else is, too, of the few
-tokens that `relpos.data.passes.Shapes` adds; of the scores those of tiles of 64 × 64 that hold a real token. Operations are those
-of BERT-small, as `relpos.runs.cost` counts them. Writes benchmarks/results/padding.md.
+The text is the generated language and, where overrides of `relpos data` are given, theirs. On a CPU
+only attention's scores are computed for padding, in passes as `relpos.data.passes.passes` cuts
+them; in recorded passes on a GPU all else is, too, of the few tokens that
+`relpos.data.passes.Shapes` adds; of the scores those of tiles of 64 × 64 that hold a real token.
+Operations are those of BERT-small, as `relpos.runs.cost` counts them. Writes
+benchmarks/results/padding.md.
 """
 
 from __future__ import annotations
@@ -41,14 +43,21 @@ COLUMNS = (
 
 def main() -> None:
     asked = sys.argv[1:]
-    lines = [" | ".join(["| text", "packing", *COLUMNS, ""]).rstrip(), "|---" * (2 + len(COLUMNS)) + "|"]
+    lines = [
+        " | ".join(["| text", "packing", *COLUMNS, ""]).rstrip(),
+        "|---" * (2 + len(COLUMNS)) + "|",
+    ]
     for overrides in [["data=toy"], *([asked] if asked else [])]:
         store = Store(relpos.run(relpos.compose("data", overrides)).path)
         for packing in ("pair", "document"):
-            lines.append(f"| {overrides[0].removeprefix('data=')} | {packing} | {row(store, packing)} |")
+            lines.append(
+                f"| {overrides[0].removeprefix('data=')} | {packing} | {row(store, packing)} |"
+            )
     command = f"`python benchmarks/padding.py {' '.join(asked)}`".replace(" `", "`")
     title = f"# Padding\n\n{command}:\nshares of padding, in {STEPS} steps of {BATCH} examples of at most {LENGTH} tokens.\n"
-    (Path(__file__).parent / "results" / "padding.md").write_text("\n".join([title, *lines, ""]), encoding="utf-8")
+    (Path(__file__).parent / "results" / "padding.md").write_text(
+        "\n".join([title, *lines, ""]), encoding="utf-8"
+    )
     print("\n".join(lines))
 
 
@@ -61,7 +70,9 @@ def row(store: Store, packing: str) -> str:
     gpu = [part for step in lengths for part in steps.shapes.deal(step)]
     held = sum(len(at["held"]) if at else len(rows) * n for rows, n, at in gpu)
     scores = sum(int(step.square().sum()) for step in lengths)
-    tiles = sum(in_tiles(step[rows], n) for step in lengths for rows, n, _ in steps.shapes.deal(step))
+    tiles = sum(
+        in_tiles(step[rows], n) for step in lengths for rows, n, _ in steps.shapes.deal(step)
+    )
     padded = 1 - real / positions(cpu), 1 - scores / squares(cpu), 1 - scores / tiles
     size = resolved(relpos.compose("params"))["size"]
     tokens, score = forward(size, 0, store.vocabulary), forward(size, 1) - forward(size, 0)

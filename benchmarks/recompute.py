@@ -1,9 +1,12 @@
-"""The intervals of claims.txt, computed anew without relpos: python benchmarks/recompute.py FOLDER [loss|order]
+"""The intervals of claims.txt, computed anew without relpos: python benchmarks/recompute.py FOLDER
+[loss|order]
 
-FOLDER is an unpacked experiments/results/*/records.tar.xz, or several. Each line is a pair of rows of one scale: the difference in
-held-out loss or in shuffle gap, its 95 % interval with moderated variances (Smyth 2004), and that of these pairs of seeds alone.
-Rows that share one seed at most are compared by Welch's formula, and two single runs with the same seed by what other pairs show.
-Every run counts; claims leave out pilots (seeds from 100) and rows that no claim names, which are to be deleted from FOLDER first.
+FOLDER is an unpacked experiments/results/*/records.tar.xz, or several. Each line is a pair of rows
+of one scale: the difference in held-out loss or in shuffle gap, its 95 % interval with moderated
+variances (Smyth 2004), and that of these pairs of seeds alone. Rows that share one seed at most are
+compared by Welch's formula, and two single runs with the same seed by what other pairs show. Every
+run counts; claims leave out pilots (seeds from 100) and rows that no claim names, which are to be
+deleted from FOLDER first.
 """
 
 import json
@@ -21,36 +24,69 @@ from scipy.stats import t
 
 Floats = NDArray[np.float64]
 of_order = sys.argv[2:] == ["order"]
-values: dict[tuple[str, str], dict[Any, dict[int, tuple[float, Path]]]] = defaultdict(lambda: defaultdict(dict))
+values: dict[tuple[str, str], dict[Any, dict[int, tuple[float, Path]]]] = defaultdict(
+    lambda: defaultdict(dict)
+)
 gaps: dict[int, dict[Path, float]] = defaultdict(dict)
 for path in sorted(Path(sys.argv[1], "pretrain").glob("*/record.json")):
     record = json.loads(path.read_text(encoding="utf-8"))
     meaning = record["meaning"]
-    position_lr, conv_lr = (meaning["recipe"].pop(key, none) for key, none in (("position_lr", 1.0), ("conv_lr", None)))
+    position_lr, conv_lr = (
+        meaning["recipe"].pop(key, none) for key, none in (("position_lr", 1.0), ("conv_lr", None))
+    )
     rates = conv_lr is not None, -np.min(position_lr), -(conv_lr or 0)
-    dials = (str(meaning["conv"][dial]) for dial in ("kernel_from", "fraction") if dial in meaning["conv"])
+    dials = (
+        str(meaning["conv"][dial])
+        for dial in ("kernel_from", "fraction")
+        if dial in meaning["conv"]
+    )
     row = " ".join([path.parent.name.rpartition("-seed")[0], *dials])
-    scale = json.dumps([meaning | dict.fromkeys(("seed", "position", "conv", "sources")), record["inputs"]], sort_keys=True)
+    scale = json.dumps(
+        [meaning | dict.fromkeys(("seed", "position", "conv", "sources")), record["inputs"]],
+        sort_keys=True,
+    )
     values[scale, row][rates][meaning["seed"]] = -record["metrics"]["heldout_loss"], path.parent
-    for kept in (json.loads(file.read_text(encoding="utf-8")) for file in path.parent.glob("order/shuffle*.json")):
+    for kept in (
+        json.loads(file.read_text(encoding="utf-8"))
+        for file in path.parent.glob("order/shuffle*.json")
+    ):
         if kept["share"] == 100:
             gaps[kept["meaning"]["examples"]][path.parent] = kept["results"]["shuffle_gap"]["all"]
-ways: dict[str, dict[Path, float]] = {}  # of each scale the gaps on as many examples as most of its networks were measured on
+# of each scale the gaps on as many examples as most of its networks were measured on
+ways: dict[str, dict[Path, float]] = {}
 for scale in {scale for scale, _ in values}:
-    networks = {at for (own, _), by_rate in values.items() if own == scale for runs in by_rate.values() for _, at in runs.values()}
-    of_scale = {examples: {at: found[at] for at in networks & found.keys()} for examples, found in gaps.items()}
-    ways[scale] = max(of_scale.items(), key=lambda item: (len(item[1]), item[0]))[1] if of_scale else {}
+    networks = {
+        at
+        for (own, _), by_rate in values.items()
+        if own == scale
+        for runs in by_rate.values()
+        for _, at in runs.values()
+    }
+    of_scale = {
+        examples: {at: found[at] for at in networks & found.keys()}
+        for examples, found in gaps.items()
+    }
+    ways[scale] = (
+        max(of_scale.items(), key=lambda item: (len(item[1]), item[0]))[1] if of_scale else {}
+    )
 scales: dict[str, dict[str, dict[int, float]]] = defaultdict(dict)
-for (scale, row), by_rate in values.items():  # of several learning rates, the one with most seeds; of equally many, the lowest
+# of several learning rates, the one with most seeds; of equally many, the lowest
+for (scale, row), by_rate in values.items():
     chosen = max(by_rate.items(), key=lambda item: (len(item[1]), item[0]))[1]
-    known = {seed: (ways[scale].get(at) if of_order else loss) for seed, (loss, at) in chosen.items()}
+    known = {
+        seed: (ways[scale].get(at) if of_order else loss) for seed, (loss, at) in chosen.items()
+    }
     scales[scale][row] = {seed: value for seed, value in known.items() if value is not None}
 
 
 def moments(variances: Floats, f: Floats) -> tuple[float, float]:
-    """Smyth's d0 and s0² of variances with f degrees of freedom; where they differ no more than by chance, d0 is large."""
-    logs = np.log(np.maximum(variances, 1e-5 * np.median(variances))) - digamma(f / 2) + np.log(f / 2)
-    excess = logs.var(ddof=1) - polygamma(1, f / 2).mean() if len(logs) > 1 else 0.0  # trigamma(d0 / 2)
+    """Smyth's d0 and s0² of variances with f degrees of freedom; where they differ no more than by
+    chance, d0 is large."""
+    logs = (
+        np.log(np.maximum(variances, 1e-5 * np.median(variances))) - digamma(f / 2) + np.log(f / 2)
+    )
+    # trigamma(d0 / 2)
+    excess = logs.var(ddof=1) - polygamma(1, f / 2).mean() if len(logs) > 1 else 0.0
     if excess <= 0:
         return 1e9, float((variances * f).sum() / f.sum())
     d0 = 2 * brentq(lambda x, above: polygamma(1, x) - above, 1e-6, 1e9, (excess,))
@@ -59,11 +95,18 @@ def moments(variances: Floats, f: Floats) -> tuple[float, float]:
 
 def say(pair: tuple[str, str], mean: float, error: float, freedom: float, more: str = "") -> None:
     wide = t.ppf(0.975, freedom) * error
-    print(f"{pair[0]} − {pair[1]} {mean:+.3f} [{mean - wide:+.3f}, {mean + wide:+.3f}], {freedom:.3g} degrees of freedom{more}")
+    print(
+        f"{pair[0]} − {pair[1]} {mean:+.3f} [{mean - wide:+.3f}, {mean + wide:+.3f}], "
+        f"{freedom:.3g} degrees of freedom{more}"
+    )
 
 
 for rows in scales.values():
-    pool = {row: seeds for row, seeds in rows.items() if len(seeds) > 1 and np.ptp(list(seeds.values())) > 1e-6}
+    pool = {
+        row: seeds
+        for row, seeds in rows.items()
+        if len(seeds) > 1 and np.ptp(list(seeds.values())) > 1e-6
+    }
     paired = {
         (a, b): np.array([rows[a][s] - rows[b][s] for s in sorted(rows[a].keys() & rows[b].keys())])
         for a, b in combinations(rows, 2)
@@ -75,19 +118,42 @@ for rows in scales.values():
     most = sum(map(len, pool.values())) - len(pool) - len(set().union(*pool.values())) + 1
     for pair, each in ((pair, each) for pair, each in paired.items() if len(each) > 1):
         n, own, prior = len(each), float(each.var(ddof=1)), d0 if set(pair) <= set(pool) else 0.0
-        freedom, error = min(prior + n - 1, most), ((prior * 2 * s0 + (n - 1) * own) / (prior + n - 1) / n) ** 0.5
+        freedom, error = (
+            min(prior + n - 1, most),
+            ((prior * 2 * s0 + (n - 1) * own) / (prior + n - 1) / n) ** 0.5,
+        )
         by = t.ppf(0.975, n - 1) * (own / n) ** 0.5
-        say(pair, float(each.mean()), error, freedom, f"; these pairs alone [{each.mean() - by:+.3f}, {each.mean() + by:+.3f}]")
+        say(
+            pair,
+            float(each.mean()),
+            error,
+            freedom,
+            f"; these pairs alone [{each.mean() - by:+.3f}, {each.mean() + by:+.3f}]",
+        )
     for pair, each in paired.items():
-        if len(each) == 1 and all(len(rows[row]) == 1 for row in pair):  # one run of each row, with the same seed
+        # one run of each row, with the same seed
+        if len(each) == 1 and all(len(rows[row]) == 1 for row in pair):
             say(pair, float(each[0]), (2 * s0) ** 0.5, min(d0, most))
-    # One run of a row beside several of another: no pairs, and each row's own variance, moderated by those of all rows.
-    d0, s0 = moments(*np.array([[np.var(list(x.values()), ddof=1), len(x) - 1] for x in pool.values()]).T)
+    # One run of a row beside several of another: no pairs, and each row's own variance, moderated
+    # by those of all rows.
+    d0, s0 = moments(
+        *np.array([[np.var(list(x.values()), ddof=1), len(x) - 1] for x in pool.values()]).T
+    )
     most = sum(map(len, pool.values())) - len(pool)
-    for pair in (pair for pair, each in paired.items() if len(each) < 2 and max(len(rows[row]) for row in pair) > len(each)):
+    for pair in (
+        pair
+        for pair, each in paired.items()
+        if len(each) < 2 and max(len(rows[row]) for row in pair) > len(each)
+    ):
         parts = []
         for units in (list(rows[row].values()) for row in pair):
             n, squares = len(units), float(np.var(units)) * len(units)
-            parts.append((float(np.mean(units)), (d0 * s0 + squares) / (d0 + n - 1) / n, min(d0 + n - 1, most)))
+            parts.append(
+                (
+                    float(np.mean(units)),
+                    (d0 * s0 + squares) / (d0 + n - 1) / n,
+                    min(d0 + n - 1, most),
+                )
+            )
         (first, v, f), (second, w, g) = parts
         say(pair, first - second, (v + w) ** 0.5, min((v + w) ** 2 / (v**2 / f + w**2 / g), most))

@@ -1,13 +1,16 @@
-"""Signals in the middle of each phase: what is said, how soon it ends, and does the same command then yield the same bits?
+"""Signals in the middle of each phase: what is said, how soon it ends, and does the same command
+then yield the same bits?
 
     python benchmarks/signals.py [PHASE …]       writes benchmarks/results/signals.{json,md}; with PHASE, its rows alone anew
 
-A command stops after the first call of a function of its phase (`PHASES`), gets SIGINT, SIGTERM, SIGHUP or SIGKILL, and then goes
-on. SIGINT and SIGHUP reach its whole process group, as from a terminal. The first three must give one line and 128 + the signal's
-number, SIGKILL nothing. No process may be left, and the same command must then leave the results of an uninterrupted one, bit
+A command stops after the first call of a function of its phase (`PHASES`), gets SIGINT, SIGTERM,
+SIGHUP or SIGKILL, and then goes on. SIGINT and SIGHUP reach its whole process group, as from a
+terminal. The first three must give one line and 128 + the signal's number, SIGKILL nothing. No
+process may be left, and the same command must then leave the results of an uninterrupted one, bit
 for bit. At last four processes work on one run, and the one that holds it is killed.
 
-Commands are forks of this process, which has imported everything: only the workers of tables start as interpreters of their own.
+Commands are forks of this process, which has imported everything: only the workers of tables start
+as interpreters of their own.
 """
 
 from __future__ import annotations
@@ -35,9 +38,32 @@ FORK = multiprocessing.get_context("fork")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 SAID = "relpos: interrupted; the same command goes on from here"
 DATA = ("toy", "tokenizer", "store")
-PRETRAIN = ["pretrain", "steps=6", "batch=4", "checkpoint_every=2", "log_every=1", "evaluations=2", "position=composite"]
-FINETUNE = ["finetune", "task=rte", "steps=6", "checkpoint_every=2", "log_every=1", "intermediate=none", "network={network}"]
-ORDER = ["order", "measure=[shuffle,pairs]", "pairs=toy", "pairs.count=3", "examples=8", "network={network}"]
+PRETRAIN = [
+    "pretrain",
+    "steps=6",
+    "batch=4",
+    "checkpoint_every=2",
+    "log_every=1",
+    "evaluations=2",
+    "position=composite",
+]
+FINETUNE = [
+    "finetune",
+    "task=rte",
+    "steps=6",
+    "checkpoint_every=2",
+    "log_every=1",
+    "intermediate=none",
+    "network={network}",
+]
+ORDER = [
+    "order",
+    "measure=[shuffle,pairs]",
+    "pairs=toy",
+    "pairs.count=3",
+    "examples=8",
+    "network={network}",
+]
 TABLE = ["reproduce", "table={root}/experiment.yaml", "engine=local", "engine.workers=2"]
 EXPERIMENT = """question: Does it heal?
 base: [size=tiny, batch=8, log_every=1, checkpoint_every=20]
@@ -49,7 +75,13 @@ threads: 1
 """
 NOTE = "SentencePiece trains in one call into C++: a signal is heard when it returns. A table waits for its workers' checkpoints."
 SEVERAL = "four processes on one run, the holder killed"
-WRITTEN = ("tokenizer/*/*.model", "store/*/*.bin", "*/*/model/*.safetensors", "finetune/*/predictions/*", "order/*/order.json")
+WRITTEN = (
+    "tokenizer/*/*.model",
+    "store/*/*.bin",
+    "*/*/model/*.safetensors",
+    "finetune/*/predictions/*",
+    "order/*/order.json",
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +90,8 @@ class Phase:
 
     Args:
         command: the arguments of `relpos`.
-        within: dotted name of a function after whose first call the command stops until the signal has come; or of none.
+        within: dotted name of a function after whose first call the command stops until the signal
+            has come; or of none.
         there: stages whose runs are finished before the command is given.
         ahead: it is called no sooner than the signal is sent: the function is one call into C++.
         under_way: asked for the runs folder, whether the moment has come, where no function stops.
@@ -80,16 +113,28 @@ OF_TABLE = (*DATA, "pretrain", "tables")
 PHASES = {
     "language": Phase(PRETRAIN, "relpos.data.toy.write.write_corpus", ()),
     "tokenizer: text is read": Phase(PRETRAIN, "relpos.data.tokenizer.reservoir", ("toy",)),
-    "tokenizer: SentencePiece trains": Phase(PRETRAIN, "sentencepiece.SentencePieceTrainer.train", ("toy",), ahead=True),
+    "tokenizer: SentencePiece trains": Phase(
+        PRETRAIN, "sentencepiece.SentencePieceTrainer.train", ("toy",), ahead=True
+    ),
     "store: one process": Phase(PRETRAIN, "relpos.data.store._Writer.end", ("toy", "tokenizer")),
-    "store: several processes": Phase(PRETRAIN, "relpos.data.encoding._result", ("toy", "tokenizer")),
-    "pre-training: before the first step": Phase(PRETRAIN, "relpos.train.pretrain.Pretraining.configure_optimizers"),
+    "store: several processes": Phase(
+        PRETRAIN, "relpos.data.encoding._result", ("toy", "tokenizer")
+    ),
+    "pre-training: before the first step": Phase(
+        PRETRAIN, "relpos.train.pretrain.Pretraining.configure_optimizers"
+    ),
     "pre-training: a step": Phase(PRETRAIN, "relpos.train.pretrain.Pretraining.training_step"),
-    "pre-training: held-out text": Phase(PRETRAIN, "relpos.train.pretrain.Pretraining.validation_step"),
+    "pre-training: held-out text": Phase(
+        PRETRAIN, "relpos.train.pretrain.Pretraining.validation_step"
+    ),
     "pre-training: a checkpoint is written": Phase(PRETRAIN, "torch.save"),
     "pre-training: the network is written": Phase(PRETRAIN, "relpos.train.weights.save_weights"),
-    "fine-tuning: rows are encoded": Phase(FINETUNE, "relpos.train.finetune.Splits.__getitem__", (*DATA, "pretrain")),
-    "fine-tuning: a step": Phase(FINETUNE, "relpos.train.finetune.Finetuning.training_step", (*DATA, "pretrain")),
+    "fine-tuning: rows are encoded": Phase(
+        FINETUNE, "relpos.train.finetune.Splits.__getitem__", (*DATA, "pretrain")
+    ),
+    "fine-tuning: a step": Phase(
+        FINETUNE, "relpos.train.finetune.Finetuning.training_step", (*DATA, "pretrain")
+    ),
     "order": Phase(ORDER, "relpos.measures.kinds.shuffle.Shuffle.measure", (*DATA, "pretrain")),
     "table: it is planned": Phase(TABLE, "relpos.tables.plan.plan_table"),
     "table: its runs are trained": Phase(TABLE, None, under_way=is_training),
@@ -109,7 +154,8 @@ def owner_and_attribute(name: str) -> tuple[Any, str]:
 
 
 def stop_within(phase: Phase, meeting: Path) -> None:
-    """Makes the first call of the phase's function wait until the other side has sent the signal."""
+    """Makes the first call of the phase's function wait until the other side has sent the
+    signal."""
     assert phase.within
     owner, attribute = owner_and_attribute(phase.within)
     before = getattr(owner, attribute)
@@ -144,8 +190,11 @@ def relpos(command: Sequence[str], root: Path, phase: Phase | None, meeting: Pat
     sys.exit(main())
 
 
-def begin(command: Sequence[str], root: Path, phase: Phase | None = None) -> tuple[BaseProcess, Path]:
-    """The command as a process, and the folder where it is met: its stdout, its stderr, and how it stands."""
+def begin(
+    command: Sequence[str], root: Path, phase: Phase | None = None
+) -> tuple[BaseProcess, Path]:
+    """The command as a process, and the folder where it is met: its stdout, its stderr, and how it
+    stands."""
     meeting = Path(tempfile.mkdtemp(dir=root.parent))
     process = FORK.Process(target=relpos, args=(command, root, phase, meeting))
     process.start()
@@ -157,16 +206,22 @@ def finish(command: Sequence[str], root: Path) -> dict[str, str]:
     process, meeting = begin(command, root)
     process.join()
     if process.exitcode:
-        sys.exit(f"{' '.join(command)} ended with {process.exitcode}: {(meeting / 'stderr').read_text()}")
+        sys.exit(
+            f"{' '.join(command)} ended with {process.exitcode}: {(meeting / 'stderr').read_text()}"
+        )
     return results(root)
 
 
 def results(root: Path) -> dict[str, str]:
-    """Every result → its checksum; of a table, its rows. The folder of `order` is named by the path of its network: left out."""
+    """Every result → its checksum; of a table, its rows. The folder of `order` is named by the path
+    of its network: left out."""
     found = {path: path.read_bytes() for pattern in WRITTEN for path in root.glob(pattern)}
     for path in root.glob("tables/*/table.json"):
         found[path] = json.dumps(json.loads(path.read_text())["rows"], sort_keys=True).encode()
-    names = {path: path.name if path.name == "order.json" else str(path.relative_to(root)) for path in found}
+    names = {
+        path: path.name if path.name == "order.json" else str(path.relative_to(root))
+        for path in found
+    }
     return {names[path]: hashlib.sha256(content).hexdigest() for path, content in found.items()}
 
 
@@ -182,7 +237,8 @@ def fresh(parent: Path, stages: Sequence[str], prepared: Path) -> Path:
 
 
 def left_of(session: int) -> int:
-    """How many processes of a session are still there after some seconds, those of the command itself and its workers."""
+    """How many processes of a session are still there after some seconds, those of the command
+    itself and its workers."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         count = 0
@@ -198,12 +254,16 @@ def left_of(session: int) -> int:
     return count
 
 
-def trial(name: str, number: signal.Signals, parent: Path, prepared: Path, whole: dict[str, str]) -> dict[str, Any]:
+def trial(
+    name: str, number: signal.Signals, parent: Path, prepared: Path, whole: dict[str, str]
+) -> dict[str, Any]:
     """One signal in one phase, and what became of it."""
     phase = PHASES[name]
     root = fresh(parent, phase.there, prepared)
     process, meeting = begin(phase.command, root, phase)
-    while process.is_alive() and not (phase.under_way(root) if phase.under_way else (meeting / "there").exists()):
+    while process.is_alive() and not (
+        phase.under_way(root) if phase.under_way else (meeting / "there").exists()
+    ):
         time.sleep(0.02)
     in_time = process.is_alive()
     if phase.ahead:
@@ -228,7 +288,12 @@ def trial(name: str, number: signal.Signals, parent: Path, prepared: Path, whole
     passed = in_time and process.exitcode == expected and is_said and not left and after == whole
     if not passed:
         different = [key for key in whole.keys() | after.keys() if whole.get(key) != after.get(key)]
-        print(f"MISSED (in time: {in_time}, different: {different}), stderr:", *said, sep="\n    ", file=sys.stderr)
+        print(
+            f"MISSED (in time: {in_time}, different: {different}), stderr:",
+            *said,
+            sep="\n    ",
+            file=sys.stderr,
+        )
     return row | {"passed": passed}
 
 
@@ -241,7 +306,9 @@ def several(parent: Path, prepared: Path, whole: dict[str, str]) -> dict[str, An
         time.sleep(0.02)
     others = [begin(PRETRAIN, root) for _ in range(3)]
     saying = [folder / "stderr" for _, folder in others]
-    while holder.is_alive() and any("waiting for" not in said.read_text() for said in saying if said.exists()):
+    while holder.is_alive() and any(
+        "waiting for" not in said.read_text() for said in saying if said.exists()
+    ):
         time.sleep(0.02)
     holder.kill()
     holder.join()
@@ -252,7 +319,11 @@ def several(parent: Path, prepared: Path, whole: dict[str, str]) -> dict[str, An
     [record] = [json.loads(path.read_text()) for path in root.glob("pretrain/*/record.json")]
     ended = [start.get("ended") for start in record["starts"]]
     same = results(root) == whole
-    passed = same and ended == ["died", "finished"] and not any(process.exitcode for process, _ in others)
+    passed = (
+        same
+        and ended == ["died", "finished"]
+        and not any(process.exitcode for process, _ in others)
+    )
     status = " ".join(str(process.exitcode) for process, _ in others)
     return {
         "phase": SEVERAL, "signal": "SIGKILL", "status": status, "seconds until it ended": round(seconds, 1),
@@ -261,14 +332,20 @@ def several(parent: Path, prepared: Path, whole: dict[str, str]) -> dict[str, An
 
 
 def write(rows: Sequence[dict[str, Any]]) -> bool:
-    """Writes the results, together with those of other phases that were there before; returns whether all passed."""
+    """Writes the results, together with those of other phases that were there before; returns
+    whether all passed."""
     file = RESULTS / "signals.json"
     before = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.exists() else []
     every = {(row["phase"], row["signal"]): row for row in [*before, *rows]}
     order = [*PHASES, SEVERAL]
-    sorted_rows = sorted((row for row in every.values() if row["phase"] in order), key=lambda row: order.index(row["phase"]))
+    sorted_rows = sorted(
+        (row for row in every.values() if row["phase"] in order),
+        key=lambda row: order.index(row["phase"]),
+    )
     passed = all(row["passed"] for row in sorted_rows)
-    write_results("signals", {"machine": machine(), "note": NOTE, "passed": passed, "rows": sorted_rows})
+    write_results(
+        "signals", {"machine": machine(), "note": NOTE, "passed": passed, "rows": sorted_rows}
+    )
     return passed
 
 
@@ -283,8 +360,10 @@ def main() -> int:
     write_language.__defaults__ = (0, 3_000, 200)  # seed, pairs, items: a tenth of the language
 
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ["RELPOS_COMPILE"] = "0"  # the first training would compile its kernels, the second would not
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a script it is ignored
+    # the first training would compile its kernels, the second would not
+    os.environ["RELPOS_COMPILE"] = "0"
+    # in the background of a script it is ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     chosen = sys.argv[1:] or [*PHASES, SEVERAL]
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -292,7 +371,10 @@ def main() -> int:
         first = fresh(parent, (), parent)
         of_pretraining = finish(PRETRAIN, first)
         of_table = fresh(parent, DATA, first)
-        whole = {"reproduce": (finish(TABLE, of_table), of_table), "pretrain": (of_pretraining, first)}
+        whole = {
+            "reproduce": (finish(TABLE, of_table), of_table),
+            "pretrain": (of_pretraining, first),
+        }
         for command in (FINETUNE, ORDER):
             whole[command[0]] = (finish(command, fresh(parent, (*DATA, "pretrain"), first)), first)
         for name in chosen:
@@ -301,7 +383,10 @@ def main() -> int:
                 continue
             expected, prepared = whole[PHASES[name].command[0]]
             with ProcessPoolExecutor(len(SIGNALS), FORK) as side_by_side:
-                trials = [side_by_side.submit(trial, name, number, parent, prepared, expected) for number in SIGNALS]
+                trials = [
+                    side_by_side.submit(trial, name, number, parent, prepared, expected)
+                    for number in SIGNALS
+                ]
                 rows += [one.result() for one in trials]
             print(*rows[-len(SIGNALS) :], sep="\n", file=sys.stderr)
     return 0 if write(rows) else 1

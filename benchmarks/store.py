@@ -1,11 +1,12 @@
-"""Text to store: speed beside sentencepiece alone on the same sentences and cores; memory on 1x and 10x the text.
+"""Text to store: speed beside sentencepiece alone on the same sentences and cores; memory on 1x and
+10x the text.
 
     python benchmarks/store.py [CORPUS] [--tokenizer FOLDER] [--rounds 3] [--times 10]
 
-`sentencepiece alone` encodes the sentences of CORPUS, split beforehand and in memory; once by one call on lists, with
-as many threads as there are cores, and once with a process a core. Ours reads the files, splits, encodes and writes.
-Rounds are interleaved. CORPUS, where not given, is $RELPOS_DATA/corpus, else the generated language.
-Writes benchmarks/results/store.json and store.md.
+`sentencepiece alone` encodes the sentences of CORPUS, split beforehand and in memory; once by one
+call on lists, with as many threads as there are cores, and once with a process a core. Ours reads
+the files, splits, encodes and writes. Rounds are interleaved. CORPUS, where not given, is
+$RELPOS_DATA/corpus, else the generated language. Writes benchmarks/results/store.json and store.md.
 """
 
 from __future__ import annotations
@@ -37,12 +38,18 @@ _worker: Tokenizer  # of a baseline's process
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("corpus", nargs="?")
-    parser.add_argument("--tokenizer", help="a folder with tokenizer.model; trained on CORPUS where not given")
+    parser.add_argument(
+        "--tokenizer", help="a folder with tokenizer.model; trained on CORPUS where not given"
+    )
     parser.add_argument("--sample", type=int, default=500_000, help="sentences it is trained on")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--times", type=int, default=10, help="how often the text is repeated to measure memory")
+    parser.add_argument(
+        "--times", type=int, default=10, help="how often the text is repeated to measure memory"
+    )
     parser.add_argument("--memory", metavar="FOLDER", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.memory:
@@ -53,24 +60,34 @@ def main() -> None:
         folder = Path(asked.tokenizer or place)
         if not asked.tokenizer:
             train_tokenizer(source.documents(), folder, 30_004, asked.sample, 2)
-        result = speed(source, folder, asked.rounds) | {"peak_memory_mb": memory(corpus, folder, asked.times)}
+        result = speed(source, folder, asked.rounds) | {
+            "peak_memory_mb": memory(corpus, folder, asked.times)
+        }
     report(result)
 
 
 def speed(source: Files, folder: Path, rounds: int) -> dict[str, Any]:
     """Megabytes of sentences a second, and ratios within a round."""
     tokenizer = Tokenizer.load(folder)
-    texts = [split(portion) for document in source.documents() for portion in portions(document.lines)]
+    texts = [
+        split(portion) for document in source.documents() for portion in portions(document.lines)
+    ]
     megabytes = sum(len(sentence.encode()) for text in texts for sentence in text) / 1e6
     cores = available()
     times: dict[str, list[float]] = {"one call": [], "a process a core": [], "store": []}
     for _ in range(rounds):
-        times["one call"].append(_timed(lambda: [tokenizer.processor.encode(text, num_threads=cores) for text in texts]))
+        times["one call"].append(
+            _timed(lambda: [tokenizer.processor.encode(text, num_threads=cores) for text in texts])
+        )
         with multiprocessing.get_context("fork").Pool(cores, _load, (folder,)) as pool:
             pool.map(_encode, texts[:cores])  # started
-            times["a process a core"].append(_timed(lambda pool=pool: sum(pool.imap(_encode, texts, chunksize=2))))  # type: ignore[misc]
+            times["a process a core"].append(
+                _timed(lambda pool=pool: sum(pool.imap(_encode, texts, chunksize=2)))  # type: ignore[misc]
+            )
         with tempfile.TemporaryDirectory() as out:
-            times["store"].append(_timed(lambda out=out: write_store(source.documents(), tokenizer, Path(out), 0.01)))  # type: ignore[misc]
+            times["store"].append(
+                _timed(lambda out=out: write_store(source.documents(), tokenizer, Path(out), 0.01))  # type: ignore[misc]
+            )
     ratios = {
         name: [base / ours for base, ours in zip(times[name], times["store"], strict=True)]
         for name in ("one call", "a process a core")
@@ -80,21 +97,32 @@ def speed(source: Files, folder: Path, rounds: int) -> dict[str, Any]:
         "sentences": sum(map(len, texts)),
         "cores": cores,
         "processor": _processor(),
-        "megabytes_per_second": {name: [megabytes / t for t in taken] for name, taken in times.items()},
+        "megabytes_per_second": {
+            name: [megabytes / t for t in taken] for name, taken in times.items()
+        },
         "store_over_sentencepiece": ratios,
     }
 
 
 def memory(corpus: Path, tokenizer: Path, times: int) -> dict[str, dict[str, float]]:
-    """Peak resident memory of a process that writes the store of the text, and of the text repeated."""
+    """Peak resident memory of a process that writes the store of the text, and of the text
+    repeated."""
     peaks = {}
     for repeats in (1, times):
         with tempfile.TemporaryDirectory() as place:
             (Path(place) / "text").mkdir()
             for copy in range(repeats):
                 _link(corpus, Path(place) / "text" / f"copy{copy:03}")
-            arguments = [str(Path(place) / "text"), "--tokenizer", str(tokenizer), "--memory", str(Path(place) / "store")]
-            done = subprocess.run([sys.executable, __file__, *arguments], check=True, capture_output=True, text=True)
+            arguments = [
+                str(Path(place) / "text"),
+                "--tokenizer",
+                str(tokenizer),
+                "--memory",
+                str(Path(place) / "store"),
+            ]
+            done = subprocess.run(
+                [sys.executable, __file__, *arguments], check=True, capture_output=True, text=True
+            )
             peaks[f"{repeats}x"] = json.loads(done.stdout)
     return peaks
 
@@ -105,13 +133,22 @@ def report(result: dict[str, Any]) -> None:
     (RESULTS / "store.json").write_text(json.dumps(result, indent=1) + "\n")
     shares = result["store_over_sentencepiece"]
     lines = ["# Text to store", ""]
-    lines += [f"{result['megabytes']:.1f} MB, {result['sentences']:,} sentences; {result['cores']} x {result['processor']}."]
+    lines += [
+        f"{result['megabytes']:.1f} MB, {result['sentences']:,} sentences; {result['cores']} "
+        f"x {result['processor']}."
+    ]
     lines += ["Median (lowest to highest) of interleaved rounds.", ""]
     lines += ["| | MB/s | store's speed over it |", "|---|---|---|"]
     for name, values in result["megabytes_per_second"].items():
         label = "store" if name == "store" else f"sentencepiece alone, {name}"
-        lines += [f"| {label} | {_spread(values)} | {_spread(shares[name]) if name in shares else ''} |"]
-    lines += ["", "| text | MB | peak memory, MB | of its largest helper process, MB |", "|---|---|---|---|"]
+        lines += [
+            f"| {label} | {_spread(values)} | {_spread(shares[name]) if name in shares else ''} |"
+        ]
+    lines += [
+        "",
+        "| text | MB | peak memory, MB | of its largest helper process, MB |",
+        "|---|---|---|---|",
+    ]
     for name, peak in result["peak_memory_mb"].items():
         lines += [f"| {name} | {peak['text']:.0f} | {peak['self']:.0f} | {peak['children']:.0f} |"]
     text = "\n".join([*lines, ""])
@@ -177,7 +214,10 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return next(
+        (line.split(":")[1].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )
 
 
 if __name__ == "__main__":

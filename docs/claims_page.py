@@ -44,16 +44,24 @@ def verdicts(folder: Path) -> list[dict[str, Any]]:
     for archive in sorted(RESULTS.glob("*/records.tar.xz")):
         subprocess.run(["tar", "-x", "--skip-old-files", "-f", archive, "-C", folder], check=True)
     command = [sys.executable, "-m", "relpos.cli", "claims"]
-    said = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
-    claims: list[dict[str, Any]] = json.loads(Path(said.splitlines()[-1]).read_text(encoding="utf-8"))["claims"]
+    said = subprocess.run(
+        command, env=environment, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+    claims: list[dict[str, Any]] = json.loads(
+        Path(said.splitlines()[-1]).read_text(encoding="utf-8")
+    )["claims"]
     return claims
 
 
 def page(claims: Iterable[dict[str, Any]]) -> str:
     """The page in Markdown: a table with a line for each claim, then an entry for each."""
     grouped = groupby(claims, key=lambda claim: claim["id"].partition("/")[0])
-    by_claim = {name: {each["id"].partition("/")[2]: each for each in some} for name, some in grouped}
-    lines = [HEAD.format(first=next(iter(PAPERS.values())).lower().replace(" ", "-").replace(".", ""))]
+    by_claim = {
+        name: {each["id"].partition("/")[2]: each for each in some} for name, some in grouped
+    }
+    lines = [
+        HEAD.format(first=next(iter(PAPERS.values())).lower().replace(" ", "-").replace(".", ""))
+    ]
     lines += ["| | claim | verdict |\n|---|---|---|\n"]
     for name, variants in by_claim.items():
         says = _capital(variants[""]["says"])
@@ -66,9 +74,16 @@ def page(claims: Iterable[dict[str, Any]]) -> str:
 
 
 def _headline(variants: dict[str, dict[str, Any]]) -> str:
-    """`**holds** (computed)`, or in the measures of ours `loss: **holds** (4 × 128, 16,000 steps)`."""
-    run = {key: claim for key, claim in variants.items() if claim["verdict"] not in (NOT_RUN, NOT_TESTED)}
-    said = {key: f"**{_word(claim['word'])}** ({_scale(claim['scale'])})" for key, claim in run.items()}
+    """`**holds** (computed)`, or in the measures of ours `loss: **holds** (4 × 128, 16,000
+    steps)`."""
+    run = {
+        key: claim
+        for key, claim in variants.items()
+        if claim["verdict"] not in (NOT_RUN, NOT_TESTED)
+    }
+    said = {
+        key: f"**{_word(claim['word'])}** ({_scale(claim['scale'])})" for key, claim in run.items()
+    }
     if not said:
         return str(variants[""]["verdict"])
     ours = {key: text for key, text in said.items() if key}
@@ -108,7 +123,9 @@ def _entry(name: str, variants: dict[str, dict[str, Any]]) -> str:
     for key in ("restated", "remark", "not_tested"):
         parts += [f"{_capital(key.replace('_', ' '))}: {claim[key]}."] if claim[key] else []
     said = "".join(_findings(each, MEASURES[key]) for key, each in variants.items())
-    return f"\n### {name}\n\n{_capital(claim['says'])}. {' '.join(parts)}\n" + (f"\n{said}" if said else "")
+    return f"\n### {name}\n\n{_capital(claim['says'])}. {' '.join(parts)}\n" + (
+        f"\n{said}" if said else ""
+    )
 
 
 def _findings(claim: dict[str, Any], measure: str) -> str:
@@ -120,7 +137,9 @@ def _findings(claim: dict[str, Any], measure: str) -> str:
     for each in heads:
         where = ", ".join(filter(None, [measure, each["scale"]]))
         takes = f"; to decide it: {each['takes']}" if each["takes"] else ""
-        lines.append(f"- **{_capital(_word(each['word']))}** ({where}): {_short(each['figures'])}{takes}\n")
+        lines.append(
+            f"- **{_capital(_word(each['word']))}** ({where}): {_short(each['figures'])}{takes}\n"
+        )
     by_word: dict[str, list[str]] = {}
     for each in others:
         by_word.setdefault(_word(each["word"]), []).append(each["scale"])
@@ -136,7 +155,11 @@ def _short(figures: str) -> str:
     >>> _short("a − b +1.1 [+1.0, +1.2] over 2 seeds, 1.9 degrees of freedom; these pairs alone [+0.9, +1.3]; x")
     'a − b +1.1 [+1.0, +1.2]; x'
     """
-    parts = [part for part in figures.split("; ") if not re.match(r"these pairs alone|±|below 5|position param", part)]
+    parts = [
+        part
+        for part in figures.split("; ")
+        if not re.match(r"these pairs alone|±|below 5|position param", part)
+    ]
     return "; ".join(re.sub(r"(\[[^]]*\]) over .*", r"\1", part) for part in parts)
 
 

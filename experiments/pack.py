@@ -1,7 +1,8 @@
-"""Packs the records of all finished runs, to be committed beside a table: python experiments/pack.py FOLDER records.tar.xz
+"""Packs the records of all finished runs, to be committed beside a table: python
+experiments/pack.py FOLDER records.tar.xz
 
-Configuration, log, results of measures and answers on dev sets; no weights, and nothing that names a machine or
-one of its folders.
+Configuration, log, results of measures and answers on dev sets; no weights, and nothing that names
+a machine or one of its folders.
 FOLDER is `$RELPOS_RUNS`, or where an archive was unpacked. The same runs give the same bytes.
 """
 
@@ -26,19 +27,32 @@ def records(folder: Path) -> Iterator[tuple[str, bytes]]:
     for path in sorted(path for stage in STAGES for path in folder.glob(f"{stage}/*/record.json")):
         record = unsealed(json.loads(path.read_text(encoding="utf-8")), str(path))
         if record["state"] == "finished":
-            yield str(path.relative_to(folder)), (json.dumps(sealed(cleaned(record)), indent=1) + "\n").encode()
+            yield (
+                str(path.relative_to(folder)),
+                (json.dumps(sealed(cleaned(record)), indent=1) + "\n").encode(),
+            )
             for kept in sorted(found for pattern in KEPT for found in path.parent.glob(pattern)):
                 yield str(kept.relative_to(folder)), kept.read_bytes()
 
 
 def cleaned(record: dict[str, Any]) -> dict[str, Any]:
     """The record without process numbers, host names and folders of the machine."""
-    starts = [{key: value for key, value in start.items() if key not in OF_A_MACHINE} for start in record.get("starts", [])]
+    starts = [
+        {key: value for key, value in start.items() if key not in OF_A_MACHINE}
+        for start in record.get("starts", [])
+    ]
     # What is named relative to the runs folder stays so.
-    inputs = {name: Path(path).name if Path(path).is_absolute() else path for name, path in record.get("inputs", {}).items()}
+    inputs = {
+        name: Path(path).name if Path(path).is_absolute() else path
+        for name, path in record.get("inputs", {}).items()
+    }
     # Split as a shell does, because a folder's name may hold spaces.
-    arguments = [each for each in shlex.split(record.get("command", "")) if not each.startswith("workers=")]
-    command = shlex.join(each for each in arguments if not each.partition("=")[2].startswith(("/", "~")))
+    arguments = [
+        each for each in shlex.split(record.get("command", "")) if not each.startswith("workers=")
+    ]
+    command = shlex.join(
+        each for each in arguments if not each.partition("=")[2].startswith(("/", "~"))
+    )
     return record | {"starts": starts, "inputs": inputs, "command": command}
 
 

@@ -1,7 +1,9 @@
-"""When trainings leave the bag-of-words plateau, and the law of it: python experiments/plateau.py FOLDER
+"""When trainings leave the bag-of-words plateau, and the law of it: python experiments/plateau.py
+FOLDER
 
-FOLDER is `$RELPOS_RUNS`, or where records.tar.xz of plateau_toy and of plateau_toy_arms were unpacked. experiments/plateau_toy.yaml
-defines T and the law. Prints both, and writes beside the committed table of plateau_toy
+FOLDER is `$RELPOS_RUNS`, or where records.tar.xz of plateau_toy and of plateau_toy_arms were
+unpacked. experiments/plateau_toy.yaml defines T and the law. Prints both, and writes beside the
+committed table of plateau_toy
 
     exits.csv   row, seed, T in updates, whether the training was censored there
     law.json    the law's coefficients with 95 % intervals, and what it says of rows that it was not fitted on
@@ -52,7 +54,9 @@ def trainings(folder: Path) -> pd.DataFrame:
         record = json.loads(path.read_text(encoding="utf-8"))
         if record["state"] != "finished" or record["meaning"]["recipe"].get("decay") != 1:
             continue
-        log = map(json.loads, (path.parent / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+        log = map(
+            json.loads, (path.parent / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        )
         of_cell = cell(record["meaning"])
         # Held-out masks are BERT's, under which a network that saw nothing but [MASK] is erratic.
         name = "loss" if of_cell["uniform"] else "heldout_loss"
@@ -97,7 +101,10 @@ def exits(runs: pd.DataFrame) -> pd.DataFrame:
         control = controls.get(tuple(run[key] for key in TEXT))
         if control is not None:
             updates, censored = exit_of(pd.Series(run["losses"]), control)
-            lines.append({key: run[key] for key in [*CELL, "seed"]} | {"updates": updates, "censored": censored})
+            lines.append(
+                {key: run[key] for key in [*CELL, "seed"]}
+                | {"updates": updates, "censored": censored}
+            )
     return pd.DataFrame(lines)
 
 
@@ -168,7 +175,9 @@ def predicted(law: Any, cells: pd.DataFrame) -> pd.DataFrame:
     error = np.sqrt(np.einsum("ij,jk,ik->i", x, law.cov_params()[:-1, :-1], x) + scale**2)
     middle = x @ law.params[:-1]
     bounds = {"law": middle, "low": middle - 1.96 * error, "high": middle + 1.96 * error}
-    return pd.DataFrame({name: np.exp(values) for name, values in bounds.items()}, index=cells.index)
+    return pd.DataFrame(
+        {name: np.exp(values) for name, values in bounds.items()}, index=cells.index
+    )
 
 
 def named(cells: pd.DataFrame) -> pd.Series:
@@ -181,7 +190,9 @@ def named(cells: pd.DataFrame) -> pd.Series:
     names = pd.Series(names, cells.index)
     names = names.where(cells["scheme"] == "absolute", cells["scheme"] + "_" + names)
     names += np.where(cells["uniform"], "_uniform", np.where(cells["masked"] == 0.5, "_p50", ""))
-    names += np.select([cells["rate"] < 0.002, cells["rate"] > 0.003], ["_third", "_triple"], default="")
+    names += np.select(
+        [cells["rate"] < 0.002, cells["rate"] > 0.003], ["_third", "_triple"], default=""
+    )
     names += np.where(cells["warmup"] > 1000, "_warmup_2000", "")
     names += np.where(cells["norm_first"], "_norm_first", "")
     names += np.where(cells["position_lr"] > 1, "_position_lr_10", "")
@@ -216,7 +227,8 @@ def report(cells: pd.DataFrame, law: Any) -> dict[str, Any]:
             within = bool(1 / FACTOR <= seen / said <= FACTOR)
             check[name] = {"law": said, "seen": seen, "seeds": len(group), "within": within}
     coefficients = {
-        name: [float(value), *map(float, bounds)] for name, value, bounds in zip(names, law.params, interval, strict=True)
+        name: [float(value), *map(float, bounds)]
+        for name, value, bounds in zip(names, law.params, interval, strict=True)
     }
     return {"coefficients": coefficients, "checked": check}
 

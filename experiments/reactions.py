@@ -1,14 +1,17 @@
-"""Two published encoders with their masked-language-modelling heads, and text that they can read, from packages on PyPI.
+"""Two published encoders with their masked-language-modelling heads, and text that they can read,
+from packages on PyPI.
 
     python experiments/reactions.py FOLDER
 
-Downloads about 175 MB: rxnmapper (an ALBERT, 12 × 256 with shared layers), rxnfp (a BERT, 12 × 256) and the source of drfp (50,000
-chemical reactions). Both networks read reactions written as SMILES, "reactants>>product". Nothing of the packages is imported; pip
-runs the build script of drfp's source to read its name and version. Writes into FOLDER
+Downloads about 175 MB: rxnmapper (an ALBERT, 12 × 256 with shared layers), rxnfp (a BERT, 12 × 256)
+and the source of drfp (50,000 chemical reactions). Both networks read reactions written as SMILES,
+"reactants>>product". Nothing of the packages is imported; pip runs the build script of drfp's
+source to read its name and version. Writes into FOLDER
 
     rxnmapper_albert/, rxnfp_bert/   checkpoints with a tokenizer.json, which the packages have as code only
     reactions.txt                    the different reactions of 83 tokens, the commonest length, each line ten times over: of the
-                                     windows of a text `relpos analyze` holds out every tenth, which so is each reaction once
+                                     windows of a text `relpos analyze` holds out every tenth, which
+                                     so is each reaction once
     classes/                         a task: which of ten kinds a reaction is of; task.yaml, 7,518 training and 1,000 dev examples
 """
 
@@ -28,30 +31,55 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 
 CHECKPOINTS = {
-    "rxnmapper_albert": ("rxnmapper==0.4.3", "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k"),
+    "rxnmapper_albert": (
+        "rxnmapper==0.4.3",
+        "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k",
+    ),
     "rxnfp_bert": ("rxnfp==0.1.0", "rxnfp/models/transformers/bert_pretrained"),
 }
 """Folder to write → package, and the folder inside it."""
 REACTIONS = "drfp==0.3.7"
 LENGTH, LONGEST, DEV = 83, 126, 1_000
-SPECIAL = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+SPECIAL = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
 TOKEN = r"\[[^\]]+\]|Br?|Cl?|>>?|%[0-9]{2}|[0-9NOSPFIbcnosp().=#\-+\\/:~@?*$]"
-"""A token of SMILES: an atom in brackets, an atom, a bond, a branch, the number of a ring, or the arrow."""
+"""A token of SMILES: an atom in brackets, an atom, a bond, a branch, the number of a ring, or the
+arrow."""
 
 
 def downloaded(package: str, folder: Path, *options: str) -> Path:
     """The wheel or source of a package."""
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), *options]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--dest",
+        str(folder),
+        *options,
+    ]
     subprocess.run([*pip, package], check=True)
-    return next(path for path in folder.iterdir() if path.name.startswith(package.partition("==")[0] + "-"))
+    return next(
+        path for path in folder.iterdir() if path.name.startswith(package.partition("==")[0] + "-")
+    )
 
 
 def tokenizer(vocabulary: dict[str, int]) -> Tokenizer:
-    """One piece for each token of SMILES; with WordPiece's mark of pieces inside a word, so that each is a word of its own."""
+    """One piece for each token of SMILES; with WordPiece's mark of pieces inside a word, so that
+    each is a word of its own."""
     made = Tokenizer(models.WordPiece(vocabulary, unk_token=SPECIAL["unk_token"]))
     made.pre_tokenizer = pre_tokenizers.Split(Regex(TOKEN), "isolated")
     made.add_special_tokens(list(SPECIAL.values()))
-    made.post_processor = processors.BertProcessing(*((piece, vocabulary[piece]) for piece in ("[SEP]", "[CLS]")))
+    made.post_processor = processors.BertProcessing(
+        *((piece, vocabulary[piece]) for piece in ("[SEP]", "[CLS]"))
+    )
     return made
 
 
@@ -71,13 +99,18 @@ def write_checkpoint(wheel: Path, inside: str, to: Path) -> dict[str, int]:
 
 
 def readable(source: Path, vocabulary: dict[str, int]) -> list[dict[str, str]]:
-    """The rows of drfp's table whose reactions the vocabulary spells: `rxn`, `rxn_class` ("6.1.5"), `split`."""
+    """The rows of drfp's table whose reactions the vocabulary spells: `rxn`, `rxn_class` ("6.1.5"),
+    `split`."""
     with tarfile.open(source) as archive:
         member = next(name for name in archive.getnames() if name.endswith("data/schneider50k.tsv"))
         file = archive.extractfile(member)
         assert file is not None
         rows = list(csv.DictReader(io.TextIOWrapper(file, encoding="utf-8"), delimiter="\t"))
-    return [row for row in rows if "".join(found := tokens(row["rxn"])) == row["rxn"] and vocabulary.keys() >= set(found)]
+    return [
+        row
+        for row in rows
+        if "".join(found := tokens(row["rxn"])) == row["rxn"] and vocabulary.keys() >= set(found)
+    ]
 
 
 def tokens(reaction: str) -> list[str]:
@@ -86,14 +119,17 @@ def tokens(reaction: str) -> list[str]:
 
 
 def write_task(rows: list[dict[str, str]], folder: Path) -> None:
-    """The kinds of reaction (the first number of their class), for reactions that fit into 128 tokens; the split is the table's."""
+    """The kinds of reaction (the first number of their class), for reactions that fit into 128
+    tokens; the split is the table's."""
     folder.mkdir(parents=True, exist_ok=True)
     short = [row for row in rows if len(tokens(row["rxn"])) <= LONGEST]
     parts = {"train": [row for row in short if row["split"] == "train"]}
     parts["dev"] = [row for row in short if row["split"] == "test"][:DEV]
     for name, part in parts.items():
         lines = [f"{row['rxn']}\t{row['rxn_class'].partition('.')[0]}" for row in part]
-        (folder / f"{name}.tsv").write_text("\n".join(["reaction\tlabel", *lines, ""]), encoding="utf-8")
+        (folder / f"{name}.tsv").write_text(
+            "\n".join(["reaction\tlabel", *lines, ""]), encoding="utf-8"
+        )
     (folder / "task.yaml").write_text("name: reactions\ncolumns: [reaction]\n", encoding="utf-8")
 
 
@@ -101,11 +137,19 @@ def main(folder: Path) -> None:
     vocabulary: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as temporary:
         for name, (package, inside) in CHECKPOINTS.items():
-            vocabulary = write_checkpoint(downloaded(package, Path(temporary)), inside, folder / name)
-        source = downloaded(REACTIONS, Path(temporary), "--no-binary", ":all:", "--no-build-isolation")
+            vocabulary = write_checkpoint(
+                downloaded(package, Path(temporary)), inside, folder / name
+            )
+        source = downloaded(
+            REACTIONS, Path(temporary), "--no-binary", ":all:", "--no-build-isolation"
+        )
         rows = readable(source, vocabulary)
-    found = [text for text in dict.fromkeys(row["rxn"] for row in rows) if len(tokens(text)) == LENGTH]
-    (folder / "reactions.txt").write_text("".join(f"{text}\n" * 10 for text in found), encoding="utf-8")
+    found = [
+        text for text in dict.fromkeys(row["rxn"] for row in rows) if len(tokens(text)) == LENGTH
+    ]
+    (folder / "reactions.txt").write_text(
+        "".join(f"{text}\n" * 10 for text in found), encoding="utf-8"
+    )
     write_task(rows, folder / "classes")
     print(f"{folder}: {', '.join(CHECKPOINTS)}; {len(found)} reactions of {LENGTH} tokens")
 

@@ -1,12 +1,15 @@
-"""A stand-in for `python` that starts in milliseconds: a copy of this process, which has imported everything already.
+"""A stand-in for `python` that starts in milliseconds: a copy of this process, which has imported
+everything already.
 
-Importing torch and Lightning takes seconds, and a test of launchers starts a dozen interpreters. `Awake.python` is a script that is
-called as `python` is (`-m MODULE`, `-c CODE` or a file, with arguments). It asks a server, which is a fork of the test's process,
-for a fork of its own that does what was asked for, with the caller's environment, folder and standard streams. To the caller it is
-that process: signals are passed on, it ends as that process ends, and when it is killed so is that process.
+Importing torch and Lightning takes seconds, and a test of launchers starts a dozen interpreters.
+`Awake.python` is a script that is called as `python` is (`-m MODULE`, `-c CODE` or a file, with
+arguments). It asks a server, which is a fork of the test's process, for a fork of its own that does
+what was asked for, with the caller's environment, folder and standard streams. To the caller it is
+that process: signals are passed on, it ends as that process ends, and when it is killed so is that
+process.
 
-What differs from a fresh interpreter: what the tests have imported and cached is there. .ci/run (`RELPOS_FULL`) gives
-fresh ones to the tests marked slow.
+What differs from a fresh interpreter: what the tests have imported and cached is there. .ci/run
+(`RELPOS_FULL`) gives fresh ones to the tests marked slow.
 """
 
 import gc
@@ -53,13 +56,17 @@ class Awake:
     """The server and its script.
 
     Args:
-        folder: for the script and the server's socket; its path is short enough for an address (100 letters).
+        folder: for the script and the server's socket; its path is short enough for an address (100
+            letters).
     """
 
     def __init__(self, folder: Path) -> None:
         self.python = folder / "python"
         address = str(folder / "awake")
-        self.python.write_text(SCRIPT.format(python=os.path.realpath(sys.executable), address=address), encoding="utf-8")
+        self.python.write_text(
+            SCRIPT.format(python=os.path.realpath(sys.executable), address=address),
+            encoding="utf-8",
+        )
         self.python.chmod(0o755)
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(address)
@@ -85,7 +92,8 @@ class Awake:
 def _serve(listener: socket.socket, until: int, python: str) -> None:
     """Answers each caller with a process of its own, until the other end of `until` is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.freeze()  # a collection in a fork would otherwise touch, and so copy, every object that was there before
+    # a collection in a fork would otherwise touch, and so copy, every object that was there before
+    gc.freeze()
     while until not in select.select([listener, until], [], [])[0]:
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:  # those that have ended
@@ -111,7 +119,8 @@ def _answer(caller: socket.socket, python: str) -> None:
         if not (part := caller.recv(1 << 20)):
             break
         request += part
-    if not size or len(request) < int.from_bytes(size, "big"):  # the caller was killed while it was asking
+    # the caller was killed while it was asking
+    if not size or len(request) < int.from_bytes(size, "big"):
         return
     pid = os.fork()
     if not pid:
@@ -131,7 +140,9 @@ def _answer(caller: socket.socket, python: str) -> None:
     os._exit(0)
 
 
-def _become(streams: list[int], python: str, arguments: list[str], folder: str, environment: dict[str, str]) -> None:
+def _become(
+    streams: list[int], python: str, arguments: list[str], folder: str, environment: dict[str, str]
+) -> None:
     """`python ARGUMENTS…` in this process."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
@@ -147,7 +158,8 @@ def _become(streams: list[int], python: str, arguments: list[str], folder: str, 
     sys.executable = python
     _redirect_logging()
     if loggers := sys.modules.get("relpos.train.loggers"):
-        loggers._open.clear()  # runs of Weights & Biases that the test's process has open are not this one's to close
+        # runs of Weights & Biases that the test's process has open are not this one's to close
+        loggers._open.clear()
     status: Any = 1
     try:
         status = _run([argument for argument in arguments if argument not in ("-u", "-P")])
@@ -177,10 +189,18 @@ def _run(arguments: list[str]) -> None:
 
 
 def _redirect_logging() -> None:
-    loggers = [logging.getLogger(), *(log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger))]
+    loggers = [
+        logging.getLogger(),
+        *(
+            log
+            for log in logging.root.manager.loggerDict.values()
+            if isinstance(log, logging.Logger)
+        ),
+    ]
     for handler in {handler for logger in loggers for handler in logger.handlers}:
         if type(handler) is logging.StreamHandler:
-            handler.stream = sys.stderr  # setStream would flush the stream before, which a test may have closed
+            # setStream would flush the stream before, which a test may have closed
+            handler.stream = sys.stderr
 
 
 def _close_all_but(*kept: int) -> None:

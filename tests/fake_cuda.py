@@ -1,16 +1,22 @@
-"""Training passes on CUDA tensors without a GPU and without arithmetic: what would be launched, and what a GPU would refuse.
+"""Training passes on CUDA tensors without a GPU and without arithmetic: what would be launched, and
+what a GPU would refuse.
 
-Tensors are torch's fake ones: they have a shape, a number format and the device `cuda`, and no values. Operations on them go
-through autocast, autograd and our own code as those of a GPU do, and each is entered in a `Ledger`:
+Tensors are torch's fake ones: they have a shape, a number format and the device `cuda`, and no
+values. Operations on them go through autocast, autograd and our own code as those of a GPU do, and
+each is entered in a `Ledger`:
 
-- launches, and the bytes that they read and write, as if nothing stayed in a cache. Triton's programs are not run; those of
-  attention count as launches alone, because what they read depends on more than their arguments' size.
-- number formats that CUDA's kernels refuse. An operation that does not turn its arguments into a common format needs one.
+- launches, and the bytes that they read and write, as if nothing stayed in a cache. Triton's
+  programs are not run; those of attention count as launches alone, because what they read depends
+  on more than their arguments' size.
+- number formats that CUDA's kernels refuse. An operation that does not turn its arguments into a
+  common format needs one.
 - copies from the host, which a recorded pass would make of memory that is gone when it is replayed.
-- operations whose result the processor waits for. There is no value to wait for, so that the pass ends there.
+- operations whose result the processor waits for. There is no value to wait for, so that the pass
+  ends there.
 
-What torch lacks without a GPU takes the place of it for as long as a `FakeCuda` is open: a guard of CUDA devices (that of `meta`,
-which does nothing), and the engine of backward passes, which asks for streams (`gradients` walks over the graph in Python).
+What torch lacks without a GPU takes the place of it for as long as a `FakeCuda` is open: a guard of
+CUDA devices (that of `meta`, which does nothing), and the engine of backward passes, which asks for
+streams (`gradients` walks over the graph in Python).
 """
 
 from __future__ import annotations
@@ -50,8 +56,17 @@ ATTENTION = {"relpos.model.kernels.triton_programs", "relpos.model.kernels.trito
 
 _CUDA, _META = 1, 14  # numbers of c10::DeviceType, which are part of torch's binary interface
 _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
-WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique_dim", "_unique2"}
-FREE = {"_unsafe_view", "lift_fresh", "set_", "resize_"}  # nothing is launched, though they are no views
+WAITING = {
+    "_local_scalar_dense",
+    "nonzero",
+    "masked_select",
+    "equal",
+    "is_nonzero",
+    "unique_dim",
+    "_unique2",
+}
+# nothing is launched, though they are no views
+FREE = {"_unsafe_view", "lift_fresh", "set_", "resize_"}
 UNREAD = {"new_zeros", "zeros_like", "ones_like", "full_like", "zero_", "fill_"}
 """What takes no more of its arguments than their shape."""
 TOLERANT = {"copy_", "_to_copy", "_foreach_copy_", "cat", "where", "_fused_adamw_"}
@@ -91,7 +106,8 @@ class Ledger(TorchDispatchMode):
     Attributes:
         launches: (phase, name) → how often; names of Triton's programs begin with `triton `.
         bytes: the same → bytes read and written.
-        faults: what a GPU would refuse or a recording must not have, with the line of ours that asked for it.
+        faults: what a GPU would refuse or a recording must not have, with the line of ours that
+            asked for it.
         programs: Triton's, each with the arguments and options of its launch.
     """
 
@@ -103,7 +119,9 @@ class Ledger(TorchDispatchMode):
         self.programs: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
         self.phase = "forward"
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         name = function._schema.name.partition("::")[2]
         given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         if name in WAITING and any(x.device.type == "cuda" for x in given):
@@ -111,13 +129,23 @@ class Ledger(TorchDispatchMode):
         result = function(*args, **(kwargs or {}))
         made = [x for x in tree_leaves(result) if isinstance(x, Tensor)]
         devices = {x.device.type for x in (*given, *made)}
-        if "cuda" not in devices or function.namespace == "prim" or name.startswith(("empty", "new_empty")):
+        if (
+            "cuda" not in devices
+            or function.namespace == "prim"
+            or name.startswith(("empty", "new_empty"))
+        ):
             return result
-        by_value = _is_pointwise(function) and all(x.dim() == 0 for x in given if x.device.type == "cpu")
+        by_value = _is_pointwise(function) and all(
+            x.dim() == 0 for x in given if x.device.type == "cpu"
+        )
         if "cpu" in devices and not by_value:
             self.fault(f"{name} copies from or to the host")
         aside = STATISTICS.get(name, ())
-        formats = {x.dtype for at, x in enumerate(args) if at not in aside and isinstance(x, Tensor) and x.is_floating_point()}
+        formats = {
+            x.dtype
+            for at, x in enumerate(args)
+            if at not in aside and isinstance(x, Tensor) and x.is_floating_point()
+        }
         if len(formats) > 1 and name not in TOLERANT and not _is_pointwise(function):
             self.fault(f"{name} gets {', '.join(sorted(str(x)[6:] for x in formats))}")
         if not function.is_view and name not in FREE:
@@ -134,16 +162,23 @@ class Ledger(TorchDispatchMode):
     def fault(self, said: str) -> None:
         """Enters a fault of the line of ours that is being executed."""
         ours = [frame for frame in traceback.extract_stack() if "/relpos/" in frame.filename]
-        self.faults[f"{said} ({'/'.join(ours[-1].filename.split('/')[-2:])}:{ours[-1].lineno})" if ours else said] += 1
+        self.faults[
+            f"{said} ({'/'.join(ours[-1].filename.split('/')[-2:])}:{ours[-1].lineno})"
+            if ours
+            else said
+        ] += 1
 
 
 @cache
 def _is_pointwise(function: Any) -> bool:
-    """Whether it works element by element: it finds a common number format, and takes numbers of the host by their value."""
+    """Whether it works element by element: it finds a common number format, and takes numbers of
+    the host by their value."""
     packet = getattr(torch.ops.aten, function._schema.name.partition("::")[2].rstrip("_"), None)
     overloads = [getattr(packet, name) for name in packet.overloads()] if packet is not None else []
     # In place some have no tag, and `fill_` has none at all.
-    return function._schema.name == "aten::fill_" or any(torch.Tag.pointwise in one.tags for one in (function, *overloads))
+    return function._schema.name == "aten::fill_" or any(
+        torch.Tag.pointwise in one.tags for one in (function, *overloads)
+    )
 
 
 def _size(x: Tensor) -> int:
@@ -151,7 +186,8 @@ def _size(x: Tensor) -> int:
 
 
 class FakeCuda:
-    """While it is open, `cuda` is a device whose tensors are fake, and the attention kernel in Triton counts as proven."""
+    """While it is open, `cuda` is a device whose tensors are fake, and the attention kernel in
+    Triton counts as proven."""
 
     def __init__(self) -> None:
         self.ledgers: list[Ledger] = []
@@ -165,7 +201,8 @@ class FakeCuda:
         self.open.callback(guards.__setitem__, _CUDA, guards[_CUDA])
         guards[_CUDA] = guards[_META]
         replaced: list[tuple[Any, str, Any]] = [
-            (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),  # torch.autocast would switch itself off
+            # torch.autocast would switch itself off
+            (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
             (torch.cuda, "is_bf16_supported", lambda *_, **__: True),
             (torch.autograd, "backward", self.backward),
             (torch.autograd, "grad", self.grad),
@@ -173,7 +210,10 @@ class FakeCuda:
             (torch.autograd.function.FunctionCtx, "set_materialize_grads", _materialize),
             (proof, "holds", lambda *_: True),
             (sweeps, "hold", lambda *_: True),
-            *((kind, "__getitem__", lambda program, _: self.launcher(program)) for kind in (JITFunction, InterpretedFunction)),
+            *(
+                (kind, "__getitem__", lambda program, _: self.launcher(program))
+                for kind in (JITFunction, InterpretedFunction)
+            ),
         ]
         for where, name, what in replaced:
             self.open.enter_context(patch.object(where, name, what))
@@ -194,14 +234,18 @@ class FakeCuda:
                 self.ledgers.pop()
 
     def launcher(self, program: Any) -> Callable[..., None]:
-        """`program[grid]` of one of Triton's programs: a launch reads or writes each tensor that it is given once."""
+        """`program[grid]` of one of Triton's programs: a launch reads or writes each tensor that it
+        is given once."""
 
         def launch(*arguments: Any, **options: Any) -> None:
             moved = {id(x): _size(x) for x in arguments if isinstance(x, Tensor)}
             function = program.fn
             for ledger in self.ledgers:
                 ledger.programs.append((program, arguments, options))
-                ledger.launch(f"triton {function.__name__}", 0 if function.__module__ in ATTENTION else sum(moved.values()))
+                ledger.launch(
+                    f"triton {function.__name__}",
+                    0 if function.__module__ in ATTENTION else sum(moved.values()),
+                )
 
         return launch
 
@@ -213,14 +257,17 @@ class FakeCuda:
             else:
                 p.grad.add_(grad)
 
-    def grad(self, loss: Tensor, inputs: Iterable[Tensor], *_: Any, **__: Any) -> tuple[Tensor | None, ...]:
+    def grad(
+        self, loss: Tensor, inputs: Iterable[Tensor], *_: Any, **__: Any
+    ) -> tuple[Tensor | None, ...]:
         """`torch.autograd.grad` of one scalar by parameters."""
         found = {id(p): grad for p, grad in self.gradients(loss)}
         return tuple(found.get(id(p), None if self.walks else torch.zeros_like(p)) for p in inputs)
 
     @torch.no_grad()
     def gradients(self, loss: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """(parameter, its gradient) of all that the scalar depends on, as torch's engine makes them."""
+        """(parameter, its gradient) of all that the scalar depends on, as torch's engine makes
+        them."""
         if not self.walks:
             return
         for ledger in self.ledgers:
@@ -244,10 +291,13 @@ class FakeCuda:
                     grad = grad.sum_to_size(tuple(known.shape))
                 if grad.dtype != known.dtype:
                     grad = grad.to(known.dtype)
-                arrived[follower][at] = grad if at not in arrived[follower] else arrived[follower][at] + grad
+                arrived[follower][at] = (
+                    grad if at not in arrived[follower] else arrived[follower][at] + grad
+                )
 
     def move(self, model: nn.Module, gradients: bool = True) -> nn.Module:
-        """The module with parameters and buffers on the device, and with gradients of zeros, as before a recorded pass."""
+        """The module with parameters and buffers on the device, and with gradients of zeros, as
+        before a recorded pass."""
         moved: dict[int, nn.Parameter] = {}  # tied parameters stay tied
         for part in model.modules():
             for name, p in part._parameters.items():
@@ -263,7 +313,9 @@ class FakeCuda:
 
 def fake(x: Tensor) -> Tensor:
     """A tensor like x on the device."""
-    return FakeTensor(MODE, torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta"), CUDA)
+    return FakeTensor(
+        MODE, torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta"), CUDA
+    )
 
 
 def _downwards(root: Any) -> list[Any]:
@@ -278,7 +330,9 @@ def _downwards(root: Any) -> list[Any]:
         elif node not in seen:
             seen.add(node)
             stack.append((node, True))
-            stack += [(follower, False) for follower, _ in node.next_functions if follower is not None]
+            stack += [
+                (follower, False) for follower, _ in node.next_functions if follower is not None
+            ]
     return finished[::-1]
 
 
@@ -294,26 +348,43 @@ def _of_node(node: Any, grads: list[Tensor | None]) -> list[Tensor | None]:
         return list(made) if isinstance(made, tuple) else [made]
     fills = getattr(node, "fills", True)
     filled = [
-        torch.zeros(tuple(known.shape), dtype=known.dtype, device=CUDA) if grad is None and fills else grad
+        torch.zeros(tuple(known.shape), dtype=known.dtype, device=CUDA)
+        if grad is None and fills
+        else grad
         for grad, known in zip(grads, node._input_metadata, strict=True)
     ]
     returned = node.apply(*filled)
     returned = returned if isinstance(returned, tuple) else (returned,)
-    # It returns a gradient for every argument; followers are there for the tensors among them, and None for one that needs none.
-    needed = iter([grad for grad, is_needed in zip(returned, node.needs_input_grad, strict=True) if is_needed])
+    # It returns a gradient for every argument; followers are there for the tensors among them, and
+    # None for one that needs none.
+    needed = iter(
+        [grad for grad, is_needed in zip(returned, node.needs_input_grad, strict=True) if is_needed]
+    )
     return [None if follower is None else next(needed) for follower, _ in node.next_functions]
 
 
 def recorded(
-    model: nn.Module, rows: int = 4, n: int = 16, precision: str = "bf16", held: int | None = None, weighted: bool = False
+    model: nn.Module,
+    rows: int = 4,
+    n: int = 16,
+    precision: str = "bf16",
+    held: int | None = None,
+    weighted: bool = False,
 ) -> Ledger:
-    """A recorded pass of a pre-training, or of a classifier's fine-tuning, of rows of n tokens, after one that has made what only a
-    first one makes. So many of the tokens are computed, None: all, and a sixth of these predicted, by weights of the rows where
-    it is weighted."""
+    """A recorded pass of a pre-training, or of a classifier's fine-tuning, of rows of n tokens,
+    after one that has made what only a first one makes. So many of the tokens are computed, None:
+    all, and a sixth of these predicted, by weights of the rows where it is weighted."""
     with FakeCuda() as gpu:
         gpu.move(model).train()
-        ids, keys = torch.zeros(rows, n, dtype=torch.int64, device=CUDA), torch.arange(rows, device=CUDA)
-        inputs = {"input_ids": ids, "keys": keys, "attention_mask": torch.ones(rows, n, dtype=torch.bool, device=CUDA)}
+        ids, keys = (
+            torch.zeros(rows, n, dtype=torch.int64, device=CUDA),
+            torch.arange(rows, device=CUDA),
+        )
+        inputs = {
+            "input_ids": ids,
+            "keys": keys,
+            "attention_mask": torch.ones(rows, n, dtype=torch.bool, device=CUDA),
+        }
         if held is not None:
             inputs |= {"held": torch.arange(held, device=CUDA)}
             inputs["attention_mask"] = (torch.arange(rows * n, device=CUDA) < held).view(rows, n)
@@ -329,7 +400,8 @@ def recorded(
             inputs |= {"weights": torch.ones(rows, device=CUDA)} if weighted else {}
         step = training.recording(Recorder(), torch.optim.AdamW(model.parameters(), fused=True))
         function = step.passes.function
-        model.encoder.position.begin_step(1)  # in step 0 FLOATER solves its equation, for which it needs values
+        # in step 0 FLOATER solves its equation, for which it needs values
+        model.encoder.position.begin_step(1)
         found: list[Ledger] = []
 
         def counted(inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
@@ -343,10 +415,14 @@ def recorded(
 
 
 def plain(model: nn.Module, rows: int = 4, n: int = 16) -> Ledger:
-    """A plain pass in bfloat16, of a classifier or of ELECTRA's discriminator, of rows without padding."""
+    """A plain pass in bfloat16, of a classifier or of ELECTRA's discriminator, of rows without
+    padding."""
     with FakeCuda() as gpu:
         gpu.move(model).train()
-        ids, labels = torch.zeros(rows, n, dtype=torch.int64, device=CUDA), torch.zeros(rows, dtype=torch.int64, device=CUDA)
+        ids, labels = (
+            torch.zeros(rows, n, dtype=torch.int64, device=CUDA),
+            torch.zeros(rows, dtype=torch.int64, device=CUDA),
+        )
         mask = torch.ones(rows, n, dtype=torch.bool, device=CUDA)
         seed_dropout(model, 0, labels)
         model.encoder.position.begin_step(1)
@@ -355,7 +431,9 @@ def plain(model: nn.Module, rows: int = 4, n: int = 16) -> Ledger:
                 # A classifier's encoder counts the real tokens, for which a GPU is waited for.
                 outputs = model(ids) if isinstance(model, Classifier) else model(ids, mask)
             if outputs.shape[1] == n:
-                loss = nn.functional.binary_cross_entropy_with_logits(outputs.float(), mask.float(), mask.float())
+                loss = nn.functional.binary_cross_entropy_with_logits(
+                    outputs.float(), mask.float(), mask.float()
+                )
             else:
                 loss = nn.functional.cross_entropy(outputs.float(), labels)
             loss.backward()

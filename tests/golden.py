@@ -19,7 +19,8 @@ STEPS = 3
 
 
 def losses(name: str) -> list[float]:
-    """The training losses of three SGD steps from seed 0, in float64 so that no machine's rounding shows.
+    """The training losses of three SGD steps from seed 0, in float64 so that no machine's rounding
+    shows.
 
     Args:
         name: `position=composite` or `conv=depthwise`; all else is plain.

@@ -1,4 +1,5 @@
-"""Randomly initialised models of `transformers`, small, and what a comparison with ours needs. For tests only."""
+"""Randomly initialised models of `transformers`, small, and what a comparison with ours needs. For
+tests only."""
 
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,15 @@ DEBERTA: dict[str, Any] = {
 
 
 def host(kind: str, **config: Any) -> Any:
-    """A model of the class `kind`, e.g. `BertForMaskedLM`, in float64, with every parameter drawn anew from N(0, 0.3²)."""
+    """A model of the class `kind`, e.g. `BertForMaskedLM`, in float64, with every parameter drawn
+    anew from N(0, 0.3²)."""
     model_class = getattr(transformers, kind)
     torch.manual_seed(0)
     model = model_class(model_class.config_class(**SIZES | config)).double().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "embed_positions" in name:  # RoFormer's waves: `transformers` rounds them to float32, which is 1e-8 of the result
+            # RoFormer's waves: `transformers` rounds them to float32, which is 1e-8 of the result
+            if "embed_positions" in name:
                 parameter.copy_(waves(*parameter.shape))
             else:
                 parameter.normal_(0, 0.3)
@@ -45,14 +48,17 @@ def host(kind: str, **config: Any) -> Any:
 
 
 def all_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some models compute angles and scales in float32 whatever their weights are; float64 is put there."""
+    """Some models compute angles and scales in float32 whatever their weights are; float64 is put
+    there."""
     monkeypatch.setattr(torch, "float", torch.float64)
     monkeypatch.setattr(Tensor, "float", Tensor.double)
 
 
 def waves(positions: int, width: int) -> Tensor:
     """(positions, width) in float64: the sines of all angles, then the cosines."""
-    angles = torch.arange(positions).double()[:, None] * 10000 ** (-torch.arange(0, width, 2).double() / width)
+    angles = torch.arange(positions).double()[:, None] * 10000 ** (
+        -torch.arange(0, width, 2).double() / width
+    )
     return torch.cat((angles.sin(), angles.cos()), 1)
 
 
@@ -63,11 +69,14 @@ def saved(model: Any, folder: Path) -> Path:
 
 
 def saved_gradients(model: Any, folder: Path) -> Path:
-    """The same folder with the gradient of each weight in its place; 0 where nothing depends on it."""
+    """The same folder with the gradient of each weight in its place; 0 where nothing depends on
+    it."""
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:
-                parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
+                parameter.copy_(
+                    torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                )
     return saved(model, folder)
 
 
@@ -77,7 +86,9 @@ def batch(config: Any, padded: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     ids = torch.randint(5, VOCABULARY, (3, LENGTH), generator=generator)
     lengths = torch.tensor([LENGTH, 7, 4]) if padded else torch.full((3,), LENGTH)
     mask = torch.arange(LENGTH) < lengths[:, None]
-    types = torch.randint(getattr(config, "type_vocab_size", 1) or 1, (3, LENGTH), generator=generator)
+    types = torch.randint(
+        getattr(config, "type_vocab_size", 1) or 1, (3, LENGTH), generator=generator
+    )
     return ids.masked_fill(~mask, config.pad_token_id), mask, types
 
 

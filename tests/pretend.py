@@ -1,6 +1,8 @@
-"""Runs that train nothing, for tests of what stands around a run: launchers, locks, retries, records.
+"""Runs that train nothing, for tests of what stands around a run: launchers, locks, retries,
+records.
 
-`pretend` is a run of a stage of the tests. `trains` takes the place of the stage `pretrain`, for tables of experiment files.
+`pretend` is a run of a stage of the tests. `trains` takes the place of the stage `pretrain`, for
+tables of experiment files.
 """
 
 import os
@@ -47,8 +49,11 @@ def working(stage: str, work: Callable[[Run], Any]) -> tuple[type[Stage], str, A
     return STAGES[stage], "work", lambda self: work(self.run)
 
 
-def trains(seconds: float = 0.0, fails: int = 0, row: str | None = None) -> Callable[[Run], dict[str, Any]]:
-    """The work of a stage that sleeps and returns the metrics of a pre-training; its first tries fail.
+def trains(
+    seconds: float = 0.0, fails: int = 0, row: str | None = None
+) -> Callable[[Run], dict[str, Any]]:
+    """The work of a stage that sleeps and returns the metrics of a pre-training; its first tries
+    fail.
 
     Args:
         seconds: how long it sleeps.

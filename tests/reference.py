@@ -1,7 +1,7 @@
 """Every formula as plain loops over tokens i and j in float64. Shares no code with the package.
 
-A term is a function (scheme, layer, head, i, j, q, k) → number, with q and k (n, head_dim) of one sequence and head. Torch
-differentiates the loops for the gradients.
+A term is a function (scheme, layer, head, i, j, q, k) → number, with q and k (n, head_dim) of one
+sequence and head. Torch differentiates the loops for the gradients.
 """
 
 import math
@@ -15,7 +15,18 @@ import reference_conv
 import reference_input
 from reference_absolute import carried, mixed, synthesizer_dense, synthesizer_random, tupe
 from reference_input import Given
-from reference_offsets import alibi, dual_triangle, fire, kerple, kerple_power, polar, positions, t5, tisa, turned
+from reference_offsets import (
+    alibi,
+    dual_triangle,
+    fire,
+    kerple,
+    kerple_power,
+    polar,
+    positions,
+    t5,
+    tisa,
+    turned,
+)
 
 Term = Callable[[Any, int, int, int, int, Tensor, Tensor], Tensor | float]
 
@@ -44,7 +55,8 @@ def fixed(scheme: Any, layer: int, head: int, i: int, j: int, q: Tensor, k: Tens
 
 
 def _made(token: Tensor, table: Tensor, scaled: bool, offset: int, outside: str) -> Tensor:
-    """The entry for this offset of the kernel that a token makes: its product with a column of the table, chosen as by `read`."""
+    """The entry for this offset of the kernel that a token makes: its product with a column of the
+    table, chosen as by `read`."""
     return dot(token, read(table.t(), offset, outside)) / (math.sqrt(len(token)) if scaled else 1.0)
 
 
@@ -82,12 +94,18 @@ def xl(scheme: Any, layer: int, head: int, i: int, j: int, q: Tensor, k: Tensor)
     width, d_h = scheme.shape.hidden, len(q[i])
     half = width - width // 2
     waves = [(i - j) / 10000 ** (2 * (c % half) / width) for c in range(width)]
-    r = torch.tensor([math.sin(x) if c < half else math.cos(x) for c, x in enumerate(waves)], dtype=torch.float64)
+    r = torch.tensor(
+        [math.sin(x) if c < half else math.cos(x) for c, x in enumerate(waves)], dtype=torch.float64
+    )
     rows = scheme.weight[layer, head * d_h : (head + 1) * d_h]
-    return sum((q[i][c] + scheme.v[layer, head, c]) * dot(rows[c], r) for c in range(d_h)) / math.sqrt(d_h)
+    return sum(
+        (q[i][c] + scheme.v[layer, head, c]) * dot(rows[c], r) for c in range(d_h)
+    ) / math.sqrt(d_h)
 
 
-def biased(scheme: Any, layer: int, head: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def biased(
+    scheme: Any, layer: int, head: int, q: Tensor, k: Tensor, v: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """q + u"""
     return torch.stack([row + scheme.u[layer, head] for row in q]), k, v
 
@@ -147,13 +165,20 @@ def parts_at(scheme: Any, layer: int) -> list[tuple[Any, int]]:
     if name == "Layers":
         turn = own = 0
         for _ in range(layer):  # one layer after the other, as they take their turns
-            turn, own = (turn + 1, own) if turn + 1 < scheme.period else (0, own + 1) if scheme.cycle else (turn, own + 1)
+            turn, own = (
+                (turn + 1, own)
+                if turn + 1 < scheme.period
+                else (0, own + 1)
+                if scheme.cycle
+                else (turn, own + 1)
+            )
         return parts_at(scheme.parts[turn], own)
     return [(scheme, layer)]
 
 
 def drawn_offset(part: Any, head: int, i: int, j: int, q: Any, k: Any) -> tuple[Any, ...]:
-    """The pair with the offset that stands for j − i where offsets are drawn, which are taken from the scheme."""
+    """The pair with the offset that stands for j − i where offsets are drawn, which are taken from
+    the scheme."""
     return head, i, i + int(part.offsets(len(q), torch.device("cpu"))[j - i + len(q) - 1]), q, k
 
 
@@ -163,7 +188,11 @@ def term(given: Given, scheme: Any, layer: int, *pair: Any) -> Any:
     for part, own in parts_at(scheme, layer):
         name = type(part).__name__
         places = drawn_offset(part, *pair) if part.asks == "offsets" else pair
-        total = total + (SEEING[name](given, part, own, *places) if name in SEEING else TERMS[name](part, own, *places))
+        total = total + (
+            SEEING[name](given, part, own, *places)
+            if name in SEEING
+            else TERMS[name](part, own, *places)
+        )
     return total
 
 
@@ -179,7 +208,8 @@ def turn(given: Given, scheme: Any, layer: int, head: int, *projected: Any) -> A
 
 
 def halved(scheme: Any, layer: int) -> bool:
-    """Whether each head's first half of channels sees the left side and the second half the right one."""
+    """Whether each head's first half of channels sees the left side and the second half the right
+    one."""
     return any(getattr(part, "splits", False) for part, _ in parts_at(scheme, layer))
 
 
@@ -189,13 +219,18 @@ def valued(scheme: Any, layer: int, offset: int) -> Any:
     for part, own in parts_at(scheme, layer):
         if (table := getattr(part, "value", None)) is not None:
             columns = range(table.shape[2])
-            total = total + torch.stack([read(table[own, :, c], offset, part.outside) for c in columns])
+            total = total + torch.stack(
+                [read(table[own, :, c], offset, part.outside) for c in columns]
+            )
     return total
 
 
 def reach(scheme: Any, layer: int) -> float:
     """How far a token sees to each side."""
-    return min((part.reach for part, _ in parts_at(scheme, layer) if hasattr(part, "reach")), default=math.inf)
+    return min(
+        (part.reach for part, _ in parts_at(scheme, layer) if hasattr(part, "reach")),
+        default=math.inf,
+    )
 
 
 def scale(scheme: Any) -> float | None:
@@ -213,7 +248,9 @@ def needed(scheme: Any) -> str:
     """Which of q, k, v the attention has linear maps for, in their order."""
     name = type(scheme).__name__
     if name in ("Merge", "Layers", "Randomized"):
-        return "".join(letter for letter in "qkv" if any(letter in needed(part) for part in scheme.parts))
+        return "".join(
+            letter for letter in "qkv" if any(letter in needed(part) for part in scheme.parts)
+        )
     if name.startswith("Synthesizer") and not scheme.mixture:
         return "v" if name == "SynthesizerRandom" else "qv"
     return "qkv"
@@ -232,7 +269,10 @@ def embedded(scheme: Any, n: int, width: int) -> Tensor | None:
     if type(scheme).__name__ == "Absolute":
         return torch.stack([scheme.table[position] for position in positions(scheme, n)])
     if type(scheme).__name__ in ("Sinusoidal", "Floater"):
-        rows = [[sinusoid(p, c, width) / math.sqrt(width) for c in range(width)] for p in positions(scheme, n)]
+        rows = [
+            [sinusoid(p, c, width) / math.sqrt(width) for c in range(width)]
+            for p in positions(scheme, n)
+        ]
         return torch.tensor(rows, dtype=torch.float64)
     return None
 
@@ -248,12 +288,14 @@ def attend(
     far: float = math.inf,
     causal: bool = False,
 ) -> Tensor:
-    """One sequence and head: q, k, v (n, d_h) → y (n, d_h). `add(i, j)` is T_ij, `value(offset)` the row added to v_j.
-    Without a scale there is no q·k. A token sees real tokens that are at most `far` away, and if causal none behind it; padding,
-    which may see none, sees itself."""
+    """One sequence and head: q, k, v (n, d_h) → y (n, d_h). `add(i, j)` is T_ij, `value(offset)`
+    the row added to v_j. Without a scale there is no q·k. A token sees real tokens that are at most
+    `far` away, and if causal none behind it; padding, which may see none, sees itself."""
     rows = []
     for i in range(len(v)):
-        keys = [j for j in range(len(v)) if real[j] and abs(j - i) <= far and not (causal and j > i)] or [i]
+        keys = [
+            j for j in range(len(v)) if real[j] and abs(j - i) <= far and not (causal and j > i)
+        ] or [i]
         scores = [add(i, j) if scale is None else dot(q[i], k[j]) * scale + add(i, j) for j in keys]
         top = max(float(score.detach()) for score in scores)
         if top == -math.inf:  # the scheme hides all that there is: a token of padding
@@ -283,7 +325,9 @@ def norm(x: Tensor, part: Any) -> Tensor:
         return part.weight * x / torch.sqrt((x**2).sum() / len(x) + part.eps)
     mean = x.sum() / len(x)
     variance = ((x - mean) ** 2).sum() / len(x)
-    return (x - mean) / torch.sqrt(variance + part.eps) * part.weight + (0 if part.bias is None else part.bias)
+    return (x - mean) / torch.sqrt(variance + part.eps) * part.weight + (
+        0 if part.bias is None else part.bias
+    )
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -305,7 +349,8 @@ def encode(encoder: Any, ids: list[int], real: list[bool], types: list[int]) -> 
 
 
 def _projected(encoder: Any, layer: Any, x: list[Tensor], real: list[bool]) -> dict[str, Tensor]:
-    """q, k (n, scored heads · d_h), v (n, heads · d_h): by the convolution or else by the one matrix, where they are needed."""
+    """q, k (n, scored heads · d_h), v (n, heads · d_h): by the convolution or else by the one
+    matrix, where they are needed."""
     conv, heads, width = layer.attention.conv, encoder.shape.heads, encoder.shape.head_dim
     scored = reference_conv.scored(conv, heads)
     found = {name: torch.stack(rows) for name, rows in reference_conv.made(conv, x, real).items()}
@@ -315,7 +360,10 @@ def _projected(encoder: Any, layer: Any, x: list[Tensor], real: list[bool]) -> d
         if name not in found and size:
             rows = [linear(token, layer.attention.project)[start : start + size] for token in x]
             found[name], start = torch.stack(rows), start + size
-    found = {name: torch.stack(reference_conv.acted(conv, name, list(rows), x, real)) for name, rows in found.items()}
+    found = {
+        name: torch.stack(reference_conv.acted(conv, name, list(rows), x, real))
+        for name, rows in found.items()
+    }
     for name, part in layer.attention.norms.items():
         rows = [[norm(head, part) for head in row.split(width)] for row in found[name]]
         found[name] = torch.stack([torch.cat(row) for row in rows])
@@ -324,11 +372,19 @@ def _projected(encoder: Any, layer: Any, x: list[Tensor], real: list[bool]) -> d
 
 def _context(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[bool]) -> Tensor:
     """(n, heads · d_h): what goes into W_o."""
-    scheme, conv, heads, width = encoder.position, layer.attention.conv, encoder.shape.heads, encoder.shape.head_dim
+    scheme, conv, heads, width = (
+        encoder.position,
+        layer.attention.conv,
+        encoder.shape.heads,
+        encoder.shape.head_dim,
+    )
     given, projected = Given(layer.attention, x, real), _projected(encoder, layer, x, real)
     scored, parts = reference_conv.scored(conv, heads), []
     for head in range(scored):
-        q, k, v = (projected[name][:, head * width : (head + 1) * width] if name in projected else None for name in "qkv")
+        q, k, v = (
+            projected[name][:, head * width : (head + 1) * width] if name in projected else None
+            for name in "qkv"
+        )
 
         def add(i: int, j: int, head: int = head, q: Any = q, k: Any = k) -> Any:
             return term(given, scheme, number, head, i, j, q, k)
@@ -338,23 +394,46 @@ def _context(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[
         if halved(scheme, number):
             for side, half in ((-1, slice(0, width // 2)), (1, slice(width // 2, width))):
                 shares = scale(scheme) * math.sqrt(2), real
-                parts.append(attend(q[:, half], k[:, half], v[:, half], one_sided(side), *shares, None, *seen))
+                parts.append(
+                    attend(
+                        q[:, half], k[:, half], v[:, half], one_sided(side), *shares, None, *seen
+                    )
+                )
             continue
-        parts.append(attend(q, k, v, add, scale(scheme), real, lambda offset: valued(scheme, number, offset), *seen))
+        parts.append(
+            attend(
+                q,
+                k,
+                v,
+                add,
+                scale(scheme),
+                real,
+                lambda offset: valued(scheme, number, offset),
+                *seen,
+            )
+        )
     rest = [projected["v"][:, head * width : (head + 1) * width] for head in range(scored, heads)]
     parts += reference_conv.unscored(conv, x, projected.get("q"), rest, real) if rest else []
     after = reference_conv.after(conv, list(projected["v"]), real)
     return torch.cat(parts, 1) + (0 if after is None else torch.stack(after))
 
 
-def _layer(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[bool]) -> list[Tensor]:
+def _layer(
+    encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[bool]
+) -> list[Tensor]:
     conv, before = layer.attention.conv, layer.block.norm_first
     first = [norm(token, layer.attention_norm) for token in x] if before else x
-    context = _context(encoder, layer, number, reference_conv.acted(conv, "input", first, first, real), real)
-    middle = [token + linear(y, layer.attention.output) for token, y in zip(x, context, strict=True)]
+    context = _context(
+        encoder, layer, number, reference_conv.acted(conv, "input", first, first, real), real
+    )
+    middle = [
+        token + linear(y, layer.attention.output) for token, y in zip(x, context, strict=True)
+    ]
     between = [norm(token, layer.ffn_norm if before else layer.attention_norm) for token in middle]
     read = reference_conv.acted(conv, "ffn", between, between, real)
-    inner = reference_conv.acted(conv, "inner", [linear(token, layer.widen) for token in read], read, real)
+    inner = reference_conv.acted(
+        conv, "inner", [linear(token, layer.widen) for token in read], read, real
+    )
     outer = [linear(activated(y, layer.block), layer.narrow) for y in inner]
     if before:
         return [token + y for token, y in zip(middle, outer, strict=True)]
@@ -376,4 +455,6 @@ def logits(model: Any, hidden: Tensor) -> Tensor:
     """(hidden,) → (vocabulary,): the tied head."""
     words = model.encoder.embedding.words.weight
     x = norm(act(linear(hidden, model.head.narrow), model.encoder.block), model.head.norm)
-    return torch.stack([dot(x, words[token]) + model.head.bias[token] for token in range(len(words))])
+    return torch.stack(
+        [dot(x, words[token]) + model.head.bias[token] for token in range(len(words))]
+    )

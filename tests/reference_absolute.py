@@ -1,7 +1,8 @@
-"""The formulas of schemes that depend on the positions of both tokens and not on their offset alone, as plain float64 loops.
+"""The formulas of schemes that depend on the positions of both tokens and not on their offset
+alone, as plain float64 loops.
 
-Terms as in `reference`; a turn is a function (scheme, layer, head, q, k, v) → q, k, v of one sequence and head, each (n,
-head_dim) or None.
+Terms as in `reference`; a turn is a function (scheme, layer, head, q, k, v) → q, k, v of one
+sequence and head, each (n, head_dim) or None.
 """
 
 import math
@@ -27,24 +28,34 @@ def _untied(scheme: Any, row: int, head: int) -> tuple[Tensor, Tensor]:
 
 def _t5_bucket(offset: int) -> int:
     base, far = (16 if offset > 0 else 0), abs(offset)
-    return base + (far if far < 8 else min(15, 8 + int(math.log(far / 8) / math.log(16) * 8 + 1e-9)))
+    return base + (
+        far if far < 8 else min(15, 8 + int(math.log(far / 8) / math.log(16) * 8 + 1e-9))
+    )
 
 
 def tupe(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: Any) -> Tensor:
-    """(LN(p_i) U_Q)·(LN(p_j) U_K) / √(2 d_h); i = 0: row 0 with itself; else j = 0: row 1 with itself; token t has row t + 1."""
+    """(LN(p_i) U_Q)·(LN(p_j) U_K) / √(2 d_h); i = 0: row 0 with itself; else j = 0: row 1 with
+    itself; token t has row t + 1."""
     query, key = (0, 0) if i == 0 else (1, 1) if j == 0 else (i + 1, j + 1)
-    found = (_untied(scheme, query, head)[0] * _untied(scheme, key, head)[1]).sum() / math.sqrt(2 * scheme.shape.head_dim)
+    found = (_untied(scheme, query, head)[0] * _untied(scheme, key, head)[1]).sum() / math.sqrt(
+        2 * scheme.shape.head_dim
+    )
     if scheme.relative:
         found = found + scheme.buckets[16 if i == 0 else 32 if j == 0 else _t5_bucket(j - i), head]
     return found
 
 
-def synthesizer_random(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: Any) -> Tensor:
+def synthesizer_random(
+    scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: Any
+) -> Tensor:
     """R_ij, or Σ_r F_ri G_rj; in a mixture times s."""
     if scheme.rank is None:
         found = scheme.matrix[layer, head, i, j]
     else:
-        found = sum(scheme.rows[layer, head, r, i] * scheme.columns[layer, head, r, j] for r in range(scheme.rank))
+        found = sum(
+            scheme.rows[layer, head, r, i] * scheme.columns[layer, head, r, j]
+            for r in range(scheme.rank)
+        )
     return found * _share(scheme, layer)
 
 
@@ -94,10 +105,17 @@ def trajectory(scheme: Any, layer: int, part: int, n: int, steps: int = 5) -> li
     return found
 
 
-def carried(scheme: Any, layer: int, head: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+def carried(
+    scheme: Any, layer: int, head: int, q: Tensor, k: Tensor, v: Tensor
+) -> tuple[Tensor, ...]:
     """q, k, v plus the trajectory of each."""
     part = slice(head * q.shape[1], (head + 1) * q.shape[1])
     return tuple(
-        torch.stack([row + p[part] for row, p in zip(x, trajectory(scheme, layer, number, len(x)), strict=True)])
+        torch.stack(
+            [
+                row + p[part]
+                for row, p in zip(x, trajectory(scheme, layer, number, len(x)), strict=True)
+            ]
+        )
         for number, x in enumerate((q, k, v))
     )

@@ -1,7 +1,8 @@
-"""Every convolution as plain loops over tokens and channels in float64. Shares no code with the package.
+"""Every convolution as plain loops over tokens and channels in float64. Shares no code with the
+package.
 
-x, v (n, channels) are lists of tokens of one sequence; `real` says which tokens are not padding. Gradients come from torch
-differentiating the loops.
+x, v (n, channels) are lists of tokens of one sequence; `real` says which tokens are not padding.
+Gradients come from torch differentiating the loops.
 """
 
 import math
@@ -17,7 +18,11 @@ def named(conv: Any) -> str:
 
 def parts_of(conv: Any) -> list[Any]:
     """What a merge is made of, or the convolution itself."""
-    return [inner for part in conv.parts for inner in parts_of(part)] if named(conv) == "Merge" else [conv]
+    return (
+        [inner for part in conv.parts for inner in parts_of(part)]
+        if named(conv) == "Merge"
+        else [conv]
+    )
 
 
 def linear(x: Tensor, part: Any) -> Tensor:
@@ -25,7 +30,8 @@ def linear(x: Tensor, part: Any) -> Tensor:
 
 
 def convolve(x: Any, weight: Tensor, bias: Any, real: list[bool]) -> list[Tensor]:
-    """y_{i,c} = Σ_r w_{c,r} x_{i+r,c} + bias_c; weight (channels, 2k+1), its last entry the token k places ahead."""
+    """y_{i,c} = Σ_r w_{c,r} x_{i+r,c} + bias_c; weight (channels, 2k+1), its last entry the token k
+    places ahead."""
     n, channels, k = len(x), len(weight), weight.shape[1] // 2
     result = []
     for i in range(n):
@@ -78,7 +84,10 @@ def convolved(part: Any, x: list[Tensor], real: list[bool]) -> dict[str, list[Te
         if part.linear is not None:
             width = part.linear.weight.shape[0] // len(names)
             own = slice(number * width, (number + 1) * width)
-            rows = [torch.cat((row, linear(token, part.linear)[own])) for row, token in zip(rows, x, strict=True)]
+            rows = [
+                torch.cat((row, linear(token, part.linear)[own]))
+                for row, token in zip(rows, x, strict=True)
+            ]
         result[name] = rows
     return result
 
@@ -99,9 +108,13 @@ PROJECTIONS = {
 
 
 def unscored(conv: Any, x: list[Tensor], q: Any, v: list[Tensor], real: list[bool]) -> list[Tensor]:
-    """The heads without scores: v (heads, n, head_dim) → the same; q (n, width of all scored heads)."""
+    """The heads without scores: v (heads, n, head_dim) → the same; q (n, width of all scored
+    heads)."""
     part = next(part for part in parts_of(conv) if named(part) in HEADS)
-    return [torch.stack(HEADS[named(part)](part, head, x, q, values, v, real)) for head, values in enumerate(v)]
+    return [
+        torch.stack(HEADS[named(part)](part, head, x, q, values, v, real))
+        for head, values in enumerate(v)
+    ]
 
 
 def window_sum(weights: dict[int, Tensor], values: Tensor) -> Tensor:
@@ -112,10 +125,14 @@ def window_sum(weights: dict[int, Tensor], values: Tensor) -> Tensor:
     return y
 
 
-def convbert(part: Any, head: int, x: Any, q: Any, values: Tensor, v: Any, real: list[bool]) -> list[Tensor]:
+def convbert(
+    part: Any, head: int, x: Any, q: Any, values: Tensor, v: Any, real: list[bool]
+) -> list[Tensor]:
     n, k, width = len(x), part.width // 2, part.width
     keys = separable(x, part.key, real)
-    kernels = [linear(keys[i] * q[i], part.kernel)[head * width : (head + 1) * width] for i in range(n)]
+    kernels = [
+        linear(keys[i] * q[i], part.kernel)[head * width : (head + 1) * width] for i in range(n)
+    ]
     result = []
     for i in range(n):
         near = [j for j in range(i - k, i + k + 1) if 0 <= j < n and real[j]]
@@ -128,20 +145,29 @@ def convbert(part: Any, head: int, x: Any, q: Any, values: Tensor, v: Any, real:
     return result
 
 
-def lightconv(part: Any, head: int, x: Any, q: Any, values: Tensor, v: Any, real: list[bool]) -> list[Tensor]:
+def lightconv(
+    part: Any, head: int, x: Any, q: Any, values: Tensor, v: Any, real: list[bool]
+) -> list[Tensor]:
     weights = softmax(list(part.weight[head, 0]))
     n, k = len(x), len(weights) // 2
-    return [window_sum({j: weights[j - i + k] for j in range(i - k, i + k + 1) if 0 <= j < n}, values) for i in range(n)]
+    return [
+        window_sum({j: weights[j - i + k] for j in range(i - k, i + k + 1) if 0 <= j < n}, values)
+        for i in range(n)
+    ]
 
 
-def dynamicconv(part: Any, head: int, x: Any, q: Any, values: Tensor, v: Any, real: list[bool]) -> list[Tensor]:
+def dynamicconv(
+    part: Any, head: int, x: Any, q: Any, values: Tensor, v: Any, real: list[bool]
+) -> list[Tensor]:
     n, width = len(x), part.kernel.weight.shape[0] // len(v)
     result = []
     for i in range(n):
         whole = torch.cat([other[i] for other in v])
         weights = softmax(list((part.kernel.weight @ whole)[head * width : (head + 1) * width]))
         near = range(i - width // 2, i + width // 2 + 1)
-        result.append(window_sum({j: weights[j - i + width // 2] for j in near if 0 <= j < n}, values))
+        result.append(
+            window_sum({j: weights[j - i + width // 2] for j in near if 0 <= j < n}, values)
+        )
     return result
 
 
@@ -155,7 +181,9 @@ def values_convolved(part: Any, v: list[Tensor], real: list[bool]) -> list[Tenso
 AFTER = {"Depthwise": values_convolved}
 
 
-def beside(part: Any, place: str, y: list[Tensor], x: list[Tensor], real: list[bool]) -> list[Tensor]:
+def beside(
+    part: Any, place: str, y: list[Tensor], x: list[Tensor], real: list[bool]
+) -> list[Tensor]:
     """y_i + Σ_r w_r ⊙ y_{i+r}, r up to k, or up to 0 where the right side is not read"""
     weight = part.convolutions[place].weight
     if not part.right:
@@ -163,7 +191,9 @@ def beside(part: Any, place: str, y: list[Tensor], x: list[Tensor], real: list[b
     return [token + added for token, added in zip(y, convolve(y, weight, None, real), strict=True)]
 
 
-def shifted(part: Any, place: str, y: list[Tensor], x: list[Tensor], real: list[bool]) -> list[Tensor]:
+def shifted(
+    part: Any, place: str, y: list[Tensor], x: list[Tensor], real: list[bool]
+) -> list[Tensor]:
     """α_i y_{i−1} + γ_i y_{i+1} + (1 − α_i − γ_i) y_i in each head"""
     gates, heads = part.gates[place].weight, part.shape.heads
     width, sides = len(y[0]) // heads, [-1, 1] if part.right else [-1]
@@ -172,7 +202,10 @@ def shifted(part: Any, place: str, y: list[Tensor], x: list[Tensor], real: list[
         rows = []
         for head in range(heads):
             own = slice(head * width, (head + 1) * width)
-            powers = [torch.exp((gates[head * len(sides) + number] * x[i]).sum()) for number in range(len(sides))]
+            powers = [
+                torch.exp((gates[head * len(sides) + number] * x[i]).sum())
+                for number in range(len(sides))
+            ]
             row = y[i][own] / (1 + sum(powers))
             for side, power in zip(sides, powers, strict=True):
                 if 0 <= i + side < len(y) and real[i + side]:
@@ -191,7 +224,9 @@ def acts_at(part: Any, place: str) -> bool:
     return named(part) in ("Inkling", "KvShift") and place in ("k", "v")
 
 
-def acted(conv: Any, place: str, y: list[Tensor], x: list[Tensor], real: list[bool]) -> list[Tensor]:
+def acted(
+    conv: Any, place: str, y: list[Tensor], x: list[Tensor], real: list[bool]
+) -> list[Tensor]:
     """The vectors at a place of the layer, after the convolutions that act there."""
     for part in parts_of(conv):
         if acts_at(part, place):
@@ -200,6 +235,7 @@ def acted(conv: Any, place: str, y: list[Tensor], x: list[Tensor], real: list[bo
 
 
 def after(conv: Any, v: list[Tensor], real: list[bool]) -> list[Tensor] | None:
-    """What is added to the outputs of all heads together: v (n, heads · head_dim) → the same, or None."""
+    """What is added to the outputs of all heads together: v (n, heads · head_dim) → the same, or
+    None."""
     added = [AFTER[named(part)](part, v, real) for part in parts_of(conv) if named(part) in AFTER]
     return [sum(rows[1:], rows[0]) for rows in zip(*added, strict=True)] or None

@@ -1,6 +1,8 @@
-"""`make same BASE=COMMIT`: does this tree train as that commit did? Every preset takes a few steps in both; differences are named.
+"""`make same BASE=COMMIT`: does this tree train as that commit did? Every preset takes a few steps
+in both; differences are named.
 
-The golden values answer quickly and for the network alone; this goes through data, trainer and optimiser, as a user's run does.
+The golden values answer quickly and for the network alone; this goes through data, trainer and
+optimiser, as a user's run does.
 """
 
 import argparse
@@ -16,27 +18,51 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 OVERRIDES = ["size=tiny", "steps=5", "batch=16", "evaluations=1", "log_every=1", "speed.threads=1"]
-TUNED = ["task=cola", "position=composite", "size=tiny", "steps=5", "log_every=1", "speed.threads=1"]
+TUNED = [
+    "task=cola",
+    "position=composite",
+    "size=tiny",
+    "steps=5",
+    "log_every=1",
+    "speed.threads=1",
+]
 """One fine-tuning, on a pre-training of `OVERRIDES`."""
 DATA = ("toy", "tokenizer", "store")
 
 
 def presets(tree: Path) -> list[str]:
-    """`position=composite` and so on: the options of both groups that need nothing from the user."""
-    files = [path for group in ("position", "conv") for path in sorted((tree / "conf" / group).glob("*.yaml"))]
-    return [f"{path.parent.name}={path.stem}" for path in files if "???" not in path.read_text(encoding="utf-8")]
+    """`position=composite` and so on: the options of both groups that need nothing from the
+    user."""
+    files = [
+        path
+        for group in ("position", "conv")
+        for path in sorted((tree / "conf" / group).glob("*.yaml"))
+    ]
+    return [
+        f"{path.parent.name}={path.stem}"
+        for path in files
+        if "???" not in path.read_text(encoding="utf-8")
+    ]
 
 
 def losses(names: list[str]) -> dict[str, list[float] | str]:
-    """The logged losses of each preset's run, made by the relpos that this process imports; a string says why there is none."""
+    """The logged losses of each preset's run, made by the relpos that this process imports; a
+    string says why there is none."""
     import relpos
 
     runs = {name: ("pretrain", [name, *OVERRIDES]) for name in names}
-    runs["finetune"] = ("finetune", [*TUNED, *(f"pretrain.{override}" for override in OVERRIDES[1:3])])
+    runs["finetune"] = (
+        "finetune",
+        [*TUNED, *(f"pretrain.{override}" for override in OVERRIDES[1:3])],
+    )
     found: dict[str, list[float] | str] = {}
     for name, (command, overrides) in runs.items():
         try:
-            lines = (relpos.run(relpos.compose(command, overrides)).path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+            lines = (
+                (relpos.run(relpos.compose(command, overrides)).path / "metrics.jsonl")
+                .read_text(encoding="utf-8")
+                .splitlines()
+            )
             found[name] = [line["loss"] for line in map(json.loads, lines) if "loss" in line]
         except Exception as error:  # the other presets go on
             found[name] = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -45,9 +71,15 @@ def losses(names: list[str]) -> dict[str, list[float] | str]:
 
 def trained(tree: Path, runs: Path, names: list[str]) -> dict[str, list[float] | str]:
     """`losses` by the code of `tree`."""
-    environment = os.environ | {"PYTHONPATH": str(tree / "src"), "RELPOS_RUNS": str(runs), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {
+        "PYTHONPATH": str(tree / "src"),
+        "RELPOS_RUNS": str(runs),
+        "OMP_NUM_THREADS": "1",
+    }
     command = [sys.executable, __file__, "--losses", *names]
-    output = subprocess.run(command, env=environment, cwd=tree, stdout=subprocess.PIPE, text=True, check=True).stdout
+    output = subprocess.run(
+        command, env=environment, cwd=tree, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
     content: dict[str, list[float] | str] = json.loads(output.splitlines()[-1])
     return content
 
@@ -58,8 +90,13 @@ def difference(before: list[float] | str, after: list[float] | str) -> str:
         return ""
     if isinstance(before, str) or isinstance(after, str) or len(before) != len(after):
         return f"{before} → {after}"
-    step = next(step for step, (old, new) in enumerate(zip(before, after, strict=True)) if old != new)
-    largest = max(abs(new - old) if math.isfinite(new - old) else math.inf for old, new in zip(before, after, strict=True))
+    step = next(
+        step for step, (old, new) in enumerate(zip(before, after, strict=True)) if old != new
+    )
+    largest = max(
+        abs(new - old) if math.isfinite(new - old) else math.inf
+        for old, new in zip(before, after, strict=True)
+    )
     return f"from step {step + 1} on, by at most {largest:.2g} nats"
 
 
@@ -67,7 +104,9 @@ def difference(before: list[float] | str, after: list[float] | str) -> str:
 def checked_out(commit: str) -> Iterator[Path]:
     """A folder with the files of a commit."""
     with tempfile.TemporaryDirectory(prefix="relpos-base-") as folder:
-        archive = subprocess.run(["git", "archive", commit], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+        archive = subprocess.run(
+            ["git", "archive", commit], cwd=ROOT, stdout=subprocess.PIPE, check=True
+        ).stdout
         subprocess.run(["tar", "-x"], input=archive, cwd=folder, check=True)
         yield Path(folder)
 
@@ -92,7 +131,9 @@ def compare(base: str, names: list[str] | None = None) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("base", nargs="?", help="a commit")
-    parser.add_argument("--only", nargs="+", metavar="PRESET", help="as in position=composite conv=depthwise")
+    parser.add_argument(
+        "--only", nargs="+", metavar="PRESET", help="as in position=composite conv=depthwise"
+    )
     parser.add_argument("--losses", nargs="+", metavar="PRESET", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.losses:

@@ -1,6 +1,8 @@
-"""`make same-results BASE=COMMIT`: does this tree read the committed records as that commit did? It names what differs.
+"""`make same-results BASE=COMMIT`: does this tree read the committed records as that commit did? It
+names what differs.
 
-`make same` compares what a training gives; this compares what tables and claims say of trainings that are finished. Sentences may
+`make same` compares what a training gives; this compares what tables and claims say of trainings
+that are finished. Sentences may
 differ: only numbers and verdicts are compared, in their order.
 """
 
@@ -22,7 +24,8 @@ NUMBER = re.compile(r"(?<![\w.])[-−+]?\d[\d,]*(?:\.\d+)?")
 
 
 def said(tree: Path, folder: Path) -> dict[str, str]:
-    """What the code of `tree` says of the records of each committed result: the claims, and the table where its data are here.
+    """What the code of `tree` says of the records of each committed result: the claims, and the
+    table where its data are here.
 
     Args:
         tree: a checkout.
@@ -35,8 +38,17 @@ def said(tree: Path, folder: Path) -> dict[str, str]:
         subprocess.run(["tar", "-x", "-f", archive, "-C", runs], check=True)
         texts[f"claims of {name}"] = _relpos(tree, runs, "claims")
         if os.environ.get("RELPOS_DATA") and rows_of(archive.parent):
-            _relpos(tree, runs, "reproduce", f"table={name}", f"rows=[{','.join(rows_of(archive.parent))}]", "stages=[]")
-            texts[f"table {name}"] = (runs / "tables" / name / "table.json").read_text(encoding="utf-8")
+            _relpos(
+                tree,
+                runs,
+                "reproduce",
+                f"table={name}",
+                f"rows=[{','.join(rows_of(archive.parent))}]",
+                "stages=[]",
+            )
+            texts[f"table {name}"] = (runs / "tables" / name / "table.json").read_text(
+                encoding="utf-8"
+            )
     return texts
 
 
@@ -44,17 +56,28 @@ def rows_of(result: Path) -> list[str]:
     """The rows of a committed table whose runs need no published checkpoint; none where they do."""
     experiment = (result.parents[1] / f"{result.name}.yaml").read_text(encoding="utf-8")
     lines = (result / "table.csv").read_text(encoding="utf-8").splitlines()
-    return [] if re.search(r"^(start|network):", experiment, re.M) else [line.partition(",")[0] for line in lines[1:]]
+    return (
+        []
+        if re.search(r"^(start|network):", experiment, re.M)
+        else [line.partition(",")[0] for line in lines[1:]]
+    )
 
 
 def _relpos(tree: Path, runs: Path, *arguments: str) -> str:
-    environment = os.environ | {"PYTHONPATH": str(tree / "src"), "RELPOS_RUNS": str(runs), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {
+        "PYTHONPATH": str(tree / "src"),
+        "RELPOS_RUNS": str(runs),
+        "OMP_NUM_THREADS": "1",
+    }
     command = [sys.executable, "-m", "relpos.cli", *arguments]
-    return subprocess.run(command, env=environment, cwd=tree, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return subprocess.run(
+        command, env=environment, cwd=tree, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
 
 
 def figures(text: str) -> list[str]:
-    """The verdicts and numbers of each claim, a line for each that has one; of another text the lines as they are.
+    """The verdicts and numbers of each claim, a line for each that has one; of another text the
+    lines as they are.
 
     >>> figures("C01  not run  fixed beats 3 others\\n     holds     4×128: +0.9 nats\\n     to run it 2 hours")
     ['C01: not run', 'C01: holds 4 128 +0.9']
@@ -76,7 +99,9 @@ def figures(text: str) -> list[str]:
 def differences(before: dict[str, str], after: dict[str, str]) -> Iterator[str]:
     """Lines that name what differs."""
     for name, text in before.items():
-        changed = difflib.unified_diff(figures(text), figures(after.get(name, "")), "before", "after", lineterm="", n=0)
+        changed = difflib.unified_diff(
+            figures(text), figures(after.get(name, "")), "before", "after", lineterm="", n=0
+        )
         lines = [line for line in changed if not line.startswith("@@")]
         yield from ([f"{name}:", *lines] if lines else [])
 
@@ -92,7 +117,10 @@ def main() -> int:
         with checked_out(sys.argv[1]) as base:
             before = said(base, folders[0])
         lines = list(differences(before, said(ROOT, folders[1])))
-    print("\n".join(lines) or f"{', '.join(before)}: the same figures and verdicts as at {sys.argv[1]}")
+    print(
+        "\n".join(lines)
+        or f"{', '.join(before)}: the same figures and verdicts as at {sys.argv[1]}"
+    )
     if not os.environ.get("RELPOS_DATA"):
         print("without RELPOS_DATA no table was planned: claims alone were compared")
     return bool(lines)

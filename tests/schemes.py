@@ -1,4 +1,5 @@
-"""All position schemes and convolutions, found by looking: a preset that gets a file in `conf` gets the tests."""
+"""All position schemes and convolutions, found by looking: a preset that gets a file in `conf` gets
+the tests."""
 
 import os
 from collections.abc import Iterable
@@ -22,7 +23,8 @@ from relpos.model.shape import Shape
 from relpos.model.tokens import Tokens
 from relpos.trust import constructor
 
-FULL = bool(os.environ.get("RELPOS_FULL"))  # set by .ci/run: full crosses of presets, which take minutes
+# set by .ci/run: full crosses of presets, which take minutes
+FULL = bool(os.environ.get("RELPOS_FULL"))
 SIZE: dict[str, Any] = {
     "layers": 2, "hidden": 8, "embedding": 6, "heads": 2, "ffn": 12, "max_positions": 16, "dropout": 0.1, "attention_dropout": 0.1,
     "activation": "gelu", "norm_eps": 1e-12, "token_types": 2, "share_layers": False, "attention": "bidirectional",
@@ -44,7 +46,8 @@ SAMPLE = {
     "none", "absolute", "composite_key", "cope", "deberta", "dual_triangle", "fox", "modernbert", "pope", "randomized", "shaw",
     "synthesizer_dense", "window", "xl", "canon", "convbert", "depthwise", "qkv",
 }  # fmt: skip
-"""Presets that between them come into the attention in every way: for laws that follow for the others from code that is shared."""
+"""Presets that between them come into the attention in every way: for laws that follow for the
+others from code that is shared."""
 
 
 def sampled(names: list[str]) -> list[str]:
@@ -53,9 +56,14 @@ def sampled(names: list[str]) -> list[str]:
 
 
 def node(group: str, name: str, **changes: Any) -> dict[str, Any]:
-    """The settings of a preset, with the dials as above; `changes` turn dials or replace the preset's own keys."""
-    settings = _settings(group, name, **{key: changes.pop(key, value) for key, value in DIALS.items()})
-    assert changes.keys() <= settings.keys(), f"{name} has no {sorted(changes.keys() - settings.keys())}"
+    """The settings of a preset, with the dials as above; `changes` turn dials or replace the
+    preset's own keys."""
+    settings = _settings(
+        group, name, **{key: changes.pop(key, value) for key, value in DIALS.items()}
+    )
+    assert changes.keys() <= settings.keys(), (
+        f"{name} has no {sorted(changes.keys() - settings.keys())}"
+    )
     return {**deepcopy(settings), **changes}
 
 
@@ -70,11 +78,16 @@ def reads(group: str, name: str, dial: str) -> bool:
 
 
 def variants(group: str, name: str) -> list[dict[str, Any]]:
-    """The preset as it is, with every switch of its own turned the other way, and beyond its window the other way."""
+    """The preset as it is, with every switch of its own turned the other way, and beyond its window
+    the other way."""
     own = node(group, name)
     found: list[dict[str, Any]] = [
         {},
-        *({key: not value} for key, value in own.items() if isinstance(value, bool) and key[0] != "_"),
+        *(
+            {key: not value}
+            for key, value in own.items()
+            if isinstance(value, bool) and key[0] != "_"
+        ),
     ]
     return found + ([{"outside": "zero"}] if reads(group, name, "outside") else [])
 
@@ -86,7 +99,11 @@ def preset(group: str, name: str, **changes: Any) -> Any:
 
 def cases(group: str, names: list[str]) -> list[Any]:
     """Every preset with every variant, for `parametrize`."""
-    return [pytest.param(name, keys, id=f"{name}{keys or ''}") for name in names for keys in variants(group, name)]
+    return [
+        pytest.param(name, keys, id=f"{name}{keys or ''}")
+        for name in names
+        for keys in variants(group, name)
+    ]
 
 
 def network(
@@ -99,7 +116,8 @@ def network(
     vocabulary: int = VOCABULARY,
     **size: Any,
 ) -> MaskedLM:
-    """A tiny float64 model whose parameters, biases too, are all away from zero. `size` replaces what SIZE says."""
+    """A tiny float64 model whose parameters, biases too, are all away from zero. `size` replaces
+    what SIZE says."""
     torch.manual_seed(seed)
     model = build({**SIZE, **size}, position, vocabulary, conv, kernel).double()
     with torch.no_grad():
@@ -108,32 +126,72 @@ def network(
     return model
 
 
-def model_of(position: str = "none", conv: str = "none", *, conv_keys: dict[str, Any] | None = None, **keys: Any) -> MaskedLM:
-    """The `network` of presets. `keys` are arguments of `network`, keys of SIZE or of the scheme."""
+def model_of(
+    position: str = "none",
+    conv: str = "none",
+    *,
+    conv_keys: dict[str, Any] | None = None,
+    **keys: Any,
+) -> MaskedLM:
+    """The `network` of presets. `keys` are arguments of `network`, keys of SIZE or of the
+    scheme."""
     try:
-        made = deepcopy(_model_of(position, conv, *(tuple(sorted(each.items())) for each in (conv_keys or {}, keys))))
+        made = deepcopy(
+            _model_of(
+                position, conv, *(tuple(sorted(each.items())) for each in (conv_keys or {}, keys))
+            )
+        )
     except TypeError:  # a list among the keys
         made = _model_of.__wrapped__(position, conv, (conv_keys or {}).items(), keys.items())
-    torch.manual_seed(keys.get("seed", 0))  # what is drawn afterwards is the same whether this one was made now or copied
+    # what is drawn afterwards is the same whether this one was made now or copied
+    torch.manual_seed(keys.get("seed", 0))
     return made
 
 
 @cache
-def _model_of(position: str, conv: str, conv_keys: Iterable[tuple[str, Any]], more: Iterable[tuple[str, Any]]) -> MaskedLM:
+def _model_of(
+    position: str, conv: str, conv_keys: Iterable[tuple[str, Any]], more: Iterable[tuple[str, Any]]
+) -> MaskedLM:
     """Made once and copied: most laws look at the same network of a preset."""
     keys = dict(more)
-    own = {key: keys.pop(key) for key in list(keys) if key in SIZE or key in ("kernel", "seed", "spread", "vocabulary")}
-    return network(preset("position", position, **keys), preset("conv", conv, **dict(conv_keys)), **own)
+    own = {
+        key: keys.pop(key)
+        for key in list(keys)
+        if key in SIZE or key in ("kernel", "seed", "spread", "vocabulary")
+    }
+    return network(
+        preset("position", position, **keys), preset("conv", conv, **dict(conv_keys)), **own
+    )
 
 
-def check_loops(*encoders: Any, ids: list[int], real: list[bool], types: list[int] | None = None, gradients: bool = True) -> None:
-    """Outputs at real tokens and gradients of the encoders, which differ in their kernel, equal those of `reference`'s loops."""
+def check_loops(
+    *encoders: Any,
+    ids: list[int],
+    real: list[bool],
+    types: list[int] | None = None,
+    gradients: bool = True,
+) -> None:
+    """Outputs at real tokens and gradients of the encoders, which differ in their kernel, equal
+    those of `reference`'s loops."""
     types = types or [0] * len(ids)
-    passes = [encoder(torch.tensor([ids]), torch.tensor([real]), torch.tensor([types]))[0] for encoder in encoders]
+    passes = [
+        encoder(torch.tensor([ids]), torch.tensor([real]), torch.tensor([types]))[0]
+        for encoder in encoders
+    ]
     found = []
-    for hidden, encoder in zip((reference.encode(encoders[0], ids, real, types), *passes), encoders[:1] + encoders, strict=True):
+    for hidden, encoder in zip(
+        (reference.encode(encoders[0], ids, real, types), *passes),
+        encoders[:1] + encoders,
+        strict=True,
+    ):
         seen, parameters = hidden[real], list(encoder.parameters())
-        grads = torch.autograd.grad(seen.sin().sum(), parameters, allow_unused=True, materialize_grads=True) if gradients else ()
+        grads = (
+            torch.autograd.grad(
+                seen.sin().sum(), parameters, allow_unused=True, materialize_grads=True
+            )
+            if gradients
+            else ()
+        )
         found.append([seen.detach(), *grads])
     for one in found[1:]:
         torch.testing.assert_close(one, found[0], atol=1e-10, rtol=1e-8)

@@ -28,7 +28,9 @@ Relpos = Callable[..., Done]
 
 
 @pytest.fixture
-def relpos(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+def relpos(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Done]:
     """`relpos ARGUMENTS…` in this process."""
 
     def run(*arguments: str, cwd: Path | None = None) -> Done:
@@ -52,40 +54,83 @@ def test_params_prints_json_and_the_exact_total(relpos: Relpos) -> None:
     ("arguments", "said"),
     [
         (["pretran"], "relpos: unknown command 'pretran'. Did you mean 'pretrain'?"),
-        (["params", "--multirn", "k=2,3"], "relpos: unknown flag '--multirn'. Did you mean '--multirun'?"),
+        (
+            ["params", "--multirn", "k=2,3"],
+            "relpos: unknown flag '--multirn'. Did you mean '--multirun'?",
+        ),
         (["pretrain", "--lr=3"], "relpos: --lr: keys have no dashes before them; write lr=3"),
         (["pretrain", "gpus=2"], "relpos: unknown key 'gpus'. Did you mean 'speed.devices'?"),
         (["pretrain", "model=mini"], "relpos: unknown key 'model'. Did you mean 'size'?"),
         (["params", "--cfg"], "relpos: argument --cfg/-c: expected one argument"),
-        (["pretrain", "--steps", "20"], "relpos: --steps: keys have no dashes before them; write steps=20"),
-        (["pretrain", "--learning_rate", "1e-3"], "keys have no dashes before them; write learning_rate=1e-3"),
-        (["pretrain", "--position=composite"], "relpos: --position: keys have no dashes before them; write position=composite"),
+        (
+            ["pretrain", "--steps", "20"],
+            "relpos: --steps: keys have no dashes before them; write steps=20",
+        ),
+        (
+            ["pretrain", "--learning_rate", "1e-3"],
+            "keys have no dashes before them; write learning_rate=1e-3",
+        ),
+        (
+            ["pretrain", "--position=composite"],
+            "relpos: --position: keys have no dashes before them; write position=composite",
+        ),
         (["pretrain", "--recipe.lr", "steps=5"], "write recipe.lr=VALUE"),
         (["reproduce", "table=demo", "--dry-run"], "write dry_run=VALUE"),
-        (["pretrain", "learning_rate=1e-3"], "relpos: unknown key 'learning_rate'. Did you mean 'recipe.lr'?"),
+        (
+            ["pretrain", "learning_rate=1e-3"],
+            "relpos: unknown key 'learning_rate'. Did you mean 'recipe.lr'?",
+        ),
         (["help", "pretran"], "relpos: unknown command 'pretran'. Did you mean 'pretrain'?"),
         (["reproduce"], "relpos: table must be given, as in: relpos reproduce table=demo"),
-        (["reproduce", "demo"], "relpos: demo: overrides have the form KEY=VALUE. Did you mean table=demo?"),
-        (["reproduce", "table=demo", "rows=[]", "dry_run=true"], "relpos: table demo: rows=[]: no row. Known: absolute,"),
-        (["pretrain", "position=compsite"], "relpos: unknown position 'compsite'. Did you mean 'composite' or 'composite_key'"),
-        (["pretrain", "data=files", "data.root=/nowhere"], "there is no folder or file /nowhere/corpus"),
+        (
+            ["reproduce", "demo"],
+            "relpos: demo: overrides have the form KEY=VALUE. Did you mean table=demo?",
+        ),
+        (
+            ["reproduce", "table=demo", "rows=[]", "dry_run=true"],
+            "relpos: table demo: rows=[]: no row. Known: absolute,",
+        ),
+        (
+            ["pretrain", "position=compsite"],
+            "relpos: unknown position 'compsite'. Did you mean 'composite' or 'composite_key'",
+        ),
+        (
+            ["pretrain", "data=files", "data.root=/nowhere"],
+            "there is no folder or file /nowhere/corpus",
+        ),
         (["finetune", "data=files", "data.corpus=pyproject.toml", "data.glue=/nowhere"], "data."),
-        (["pretrain", "data=files", "data.corpus={folder}/memory.txt"], "memory.txt: Input/output error"),
-        (["reproduce", "table={folder}/deep.yaml"], "deep.yaml:1: not YAML: nested more than 50 deep"),
+        (
+            ["pretrain", "data=files", "data.corpus={folder}/memory.txt"],
+            "memory.txt: Input/output error",
+        ),
+        (
+            ["reproduce", "table={folder}/deep.yaml"],
+            "deep.yaml:1: not YAML: nested more than 50 deep",
+        ),
         (["params", "hydra.run.dir=/proc/nope"], "/proc/nope: No such file or directory"),
         (["compare", "a \udcff b", "network={folder}"], "'a \\udcff b': UTF-8 is expected"),
         (["order", "network={long}"], "File name too long"),
-        (["pretrain", "data.corpus=x"], "data.corpus: a key of data=files, which must be chosen beside it"),
-        (["pretrain", "-m", "hydra/sweeper=ax"], "hydra/sweeper=ax is not installed: pip install hydra-ax-sweeper"),
+        (
+            ["pretrain", "data.corpus=x"],
+            "data.corpus: a key of data=files, which must be chosen beside it",
+        ),
+        (
+            ["pretrain", "-m", "hydra/sweeper=ax"],
+            "hydra/sweeper=ax is not installed: pip install hydra-ax-sweeper",
+        ),
         (["finetune", "task={folder}/mood"], "Did you mean task={folder}/mood/task.yaml?"),
     ],
 )
-def test_a_mistake_is_one_line_and_status_one(relpos: Relpos, arguments: list[str], said: str, tmp_path: Path) -> None:
+def test_a_mistake_is_one_line_and_status_one(
+    relpos: Relpos, arguments: list[str], said: str, tmp_path: Path
+) -> None:
     (tmp_path / "memory.txt").symlink_to("/proc/self/mem")
     (tmp_path / "deep.yaml").write_text("[" * 50_000 + "]" * 50_000)
     (tmp_path / "mood").mkdir()
     (tmp_path / "mood" / "task.yaml").touch()
-    done = relpos(*(word.format(folder=tmp_path, long="a" * 300) for word in arguments), cwd=tmp_path)
+    done = relpos(
+        *(word.format(folder=tmp_path, long="a" * 300) for word in arguments), cwd=tmp_path
+    )
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert said.format(folder=tmp_path) in done.stderr
@@ -95,14 +140,17 @@ def test_a_mistake_is_one_line_and_status_one(relpos: Relpos, arguments: list[st
 
 def test_what_is_wrong_in_all_runs_of_a_sweep_is_said_once(relpos: Relpos, tmp_path: Path) -> None:
     said = relpos("pretrain", "-m", "seed=1,2", "metric=nonsense", cwd=tmp_path).stderr.splitlines()
-    assert [line.partition(". Known")[0] for line in said] == ["relpos: metric=nonsense: the run has no figure 'nonsense'"]
+    assert [line.partition(". Known")[0] for line in said] == [
+        "relpos: metric=nonsense: the run has no figure 'nonsense'"
+    ]
 
 
 def test_help_shows_the_groups_and_what_each_dial_does(relpos: Relpos) -> None:
     said = relpos("pretrain", "size=small", "--help").stdout
     assert re.search(r"position=absolute +absolute, ", said)
     assert re.search(r"steps: \$\{recipe.steps\} +# updates", said)
-    assert re.search(r"hidden: 256 +# width of the residual stream", said)  # the phrase stands in size/tiny.yaml
+    # the phrase stands in size/tiny.yaml
+    assert re.search(r"hidden: 256 +# width of the residual stream", said)
 
 
 @pytest.mark.parametrize("command", commands())
@@ -125,32 +173,63 @@ def test_help_explains_every_dial_of_the_command_itself(relpos: Relpos, command:
         "pairs",
         "kind",
     }
-    scores = {"cola", "mnli_m", "mnli_mm", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli", "ax"}
+    scores = {
+        "cola",
+        "mnli_m",
+        "mnli_mm",
+        "mrpc",
+        "qnli",
+        "qqp",
+        "rte",
+        "sst2",
+        "stsb",
+        "wnli",
+        "ax",
+    }
     assert dials
-    assert [line for line in dials if line[0] != " " and "#" not in line and line.split(":")[0] not in groups | scores] == []
+    assert [
+        line
+        for line in dials
+        if line[0] != " " and "#" not in line and line.split(":")[0] not in groups | scores
+    ] == []
 
 
 def test_equal_runs_of_a_sweep_are_done_once_and_the_folder_is_the_last_line(
     relpos: Relpos, toy_runs: Path, tmp_path: Path
 ) -> None:
-    done = relpos("pretrain", "-m", "position=none", "kernels=1,3", "steps=2", "batch=4", "evaluations=1", cwd=tmp_path)
+    done = relpos(
+        "pretrain",
+        "-m",
+        "position=none",
+        "kernels=1,3",
+        "steps=2",
+        "batch=4",
+        "evaluations=1",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     folders = list((toy_runs / "pretrain").iterdir())
     assert len(folders) == 1
     assert done.stdout.splitlines()[-1] == str(folders[0])
-    assert list(tmp_path.iterdir()) == [toy_runs]  # nothing is left in the folder where it was typed
+    # nothing is left in the folder where it was typed
+    assert list(tmp_path.iterdir()) == [toy_runs]
 
 
 MORE_THAN_A_BUFFER = ["finetune", "--help"]
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], pytest.param(["params", "size=tiny"], marks=pytest.mark.full), MORE_THAN_A_BUFFER]
+    "arguments",
+    [["--help"], pytest.param(["params", "size=tiny"], marks=pytest.mark.full), MORE_THAN_A_BUFFER],
 )
-def test_a_reader_that_goes_away_ends_the_command_quietly(arguments: list[str], python: str) -> None:
+def test_a_reader_that_goes_away_ends_the_command_quietly(
+    arguments: list[str], python: str
+) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run([python, "-m", "relpos.cli", *arguments], stdout=writer, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        [python, "-m", "relpos.cli", *arguments], stdout=writer, stderr=subprocess.PIPE, text=True
+    )
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")
 
@@ -158,23 +237,40 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(arguments: list[str], 
 @pytest.mark.parametrize(
     ("shell", "said"),
     [
-        ("params size=tiny >/dev/full", "cannot write standard output or a file: No space left on device"),
+        (
+            "params size=tiny >/dev/full",
+            "cannot write standard output or a file: No space left on device",
+        ),
         ("--help >/dev/full", "cannot write standard output or a file: No space left on device"),
     ],
 )
 def test_output_that_goes_nowhere_is_one_line(shell: str, said: str, python: str) -> None:
-    done = subprocess.run(["sh", "-c", f"exec {python} -m relpos.cli {shell}"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["sh", "-c", f"exec {python} -m relpos.cli {shell}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (1, f"relpos: {said}\n")
 
 
-def test_closed_output_is_refused_before_any_work(relpos: Relpos, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_output_is_refused_before_any_work(
+    relpos: Relpos, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     done = relpos("params", "size=tiny")
-    assert (done.returncode, done.stderr) == (1, "relpos: standard output is closed; >/dev/null drops what is printed\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "relpos: standard output is closed; >/dev/null drops what is printed\n",
+    )
 
 
 def test_stderr_may_be_closed(python: str) -> None:
-    done = subprocess.run(["sh", "-c", f"exec {python} -m relpos.cli params size=tiny 2>&-"], capture_output=True, check=False)
+    done = subprocess.run(
+        ["sh", "-c", f"exec {python} -m relpos.cli params size=tiny 2>&-"],
+        capture_output=True,
+        check=False,
+    )
     assert done.returncode == 0
 
 
@@ -187,7 +283,9 @@ def test_stderr_may_be_closed(python: str) -> None:
         RuntimeError("could not create a primitive"),
     ],
 )
-def test_too_little_memory_is_one_line(relpos: Relpos, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_too_little_memory_is_one_line(
+    relpos: Relpos, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     def exhausted(**config: object) -> str:
         raise error
 
@@ -197,13 +295,18 @@ def test_too_little_memory_is_one_line(relpos: Relpos, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
-def test_a_stream_that_takes_no_more_is_one_line(number: int, relpos: Relpos, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_takes_no_more_is_one_line(
+    number: int, relpos: Relpos, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(**config: object) -> str:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("relpos.commands.params.params", full)
     done = relpos("params", "size=tiny")
-    assert (done.returncode, done.stderr) == (1, f"relpos: cannot write standard output or a file: {os.strerror(number)}\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"relpos: cannot write standard output or a file: {os.strerror(number)}\n",
+    )
 
 
 def test_a_working_directory_that_is_gone_is_one_line(relpos: Relpos, tmp_path: Path) -> None:
@@ -214,13 +317,17 @@ def test_a_working_directory_that_is_gone_is_one_line(relpos: Relpos, tmp_path: 
     assert (done.returncode, done.stderr) == (1, "relpos: the working directory is gone\n")
 
 
-@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder that even root cannot write")
+@pytest.mark.skipif(
+    not Path("/proc/self").is_dir(), reason="needs a folder that even root cannot write"
+)
 def test_nothing_is_written_into_the_working_directory(relpos: Relpos) -> None:
     assert relpos("params", "size=tiny", cwd=Path("/proc/self")).returncode == 0
     assert relpos("reproduce", "table=demo", "dry_run=true", cwd=Path("/proc/self")).returncode == 0
 
 
-def test_a_pipe_of_our_own_that_breaks_is_not_taken_for_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_of_our_own_that_breaks_is_not_taken_for_stdout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The command must not end quietly where one of its processes has died."""
 
     def broken(**config: object) -> str:
@@ -233,25 +340,43 @@ def test_a_pipe_of_our_own_that_breaks_is_not_taken_for_stdout(monkeypatch: pyte
 
 def test_an_option_file_of_ones_own(relpos: Relpos, tmp_path: Path) -> None:
     (tmp_path / "position").mkdir()
-    (tmp_path / "position" / "mine.yaml").write_text("_target_: relpos.model.position.Composite\n_partial_: true\nk: 3\n")
-    done = relpos("params", "position=mine", "--config-dir", str(tmp_path), "+position.scaled=false")
+    (tmp_path / "position" / "mine.yaml").write_text(
+        "_target_: relpos.model.position.Composite\n_partial_: true\nk: 3\n"
+    )
+    done = relpos(
+        "params", "position=mine", "--config-dir", str(tmp_path), "+position.scaled=false"
+    )
     assert json.loads(done.stdout)["position"] == 12 * (4 + 64) * 7
 
 
 def test_rows_of_a_table_may_have_options_of_ones_own(relpos: Relpos, tmp_path: Path) -> None:
     (tmp_path / "position").mkdir()
     (tmp_path / "position" / "mine.yaml").write_text("_target_: own_module.Mine\n_partial_: true\n")
-    (tmp_path / "own_module.py").write_text("from relpos.model.position import Composite as Base\n\n\nclass Mine(Base): ...\n")
-    table = write_experiment(
-        tmp_path, stages={"pretrain": []}, base=["size=tiny"], rows={"a": ["position=mine"]}, tasks=[], seeds=[0]
+    (tmp_path / "own_module.py").write_text(
+        "from relpos.model.position import Composite as Base\n\n\nclass Mine(Base): ...\n"
     )
-    done = relpos("reproduce", f"table={table}", "dry_run=true", "--config-dir", str(tmp_path), cwd=tmp_path)
+    table = write_experiment(
+        tmp_path,
+        stages={"pretrain": []},
+        base=["size=tiny"],
+        rows={"a": ["position=mine"]},
+        tasks=[],
+        seeds=[0],
+    )
+    done = relpos(
+        "reproduce", f"table={table}", "dry_run=true", "--config-dir", str(tmp_path), cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
-    assert "unknown position 'mine'" in relpos("reproduce", f"table={table}", "dry_run=true", cwd=tmp_path).stderr
+    assert (
+        "unknown position 'mine'"
+        in relpos("reproduce", f"table={table}", "dry_run=true", cwd=tmp_path).stderr
+    )
 
 
 @pytest.mark.full  # torch is imported in every process
-@pytest.mark.parametrize(("launcher", "schemes"), [("joblib", "none,tisa"), ("submitit_local", "tisa")])
+@pytest.mark.parametrize(
+    ("launcher", "schemes"), [("joblib", "none,tisa"), ("submitit_local", "tisa")]
+)
 def test_a_sweep_goes_through_the_launchers_of_hydra(
     launcher: str, schemes: str, relpos: Relpos, toy_runs: Path, tmp_path: Path
 ) -> None:
@@ -259,11 +384,26 @@ def test_a_sweep_goes_through_the_launchers_of_hydra(
         f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher",
         reason="pip install hydra-joblib-launcher hydra-submitit-launcher",
     )
-    arguments = [f"position={schemes}", "steps=2", "batch=4", "evaluations=1", "speed.threads=1", f"hydra/launcher={launcher}"]
+    arguments = [
+        f"position={schemes}",
+        "steps=2",
+        "batch=4",
+        "evaluations=1",
+        "speed.threads=1",
+        f"hydra/launcher={launcher}",
+    ]
     command = [sys.executable, "-m", "relpos.cli", "pretrain", "-m", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in (toy_runs / "pretrain").glob("*/record.json")]
-    assert [(record["state"], len(record["starts"])) for record in records] == [("finished", 1)] * len(schemes.split(","))
+    records = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in (toy_runs / "pretrain").glob("*/record.json")
+    ]
+    assert [(record["state"], len(record["starts"])) for record in records] == [
+        ("finished", 1)
+    ] * len(schemes.split(","))
     wrong = relpos("pretrain", "-m", "position=none,tsa", *arguments[1:], cwd=tmp_path)
-    assert (wrong.returncode, wrong.stderr.splitlines()[-1][:29]) == (1, "relpos: unknown position 'tsa")
+    assert (wrong.returncode, wrong.stderr.splitlines()[-1][:29]) == (
+        1,
+        "relpos: unknown position 'tsa",
+    )

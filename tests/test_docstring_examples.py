@@ -21,7 +21,8 @@ SOURCE = Path(relpos.__file__).parent
 
 
 def examples() -> Iterator[Any]:
-    """(module, name, docstring) of all docstrings with a prompt; read from the text, so that nothing is imported that has none."""
+    """(module, name, docstring) of all docstrings with a prompt; read from the text, so that
+    nothing is imported that has none."""
     for path in sorted(SOURCE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         if ">>> " not in text:
@@ -29,7 +30,9 @@ def examples() -> Iterator[Any]:
         parts = path.relative_to(SOURCE.parent).with_suffix("").parts
         module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         for part in ast.walk(ast.parse(text)):
-            if isinstance(part, ast.Module | ast.ClassDef | ast.FunctionDef) and ">>> " in (ast.get_docstring(part) or ""):
+            if isinstance(part, ast.Module | ast.ClassDef | ast.FunctionDef) and ">>> " in (
+                ast.get_docstring(part) or ""
+            ):
                 name = getattr(part, "name", "__doc__")
                 yield pytest.param(module, name, ast.get_docstring(part), id=f"{module}.{name}")
 
@@ -47,7 +50,9 @@ def targets(content: Any) -> Iterator[type[Any]]:
 
 
 @pytest.mark.parametrize(("module", "name", "text"), list(examples()))
-def test_the_example_runs(module: str, name: str, text: str, request: pytest.FixtureRequest) -> None:
+def test_the_example_runs(
+    module: str, name: str, text: str, request: pytest.FixtureRequest
+) -> None:
     if module == "relpos":
         request.getfixturevalue("toy_runs")  # what the examples would make first is there
     torch.manual_seed(0)
@@ -59,8 +64,14 @@ def test_the_example_runs(module: str, name: str, text: str, request: pytest.Fix
 
 
 def test_every_public_function_scheme_and_convolution_has_an_example() -> None:
-    presets = [node(group, name) for group, names in (("position", POSITIONS), ("conv", CONVS)) for name in names]
-    shown: list[Any] = [value for name in relpos.__all__ if callable(value := getattr(relpos, name))]
+    presets = [
+        node(group, name)
+        for group, names in (("position", POSITIONS), ("conv", CONVS))
+        for name in names
+    ]
+    shown: list[Any] = [
+        value for name in relpos.__all__ if callable(value := getattr(relpos, name))
+    ]
     shown += [MergedSchemes, MergedConvs, eager.attention]
     shown += [kind for content in presets for kind in targets(content)]
     assert [thing.__qualname__ for thing in shown if ">>> " not in (thing.__doc__ or "")] == []

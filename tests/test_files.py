@@ -19,10 +19,14 @@ def test_json_comes_back(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "b.json").read_text(encoding="utf-8") == '{\n "ä": 1\n}\n'
 
 
-def test_what_stood_there_survives_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stood_there_survives_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files.write_text(tmp_path / "a.txt", "old")
     monkeypatch.setattr(os, "fsync", no_room)
-    with pytest.raises(RelposError, match=r"cannot write .*a\.txt \([\d,]+ MB free\): .*No space left"):
+    with pytest.raises(
+        RelposError, match=r"cannot write .*a\.txt \([\d,]+ MB free\): .*No space left"
+    ):
         files.write_text(tmp_path / "a.txt", "new")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.txt", "old")]
 
@@ -35,14 +39,19 @@ def test_a_folder_takes_its_place_at_the_end(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["place", "new"]
 
 
-def test_of_two_that_write_one_folder_the_later_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+def test_of_two_that_write_one_folder_the_later_is_refused_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
     later = files.replacing_folder(tmp_path / "place")
     (later.__enter__() / "b").write_text("of the later")
     with files.replacing_folder(tmp_path / "place") as earlier:
         (earlier / "a").write_text("of the earlier")
     with pytest.raises(RelposError, match="place has files, which another process has written"):
         later.__exit__(None, None, None)
-    assert {path.name: path.is_file() for path in tmp_path.rglob("*")} == {"place": False, "a": True}
+    assert {path.name: path.is_file() for path in tmp_path.rglob("*")} == {
+        "place": False,
+        "a": True,
+    }
 
 
 def write_half(place: Path) -> None:
@@ -52,13 +61,17 @@ def write_half(place: Path) -> None:
 
 
 def test_of_a_folder_that_failed_nothing_is_left(tmp_path: Path) -> None:
-    with pytest.raises(RelposError, match=r"cannot write .*place \([\d,]+ MB free\): No space left"):
+    with pytest.raises(
+        RelposError, match=r"cannot write .*place \([\d,]+ MB free\): No space left"
+    ):
         write_half(tmp_path / "place")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_was_killed_is_cleared_by_the_next_an_hour_later(tmp_path: Path) -> None:
-    old, new, other = (tmp_path / name for name in (".place.1.0123abcd", ".place.2.0123abcd", ".places.1.0123abcd"))
+    old, new, other = (
+        tmp_path / name for name in (".place.1.0123abcd", ".place.2.0123abcd", ".places.1.0123abcd")
+    )
     for folder in (old, new, other):
         files.write_text(folder / "half", "x")
     for folder in (old, other):
@@ -79,7 +92,8 @@ def _folder(tmp_path: Path):  # type: ignore[no-untyped-def]
         ("a: 1\nb: 2\na: 3\n", ":3: not YAML: 'a' is given twice"),
         ("a: 1\n--- \nb: 2\n", ":2: not YAML: but found another document"),
         (b"a: \xff\n", ": not YAML: 'utf-8' codec can't decode"),
-        (b"a: \x00\n", ": not YAML: unacceptable character #x0000: control characters are not allowed"),
+        (b"a: \x00\n", ": not YAML: unacceptable character #x0000: control characters are not "
+                       "allowed"),
         ("[" * 50_000 + "]" * 50_000, ":1: not YAML: nested more than 50 deep"),
         ("- " * 50_000, ":1: not YAML: nested more than 50 deep"),
         ("{a: " * 100_000, ":1: not YAML: nested more than 50 deep"),
@@ -87,7 +101,8 @@ def _folder(tmp_path: Path):  # type: ignore[no-untyped-def]
         ("a: &a [*a]\n", ":1: not YAML: *a stands before the end of what it stands for"),
         ("- 1\n" * 100_001, ":100000: not YAML: more than 100,000 values"),
         ("#" * 1_000_001, ": larger than 1,000,000 bytes"),
-        ("a: !!python/object/apply:os.system [ls]\n", ":1: not YAML: the tag tag:yaml.org,2002:python/object/apply:os.system"),
+        ("a: !!python/object/apply:os.system [ls]\n", ":1: not YAML: the tag "
+                                                      "tag:yaml.org,2002:python/object/apply:os.system"),
         ("a: !!int x\n", ":1: not YAML: the tag tag:yaml.org,2002:int is not read"),
         ("a: " + "9" * 5000, ": not YAML: Exceeds the limit (4300 digits)"),
         ("[a]: 1\n", ":1: not YAML: found unhashable key"),
@@ -122,7 +137,15 @@ def test_what_is_no_file_is_not_read(tmp_path: Path, path: str, said: str) -> No
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1e-4", 0.0001), ("1E+3", 1000.0), ("-2.5e3", -2500.0), (".5e1", 5.0), ("1e", "1e"), ("'1e-4'", "1e-4"), ("e5", "e5")],
+    [
+        ("1e-4", 0.0001),
+        ("1E+3", 1000.0),
+        ("-2.5e3", -2500.0),
+        (".5e1", 5.0),
+        ("1e", "1e"),
+        ("'1e-4'", "1e-4"),
+        ("e5", "e5"),
+    ],
 )
 def test_a_number_with_an_exponent_needs_no_point(tmp_path: Path, text: str, value: object) -> None:
     (tmp_path / "a.yaml").write_text(f"a: {text}\n")

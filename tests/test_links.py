@@ -1,4 +1,5 @@
-"""No link is followed where results are written or copied: neither one in a stranger's folder nor a planted one."""
+"""No link is followed where results are written or copied: neither one in a stranger's folder nor a
+planted one."""
 
 import ast
 import os
@@ -16,8 +17,8 @@ from relpos.runs.execute import execute
 
 SOURCE = Path(relpos.__file__).parent
 OWN = {"files.py", "cli.py", "data/hub.py", "model/kernels/kept.py", "model/kernels/library.py"}
-"""`files`; and those that write into what they have just made: /dev/null, a temporary folder, one that is this user's alone, a
-file in memory."""
+"""`files`; and those that write into what they have just made: /dev/null, a temporary folder, one
+that is this user's alone, a file in memory."""
 SECRET = "the content of another file"
 
 
@@ -31,7 +32,9 @@ def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["claim.json", "log.txt", "config.yaml", "metrics.jsonl", "claim.lock", "anything"])
+@pytest.mark.parametrize(
+    "name", ["claim.json", "log.txt", "config.yaml", "metrics.jsonl", "claim.lock", "anything"]
+)
 def test_a_link_in_a_runs_folder_is_refused_by_name(name: str, secret: Path) -> None:
     run = pretend()
     run.path.mkdir(parents=True)
@@ -67,7 +70,9 @@ def test_a_sweep_does_not_land_elsewhere(secret: Path, refused: Any) -> None:
 
 
 @pytest.mark.parametrize("below", ["runs/pretrain/run", "received/run"])
-def test_results_beside_a_network_do_not_land_elsewhere(below: str, secret: Path, tmp_path: Path) -> None:
+def test_results_beside_a_network_do_not_land_elsewhere(
+    below: str, secret: Path, tmp_path: Path
+) -> None:
     (tmp_path / below).mkdir(parents=True)
     (tmp_path / below / "order").symlink_to(secret.parent)
     with pytest.raises(RelposError, match=r"order is a link to .*home"):
@@ -75,7 +80,9 @@ def test_results_beside_a_network_do_not_land_elsewhere(below: str, secret: Path
     assert [path.name for path in secret.parent.iterdir()] == ["id_rsa"]
 
 
-def test_a_planted_temporary_name_is_not_followed(secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_temporary_name_is_not_followed(
+    secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(secrets, "token_hex", lambda _: "feed")  # as if somebody had guessed it
     (tmp_path / f".a.txt.{os.getpid()}.feed").symlink_to(secret)
     with pytest.raises(RelposError, match=r"cannot write .*a\.txt .*File exists"):
@@ -83,9 +90,14 @@ def test_a_planted_temporary_name_is_not_followed(secret: Path, tmp_path: Path, 
     assert secret.read_text() == SECRET
 
 
-def test_a_folder_takes_no_place_of_a_link_and_clears_a_planted_one_alone(secret: Path, tmp_path: Path) -> None:
+def test_a_folder_takes_no_place_of_a_link_and_clears_a_planted_one_alone(
+    secret: Path, tmp_path: Path
+) -> None:
     (tmp_path / "place").symlink_to(secret.parent)
-    with pytest.raises(RelposError, match="place is a link to"), files.replacing_folder(tmp_path / "place"):
+    with (
+        pytest.raises(RelposError, match="place is a link to"),
+        files.replacing_folder(tmp_path / "place"),
+    ):
         pass
     (planted := tmp_path / ".other.1").symlink_to(secret.parent)
     os.utime(planted, (0, 0), follow_symlinks=False)
@@ -116,16 +128,35 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 def opens_for_writing(call: ast.Call) -> bool:
     """Whether it writes to a file, but for the temporary one that `replacing` yields."""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
-    of = call.func.value.id if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) else ""
-    if of == "temporary" or any(isinstance(word, ast.Name) and word.id == "temporary" for word in call.args):
+    name = (
+        call.func.attr
+        if isinstance(call.func, ast.Attribute)
+        else call.func.id
+        if isinstance(call.func, ast.Name)
+        else ""
+    )
+    of = (
+        call.func.value.id
+        if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name)
+        else ""
+    )
+    if of == "temporary" or any(
+        isinstance(word, ast.Name) and word.id == "temporary" for word in call.args
+    ):
         return False
     if of == "shutil" and name not in ("rmtree", "disk_usage", "which"):
         return True
     if name in ("write_bytes", "write_text", "symlink_to", "touch"):
-        return isinstance(call.func, ast.Attribute)  # of a path; the function `write_text` is that of `files`
-    modes = [word.value for word in (*call.args, *(more.value for more in call.keywords)) if isinstance(word, ast.Constant)]
-    return name == "open" and any(isinstance(mode, str) and mode[:1] in ("w", "a", "x") and len(mode) < 4 for mode in modes)
+        # of a path; the function `write_text` is that of `files`
+        return isinstance(call.func, ast.Attribute)
+    modes = [
+        word.value
+        for word in (*call.args, *(more.value for more in call.keywords))
+        if isinstance(word, ast.Constant)
+    ]
+    return name == "open" and any(
+        isinstance(mode, str) and mode[:1] in ("w", "a", "x") and len(mode) < 4 for mode in modes
+    )
 
 
 def test_nothing_in_the_package_opens_a_file_for_writing_by_itself() -> None:
@@ -133,6 +164,12 @@ def test_nothing_in_the_package_opens_a_file_for_writing_by_itself() -> None:
     for path in SOURCE.rglob("*.py"):
         if str(path.relative_to(SOURCE)) in OWN:
             continue
-        calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
-        found += [f"{path.relative_to(SOURCE)}:{call.lineno}" for call in calls if opens_for_writing(call)]
+        calls = [
+            node
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Call)
+        ]
+        found += [
+            f"{path.relative_to(SOURCE)}:{call.lineno}" for call in calls if opens_for_writing(call)
+        ]
     assert not found

@@ -1,4 +1,5 @@
-"""Files that were changed at random: each is read, or refused in one line. RELPOS_FULL=1 tries 40 of each kind."""
+"""Files that were changed at random: each is read, or refused in one line. RELPOS_FULL=1 tries 40
+of each kind."""
 
 import copy
 import json
@@ -23,11 +24,37 @@ VALUES = st.one_of(
     st.none(),
     st.booleans(),
     st.sampled_from(
-        [0, -1, 3, 10**9, 10**30, 0.5, -0.0, "", "x", "${size.hidden}", "${oc.env:HOME}", "../..", "\0", "é\n", [], {}]
+        [
+            0,
+            -1,
+            3,
+            10**9,
+            10**30,
+            0.5,
+            -0.0,
+            "",
+            "x",
+            "${size.hidden}",
+            "${oc.env:HOME}",
+            "../..",
+            "\0",
+            "é\n",
+            [],
+            {},
+        ]
     ),
-    st.sampled_from(["relpos.model.position.Merge", "relpos.model.conv.NoConv", "os.mkdir", "relpos.files.write_text"]),
+    st.sampled_from(
+        [
+            "relpos.model.position.Merge",
+            "relpos.model.conv.NoConv",
+            "os.mkdir",
+            "relpos.files.write_text",
+        ]
+    ),
     st.lists(st.integers() | st.text(max_size=3), max_size=3),
-    st.dictionaries(st.sampled_from(["_target_", "a", "k"]), st.text(max_size=3) | st.integers(), max_size=2),
+    st.dictionaries(
+        st.sampled_from(["_target_", "a", "k"]), st.text(max_size=3) | st.integers(), max_size=2
+    ),
 )
 EXPERIMENT = {
     "question": "why",
@@ -39,7 +66,15 @@ EXPERIMENT = {
     "printed": "numbers.csv",
     "baseline": "none",
 }
-TASK = {"name": "mine", "columns": ["a", "b"], "label": "y", "labels": ["no", "yes"], "metric": "f1", "batch": 4, "epochs": 1.5}
+TASK = {
+    "name": "mine",
+    "columns": ["a", "b"],
+    "label": "y",
+    "labels": ["no", "yes"],
+    "metric": "f1",
+    "batch": 4,
+    "epochs": 1.5,
+}
 
 
 @st.composite
@@ -60,7 +95,12 @@ def changed(draw: st.DrawFn, content: Any) -> Any:
             if how == "remove":
                 del node[key]
             elif how == "add" and isinstance(node, dict):
-                node[draw(st.text(max_size=3) | st.sampled_from(["_args_", "_partial_", "parts", "hydra"]))] = draw(VALUES)
+                node[
+                    draw(
+                        st.text(max_size=3)
+                        | st.sampled_from(["_args_", "_partial_", "parts", "hydra"])
+                    )
+                ] = draw(VALUES)
             else:
                 node[key] = draw(VALUES)
             break
@@ -83,12 +123,18 @@ def many(examples: int = EXAMPLES) -> Any:
 def test_a_model_folder(name: str, model_folder: Path) -> None:
     content = yaml.safe_load((model_folder / "config.yaml").read_text(encoding="utf-8"))
     (model_folder / "config.yaml").unlink()
-    original, write = (content, yaml.safe_dump) if name == "config.yaml" else (content | {"model_type": "relpos"}, json.dumps)
+    original, write = (
+        (content, yaml.safe_dump)
+        if name == "config.yaml"
+        else (content | {"model_type": "relpos"}, json.dumps)
+    )
 
     @many()
     @given(changed(original), st.integers(0, 4000))
     def read(content: Any, end: int) -> None:
-        (model_folder / name).write_text(write(content)[: end if end < 300 else None], encoding="utf-8")
+        (model_folder / name).write_text(
+            write(content)[: end if end < 300 else None], encoding="utf-8"
+        )
         one_line_or_success(relpos.load, model_folder)
 
     read()
@@ -107,7 +153,9 @@ def test_an_experiment_file(tmp_path: Path) -> None:
 
 def test_a_task_file(tmp_path: Path) -> None:
     for split in ("train", "dev"):
-        (tmp_path / f"{split}.tsv").write_text("a\tb\ty\none\ttwo\tno\nthree\tfour\tyes\n", encoding="utf-8")
+        (tmp_path / f"{split}.tsv").write_text(
+            "a\tb\ty\none\ttwo\tno\nthree\tfour\tyes\n", encoding="utf-8"
+        )
 
     @many()
     @given(changed(TASK), st.integers(0, 4000))
@@ -126,7 +174,9 @@ ENTITIES = {"input_prefix": "a", "options": ["b", "c"], "numops": 1}
 BLIMP = {"sentence_good": "a", "sentence_bad": "b", "UID": "u"}
 
 
-@pytest.mark.parametrize("original", [BLIMP, EWOK, COMPS, ENTITIES], ids=["blimp", "ewok", "comps", "entities"])
+@pytest.mark.parametrize(
+    "original", [BLIMP, EWOK, COMPS, ENTITIES], ids=["blimp", "ewok", "comps", "entities"]
+)
 def test_json_lines_of_pairs(original: Any, tmp_path: Path) -> None:
     @many()
     @given(changed(original), st.integers(0, 400))
@@ -145,7 +195,9 @@ def test_json_lines_of_a_task(tmp_path: Path) -> None:
     @many()
     @given(changed({"a": "c", "b": "d", "label": "e"}), st.integers(0, 400))
     def read(content: Any, end: int) -> None:
-        (tmp_path / "train.jsonl").write_text(json.dumps(content)[: end if end < 60 else None], encoding="utf-8")
+        (tmp_path / "train.jsonl").write_text(
+            json.dumps(content)[: end if end < 60 else None], encoding="utf-8"
+        )
         one_line_or_success(own.arguments)
 
     read()

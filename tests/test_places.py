@@ -22,7 +22,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def test_the_runs_and_the_cache_lie_in_the_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_runs_and_the_cache_lie_in_the_home(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RELPOS_RUNS", "~/x")  # as Docker, systemd and files of variables give it
     assert runs_root() == home / "x"
     home.mkdir(exist_ok=True)
@@ -56,10 +58,16 @@ def test_a_home_that_nobody_has_is_one_line(command: list[str], refused: Any) ->
 def test_without_a_home_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOME")
     monkeypatch.setattr("pwd.getpwuid", lambda _: {}["nobody"])  # a user of a container's
-    with pytest.raises(RelposError, match=re.escape("~/x: there is no such file or folder, nor a home ~; HOME is not set")):
+    with pytest.raises(
+        RelposError,
+        match=re.escape("~/x: there is no such file or folder, nor a home ~; HOME is not set"),
+    ):
         expanded("~/x")
     monkeypatch.setenv("RELPOS_RUNS", "~/x")
-    with pytest.raises(RelposError, match=re.escape("RELPOS_RUNS=~/x: there is no such file or folder, nor a home ~")):
+    with pytest.raises(
+        RelposError,
+        match=re.escape("RELPOS_RUNS=~/x: there is no such file or folder, nor a home ~"),
+    ):
         runs_root()
     monkeypatch.setenv("RELPOS_RUNS", "x")
     assert runs_root() == Path.cwd() / "x"
@@ -72,12 +80,21 @@ def test_a_file_may_begin_with_a_tilde() -> None:
 
 
 def test_nobody_reads_a_home_in_another_way() -> None:
-    by_itself = re.compile(r"\.expanduser\(\)|import expanduser|Path\.home\(\)|environ.*RELPOS_RUNS")
-    found = [str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if by_itself.search(path.read_text(encoding="utf-8"))]
-    assert sorted(found) == ["model/kernels/kept.py", "places.py"]  # that of compiled kernels does without a home
+    by_itself = re.compile(
+        r"\.expanduser\(\)|import expanduser|Path\.home\(\)|environ.*RELPOS_RUNS"
+    )
+    found = [
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        if by_itself.search(path.read_text(encoding="utf-8"))
+    ]
+    # that of compiled kernels does without a home
+    assert sorted(found) == ["model/kernels/kept.py", "places.py"]
 
 
-def test_a_runs_folder_that_is_a_link_to_itself_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runs_folder_that_is_a_link_to_itself_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "runs").symlink_to(tmp_path / "runs")
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
     with pytest.raises(RelposError, match="links lead in a circle"):

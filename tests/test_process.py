@@ -1,4 +1,5 @@
-"""What asks a process to stop is heard in the middle of any phase; benchmarks/signals.py tries all of them."""
+"""What asks a process to stop is heard in the middle of any phase; benchmarks/signals.py tries all
+of them."""
 
 import signal
 import subprocess
@@ -43,7 +44,14 @@ PRETRAIN = ["pretrain", "steps=2", "batch=4"]
 @pytest.mark.parametrize(
     ("function", "number", "times", "stage", "before"),
     [
-        pytest.param("relpos.data.tokenizer, 'reservoir'", signal.SIGHUP, 1, "tokenizer", ("toy",), marks=pytest.mark.full),
+        pytest.param(
+            "relpos.data.tokenizer, 'reservoir'",
+            signal.SIGHUP,
+            1,
+            "tokenizer",
+            ("toy",),
+            marks=pytest.mark.full,
+        ),
         ("relpos.data.store._Writer, 'end'", signal.SIGTERM, 20, "store", ("toy", "tokenizer")),
     ],
 )
@@ -53,7 +61,10 @@ def test_a_signal_is_one_line_and_128_with_its_number_however_often_it_comes(
 ) -> None:  # fmt: skip
     link_runs(prepared, tmp_path / "runs", before)
     process = subprocess.Popen(
-        [python, "-c", HALTING, function, *PRETRAIN], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [python, "-c", HALTING, function, *PRETRAIN],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
         assert process.stdout is not None
@@ -76,8 +87,12 @@ def test_under_nohup_a_closed_terminal_is_no_reason_to_stop() -> None:
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
-@pytest.mark.parametrize(("said", "threads"), [("4,2", 4), ("4", 4), ("", None), (" 3 , 1", 3), ("0", None)])
-def test_of_a_list_of_threads_the_outermost_level_counts(said: str, threads: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("said", "threads"), [("4,2", 4), ("4", 4), ("", None), (" 3 , 1", 3), ("0", None)]
+)
+def test_of_a_list_of_threads_the_outermost_level_counts(
+    said: str, threads: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", said)
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
     assert omp_threads() == threads
@@ -90,7 +105,9 @@ def test_another_number_of_threads_is_one_line(monkeypatch: pytest.MonkeyPatch) 
         omp_threads()
 
 
-def test_a_process_that_hangs_is_killed_after_a_stated_time(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_process_that_hangs_is_killed_after_a_stated_time(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(1000)"
     process = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE)
     assert process.stdout
@@ -100,7 +117,9 @@ def test_a_process_that_hangs_is_killed_after_a_stated_time(capfd: pytest.Captur
     assert "has not ended 0 seconds after it was asked to: killed" in capfd.readouterr().err
 
 
-def test_a_signal_in_an_import_is_heard_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_in_an_import_is_heard_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Libraries swallow it there, and go on with half a module."""
     text = "import signal\ntry:\n    signal.raise_signal(signal.SIGINT)\nexcept BaseException:\n    pass\nelse:\n    whole = True\n"
     (tmp_path / "swallowing.py").write_text(text, encoding="utf-8")

@@ -6,7 +6,19 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from relpos.errors import RelposError
-from relpos.ranges import Count, Names, Positive, Rate, Share, between, check, checked, describe, fits, with_words
+from relpos.ranges import (
+    Count,
+    Names,
+    Positive,
+    Rate,
+    Share,
+    between,
+    check,
+    checked,
+    describe,
+    fits,
+    with_words,
+)
 
 
 @pytest.mark.parametrize(
@@ -33,10 +45,17 @@ def test_kind_and_range_decide(annotation: Any, right: list[Any], wrong: list[An
 
 
 def test_a_message_says_what_is_expected_in_one_line() -> None:
-    assert describe(Annotated[int, between(1, 10_000)] | None) == "a whole number from 1 to 10,000 or null"
-    with pytest.raises(RelposError, match=r"^outside=clmp: clamp or zero is expected\. Did you mean 'clamp'\?$"):
+    assert (
+        describe(Annotated[int, between(1, 10_000)] | None)
+        == "a whole number from 1 to 10,000 or null"
+    )
+    with pytest.raises(
+        RelposError, match=r"^outside=clmp: clamp or zero is expected\. Did you mean 'clamp'\?$"
+    ):
         check("outside", "clmp", Literal["clamp", "zero"])
-    with pytest.raises(RelposError, match=r"^threads=true: a whole number of 1 or more or null is expected$"):
+    with pytest.raises(
+        RelposError, match=r"^threads=true: a whole number of 1 or more or null is expected$"
+    ):
         check("threads", True, Count | None)
 
 
@@ -54,12 +73,17 @@ def test_a_checked_function_refuses_before_it_runs() -> None:
     assert calls == [3, 3]
 
 
-@pytest.mark.parametrize(("value", "expected"), [(None, None), ("none", ["none"]), (3, ["3"]), (["a", 1], ["a", "1"]), ([], [])])
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(None, None), ("none", ["none"]), (3, ["3"]), (["a", 1], ["a", "1"]), ([], [])],
+)
 def test_one_name_is_typed_without_brackets(value: Any, expected: list[str] | None) -> None:
     assert fits(value, Names | None)
     assert with_words({"rows": value}, {"rows": Names | None}) == {"rows": expected}
 
 
 def test_a_group_of_keys_is_no_name() -> None:
-    with pytest.raises(RelposError, match=r"^rows=\{'a': 1\}: a word or a list \[a word, …\] is expected$"):
+    with pytest.raises(
+        RelposError, match=r"^rows=\{'a': 1\}: a word or a list \[a word, …\] is expected$"
+    ):
         check("rows", {"a": 1}, Names)

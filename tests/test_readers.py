@@ -1,4 +1,5 @@
-"""Files that others can write are read by `relpos.readers`, which refuse in one line what cannot be read."""
+"""Files that others can write are read by `relpos.readers`, which refuse in one line what cannot be
+read."""
 
 import ast
 import json
@@ -12,7 +13,18 @@ from relpos.errors import RelposError
 from relpos.readers import BYTES, json_lines, read_bytes, read_json, read_text, read_yaml
 
 SOURCES = Path(relpos.__file__).parent
-READERS = {"read_text", "read_bytes", "open", "fdopen", "fromfile", "genfromtxt", "loadtxt", "memmap", "load_file", "safe_open"}
+READERS = {
+    "read_text",
+    "read_bytes",
+    "open",
+    "fdopen",
+    "fromfile",
+    "genfromtxt",
+    "loadtxt",
+    "memmap",
+    "load_file",
+    "safe_open",
+}
 LOADERS = {"json.load", "np.load", "torch.load", "yaml.load", "yaml.safe_load", "OmegaConf.load"}
 ELSEWHERE = {
     "files.py": "a file that is copied as it is",
@@ -27,7 +39,8 @@ ELSEWHERE = {
     "train/standalone.py": "our own source",
     "runs/cost.py": "what the kernel says of the processor",
     "data/textfile.py": "text of any size, once it is known to be a regular file",
-    "data/store.py": "arrays, once their checksums are compared, and the offsets that it has just written",
+    "data/store.py": "arrays, once their checksums are compared, and the offsets that it has just "
+    "written",
     "pretrained/stored.py": "the one reader of weights",
     "runs/training.py": "a checkpoint, once its checksum is compared",
 }
@@ -43,12 +56,21 @@ def reads(tree: ast.AST) -> set[str]:
         function, name = node.func, ast.unparse(node.func)
         last = name.rpartition(".")[2]
         # A bare name is one of the readers themselves, or of safetensors.
-        reader = last in READERS and (isinstance(function, ast.Attribute) or last in ("open", "load_file", "safe_open"))
-        words = [word.value for word in node.args if isinstance(word, ast.Constant) and isinstance(word.value, str)]
+        reader = last in READERS and (
+            isinstance(function, ast.Attribute) or last in ("open", "load_file", "safe_open")
+        )
+        words = [
+            word.value
+            for word in node.args
+            if isinstance(word, ast.Constant) and isinstance(word.value, str)
+        ]
         writes = last in ("open", "fdopen") and bool(words) and bool(set(words[-1]) & set("wax"))
         first = ast.unparse(node.args[0]) if node.args else ""
-        # Files of our package; the text that a reader has read; `standing` of relpos.launch opens no file.
-        harmless = "joinpath(" in name or first.startswith("read_text(") or name.endswith("standing.open")
+        # Files of our package; the text that a reader has read; `standing` of relpos.launch opens
+        # no file.
+        harmless = (
+            "joinpath(" in name or first.startswith("read_text(") or name.endswith("standing.open")
+        )
         if (reader or name in LOADERS) and not writes and not harmless:
             found.add(ast.unparse(node))
     return found
@@ -58,7 +80,11 @@ def test_no_reader_of_a_file_goes_around_the_readers() -> None:
     found = {}
     for path in SOURCES.rglob("*.py"):
         name = path.relative_to(SOURCES).as_posix()
-        if name not in ELSEWHERE and not name.startswith("model/kernels/") and (calls := reads(ast.parse(path.read_text("utf-8")))):
+        if (
+            name not in ELSEWHERE
+            and not name.startswith("model/kernels/")
+            and (calls := reads(ast.parse(path.read_text("utf-8"))))
+        ):
             found[name] = calls
     assert not found
 
@@ -100,7 +126,9 @@ def test_what_is_damaged_is_named_with_its_line(content: bytes, said: str, tmp_p
 def test_what_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
     with (tmp_path / "large").open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(RelposError, match=r"large: larger than 268,435,456 bytes, which no such file is"):
+    with pytest.raises(
+        RelposError, match=r"large: larger than 268,435,456 bytes, which no such file is"
+    ):
         read_json(tmp_path / "large")
     with pytest.raises(RelposError, match=f"larger than {BYTES:,} bytes"):
         read_yaml(tmp_path / "large")
@@ -126,9 +154,24 @@ def test_a_missing_file_has_the_value_that_is_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "keys", ["a a", '1 "1"', '"1" 1', 'null "None"', '1.0 "1.0"', 'true "True"', "0x10 16", "007 7", "1 1.0", "1 true", "~ null"]
+    "keys",
+    [
+        "a a",
+        '1 "1"',
+        '"1" 1',
+        'null "None"',
+        '1.0 "1.0"',
+        'true "True"',
+        "0x10 16",
+        "007 7",
+        "1 1.0",
+        "1 true",
+        "~ null",
+    ],
 )
-def test_two_keys_that_would_become_one_are_refused_by_both_names(keys: str, tmp_path: Path) -> None:
+def test_two_keys_that_would_become_one_are_refused_by_both_names(
+    keys: str, tmp_path: Path
+) -> None:
     first, second = keys.split()
     (tmp_path / "t.yaml").write_text(f"rows:\n  {first}: x\n  {second}: y\n")
     with pytest.raises(RelposError) as caught:

@@ -22,7 +22,10 @@ SHORT = ["position=none", "batch=8", "evaluations=1", "steps=2"]
 def returned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What a sweeper of Hydra's gets to see of each run."""
     seen: list[Any] = []
-    basic = Plugins.instance().class_name_to_class["hydra._internal.core_plugins.basic_sweeper.BasicSweeper"]  # Hydra's own copy
+    # Hydra's own copy
+    basic = Plugins.instance().class_name_to_class[
+        "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
+    ]
     sweep = basic.sweep
 
     def watching(self: Any, arguments: list[str]) -> Any:
@@ -36,7 +39,11 @@ def returned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def records(stage: str, runs: Path) -> dict[int, dict[str, Any]]:
     found = [json.loads(path.read_text()) for path in (runs / stage).glob("*/record.json")]
-    return {record["meaning"]["seed"]: record["metrics"] for record in found if record["state"] == "finished"}
+    return {
+        record["meaning"]["seed"]: record["metrics"]
+        for record in found
+        if record["state"] == "finished"
+    }
 
 
 def test_a_sweeper_gets_the_figure_that_metric_names(toy_runs: Path, returned: list[Any]) -> None:
@@ -46,7 +53,10 @@ def test_a_sweeper_gets_the_figure_that_metric_names(toy_runs: Path, returned: l
 
 
 def test_a_run_that_fails_is_the_worst_and_the_sweep_goes_on(
-    toy_runs: Path, returned: list[Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    toy_runs: Path,
+    returned: list[Any],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from relpos.runs.execute import execute
 
@@ -61,18 +71,29 @@ def test_a_run_that_fails_is_the_worst_and_the_sweep_goes_on(
     assert returned == [math.inf, records("pretrain", toy_runs)[2]["heldout_loss"]]
 
 
-def test_the_figure_is_any_final_number_or_column_and_its_negative_where_more_is_better(tmp_path: Path) -> None:
+def test_the_figure_is_any_final_number_or_column_and_its_negative_where_more_is_better(
+    tmp_path: Path,
+) -> None:
     metrics = {"steps": 3, "columns": {"rte": 52.5}, "parts": {"x": 1.0}}
     (tmp_path / "record.json").write_text(json.dumps({"metrics": metrics}))
-    assert (figure(tmp_path, "rte"), figure(tmp_path, "-rte"), figure(tmp_path, "steps")) == (52.5, -52.5, 3)
-    with pytest.raises(RelposError, match=r"metric=rtf: the run has no figure 'rtf'\. Did you mean 'rte'\?"):
+    assert (figure(tmp_path, "rte"), figure(tmp_path, "-rte"), figure(tmp_path, "steps")) == (
+        52.5,
+        -52.5,
+        3,
+    )
+    with pytest.raises(
+        RelposError, match=r"metric=rtf: the run has no figure 'rtf'\. Did you mean 'rte'\?"
+    ):
         figure(tmp_path, "rtf")
 
 
 @pytest.mark.parametrize(
-    ("command", "more"), [("pretrain", []), ("finetune", ["task=rte", "intermediate=none", "pretrain.steps=2"])]
+    ("command", "more"),
+    [("pretrain", []), ("finetune", ["task=rte", "intermediate=none", "pretrain.steps=2"])],
 )
-def test_a_figure_that_the_run_will_not_have_is_refused_before_the_training(toy_runs: Path, command: str, more: list[str]) -> None:
+def test_a_figure_that_the_run_will_not_have_is_refused_before_the_training(
+    toy_runs: Path, command: str, more: list[str]
+) -> None:
     run = relpos.run(relpos.compose(command, [*SHORT, *more]))
     for name in figures(run.metrics):
         assert plan(relpos.compose(command, [*SHORT, *more, f"metric=-{name}"])).path == run.path
@@ -82,15 +103,22 @@ def test_a_figure_that_the_run_will_not_have_is_refused_before_the_training(toy_
 
 @pytest.mark.full
 def test_optuna_finds_the_best_of_four_learning_rates(toy_runs: Path) -> None:
-    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="pip install hydra-optuna-sweeper")
+    pytest.importorskip(
+        "hydra_plugins.hydra_optuna_sweeper", reason="pip install hydra-optuna-sweeper"
+    )
     sweep = ["hydra/sweeper=optuna", "hydra/sweeper/sampler=grid", "hydra.sweeper.n_trials=4"]
     rates = [1e-6, 1e-4, 3e-3, 1.0]
     choice = f"recipe.lr=choice({','.join(map(str, rates))})"
-    assert main(["pretrain", "-m", *sweep, *SHORT[:-1], "steps=30", "metric=heldout_loss", choice]) == 0
+    assert (
+        main(["pretrain", "-m", *sweep, *SHORT[:-1], "steps=30", "metric=heldout_loss", choice])
+        == 0
+    )
     (found,) = (toy_runs / "sweeps").glob("*/optimization_results.yaml")
     best = yaml.safe_load(found.read_text())
     kept = [json.loads(path.read_text()) for path in (toy_runs / "pretrain").glob("*/record.json")]
-    losses = {record["meaning"]["recipe"]["lr"]: record["metrics"]["heldout_loss"] for record in kept}
+    losses = {
+        record["meaning"]["recipe"]["lr"]: record["metrics"]["heldout_loss"] for record in kept
+    }
     assert sorted(losses) == rates
     assert best["best_params"]["recipe.lr"] == min(losses, key=lambda rate: losses[rate]) == 3e-3
     assert best["best_value"] == losses[3e-3]

@@ -33,17 +33,28 @@ CLEAR = "\x1b[2J\x1b]0;title\x07"
 def _one_run(tmp_path: Path) -> tuple[Path, Run]:
     """An experiment file, and the run that it plans."""
     overrides = ["size=tiny", "position=none", "steps=1"]
-    file = write_experiment(tmp_path, stages={"pretrain": []}, base=["data=toy"], rows={"a": overrides}, tasks=[], seeds=[0])
+    file = write_experiment(
+        tmp_path,
+        stages={"pretrain": []},
+        base=["data=toy"],
+        rows={"a": overrides},
+        tasks=[],
+        seeds=[0],
+    )
     return file, plan(compose("pretrain", [*overrides, "data=toy", "seed=0"]))
 
 
 def test_control_characters_are_spelled_out() -> None:
-    assert printable(f"a{CLEAR}b\tc\nd\x9b\u202e") == "a\\x1b[2J\\x1b]0;title\\x07b\tc\nd\\x9b\\u202e"
+    assert (
+        printable(f"a{CLEAR}b\tc\nd\x9b\u202e") == "a\\x1b[2J\\x1b]0;title\\x07b\tc\nd\\x9b\\u202e"
+    )
     assert str(RelposError(CLEAR)) == printable(CLEAR)
     assert str(pickle.loads(pickle.dumps(RelposError(CLEAR)))) == printable(CLEAR)
 
 
-def test_a_question_with_control_characters_is_refused_with_its_line(tmp_path: Path, refused: Any) -> None:
+def test_a_question_with_control_characters_is_refused_with_its_line(
+    tmp_path: Path, refused: Any
+) -> None:
     path = write_experiment(tmp_path, question=CLEAR)
     said = refused("reproduce", f"table={path}", "dry_run=true")
     assert f"{path}:1: not YAML: a control character" in said
@@ -58,7 +69,9 @@ def test_an_error_line_with_a_strangers_text_is_plain(tmp_path: Path, refused: A
         assert "\\x1b[2J" in said
 
 
-def test_a_record_is_shown_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_is_shown_plainly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
     file, run = _one_run(tmp_path)
     run.update(state="failed", error=f"no{CLEAR}", starts=[{"host": CLEAR}])
@@ -70,11 +83,15 @@ def test_a_record_is_shown_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_console_keeps_its_own_colours() -> None:
     shown = io.StringIO()
-    plain_console(force_terminal=True, file=shown, color_system="standard").print(Text("a\x1b[2J", style="red"))
+    plain_console(force_terminal=True, file=shown, color_system="standard").print(
+        Text("a\x1b[2J", style="red")
+    )
     assert shown.getvalue() == "\x1b[31ma\\x1b[2J\x1b[0m\n"
 
 
-def test_work_without_a_terminal_is_not_silent(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_work_without_a_terminal_is_not_silent(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("relpos.progress.SECONDS", 0.01)
     with bar("reading text", 3_000) as advance:
         advance(2_000)
@@ -86,7 +103,9 @@ def test_work_without_a_terminal_is_not_silent(monkeypatch: pytest.MonkeyPatch, 
     assert kept.getvalue() == ""
 
 
-def test_a_plan_that_was_edited_makes_no_files_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_was_edited_makes_no_files_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
     file, _ = _one_run(tmp_path)
     (tmp_path / "elsewhere").mkdir()
@@ -108,12 +127,21 @@ def test_no_cell_of_a_table_is_a_formula(name: str) -> None:
 
 
 def test_all_text_goes_through_what_spells_control_characters_out() -> None:
-    """Through `say` on stderr, through `printable` on stdout; but for help, version, completion and answers of trials on a GPU."""
+    """Through `say` on stderr, through `printable` on stdout; but for help, version, completion and
+    answers of trials on a GPU."""
     for path in Path(relpos.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "sys.stderr.write", "sys.stdout.write"):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in (
+                "print",
+                "sys.stderr.write",
+                "sys.stdout.write",
+            ):
                 said = ast.unparse(node)
-                own = path.name == "cli.py" and any(word in said for word in ("help_of", "HELP", "version(", "commands()"))
-                assert said.startswith("print(printable(") or own or said == "print(json.dumps(trial(*arguments)))", (
-                    f"{path}: {said}"
+                own = path.name == "cli.py" and any(
+                    word in said for word in ("help_of", "HELP", "version(", "commands()")
                 )
+                assert (
+                    said.startswith("print(printable(")
+                    or own
+                    or said == "print(json.dumps(trial(*arguments)))"
+                ), f"{path}: {said}"

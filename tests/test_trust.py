@@ -1,4 +1,5 @@
-"""What a file may name: nothing outside relpos is imported or called unless the user has named its module."""
+"""What a file may name: nothing outside relpos is imported or called unless the user has named its
+module."""
 
 import json
 import os
@@ -38,7 +39,13 @@ class X(Scheme):
 def f(*arguments, **more):
     return 1.0
 """
-STRANGERS = ["evil.f", "os.mkdir", "antigravity.geohash", "relpos.files.os.mkdir", "relpos.files.write_text"]
+STRANGERS = [
+    "evil.f",
+    "os.mkdir",
+    "antigravity.geohash",
+    "relpos.files.os.mkdir",
+    "relpos.files.write_text",
+]
 
 
 @pytest.fixture
@@ -46,13 +53,16 @@ def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that the import of `evil`, beside which the test stands, makes."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "evil.py").write_text(EVIL.format(marker=tmp_path / "marker"))
-    monkeypatch.syspath_prepend(tmp_path)  # so that nothing but the refusal keeps it from being imported
+    # so that nothing but the refusal keeps it from being imported
+    monkeypatch.syspath_prepend(tmp_path)
     return tmp_path / "marker"
 
 
 @pytest.mark.parametrize("command", [["export", "to=there"], ["analyze", "kernels"]])
 @pytest.mark.parametrize("part", ["position", "conv"])
-def test_a_model_folder_runs_nothing(command: list[str], part: str, marker: Path, model_folder: Path, refused: Any) -> None:
+def test_a_model_folder_runs_nothing(
+    command: list[str], part: str, marker: Path, model_folder: Path, refused: Any
+) -> None:
     folder = model_folder
     text = (folder / "config.yaml").read_text(encoding="utf-8")
     ours = {"position": "relpos.model.position.Composite", "conv": "relpos.model.conv.NoConv"}[part]
@@ -72,7 +82,10 @@ def test_a_folder_of_relpos_export_runs_nothing(marker: Path, toy_runs: Path, re
     assert main(["export", f"network={run}", f"to={folder}"]) == 0
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert config["model_type"] == "relpos"
-    config["position"] = {"_target_": "relpos.model.position.Merge", "parts": [config["position"], {"_target_": "evil.X"}]}
+    config["position"] = {
+        "_target_": "relpos.model.position.Merge",
+        "parts": [config["position"], {"_target_": "evil.X"}],
+    }
     (folder / "config.json").write_text(json.dumps(config))
     said = refused("analyze", "kernels", f"network={folder}")
     assert f"{folder / 'config.json'}: position.parts.1._target_=evil.X" in said
@@ -80,13 +93,22 @@ def test_a_folder_of_relpos_export_runs_nothing(marker: Path, toy_runs: Path, re
 
 
 def test_a_pretraining_record_runs_nothing(marker: Path, toy_runs: Path, refused: Any) -> None:
-    cfg = relpos.compose("pretrain", ["size=tiny", "position=none", "steps=1", "batch=2", "evaluations=1", "snapshots=[50,100]"])
+    cfg = relpos.compose(
+        "pretrain",
+        ["size=tiny", "position=none", "steps=1", "batch=2", "evaluations=1", "snapshots=[50,100]"],
+    )
     run = relpos.run(cfg).path
     for file in (run / "config.yaml", run / "model" / "config.yaml"):
-        file.write_text(file.read_text(encoding="utf-8").replace("relpos.model.position.NoPosition", "evil.X"))
+        file.write_text(
+            file.read_text(encoding="utf-8").replace("relpos.model.position.NoPosition", "evil.X")
+        )
     for name in (run, run / "snapshots" / "50.safetensors"):
         assert "trust=evil" in refused("analyze", "kernels", f"network={name}")
-    for command in (["order", f"network={run}"], ["analyze", "lengths", f"network={run}"], ["compare", str(run), str(run)]):
+    for command in (
+        ["order", f"network={run}"],
+        ["analyze", "lengths", f"network={run}"],
+        ["compare", str(run), str(run)],
+    ):
         main(command)
     main(["finetune", "size=tiny", "task=cola", f"network={run}", "steps=1"])
     assert not marker.exists()
@@ -140,17 +162,30 @@ def test_an_experiment_file_runs_nothing(
         """ "logger.group=oc.env", "logger.project='${${logger.group}:WANDB_API_KEY}'" """,
     ],
 )
-def test_an_experiment_file_reads_no_secret(row: str, tmp_path: Path, toy_runs: Path, refused: Any) -> None:
+def test_an_experiment_file_reads_no_secret(
+    row: str, tmp_path: Path, toy_runs: Path, refused: Any
+) -> None:
     (tmp_path / "travelled.yaml").write_text(EXPERIMENT.format(base="seed=0", row=row, task=""))
     said = refused("reproduce", "dry_run=true", f"table={tmp_path / 'travelled.yaml'}")
     assert "a file may refer to other keys" in said
 
 
 @pytest.mark.parametrize(
-    "metric", ["evil.f", "os.mkdir", "antigravity.geohash", "relpos.files.os.mkdir", "relpos.files.write_text"]
+    "metric",
+    [
+        "evil.f",
+        "os.mkdir",
+        "antigravity.geohash",
+        "relpos.files.os.mkdir",
+        "relpos.files.write_text",
+    ],
 )
 def test_a_task_file_calls_nothing(
-    metric: str, marker: Path, toy_runs: Path, capsys: pytest.CaptureFixture[str], task_folder: Callable[[str], Path]
+    metric: str,
+    marker: Path,
+    toy_runs: Path,
+    capsys: pytest.CaptureFixture[str],
+    task_folder: Callable[[str], Path],
 ) -> None:
     file = task_folder(metric)
     for command in (["finetune", "size=tiny"], ["finetune", "--help"]):
@@ -227,7 +262,9 @@ def test_a_trusted_class_must_still_be_of_its_kind(marker: Path) -> None:
 
 
 def test_words_of_the_command_line_are_trusted() -> None:
-    assert asked(["position._target_=mine.X", "trust=[other,more]", "task.metric=scores.f", "seed=1"]) == [
+    assert asked(
+        ["position._target_=mine.X", "trust=[other,more]", "task.metric=scores.f", "seed=1"]
+    ) == [
         "position._target_=mine.X",
         "task.metric=scores.f",
         "seed=1",
@@ -244,8 +281,12 @@ def test_trust_wants_the_name_of_a_module(refused: Any) -> None:
     assert "trust=../evil: the name of a module is expected" in refused("params", "trust=../evil")
 
 
-@pytest.mark.parametrize("more", [["position._target_=evil.X"], ["--config-dir", "mine", "position=mine"]])
-def test_a_class_of_the_current_folder_is_found(more: list[str], tmp_path: Path, python: str) -> None:
+@pytest.mark.parametrize(
+    "more", [["position._target_=evil.X"], ["--config-dir", "mine", "position=mine"]]
+)
+def test_a_class_of_the_current_folder_is_found(
+    more: list[str], tmp_path: Path, python: str
+) -> None:
     (tmp_path / "evil.py").write_text(EVIL.format(marker=tmp_path / "marker"))
     (tmp_path / "mine" / "position").mkdir(parents=True)
     (tmp_path / "mine" / "position" / "mine.yaml").write_text("_target_: evil.X\n_partial_: true\n")
@@ -256,12 +297,24 @@ def test_a_class_of_the_current_folder_is_found(more: list[str], tmp_path: Path,
 
 @pytest.mark.full
 def test_a_file_of_the_current_folder_takes_no_package_place(tmp_path: Path) -> None:
-    """The order in which Python looks: the working directory comes last, and only if a module of it is asked for."""
+    """The order in which Python looks: the working directory comes last, and only if a module of it
+    is asked for."""
     (tmp_path / "yaml.py").write_text("raise SystemExit('shadowed')\n")
     (tmp_path / "evil.py").write_text(EVIL.format(marker=tmp_path / "marker"))
-    arguments = [sys.executable, "-m", "relpos.cli", "params", "size=tiny", "position._target_=evil.X"]
+    arguments = [
+        sys.executable,
+        "-m",
+        "relpos.cli",
+        "params",
+        "size=tiny",
+        "position._target_=evil.X",
+    ]
     done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, "shadowed" in done.stderr, (tmp_path / "marker").exists()) == (0, False, True), done.stderr
+    assert (done.returncode, "shadowed" in done.stderr, (tmp_path / "marker").exists()) == (
+        0,
+        False,
+        True,
+    ), done.stderr
 
 
 PLANTED = """
@@ -302,16 +355,27 @@ def test_a_file_of_the_working_directory_is_no_module_of_the_processes_that_the_
     (tmp_path / "script" / "mine.py").write_text(STARTS_PROCESSES)
     (tmp_path / "here").mkdir()
     for name in ("relpos", "torch", "numpy", "sitecustomize", "pickle"):
-        (tmp_path / "here" / f"{name}.py").write_text(PLANTED.format(marker=str(tmp_path / "marker")))
+        (tmp_path / "here" / f"{name}.py").write_text(
+            PLANTED.format(marker=str(tmp_path / "marker"))
+        )
     monkeypatch.setenv("TOKENIZER", str(next((toy_runs / "tokenizer").iterdir())))
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
-    done = subprocess.run([sys.executable, tmp_path / "script" / "mine.py"], cwd=tmp_path / "here", capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "script" / "mine.py"],
+        cwd=tmp_path / "here",
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "marker").exists()
 
 
-@pytest.mark.parametrize("flag", ["--experimental-rerun=FILE", "--experimental-rerun", "--experimental=FILE"])
-def test_a_run_that_hydra_has_pickled_is_not_unpickled(flag: str, tmp_path: Path, refused: Any, monkeypatch: Any) -> None:
+@pytest.mark.parametrize(
+    "flag", ["--experimental-rerun=FILE", "--experimental-rerun", "--experimental=FILE"]
+)
+def test_a_run_that_hydra_has_pickled_is_not_unpickled(
+    flag: str, tmp_path: Path, refused: Any, monkeypatch: Any
+) -> None:
     class Evil:
         def __reduce__(self) -> Any:
             return os.mkdir, (str(tmp_path / "marker"),)
@@ -339,7 +403,10 @@ def test_an_experiment_file_uses_no_network_unasked(
     monkeypatch.delenv("WANDB_MODE", raising=False)
     monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("a connection"))
     table = load(str(write_experiment(tmp_path, **changes)))
-    with pytest.raises(RelposError, match=rf"{re.escape(word)}: this file would use the network; type .*or trust=network"):
+    with pytest.raises(
+        RelposError,
+        match=rf"{re.escape(word)}: this file would use the network; type .*or trust=network",
+    ):
         plan_table(table)
     if typed:
         plan_table(table, overrides=[typed])

@@ -1,4 +1,5 @@
-"""What follows the import of another library; tests/train/test_export.py tells that transformers then knows our networks."""
+"""What follows the import of another library; tests/train/test_export.py tells that transformers
+then knows our networks."""
 
 import subprocess
 import sys

@@ -1,4 +1,5 @@
-"""Reads a `.wandb` file: records of protobuf in LevelDB's log format, as an offline run leaves them."""
+"""Reads a `.wandb` file: records of protobuf in LevelDB's log format, as an offline run leaves
+them."""
 
 import json
 import struct
@@ -28,19 +29,34 @@ def _payloads(path: Path) -> Iterator[bytes]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """`run`: id, group, type, tags, configuration; `history`: a dictionary a row; `summary`; `files`: what is
-    uploaded; `artifacts`: how many; `finished`: whether it was closed."""
+    """`run`: id, group, type, tags, configuration; `history`: a dictionary a row; `summary`;
+    `files`: what is uploaded; `artifacts`: how many; `finished`: whether it was closed."""
     from wandb.proto.wandb_internal_pb2 import Record
 
-    found: dict[str, Any] = {"run": {}, "history": [], "summary": {}, "files": [], "artifacts": 0, "finished": False}
+    found: dict[str, Any] = {
+        "run": {},
+        "history": [],
+        "summary": {},
+        "files": [],
+        "artifacts": 0,
+        "finished": False,
+    }
     for payload in _payloads(path):
         record = Record()
         record.ParseFromString(payload)
         kind = record.WhichOneof("record_type")
         if kind == "run":
             config = {item.key: json.loads(item.value_json) for item in record.run.config.update}
-            fields = {"id": record.run.run_id, "name": record.run.display_name, "group": record.run.run_group}
-            found["run"] = fields | {"type": record.run.job_type, "tags": list(record.run.tags), "config": config}
+            fields = {
+                "id": record.run.run_id,
+                "name": record.run.display_name,
+                "group": record.run.run_group,
+            }
+            found["run"] = fields | {
+                "type": record.run.job_type,
+                "tags": list(record.run.tags),
+                "config": config,
+            }
         elif kind == "history":
             found["history"].append(_items(record.history.item))
         elif kind == "summary":

@@ -1,9 +1,10 @@
-"""Makes the site: the project's Markdown, pages that are generated from code and data, the API reference; offline.
+"""Makes the site: the project's Markdown, pages that are generated from code and data, the API
+reference; offline.
 
     python docs/site/build.py [FOLDER]      by default build/site; SITE_URL=https://… where it is to be served
 
-The pages keep their places in the repository, so that their links stay right. A link to a source file leads to its page in the
-reference, or to a page that shows the file.
+The pages keep their places in the repository, so that their links stay right. A link to a source
+file leads to its page in the reference, or to a page that shows the file.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from mkdocs.config import load_config
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-# Before torch is imported: a process forked from one that has computed with several threads waits for them forever.
+# Before torch is imported: a process forked from one that has computed with several threads waits
+# for them forever.
 os.environ["OMP_NUM_THREADS"] = "1"
 sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT / "tests" / "packaging")]
 
@@ -50,18 +52,36 @@ def main() -> int:
     for name in ("look.css", "look.js", "iframe-worker.js"):
         place(name, (HERE / name).read_text(encoding="utf-8"))
     staged = Staged()
-    place("README.md", pages.home(staged.linked("README.md", (ROOT / "README.md").read_text(encoding="utf-8"))))
+    place(
+        "README.md",
+        pages.home(staged.linked("README.md", (ROOT / "README.md").read_text(encoding="utf-8"))),
+    )
     staged.done.add("README.md")
-    for page in sorted({*PROJECT, *FINDINGS, *(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md"))}):
+    for page in sorted(
+        {
+            *PROJECT,
+            *FINDINGS,
+            *(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")),
+        }
+    ):
         staged.page(page)
     patterns = pages.patterns()
-    drawing = get_context("fork").Process(target=pages.draw, args=(patterns, STAGED.with_name("pictures")))
+    drawing = get_context("fork").Process(
+        target=pages.draw, args=(patterns, STAGED.with_name("pictures"))
+    )
     drawing.start()  # beside the rest, which takes as long
     for path, text in {**pages.gallery(patterns), **pages.reference()}.items():
         place(path, staged.linked(path, text))
-    # The page for addresses that are not there is shown at any depth, and so needs to know where the site lies.
+    # The page for addresses that are not there is shown at any depth, and so needs to know where
+    # the site lies.
     address = os.environ.get("SITE_URL", "")
-    config = load_config(str(HERE / "mkdocs.yml"), docs_dir=str(STAGED), site_dir=str(target), nav=nav(), site_url=address)
+    config = load_config(
+        str(HERE / "mkdocs.yml"),
+        docs_dir=str(STAGED),
+        site_dir=str(target),
+        nav=nav(),
+        site_url=address,
+    )
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     config.plugins.on_startup(command="build", dirty=False)
     build(config)
@@ -73,12 +93,20 @@ def main() -> int:
 
 def nav() -> list[dict[str, object]]:
     """The pages in the order of the site."""
-    tutorials = [str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
+    tutorials = [
+        str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+    ]
     guide: list[object] = [f"docs/{name}.md" for name in GUIDE]
     return [
         {"Home": "README.md"},
         {"Guide": [*({"Tutorials": tutorials} for _ in tutorials[:1]), *guide]},
-        {"Mechanisms": ["gallery/index.md", {"Formulas and cost": "docs/mechanisms.md"}, *pages.gallery_nav()]},
+        {
+            "Mechanisms": [
+                "gallery/index.md",
+                {"Formulas and cost": "docs/mechanisms.md"},
+                *pages.gallery_nav(),
+            ]
+        },
         {"Findings": list(FINDINGS)},
         {"Reference": pages.reference_nav()},
         {"Project": list(PROJECT)},
@@ -123,7 +151,9 @@ class Staged:
             there = ROOT.joinpath(path).parent.joinpath(file).resolve()
             if inside or not file or ELSEWHERE.match(target) or not there.exists():
                 return match[0]
-            new = relpath(self.served(there.relative_to(ROOT).as_posix()), Path(path).parent.as_posix())
+            new = relpath(
+                self.served(there.relative_to(ROOT).as_posix()), Path(path).parent.as_posix()
+            )
             return match[0].replace(f"({target}", f"({new}{'#' * bool(anchor)}{anchor}")
 
         return LINK.sub(link, text)

@@ -18,5 +18,9 @@ class Examples(griffe.Extension):
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring:
             text = HEAD.sub("Examples:", obj.docstring.value)
-            text = BARE.sub(lambda match: "\n\nExamples:\n" + re.sub("^", "    ", match[1], flags=re.MULTILINE), text)
-            obj.docstring.value = LIST.sub(r"`\1`", text).strip()  # a link beside the source leads nowhere here
+            text = BARE.sub(
+                lambda match: "\n\nExamples:\n" + re.sub("^", "    ", match[1], flags=re.MULTILINE),
+                text,
+            )
+            # a link beside the source leads nowhere here
+            obj.docstring.value = LIST.sub(r"`\1`", text).strip()

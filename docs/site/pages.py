@@ -24,28 +24,56 @@ from relpos.analysis.patterns import Pattern, draw_pattern
 from relpos.config.conf import conf_dir
 
 ROOT = Path(__file__).resolve().parents[2]
-LANGUAGES = {".py": "python", ".yaml": "yaml", ".cpp": "cpp", ".cff": "yaml", ".css": "css", ".js": "javascript"}
+LANGUAGES = {
+    ".py": "python",
+    ".yaml": "yaml",
+    ".cpp": "cpp",
+    ".cff": "yaml",
+    ".css": "css",
+    ".js": "javascript",
+}
 WORDS = {"position": "Position schemes", "conv": "Convolutions"}
 REAL = ("order_real", "order_2026")
 """Tables of one protocol on real text: the schemes until 2021, and those since."""
 
 
 DOORS = (
-    ("gallery/index.md", "Compare schemes", "each way to know the order: formula, picture, cost, code"),
-    ("docs/attention.md", "Use the attention", "learned biases with their gradients, in any torch model"),
-    ("docs/findings.md", "Read the findings", "what came out, on a page, and what would overturn it"),
+    (
+        "gallery/index.md",
+        "Compare schemes",
+        "each way to know the order: formula, picture, cost, code",
+    ),
+    (
+        "docs/attention.md",
+        "Use the attention",
+        "learned biases with their gradients, in any torch model",
+    ),
+    (
+        "docs/findings.md",
+        "Read the findings",
+        "what came out, on a page, and what would overturn it",
+    ),
 )
 
 
 def home(readme: str) -> str:
-    """README, with three doors behind its first paragraph and the demo's table before its commands."""
+    """README, with three doors behind its first paragraph and the demo's table before its
+    commands."""
     title, first, rest = readme.split("\n\n", 2)
-    cards = [f'<a href="{Path(to).with_suffix(".html")}"><strong>{name}</strong>{says}</a>' for to, name, says in DOORS]
+    cards = [
+        f'<a href="{Path(to).with_suffix(".html")}"><strong>{name}</strong>{says}</a>'
+        for to, name, says in DOORS
+    ]
     before, heading, demo = rest.partition("## What `make demo` prints\n")
     demo, end, after = demo.partition("\n## ")
     figure, fence, commands = before.partition("```sh\n")
     doors = '<div class="doors">\n' + "\n".join(cards) + "\n</div>"
-    return "\n\n".join([title, first, doors, figure.strip(), heading + demo.strip(), fence + commands.strip()]) + f"\n{end}{after}"
+    return (
+        "\n\n".join(
+            [title, first, doors, figure.strip(), heading + demo.strip(), fence + commands.strip()]
+        )
+        + f"\n{end}{after}"
+    )
 
 
 def source(path: str) -> str:
@@ -57,7 +85,11 @@ def source(path: str) -> str:
 
 def folder(path: str) -> str:
     """A folder of the repository as a page."""
-    names = sorted(file.name + "/" * file.is_dir() for file in (ROOT / path).iterdir() if not file.name.startswith(("_", ".")))
+    names = sorted(
+        file.name + "/" * file.is_dir()
+        for file in (ROOT / path).iterdir()
+        if not file.name.startswith(("_", "."))
+    )
     return "\n".join([f"# {path}", "", *(f"- `{name}`" for name in names)]) + "\n"
 
 
@@ -72,7 +104,10 @@ def _page(preset: Preset) -> str:
 
 def gallery_nav() -> list[dict[str, object]]:
     """The pages of the gallery, by group."""
-    return [{word: [{p.name: _page(p)} for p in _presets() if p.group == group]} for group, word in WORDS.items()]
+    return [
+        {word: [{p.name: _page(p)} for p in _presets() if p.group == group]}
+        for group, word in WORDS.items()
+    ]
 
 
 def patterns() -> dict[str, Pattern]:
@@ -81,13 +116,16 @@ def patterns() -> dict[str, Pattern]:
 
 
 def draw(patterns: Mapping[str, Pattern], folder: Path) -> None:
-    """Two pictures of each scheme: one for the overview, four heads without numbers, and one for its page."""
+    """Two pictures of each scheme: one for the overview, four heads without numbers, and one for
+    its page."""
     folder.mkdir(parents=True, exist_ok=True)
     colours = colormaps["RdBu_r"].with_extremes(bad="0.8")  # of tokens that are not seen
     for name, drawn in patterns.items():
         heads = [head / (float(head.nan_to_num().abs().max()) or 1.0) for head in drawn.matrix]
         heads += [torch.zeros_like(heads[0])] * (HEADS - len(heads))  # of a layer without positions
-        first, second, third, fourth = (functional.pad(head, (0, 1, 0, 1), value=torch.nan) for head in heads)
+        first, second, third, fourth = (
+            functional.pad(head, (0, 1, 0, 1), value=torch.nan) for head in heads
+        )
         four = torch.cat([torch.cat([first, second], 1), torch.cat([third, fourth], 1)])[:-1, :-1]
         small = four.repeat_interleave(2, 0).repeat_interleave(2, 1)
         imsave(folder / f"{name}-small.png", small.numpy(), cmap=colours, vmin=-1, vmax=1)
@@ -107,17 +145,26 @@ def gallery(drawn: Collection[str]) -> dict[str, str]:
 def _overview(drawn: Collection[str]) -> str:
     parts = [
         "# Mechanisms",
-        "What each scheme adds to the score of query i and key j in a small trained network: four heads or, where layers differ, "
+        "What each scheme adds to the score of query i and key j in a small trained network: four "
+        "heads or, where layers differ, "
         "four layers. Red adds, blue subtracts, grey is not seen.",
     ]
     for group, word in WORDS.items():
-        cards = [_card(preset, group == "position" and preset.name in drawn) for preset in _presets() if preset.group == group]
+        cards = [
+            _card(preset, group == "position" and preset.name in drawn)
+            for preset in _presets()
+            if preset.group == group
+        ]
         parts += [f"## {word}", '<div class="gallery">\n' + "\n".join(cards) + "\n</div>"]
     return "\n\n".join(parts) + "\n"
 
 
 def _card(preset: Preset, drawn: bool) -> str:
-    picture = f'<img src="{preset.name}-small.png" alt="pattern of {preset.name}" loading="lazy">' if drawn else ""
+    picture = (
+        f'<img src="{preset.name}-small.png" alt="pattern of {preset.name}" loading="lazy">'
+        if drawn
+        else ""
+    )
     said = "<br>".join(formula(equation) for equation in preset.equations)
     name = Path(_page(preset)).with_suffix(".html").name
     return f'<a href="{name}"><strong>{preset.name}</strong>{picture}<small>{said}</small></a>'
@@ -125,7 +172,8 @@ def _card(preset: Preset, drawn: bool) -> str:
 
 LETTER = r"(?!Σ)[A-Za-zΑ-Ωα-ω]\u0302?"
 MARK = re.compile(
-    rf"((?<![^\W_]){LETTER}|Σ|[)\]]|[a-z]+(?=_[a-z]\b))_(\{{[^}}]*\}}|[^\W_]+)"  # base, index; `head_dim` is a word
+    # base, index; `head_dim` is a word
+    rf"((?<![^\W_]){LETTER}|Σ|[)\]]|[a-z]+(?=_[a-z]\b))_(\{{[^}}]*\}}|[^\W_]+)"
     r"|\^(\((?:[^()]|\([^()]*\))*\)|\w)"  # what stands above
     rf"|(?<!\w)({LETTER})(?!\w)"  # a letter that stands alone
 )
@@ -145,10 +193,16 @@ def _marked(text: str) -> str:
         base, below, above, letter = found.groups()
         if above:
             # `T^(0)` is of layer 0, and no power.
-            return f"<sup>{_marked(above if above.strip('()').isdigit() else above.strip('()'))}</sup>"
+            return (
+                f"<sup>{_marked(above if above.strip('()').isdigit() else above.strip('()'))}</sup>"
+            )
         if letter:
             return f"<i>{letter}</i>"
-        shown = f"<i>{base}</i>" if base[0].isalpha() and base != "Σ" and len(base.rstrip("\u0302")) == 1 else base
+        shown = (
+            f"<i>{base}</i>"
+            if base[0].isalpha() and base != "Σ" and len(base.rstrip("\u0302")) == 1
+            else base
+        )
         return f"{shown}<sub>{below.strip('{}')}</sub>"
 
     return MARK.sub(one, text)
@@ -173,7 +227,10 @@ def _mechanism(preset: Preset, drawn: bool) -> str:
         f"# {preset.name}",
         *(f'<p class="formula">{formula(equation)}</p>' for equation in preset.equations),
         *(
-            [f'<img src="{preset.name}.png" alt="what {preset.name} adds to the scores">', f"*{_caption(preset.name)}*"]
+            [
+                f'<img src="{preset.name}.png" alt="what {preset.name} adds to the scores">',
+                f"*{_caption(preset.name)}*",
+            ]
             if shown
             else []
         ),
@@ -188,14 +245,22 @@ def _mechanism(preset: Preset, drawn: bool) -> str:
 
 
 def _panel(name: str) -> str:
-    return "layer" if any(preset.node.get("layers") for preset in _presets() if preset.name == name) else "head"
+    return (
+        "layer"
+        if any(preset.node.get("layers") for preset in _presets() if preset.name == name)
+        else "head"
+    )
 
 
 def _caption(name: str) -> str:
-    heads = "The heads of the first layer" if _panel(name) == "head" else "The first head of each layer"
+    heads = (
+        "The heads of the first layer" if _panel(name) == "head" else "The first head of each layer"
+    )
     return (
-        f"{heads} of a small network that [trained.py](../docs/site/trained.py) trained for 300 steps on the demo's language, for "
-        "random tokens: the matrix, grey where a token is not seen, and below it mean and 10th to 90th percentile by offset."
+        f"{heads} of a small network that [trained.py](../docs/site/trained.py) trained for 300 "
+        f"steps on the demo's language, for "
+        "random tokens: the matrix, grey where a token is not seen, and below it mean and 10th to "
+        "90th percentile by offset."
     )
 
 
@@ -220,7 +285,10 @@ def _costs(preset: Preset) -> Iterable[list[str]]:
                     "q·k": "before training: q·k",
                     "T": "before training: T",
                 }
-                yield from ([names.get(title, title), cell] for title, cell in zip(titles[1:], cells[1:], strict=True))
+                yield from (
+                    [names.get(title, title), cell]
+                    for title, cell in zip(titles[1:], cells[1:], strict=True)
+                )
 
 
 def _order(preset: Preset) -> Iterable[list[str]]:
@@ -232,8 +300,14 @@ def _order(preset: Preset) -> Iterable[list[str]]:
         if row := rows.get(ROWS.get((preset.group, preset.name), preset.name)):
             gap, low, high = (float(row[f"shuffle_gap{end}"]) for end in ("", "_low", "_high"))
             link = f"[{name}](../{folder}/table.md)"
-            yield ["On real text: shuffle gap, nats", f"{gap:.3f} ({low:.3f} to {high:.3f}), {link}"]
-            yield ["On real text: held-out loss, nats", f"{log(float(row['perplexity'])):.3f}, {link}"]
+            yield [
+                "On real text: shuffle gap, nats",
+                f"{gap:.3f} ({low:.3f} to {high:.3f}), {link}",
+            ]
+            yield [
+                "On real text: held-out loss, nats",
+                f"{log(float(row['perplexity'])):.3f}, {link}",
+            ]
 
 
 ROWS = {("conv", "inkling"): "kv_short"}
@@ -241,9 +315,14 @@ ROWS = {("conv", "inkling"): "kv_short"}
 
 
 def reference_page(path: str) -> str:
-    """The page of a module or a package: `src/relpos/model/heads.py` → `reference/relpos/model/heads.md`."""
+    """The page of a module or a package: `src/relpos/model/heads.py` →
+    `reference/relpos/model/heads.md`."""
     inner = path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
-    return f"reference/{inner}/index.md" if (ROOT / "src" / inner).is_dir() else f"reference/{inner}.md"
+    return (
+        f"reference/{inner}/index.md"
+        if (ROOT / "src" / inner).is_dir()
+        else f"reference/{inner}.md"
+    )
 
 
 def reference() -> dict[str, str]:
@@ -266,7 +345,9 @@ def reference_nav() -> list[object]:
     """The modules as a tree."""
 
     def level(folder: Path) -> list[object]:
-        inside: list[object] = [reference_page((folder / "__init__.py").relative_to(ROOT).as_posix())]
+        inside: list[object] = [
+            reference_page((folder / "__init__.py").relative_to(ROOT).as_posix())
+        ]
         for path in sorted(folder.iterdir()):
             if path.is_dir() and (path / "__init__.py").is_file():
                 inside.append({path.name: level(path)})

@@ -32,7 +32,18 @@ if TYPE_CHECKING:
     from relpos.model.heads import Classifier, MaskedLM
     from relpos.runs.run import Run
 
-__all__ = ["FillMask", "Score", "analysis", "attention", "build", "compose", "lightning", "load", "order", "run"]
+__all__ = [
+    "FillMask",
+    "Score",
+    "analysis",
+    "attention",
+    "build",
+    "compose",
+    "lightning",
+    "load",
+    "order",
+    "run",
+]
 
 
 def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
@@ -50,14 +61,17 @@ def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
 
 
 def build(cfg: DictConfig) -> MaskedLM | Classifier:
-    """The network that the run of a configuration trains, with the weights of its first step; trains and reads no text.
+    """The network that the run of a configuration trains, with the weights of its first step;
+    trains and reads no text.
 
-    It is a masked language model for `pretrain`, a classifier for `finetune`. If the run starts from another one, the encoder has
-    that run's weights, or its initial weights while it is not finished. The vocabulary is that of the tokenizer; until it is
-    trained, as many pieces as `vocabulary` asks for. For `params`, `cost` and `analyze`, which train nothing, the seed is 0.
+    It is a masked language model for `pretrain`, a classifier for `finetune`. If the run starts
+    from another one, the encoder has that run's weights, or its initial weights while it is not
+    finished. The vocabulary is that of the tokenizer; until it is trained, as many pieces as
+    `vocabulary` asks for. For `params`, `cost` and `analyze`, which train nothing, the seed is 0.
 
     Raises:
-        RelposError: the command has no network; or size, position and convolution do not go together.
+        RelposError: the command has no network; or size, position and convolution do not go
+            together.
 
     Example:
         >>> model = build(compose("params", ["size=tiny", "position=tisa"]))
@@ -75,7 +89,10 @@ def build(cfg: DictConfig) -> MaskedLM | Classifier:
     if STAGES.get(str(cfg.get("stage")), Stage).trains:
         return model_of(plan(cfg))
     if "size" not in cfg:
-        raise RelposError("this configuration has no network; those of pretrain, finetune, params, cost and analyze have one")
+        raise RelposError(
+            "this configuration has no network; those of pretrain, finetune, params, "
+            "cost and analyze have one"
+        )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return network(resolved(cfg))
@@ -139,14 +156,17 @@ def lightning(
 
 
 def load(network: str | Path) -> tuple[nn.Module, Tokenizer | None]:
-    """Network and tokenizer of a finished run, a model folder, a snapshot's file, a published checkpoint, or `TABLE:ROW`.
+    """Network and tokenizer of a finished run, a model folder, a snapshot's file, a published
+    checkpoint, or `TABLE:ROW`.
 
-    A published checkpoint is a folder as `transformers` writes it, or the id of one on the Hugging Face hub. Its weights keep the
-    number format in which they are stored; the network is the encoder alone where there are no weights of a head, and the tokenizer
-    is None where there are no files of one.
+    A published checkpoint is a folder as `transformers` writes it, or the id of one on the Hugging
+    Face hub. Its weights keep the number format in which they are stored; the network is the
+    encoder alone where there are no weights of a head, and the tokenizer is None where there are no
+    files of one.
 
     Raises:
-        RelposError: there is no network, or it is one that cannot be expressed here; names the file and what is wrong.
+        RelposError: there is no network, or it is one that cannot be expressed here; names the file
+            and what is wrong.
 
     Example:
         >>> overrides = ["size=tiny", "steps=2", "batch=4", "evaluations=1"]
@@ -167,7 +187,8 @@ def load(network: str | Path) -> tuple[nn.Module, Tokenizer | None]:
 
 
 def order(*networks: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """How much order the networks know: the content of the `order.json` that `relpos order network=[FOLDERS] OVERRIDES…` writes.
+    """How much order the networks know: the content of the `order.json` that `relpos order
+    network=[FOLDERS] OVERRIDES…` writes.
 
     Example:
         >>> bag_of_words = run(compose("pretrain", ["position=none", "steps=2", "batch=4", "evaluations=1"]))
@@ -180,7 +201,9 @@ def order(*networks: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any
     from relpos.measures.kept import SHOWN
     from relpos.readers import read_json
 
-    folder = Path(called("order", [f"network={spelled([str(folder) for folder in networks])}", *overrides]))
+    folder = Path(
+        called("order", [f"network={spelled([str(folder) for folder in networks])}", *overrides])
+    )
     content: dict[str, Any] = read_json(folder / SHOWN, dict)
     return content
 
@@ -189,7 +212,8 @@ def FillMask(network: str | Path) -> likelihood.FillMask:
     """A function: text with `[MASK]` → the most probable pieces at each masked token.
 
     Args:
-        network: a pre-training's folder, a model folder, a snapshot's file, a published checkpoint, or `TABLE:ROW`.
+        network: a pre-training's folder, a model folder, a snapshot's file, a published checkpoint,
+            or `TABLE:ROW`.
 
     Example:
         >>> fill = FillMask(run(compose("pretrain", ["size=tiny", "steps=2", "batch=4", "evaluations=1"])).path)
@@ -208,8 +232,10 @@ def Score(network: str | Path, form: str = "within_word") -> likelihood.Score:
     """A function: text → its pseudo-log-likelihood by token.
 
     Args:
-        network: a pre-training's folder, a model folder, a snapshot's file, a published checkpoint, or `TABLE:ROW`.
-        form: `within_word` masks the later pieces of a token's word with it, `plain` the token alone.
+        network: a pre-training's folder, a model folder, a snapshot's file, a published checkpoint,
+            or `TABLE:ROW`.
+        form: `within_word` masks the later pieces of a token's word with it, `plain` the token
+            alone.
 
     Example:
         >>> score = Score(run(compose("pretrain", ["size=tiny", "steps=2", "batch=4", "evaluations=1"])).path)
@@ -225,8 +251,9 @@ def Score(network: str | Path, form: str = "within_word") -> likelihood.Score:
 
 
 def _register_with_transformers() -> None:
-    """Lets `AutoConfig` and `AutoModel…` open exported networks that `transformers` has no class for. It takes effect when that
-    library is imported, before or after relpos; `import relpos` does not import it."""
+    """Lets `AutoConfig` and `AutoModel…` open exported networks that `transformers` has no class
+    for. It takes effect when that library is imported, before or after relpos; `import relpos` does
+    not import it."""
     from relpos.when_imported import when_imported
 
     def config() -> None:
@@ -244,7 +271,9 @@ def _register_with_transformers() -> None:
 
         for auto, ours in CLASSES.items():
             if auto != "AutoConfig":
-                getattr(transformers, auto).register(huggingface.RelposConfig, getattr(huggingface, ours), exist_ok=True)
+                getattr(transformers, auto).register(
+                    huggingface.RelposConfig, getattr(huggingface, ours), exist_ok=True
+                )
 
     when_imported("transformers.models.auto.configuration_auto", config)
     when_imported("transformers.models.auto.modeling_auto", models)

@@ -1,4 +1,5 @@
-"""The command line. A subcommand is a primary configuration in `conf` and a file in `commands/`; Hydra does overrides and sweeps.
+"""The command line. A subcommand is a primary configuration in `conf` and a file in `commands/`;
+Hydra does overrides and sweeps.
 
 Nothing heavy is imported before a subcommand is known: `relpos --help` answers at once.
 """
@@ -26,15 +27,19 @@ from relpos.process import COMMAND, SAFE_PATH, interrupt, on_stops, without_keys
 from relpos.when_imported import import_quickly
 
 UNREAD = 141
-"""Exit status if stdout is closed before its end, as by `| head`: the one that a shell reports for a program ended by SIGPIPE."""
+"""Exit status if stdout is closed before its end, as by `| head`: the one that a shell reports for
+a program ended by SIGPIPE."""
 
 NO_MEMORY = (
-    "allocate memory", "failed to map segment", "out of memory", "bad_alloc", "can't start new thread",
+    "allocate memory", "failed to map segment", "out of memory", "bad_alloc", "can't start new "
+                                                                              "thread",
     "could not create a primitive", "could not create a memory object",
 )  # fmt: skip
-"""What is in the messages of torch, oneDNN, Python and the system where memory ends; they are of various types."""
+"""What is in the messages of torch, oneDNN, Python and the system where memory ends; they are of
+various types."""
 LITTLE = 2 << 30
-"""Bytes of address space below which a library may end the process without a word: what C++ cannot allocate aborts it."""
+"""Bytes of address space below which a library may end the process without a word: what C++ cannot
+allocate aborts it."""
 
 HELP = """relpos: how should a Transformer encoder know the order of its tokens?
 
@@ -50,8 +55,8 @@ lets bash complete them. Runs go to $RELPOS_RUNS (./runs); data lie in $RELPOS_D
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs `relpos ARGV`; returns the exit status.
 
-    What the user or the machine is to blame for (see `_line`) is one line on stderr and status 1. A signal that asks to stop gives
-    128 and its number.
+    What the user or the machine is to blame for (see `_line`) is one line on stderr and status 1. A
+    signal that asks to stop gives 128 and its number.
     """
     try:
         if argv is None:  # this process is ours
@@ -61,7 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _status(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt as stop:
         if argv is None:
-            on_stops(signal.SIG_IGN)  # until the end, at which Python would let further ones kill the process
+            # until the end, at which Python would let further ones kill the process
+            on_stops(signal.SIG_IGN)
         _say("interrupted; the same command goes on from here")
         number = signal.SIGINT
         if stop.args:
@@ -75,7 +81,8 @@ def _status(arguments: list[str]) -> int:
         status = _main(arguments)
         sys.stdout.flush()
     except Exception as error:
-        # Not only of a broken pipe: after a failed write Python would try once more at its end, and complain.
+        # Not only of a broken pipe: after a failed write Python would try once more at its end, and
+        # complain.
         if isinstance(error, OSError) and sys.stdout:
             unread = isinstance(error, BrokenPipeError) and _is_unread(sys.stdout)
             _flush_or_drop(sys.stdout)
@@ -90,7 +97,8 @@ def _status(arguments: list[str]) -> int:
 
 
 def _line(error: Exception) -> str | None:
-    """The line that tells the user of an error: a RelposError, a file that the system refuses, a full disk, too little memory.
+    """The line that tells the user of an error: a RelposError, a file that the system refuses, a
+    full disk, too little memory.
 
     None for any other: it is a bug, and is shown with its traceback.
     """
@@ -103,7 +111,12 @@ def _line(error: Exception) -> str | None:
     if isinstance(error, FileNotFoundError):  # of os.getcwd, which names no file
         return "the working directory is gone"
     # A stream has no file name.
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+    if isinstance(error, OSError) and error.errno in (
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EIO,
+    ):
         return f"cannot write standard output or a file: {error.strerror}"
     return None
 
@@ -124,12 +137,14 @@ def _is_unread(stream: TextIO | None) -> bool:
         poll.register(stream.fileno(), 0)  # type: ignore[union-attr]
     except (AttributeError, OSError):  # closed, or no file of the system
         return False
-    # A failed write may have emptied the buffer, so that another one would succeed: the system knows. It reports errors unasked.
+    # A failed write may have emptied the buffer, so that another one would succeed: the system
+    # knows. It reports errors unasked.
     return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _flush_or_drop(stream: TextIO) -> None:
-    """Writes what the stream still holds, or drops it if that fails, so that Python reports no second error when it exits."""
+    """Writes what the stream still holds, or drops it if that fails, so that Python reports no
+    second error when it exits."""
     try:
         stream.flush()
     except OSError:
@@ -141,27 +156,33 @@ def _flush_or_drop(stream: TextIO) -> None:
 def _main(arguments: list[str]) -> int:
     from importlib.metadata import version
 
-    if sys.stderr is None:  # closed; what is opened next must not get its number, and so what libraries write to it
+    # closed; what is opened next must not get its number, and so what libraries write to it
+    if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     if sys.stdout is None:
         raise RelposError("standard output is closed; >/dev/null drops what is printed")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # ± and Δ become ? where the terminal has no such letters
+            # ± and Δ become ? where the terminal has no such letters
+            stream.reconfigure(errors="replace")
     for argument in arguments:
         if argument.encode(errors="ignore").decode() != argument:
             raise RelposError(f"{argument!a}: UTF-8 is expected")
     if arguments[:1] == ["help"]:  # of a command, or of all
         arguments = [*arguments[1:2], "--help"]
     if not arguments or arguments[0] in ("-h", "--help"):
-        lines = (f"  {name:<13} {summary:<46} relpos {name} {example}" for name, (summary, example) in commands().items())
+        lines = (
+            f"  {name:<13} {summary:<46} relpos {name} {example}"
+            for name, (summary, example) in commands().items()
+        )
         print(HELP.format(commands="\n".join(lines)), end="")
         return 0
     if arguments[0] == "--version":
         print(f"relpos {version('relpos')}")
         return 0
     if arguments[0] in ("-sc", "--shell-completion"):
-        # Hydra's script asks with the whole line; its second word is the command that knows what may follow.
+        # Hydra's script asks with the whole line; its second word is the command that knows what
+        # may follow.
         name, _, line = os.environ.get("COMP_LINE", "relpos pretrain ").partition(" ")
         command, space, arguments_of_command = line.lstrip().partition(" ")
         if not space:
@@ -172,7 +193,10 @@ def _main(arguments: list[str]) -> int:
     refuse_unknown("unknown command", arguments[0], commands())
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < LITTLE:
-        _say(f"the address space is limited to {limit / 1e9:.1f} GB (ulimit -v), in which torch may end without a word")
+        _say(
+            f"the address space is limited to {limit / 1e9:.1f} GB (ulimit -v), in which torch "
+            f"may end without a word"
+        )
     os.environ[COMMAND] = shlex.join(["relpos", *without_keys(arguments)])
     return _run(arguments[0], arguments[1:])
 
@@ -200,9 +224,14 @@ def _run(command: str, arguments: list[str]) -> int:
         return 0
     overrides = rewritten(command, overrides)
     # Hydra would answer with a missing value of its own, which does not say how to write it.
-    if command == "reproduce" and not flags and not any(override.startswith("table=") for override in overrides):
+    if (
+        command == "reproduce"
+        and not flags
+        and not any(override.startswith("table=") for override in overrides)
+    ):
         raise RelposError("table must be given, as in: relpos reproduce table=demo")
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions arrive here whole; `main` makes one line of them
+    # exceptions arrive here whole; `main` makes one line of them
+    os.environ["HYDRA_FULL_ERROR"] = "1"
     sys.argv = [f"relpos {command}", *flags, *overrides]
     # Hydra's main returns nothing: what the commands return, or raise, is collected here.
     paths: list[str] = []
@@ -211,12 +240,16 @@ def _run(command: str, arguments: list[str]) -> int:
     main_process = os.getpid()
 
     def task(cfg: Any) -> float | None:
-        """What a sweeper minimises: the figure that `metric` names; infinity where there is none because of an error."""
+        """What a sweeper minimises: the figure that `metric` names; infinity where there is none
+        because of an error."""
         if os.getpid() != main_process:  # a sweep's launcher has started this one
             import_quickly()
         try:
             own = _own_options(HydraConfig.get())
-            typed = [*_typed(HydraConfig.get()), *(f"hydra.searchpath=[file://{path}]" for path in own)]
+            typed = [
+                *_typed(HydraConfig.get()),
+                *(f"hydra.searchpath=[file://{path}]" for path in own),
+            ]
             if any("hydra.searchpath=" in override for override in typed):
                 content = OmegaConf.to_container(cfg, resolve=False)
                 trust(*outside(node["_target_"] for _, node in targets(content)))
@@ -224,8 +257,12 @@ def _run(command: str, arguments: list[str]) -> int:
                 config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
             check(config, command, typed)
             function = function_of(command)
-            # A command that plans runs takes `**config` alone; a fine-tuning on an intermediate task resolves it anew.
-            if all(parameter.kind is parameter.VAR_KEYWORD for parameter in signature(function).parameters.values()):
+            # A command that plans runs takes `**config` alone; a fine-tuning on an intermediate
+            # task resolves it anew.
+            if all(
+                parameter.kind is parameter.VAR_KEYWORD
+                for parameter in signature(function).parameters.values()
+            ):
                 config = with_scheme(OmegaConf.to_container(cfg, resolve=False), command, typed)  # type: ignore[arg-type]
             with also_in(own):
                 paths.append(str(function(**with_words(config, rules(function)))))
@@ -237,21 +274,25 @@ def _run(command: str, arguments: list[str]) -> int:
 
             return figure(Path(paths[-1]), metric)
         except Exception as error:  # not passed on to Hydra, which would print a line of its own
-            is_plain = _line(error) is not None or (isinstance(error, BrokenPipeError) and _is_unread(sys.stdout))
+            is_plain = _line(error) is not None or (
+                isinstance(error, BrokenPipeError) and _is_unread(sys.stdout)
+            )
             if not is_plain or os.getpid() != main_process:
                 raise
             errors.append(error)
             return math.inf
 
     if {"-m", "--multirun"} & set(flags):
-        make_runs_root()  # Hydra keeps a sweep there, and would answer with a traceback; or follow a link
+        # Hydra keeps a sweep there, and would answer with a traceback; or follow a link
+        make_runs_root()
         refuse_links([runs_root() / "sweeps"])
     with one_line(command, overrides):
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=command)(task)()
     # Each once: combinations of a sweep may describe the same run.
     for path in dict.fromkeys(paths):
         print(printable(path))
-    # The other runs of a sweep went on behind the first error; each has its line, and what is wrong in all of them has one.
+    # The other runs of a sweep went on behind the first error; each has its line, and what is wrong
+    # in all of them has one.
     lines = list(dict.fromkeys(_line(error) or str(error) for error in reversed(errors)))
     for line in reversed(lines[1:]):
         _say(line)
@@ -269,10 +310,15 @@ def _typed(hydra_cfg: Any) -> list[str]:
 
 def _own_options(hydra_cfg: Any) -> list[str]:
     """The folders of the user's own option files (`--config-dir`)."""
-    return [source.path for source in hydra_cfg.runtime.config_sources if source.provider == "command-line"]
+    return [
+        source.path
+        for source in hydra_cfg.runtime.config_sources
+        if source.provider == "command-line"
+    ]
 
 
 if __name__ == "__main__":
     if not sys.flags.safe_path:
-        sys.path.pop(0)  # `python -m` has put the working directory there, whose files may have come from anywhere
+        # `python -m` has put the working directory there, whose files may have come from anywhere
+        sys.path.pop(0)
     sys.exit(main())

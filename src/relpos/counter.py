@@ -1,10 +1,11 @@
 """Random numbers without a state: an integer hash of a counter.
 
-What is drawn depends on the keys alone, not on the device, the number of processes or what was drawn before. Everything that must
-come out the same after an interruption or on another machine (initial weights, order, masks, dropout) is drawn here.
+What is drawn depends on the keys alone, not on the device, the number of processes or what was
+drawn before. Everything that must come out the same after an interruption or on another machine
+(initial weights, order, masks, dropout) is drawn here.
 
-The mixing function is the finaliser of splitmix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators").
-All arithmetic is on int64, which wraps the same way everywhere.
+The mixing function is the finaliser of splitmix64 (Steele, Lea & Flood 2014, "Fast splittable
+pseudorandom number generators"). All arithmetic is on int64, which wraps the same way everywhere.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def _mix_(words: Tensor) -> Tensor:
     """`_mix` in place. A right shift of a signed number copies the sign, hence the masks."""
     words.add_(signed(_GOLDEN))
     for shift, factor in _ROUNDS:
-        words.bitwise_xor_((words >> shift).bitwise_and_((1 << (64 - shift)) - 1)).mul_(signed(factor))
+        words.bitwise_xor_((words >> shift).bitwise_and_((1 << (64 - shift)) - 1)).mul_(
+            signed(factor)
+        )
     return words.bitwise_xor_((words >> 31).bitwise_and_((1 << 33) - 1))
 
 
@@ -47,7 +50,8 @@ def fold(*keys: int) -> int:
 
 
 def counter_hash(*keys: int | Tensor) -> Tensor:
-    """(...) int64 of uniformly distributed bits, one for each element of the keys broadcast against one another."""
+    """(...) int64 of uniformly distributed bits, one for each element of the keys broadcast against
+    one another."""
     state: int | Tensor = 0
     for key in keys:
         if isinstance(key, Tensor):
@@ -67,10 +71,12 @@ def uniform(*keys: int | Tensor) -> Tensor:
 
 
 def normal(*keys: int | Tensor) -> Tensor:
-    """(...) float32 from N(0, 1): the inverse of its distribution function at the odd multiples of 2^-25.
+    """(...) float32 from N(0, 1): the inverse of its distribution function at the odd multiples of
+    2^-25.
 
-    There are 2^23 absolute values. In float64 none of them lies within 20 units in the last place of a point where rounding to
-    float32 turns, and implementations of `ndtri` differ by 5. So the rounded values are the same with every processor and library.
+    There are 2^23 absolute values. In float64 none of them lies within 20 units in the last place
+    of a point where rounding to float32 turns, and implementations of `ndtri` differ by 5. So the
+    rounded values are the same with every processor and library.
     """
     bits = counter_hash(*keys) >> 40
     lower_half = (bits & ((1 << 23) - 1)).to(torch.float64).add_(0.5).mul_(2.0**-24)

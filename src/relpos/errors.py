@@ -9,11 +9,13 @@ from difflib import get_close_matches
 from textwrap import shorten
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Characters that a terminal takes for commands, and those that turn the direction of text; but for tabs and ends of lines."""
+"""Characters that a terminal takes for commands, and those that turn the direction of text; but for
+tabs and ends of lines."""
 
 
 def printable(text: object) -> str:
-    """Text, which may be a stranger's, as a terminal can show it: control characters are spelled out."""
+    """Text, which may be a stranger's, as a terminal can show it: control characters are spelled
+    out."""
     return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), str(text))
 
 
@@ -32,20 +34,22 @@ def plural(number: int, noun: str) -> str:
 
 
 class RelposError(ValueError):
-    """A mistake that the user can mend (a wrong word, a full disk), and no bug. Its message is one line; the command line exits
-    with 1."""
+    """A mistake that the user can mend (a wrong word, a full disk), and no bug. Its message is one
+    line; the command line exits with 1."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(printable(message))
 
 
 def one_line(error: BaseException) -> str:
-    """An error's message in one line of 300 characters or fewer; the name of its class where there is no message."""
+    """An error's message in one line of 300 characters or fewer; the name of its class where there
+    is no message."""
     return shorten(str(error), 300, placeholder=" …") or type(error).__name__
 
 
 def with_class(error: BaseException) -> str:
-    """The class of an error and the first line of its message, for errors that may be of any kind."""
+    """The class of an error and the first line of its message, for errors that may be of any
+    kind."""
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
@@ -53,7 +57,8 @@ NOT_UTF8 = "not UTF-8: iconv -f LATIN1 -t UTF-8 OLD > NEW makes it so, where OLD
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:
-    """The end of an error message: the choices that are close to `word`, or all choices where none is close."""
+    """The end of an error message: the choices that are close to `word`, or all choices where none
+    is close."""
     names = sorted(set(choices))
     close = get_close_matches(word, names, n=3, cutoff=0.6)
     if close:

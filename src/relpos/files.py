@@ -1,4 +1,5 @@
-"""Files and folders that are whole or absent: written beside their place, flushed to disk, renamed."""
+"""Files and folders that are whole or absent: written beside their place, flushed to disk,
+renamed."""
 
 from __future__ import annotations
 
@@ -29,18 +30,21 @@ HOUR = 3600.0
 LOCK = "claim.lock"
 """In a run's folder: its lock, which `relpos.runs.lock` takes."""
 _locked: dict[Path, tuple[int, int] | None] = {}
-"""Folder that this process has locked → device and number of the lock file, which no other file has while it is open."""
+"""Folder that this process has locked → device and number of the lock file, which no other file has
+while it is open."""
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yields a temporary path in the same folder; on success it takes the place of `path`, on failure nothing is left.
+    """Yields a temporary path in the same folder; on success it takes the place of `path`, on
+    failure nothing is left.
 
     Raises:
-        RelposError: where a link leads to the folder, or the disk is full or refuses the file; whatever stood at `path` before is
-            untouched.
+        RelposError: where a link leads to the folder, or the disk is full or refuses the file;
+            whatever stood at `path` before is untouched.
     """
-    # In the same folder, because a rename between file systems is a copy; no pattern finds a name that ends in such a number.
+    # In the same folder, because a rename between file systems is a copy; no pattern finds a name
+    # that ends in such a number.
     temporary = _temporary(path)
     try:
         check_place(path)
@@ -51,7 +55,8 @@ def replacing(path: Path) -> Iterator[Path]:
         check_locked(path)
         os.replace(temporary, path)
         _flush(path.parent)
-    # torch reports a full disk as RuntimeError, safetensors as its own class: whatever fails in here is about the file.
+    # torch reports a full disk as RuntimeError, safetensors as its own class: whatever fails in
+    # here is about the file.
     except Exception as error:
         if isinstance(error, RelposError):
             raise
@@ -82,12 +87,13 @@ def remove_left(folder: Path, age: float = 0.0, pattern: str = "**/.*") -> None:
 
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
-    """Yields an empty folder beside `path`; on success it takes the place of `path`, which must be empty by then, or not there; on
-    failure nothing of it is left. What a kill has left is removed by the next process that writes `path` an hour later.
+    """Yields an empty folder beside `path`; on success it takes the place of `path`, which must be
+    empty by then, or not there; on failure nothing of it is left. What a kill has left is removed
+    by the next process that writes `path` an hour later.
 
     Raises:
-        RelposError: where a link leads to the folder, it has files, or the disk is full or refuses a file; whatever stood at `path`
-            before is untouched.
+        RelposError: where a link leads to the folder, it has files, or the disk is full or refuses
+            a file; whatever stood at `path` before is untouched.
     """
     temporary = _temporary(path)
     check_locked(path)
@@ -99,29 +105,39 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         for file in temporary.rglob("*"):
             _flush(file)
         check_locked(path)
-        # The system refuses to put it over a folder with files, such as that of a process that was as quick.
+        # The system refuses to put it over a folder with files, such as that of a process that was
+        # as quick.
         os.replace(temporary, path)
         _flush(path.parent)
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            raise RelposError(f"{path} has files, which another process has written meanwhile: name another folder") from error
+            raise RelposError(
+                f"{path} has files, which another process has written meanwhile: "
+                f"name another folder"
+            ) from error
         raise cannot_write(path, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
 def opened(path: Path, mode: str, **options: Any) -> IO[Any]:
-    """Opens a file to write it anew (`w`) or to go on at its end (`a`), and never another file to which a link leads.
+    """Opens a file to write it anew (`w`) or to go on at its end (`a`), and never another file to
+    which a link leads.
 
     Raises:
-        RelposError: a link leads to its folder; or what is to go on is a link, a pipe or a device, or has another name besides.
+        RelposError: a link leads to its folder; or what is to go on is a link, a pipe or a device,
+            or has another name besides.
         OSError: of the system.
     """
     check_place(path)
     if mode[0] == "w":
         path.unlink(missing_ok=True)
-    elif os.path.lexists(path) and not (stat.S_ISREG((about := path.lstat()).st_mode) and about.st_nlink == 1):
-        raise RelposError(f"{path} is not a file of its own, but a link, a pipe or a device: delete it")
+    elif os.path.lexists(path) and not (
+        stat.S_ISREG((about := path.lstat()).st_mode) and about.st_nlink == 1
+    ):
+        raise RelposError(
+            f"{path} is not a file of its own, but a link, a pipe or a device: delete it"
+        )
     # The flags refuse a link or a pipe that has come here since the check.
     flags = os.O_NOFOLLOW | os.O_NONBLOCK
     if mode[0] == "w":
@@ -129,7 +145,8 @@ def opened(path: Path, mode: str, **options: Any) -> IO[Any]:
 
     def opener(name: str, mode_flags: int) -> int:
         descriptor = os.open(name, mode_flags | flags, 0o666)
-        check_locked(path)  # once more: in between the folder may have become another process's, and the file with it
+        # once more: in between the folder may have become another process's, and the file with it
+        check_locked(path)
         return descriptor
 
     return open(path, mode, opener=opener, **options)
@@ -142,7 +159,11 @@ def copied(source: Path, target: Path) -> None:
         RelposError: it is a link, a pipe or a device, or cannot be read; or as `replacing`.
     """
     try:
-        with open(source, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+        with open(
+            source,
+            "rb",
+            opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK),
+        ) as file:
             if not stat.S_ISREG((about := os.fstat(file.fileno())).st_mode) or about.st_nlink != 1:
                 raise RelposError(f"{source} is not copied: it is no regular file of its own")
             with replacing(target) as temporary, temporary.open("wb") as copy:
@@ -160,8 +181,8 @@ def note_locked(folder: Path, held: bool) -> None:
 
 
 def check_locked(path: Path) -> None:
-    """Refuses a file in a folder that this process has locked and that somebody has deleted since, with its lock or the lock alone:
-    another process may have begun it anew.
+    """Refuses a file in a folder that this process has locked and that somebody has deleted since,
+    with its lock or the lock alone: another process may have begun it anew.
 
     Raises:
         RelposError: names what is gone.
@@ -171,7 +192,10 @@ def check_locked(path: Path) -> None:
             gone = folder
             if folder.is_dir() and not os.path.lexists(folder / LOCK):
                 gone = folder / LOCK
-            raise RelposError(f"{gone} is gone: it was deleted while the run was under way; give the same command again")
+            raise RelposError(
+                f"{gone} is gone: it was deleted while the run was under way; give "
+                f"the same command again"
+            )
 
 
 def _file(path: Path) -> tuple[int, int] | None:
@@ -183,8 +207,8 @@ def _file(path: Path) -> tuple[int, int] | None:
 
 
 def check_place(path: Path) -> None:
-    """Refuses a file to whose folder a link leads: results would be written elsewhere. `$RELPOS_RUNS` itself may be a link, and so
-    may the folders above one that the user names.
+    """Refuses a file to whose folder a link leads: results would be written elsewhere.
+    `$RELPOS_RUNS` itself may be a link, and so may the folders above one that the user names.
 
     Raises:
         RelposError: names the link and where it leads; or see `check_locked`.
@@ -207,11 +231,14 @@ def refuse_links(paths: Iterable[Path]) -> None:
     """
     for path in paths:
         if path.is_symlink():
-            raise RelposError(f"{path} is a link to {os.readlink(path)}: nothing is written there; delete it")
+            raise RelposError(
+                f"{path} is a link to {os.readlink(path)}: nothing is written there; delete it"
+            )
 
 
 def remove(path: Path) -> None:
-    """Removes a folder with all that is in it, or the file or link of this name; nothing where there is none."""
+    """Removes a folder with all that is in it, or the file or link of this name; nothing where
+    there is none."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -219,8 +246,12 @@ def remove(path: Path) -> None:
 
 
 def cannot_write(path: Path, error: Exception) -> RelposError:
-    """The error for a failure to write `path`, in one line: the path, how much disk space is free, and the reason."""
-    free = shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.is_dir())).free / 1e6
+    """The error for a failure to write `path`, in one line: the path, how much disk space is free,
+    and the reason."""
+    free = (
+        shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.is_dir())).free
+        / 1e6
+    )
     # torch closes its file after the system has refused it something, and complains of that.
     first: BaseException | None = error
     while first and not isinstance(first, OSError):
@@ -241,13 +272,17 @@ def naming(path: Path) -> Iterator[None]:
     except (BrokenPipeError, ConnectionError):  # of another process, and about no file
         raise
     except OSError as error:
-        raise RelposError(f"{error.filename or path}: {error.strerror or one_line(error)}") from error
+        raise RelposError(
+            f"{error.filename or path}: {error.strerror or one_line(error)}"
+        ) from error
 
 
 def write_json(path: Path, content: Any) -> None:
     """Writes `content` as indented JSON, whole or not at all."""
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        temporary.write_text(
+            json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
 
 
 def write_text(path: Path, content: str) -> None:
@@ -257,7 +292,8 @@ def write_text(path: Path, content: str) -> None:
 
 
 def digest(content: object, digits: int = 8) -> str:
-    """The first hexadecimal digits of the SHA-256 of plain values, whatever the order of their keys."""
+    """The first hexadecimal digits of the SHA-256 of plain values, whatever the order of their
+    keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:digits]
 
 

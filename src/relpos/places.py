@@ -1,4 +1,5 @@
-"""Paths that the user gives: home folders (`~`), and `$RELPOS_RUNS`, the folder below which results go."""
+"""Paths that the user gives: home folders (`~`), and `$RELPOS_RUNS`, the folder below which results
+go."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ def expanded(name: str | Path) -> Path:
     Raises:
         RelposError: nobody has that home.
     """
-    # Not Path's: it ends in an error of Python's own, and takes away the `./` that tells a file from a home.
+    # Not Path's: it ends in an error of Python's own, and takes away the `./` that tells a file
+    # from a home.
     path = os.path.expanduser(name)
     if path.startswith("~") and not os.path.lexists(path):
         user = path.partition("/")[0]
@@ -33,12 +35,14 @@ def runs_root() -> Path:
     Raises:
         RelposError: it is empty, a file, or a link that leads to itself.
     """
-    # The working directory is an argument, so that the cache does not outlive a change of it; nor of the home.
+    # The working directory is an argument, so that the cache does not outlive a change of it; nor
+    # of the home.
     return _resolved(os.environ.get("RELPOS_RUNS", "runs"), os.getcwd(), os.environ.get("HOME"))
 
 
 def make_runs_root() -> None:
-    """Makes `$RELPOS_RUNS`. From here on the variable has no `~` any more, which Hydra would not read.
+    """Makes `$RELPOS_RUNS`. From here on the variable has no `~` any more, which Hydra would not
+    read.
 
     Raises:
         RelposError: it cannot be made.
@@ -47,7 +51,8 @@ def make_runs_root() -> None:
         runs_root().mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RelposError(
-            f"RELPOS_RUNS={os.environ.get('RELPOS_RUNS', 'runs')}: cannot make this folder ({error.strerror})"
+            f"RELPOS_RUNS={os.environ.get('RELPOS_RUNS', 'runs')}: cannot make this folder "
+            f"({error.strerror})"
         ) from error
     os.environ["RELPOS_RUNS"] = str(runs_root())
 
@@ -64,7 +69,9 @@ def _resolved(folder: str, below: str, home: str | None) -> Path:
         path.stat()
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise RelposError(f"RELPOS_RUNS={folder}: links lead in a circle there; name another folder") from None
+            raise RelposError(
+                f"RELPOS_RUNS={folder}: links lead in a circle there; name another folder"
+            ) from None
     path = path.resolve()
     if path.exists() and not path.is_dir():
         raise RelposError(f"RELPOS_RUNS={folder}: a folder is expected, this is a file")

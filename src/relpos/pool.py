@@ -1,8 +1,9 @@
 """Functions applied by processes side by side.
 
-The processes are started as programs (`python -m relpos.pool`), neither forked, which is unsafe in a process with threads of other
-libraries, nor spawned, which would run the caller's script again. Each takes one item at a time from its standard input and ends
-when that is closed; so it does not outlive a process that is killed by more than one item.
+The processes are started as programs (`python -m relpos.pool`), neither forked, which is unsafe in
+a process with threads of other libraries, nor spawned, which would run the caller's script again.
+Each takes one item at a time from its standard input and ends when that is closed; so it does not
+outlive a process that is killed by more than one item.
 """
 
 from __future__ import annotations
@@ -29,14 +30,16 @@ Submit = Callable[[Callable[[Any], Any], Any], "Future[Any]"]
 
 @contextmanager
 def pool(environments: Sequence[Mapping[str, str]]) -> Iterator[Submit]:
-    """Yields a function (function, item) → the future of its result; the processes are started when it is first called.
+    """Yields a function (function, item) → the future of its result; the processes are started when
+    it is first called.
 
-    What the function prints on stderr appears when the item is done. The future raises RelposError where the function fails, or its
-    process ends before it is done.
+    What the function prints on stderr appears when the item is done. The future raises RelposError
+    where the function fails, or its process ends before it is done.
     """
     processes: list[subprocess.Popen[bytes]] = []
     free: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
-    # A thread for each process. In threads alone, all that holds the interpreter's lock would take turns.
+    # A thread for each process. In threads alone, all that holds the interpreter's lock would take
+    # turns.
     threads = ThreadPoolExecutor(len(environments))
 
     def apply(function: Callable[[Any], Any], item: Any) -> Any:
@@ -44,12 +47,15 @@ def pool(environments: Sequence[Mapping[str, str]]) -> Iterator[Submit]:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            # One item at a time: if both sides wrote at once, each could wait for the other to empty a full pipe.
+            # One item at a time: if both sides wrote at once, each could wait for the other to
+            # empty a full pipe.
             pickle.dump((function, item), process.stdin)
             process.stdin.flush()
             result, printed, failed = pickle.load(process.stdout)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
-            raise RelposError(f"its process ended with {exit_status(process.wait())}; the same command goes on") from None
+            raise RelposError(
+                f"its process ended with {exit_status(process.wait())}; the same command goes on"
+            ) from None
         finally:
             free.put(process)
         say(printed, end="")
@@ -61,7 +67,14 @@ def pool(environments: Sequence[Mapping[str, str]]) -> Iterator[Submit]:
         if not processes:
             for environment in environments:
                 # Its own process group: Ctrl-C reaches this process alone, which stops the others.
-                processes.append(started("relpos.pool", environment=environment, stdout=subprocess.PIPE, process_group=0))
+                processes.append(
+                    started(
+                        "relpos.pool",
+                        environment=environment,
+                        stdout=subprocess.PIPE,
+                        process_group=0,
+                    )
+                )
                 free.put(processes[-1])
         return threads.submit(apply, function, item)
 
@@ -80,7 +93,10 @@ def pool(environments: Sequence[Mapping[str, str]]) -> Iterator[Submit]:
 
 
 def side_by_side(
-    function: Callable[[Item], Result], items: Sequence[Item], environments: Sequence[Mapping[str, str]], title: str
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    environments: Sequence[Mapping[str, str]],
+    title: str,
 ) -> list[Result]:
     """`[function(item) for item in items]`, computed in a `pool`, with a progress bar.
 
@@ -90,7 +106,8 @@ def side_by_side(
         title: of the progress bar.
 
     Raises:
-        RelposError: the function fails, or a process ended before it was done with its item; begins with the item.
+        RelposError: the function fails, or a process ended before it was done with its item; begins
+            with the item.
         KeyboardInterrupt: asked to stop; the processes have ended, and no file is half written.
     """
     from relpos.progress import bar
@@ -107,8 +124,8 @@ def side_by_side(
 
 
 def _serve() -> None:
-    """Answers each (function, item) on standard input with (result, text printed on stderr, error) on standard output; the error is
-    empty where the function succeeds."""
+    """Answers each (function, item) on standard input with (result, text printed on stderr, error)
+    on standard output; the error is empty where the function succeeds."""
     with os.fdopen(os.dup(1), "wb") as results:
         os.dup2(2, 1)  # what a library prints must not end up among the results
         while True:
@@ -116,9 +133,11 @@ def _serve() -> None:
                 function, item = pickle.load(sys.stdin.buffer)
             except EOFError:
                 return
-            # Only at work, where a half-written file is to be removed: a process that waits for an item is simply ended.
+            # Only at work, where a half-written file is to be removed: a process that waits for an
+            # item is simply ended.
             result, failed = None, ""
-            with interruptible(), redirect_stderr(StringIO()) as printed:  # no terminal, so no progress bars
+            # no terminal, so no progress bars
+            with interruptible(), redirect_stderr(StringIO()) as printed:
                 try:
                     result = function(item)
                 except RelposError as error:
@@ -130,7 +149,8 @@ def _serve() -> None:
                 pickle.dump((result, printed.getvalue(), failed), results)
                 results.flush()
             except BrokenPipeError:  # the other side was killed
-                # Closing `results` would write what is left to the broken pipe, and print a traceback.
+                # Closing `results` would write what is left to the broken pipe, and print a
+                # traceback.
                 os._exit(1)
 
 

@@ -1,4 +1,5 @@
-"""What every process that relpos starts needs: cores, thread variables, stop signals, and the pipe that ties it to its parent."""
+"""What every process that relpos starts needs: cores, thread variables, stop signals, and the pipe
+that ties it to its parent."""
 
 from __future__ import annotations
 
@@ -19,16 +20,18 @@ from typing import Any
 from relpos.errors import RelposError, say
 
 STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""Signals that ask a process to stop at the next step; of several, the first of these counts. A cluster sends SIGUSR2 before a
-preemption or the time limit, a terminal that is closed SIGHUP."""
+"""Signals that ask a process to stop at the next step; of several, the first of these counts. A
+cluster sends SIGUSR2 before a preemption or the time limit, a terminal that is closed SIGHUP."""
 Handler = Callable[[int, FrameType | None], Any]
 TOGETHER = 1.0
 """Seconds in which several signals count as one."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Environment variables from which numerical libraries take their number of threads; they read them once, when they are loaded."""
+"""Environment variables from which numerical libraries take their number of threads; they read them
+once, when they are loaded."""
 
 ASKED = "RELPOS_THREADS_ASKED"
-"""Environment variable of workers whose threads the user has set: a run that goes on then takes them, not those of its record."""
+"""Environment variable of workers whose threads the user has set: a run that goes on then takes
+them, not those of its record."""
 
 SAFE_PATH = "PYTHONSAFEPATH"
 """Environment variable of Python: the working directory is no place of modules."""
@@ -37,8 +40,12 @@ COMMAND = "RELPOS_COMMAND"
 """Environment variable with the command that the user has typed, `without_keys`. Workers, ranks
 and jobs of a cluster inherit it."""
 
-KEYS = re.compile(r"([+]*(?:(?:\w+\.)?logger\.(?!_target_=)[^=]*|hydra\.sweeper\.storage))=(?!\$\{[\w.:]*\}$).*", re.DOTALL)
-"""An override whose value may be a key or a password; a reference to one, as `${oc.env:KEY}`, says nothing."""
+KEYS = re.compile(
+    r"([+]*(?:(?:\w+\.)?logger\.(?!_target_=)[^=]*|hydra\.sweeper\.storage))=(?!\$\{[\w.:]*\}$).*",
+    re.DOTALL,
+)
+"""An override whose value may be a key or a password; a reference to one, as `${oc.env:KEY}`, says
+nothing."""
 
 
 def started(
@@ -60,7 +67,9 @@ def started(
         options: further arguments of Popen.
     """
     words = [*before, sys.executable, "-m", module, *arguments]
-    return subprocess.Popen(words, stdin=subprocess.PIPE, env={**environment, SAFE_PATH: "1"}, **options)
+    return subprocess.Popen(
+        words, stdin=subprocess.PIPE, env={**environment, SAFE_PATH: "1"}, **options
+    )
 
 
 def command() -> str:
@@ -74,7 +83,9 @@ def without_keys(words: Iterable[str]) -> list[str]:
     return [KEYS.sub(r"\1=…", word) for word in words]
 
 
-def number_in(name: str, default: int, environment: Mapping[str, str] = os.environ, most: int = 10**18) -> int:
+def number_in(
+    name: str, default: int, environment: Mapping[str, str] = os.environ, most: int = 10**18
+) -> int:
     """The whole number in an environment variable; `default` where it is not set, or empty.
 
     Raises:
@@ -85,12 +96,16 @@ def number_in(name: str, default: int, environment: Mapping[str, str] = os.envir
         up_to = ""
         if most < 10**18:
             up_to = f" up to {most:,}"
-        raise RelposError(f"{name}={value}: a whole number{up_to} is expected in this environment variable, or none")
+        raise RelposError(
+            f"{name}={value}: a whole number{up_to} is expected in this environment "
+            f"variable, or none"
+        )
     return int(value or default)
 
 
 def omp_threads() -> int | None:
-    """The number of threads in OMP_NUM_THREADS, of a list the first, which is that of the outermost level; None where none is set.
+    """The number of threads in OMP_NUM_THREADS, of a list the first, which is that of the outermost
+    level; None where none is set.
 
     Raises:
         RelposError: it is no number.
@@ -100,7 +115,8 @@ def omp_threads() -> int | None:
 
 
 def ask_to_end(process: subprocess.Popen[bytes]) -> None:
-    """Closes the pipe of a process of ours, which asks it to end, also where somebody has stopped it (SIGSTOP)."""
+    """Closes the pipe of a process of ours, which asks it to end, also where somebody has stopped
+    it (SIGSTOP)."""
     assert process.stdin is not None
     with suppress(BrokenPipeError):  # it has died, and something that it was to read is left
         process.stdin.close()
@@ -108,19 +124,22 @@ def ask_to_end(process: subprocess.Popen[bytes]) -> None:
 
 
 def end(process: subprocess.Popen[bytes], seconds: float = 600) -> int:
-    """Waits until a process of ours that has been asked to end has done so; one that hangs is killed after so many seconds. Returns
-    its exit status."""
+    """Waits until a process of ours that has been asked to end has done so; one that hangs is
+    killed after so many seconds. Returns its exit status."""
     try:
         return process.wait(seconds)
     except subprocess.TimeoutExpired:
-        say(f"relpos: process {process.pid} has not ended {seconds:.0f} seconds after it was asked to: killed")
+        say(
+            f"relpos: process {process.pid} has not ended {seconds:.0f} seconds after it was asked "
+            f"to: killed"
+        )
         process.kill()
         return process.wait()
 
 
 def end_all(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Closes the pipes of processes of ours, which asks them to end, and waits until all have, as `end` does; whatever interrupts
-    the wait, such as a second Ctrl-C, kills them."""
+    """Closes the pipes of processes of ours, which asks them to end, and waits until all have, as
+    `end` does; whatever interrupts the wait, such as a second Ctrl-C, kills them."""
     # All pipes before the first wait, so that workers write their checkpoints at the same time.
     for process in processes:
         ask_to_end(process)
@@ -140,7 +159,8 @@ def cores() -> int:
 
 
 def set_threads(threads: int | None) -> int:
-    """Sets the CPU threads where a number is given; returns the number in force. Results depend on it in the last bits."""
+    """Sets the CPU threads where a number is given; returns the number in force. Results depend on
+    it in the last bits."""
     import torch
 
     if threads:
@@ -149,8 +169,8 @@ def set_threads(threads: int | None) -> int:
 
 
 def thread_variables(threads: int, asked: bool) -> dict[str, str]:
-    """The environment variables of a process with so many threads. The user's values are kept; OMP_NUM_THREADS decides
-    for all of them if it is set.
+    """The environment variables of a process with so many threads. The user's values are kept;
+    OMP_NUM_THREADS decides for all of them if it is set.
 
     Args:
         asked: whether the user has said the number; then `ASKED` is set too.
@@ -164,8 +184,8 @@ def thread_variables(threads: int, asked: bool) -> dict[str, str]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Torch computes with one CPU thread meanwhile. A second thread slows operations of microseconds
-    down, many times over on a busy machine, where it has to wait for a core."""
+    """Torch computes with one CPU thread meanwhile. A second thread slows operations of
+    microseconds down, many times over on a busy machine, where it has to wait for a core."""
     import torch
 
     threads = torch.get_num_threads()
@@ -177,9 +197,11 @@ def one_thread() -> Iterator[None]:
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """A signal handler: raises KeyboardInterrupt with the signal's number; behind an import, if one is under way.
+    """A signal handler: raises KeyboardInterrupt with the signal's number; behind an import, if one
+    is under way.
 
-    Signals that come within `TOGETHER` of each other are one request: a second KeyboardInterrupt would break off the way out.
+    Signals that come within `TOGETHER` of each other are one request: a second KeyboardInterrupt
+    would break off the way out.
     """
     global _deaf_until
     if time.monotonic() < _deaf_until:
@@ -207,20 +229,29 @@ def _send_again(number: int) -> None:
 def _is_importing(frame: FrameType | None) -> bool:
     """Whether the function of ours that is at work imports a module."""
     while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
-        if frame.f_globals.get("__name__", "").startswith("relpos.") and frame.f_code.co_name != "<module>":
+        if (
+            frame.f_globals.get("__name__", "").startswith("relpos.")
+            and frame.f_code.co_name != "<module>"
+        ):
             return False
         frame = frame.f_back
     return frame is not None
 
 
 def on_stops(handler: Handler | signal.Handlers) -> dict[int, Any]:
-    """Sets the handler of the signals of `STOPS`, which hears the next one in any case; returns those that were there before.
+    """Sets the handler of the signals of `STOPS`, which hears the next one in any case; returns
+    those that were there before.
 
-    Where SIGHUP is ignored it stays so: that is how nohup lets a command go on after its terminal is closed.
+    Where SIGHUP is ignored it stays so: that is how nohup lets a command go on after its terminal
+    is closed.
     """
     global _deaf_until
     _deaf_until = -math.inf
-    numbers = [number for number in STOPS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+    numbers = [
+        number
+        for number in STOPS
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+    ]
     return {number: signal.signal(number, handler) for number in numbers}
 
 
@@ -233,7 +264,8 @@ def exit_status(code: int | None) -> str:
 
 @contextmanager
 def handling(handler: Handler) -> Iterator[None]:
-    """Sets the handler of the signals of `STOPS`; those that were there before come back at the end."""
+    """Sets the handler of the signals of `STOPS`; those that were there before come back at the
+    end."""
     before = on_stops(handler)
     try:
         yield
@@ -249,9 +281,11 @@ def interruptible() -> AbstractContextManager[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Signals of `STOPS` wait until the end, for what must not be broken off half-way; the first of them then comes."""
+    """Signals of `STOPS` wait until the end, for what must not be broken off half-way; the first of
+    them then comes."""
     held: list[int] = []
-    if threading.current_thread() is not threading.main_thread():  # which is the one that signals interrupt
+    # which is the one that signals interrupt
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
     try:
@@ -263,7 +297,8 @@ def uninterrupted() -> Iterator[None]:
 
 
 def tether(before: Callable[[], None] | None = None) -> None:
-    """Waits until standard input, a pipe from the parent, closes; then sends this process SIGTERM. Runs in a thread of its own.
+    """Waits until standard input, a pipe from the parent, closes; then sends this process SIGTERM.
+    Runs in a thread of its own.
 
     Args:
         before: called first, once the pipe has closed.

@@ -1,6 +1,8 @@
-"""What is shown on a terminal: text in columns, and progress bars on stderr, which disappear at the end.
+"""What is shown on a terminal: text in columns, and progress bars on stderr, which disappear at the
+end.
 
-Where stderr is no terminal, what a bar would show becomes a line every `SECONDS`, so that no long work is silent.
+Where stderr is no terminal, what a bar would show becomes a line every `SECONDS`, so that no long
+work is silent.
 """
 
 from __future__ import annotations
@@ -46,15 +48,24 @@ def display(*columns: str | ProgressColumn) -> Progress:
 
     columns = columns or Progress.get_default_columns()
     # stdout has the result, for whoever reads it in a pipe.
-    return Progress(*columns, console=plain_console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    return Progress(
+        *columns,
+        console=plain_console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
 
 
 @contextmanager
-def bar(title: str, total: float | None, *columns: str | ProgressColumn) -> Iterator[Callable[[float], None]]:
-    """Yields a function to call with the size of each portion done; `total` is None where their sum is not known."""
+def bar(
+    title: str, total: float | None, *columns: str | ProgressColumn
+) -> Iterator[Callable[[float], None]]:
+    """Yields a function to call with the size of each portion done; `total` is None where their sum
+    is not known."""
     with display(*columns) as progress:
         task = progress.add_task(title, total=total)
-        # A process of a pool keeps what it prints until its item is done: then such lines are no news.
+        # A process of a pool keeps what it prints until its item is done: then such lines are no
+        # news.
         if not progress.disable or isinstance(sys.stderr, StringIO):
             yield lambda portion: progress.advance(task, portion)
         else:
@@ -96,8 +107,15 @@ def tracked(items: Sequence[Item], title: str) -> Iterator[Item]:
 
 
 def reading(title: str, characters: int | None) -> AbstractContextManager[Callable[[float], None]]:
-    """A bar for text that is read, in bytes and bytes per second; None where it is not known how many characters there are."""
+    """A bar for text that is read, in bytes and bytes per second; None where it is not known how
+    many characters there are."""
     from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    columns = "{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+    columns = (
+        "{task.description}",
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
     return bar(title, characters, *columns)

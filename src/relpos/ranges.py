@@ -1,8 +1,10 @@
-"""The values that are allowed stand once, in the annotation of the argument that takes them: `k: Annotated[int, at_least(0)]`.
+"""The values that are allowed stand once, in the annotation of the argument that takes them: `k:
+Annotated[int, at_least(0)]`.
 
-A constructor under `@checked` holds its arguments to its annotations. A configuration, and what a file describes, are held to the
-same annotations before any work, see `relpos.trust.mistakes`. int, float, bool, str, None, Literal, unions, lists and mappings of
-these are understood; an argument with any other annotation, or with none, may be anything.
+A constructor under `@checked` holds its arguments to its annotations. A configuration, and what a
+file describes, are held to the same annotations before any work, see `relpos.trust.mistakes`. int,
+float, bool, str, None, Literal, unions, lists and mappings of these are understood; an argument
+with any other annotation, or with none, may be anything.
 """
 
 from __future__ import annotations
@@ -14,7 +16,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
 from pkgutil import resolve_name
-from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints, is_typeddict
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    Union,
+    Unpack,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from relpos.errors import RelposError, nearest
 
@@ -24,7 +38,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Range:
-    """Which numbers are allowed; `text` stands behind `a number` or `a whole number` in a message."""
+    """Which numbers are allowed; `text` stands behind `a number` or `a whole number` in a
+    message."""
 
     text: str
     holds: Callable[[Any], bool]
@@ -42,7 +57,8 @@ def between(low: float, high: float) -> Range:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Marks a group without a `_target_`: its keys are the arguments of the class `module:name`, and those of `further`."""
+    """Marks a group without a `_target_`: its keys are the arguments of the class `module:name`,
+    and those of `further`."""
 
     target: str
     further: type | None = None
@@ -68,7 +84,8 @@ Fraction = Annotated[float, Range("above 0 and up to 1", lambda value: bool(0 < 
 Length = Annotated[int, at_least(8)]
 """Tokens of a sequence; fewer have no room for two sentences and their marks."""
 Width = Annotated[int, between(1, 1_000_000)]
-"""Of vectors and tables. A network of wider ones can be described, but the number of its weights no longer fits into 64 bits."""
+"""Of vectors and tables. A network of wider ones can be described, but the number of its weights no
+longer fits into 64 bits."""
 Batch = Annotated[int, between(1, 1_000_000)]
 """Examples of one step."""
 Threads = Annotated[int, between(1, 1024)]
@@ -78,11 +95,22 @@ Seeds = Annotated[int, between(1, 1000)] | list[Natural]
 LARGEST = 2**63 - 1
 """The largest whole number that torch, numpy and the counter hash take."""
 PLAIN: Mapping[Any, tuple[str, Callable[[Any], bool]]] = {
-    int: ("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST),
-    float: ("a number", lambda value: (isinstance(value, float) and math.isfinite(value)) or PLAIN[int][1](value)),
+    int: (
+        "a whole number",
+        lambda value: (
+            isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
+        ),
+    ),
+    float: (
+        "a number",
+        lambda value: (isinstance(value, float) and math.isfinite(value)) or PLAIN[int][1](value),
+    ),
     bool: ("true or false", lambda value: isinstance(value, bool)),
     # `account=1234` is a word, too; YAML takes it for a number.
-    str: ("a word", lambda value: isinstance(value, str | int | float) and not isinstance(value, bool)),
+    str: (
+        "a word",
+        lambda value: isinstance(value, str | int | float) and not isinstance(value, bool),
+    ),
     types.NoneType: ("null", lambda value: value is None),
 }
 """Type → its name in messages, and whether it takes a value."""
@@ -92,7 +120,8 @@ def check(key: str, value: Any, annotation: Any) -> None:
     """Refuses a value that its annotation does not allow.
 
     Raises:
-        RelposError: `key=value: what is expected`, with the nearest right word where words are expected.
+        RelposError: `key=value: what is expected`, with the nearest right word where words are
+            expected.
     """
     named = next((mark for mark in marks_of(annotation) if isinstance(mark, As)), None)
     if named:
@@ -131,7 +160,8 @@ def checked(constructor: Callable[P, T]) -> Callable[P, T]:
 
 @cache
 def accepted(target: Any) -> tuple[Mapping[str, Any], bool]:
-    """Argument → annotation, of a function, a class, a TypedDict or an `Arguments`; and whether it takes other names, too."""
+    """Argument → annotation, of a function, a class, a TypedDict or an `Arguments`; and whether it
+    takes other names, too."""
     if isinstance(target, Arguments):
         arguments = dict(accepted(resolve_name(target.target))[0])
         if target.further:
@@ -140,14 +170,19 @@ def accepted(target: Any) -> tuple[Mapping[str, Any], bool]:
     if is_typeddict(target):
         return rules(target), False
     parameters = inspect.signature(target).parameters.values()
-    untyped: dict[str, Any] = {parameter.name: Any for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD}
+    untyped: dict[str, Any] = {
+        parameter.name: Any
+        for parameter in parameters
+        if parameter.kind is not parameter.VAR_KEYWORD
+    }
     # A constructor that takes any keyword passes it to another one, which checks it.
     return {**untyped, **rules(target)}, len(untyped) < len(parameters)
 
 
 @cache
 def rules(target: Any) -> Mapping[str, Any]:
-    """Argument → annotation, of a function, a TypedDict or a class's constructor; empty where an annotation cannot be resolved."""
+    """Argument → annotation, of a function, a TypedDict or a class's constructor; empty where an
+    annotation cannot be resolved."""
     try:
         annotated = target
         if inspect.isclass(target) and not is_typeddict(target):  # whose annotations are its keys
@@ -166,8 +201,8 @@ def rules(target: Any) -> Mapping[str, Any]:
 
 
 def with_words(values: Mapping[str, Any], annotations: Mapping[str, Any]) -> dict[str, Any]:
-    """The values; numbers are turned into words where words are expected: YAML reads `account=1234` as a number. Of `Names` a
-    single word becomes a list."""
+    """The values; numbers are turned into words where words are expected: YAML reads `account=1234`
+    as a number. Of `Names` a single word becomes a list."""
 
     def worded(value: Any, annotation: Any) -> Any:
         if value is None:
@@ -184,12 +219,15 @@ def with_words(values: Mapping[str, Any], annotations: Mapping[str, Any]) -> dic
 
 
 def fits(value: Any, annotation: Any) -> bool:
-    """Whether the annotation allows the value. A bool does not count as a number, nor do infinity and NaN."""
+    """Whether the annotation allows the value. A bool does not count as a number, nor do infinity
+    and NaN."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         if ONE_OR_MORE in args and not _is_list(value):
             return fits(value, str)
-        return fits(value, args[0]) and all(mark.holds(value) for mark in args[1:] if isinstance(mark, Range))
+        return fits(value, args[0]) and all(
+            mark.holds(value) for mark in args[1:] if isinstance(mark, Range)
+        )
     if origin in (Union, types.UnionType):
         return any(fits(value, arg) for arg in args)
     if origin is Literal:
@@ -213,7 +251,9 @@ def describe(annotation: Any) -> str:
     if annotation == Names:
         return f"a word or {describe(list[str])}"
     if origin is Annotated:
-        return " ".join([describe(args[0]), *(mark.text for mark in args[1:] if isinstance(mark, Range))])
+        return " ".join(
+            [describe(args[0]), *(mark.text for mark in args[1:] if isinstance(mark, Range))]
+        )
     if origin in (Union, types.UnionType, Literal):
         words = list(map(describe, args))
         if origin is Literal:

@@ -1,4 +1,5 @@
-"""Files that others may have written: small ones are read here, whole, in bounds, and refused in one line that names the file."""
+"""Files that others may have written: small ones are read here, whole, in bounds, and refused in
+one line that names the file."""
 
 from __future__ import annotations
 
@@ -21,29 +22,36 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 BYTES, DEPTH, VALUES = 1_000_000, 50, 100_000
-"""The largest YAML file that is read, how deep its lists and groups may be nested, and how many values it may hold, where an alias
-counts as all that it stands for. No configuration comes near; libyaml overflows the stack at some 30,000 brackets."""
+"""The largest YAML file that is read, how deep its lists and groups may be nested, and how many
+values it may hold, where an alias counts as all that it stands for. No configuration comes near;
+libyaml overflows the stack at some 30,000 brackets."""
 LARGE = 1 << 28
 """The largest other file that is read whole, in bytes, but for a user's data."""
 ANY = 1 << 62
 RECORD = "record.json"
-"""In a run's folder: what it is and what became of it. `files` has the checksums of the files that later readers depend on."""
+"""In a run's folder: what it is and what became of it. `files` has the checksums of the files that
+later readers depend on."""
 SEAL = "checksum"
 """Key of a JSON file: what `sealed` adds."""
 
 
 def read_yaml(path: Path) -> Any:
-    """The content of a YAML file, which may be a stranger's: it makes plain values only, and few of them.
+    """The content of a YAML file, which may be a stranger's: it makes plain values only, and few of
+    them.
 
     Raises:
-        RelposError: names file and line: it cannot be read, is not YAML, or is larger or nested deeper than any configuration.
+        RelposError: names file and line: it cannot be read, is not YAML, or is larger or nested
+            deeper than any configuration.
     """
     content = read_bytes(path, BYTES)
     try:
         text = content.decode()
         _check_yaml(text)
         return yaml.load(text, Loader=_Loader)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: no UTF-8, or a number of more than 4,300 digits
+    except (
+        yaml.YAMLError,
+        ValueError,
+    ) as error:  # ValueError: no UTF-8, or a number of more than 4,300 digits
         mark = getattr(error, "problem_mark", None)
         why = getattr(error, "problem", None) or str(error).splitlines()[0]
         place = str(path)
@@ -53,7 +61,8 @@ def read_yaml(path: Path) -> Any:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml is ten times as fast
-    """YAML as Hydra reads it: `1e-4` is a number, a date is a word, and a key may not stand twice."""
+    """YAML as Hydra reads it: `1e-4` is a number, a date is a word, and a key may not stand
+    twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         spellings: dict[Hashable, str] = {}
@@ -67,13 +76,19 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
                 problem = f"{str(value)!r} is given twice"
                 if before != written:
                     problem += f", as {before} and as {written}"
-                raise yaml.constructor.ConstructorError(problem=problem, problem_mark=key.start_mark)
+                raise yaml.constructor.ConstructorError(
+                    problem=problem, problem_mark=key.start_mark
+                )
             spellings[value] = spellings[str(value)] = written
         return super().construct_mapping(node, deep)
 
 
 # YAML 1.1 wants a point and a sign, 1.0e-4, and reads 1e-4 as a word.
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), [*"-+.0123456789"])
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
+    [*"-+.0123456789"],
+)
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
     for first, resolvers in _Loader.yaml_implicit_resolvers.items()
@@ -81,9 +96,11 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def _check_yaml(text: str) -> None:
-    """Refuses tags, which would construct other things than plain values, and nesting and aliases that exhaust whoever reads them.
+    """Refuses tags, which would construct other things than plain values, and nesting and aliases
+    that exhaust whoever reads them.
 
-    Events come one after another; the nodes that are made of them afterwards are made by recursion, in C.
+    Events come one after another; the nodes that are made of them afterwards are made by recursion,
+    in C.
 
     Raises:
         yaml.YAMLError: with the line.
@@ -124,7 +141,8 @@ def read_json(path: Path, shape: Any = object, default: Any = ...) -> Any:
         default: is returned where there is no such file; by default that is an error.
 
     Raises:
-        RelposError: names the file, and the line at fault: see `read_text`; it is not JSON, nested too deep, of another shape.
+        RelposError: names the file, and the line at fault: see `read_text`; it is not JSON, nested
+            too deep, of another shape.
     """
     if default is not ... and not os.path.lexists(path):
         return default
@@ -144,9 +162,12 @@ def fitted(content: Any, shape: Any) -> Any:
     try:
         return _adapter(shape).validate_python(content)
     except ValidationError as error:
-        # One line for the user: the first of pydantic's errors, which are often hundreds for one cause.
+        # One line for the user: the first of pydantic's errors, which are often hundreds for one
+        # cause.
         first = error.errors()[0]
-        raise RelposError(f"{'.'.join(map(str, first['loc'])) or 'content'}: {first['msg']}") from None
+        raise RelposError(
+            f"{'.'.join(map(str, first['loc'])) or 'content'}: {first['msg']}"
+        ) from None
 
 
 @cache
@@ -157,7 +178,8 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
 
 
 def json_lines(path: Path, end: int | None = None) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines to which a process may be appending; none where there is no such file.
+    """The objects of a file of JSON lines to which a process may be appending; none where there is
+    no such file.
 
     A last line that is still being written, or that a kill cut short, is left out.
 
@@ -172,13 +194,17 @@ def json_lines(path: Path, end: int | None = None) -> list[dict[str, Any]]:
         return []
     first = 0
     if end:
-        # One byte more: the line in which the last `end` bytes begin is dropped, unless they begin a line.
+        # One byte more: the line in which the last `end` bytes begin is dropped, unless they begin
+        # a line.
         content = read_bytes(path, end=end + 1)
         first = int(len(content) > end)
     else:
         content = read_bytes(path)
     lines = enumerate(content.split(b"\n")[first:-1], 1)
-    return [_parsed(decoded(line, path, number), dict, f"{path}, line {number}{' of its end' * first}") for number, line in lines]
+    return [
+        _parsed(decoded(line, path, number), dict, f"{path}, line {number}{' of its end' * first}")
+        for number, line in lines
+    ]
 
 
 def _parsed(text: str, shape: Any, place: str) -> Any:
@@ -230,7 +256,8 @@ def read_bytes(path: Path, limit: int = LARGE, end: int | None = None) -> bytes:
         end: read only so many bytes at its end.
 
     Raises:
-        RelposError: names the file: there is none, it cannot be read, is a folder, a pipe or a device, or is larger.
+        RelposError: names the file: there is none, it cannot be read, is a folder, a pipe or a
+            device, or is larger.
     """
     size = check_regular(path).st_size
     if size > limit and not end:
@@ -245,15 +272,19 @@ def read_bytes(path: Path, limit: int = LARGE, end: int | None = None) -> bytes:
 
 
 def decoded(content: bytes, path: Path, line: int = 1) -> str:
-    """The text of a file, or of a part of it that begins in this line; RelposError with the line that is not UTF-8."""
+    """The text of a file, or of a part of it that begins in this line; RelposError with the line
+    that is not UTF-8."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise RelposError(f"{path}, line {line + content[: error.start].count(10)}: {NOT_UTF8}") from None
+        raise RelposError(
+            f"{path}, line {line + content[: error.start].count(10)}: {NOT_UTF8}"
+        ) from None
 
 
 def check_regular(path: Path) -> os.stat_result:
-    """The status of a regular file. Anything else is refused: reading a pipe or a terminal may never end.
+    """The status of a regular file. Anything else is refused: reading a pipe or a terminal may
+    never end.
 
     Raises:
         RelposError: it is a folder, a pipe or a device, or there is nothing.
@@ -296,7 +327,8 @@ def _summed(path: Path, _size: int, _changed: int) -> str:
 
 
 def check_recorded(path: Path) -> None:
-    """Compares a file with the checksum in the record of its run, once in a process; a file that no record names passes.
+    """Compares a file with the checksum in the record of its run, once in a process; a file that no
+    record names passes.
 
     Raises:
         RelposError: it is another file than the run has written, or see `check_regular`.
@@ -318,7 +350,9 @@ def check_all_recorded(run: Path) -> None:
     folders = sorted({name.partition("/")[0] for name in sums if "/" in name})
     names = set(sums)
     for folder in folders:
-        names.update(path.relative_to(run).as_posix() for path in (run / folder).rglob("*") if path.is_file())
+        names.update(
+            path.relative_to(run).as_posix() for path in (run / folder).rglob("*") if path.is_file()
+        )
     for name in sorted(names):
         _compare(run, run / name, sums.get(name, "none"))
 
@@ -333,7 +367,10 @@ def _checksums(run: Path) -> dict[str, str]:
 
 def _compare(run: Path, path: Path, expected: str) -> None:
     if known_sha256(path) != expected:
-        raise RelposError(f"damaged: {path} is not what its run has written, see {run / RECORD}; delete {run} to run again")
+        raise RelposError(
+            f"damaged: {path} is not what its run has written, see {run / RECORD}; "
+            f"delete {run} to run again"
+        )
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""How figures look and how they are written. Colours are those that the colour-blind can tell apart (Okabe & Ito 2008)."""
+"""How figures look and how they are written. Colours are those that the colour-blind can tell apart
+(Okabe & Ito 2008)."""
 
 from __future__ import annotations
 
@@ -11,13 +12,16 @@ from typing import Any
 from relpos.files import replacing
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A7A00", "#56B4E9", "#E69F00")
-"""Colours of Okabe and Ito that can be read on white and on black, with olive in place of their yellow, which cannot on white."""
+"""Colours of Okabe and Ito that can be read on white and on black, with olive in place of their
+yellow, which cannot on white."""
 LINES = 12
 """Heads or channels that are drawn in one panel; the eye cannot tell more lines apart."""
 DASHES = ("-", "--", "-.", ":")
 
 
-def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Any, Any]:
+def canvas(
+    width: float, height: float, rows: int = 1, columns: int = 1, **options: Any
+) -> tuple[Any, Any]:
     """A figure of width × height inches and its axes, an array (rows, columns)."""
     # Without pyplot, which would keep every figure in memory and choose a window system.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -31,7 +35,8 @@ def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **optio
 
 @cache
 def own_settings() -> None:
-    """Undoes the settings of a `matplotlibrc` in the working directory, which may have come from anywhere."""
+    """Undoes the settings of a `matplotlibrc` in the working directory, which may have come from
+    anywhere."""
     import matplotlib
 
     if os.path.lexists("matplotlibrc"):
@@ -45,8 +50,11 @@ def panel(width: float = 7.2, height: float = 4.2) -> tuple[Any, Any]:
     return figure, axes[0, 0]
 
 
-def by_layer(offsets: Sequence[int], layers: Sequence[Any], titles: Sequence[str], title: str) -> tuple[Any, list[Any]]:
-    """A figure with a panel for each layer, and a line for each of its heads or channels over the offset; and its panels.
+def by_layer(
+    offsets: Sequence[int], layers: Sequence[Any], titles: Sequence[str], title: str
+) -> tuple[Any, list[Any]]:
+    """A figure with a panel for each layer, and a line for each of its heads or channels over the
+    offset; and its panels.
 
     Args:
         offsets: of the attended token.
@@ -66,7 +74,9 @@ def by_layer(offsets: Sequence[int], layers: Sequence[Any], titles: Sequence[str
     return figure, axes
 
 
-def grid(count: int, columns: int, width: float = 2.4, height: float = 2.0) -> tuple[Any, list[Any]]:
+def grid(
+    count: int, columns: int, width: float = 2.4, height: float = 2.0
+) -> tuple[Any, list[Any]]:
     """A figure and `count` small panels of width × height inches, in rows of `columns`."""
     columns = min(columns, count)
     rows = -(-count // columns)
@@ -79,12 +89,15 @@ def grid(count: int, columns: int, width: float = 2.4, height: float = 2.0) -> t
 
 
 def look(number: int, width: float = 1.2) -> dict[str, Any]:
-    """Colour, dashes and width of a line, by its number: after the last colour they begin again with other dashes."""
+    """Colour, dashes and width of a line, by its number: after the last colour they begin again
+    with other dashes."""
     dash = DASHES[number // len(COLOURS) % len(DASHES)]
     return {"color": COLOURS[number % len(COLOURS)], "linestyle": dash, "linewidth": width}
 
 
-def band(axes: Any, places: Iterable[float], intervals: Iterable[Sequence[float]], colour: str) -> None:
+def band(
+    axes: Any, places: Iterable[float], intervals: Iterable[Sequence[float]], colour: str
+) -> None:
     """Intervals (low, high) around a line of this colour."""
     low, high = zip(*intervals, strict=True)
     axes.fill_between(list(places), low, high, color=colour, alpha=0.15, linewidth=0)
@@ -96,7 +109,8 @@ def legend(figure: Any, *handles: Any, **options: Any) -> None:
 
 
 def name_ends(axes: Any, ends: Iterable[tuple[str, float, float, str]]) -> None:
-    """Names at the right ends of lines, from top to bottom, as near to them as a line of text each beside the panel allows.
+    """Names at the right ends of lines, from top to bottom, as near to them as a line of text each
+    beside the panel allows.
 
     Args:
         ends: the name of each line, where it ends, and its colour.
@@ -108,12 +122,15 @@ def name_ends(axes: Any, ends: Iterable[tuple[str, float, float, str]]) -> None:
     for _, _, y, _ in ends:
         places.append(above := min((y - low) / (high - low), above - line))
     below = -line
-    for at in reversed(range(len(ends))):  # those that hang below the panel push up the ones above them
+    # those that hang below the panel push up the ones above them
+    for at in reversed(range(len(ends))):
         places[at] = below = max(places[at], below + line)
     for (name, x, y, colour), place in zip(ends, places, strict=True):
         to_line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "alpha": 0.6}
         looks = {"fontsize": 8, "va": "center", "color": colour, "annotation_clip": False}
-        axes.annotate(name, (x, y), (1.03, place), textcoords=axes.transAxes, arrowprops=to_line, **looks)
+        axes.annotate(
+            name, (x, y), (1.03, place), textcoords=axes.transAxes, arrowprops=to_line, **looks
+        )
 
 
 def logarithmic(axes: Any, places: Iterable[float], base: float = 10) -> None:
@@ -135,20 +152,23 @@ def matrix(axes: Any, values: Any, centred: bool = True, covered: float = 0.995)
     Args:
         values: an array (n, n); NaN is grey.
         centred: whether zero is in the middle of the colours.
-        covered: fraction of the entries that the colours tell apart; the others have the outermost colour.
+        covered: fraction of the entries that the colours tell apart; the others have the outermost
+            colour.
     """
     if not centred:
         return axes.imshow(values, cmap="cividis", interpolation="nearest")
     import numpy as np
 
-    # On a scale that ends at the largest entries, mostly those of [CLS], all others would look white.
+    # On a scale that ends at the largest entries, mostly those of [CLS], all others would look
+    # white.
     most = float(np.nanquantile(np.abs(values), covered)) or 1.0
     axes.set_facecolor("0.8")
     return axes.imshow(values, cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")
 
 
 def save(figure: Any, path: Path, dpi: int = 130) -> None:
-    """Writes a figure, in the format that the suffix of the path names; the same figure gives the same file."""
+    """Writes a figure, in the format that the suffix of the path names; the same figure gives the
+    same file."""
     metadata: dict[str, Any] = {}
     if path.suffix == ".pdf":  # whose time would give the same figure other bytes
         metadata = {"CreationDate": None}

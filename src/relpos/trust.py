@@ -1,7 +1,9 @@
-"""The names that a file may give. Model folders, records, tables and tasks travel between people, so a name in them is data.
+"""The names that a file may give. Model folders, records, tables and tasks travel between people,
+so a name in them is data.
 
-Every `_target_`, and every other dotted name of a file, is looked up here: in the modules of relpos that define such things, and in
-the modules that the user has named on the command line. Nothing else is imported, and nothing else is called.
+Every `_target_`, and every other dotted name of a file, is looked up here: in the modules of relpos
+that define such things, and in the modules that the user has named on the command line. Nothing
+else is imported, and nothing else is called.
 """
 
 from __future__ import annotations
@@ -20,13 +22,15 @@ from relpos.errors import RelposError, nearest, one_line
 from relpos.ranges import Arguments, accepted, check, marks_of, shown
 
 VARIABLE = "RELPOS_TRUST"
-"""Environment variable with the trusted modules. Workers, ranks and jobs of a cluster inherit it from the command."""
+"""Environment variable with the trusted modules. Workers, ranks and jobs of a cluster inherit it
+from the command."""
 NETWORK = "network"
 """A word for `trust=` that is no module: files may fetch data and models, and log online."""
 NAMING = ("_target_", "metric")
 """Last parts of the keys that name a class or a function."""
 RESOLVER = re.compile(r"\$\{[^}]*[:{]")
-"""An interpolation that calls a function of OmegaConf's or of ours, as `${oc.env:HOME}`, or may do so: `${${key}:HOME}`."""
+"""An interpolation that calls a function of OmegaConf's or of ours, as `${oc.env:HOME}`, or may do
+so: `${${key}:HOME}`."""
 DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -37,7 +41,8 @@ class NameKind:
     Args:
         modules: those of relpos (with what lies below them) that define it.
         base: dotted name of the class from which it inherits; empty for any class.
-        function: it is a function and no class; where there is a base, other modules may also give a class with that base.
+        function: it is a function and no class; where there is a base, other modules may also give
+            a class with that base.
     """
 
     modules: tuple[str, ...]
@@ -52,7 +57,9 @@ KINDS = {
     "objective": NameKind(("relpos.data.objective",), "relpos.data.objective.Objective"),
     "task": NameKind(("relpos.data.tasks", "relpos.data.own_task")),
     "metric": NameKind(("relpos.train.metrics",), function=True),
-    "logger": NameKind(("relpos.train.loggers",), "lightning_fabric.loggers.logger.Logger", function=True),
+    "logger": NameKind(
+        ("relpos.train.loggers",), "lightning_fabric.loggers.logger.Logger", function=True
+    ),
     # Not all of Lightning's callbacks: some write where an argument says.
     "callbacks": NameKind(
         (
@@ -76,12 +83,15 @@ def trust(*modules: str) -> None:
     """
     for module in modules:
         if not DOTTED.fullmatch(module):
-            raise RelposError(f"trust={module}: the name of a module is expected, as in trust=my_module")
+            raise RelposError(
+                f"trust={module}: the name of a module is expected, as in trust=my_module"
+            )
     os.environ[VARIABLE] = ",".join(dict.fromkeys([*_trusted(), *modules]))
 
 
 def asked(arguments: Iterable[str]) -> list[str]:
-    """Trusts what the user has typed: the modules of `trust=…`, and those in overrides such as `position._target_=my_module.Mine`.
+    """Trusts what the user has typed: the modules of `trust=…`, and those in overrides such as
+    `position._target_=my_module.Mine`.
 
     Returns:
         The arguments without `trust=…`.
@@ -103,7 +113,9 @@ def asked(arguments: Iterable[str]) -> list[str]:
 def outside(names: Iterable[object]) -> list[str]:
     """The modules of these dotted names, without those of relpos."""
     modules = dict.fromkeys(str(name).rpartition(".")[0] for name in names)
-    return [module for module in modules if DOTTED.fullmatch(module) and not _below(module, ("relpos",))]
+    return [
+        module for module in modules if DOTTED.fullmatch(module) and not _below(module, ("relpos",))
+    ]
 
 
 def refuse_names(overrides: Iterable[str]) -> None:
@@ -115,20 +127,26 @@ def refuse_names(overrides: Iterable[str]) -> None:
     for override in overrides:
         key, _, value = override.lstrip("+").partition("=")
         group, _, last = key.rpartition(".")
-        if last in NAMING and (last != "metric" or "." in value):  # `f1` alone is one of ours, whatever it is
+        # `f1` alone is one of ours, whatever it is
+        if last in NAMING and (last != "metric" or "." in value):
             kind = _kind_of(group)
             if last == "metric":
                 kind = last
             refuse(value.strip("'\""), kind, key)
         if key.startswith("hydra"):  # hydra.searchpath=[pkg://…] imports a package
             raise RelposError(f"{override}: settings of Hydra belong on the command line")
-        # ${oc.env:WANDB_API_KEY} would write a secret into records; Hydra reads $\{ without quotes as ${.
+        # ${oc.env:WANDB_API_KEY} would write a secret into records; Hydra reads $\{ without quotes
+        # as ${.
         if RESOLVER.search(value.replace("\\", "")):
-            raise RelposError(f"{override}: a file may refer to other keys (${{recipe.steps}}), and call no resolver")
+            raise RelposError(
+                f"{override}: a file may refer to other keys (${{recipe.steps}}), "
+                f"and call no resolver"
+            )
 
 
 def refuse(name: object, kind: str, key: str) -> None:
-    """Refuses a name that lies neither in the modules of its kind nor in a trusted one. Imports nothing.
+    """Refuses a name that lies neither in the modules of its kind nor in a trusted one. Imports
+    nothing.
 
     Raises:
         RelposError: begins with `key`, and says how the user can allow it.
@@ -136,14 +154,18 @@ def refuse(name: object, kind: str, key: str) -> None:
     if kind not in KINDS:
         raise RelposError(f"{key}={name}: {kind or 'this key'} names no class")
     if not isinstance(name, str) or "." not in name or not DOTTED.fullmatch(name):
-        raise RelposError(f"{key}={str(name)[:200]!r}: a name such as {KINDS[kind].modules[0]}.Name is expected")
+        raise RelposError(
+            f"{key}={str(name)[:200]!r}: a name such as {KINDS[kind].modules[0]}.Name is expected"
+        )
     module = name.rpartition(".")[0]
     if _below(module, KINDS[kind].modules) or _below(module, _trusted()):
         return
     hint = ""
     if outside([name]):
         hint = f"; trust={module} allows it, and runs the code of that module"
-    raise RelposError(f"{key}={name}: only names of {' and '.join(KINDS[kind].modules)} are allowed{hint}")
+    raise RelposError(
+        f"{key}={name}: only names of {' and '.join(KINDS[kind].modules)} are allowed{hint}"
+    )
 
 
 def find(name: object, kind: str, key: str) -> Any:
@@ -164,7 +186,8 @@ def find(name: object, kind: str, key: str) -> Any:
     module, _, last = str(name).rpartition(".")
     ours = _below(module, KINDS[kind].modules)
     if not ours and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # behind all others: a file here may not take the place of an installed package
+        # behind all others: a file here may not take the place of an installed package
+        sys.path.append(os.getcwd())
     try:
         value = getattr(import_module(module), last)
     except Exception as error:  # the user's own module may raise anything
@@ -178,13 +201,18 @@ def find(name: object, kind: str, key: str) -> Any:
 
 
 def _kind_of(key: str) -> str:
-    """The kind of a key's name: the first part of the key that is a kind, as in `pretrain.objective` and `position.parts.0`."""
+    """The kind of a key's name: the first part of the key that is a kind, as in
+    `pretrain.objective` and `position.parts.0`."""
     return next((part for part in key.split(".") if part in KINDS), key.split(".")[0])
 
 
 def _is_of_kind(value: Any, kind: NameKind, ours: bool) -> bool:
-    """Whether a class or function is of this kind; `ours` must be public and defined in the kind's modules."""
-    if ours and (not _below(str(getattr(value, "__module__", "")), kind.modules) or value.__name__.startswith("_")):
+    """Whether a class or function is of this kind; `ours` must be public and defined in the kind's
+    modules."""
+    if ours and (
+        not _below(str(getattr(value, "__module__", "")), kind.modules)
+        or value.__name__.startswith("_")
+    ):
         return False
     if kind.function and ours:
         return inspect.isfunction(value)
@@ -196,11 +224,15 @@ def _is_of_kind(value: Any, kind: NameKind, ours: bool) -> bool:
     return not kind.base or kind.base in bases
 
 
-def mistakes(values: Mapping[Any, Any], target: Any, path: str = "") -> Iterator[tuple[str, RelposError]]:
-    """(key, error) for every unknown key and every wrong value, also in groups and in nodes with a `_target_`.
+def mistakes(
+    values: Mapping[Any, Any], target: Any, path: str = ""
+) -> Iterator[tuple[str, RelposError]]:
+    """(key, error) for every unknown key and every wrong value, also in groups and in nodes with a
+    `_target_`.
 
     Args:
-        values: name → value, as a configuration or a file has them; names that begin with _ say how a class is used.
+        values: name → value, as a configuration or a file has them; names that begin with _ say how
+            a class is used.
         target: the function, class, TypedDict or `Arguments` whose arguments they are.
         path: the key under which they stand.
     """
@@ -237,7 +269,8 @@ def _wrong(key: str, value: Any, annotation: Any) -> Iterator[tuple[str, RelposE
         yield (
             key,
             RelposError(
-                f"{key}={shown(value):.100}: it has keys of its own, {', '.join(f'{key}.{name}' for name in accepted(group)[0])}"
+                f"{key}={shown(value):.100}: it has keys of its own, "
+                f"{', '.join(f'{key}.{name}' for name in accepted(group)[0])}"
             ),
         )
 
@@ -260,7 +293,8 @@ def _is_node(value: Any) -> bool:
 
 
 def _group(annotation: Any) -> Any:
-    """The TypedDict or `Arguments` whose arguments are the keys of a group; None where the annotation is not a group's."""
+    """The TypedDict or `Arguments` whose arguments are the keys of a group; None where the
+    annotation is not a group's."""
     if is_typeddict(annotation):
         return annotation
     return next((mark for mark in marks_of(annotation) if isinstance(mark, Arguments)), None)
@@ -273,13 +307,16 @@ def refuse_mistakes(values: Any, target: Any, path: str = "") -> None:
         RelposError: names the key.
     """
     if not isinstance(values, Mapping):
-        raise RelposError(f"{path}={shown(values):.100}: a group of keys {{key: value}} is expected".lstrip("="))
+        raise RelposError(
+            f"{path}={shown(values):.100}: a group of keys {{key: value}} is expected".lstrip("=")
+        )
     for _, error in mistakes(values, target, path):
         raise error
 
 
 def constructor(node: Any, kind: str) -> Any:
-    """What a node's `_target_` names, with the node's other keys as arguments. Nodes inside it become such constructors, too.
+    """What a node's `_target_` names, with the node's other keys as arguments. Nodes inside it
+    become such constructors, too.
 
     Raises:
         RelposError: a name or an argument is refused.
@@ -294,14 +331,17 @@ def constructor(node: Any, kind: str) -> Any:
             return [built(item) for item in value]
         if not _is_node(value):
             return value
-        arguments = {name: built(item) for name, item in value.items() if not str(name).startswith("_")}
+        arguments = {
+            name: built(item) for name, item in value.items() if not str(name).startswith("_")
+        }
         return partial(find(value["_target_"], kind, f"{kind}._target_"), **arguments)
 
     return built(node)
 
 
 def instantiate(node: Mapping[str, Any], kind: str, **further: Any) -> Any:
-    """The object that a node with a `_target_` describes; `further` are more arguments of its constructor.
+    """The object that a node with a `_target_` describes; `further` are more arguments of its
+    constructor.
 
     Raises:
         RelposError: a name is refused, or the constructor refuses an argument.
@@ -310,7 +350,8 @@ def instantiate(node: Mapping[str, Any], kind: str, **further: Any) -> Any:
 
 
 def bound(node: Mapping[str, Any], kind: str, **further: Any) -> Any:
-    """A function that does `instantiate`. Names and arguments are refused here, and nothing is made yet."""
+    """A function that does `instantiate`. Names and arguments are refused here, and nothing is made
+    yet."""
     function = constructor(_plain(node), kind)
     try:
         # Before the call: a TypeError from inside the constructor is a bug and keeps its traceback.
@@ -321,7 +362,8 @@ def bound(node: Mapping[str, Any], kind: str, **further: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The value with its mappings and sequences, which may be a configuration's own, as dictionaries and lists."""
+    """The value with its mappings and sequences, which may be a configuration's own, as
+    dictionaries and lists."""
     if isinstance(value, Mapping):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -1,4 +1,5 @@
-"""A function that is called once a module has been imported, by whoever imports it; at once where that has happened already."""
+"""A function that is called once a module has been imported, by whoever imports it; at once where
+that has happened already."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ ABSENT = ("matplotlib", "scipy", "transformers")
 
 
 def when_imported(module: str, call: Callable[[], object]) -> None:
-    """Calls `call` when `module` has been imported. What it raises reaches whoever imports the module.
+    """Calls `call` when `module` has been imported. What it raises reaches whoever imports the
+    module.
 
     >>> import colorsys, sys
     >>> called = []
@@ -36,10 +38,12 @@ def when_imported(module: str, call: Callable[[], object]) -> None:
 
 
 def import_quickly() -> None:
-    """Takes half off the five seconds that importing Lightning takes. Only for processes that relpos starts.
+    """Takes half off the five seconds that importing Lightning takes. Only for processes that
+    relpos starts.
 
-    Lightning and torchmetrics, which it imports, are made to believe that `ABSENT` is not installed; in a notebook, the user may
-    want the metrics that need it. And Python looks for circles of objects less often: imports make thousands of objects that stay.
+    Lightning and torchmetrics, which it imports, are made to believe that `ABSENT` is not
+    installed; in a notebook, the user may want the metrics that need it. And Python looks for
+    circles of objects less often: imports make thousands of objects that stay.
     """
     gc.set_threshold(10_000)  # new objects, instead of 700
 
@@ -53,7 +57,9 @@ def import_quickly() -> None:
 
         with suppress(AttributeError):  # of another version
             functions = (imports.find_spec, imports._version)
-            imports.find_spec, imports._version = (partial(without_absent, find) for find in functions)
+            imports.find_spec, imports._version = (
+                partial(without_absent, find) for find in functions
+            )
 
     when_imported("lightning_utilities.core.imports", pretend)
 
@@ -64,7 +70,9 @@ class _Finder(MetaPathFinder):
     def __init__(self, module: str, call: Callable[[], object]) -> None:
         self.module, self.call, self.is_done = module, call, False
 
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if self.is_done or name != self.module:
             return None
         self.is_done = True  # the search below comes here again

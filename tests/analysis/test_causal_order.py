@@ -19,7 +19,11 @@ from schemes import model_of
 
 def network(tokenizer: Tokenizer, position: str = "none") -> MaskedLM:
     """Random weights, away from zero, in float32."""
-    return model_of(position, vocabulary=tokenizer.size, max_positions=64, attention="causal").float().eval()
+    return (
+        model_of(position, vocabulary=tokenizer.size, max_positions=64, attention="causal")
+        .float()
+        .eval()
+    )
 
 
 def log_probability(model: MaskedLM, ids: list[int]) -> list[float]:
@@ -32,13 +36,19 @@ def log_probability(model: MaskedLM, ids: list[int]) -> list[float]:
     return found
 
 
-def test_the_loss_is_that_of_each_token_given_those_before_it(tokenizer: Tokenizer, store: Store) -> None:
+def test_the_loss_is_that_of_each_token_given_those_before_it(
+    tokenizer: Tokenizer, store: Store
+) -> None:
     model, examples = network(tokenizer, "fixed"), store.examples("heldout", "pair", 64, 3)
     found = gaps(model, examples, {})
     for example in range(3):
         ids, lengths = examples.batch(torch.tensor([example]))
         row = ids[0, : int(lengths)].tolist()
-        text = [(token, score) for token, score in zip(row[1:], log_probability(model, row), strict=True) if token != SEP]
+        text = [
+            (token, score)
+            for token, score in zip(row[1:], log_probability(model, row), strict=True)
+            if token != SEP
+        ]
         assert found.predicted[example] == len(text)
         assert found.losses[example] == pytest.approx(-sum(score for _, score in text), rel=1e-5)
 
@@ -47,33 +57,51 @@ def test_both_gaps_count_the_same_tokens_and_a_causal_network_sees_direction_wit
     tokenizer: Tokenizer, store: Store
 ) -> None:
     model, examples = network(tokenizer), store.examples("heldout", "pair", 64, 20)
-    in_random_order, reversed_rows = gaps(model, examples, shuffled(Words(tokenizer))), gaps(model, examples, MIRRORED)
+    in_random_order, reversed_rows = (
+        gaps(model, examples, shuffled(Words(tokenizer))),
+        gaps(model, examples, MIRRORED),
+    )
     assert in_random_order.loss == reversed_rows.loss
     assert np.array_equal(in_random_order.predicted, reversed_rows.predicted)
     assert abs(in_random_order.differences["all"]).max() > 0.05
     assert abs(reversed_rows.differences[MIRROR]).max() > 0.05
     ids, lengths = examples.batch(torch.tensor([0]))
     row = ids[0, : int(lengths)].tolist()[::-1]
-    backwards = -sum(s for t, s in zip(row[1:], log_probability(model, row), strict=True) if t not in (CLS, SEP))
-    assert reversed_rows.losses[0] + reversed_rows.differences[MIRROR][0] == pytest.approx(backwards, rel=1e-5)
+    backwards = -sum(
+        s for t, s in zip(row[1:], log_probability(model, row), strict=True) if t not in (CLS, SEP)
+    )
+    assert reversed_rows.losses[0] + reversed_rows.differences[MIRROR][0] == pytest.approx(
+        backwards, rel=1e-5
+    )
 
 
-def test_a_sentence_has_the_probability_of_its_tokens_one_after_another(tokenizer: Tokenizer) -> None:
+def test_a_sentence_has_the_probability_of_its_tokens_one_after_another(
+    tokenizer: Tokenizer,
+) -> None:
     model, text = network(tokenizer, "rope"), "the cat sat."
     ids = tokenizer.encode(text)
     expected = log_probability(model, [CLS, *map(int, ids)])
     [total] = pseudo_log_likelihoods(model, [np.asarray(ids)], Words(tokenizer))
     assert total == pytest.approx(sum(expected), rel=1e-5)
     for form in ("plain", "within_word"):
-        assert Score(model, tokenizer, form)(text).log_probabilities == pytest.approx(expected, rel=1e-5)
+        assert Score(model, tokenizer, form)(text).log_probabilities == pytest.approx(
+            expected, rel=1e-5
+        )
 
 
 def test_a_mask_is_filled_from_what_stands_before_it(tokenizer: Tokenizer) -> None:
     model = network(tokenizer, "fixed")
-    one, two = (FillMask(model, tokenizer)(text) for text in ("the cat [MASK] the dog.", "the cat [MASK] a mat."))
-    assert [guess.probability for guess in one[0]] == pytest.approx([guess.probability for guess in two[0]])
+    one, two = (
+        FillMask(model, tokenizer)(text)
+        for text in ("the cat [MASK] the dog.", "the cat [MASK] a mat.")
+    )
+    assert [guess.probability for guess in one[0]] == pytest.approx(
+        [guess.probability for guess in two[0]]
+    )
     ids = [CLS, *map(int, tokenizer.encode("the cat"))]
-    assert one[0][0].probability == pytest.approx(float(model(torch.tensor([ids]))[0, -1].softmax(-1).max().detach()), rel=1e-5)
+    assert one[0][0].probability == pytest.approx(
+        float(model(torch.tensor([ids]))[0, -1].softmax(-1).max().detach()), rel=1e-5
+    )
 
 
 def test_no_attention_goes_to_later_tokens(tokenizer: Tokenizer) -> None:

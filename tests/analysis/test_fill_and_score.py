@@ -1,4 +1,5 @@
-"""What stands at `[MASK]`, and the log-probability of a text by token, against the definitions written as loops."""
+"""What stands at `[MASK]`, and the log-probability of a text by token, against the definitions
+written as loops."""
 
 from pathlib import Path
 
@@ -24,7 +25,12 @@ def model(tokenizer: Tokenizer) -> MaskedLM:
     torch.manual_seed(0)
     size = {"layers": 1, "hidden": 16, "embedding": 8, "heads": 2, "ffn": 16, "max_positions": 24}
     model = network(
-        {"size": size, "position": node("position", "absolute"), "conv": node("conv", "none"), "vocabulary": tokenizer.size}
+        {
+            "size": size,
+            "position": node("position", "absolute"),
+            "conv": node("conv", "none"),
+            "vocabulary": tokenizer.size,
+        }
     )
     with torch.no_grad():
         for parameter in model.parameters():
@@ -32,17 +38,25 @@ def model(tokenizer: Tokenizer) -> MaskedLM:
     return model.eval()
 
 
-def test_guesses_are_the_softmax_at_the_masked_tokens(model: MaskedLM, tokenizer: Tokenizer) -> None:
+def test_guesses_are_the_softmax_at_the_masked_tokens(
+    model: MaskedLM, tokenizer: Tokenizer
+) -> None:
     ids = [CLS, *tokenizer.encode(["the"])[0], MASK, *tokenizer.encode(["dogs"])[0], MASK, SEP]
     probabilities = model(torch.tensor([ids]))[0].softmax(-1)
     guesses = FillMask(model, tokenizer)("the [MASK] dogs [MASK]", top=3)
-    for place, of_place in zip([index for index, number in enumerate(ids) if number == MASK], guesses, strict=True):
+    for place, of_place in zip(
+        [index for index, number in enumerate(ids) if number == MASK], guesses, strict=True
+    ):
         best = probabilities[place].topk(3)
         assert [guess.id for guess in of_place] == best.indices.tolist()
-        assert [guess.probability for guess in of_place] == pytest.approx(best.values.tolist(), rel=1e-5)
+        assert [guess.probability for guess in of_place] == pytest.approx(
+            best.values.tolist(), rel=1e-5
+        )
 
 
-def test_a_guess_shows_the_text_with_its_piece_and_the_other_masks(model: MaskedLM, tokenizer: Tokenizer) -> None:
+def test_a_guess_shows_the_text_with_its_piece_and_the_other_masks(
+    model: MaskedLM, tokenizer: Tokenizer
+) -> None:
     first, second = FillMask(model, tokenizer)("the [MASK] dogs [MASK].", top=tokenizer.size)
     cat = int(tokenizer.encode(["sleep"])[0][0])
     assert next(guess.text for guess in first if guess.id == cat) == "the sleep dogs [MASK]."
@@ -50,7 +64,10 @@ def test_a_guess_shows_the_text_with_its_piece_and_the_other_masks(model: Masked
 
 
 def test_a_special_token_takes_the_place_of_a_word(tokenizer: Tokenizer) -> None:
-    whole, first = tokenizer.encode(["the dogs, sleep."])[0].tolist(), tokenizer.encode(["the dogs"])[0].tolist()
+    whole, first = (
+        tokenizer.encode(["the dogs, sleep."])[0].tolist(),
+        tokenizer.encode(["the dogs"])[0].tolist(),
+    )
     marked = tokenizer.encode_marked("the [MASK], sleep.").tolist()
     assert marked == [first[0], MASK, *whole[len(first) :]]
     assert tokenizer.encode_marked("the dogs, sleep.").tolist() == whole
@@ -58,7 +75,9 @@ def test_a_special_token_takes_the_place_of_a_word(tokenizer: Tokenizer) -> None
 
 
 @pytest.mark.parametrize("form", ["plain", "within_word"])
-def test_the_tokens_add_up_to_the_pseudo_log_likelihood(model: MaskedLM, tokenizer: Tokenizer, form: str) -> None:
+def test_the_tokens_add_up_to_the_pseudo_log_likelihood(
+    model: MaskedLM, tokenizer: Tokenizer, form: str
+) -> None:
     words = Words(tokenizer) if form == "within_word" else None
     [expected] = pseudo_log_likelihoods(model, [tokenizer.encode([TEXT])[0]], words)
     scored = Score(model, tokenizer, form)(TEXT)
@@ -67,25 +86,41 @@ def test_the_tokens_add_up_to_the_pseudo_log_likelihood(model: MaskedLM, tokeniz
     assert scored.perplexity == pytest.approx(np.exp(-expected / len(scored.pieces)), rel=1e-6)
 
 
-def test_special_tokens_in_a_scored_text_are_context_and_have_no_score(model: MaskedLM, tokenizer: Tokenizer) -> None:
+def test_special_tokens_in_a_scored_text_are_context_and_have_no_score(
+    model: MaskedLM, tokenizer: Tokenizer
+) -> None:
     [dogs], [sleep] = (tokenizer.encode([word])[0].tolist() for word in ("dogs", "sleep"))
     scored = Score(model, tokenizer)("dogs [MASK] sleep")
     assert scored.pieces == [tokenizer.piece(dogs), tokenizer.piece(sleep)]
-    logits = model(torch.tensor([[CLS, MASK, MASK, sleep, SEP], [CLS, dogs, MASK, MASK, SEP]])).log_softmax(-1).detach()
-    assert scored.log_probabilities == pytest.approx([float(logits[0, 1, dogs]), float(logits[1, 3, sleep])], rel=1e-5)
+    logits = (
+        model(torch.tensor([[CLS, MASK, MASK, sleep, SEP], [CLS, dogs, MASK, MASK, SEP]]))
+        .log_softmax(-1)
+        .detach()
+    )
+    assert scored.log_probabilities == pytest.approx(
+        [float(logits[0, 1, dogs]), float(logits[1, 3, sleep])], rel=1e-5
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("no mask", "no [MASK] in it"), ("[SEP]", "there is no token in it"), ("[MASK] " * 30, "Absolute has 24 positions")],
+    [
+        ("no mask", "no [MASK] in it"),
+        ("[SEP]", "there is no token in it"),
+        ("[MASK] " * 30, "Absolute has 24 positions"),
+    ],
 )
-def test_a_text_that_cannot_be_filled_is_one_line(model: MaskedLM, tokenizer: Tokenizer, text: str, said: str) -> None:
+def test_a_text_that_cannot_be_filled_is_one_line(
+    model: MaskedLM, tokenizer: Tokenizer, text: str, said: str
+) -> None:
     with pytest.raises(RelposError) as caught:
         FillMask(model, tokenizer)(text)
     assert said in str(caught.value)
 
 
-def test_a_text_without_anything_to_score_is_one_line(model: MaskedLM, tokenizer: Tokenizer) -> None:
+def test_a_text_without_anything_to_score_is_one_line(
+    model: MaskedLM, tokenizer: Tokenizer
+) -> None:
     with pytest.raises(RelposError, match="there is nothing to score but special tokens"):
         Score(model, tokenizer)("[MASK]")
 

@@ -39,13 +39,19 @@ def test_profiles_made_from_known_basis_functions_are_met_to_one_part_in_ten_tho
     offsets = np.arange(-63.0, 64.0)
     curves = []
     for _ in range(6):
-        a, b, c = draw.normal(size=5), 10 ** draw.uniform(-2, 0, 5), draw.choice(np.arange(-24, 25, 8), 5, replace=False)
+        a, b, c = (
+            draw.normal(size=5),
+            10 ** draw.uniform(-2, 0, 5),
+            draw.choice(np.arange(-24, 25, 8), 5, replace=False),
+        )
         curves.append(1.0 + (a * np.exp(-b * (offsets[:, None] - c) ** 2)).sum(1))
     assert min(fit.r2 for fit in fit_heads(curves, functions=5)) >= 0.9999
 
 
 def test_weights_say_which_offsets_must_be_met() -> None:
-    curve = np.where(OFFSETS < 0, np.exp(-0.1 * (OFFSETS + 10.0) ** 2), 3 * np.exp(-0.1 * (OFFSETS - 10.0) ** 2))
+    curve = np.where(
+        OFFSETS < 0, np.exp(-0.1 * (OFFSETS + 10.0) ** 2), 3 * np.exp(-0.1 * (OFFSETS - 10.0) ** 2)
+    )
     right = fit_heads([curve], 1, weights=np.where(OFFSETS < 0, 1e-6, 1.0))[0]
     left = fit_heads([curve], 1, weights=np.where(OFFSETS < 0, 1.0, 1e-6))[0]
     assert right.centre == pytest.approx([10.0], abs=0.1)

@@ -46,7 +46,11 @@ def test_offsets_without_a_value_change_nothing() -> None:
 
 
 def test_a_kernel_of_three_offsets_has_a_kind() -> None:
-    assert [kind([3.0, 0.0, 0.0]), kind([0.0, 0.0, 3.0]), kind([3.0, 0.0, 3.0])] == ["previous", "next", "avoiding"]
+    assert [kind([3.0, 0.0, 0.0]), kind([0.0, 0.0, 3.0]), kind([3.0, 0.0, 3.0])] == [
+        "previous",
+        "next",
+        "avoiding",
+    ]
 
 
 def test_offset_0_is_known_where_one_side_is_hidden() -> None:

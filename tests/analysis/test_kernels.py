@@ -16,7 +16,10 @@ def test_a_fixed_kernel_is_its_own_picture() -> None:
     kernels = learned_kernels(model)
     assert list(kernels) == list(range(1, SHAPE.layers + 1))
     torch.testing.assert_close(
-        torch.stack(list(kernels.values())).double(), model.encoder.position.beta.detach(), atol=1e-6, rtol=1e-6
+        torch.stack(list(kernels.values())).double(),
+        model.encoder.position.beta.detach(),
+        atol=1e-6,
+        rtol=1e-6,
     )
 
 
@@ -73,5 +76,8 @@ def test_sums_of_gates_are_seen_between_two_tokens() -> None:
     for position in (parts[1], lambda shape: Merge(shape, parts)):
         model = network(position, spread=0.0)
         with torch.no_grad():
-            next(values for name, values in model.named_parameters() if name.endswith("gates")).zero_()  # each gate is ½
+            # each gate is ½
+            next(
+                values for name, values in model.named_parameters() if name.endswith("gates")
+            ).zero_()
         torch.testing.assert_close(learned_kernels(model, k=3)[1][0], expected, atol=1e-5, rtol=0)

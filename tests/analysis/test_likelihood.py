@@ -13,7 +13,8 @@ from schemes import POSITIONS, VOCABULARY, model_of
 
 
 class Fives(Words):
-    """Words for the tests' vocabulary without a tokenizer: an odd id goes on with the word before it."""
+    """Words for the tests' vocabulary without a tokenizer: an odd id goes on with the word before
+    it."""
 
     def __init__(self) -> None:
         pass
@@ -53,17 +54,29 @@ def test_it_is_the_sum_over_tokens_masked_one_at_a_time(words: Words | None) -> 
 @pytest.mark.parametrize("words", [None, Fives()], ids=["plain", "within_word"])
 def test_given_tokens_are_read_and_not_scored(words: Words | None) -> None:
     model, sentences, given = model_of("composite").eval(), texts([4, 7, 4, 7]), [0, 3, 2, 6]
-    expected = [defined(model, ids.tolist(), words, first) for ids, first in zip(sentences, given, strict=True)]
-    assert pseudo_log_likelihoods(model, sentences, words, unscored=given) == pytest.approx(expected, rel=1e-9)
+    expected = [
+        defined(model, ids.tolist(), words, first)
+        for ids, first in zip(sentences, given, strict=True)
+    ]
+    assert pseudo_log_likelihoods(model, sentences, words, unscored=given) == pytest.approx(
+        expected, rel=1e-9
+    )
 
 
 def test_the_later_pieces_of_a_word_are_masked_too_and_the_earlier_ones_are_not() -> None:
     ids = np.array([[6, 7, 9, 8]])
     rows = masked_rows(ids, Fives().numbers(ids), MASK)[0]
-    assert rows.tolist() == [[MASK, MASK, MASK, 8], [6, MASK, MASK, 8], [6, 7, MASK, 8], [6, 7, 9, MASK]]
+    assert rows.tolist() == [
+        [MASK, MASK, MASK, 8],
+        [6, MASK, MASK, 8],
+        [6, 7, MASK, 8],
+        [6, 7, 9, MASK],
+    ]
 
 
-def test_it_is_computed_in_float32_under_bfloat16_and_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_computed_in_float32_under_bfloat16_and_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model, sentences = model_of("tisa").float().train(), texts([5, 5])
     expected = pseudo_log_likelihoods(model, sentences, None)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -76,5 +89,8 @@ def test_the_output_at_one_token_is_that_of_all(position: str) -> None:
     model = model_of(position).eval()
     ids, at = torch.from_numpy(np.stack(texts([9, 9, 9]))), torch.tensor([0, 8, 4])
     assert torch.allclose(
-        model.encoder(ids, at=in_batch(at, ids.shape[1])), model.encoder(ids)[torch.arange(3), at], rtol=0, atol=1e-12
+        model.encoder(ids, at=in_batch(at, ids.shape[1])),
+        model.encoder(ids)[torch.arange(3), at],
+        rtol=0,
+        atol=1e-12,
     )

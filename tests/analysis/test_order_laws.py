@@ -1,4 +1,5 @@
-"""The laws of `relpos order`: what a network that knows no order, or one direction only, must show."""
+"""The laws of `relpos order`: what a network that knows no order, or one direction only, must
+show."""
 
 from copy import deepcopy
 from typing import Any
@@ -20,7 +21,9 @@ from relpos.model.heads import MaskedLM
 from schemes import CONVS, POSITIONS, VOCABULARY, model_of
 
 
-def network(tokenizer: Tokenizer, position: str = "none", seed: int = 0, conv: str = "none") -> MaskedLM:
+def network(
+    tokenizer: Tokenizer, position: str = "none", seed: int = 0, conv: str = "none"
+) -> MaskedLM:
     """Random weights, away from zero, in float32, over the tokenizer's vocabulary."""
     return model_of(position, conv, seed=seed, vocabulary=tokenizer.size, max_positions=64).float()
 
@@ -37,9 +40,13 @@ def forward(tokenizer: Tokenizer, store: Store) -> MaskedLM:
         "dropout": 0.0,
         "attention_dropout": 0.0,
     }
-    model = one_directional(model_of("fixed", vocabulary=tokenizer.size, spread=0.0, **size).float())
+    model = one_directional(
+        model_of("fixed", vocabulary=tokenizer.size, spread=0.0, **size).float()
+    )
     model.encoder.position.requires_grad_(False)
-    optimiser = torch.optim.Adam([parameter for parameter in model.parameters() if parameter.requires_grad], 5e-3)
+    optimiser = torch.optim.Adam(
+        [parameter for parameter in model.parameters() if parameter.requires_grad], 5e-3
+    )
     examples = store.examples("train", "pair", 64, 32 * 150)
     for step in Steps(examples, 0, 32, 32, store.vocabulary, stop=150):
         for part in step.microbatches:
@@ -49,31 +56,45 @@ def forward(tokenizer: Tokenizer, store: Store) -> MaskedLM:
     return model.eval()
 
 
-def test_a_kernel_of_one_direction_has_learned_an_order(forward: MaskedLM, tokenizer: Tokenizer, store: Store) -> None:
+def test_a_kernel_of_one_direction_has_learned_an_order(
+    forward: MaskedLM, tokenizer: Tokenizer, store: Store
+) -> None:
     for packing in ("pair", "document"):
         gap = gaps(forward, store.examples("heldout", packing, 64, 60), shuffled(Words(tokenizer)))
         assert all(low > 0 for low, _ in gap.intervals.values())
         assert gap.gaps["2"] < gap.gaps["all"]
 
 
-def test_a_kernel_of_one_direction_has_learned_the_direction(forward: MaskedLM, store: Store) -> None:
+def test_a_kernel_of_one_direction_has_learned_the_direction(
+    forward: MaskedLM, store: Store
+) -> None:
     for packing in ("pair", "document"):
-        [(low, _)] = gaps(forward, store.examples("heldout", packing, 64, 60), MIRRORED).intervals.values()
+        [(low, _)] = gaps(
+            forward, store.examples("heldout", packing, 64, 60), MIRRORED
+        ).intervals.values()
         assert low > 0
 
 
-def test_a_kernel_of_one_direction_is_better_than_its_mirror_image(forward: MaskedLM, tokenizer: Tokenizer) -> None:
+def test_a_kernel_of_one_direction_is_better_than_its_mirror_image(
+    forward: MaskedLM, tokenizer: Tokenizer
+) -> None:
     pairs = ToyPairs(count=15).pairs()
     found = minimal_pairs(forward, tokenizer, pairs).summary()["same_words"]
-    mirrored = minimal_pairs(one_directional(deepcopy(forward), -1), tokenizer, pairs).summary()["same_words"]
+    mirrored = minimal_pairs(one_directional(deepcopy(forward), -1), tokenizer, pairs).summary()[
+        "same_words"
+    ]
     assert found["interval"][0] > 50
     assert found["accuracy"] > mirrored["accuracy"]
 
 
 @pytest.mark.parametrize("form", ["within_word", "plain"])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_without_positions_pairs_of_the_same_words_are_ties(tokenizer: Tokenizer, form: str, seed: int) -> None:
-    scores = minimal_pairs(network(tokenizer, seed=seed), tokenizer, ToyPairs(count=8).pairs(), form)
+def test_without_positions_pairs_of_the_same_words_are_ties(
+    tokenizer: Tokenizer, form: str, seed: int
+) -> None:
+    scores = minimal_pairs(
+        network(tokenizer, seed=seed), tokenizer, ToyPairs(count=8).pairs(), form
+    )
     summary = scores.summary()
     assert summary["same_words"]["accuracy"] == 50.0
     assert summary["same_words"]["interval"] == [50.0, 50.0]
@@ -82,27 +103,40 @@ def test_without_positions_pairs_of_the_same_words_are_ties(tokenizer: Tokenizer
 
 
 def test_with_positions_they_are_not(tokenizer: Tokenizer) -> None:
-    right = minimal_pairs(network(tokenizer, "absolute"), tokenizer, ToyPairs(count=8).pairs()).right
+    right = minimal_pairs(
+        network(tokenizer, "absolute"), tokenizer, ToyPairs(count=8).pairs()
+    ).right
     assert 0.5 not in right
 
 
 def test_a_sentence_that_is_too_long_is_refused_with_its_place(tokenizer: Tokenizer) -> None:
     pair = PairItem("own", ("the dog " * 40, "the cat"), "own.txt, line 3")
-    with pytest.raises(RelposError, match=r"own\.txt, line 3: a sentence of 82 tokens is too long: Absolute serves 64"):
+    with pytest.raises(
+        RelposError,
+        match=r"own\.txt, line 3: a sentence of 82 tokens is too long: Absolute serves 64",
+    ):
         minimal_pairs(network(tokenizer, "absolute"), tokenizer, [pair])
 
 
 def test_a_summary_pools_pairs_with_the_same_words_and_the_others() -> None:
     scores = PairScores(
-        np.array([1.0, 0.5, 0.0, 1.0]), np.array([0.5, 0.5, 0.5, 0.25]), np.array([True, True, False, False]), ["a", "a", "a", "b"]
+        np.array([1.0, 0.5, 0.0, 1.0]),
+        np.array([0.5, 0.5, 0.5, 0.25]),
+        np.array([True, True, False, False]),
+        ["a", "a", "a", "b"],
     )
     summary = scores.summary()
     assert [summary[key]["accuracy"] for key in ("same_words", "others")] == [75.0, 50.0]
-    assert {name: found["accuracy"] for name, found in summary["paradigms"].items()} == {"a": 50.0, "b": 100.0}
+    assert {name: found["accuracy"] for name, found in summary["paradigms"].items()} == {
+        "a": 50.0,
+        "b": 100.0,
+    }
     assert [summary[key]["ties_right"] for key in ("same_words", "others")] == [100.0, 50.0]
     assert [summary[key]["guess"] for key in ("same_words", "others")] == [50.0, 37.5]
     nothing = {"accuracy": None, "interval": None, "n": 0, "ties_right": None, "guess": None}
-    assert PairScores(np.zeros(0), np.zeros(0), np.zeros(0, bool), []).summary()["others"] == nothing
+    assert (
+        PairScores(np.zeros(0), np.zeros(0), np.zeros(0, bool), []).summary()["others"] == nothing
+    )
 
 
 def texts(count: int = 40, n: int = 12) -> torch.Tensor:
@@ -113,7 +147,8 @@ def texts(count: int = 40, n: int = 12) -> torch.Tensor:
 def test_the_attention_adds_up_to_one(position: str) -> None:
     found = attention_mass(model_of(position), texts(4))
     total = np.array(found["mass"]).sum(-1) + found["before"] + found["after"]
-    assert total.shape == (2, 4 if position == "dual_triangle_split" else 2)  # each half of a head by itself
+    # each half of a head by itself
+    assert total.shape == (2, 4 if position == "dual_triangle_split" else 2)
     assert total == pytest.approx(np.ones(total.shape), abs=1e-6)
 
 

@@ -18,13 +18,17 @@ def test_the_terms_are_those_that_the_kernel_adds(name: str) -> None:
         like = torch.zeros(2, 4 if encoder.position.splits else 2, 9, 4, dtype=torch.float64)
         expected = eager.scores(None, None, call.terms, like)
         terms = added(call.terms, 9)
-        torch.testing.assert_close(torch.zeros_like(expected) if terms is None else terms.expand_as(expected), expected)
+        torch.testing.assert_close(
+            torch.zeros_like(expected) if terms is None else terms.expand_as(expected), expected
+        )
 
 
 def test_over_the_offsets_stands_the_mean_of_each_diagonal() -> None:
     found = pattern(model_of("synthesizer_random").eval().encoder, layer=1, length=6)
     assert found.mean.shape == (2, 11)
-    assert float(found.mean[1, 5 + 2]) == pytest.approx(float(found.matrix[1].diagonal(2).mean()), abs=1e-6)
+    assert float(found.mean[1, 5 + 2]) == pytest.approx(
+        float(found.matrix[1].diagonal(2).mean()), abs=1e-6
+    )
     assert float(found.mean[0, 5 - 5]) == pytest.approx(float(found.matrix[0, 5, 0]), abs=1e-6)
     assert bool((found.low <= found.high + 1e-6).all())
 
@@ -39,8 +43,14 @@ def test_what_does_not_depend_on_tokens_has_no_spread() -> None:
 
 @pytest.mark.parametrize("name", ["absolute", "alibi", "rope"])
 def test_tokens_that_are_not_seen_have_no_value(name: str) -> None:
-    window, ahead = preset("position", "window", reach=2), torch.ones(6, 6, dtype=torch.bool).triu(1)
-    for causal, model in ((True, model_of(name)), (False, network(lambda shape: Merge(shape, [preset("position", name), window])))):
+    window, ahead = (
+        preset("position", "window", reach=2),
+        torch.ones(6, 6, dtype=torch.bool).triu(1),
+    )
+    for causal, model in (
+        (True, model_of(name)),
+        (False, network(lambda shape: Merge(shape, [preset("position", name), window]))),
+    ):
         model.encoder.causal = causal
         unseen = ahead if causal else ahead.triu(3) | ahead.triu(3).T
         assert torch.equal(pattern(model.eval().encoder, length=6).matrix[0].isnan(), unseen)
@@ -67,7 +77,9 @@ def test_trained_rows_are_drawn_as_queries_and_keys_see_them() -> None:
     assert found.matrix.shape == (2, 6, 6)
     assert float(found.matrix.mean()) == pytest.approx(0, abs=1e-5)
     with torch.no_grad():
-        encoder.position.table.copy_(encoder.position.table[:1].clone().expand_as(encoder.position.table))
+        encoder.position.table.copy_(
+            encoder.position.table[:1].clone().expand_as(encoder.position.table)
+        )
     flat = pattern(encoder, length=6)
     assert float(flat.matrix.abs().max()) < 1e-5
 
@@ -88,5 +100,12 @@ def test_reveal_fills_tables_of_zeros_alone() -> None:
 
 
 def test_every_preset_can_be_drawn() -> None:
-    empty = [name for name in POSITIONS if pattern(model_of(name).eval().encoder, length=8, trained=False) is None]
-    assert [node("position", name)["_target_"].rpartition(".")[2] for name in empty] == ["NoPosition", "Window"]
+    empty = [
+        name
+        for name in POSITIONS
+        if pattern(model_of(name).eval().encoder, length=8, trained=False) is None
+    ]
+    assert [node("position", name)["_target_"].rpartition(".")[2] for name in empty] == [
+        "NoPosition",
+        "Window",
+    ]

@@ -14,7 +14,11 @@ N = 5
 
 def looped(encoder: Any, layer: int) -> torch.Tensor:
     """Eq. 12 by loops; the tiny network has narrow embeddings, so that every step is there."""
-    embedding, attention, first = encoder.embedding, encoder.layers[layer].attention, encoder.layers[layer].attention_norm
+    embedding, attention, first = (
+        encoder.embedding,
+        encoder.layers[layer].attention,
+        encoder.layers[layer].attention_norm,
+    )
 
     def affine(part: Any, x: torch.Tensor, rows: slice = slice(None)) -> torch.Tensor:
         made: torch.Tensor = part.weight[rows] @ x
@@ -44,7 +48,9 @@ def looped(encoder: Any, layer: int) -> torch.Tensor:
     return found / 2.0  # head_dim 4
 
 
-@pytest.mark.parametrize("block", [{}, {"norm_first": True, "norm": "rms", "bias": False, "qk_norm": True}])
+@pytest.mark.parametrize(
+    "block", [{}, {"norm_first": True, "norm": "rms", "bias": False, "qk_norm": True}]
+)
 @torch.no_grad()
 def test_equals_loops(block: dict[str, Any]) -> None:
     encoder = network(preset("position", "absolute"), **block).encoder

@@ -15,12 +15,29 @@ from schemes import SIZE, VOCABULARY, model_of
 HAS = {
     "inductive": (
         {"tisa", "rope", "floater", "alibi", "sinusoidal", "fire"},
-        {"absolute", "tupe", "huang4", "synthesizer_random", "absolute_tisa", "t5", "shaw", "dynamic", "deberta", "window"},
+        {
+            "absolute",
+            "tupe",
+            "huang4",
+            "synthesizer_random",
+            "absolute_tisa",
+            "t5",
+            "shaw",
+            "dynamic",
+            "deberta",
+            "window",
+        },
     ),
     "data-driven": ({"tisa", "absolute", "floater", "kerple"}, {"sinusoidal", "rope", "alibi"}),
-    "translation-invariant": ({"tisa", "rope", "composite_key", "huang4"}, {"absolute", "sinusoidal", "tupe", "floater"}),
+    "translation-invariant": (
+        {"tisa", "rope", "composite_key", "huang4"},
+        {"absolute", "sinusoidal", "tupe", "floater"},
+    ),
     "parallelisable": ({"tisa", "rope", "tupe"}, {"floater"}),
-    "interpretable": ({"tisa", "t5", "alibi", "fixed"}, {"dynamic", "rope", "tupe", "synthesizer_random", "absolute_tisa"}),
+    "interpretable": (
+        {"tisa", "t5", "alibi", "fixed"},
+        {"dynamic", "rope", "tupe", "synthesizer_random", "absolute_tisa"},
+    ),
 }
 
 
@@ -28,7 +45,9 @@ def of(model: Any) -> dict[str, bool]:
     return measured.properties(model, lambda made: list(made.encoder.position.parameters()), 3, 4)
 
 
-@pytest.mark.parametrize("name", sorted(set.union(*(names for sides in HAS.values() for names in sides))))
+@pytest.mark.parametrize(
+    "name", sorted(set.union(*(names for sides in HAS.values() for names in sides)))
+)
 def test_properties_of_known_schemes(name: str) -> None:
     found = of(model_of(name))
     for key, (having, lacking) in HAS.items():
@@ -79,5 +98,7 @@ def test_one_entry_out_of_line_is_no_curve_and_no_translation() -> None:
 def test_parameters_are_compared_with_those_of_the_table() -> None:
     sizes = ((3, 4, True), (4, 4, False))
     for own, table, expected in sizes:
-        found = measured.properties(model_of("tisa"), lambda made: list(made.encoder.position.parameters()), own, table)
+        found = measured.properties(
+            model_of("tisa"), lambda made: list(made.encoder.position.parameters()), own, table
+        )
         assert found["parameter-efficient"] is expected

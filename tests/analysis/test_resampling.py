@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from relpos.analysis.resampling import crossed_interval, mean_interval, multi_bootstrap, pooled_interval, ratio_interval
+from relpos.analysis.resampling import (
+    crossed_interval,
+    mean_interval,
+    multi_bootstrap,
+    pooled_interval,
+    ratio_interval,
+)
 
 
 def test_the_interval_over_pairs_is_wilsons_within_each_paradigm() -> None:
@@ -17,7 +23,8 @@ def test_paradigms_that_are_all_right_or_all_wrong_are_no_proof() -> None:
     low, high = pooled_interval([np.ones(60), np.ones(60), np.zeros(60)]) or (0, 0)
     assert 0.62 < low < 2 / 3 < high < 0.70
     assert pooled_interval([np.ones(60)]) == pytest.approx([1 - 0.0602, 1], abs=1e-3)
-    assert pooled_interval([np.full(60, 0.5), np.full(60, 0.5)]) == [0.5, 0.5]  # ties are a law, not luck
+    # ties are a law, not luck
+    assert pooled_interval([np.full(60, 0.5), np.full(60, 0.5)]) == [0.5, 0.5]
 
 
 def test_the_crossed_interval_covers_the_spread_of_networks_and_of_examples() -> None:
@@ -27,8 +34,11 @@ def test_the_crossed_interval_covers_the_spread_of_networks_and_of_examples() ->
     low, high = crossed_interval(values, np.ones_like(values))
     error = np.sqrt(of_networks.var() / 8 + of_examples.var() / 200)
     assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.1)
-    fixed = crossed_interval(values, np.ones_like(values), groups=list(range(200)))  # each example is a group by itself
-    assert (fixed[1] - fixed[0]) / 2 == pytest.approx(1.96 * of_networks.std() / np.sqrt(8), rel=0.1)
+    # each example is a group by itself
+    fixed = crossed_interval(values, np.ones_like(values), groups=list(range(200)))
+    assert (fixed[1] - fixed[0]) / 2 == pytest.approx(
+        1.96 * of_networks.std() / np.sqrt(8), rel=0.1
+    )
 
 
 def test_the_interval_of_a_ratio_covers_what_theory_says() -> None:
@@ -50,18 +60,28 @@ def test_the_multi_bootstrap_knows_both_sources_of_spread() -> None:
 def test_the_multi_bootstrap_takes_a_metric() -> None:
     targets = np.tile([0.0, 1.0], 50)
     table = np.stack([np.stack([targets, targets], -1)] * 3)
-    assert multi_bootstrap(table, 50, lambda pairs: float(np.mean(pairs[:, 0] == pairs[:, 1]))) == (1.0, 1.0)
+    assert multi_bootstrap(table, 50, lambda pairs: float(np.mean(pairs[:, 0] == pairs[:, 1]))) == (
+        1.0,
+        1.0,
+    )
 
 
 def test_interval_of_the_mean_is_near_the_normal_one() -> None:
     values = [30.0, 32.0, 37.0, 31.0, 33.0, 34.0, 29.0, 35.0, 33.5, 30.5]
     found = mean_interval(values)
     half = 1.96 * np.std(values) / np.sqrt(10)  # a bootstrap knows the spread with 1/n
-    assert found == (pytest.approx(np.mean(values) - half, abs=0.25), pytest.approx(np.mean(values) + half, abs=0.25))
+    assert found == (
+        pytest.approx(np.mean(values) - half, abs=0.25),
+        pytest.approx(np.mean(values) + half, abs=0.25),
+    )
 
 
 @pytest.mark.parametrize(("n", "share"), [(3, 0.8), (10, 0.9)])
-def test_few_seeds_give_intervals_that_are_too_narrow_by_as_much_as_the_guide_says(n: int, share: float) -> None:
+def test_few_seeds_give_intervals_that_are_too_narrow_by_as_much_as_the_guide_says(
+    n: int, share: float
+) -> None:
     chance = np.random.default_rng(0)
     found = [mean_interval(list(chance.normal(size=n))) for _ in range(150)]
-    assert np.mean([one is not None and one[0] <= 0 <= one[1] for one in found]) == pytest.approx(share, abs=0.08)
+    assert np.mean([one is not None and one[0] <= 0 <= one[1] for one in found]) == pytest.approx(
+        share, abs=0.08
+    )

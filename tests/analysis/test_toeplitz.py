@@ -47,5 +47,7 @@ def test_the_main_diagonal_can_be_left_out() -> None:
     total = sum((matrix[i, j] - np.mean([matrix[place] for place in rest])) ** 2 for i, j in rest)
     residual = sum((matrix[i, j] - mean[j - i]) ** 2 for i, j in rest)
     assert toeplitz_r2(matrix, main=False) == pytest.approx(1 - residual / total, abs=1e-12)
-    assert toeplitz_r2(matrix + 9 * np.eye(6), main=False) == pytest.approx(toeplitz_r2(matrix, main=False), abs=1e-12)
+    assert toeplitz_r2(matrix + 9 * np.eye(6), main=False) == pytest.approx(
+        toeplitz_r2(matrix, main=False), abs=1e-12
+    )
     assert toeplitz_r2([[3.0]], main=False) == 1.0

@@ -1,4 +1,5 @@
-"""Answers of several texts: ties, texts of which a part is given, and what is left of a continuation."""
+"""Answers of several texts: ties, texts of which a part is given, and what is left of a
+continuation."""
 
 import pytest
 
@@ -15,17 +16,26 @@ def test_several_texts_that_are_tied_share_a_right_answer(tokenizer: Tokenizer) 
     worst = "the the the the the the"
     assert minimal_pairs(model, tokenizer, [PairItem("a", orders, "")]).right.tolist() == [1 / 3]
     scores = minimal_pairs(
-        model, tokenizer, [PairItem("a", orders, ""), PairItem("b", (worst, *orders), ""), PairItem("c", orders[:2], "")]
+        model,
+        tokenizer,
+        [
+            PairItem("a", orders, ""),
+            PairItem("b", (worst, *orders), ""),
+            PairItem("c", orders[:2], ""),
+        ],
     )
     summary = scores.summary()
     assert scores.answers()["same_words"] == {"a": "3", "c": "t"}
     assert summary["same_words"]["accuracy"] == pytest.approx(100 * (1 / 3 + 1 / 2) / 2)
     assert summary["same_words"]["ties_right"] == 100.0
-    assert summary["same_words"]["interval"] == [pytest.approx(summary["same_words"]["accuracy"])] * 2
+    assert (
+        summary["same_words"]["interval"] == [pytest.approx(summary["same_words"]["accuracy"])] * 2
+    )
 
 
 def test_a_token_that_reaches_over_the_end_of_what_is_given_is_scored(tokenizer: Tokenizer) -> None:
-    """`cats` is one piece or another cut than `cat` and `s`: either way nothing of what follows is left out."""
+    """`cats` is one piece or another cut than `cat` and `s`: either way nothing of what follows is
+    left out."""
     model = model_of("fixed", vocabulary=tokenizer.size, max_positions=64)
     item = PairItem("a", ("the cats", "the cat ."), "", ("the cat", "the cat"))
     assert minimal_pairs(model, tokenizer, [item]).right.tolist() in ([0.0], [1.0])
@@ -34,5 +44,7 @@ def test_a_token_that_reaches_over_the_end_of_what_is_given_is_scored(tokenizer:
 def test_a_continuation_of_which_nothing_is_left_is_refused(tokenizer: Tokenizer) -> None:
     model = model_of("fixed", vocabulary=tokenizer.size, max_positions=64)
     item = PairItem("a", ("the cat ", "the cat ."), "own.jsonl line 3", ("the cat", "the cat"))
-    with pytest.raises(RelposError, match=r"own\.jsonl line 3: the tokenizer leaves nothing of a sentence"):
+    with pytest.raises(
+        RelposError, match=r"own\.jsonl line 3: the tokenizer leaves nothing of a sentence"
+    ):
         minimal_pairs(model, tokenizer, [item])

@@ -18,7 +18,15 @@ from relpos.results.values import GLUE, Value
 from relpos.train.network import network
 
 SIZE = {"layers": 2, "hidden": 64, "ffn": 256, "max_positions": 16}
-TINY = ["size=tiny", "size.layers=2", "size.hidden=16", "size.embedding=8", "size.heads=4", "size.ffn=16", "vocabulary=40"]
+TINY = [
+    "size=tiny",
+    "size.layers=2",
+    "size.hidden=16",
+    "size.embedding=8",
+    "size.heads=4",
+    "size.ffn=16",
+    "vocabulary=40",
+]
 ONE_PRETRAINING = "says nothing about other pre-trainings"
 JITTER = [-0.4, 0.1, 0.3, -0.2, 0.2]
 
@@ -26,7 +34,8 @@ JITTER = [-0.4, 0.1, 0.3, -0.2, 0.2]
 def scored(values: Mapping[Seed, float], column: str, **fields: Any) -> list[Value]:
     """Scores by their seeds (pre-training, fine-tuning)."""
     return [
-        Value(Path(f"{p}-{s}"), "finetune", column, value, pretrain_seed=p, seed=s, **fields) for (p, s), value in values.items()
+        Value(Path(f"{p}-{s}"), "finetune", column, value, pretrain_seed=p, seed=s, **fields)
+        for (p, s), value in values.items()
     ]
 
 
@@ -34,19 +43,34 @@ def by_seeds(values: Iterable[Value]) -> dict[Seed, float]:
     return {seeds(each): each.value for each in values}
 
 
-def scale(rows: dict[str, dict[str, Sequence[float]]], store: str = "toy-0123456789ab", size: int = 1, **meaning: Any) -> Scale:
+def scale(
+    rows: dict[str, dict[str, Sequence[float]]],
+    store: str = "toy-0123456789ab",
+    size: int = 1,
+    **meaning: Any,
+) -> Scale:
     """A scale with these scores, row → column → one a pre-training seed."""
-    meaning = {"size": SIZE | {"hidden": 64 * size}, "steps": 100, "batch": 8, "length": 128, "pairs": None} | meaning
+    meaning = {
+        "size": SIZE | {"hidden": 64 * size},
+        "steps": 100,
+        "batch": 8,
+        "length": 128,
+        "pairs": None,
+    } | meaning
     found = pretraining_scale(meaning, store)
     for row, columns in rows.items():
         found.values[row] = {
-            name: scored({(seed, 0): value for seed, value in enumerate(values)}, name) for name, values in columns.items()
+            name: scored({(seed, 0): value for seed, value in enumerate(values)}, name)
+            for name, values in columns.items()
         }
     return found
 
 
-def changed(found: Scale, change: Callable[[Value], Value], *columns: str, rows: Sequence[str] = ()) -> Scale:
-    """The same scale with other values in these columns (all of them) of these rows (all of them)."""
+def changed(
+    found: Scale, change: Callable[[Value], Value], *columns: str, rows: Sequence[str] = ()
+) -> Scale:
+    """The same scale with other values in these columns (all of them) of these rows (all of
+    them)."""
     for row in rows or found.values:
         for name in columns or found.values[row]:
             found.values[row][name] = [change(each) for each in found.values[row][name]]
@@ -59,8 +83,14 @@ def of_one_pretraining(found: Scale) -> Scale:
 
 
 def at_chance(found: Scale, *columns: str, rows: Sequence[str] = ()) -> Scale:
-    """The same scale, where these rows (all of them) are no better than the constant answer in these columns."""
-    return changed(found, lambda each: replace(each, metric="accuracy", majority=99.0, examples=10_000), *columns, rows=rows)
+    """The same scale, where these rows (all of them) are no better than the constant answer in
+    these columns."""
+    return changed(
+        found,
+        lambda each: replace(each, metric="accuracy", majority=99.0, examples=10_000),
+        *columns,
+        rows=rows,
+    )
 
 
 def around(mean: float, order: int = 1) -> list[float]:
@@ -83,18 +113,31 @@ def only(found: list[Verdict]) -> Verdict:
 
 
 def trained(found: Scale, row: str, *folders: Path, store: Path = Path("gone")) -> Scale:
-    """The scale with these folders as the row's finished pre-trainings, of which nothing was measured yet."""
+    """The scale with these folders as the row's finished pre-trainings, of which nothing was
+    measured yet."""
     for folder in folders:
         shutil.rmtree(folder / "order", ignore_errors=True)
-        record = {"stage": "pretrain", "state": "finished", "meaning": found.meaning, "inputs": {"store": str(store)}}
+        record = {
+            "stage": "pretrain",
+            "state": "finished",
+            "meaning": found.meaning,
+            "inputs": {"store": str(store)},
+        }
         write_json(folder / "record.json", record)
-        config = {"packing": "pair", "length": found.meaning["length"], "precision": "fp32", "seed": 0}
+        config = {
+            "packing": "pair",
+            "length": found.meaning["length"],
+            "precision": "fp32",
+            "seed": 0,
+        }
         write_text(folder / "config.yaml", yaml.safe_dump(config))
     found.folders[row] = dict(enumerate(folders))
     return found
 
 
-def saved(folder: Path, change: Callable[[Any], None], *overrides: str, share: int | None = None) -> Path:
+def saved(
+    folder: Path, change: Callable[[Any], None], *overrides: str, share: int | None = None
+) -> Path:
     """The folder of a pre-training whose model, or whose snapshot, was changed by hand."""
     from omegaconf import OmegaConf
 
@@ -110,6 +153,10 @@ def saved(folder: Path, change: Callable[[Any], None], *overrides: str, share: i
         save_weights(model, folder / "snapshots" / f"{share}.safetensors")
         return folder
     (folder / "model").mkdir(parents=True)
-    nodes = {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("size", "position", "conv")}
-    save_model(folder / "model", model, nodes | {"vocabulary": 40}, SimpleNamespace(save=lambda _: None))
+    nodes = {
+        key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("size", "position", "conv")
+    }
+    save_model(
+        folder / "model", model, nodes | {"vocabulary": 40}, SimpleNamespace(save=lambda _: None)
+    )
     return folder

@@ -23,7 +23,8 @@ IDS = [claim.id for claim in files.load("all") if not claim.measure]
 def test_all_claims_are_there() -> None:
     """The papers' 47, and those across them, of which there may be more."""
     chang, wennberg, across = (
-        [claim.id for claim in files.load(paper) if not claim.measure] for paper in ("chang2021", "wennberg2021", "across")
+        [claim.id for claim in files.load(paper) if not claim.measure]
+        for paper in ("chang2021", "wennberg2021", "across")
     )
     assert chang + wennberg == OF_PAPERS
     assert len(across) >= 2
@@ -59,7 +60,10 @@ def test_the_headline_is_the_verdict_of_the_largest_scale_that_was_run() -> None
     assert verdicts("C06") == ([], "not tested")
     clear = {"dynamic": glue(64.0), "fixed": glue(60.0, -1)}
     unclear = {"dynamic": glue(60.1), "fixed": glue(60.0, -1)}
-    assert verdicts("C03", scale(clear), scale(unclear, size=4)) == (["holds", "undecided"], "undecided")
+    assert verdicts("C03", scale(clear), scale(unclear, size=4)) == (
+        ["holds", "undecided"],
+        "undecided",
+    )
 
 
 def test_contrasts_have_variants_with_the_bounds_that_stood_before_the_runs() -> None:
@@ -82,20 +86,34 @@ def test_every_claim_that_compares_rows_can_be_decided_in_nats(name: str) -> Non
     }  # of losses, less is worse: none is on the plateau
     judgement = of_id(name).judgement
     assert isinstance(judgement, Contrasts)
-    rows = {row: {"loss": near[-5.0 if row == "none" else 0.0], "order": near[1.0]} for row in judgement.rows}
+    rows = {
+        row: {"loss": near[-5.0 if row == "none" else 0.0], "order": near[1.0]}
+        for row in judgement.rows
+    }
     first = judgement.contrasts[0].first
     for measure in ("loss", "order"):
         rows[first][measure] = [5.0 + by / 1000 for by in JITTER]
-        assert of_id(f"{name}/{measure}").verdicts(scales(scale(rows)))[0].verdict in ("holds", "fails")
+        assert of_id(f"{name}/{measure}").verdicts(scales(scale(rows)))[0].verdict in (
+            "holds",
+            "fails",
+        )
 
 
 @pytest.mark.parametrize(
     ("name", "gain", "expected"),
-    [("C03/loss", 0.1, "holds"), ("C03/loss", 0.005, "fails"), ("C03/order", 0.1, "holds"), ("C03/order", 0.04, "fails")],
+    [
+        ("C03/loss", 0.1, "holds"),
+        ("C03/loss", 0.005, "fails"),
+        ("C03/order", 0.1, "holds"),
+        ("C03/order", 0.04, "fails"),
+    ],
 )
 def test_a_variant_compares_the_rows_in_nats(name: str, gain: float, expected: str) -> None:
     measure = name.partition("/")[2]
-    values = {"dynamic": [1 + gain + jitter / 1000 for jitter in JITTER], "fixed": [1 + jitter / 1000 for jitter in JITTER[::-1]]}
+    values = {
+        "dynamic": [1 + gain + jitter / 1000 for jitter in JITTER],
+        "fixed": [1 + jitter / 1000 for jitter in JITTER[::-1]],
+    }
     made = scale({row: {measure: of_row} for row, of_row in values.items()})
     assert verdicts(name, made) == ([expected], expected)
     assert verdicts("C03", made) == ([], "not run")
@@ -104,8 +122,13 @@ def test_a_variant_compares_the_rows_in_nats(name: str, gain: float, expected: s
 def test_rows_are_overrides_that_compose() -> None:
     rows = files.rows()
     composed = [compose("pretrain", overrides) for overrides in rows.values()]
-    expected = [{key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("position", "conv")} for cfg in composed]
-    assert [scheme(overrides) for overrides in rows.values()] == [json.dumps(each, sort_keys=True) for each in expected]
+    expected = [
+        {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("position", "conv")}
+        for cfg in composed
+    ]
+    assert [scheme(overrides) for overrides in rows.values()] == [
+        json.dumps(each, sort_keys=True) for each in expected
+    ]
     assert len(set(map(str, expected))) == len(rows)  # no two are the same model
 
 
@@ -118,7 +141,9 @@ def test_tables_name_claims_that_exist() -> None:
 def test_what_a_claim_says_to_run_makes_its_rows_and_pre_trainings_enough_for_a_verdict() -> None:
     made = {name: scheme(overrides) for name, overrides in files.rows().items()}
     for claim in files.load("all"):
-        given = dict(each.strip("'").partition("=")[::2] for each in claim.run.partition(";")[0].split())
+        given = dict(
+            each.strip("'").partition("=")[::2] for each in claim.run.partition(";")[0].split()
+        )
         if not given:
             continue
         file = load(given["table"])
@@ -147,8 +172,14 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "to run it relpos reproduce table=" in said
     assert "3 claims: 2 holds, 1 not run" in said
     assert "0 tests were made" in said
-    written = {claim["id"]: claim["verdict"] for claim in json.loads(path.read_text(encoding="utf-8"))["claims"]}
-    assert written == dict.fromkeys(["C01", "C01/loss", "C01/order"], "not run") | {"C11": "holds", "C22": "holds"}
+    written = {
+        claim["id"]: claim["verdict"]
+        for claim in json.loads(path.read_text(encoding="utf-8"))["claims"]
+    }
+    assert written == dict.fromkeys(["C01", "C01/loss", "C01/order"], "not run") | {
+        "C11": "holds",
+        "C22": "holds",
+    }
     assert path.is_relative_to(tmp_path)
 
 
@@ -172,14 +203,22 @@ def test_a_mistake_in_a_claim_is_one_line(overrides: list[str], message: str) ->
         ({"rule": "os.system"}, "unknown rule 'os.system'"),
         ({"rule": "contrast", "bellow": 1}, "unknown argument 'bellow'. Did you mean 'below'"),
         ({"rule": "contrast", "contrasts": []}, "needs above or below"),
-        ({"rule": "contrast", "contrasts": [], "above": 0, "over": "row"}, "over: unknown 'row'. Did you mean 'rows'"),
-        ({"rule": "share", "row": "fixed", "of": "kernel"}, "of: unknown 'kernel'. Did you mean 'kernels'"),
+        (
+            {"rule": "contrast", "contrasts": [], "above": 0, "over": "row"},
+            "over: unknown 'row'. Did you mean 'rows'",
+        ),
+        (
+            {"rule": "share", "row": "fixed", "of": "kernel"},
+            "of: unknown 'kernel'. Did you mean 'kernels'",
+        ),
         ({"rule": "share", "row": "fixed", "of": "table"}, "of: unknown 'table'"),
         ({"rule": "computed", "what": "os.system"}, "unknown computation 'os.system'"),
         ({"rule": "parameters", "few": []}, "missing 1 required positional argument: 'many'"),
     ],
 )
-def test_a_wrong_rule_or_argument_is_named_with_the_claim(test: dict[str, object], message: str) -> None:
+def test_a_wrong_rule_or_argument_is_named_with_the_claim(
+    test: dict[str, object], message: str
+) -> None:
     with pytest.raises(RelposError) as caught:
         _ = files.Claim("C99", "", "", test=test).judgement
     assert str(caught.value).startswith("claim C99: test: ")
@@ -195,7 +234,9 @@ M01:
 """
 
 
-def test_a_claim_of_one_s_own_is_an_entry_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_of_one_s_own_is_an_entry_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
     (tmp_path / "mine.yaml").write_text(MINE, encoding="utf-8")
     claim, in_loss = files.load("mine")
@@ -204,17 +245,28 @@ def test_a_claim_of_one_s_own_is_an_entry_in_a_file(tmp_path: Path, monkeypatch:
     assert (in_loss.id, in_loss.verdicts(made)) == ("M01/loss", [])
 
 
-@pytest.mark.parametrize("text", ["{says: a, source: b}", "{says: a, source: b, test: {rule: contrast}, not_tested: c}"])
-def test_a_claim_is_judged_or_says_why_not(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "text", ["{says: a, source: b}", "{says: a, source: b, test: {rule: contrast}, not_tested: c}"]
+)
+def test_a_claim_is_judged_or_says_why_not(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
     (tmp_path / "mine.yaml").write_text(f"M01: {text}", encoding="utf-8")
-    with pytest.raises(RelposError, match="claim M01: needs test, or not_tested: why, and what would test it"):
+    with pytest.raises(
+        RelposError, match="claim M01: needs test, or not_tested: why, and what would test it"
+    ):
         files.load("mine")
 
 
-def test_a_claim_across_papers_has_the_headline_of_another_protocol_where_it_was_run_at_this_alone() -> None:
+def test_a_claim_across_papers_has_the_headline_of_another_protocol_where_it_was_run_at_this_alone() -> (
+    None
+):
     of_row = {"canon_left": (1.1, 1), "rope": (1.0, -1), "dynamic": (1.1, 1), "fixed": (1.0, -1)}
-    rows = {row: {"loss": [mean + by / 1000 for by in JITTER[::order]]} for row, (mean, order) in of_row.items()}
+    rows = {
+        row: {"loss": [mean + by / 1000 for by in JITTER[::order]]}
+        for row, (mean, order) in of_row.items()
+    }
     decoders = replace(scale(rows), is_of_paper=False)
     assert verdicts("X09/loss", decoders) == (["holds"], "holds")
     assert verdicts("C03/loss", decoders) == (["holds"], "not run")

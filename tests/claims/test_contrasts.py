@@ -44,7 +44,10 @@ def verdict(test: Contrasts, **means: float) -> str:
 ABOVE = ({"above": 0}, [(2.0, HOLDS), (-2.0, FAILS), (0.1, "undecided"), (-0.1, "undecided")])
 NO_LOSS = ({"above": -0.5}, [(1.0, HOLDS), (0.3, HOLDS), (-2.0, FAILS), (-0.35, "undecided")])
 NO_GAIN = ({"below": 0.5}, [(-1.0, HOLDS), (-0.3, HOLDS), (2.0, FAILS), (0.35, "undecided")])
-BETWEEN = ({"above": 0, "below": 2}, [(1.0, HOLDS), (4.0, FAILS), (-1.0, FAILS), (1.9, "undecided")])
+BETWEEN = (
+    {"above": 0, "below": 2},
+    [(1.0, HOLDS), (4.0, FAILS), (-1.0, FAILS), (1.9, "undecided")],
+)
 WAYS = [(keys, *way) for keys, ways in (ABOVE, NO_LOSS, NO_GAIN, BETWEEN) for way in ways]
 
 
@@ -156,7 +159,10 @@ def test_one_shared_pre_training_does_not_make_pairs() -> None:
 
 @pytest.mark.parametrize("keys", [{"above": 0}, {"above": -0.5}, {"above": 3, "below": 5}])
 def test_fine_tunings_of_one_pre_training_decide_nothing(keys: dict[str, float]) -> None:
-    test, made = contrasts(("new", "old"), **keys), scale({"new": glue(64.0), "old": glue(60.0, -1)})
+    test, made = (
+        contrasts(("new", "old"), **keys),
+        scale({"new": glue(64.0), "old": glue(60.0, -1)}),
+    )
     assert only(test.verdicts(scales(made))).verdict == "holds"
     found = only(test.verdicts(scales(of_one_pretraining(made))))
     assert (found.verdict, found.p) == ("undecided", None)
@@ -176,7 +182,10 @@ def nats(**rows: tuple[float, float]) -> Scale:
     """Row → held-out loss and shuffle gap."""
     near = [by / 100 for by in JITTER]
     values = {
-        row: {"loss": [by - loss for by in near[:: -1 if place else 1]], "order": [gap + by for by in near]}
+        row: {
+            "loss": [by - loss for by in near[:: -1 if place else 1]],
+            "order": [gap + by for by in near],
+        }
         for place, (row, (loss, gap)) in enumerate(rows.items())
     }
     return scale(values)
@@ -209,7 +218,11 @@ def test_the_row_without_positions_is_not_named_and_others_need_both_a_lead_and_
 
 def test_a_row_that_knows_less_than_a_tenth_of_the_order_is_on_the_plateau() -> None:
     made = nats(none=(6.14, 0.0), absolute=(6.06, 0.3), value=(5.9, 0.3), fixed=(5.2, 1.4))
-    assert [made.is_on_plateau(row) for row in ("absolute", "value", "fixed")] == [True, False, False]
+    assert [made.is_on_plateau(row) for row in ("absolute", "value", "fixed")] == [
+        True,
+        False,
+        False,
+    ]
     # Without the best row the same lead is a good part of what is known.
     fewer = nats(none=(6.14, 0.0), absolute=(6.06, 0.3), value=(5.9, 0.3))
     assert fewer.is_on_plateau("absolute") is False

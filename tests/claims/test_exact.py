@@ -58,7 +58,10 @@ def test_all_six_properties_are_found_by_trying() -> None:
     assert found.verdict == "holds"
 
 
-FEW, MANY = ["position=fixed size=small", "position=composite size=small"], ["position=absolute size=small"]
+FEW, MANY = (
+    ["position=fixed size=small", "position=composite size=small"],
+    ["position=absolute size=small"],
+)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +74,9 @@ FEW, MANY = ["position=fixed size=small", "position=composite size=small"], ["po
         (FEW[:1], MANY, 20, 817, "fails"),
     ],
 )
-def test_parameters_are_counted(few: list[str], many: list[str], times: float, number: int | None, expected: str) -> None:
+def test_parameters_are_counted(
+    few: list[str], many: list[str], times: float, number: int | None, expected: str
+) -> None:
     found = only(Parameters(few, many, times, number).verdicts(NO_RUNS))
     assert found.verdict == expected
     assert "position=absolute size=small: 16,384" in found.figures

@@ -93,7 +93,11 @@ def test_toeplitz_tables(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("columns", "expected"),
-    [({"order": [0.05, 0.14]}, "cannot be said here"), ({"order": [0.25, 0.26]}, "fails"), ({}, "cannot be said here")],
+    [
+        ({"order": [0.05, 0.14]}, "cannot be said here"),
+        ({"order": [0.25, 0.26]}, "fails"),
+        ({}, "cannot be said here"),
+    ],
 )
 def test_positions_of_a_network_on_the_plateau_decide_nothing(
     columns: dict[str, list[float]], expected: str, tmp_path: Path
@@ -111,7 +115,9 @@ WIDE = ("position=absolute", "size.max_positions=16", "size.embedding=128")
 
 def test_an_untrained_wide_table_is_toeplitz_by_its_diagonal_alone(tmp_path: Path) -> None:
     def shuffled(seed: int) -> Any:
-        return lambda model: model.encoder.position.table.normal_(generator=torch.Generator().manual_seed(seed))
+        return lambda model: model.encoder.position.table.normal_(
+            generator=torch.Generator().manual_seed(seed)
+        )
 
     folders = [saved(tmp_path / str(seed), shuffled(seed), *WIDE) for seed in range(3)]
     said = found(TABLE, with_models("absolute", *folders))
@@ -122,7 +128,9 @@ def test_an_untrained_wide_table_is_toeplitz_by_its_diagonal_alone(tmp_path: Pat
     assert "without the main diagonal 0.10, 0.08, 0.05, random 0.19" in said.figures
 
 
-def test_only_positions_that_half_of_the_examples_reach_count(tmp_path: Path, prepared: Path) -> None:
+def test_only_positions_that_half_of_the_examples_reach_count(
+    tmp_path: Path, prepared: Path
+) -> None:
     (store,) = (prepared / "store").iterdir()
     wide = ("position=absolute", "size.max_positions=128")
     folder = saved(tmp_path / "one", lambda model: None, *wide)
@@ -138,9 +146,17 @@ def test_only_positions_that_half_of_the_examples_reach_count(tmp_path: Path, pr
 
 
 def test_kept_results_decide_a_claim_without_the_weights(tmp_path: Path) -> None:
-    folders = [saved(tmp_path / str(run), lambda model, s=0.9 - run / 10: toeplitz(model, s), *ABSOLUTE) for run in range(3)]
+    folders = [
+        saved(tmp_path / str(run), lambda model, s=0.9 - run / 10: toeplitz(model, s), *ABSOLUTE)
+        for run in range(3)
+    ]
     made = with_models("absolute", *folders, length=8)
-    tests: list[OfNetworks] = [TABLE, HEADS, Shares("absolute", "heads"), Shares("absolute", "kernels")]
+    tests: list[OfNetworks] = [
+        TABLE,
+        HEADS,
+        Shares("absolute", "heads"),
+        Shares("absolute", "kernels"),
+    ]
     before = [found(test, made) for test in tests[:-1]]
     for weights in tmp_path.rglob("*.safetensors"):
         weights.unlink()

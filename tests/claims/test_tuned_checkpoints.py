@@ -16,11 +16,17 @@ JITTER = (-0.3, -0.1, 0.0, 0.1, 0.3)
 TISA = {"tisa": 5, "start": "regression", "reused": False}
 
 
-def tuning(change: dict[str, Any], seed: int, score: float, host: str = "hosts/albert") -> list[Value]:
+def tuning(
+    change: dict[str, Any], seed: int, score: float, host: str = "hosts/albert"
+) -> list[Value]:
     """The numbers of a fine-tuning on all tasks at once, which is shorter than one a task."""
     meaning = {"seed": seed, "steps": 9, "task": {"metric": "relpos.train.metrics.accuracy"}}
     metrics = {"columns": dict.fromkeys(COLUMNS, score), "majority": dict.fromkeys(COLUMNS, 50.0)}
-    record = {"meaning": meaning | ({"change": change} if change else {}), "inputs": {"start": host}, "metrics": metrics}
+    record = {
+        "meaning": meaning | ({"change": change} if change else {}),
+        "inputs": {"start": host},
+        "metrics": metrics,
+    }
     return list(tuning_values(Path(f"{seed}"), [record], None))
 
 
@@ -44,11 +50,15 @@ def tunings(**scores: float) -> list[Value]:
 def verdict(name: str, runs: Scales) -> tuple[str, list[str]]:
     [claim] = [claim for claim in files.load("wennberg2021") if claim.id == name]
     [said] = page([claim], runs)["claims"]
-    return said["verdict"], [finding["scale"] + ": " + finding["figures"] for finding in said["findings"]]
+    return said["verdict"], [
+        finding["scale"] + ": " + finding["figures"] for finding in said["findings"]
+    ]
 
 
 def test_the_rows_are_those_of_the_claims() -> None:
-    [host] = tuned_checkpoints(tunings(absolute=90.0, none=80.0, absolute_tisa=91.0, tisa=84.0, tisa_s3=83.0))
+    [host] = tuned_checkpoints(
+        tunings(absolute=90.0, none=80.0, absolute_tisa=91.0, tisa=84.0, tisa_s3=83.0)
+    )
     assert host.label == "fine-tuned from albert, TISA from regression"
     assert set(host.values) == {"absolute", "none", "absolute_tisa", "tisa", "tisa_s3"}
     assert by_seeds(host.values["tisa"]["rte"])[4, 0] == pytest.approx(84.3)
@@ -63,14 +73,23 @@ def test_networks_that_were_pre_trained_here_and_those_without_positions_are_non
 def test_each_way_of_starting_is_a_scale_of_its_own_beside_the_same_host() -> None:
     random = tuning(TISA | {"positions": "remove", "start": "random"}, 0, 81.0)
     scales = tuned_checkpoints(tunings(absolute=90.0, tisa=84.0) + random)
-    assert [scale.label.partition(", ")[2] for scale in scales] == ["TISA from regression", "TISA from random values"]
-    assert [by_seeds(scale.values["tisa"]["rte"])[0, 0] for scale in scales] == [pytest.approx(83.7), 81.0]
+    assert [scale.label.partition(", ")[2] for scale in scales] == [
+        "TISA from regression",
+        "TISA from random values",
+    ]
+    assert [by_seeds(scale.values["tisa"]["rte"])[0, 0] for scale in scales] == [
+        pytest.approx(83.7),
+        81.0,
+    ]
     assert all("absolute" in scale.values for scale in scales)
 
 
 @pytest.mark.full
 def test_claims_about_such_networks_are_decided_over_fine_tuning_seeds() -> None:
-    runs = Scales([], tuned=tuned_checkpoints(tunings(absolute=90.0, none=80.0, absolute_tisa=92.0, tisa=84.0)))
+    runs = Scales(
+        [],
+        tuned=tuned_checkpoints(tunings(absolute=90.0, none=80.0, absolute_tisa=92.0, tisa=84.0)),
+    )
     for name in ("W08", "W13", "W14"):
         decided, [said] = verdict(name, runs)
         assert decided == "holds", said

@@ -22,14 +22,38 @@ def test_an_unknown_kind_is_one_line_with_the_nearest(capsys: pytest.CaptureFixt
     assert "Did you mean 'toeplitz'?" in capsys.readouterr().err
 
 
-def test_a_run_is_analysed_from_its_own_folder(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_analysed_from_its_own_folder(
+    toy_runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     import relpos
 
-    overrides = ["size=tiny", "size.layers=1", "steps=2", "batch=4", "evaluations=1", "data.pairs=64", "snapshots=[50]"]
+    overrides = [
+        "size=tiny",
+        "size.layers=1",
+        "steps=2",
+        "batch=4",
+        "evaluations=1",
+        "data.pairs=64",
+        "snapshots=[50]",
+    ]
     run = relpos.run(relpos.compose("pretrain", overrides))
-    assert main(["analyze", "toeplitz", f"network={run.path}", "kind.length=8", "kind.random=1", "threads=1"]) == 0
+    assert (
+        main(
+            [
+                "analyze",
+                "toeplitz",
+                f"network={run.path}",
+                "kind.length=8",
+                "kind.random=1",
+                "threads=1",
+            ]
+        )
+        == 0
+    )
     folder = Path(capsys.readouterr().out.splitlines()[-1])
-    assert {f"toeplitz-{run.path.name}.csv", "toeplitz-along-training.png"} <= {path.name for path in folder.iterdir()}
+    assert {f"toeplitz-{run.path.name}.csv", "toeplitz-along-training.png"} <= {
+        path.name for path in folder.iterdir()
+    }
     young = f"network={run.path}/snapshots/50.safetensors"
     assert main(["analyze", "toeplitz", young, "kind.length=8", "kind.random=1", "threads=1"]) == 0
     folder = Path(capsys.readouterr().out.splitlines()[-1])
@@ -41,7 +65,19 @@ def test_a_run_is_analysed_from_its_own_folder(toy_runs: Path, capsys: pytest.Ca
     (run.path / "own.txt").write_text("the cat sleeps.\n")
     assert main(["analyze", "lengths", f"network={run.path}", f"text={run.path}/own.txt"]) == 1
     assert "own.txt: this is measured on the held-out documents of a run" in capsys.readouterr().err
-    assert main(["analyze", "attention_by_offset", f"network={run.path}", "kind.texts=4", "kind.length=14", "threads=1"]) == 0
+    assert (
+        main(
+            [
+                "analyze",
+                "attention_by_offset",
+                f"network={run.path}",
+                "kind.texts=4",
+                "kind.length=14",
+                "threads=1",
+            ]
+        )
+        == 0
+    )
 
 
 def test_a_network_is_analysed_on_texts_as_long_as_those_of_its_training(
@@ -50,19 +86,27 @@ def test_a_network_is_analysed_on_texts_as_long_as_those_of_its_training(
     import relpos
 
     run = relpos.run(
-        relpos.compose("pretrain", ["size=tiny", "size.layers=1", "steps=2", "batch=4", "evaluations=1", "data.pairs=64"])
+        relpos.compose(
+            "pretrain",
+            ["size=tiny", "size.layers=1", "steps=2", "batch=4", "evaluations=1", "data.pairs=64"],
+        )
     )
     [sample] = samples_of([str(run.path)], None)
     store = Store(run.inputs["store"].path).examples("train", "pair", 128)
     longest = int(store.lengths(torch.arange(len(store))).max())
     assert longest < 32  # pairs of short sentences
     assert sample.texts(4, 126).shape == (4, longest - 2)
-    assert f"texts of {longest - 2} tokens, as long as it has read in training" in capsys.readouterr().err
+    assert (
+        f"texts of {longest - 2} tokens, as long as it has read in training"
+        in capsys.readouterr().err
+    )
     assert sample.texts(4, 8).shape == (4, 8)
     assert not capsys.readouterr().err
 
 
-def test_two_networks_of_one_name_are_refused_and_one_that_is_named_twice_counts_once(tmp_path: Path) -> None:
+def test_two_networks_of_one_name_are_refused_and_one_that_is_named_twice_counts_once(
+    tmp_path: Path,
+) -> None:
     folders = [tmp_path / name / "main" for name in ("a", "b")]
     for folder in folders:
         folder.mkdir(parents=True)
@@ -72,7 +116,11 @@ def test_two_networks_of_one_name_are_refused_and_one_that_is_named_twice_counts
     assert len(samples_of([str(folders[0])] * 2, None)) == 1
 
 
-def test_properties_are_those_that_are_tried_out_beside_those_that_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relpos.claims.exact.methods_of_table_1", lambda: {"tisa": dict.fromkeys(NAMES, "no")})
+def test_properties_are_those_that_are_tried_out_beside_those_that_are_printed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "relpos.claims.exact.methods_of_table_1", lambda: {"tisa": dict.fromkeys(NAMES, "no")}
+    )
     [row] = Properties(["tisa"]).drawn().rows
     assert row == {"position": "tisa"} | dict.fromkeys(NAMES, "yes, printed no")

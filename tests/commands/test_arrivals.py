@@ -14,7 +14,8 @@ from tables.test_order_columns import write
 
 @pytest.fixture
 def plan(prepared: Path, tmp_path: Path) -> list[PlannedRow]:
-    """Of two rows with two pre-trainings each; those of `none` are finished, and one of `absolute`."""
+    """Of two rows with two pre-trainings each; those of `none` are finished, and one of
+    `absolute`."""
     common = ["snapshots=[50]"]
     pretrained(
         prepared,
@@ -28,7 +29,9 @@ def plan(prepared: Path, tmp_path: Path) -> list[PlannedRow]:
     return plan_table(load(str(write(tmp_path))))
 
 
-def shown(plan: list[PlannedRow], folder: Path, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+def shown(
+    plan: list[PlannedRow], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> list[list[str]]:
     """The words of each line after all these runs are settled."""
     of_order = instrument(load(str(folder / "ordered.yaml")), (), plan)
     rows = Arrivals(plan, of_order)

@@ -20,7 +20,15 @@ from relpos.runs.run import read_record, recorded, runs_root
 from relpos.runs.table_file import read_table
 from relpos.tables.table import Table
 
-TINY = ["steps=4", "batch=4", "evaluations=2", "data.pairs=64", "length=32", "size.layers=1", "size.max_positions=32"]
+TINY = [
+    "steps=4",
+    "batch=4",
+    "evaluations=2",
+    "data.pairs=64",
+    "length=32",
+    "size.layers=1",
+    "size.max_positions=32",
+]
 RUNS = {"none": [], "composite": [], "narrow": ["k=2"], "seed": ["seed=1"]}
 
 
@@ -29,13 +37,19 @@ def pretend_to_finetune(start: Path, seed: int, score: float) -> None:
     run = plan(relpos.compose("finetune", [f"network={start}", "task=cola", f"seed={seed}"]))
     write_text(run.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.config)))
     metrics = {"columns": {"cola": score}, "examples": {"cola": 100}, "majority": {"cola": 0.0}}
-    facts = {"stage": "finetune", "identity": run.identity, "meaning": run.meaning, "inputs": {"start": str(start / "model")}}
+    facts = {
+        "stage": "finetune",
+        "identity": run.identity,
+        "meaning": run.meaning,
+        "inputs": {"start": str(start / "model")},
+    }
     run.update(**facts, state="finished", metrics=metrics)
 
 
 @pytest.fixture(scope="module")
 def root(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """$RELPOS_RUNS with four pre-trainings; two of them are fine-tuned, and two have their shuffle gap measured."""
+    """$RELPOS_RUNS with four pre-trainings; two of them are fine-tuned, and two have their shuffle
+    gap measured."""
     root = tmp_path_factory.mktemp("runs")
     link_runs(prepared, root)
     with pytest.MonkeyPatch.context() as patch:
@@ -43,7 +57,9 @@ def root(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         folders = {}
         for name, more in RUNS.items():
             position = "none" if name == "none" else "composite"
-            folders[name] = relpos.run(relpos.compose("pretrain", [*TINY, f"position={position}", *more])).path
+            folders[name] = relpos.run(
+                relpos.compose("pretrain", [*TINY, f"position={position}", *more])
+            ).path
         for name in ("none", "composite"):
             (root / name).symlink_to(folders[name])
             relpos.order(folders[name], overrides=["measure=shuffle", "examples=16", "threads=1"])
@@ -66,7 +82,9 @@ def compared(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[Path,
     return folder, read_table(folder, Table)
 
 
-def test_two_runs_become_a_page_a_table_and_a_figure(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_runs_become_a_page_a_table_and_a_figure(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder, table = compared(capsys, str(root / "none"), str(root / "composite"))
     assert [row.name for row in table.rows] == ["none", "composite"]
     assert table.question == "They differ in: position=none → composite."
@@ -74,10 +92,14 @@ def test_two_runs_become_a_page_a_table_and_a_figure(root: Path, capsys: pytest.
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     for name in ("table.html", "table.md"):
         text = (folder / name).read_text()
-        assert all(word in text for word in ("paired held-out loss", "shuffle gap", "CoLA", "40 examples"))
+        assert all(
+            word in text for word in ("paired held-out loss", "shuffle gap", "CoLA", "40 examples")
+        )
 
 
-def test_columns_are_those_that_all_runs_have(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_are_those_that_all_runs_have(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _, table = compared(capsys, str(root / "none"), str(root / "composite"))
     for row in table.rows:
         assert set(row.columns) == {"shuffle_gap", "cola"}
@@ -89,8 +111,12 @@ def test_columns_are_those_that_all_runs_have(root: Path, capsys: pytest.Capture
     assert [row.columns for row in table.rows] == [{}, {}]
 
 
-def test_runs_of_one_name_are_told_apart_by_what_differs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, table = compared(capsys, *(str(root / name) for name in ("none", "composite", "narrow", "seed")))
+def test_runs_of_one_name_are_told_apart_by_what_differs(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, table = compared(
+        capsys, *(str(root / name) for name in ("none", "composite", "narrow", "seed"))
+    )
     assert [row.name for row in table.rows] == ["none", "composite k=8", "composite k=2"]
     assert "position=none → composite(k=8) → composite(k=2), seed=0 → 0,1 → 0" in table.question
 
@@ -103,7 +129,9 @@ def test_a_pattern_names_runs_and_those_that_differ_in_their_seed_alone_are_one_
     for number, name in enumerate(("composite", "seed", "none")):
         (both / f"{number}-run").symlink_to((root / name).resolve())
     _, table = compared(capsys, str(both / "*-run"))
-    assert [(row.name, [run.seed for run in row.runs if run.stage == "pretrain"]) for row in table.rows] == [
+    assert [
+        (row.name, [run.seed for run in row.runs if run.stage == "pretrain"]) for row in table.rows
+    ] == [
         ("composite", [0, 1]),
         ("none", [0]),
     ]
@@ -117,17 +145,27 @@ def test_rows_of_tables_are_runs(root: Path, capsys: pytest.CaptureFixture[str])
         return {"name": name, "runs": [run | {"path": str(root / folder)} for folder in folders]}
 
     rows = [row("bag", "none"), row("both", "composite", "seed"), row("nothing")]
-    write_json(runs_root() / "tables" / "mine" / "table.json", {"name": "mine", "question": "?", "rows": rows})
+    write_json(
+        runs_root() / "tables" / "mine" / "table.json",
+        {"name": "mine", "question": "?", "rows": rows},
+    )
     _, table = compared(capsys, "mine:bag", "mine:both")
-    assert [(row.name, len([run for run in row.runs if run.stage == "pretrain"])) for row in table.rows] == [
+    assert [
+        (row.name, len([run for run in row.runs if run.stage == "pretrain"])) for row in table.rows
+    ] == [
         ("bag", 1),
         ("both", 2),
     ]
     assert main(["compare", "mine:bag", "mine:nothing"]) == 1
-    assert capsys.readouterr().err == "relpos: network=mine:nothing: no pre-training of this row is finished\n"
+    assert (
+        capsys.readouterr().err
+        == "relpos: network=mine:nothing: no pre-training of this row is finished\n"
+    )
 
 
-def test_a_paired_difference_is_that_of_the_losses_and_its_error_that_of_a_ratio(root: Path) -> None:
+def test_a_paired_difference_is_that_of_the_losses_and_its_error_that_of_a_ratio(
+    root: Path,
+) -> None:
     first, second = (recorded((root / name).resolve()) for name in ("none", "composite"))
     losses = [losses_of(run, 30) for run in (first, second)]
     difference, over = between({0: losses[1]}, {0: losses[0]})
@@ -139,13 +177,23 @@ def test_a_paired_difference_is_that_of_the_losses_and_its_error_that_of_a_ratio
     documents = np.array(losses[0].documents)
     members = [np.flatnonzero(documents == number) for number in np.unique(documents)]
     assert difference.n == len(members) < 30
-    drawn = [np.concatenate([members[place] for place in chance.integers(len(members), size=len(members))]) for _ in range(2_000)]
-    changes = [(second_losses[rows] - first_losses[rows]).sum() / predicted[rows].sum() for rows in drawn]
+    drawn = [
+        np.concatenate(
+            [members[place] for place in chance.integers(len(members), size=len(members))]
+        )
+        for _ in range(2_000)
+    ]
+    changes = [
+        (second_losses[rows] - first_losses[rows]).sum() / predicted[rows].sum() for rows in drawn
+    ]
     assert difference.error == pytest.approx(np.std(changes), rel=0.15)
 
 
 def test_subjects_that_share_seeds_are_paired_over_these(root: Path) -> None:
-    losses = {seed: losses_of(recorded((root / name).resolve()), 10) for seed, name in enumerate(("composite", "seed"))}
+    losses = {
+        seed: losses_of(recorded((root / name).resolve()), 10)
+        for seed, name in enumerate(("composite", "seed"))
+    }
     difference, over = between(losses, losses)
     assert (over, difference and difference.n, difference and difference.value) == ("seeds", 2, 0.0)
 
@@ -166,18 +214,26 @@ def test_losses_of_different_text_are_not_compared_and_the_table_says_why(
     record["inputs"]["store"] += "-of-other-text"
     (other / "record.json").write_text(json.dumps(record))
     folder, table = compared(capsys, str(root / "none"), str(other))
-    assert "Their held-out losses are not compared: they were trained on different text" in table.question
+    assert (
+        "Their held-out losses are not compared: they were trained on different text"
+        in table.question
+    )
     assert "paired held-out loss" not in (folder / "table.md").read_text()
 
 
 def test_runs_whose_weights_are_not_here_become_a_page_that_says_so(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runs = [Path(shutil.copytree((root / name).resolve(), tmp_path / name)) for name in ("none", "narrow")]
+    runs = [
+        Path(shutil.copytree((root / name).resolve(), tmp_path / name))
+        for name in ("none", "narrow")
+    ]
     for run in runs:
         shutil.rmtree(run / "model")
     folder, table = compared(capsys, *map(str, runs))
-    assert "losses are not compared: the text or the weights of a run are not here." in table.question
+    assert (
+        "losses are not compared: the text or the weights of a run are not here." in table.question
+    )
     assert str(tmp_path) not in table.question
     assert (folder / "table.html").is_file()
 
@@ -188,6 +244,9 @@ def test_what_cannot_be_compared_is_refused_by_name(root: Path, refused: Any) ->
     for arguments, said in (
         ([none], "two or more are compared"),
         ([none, none], "the same as"),
-        ([none, str(finetuned)], "a fine-tuned classifier predicts no words; name its pre-training, "),
+        (
+            [none, str(finetuned)],
+            "a fine-tuned classifier predicts no words; name its pre-training, ",
+        ),
     ):
         assert said in refused("compare", *arguments)

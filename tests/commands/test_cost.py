@@ -23,12 +23,21 @@ def test_without_a_measurement_it_counts() -> None:
 
 
 def test_it_measures_a_step_and_predicts_all_of_them() -> None:
-    overrides = [*TINY, "seconds=0.01", "speed.microbatch=1", "speed.accelerator=cpu", "speed.threads=1"]
+    overrides = [
+        *TINY,
+        "seconds=0.01",
+        "speed.microbatch=1",
+        "speed.accelerator=cpu",
+        "speed.threads=1",
+    ]
     content = json.loads(called("cost", overrides))
     assert content["seconds"] == pytest.approx(5 * content["step_seconds"])
-    assert content["operations"] == pytest.approx(content["operations_per_second"] * content["seconds"])
+    assert content["operations"] == pytest.approx(
+        content["operations_per_second"] * content["seconds"]
+    )
     assert (content["microbatch"], content["device"]) == (1, "CPU, 1 threads")
-    assert Estimate().rate("pretrain") == pytest.approx(content["operations_per_second"])  # for plans
+    # for plans
+    assert Estimate().rate("pretrain") == pytest.approx(content["operations_per_second"])
     assert content["peak_memory_bytes"] > 2**20
 
 
@@ -51,10 +60,18 @@ def test_the_head_computes_what_is_predicted(overrides: list[str], share: float)
     assert costs(run)["flops_per_token"] == pytest.approx(content["operations_per_token"])
 
 
-def test_an_objective_of_the_users_own_says_what_the_head_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_objective_of_the_users_own_says_what_the_head_computes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code = "from relpos.data.objective import Diffused\n\n\nclass All(Diffused):\n    masking, expected = None, 1.0\n"
     (tmp_path / "objective_of_all.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("RELPOS_TRUST", "objective_of_all")
-    run = plan(relpos.compose("pretrain", [*TINY, "objective=diffusion", "objective._target_=objective_of_all.All"]))
-    assert costs(run)["flops_per_token"] == pytest.approx(3 * forward(run.config["size"], 8, 40, predicted=1.0))
+    run = plan(
+        relpos.compose(
+            "pretrain", [*TINY, "objective=diffusion", "objective._target_=objective_of_all.All"]
+        )
+    )
+    assert costs(run)["flops_per_token"] == pytest.approx(
+        3 * forward(run.config["size"], 8, 40, predicted=1.0)
+    )

@@ -1,4 +1,5 @@
-"""Weights & Biases: what a table's runs log offline reads back exactly, and the workspace is built without network or key."""
+"""Weights & Biases: what a table's runs log offline reads back exactly, and the workspace is built
+without network or key."""
 
 import json
 import socket
@@ -40,7 +41,8 @@ class Made:
 
 
 def offline(folder: Path) -> dict[str, Any]:
-    """The last offline run below a folder, closed. Closing returns a moment before the file is whole."""
+    """The last offline run below a folder, closed. Closing returns a moment before the file is
+    whole."""
     *_, path = sorted(folder.glob("wandb/offline-run-*/*.wandb"))
     deadline = time.monotonic() + 400
     while not (found := wandb_file.read(path))["finished"]:
@@ -50,29 +52,50 @@ def offline(folder: Path) -> dict[str, Any]:
 
 
 def history(made: Made) -> list[dict[str, Any]]:
-    """The rows that `metrics.jsonl` has too, as it has them. Metrics of a fine-tuning say so in their names."""
+    """The rows that `metrics.jsonl` has too, as it has them. Metrics of a fine-tuning say so in
+    their names."""
     prefix = "" if made.run.stage == "pretrain" else f"{made.run.stage}-"
-    rows = [{key: value for key, value in row.items() if key[0] != "_"} for row in made.found["history"]]
+    rows = [
+        {key: value for key, value in row.items() if key[0] != "_"} for row in made.found["history"]
+    ]
     rows = [row for row in rows if not any(key.startswith("kernels") for key in row)]
     return [
-        {"step": row.pop("trainer/global_step")} | {key.removeprefix(prefix): row[key] for key in row if key.startswith(prefix)}
+        {"step": row.pop("trainer/global_step")}
+        | {key.removeprefix(prefix): row[key] for key in row if key.startswith(prefix)}
         for row in rows
     ]
 
 
 def logged(made: Made) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (made.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [
+        json.loads(line)
+        for line in (made.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
 
 
-SMALL = ["data=files", "size=tiny", "size.hidden=16", "size.embedding=16", "size.ffn=16", "logger=wandb", "log_every=1"]
+SMALL = [
+    "data=files",
+    "size=tiny",
+    "size.hidden=16",
+    "size.embedding=16",
+    "size.ffn=16",
+    "logger=wandb",
+    "log_every=1",
+]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, drawing: Callable[..., None]) -> Iterator[list[Made]]:
-    """The runs of a table of two rows, each a pre-training and a fine-tuning, made one after the other in this process, as a worker
-    makes them."""
+def made(
+    tmp_path_factory: pytest.TempPathFactory, drawing: Callable[..., None]
+) -> Iterator[list[Made]]:
+    """The runs of a table of two rows, each a pre-training and a fine-tuning, made one after the
+    other in this process, as a worker makes them."""
     folder = tmp_path_factory.mktemp("made")
-    environment = {"RELPOS_RUNS": folder / "runs", "RELPOS_DATA": write_data(folder / "data"), "WANDB_MODE": "offline"}
+    environment = {
+        "RELPOS_RUNS": folder / "runs",
+        "RELPOS_DATA": write_data(folder / "data"),
+        "WANDB_MODE": "offline",
+    }
     with pytest.MonkeyPatch.context() as patch:
         drawing(patch)
         for name, value in environment.items():
@@ -80,7 +103,11 @@ def made(tmp_path_factory: pytest.TempPathFactory, drawing: Callable[..., None])
         patch.delenv("WANDB_API_KEY", raising=False)
         rows = {"fixed": ["position=fixed", "k=2"], "both": ["position=absolute_tisa"]}
         path = write_experiment(folder, base=SMALL, rows=rows, tasks=["cola"])
-        runs = [run for row in plan_table(experiment.load(str(path))) for run in (row.pretrainings[0], row.tunings[0].run)]
+        runs = [
+            run
+            for row in plan_table(experiment.load(str(path)))
+            for run in (row.pretrainings[0], row.tunings[0].run)
+        ]
         yield [Made.of(execute(run)) for run in runs]
 
 
@@ -88,14 +115,19 @@ def made(tmp_path_factory: pytest.TempPathFactory, drawing: Callable[..., None])
 def beside(made: list[Made], monkeypatch: pytest.MonkeyPatch) -> None:
     """More runs are made where those of the table are."""
     root = made[0].path.parents[1]
-    for name, value in {"RELPOS_RUNS": root, "RELPOS_DATA": root.parent / "data", "WANDB_MODE": "offline"}.items():
+    for name, value in {
+        "RELPOS_RUNS": root,
+        "RELPOS_DATA": root.parent / "data",
+        "WANDB_MODE": "offline",
+    }.items():
         monkeypatch.setenv(name, str(value))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
 
 
 @pytest.fixture(scope="module")
 def sections(made: list[Made]) -> dict[str, list[Any]]:
-    """What `relpos dashboard` makes of the table of these runs: name of a section → kind and configuration of its panels."""
+    """What `relpos dashboard` makes of the table of these runs: name of a section → kind and
+    configuration of its panels."""
     pytest.importorskip("wandb_workspaces", reason="wandb-workspaces is not installed")
     root = made[0].path.parents[1]
     with pytest.MonkeyPatch.context() as patch:
@@ -103,12 +135,19 @@ def sections(made: list[Made]) -> dict[str, list[Any]]:
         patch.setenv("RELPOS_DATA", str(root.parent / "data"))
         assert main(["reproduce", f"table={root.parent / 'small.yaml'}"]) == 0
         found = built(written("small")[1])["panelBankConfig"]["sections"]
-    return {section["name"]: [(panel["viewType"], panel["config"]) for panel in section["panels"]] for section in found}
+    return {
+        section["name"]: [(panel["viewType"], panel["config"]) for panel in section["panels"]]
+        for section in found
+    }
 
 
 def built(shown: Table) -> dict[str, Any]:
     """The workspace of a table, as it is sent."""
-    model = dashboard.build(shown, "relpos", "me")._to_model().model_dump_json(by_alias=True, exclude_none=True)
+    model = (
+        dashboard.build(shown, "relpos", "me")
+        ._to_model()
+        .model_dump_json(by_alias=True, exclude_none=True)
+    )
     section: dict[str, Any] = json.loads(model)["spec"]["section"]
     return section
 
@@ -117,7 +156,12 @@ def test_the_runs_of_a_table_share_its_group(made: list[Made]) -> None:
     schemes = ["fixed", "fixed", "absolute_tisa", "absolute_tisa"]  # as the rows have it
     for one, scheme, row in zip(made, schemes, ["fixed", "fixed", "both", "both"], strict=True):
         keys = {"table": "small", "row": row, "scheme": scheme, "stage": one.run.stage}
-        fields = {"id": one.run.identity, "name": one.path.name, "group": "small", "type": one.run.stage}
+        fields = {
+            "id": one.run.identity,
+            "name": one.path.name,
+            "group": "small",
+            "type": one.run.stage,
+        }
         told = one.found["run"]
         assert {key: told[key] for key in fields} == fields
         assert sorted(told["tags"]) == sorted({*keys.values()})  # no tag twice
@@ -132,24 +176,43 @@ def test_the_configuration_is_what_the_run_means(made: list[Made]) -> None:
         assert (told["data"]["_target_"], told["vocabulary"]) == ("relpos.data.source.Files", 30004)
 
 
-def test_the_report_has_these_panels_and_each_shows_what_the_runs_logged(made: list[Made], sections: dict[str, list[Any]]) -> None:
-    assert {name: [(kind, config.get("chartTitle")) for kind, config in panels] for name, panels in sections.items()} == {
-        "Curves by row": [("Run History Line Plot", "held-out loss"), ("Run History Line Plot", "training loss")],
-        "Columns by row: mean and standard error": [("Bar Chart", "perplexity"), ("Bar Chart", "CoLA")],
+def test_the_report_has_these_panels_and_each_shows_what_the_runs_logged(
+    made: list[Made], sections: dict[str, list[Any]]
+) -> None:
+    assert {
+        name: [(kind, config.get("chartTitle")) for kind, config in panels]
+        for name, panels in sections.items()
+    } == {
+        "Curves by row": [
+            ("Run History Line Plot", "held-out loss"),
+            ("Run History Line Plot", "training loss"),
+        ],
+        "Columns by row: mean and standard error": [
+            ("Bar Chart", "perplexity"),
+            ("Bar Chart", "CoLA"),
+        ],
         "Kernels": [("Media Browser", "kernels")],
         "The table": [("Markdown Panel", None)],
     }
-    stages = {"heldout_loss": "pretrain", "loss": "pretrain", "perplexity": "pretrain", "cola": "finetune"}
+    stages = {
+        "heldout_loss": "pretrain",
+        "loss": "pretrain",
+        "perplexity": "pretrain",
+        "cola": "finetune",
+    }
     for _, curve in sections["Curves by row"]:
         assert (curve["xAxis"], curve["groupBy"]) == ("trainer/global_step", "row.value")
         (name,) = curve["metrics"]
         for one in made:
             rows = [row for row in one.found["history"] if name in row and curve["xAxis"] in row]
-            assert bool(rows) == (one.run.stage == stages[name])  # nothing else is averaged into a row's curve
+            # nothing else is averaged into a row's curve
+            assert bool(rows) == (one.run.stage == stages[name])
     for _, bars in sections["Columns by row: mean and standard error"]:
         assert (bars["groupBy"], bars["groupArea"]) == ("row.value", "stderr")
         name = bars["metrics"][0].removeprefix("summary_metrics.")
-        assert [name in one.found["summary"] for one in made] == [one.run.stage == stages[name] for one in made]
+        assert [name in one.found["summary"] for one in made] == [
+            one.run.stage == stages[name] for one in made
+        ]
     assert sections["Kernels"][0][1]["mediaKeys"] == ["kernels"]
     written = made[0].path.parents[1] / "tables" / "small" / "table.md"
     assert sections["The table"][0][1]["value"] == written.read_text(encoding="utf-8")
@@ -164,7 +227,9 @@ def test_the_history_is_what_was_logged(made: list[Made]) -> None:
 @pytest.mark.full
 @pytest.mark.usefixtures("beside")
 def test_a_run_that_goes_on_has_its_whole_history(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = plan(compose("pretrain", [*SMALL, "steps=5", "batch=8", "checkpoint_every=1", "position=none"]))
+    run = plan(
+        compose("pretrain", [*SMALL, "steps=5", "batch=8", "checkpoint_every=1", "position=none"])
+    )
     step = Pretraining.training_step
 
     def stop(self: Pretraining, batch: Any, index: int) -> None:
@@ -205,10 +270,19 @@ def test_the_kernels_are_there_to_look_at(made: list[Made]) -> None:
 
 def test_nothing_is_uploaded_but_figures_and_pictures(made: list[Made]) -> None:
     assert [one.found["artifacts"] for one in made] == [0] * len(made)
-    assert {row[key] for one in made for row in one.found["history"] for key in row if key.endswith("_type")} == {
-        "images/separated"
+    assert {
+        row[key]
+        for one in made
+        for row in one.found["history"]
+        for key in row
+        if key.endswith("_type")
+    } == {"images/separated"}
+    kinds = {
+        path.suffix
+        for one in made
+        for path in one.path.glob("wandb/offline-run-*/files/media/**/*")
+        if path.is_file()
     }
-    kinds = {path.suffix for one in made for path in one.path.glob("wandb/offline-run-*/files/media/**/*") if path.is_file()}
     assert kinds == {".png"}
 
 
@@ -225,7 +299,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_without_a_key_nothing_is_uploaded(folder: Path, refused: Any) -> None:
-    assert "nothing was uploaded: set WANDB_API_KEY, or type mode=online" in refused("dashboard", "table=small")
+    assert "nothing was uploaded: set WANDB_API_KEY, or type mode=online" in refused(
+        "dashboard", "table=small"
+    )
 
 
 def test_runs_that_another_table_made_are_named(folder: Path) -> None:
@@ -237,15 +313,22 @@ def test_runs_that_another_table_made_are_named(folder: Path) -> None:
     assert dashboard.shared(table()) == [second.runs[0].identity]
 
 
-def test_the_workspace_shows_the_runs_of_the_group_and_those_of_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_workspace_shows_the_runs_of_the_group_and_those_of_other_tables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pytest.importorskip("wandb_workspaces", reason="wandb-workspaces is not installed")
     for others, more in (([], []), (["abc"], [("name", ["abc"])])):
         monkeypatch.setattr(dashboard, "shared", lambda _, others=others: others)
         filters = built(table())["runSets"][0]["filters"]["filters"]
-        assert [(found["key"]["name"], found["value"]) for found in filters] == [("group", "small"), *more]
+        assert [(found["key"]["name"], found["value"]) for found in filters] == [
+            ("group", "small"),
+            *more,
+        ]
 
 
-def test_with_a_key_it_is_uploaded(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_a_key_it_is_uploaded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     sent: list[Any] = []
 
     def upload(*given: Any) -> str:
@@ -267,5 +350,7 @@ def test_with_a_key_it_is_uploaded(folder: Path, monkeypatch: pytest.MonkeyPatch
     (["table=smal"], "Did you mean 'small'?"),
     (["table=small", "mode=maybe"], "mode=maybe: auto or online is expected"),
 ])  # fmt: skip
-def test_a_wrong_override_of_a_dashboard_is_one_line(overrides: list[str], said: str, folder: Path, refused: Any) -> None:
+def test_a_wrong_override_of_a_dashboard_is_one_line(
+    overrides: list[str], said: str, folder: Path, refused: Any
+) -> None:
     assert said in refused("dashboard", *overrides)

@@ -22,11 +22,20 @@ def test_presets_are_told_apart_by_the_name_of_the_figure() -> None:
 
 
 def test_the_overview_holds_every_scheme_that_adds_something() -> None:
-    assert set(Patterns(length=12).overview(resolved(composed("analyze", SMALL)))) == set(POSITIONS) - {"none", "window"}
+    assert set(Patterns(length=12).overview(resolved(composed("analyze", SMALL)))) == set(
+        POSITIONS
+    ) - {"none", "window"}
 
 
 def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs: Path) -> None:
-    overrides = ["position=fixed", "steps=2", "batch=4", "evaluations=1", "data.pairs=64", "size.layers=1"]
+    overrides = [
+        "position=fixed",
+        "steps=2",
+        "batch=4",
+        "evaluations=1",
+        "data.pairs=64",
+        "size.layers=1",
+    ]
     run = relpos.run(relpos.compose("pretrain", overrides))
     path = called("analyze", ["patterns", "kind.length=12", f"network={run.path}"])
     assert (Path(path) / f"pattern-{run.path.name}-layer1.png").exists()
@@ -37,7 +46,10 @@ def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs: Path) -> None:
     [
         (["position=none"], "NoPosition adds nothing to the scores"),
         (["position=tisa", "kind.layer=3"], "layer=3: there are 2"),
-        (["position=tisa", "kind.layer=0"], "kind.layer=0: a whole number of 1 or more is expected"),
+        (
+            ["position=tisa", "kind.layer=0"],
+            "kind.layer=0: a whole number of 1 or more is expected",
+        ),
     ],
 )
 def test_what_cannot_be_drawn_is_one_line(overrides: list[str], said: str) -> None:

@@ -28,7 +28,10 @@ pytest.importorskip("transformers", reason="needs relpos[pretrained]")
 @pytest.fixture(scope="module")
 def runs(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Two pre-trainings of two steps, one with a snapshot."""
-    overrides = {"fixed": ["position=fixed", "snapshots=[50]"], "absolute": ["position=absolute", "size.embedding=64"]}
+    overrides = {
+        "fixed": ["position=fixed", "snapshots=[50]"],
+        "absolute": ["position=absolute", "size.embedding=64"],
+    }
     return pretrained(prepared, tmp_path_factory.mktemp("runs"), overrides)
 
 
@@ -48,7 +51,9 @@ def classifier(folder: Path) -> tuple[Classifier, dict[str, Any], Tokenizer]:
 
 def same(first: Path, second: Path) -> bool:
     (one, _), (other, _) = relpos.load(first), relpos.load(second)
-    return all(torch.equal(value, other.state_dict()[name]) for name, value in one.state_dict().items())
+    return all(
+        torch.equal(value, other.state_dict()[name]) for name, value in one.state_dict().items()
+    )
 
 
 def test_a_run_leaves_with_its_weights_and_its_record(
@@ -63,7 +68,11 @@ def test_a_run_leaves_with_its_weights_and_its_record(
         assert f"# {runs[name].name}\n" in card
         assert f"| heldout_loss | {record['metrics']['heldout_loss']:.6g} |" in card
         assert f"commit: {record['commit'] or 'not recorded'}" in card
-        assert ("import relpos  #" in card) == ("trust_remote_code=True)" in card) == (kind == "relpos")
+        assert (
+            ("import relpos  #" in card)
+            == ("trust_remote_code=True)" in card)
+            == (kind == "relpos")
+        )
         assert str(tmp_path) not in card
         assert record["starts"][0]["host"] not in card.split()
 
@@ -75,7 +84,12 @@ def test_a_fine_tuning_leaves_as_a_classifier_with_the_labels_of_its_task(
     planned = plan(relpos.compose("finetune", overrides))
     save_model(planned.path / "model", *classifier(runs["absolute"] / "model"))
     write_text(planned.path / "config.yaml", "{}")
-    planned.update(stage="finetune", state="finished", meaning=planned.meaning, metrics={"columns": {"rte": 50.0}})
+    planned.update(
+        stage="finetune",
+        state="finished",
+        meaning=planned.meaning,
+        metrics={"columns": {"rte": 50.0}},
+    )
     config = exported(capsys, planned.path, tmp_path / "out")
     assert config["architectures"] == ["BertForSequenceClassification"]
     assert config["id2label"] == {"0": "entailment", "1": "not_entailment"}
@@ -100,7 +114,9 @@ def test_the_card_has_the_command_without_folders(
     runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = shutil.copytree(runs["fixed"], tmp_path / "run")
-    record = read_record(run) | {"command": "relpos pretrain data=files 'data.root=/somewhere/my texts' k=2"}
+    record = read_record(run) | {
+        "command": "relpos pretrain data=files 'data.root=/somewhere/my texts' k=2"
+    }
     (run / "record.json").write_text(json.dumps(record))
     exported(capsys, run, tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text()
@@ -114,15 +130,24 @@ def test_the_card_has_the_command_without_folders(
         ("--config-dir /somewhere/me/schemes position=mine", "--config-dir schemes position=mine"),
         ("--config-dir=/somewhere/me/schemes/", "--config-dir=schemes/"),
         ("'data.texts=[{path: /somewhere/me/x.txt}]'", "'data.texts=[{path: x.txt}]'"),
-        ("'data.texts=[{path:/somewhere/me/x.txt},{id: /somewhere/me/books/}]'", "'data.texts=[{path:x.txt},{id: books/}]'"),
+        (
+            "'data.texts=[{path:/somewhere/me/x.txt},{id: /somewhere/me/books/}]'",
+            "'data.texts=[{path:x.txt},{id: books/}]'",
+        ),
         ("network=~/runs/x task=/my.yaml", "network=x task=my.yaml"),
         ("network=~me/runs/x task=../mine/my.yaml", "network=x task=my.yaml"),
         ("data.root=/somewhere/me/ k=2", "data.root=me/ k=2"),
         ("'data.root=/somewhere/my texts/a b'", "'data.root=a b'"),
         (r"'data.root=/somewhere/me\, you/c\)d/e'", "data.root=e"),
-        ("""'data.texts=["/somewhere/me, you/d.txt","/e/f.txt"]'""", """'data.texts=["d.txt","f.txt"]'"""),
+        (
+            """'data.texts=["/somewhere/me, you/d.txt","/e/f.txt"]'""",
+            """'data.texts=["d.txt","f.txt"]'""",
+        ),
         ("'network=[/a/b,/c/d]' data.root=/", "'network=[b,d]' data.root=/"),
-        ("+logger.key=me 'logger.word=a b' pretrain.logger.key=c", "'+logger.key=…' 'logger.word=…' 'pretrain.logger.key=…'"),
+        (
+            "+logger.key=me 'logger.word=a b' pretrain.logger.key=c",
+            "'+logger.key=…' 'logger.word=…' 'pretrain.logger.key=…'",
+        ),
     ],
 )
 def test_of_a_path_in_a_command_its_last_part_is_published(typed: str, published: str) -> None:
@@ -153,7 +178,9 @@ def test_no_name_in_a_card_is_markup(tmp_path: Path) -> None:
     folder.mkdir()
     record = {"meaning": {"note": "```\n# Evil"}, "metrics": {"loss|x\n# Evil": 1.0}}
     settings = {"size": {}, "position": {"_target_": "Composite"}, "conv": {"_target_": "NoConv"}}
-    said = card(Network("run", folder, Path("weights"), record=record), settings, {"model_type": "relpos"})
+    said = card(
+        Network("run", folder, Path("weights"), record=record), settings, {"model_type": "relpos"}
+    )
     assert r"# a \<img src=x\> \[b\](http:c) \`d\` \# Evil" in said.splitlines()
     assert r"| loss\|x \# Evil | 1 |" in said.splitlines()
     assert "\n````yaml\n" in said
@@ -164,19 +191,34 @@ def test_the_card_has_what_was_measured_of_this_network(
 ) -> None:
     run = shutil.copytree(runs["fixed"], tmp_path / "run")
     for share, gap in ((50, 0.25), (100, 1.5)):
-        shuffled = {"shuffle_gap": {"all": gap}, "shuffle_gap_intervals": {"all": [gap - 0.1, gap + 0.1]}, "heldout_loss": 9.5}
+        shuffled = {
+            "shuffle_gap": {"all": gap},
+            "shuffle_gap_intervals": {"all": [gap - 0.1, gap + 0.1]},
+            "heldout_loss": 9.5,
+        }
         results = shuffled | {"by_example": {"all": [gap], "predicted": [1]}}
-        content = {"meaning": {"measure": "shuffle", "version": 2, "examples": 7}, "share": share, "results": results}
+        content = {
+            "meaning": {"measure": "shuffle", "version": 2, "examples": 7},
+            "share": share,
+            "results": results,
+        }
         write_text(run / "order" / f"shuffle-{share}.json", json.dumps(content))
     for mark, accuracy in (("0", 0.0), ("1", 100.0)):
         group = {"accuracy": accuracy, "interval": [0.0, 100.0], "n": 1, "guess": 50.0}
         results = {"pairs": {"same_words": group}, "answers": {"same_words": {"p": mark}}}
-        content = {"meaning": {"measure": "pairs", "version": 2, "form": "plain"}, "share": 100, "results": results}
+        content = {
+            "meaning": {"measure": "pairs", "version": 2, "form": "plain"},
+            "share": 100,
+            "results": results,
+        }
         write_text(run / "order" / f"pairs-{mark}.json", json.dumps(content))
     exported(capsys, run, tmp_path / "whole")
     whole = (tmp_path / "whole" / "README.md").read_text()
     assert "| shuffle gap, nats, 7 examples | 1.500 (1.400 to 1.600) |" in whole
-    assert "| same-word pairs, 1 pairs, plain | 0.000 (0.000 to 100.000); 100.000 (0.000 to 100.000) |" in whole
+    assert (
+        "| same-word pairs, 1 pairs, plain | 0.000 (0.000 to 100.000); 100.000 (0.000 to 100.000) |"
+        in whole
+    )
     exported(capsys, run / "snapshots" / "50.safetensors", tmp_path / "half")
     half = (tmp_path / "half" / "README.md").read_text()
     assert "after 50 % of its steps" in half
@@ -186,7 +228,10 @@ def test_the_card_has_what_was_measured_of_this_network(
 
 
 def test_the_card_resolves_nothing_that_a_run_of_somebody_else_says(
-    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    runs: dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ONLY_MINE", "demo")
     run = shutil.copytree(runs["fixed"], tmp_path / "run")
@@ -196,7 +241,9 @@ def test_the_card_resolves_nothing_that_a_run_of_somebody_else_says(
     assert "Trained for the question" not in (tmp_path / "out" / "README.md").read_text()
 
 
-def test_model_folders_and_snapshots_leave_too(runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_model_folders_and_snapshots_leave_too(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run, alone = runs["fixed"], shutil.copytree(runs["fixed"] / "model", tmp_path / "alone")
     for number, named in enumerate((run / "model", alone)):
         exported(capsys, named, tmp_path / str(number))
@@ -217,7 +264,9 @@ def test_the_snapshots_leave_as_revisions_that_are_named_by_the_words_read(
     assert same(to / "main", runs["fixed"])
     assert "after 50 % of its steps" in (to / "chck_50M" / "README.md").read_text()
     for network in (runs["absolute"], runs["fixed"] / "snapshots" / "50.safetensors"):
-        assert "is no run with snapshots" in refused("export", f"network={network}", f"to={tmp_path}/new", "words=100")
+        assert "is no run with snapshots" in refused(
+            "export", f"network={network}", f"to={tmp_path}/new", "words=100"
+        )
     assert not (tmp_path / "new").exists()
 
 
@@ -239,8 +288,12 @@ def test_a_mistake_is_one_line_and_writes_nothing(
     assert not (tmp_path / "new").exists()
 
 
-def test_of_several_revisions_none_is_written_where_one_cannot_be(runs: dict[str, Path], tmp_path: Path, refused: Any) -> None:
+def test_of_several_revisions_none_is_written_where_one_cannot_be(
+    runs: dict[str, Path], tmp_path: Path, refused: Any
+) -> None:
     (tmp_path / "chck_100M").mkdir()
     (tmp_path / "chck_100M" / "mine").touch()
-    assert "is not an empty folder" in refused("export", f"network={runs['fixed']}", f"to={tmp_path}", "words=100")
+    assert "is not an empty folder" in refused(
+        "export", f"network={runs['fixed']}", f"to={tmp_path}", "words=100"
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["chck_100M"]

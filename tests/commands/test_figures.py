@@ -14,7 +14,9 @@ from relpos.runs.plan import plan
 from tables.small_data import finish
 
 
-def test_what_cannot_be_drawn_is_listed_with_the_command_that_makes_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_drawn_is_listed_with_the_command_that_makes_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["analyze", "wennberg2021"]) == 0
     told = capsys.readouterr()
     page = (Path(told.out.strip()) / "README.md").read_text()
@@ -23,17 +25,30 @@ def test_what_cannot_be_drawn_is_listed_with_the_command_that_makes_it(capsys: p
     assert "relpos pretrain position=tisa" in page
 
 
-def test_an_unknown_paper_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_paper_is_refused_with_the_known_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["analyze", "chang2022"]) == 1
     assert "chang2021" in capsys.readouterr().err
 
 
-def test_a_figure_is_drawn_from_the_finished_runs_that_it_is_about(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_figure_is_drawn_from_the_finished_runs_that_it_is_about(
+    toy_runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     import relpos
 
-    overrides = ["position=composite", "size=tiny", "size.layers=1", "steps=2", "batch=4", "evaluations=1", "data.pairs=64"]
+    overrides = [
+        "position=composite",
+        "size=tiny",
+        "size.layers=1",
+        "steps=2",
+        "batch=4",
+        "evaluations=1",
+        "data.pairs=64",
+    ]
     run = relpos.run(relpos.compose("pretrain", overrides)).path
-    finish(plan(compose("pretrain", ["position=none", "conv=depthwise", *overrides[1:]])), METRICS)  # no weights
+    # no weights
+    finish(plan(compose("pretrain", ["position=none", "conv=depthwise", *overrides[1:]])), METRICS)
     assert main(["analyze", "chang2021", "threads=1"]) == 0
     folder = Path(capsys.readouterr().out.strip())
     first, second, third = (folder / "README.md").read_text().split("\n## ")[1:]
@@ -55,14 +70,18 @@ def test_a_figure_is_drawn_from_the_finished_runs_that_it_is_about(toy_runs: Pat
         (["position=none"], []),
     ],
 )
-def test_a_figure_is_about_a_scheme_whatever_its_dials(overrides: list[str], numbers: list[str]) -> None:
+def test_a_figure_is_about_a_scheme_whatever_its_dials(
+    overrides: list[str], numbers: list[str]
+) -> None:
     run = Value(Path("any"), "pretrain", LOSS, 3.0, scheme=scheme(overrides))
     shown = analyze.FIGURES["chang2021"].items()
     assert [number for number, (_, about) in shown if about == analyze.scheme_of(run)] == numbers
 
 
 @pytest.mark.parametrize("override", ["size.attention=causal", "data.shuffle=1"])
-def test_a_network_with_other_layers_or_shuffled_text_is_in_no_figure(override: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_network_with_other_layers_or_shuffled_text_is_in_no_figure(
+    override: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     finish(plan(compose("pretrain", ["position=absolute", "size=tiny", override])), METRICS)
     assert main(["analyze", "wennberg2021"]) == 0
     assert (Path(capsys.readouterr().out.strip()) / "README.md").read_text().count("Missing") == 5

@@ -15,26 +15,44 @@ from relpos.runs.plan import plan
 def test_what_comes_before_a_fine_tuning_is_said_and_how_to_leave_it_out(tmp_path: Path) -> None:
     said = before(plan(relpos.compose("finetune", ["task=rte", "steps=20"])))
     assert said == (
-        "first 1,500 steps of pre-training and 250 steps of fine-tuning on mnli; intermediate=none leaves mnli out, "
+        "first 1,500 steps of pre-training and 250 steps of fine-tuning on mnli; intermediate=none "
+        "leaves mnli out, "
         "intermediate.steps=N shortens it; network=FOLDER starts from a finished pre-training"
     )
     short = before(plan(relpos.compose("finetune", ["task=rte", "intermediate.steps=7"])))
     assert short is not None
     assert "7 steps of fine-tuning on mnli" in short
     alone = before(plan(relpos.compose("finetune", ["task=rte", "intermediate=none"])))
-    assert alone == "first 1,500 steps of pre-training; network=FOLDER starts from a finished pre-training"
+    assert (
+        alone
+        == "first 1,500 steps of pre-training; network=FOLDER starts from a finished pre-training"
+    )
 
 
 def test_the_intermediate_task_keeps_its_identity_unless_it_is_shortened() -> None:
     mnli = plan(relpos.compose("finetune", ["task=rte"])).inputs["start"]
-    for overrides in (["intermediate=mnli"], ["intermediate.task=mnli"], ["intermediate.steps=250"]):
-        assert plan(relpos.compose("finetune", ["task=rte", *overrides])).inputs["start"].identity == mnli.identity
-    assert plan(relpos.compose("finetune", ["task=rte", "intermediate.steps=9"])).inputs["start"].identity != mnli.identity
+    for overrides in (
+        ["intermediate=mnli"],
+        ["intermediate.task=mnli"],
+        ["intermediate.steps=250"],
+    ):
+        assert (
+            plan(relpos.compose("finetune", ["task=rte", *overrides])).inputs["start"].identity
+            == mnli.identity
+        )
+    assert (
+        plan(relpos.compose("finetune", ["task=rte", "intermediate.steps=9"]))
+        .inputs["start"]
+        .identity
+        != mnli.identity
+    )
 
 
 def of_file(folder: Path, *overrides: str, **keys: object) -> list[str]:
     """What `uncounted` says of a task file with these keys."""
-    (folder / "mine.yaml").write_text(yaml.safe_dump({"columns": "text", "folder": "."} | keys), encoding="utf-8")
+    (folder / "mine.yaml").write_text(
+        yaml.safe_dump({"columns": "text", "folder": "."} | keys), encoding="utf-8"
+    )
     (folder / "train.tsv").write_text("text\tlabel\na\tx\nb\ty\n", encoding="utf-8")
     (folder / "dev.tsv").write_text("text\tlabel\na\tx\n", encoding="utf-8")
     return uncounted(relpos.compose("finetune", [f"task={folder / 'mine.yaml'}", *overrides]))
@@ -42,11 +60,13 @@ def of_file(folder: Path, *overrides: str, **keys: object) -> list[str]:
 
 def test_keys_of_a_task_file_that_do_not_count_at_this_size_are_said(tmp_path: Path) -> None:
     assert of_file(tmp_path, epochs=5) == [
-        "epochs: 5 of task mine does not count here: the recipe says steps=250; steps=null counts epochs"
+        "epochs: 5 of task mine does not count here: the recipe says steps=250; steps=null counts "
+        "epochs"
     ]
     assert of_file(tmp_path, batch=8, lr=1e-4) == [
         "batch: 8 of task mine does not count here: the recipe says batch=32; batch=8 sets it",
-        "lr: 0.0001 of task mine does not count here: the recipe says recipe.lr=0.001; recipe.lr=0.0001 sets it",
+        "lr: 0.0001 of task mine does not count here: the recipe says recipe.lr=0.001; "
+        "recipe.lr=0.0001 sets it",
     ]
 
 
@@ -58,7 +78,9 @@ def test_nothing_is_said_of_keys_that_count_or_stand_as_they_would_anyway(tmp_pa
     assert uncounted(relpos.compose("finetune", ["task=rte"])) == []
 
 
-def test_the_command_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_says_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("relpos.commands.finetune.execute", lambda run: run)
     said = of_file(tmp_path, epochs=5)
     finetune(**composed("finetune", [f"task={tmp_path / 'mine.yaml'}"]))  # type: ignore[misc]
@@ -66,4 +88,6 @@ def test_the_command_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str],
 
 
 def test_a_network_that_is_too_short_is_the_only_thing_said(refused: Callable[..., str]) -> None:
-    assert refused("finetune", "size=tiny", "task=cola", "length=500").endswith("a sequence of 500 tokens is too long")
+    assert refused("finetune", "size=tiny", "task=cola", "length=500").endswith(
+        "a sequence of 500 tokens is too long"
+    )

@@ -48,11 +48,17 @@ def failing(capsys: pytest.CaptureFixture[str], *overrides: str) -> str:
     return lines[-1]
 
 
-def test_the_command_prints_the_folder_of_its_results_last(none: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_folder_of_its_results_last(
+    none: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["order", f"network={none}", *FEW]) == 0
     folder = Path(capsys.readouterr().out.splitlines()[-1])
     content = json.loads((folder / "order.json").read_text())
-    assert set(content["shuffle_gap"]) == {"2", "3", "4", "8", "all"} == set(content["shuffle_gap_intervals"])
+    assert (
+        set(content["shuffle_gap"])
+        == {"2", "3", "4", "8", "all"}
+        == set(content["shuffle_gap_intervals"])
+    )
     assert max(map(abs, content["shuffle_gap"].values())) <= 1e-5
     assert content["pairs"]["same_words"] == {
         "accuracy": 50.0,
@@ -68,14 +74,18 @@ def test_the_command_prints_the_folder_of_its_results_last(none: Path, capsys: p
 
 def test_what_was_measured_is_found_again(none: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = relpos.order(none, overrides=FEW)
-    monkeypatch.setattr("relpos.runs.networks.Network.load", lambda _: pytest.fail("measured again"))
+    monkeypatch.setattr(
+        "relpos.runs.networks.Network.load", lambda _: pytest.fail("measured again")
+    )
     assert relpos.order(none, overrides=FEW) == before
     assert relpos.order(none / "model", overrides=FEW)["pairs"] == before["pairs"]
     with pytest.raises(pytest.fail.Exception, match="measured again"):
         relpos.order(none, overrides=["examples=20", "pairs.limit=5"])
 
 
-@pytest.mark.parametrize("harm", [lambda text: text[:-5], lambda text: text.replace('"all": ', '"all": 1')])
+@pytest.mark.parametrize(
+    "harm", [lambda text: text[:-5], lambda text: text.replace('"all": ', '"all": 1')]
+)
 def test_damaged_results_are_named_and_measured_anew(
     none: Path, capsys: pytest.CaptureFixture[str], harm: Callable[[str], str]
 ) -> None:
@@ -106,9 +116,23 @@ def test_a_model_folder_that_stands_alone_is_measured_on_the_pairs_that_are_name
 def test_a_file_of_ones_own_is_named_like_an_option(none: Path, tmp_path: Path) -> None:
     path = tmp_path / "own pairs.txt"
     path.write_text("dogs the sleep.\nthe dogs sleep.\n")
-    found = relpos.order(none, overrides=[f"pairs={path}", "measure=pairs", "form=plain"])["pairs"]["paradigms"]
-    assert found == {"own pairs": {"accuracy": 50.0, "interval": [50.0, 50.0], "n": 1, "ties_right": 100.0, "guess": 50.0}}
-    assert rewritten("order", ["pairs=zorro", "pairs=a/b"]) == ["pairs=zorro", "pairs=files", "pairs.path='a/b'"]
+    found = relpos.order(none, overrides=[f"pairs={path}", "measure=pairs", "form=plain"])["pairs"][
+        "paradigms"
+    ]
+    assert found == {
+        "own pairs": {
+            "accuracy": 50.0,
+            "interval": [50.0, 50.0],
+            "n": 1,
+            "ties_right": 100.0,
+            "guess": 50.0,
+        }
+    }
+    assert rewritten("order", ["pairs=zorro", "pairs=a/b"]) == [
+        "pairs=zorro",
+        "pairs=files",
+        "pairs.path='a/b'",
+    ]
 
 
 @pytest.mark.parametrize("name", ["it's", "one, two", r"back\slash's", "${here}", "[x]=1"])
@@ -117,7 +141,10 @@ def test_from_python_a_folder_s_name_reaches_the_command_as_it_is(
 ) -> None:
     (tmp_path / "order.json").write_text("{}")
     asked: list[list[str]] = []
-    monkeypatch.setattr("relpos.config.compose.called", lambda _, overrides: asked.append(overrides) or str(tmp_path))
+    monkeypatch.setattr(
+        "relpos.config.compose.called",
+        lambda _, overrides: asked.append(overrides) or str(tmp_path),
+    )
     relpos.order(tmp_path / name, Path("other"))
     assert list(resolved(compose("order", asked[0]))["network"]) == [str(tmp_path / name), "other"]
 
@@ -125,7 +152,10 @@ def test_from_python_a_folder_s_name_reaches_the_command_as_it_is(
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["measure=[order]"], "measure=order: no such measure. Known: attention, kernels, lengths, masking, mirror,"),
+        (
+            ["measure=[order]"],
+            "measure=order: no such measure. Known: attention, kernels, lengths, masking, mirror,",
+        ),
         (["measure=[]"], "measure=[]: at least one is needed"),
         (["examples=0"], "examples=0: a whole number of 1 or more"),
         (["form=word"], "form=word: within_word or plain is expected"),
@@ -135,5 +165,7 @@ def test_from_python_a_folder_s_name_reaches_the_command_as_it_is(
         (["pairs.limit=0"], "pairs.limit=0: a whole number of 1 or more"),
     ],
 )
-def test_wrong_overrides_are_one_line(none: Path, capsys: pytest.CaptureFixture[str], overrides: list[str], said: str) -> None:
+def test_wrong_overrides_are_one_line(
+    none: Path, capsys: pytest.CaptureFixture[str], overrides: list[str], said: str
+) -> None:
     assert said in failing(capsys, f"network={none}", *overrides)

@@ -33,7 +33,9 @@ def test_chang_every_exact_total(chang: list[dict[str, Any]]) -> None:
 def test_chang_18_of_19_printed_figures_are_met(chang: list[dict[str, Any]]) -> None:
     missed = [(line["row"], line["difference"]) for line in chang if line["difference"]]
     assert missed == [("Convolutional QK", -0.01)]
-    assert next(line for line in chang if line["row"] == "Convolutional QK")["ours"] == 13_525_000 - 84
+    assert (
+        next(line for line in chang if line["row"] == "Convolutional QK")["ours"] == 13_525_000 - 84
+    )
 
 
 def test_wennberg_table_2() -> None:
@@ -47,32 +49,54 @@ def test_wennberg_table_2() -> None:
         "ALBERT, TISA, S = 5": 2_160,
     }
     ours = found["BERT and RoBERTa, Ke et al."]
-    assert (ours["ours"], ours["difference"]) == (1_576_704, 1_576_704 - 1_572_864)  # biases, layer norm and a row more
+    # biases, layer norm and a row more
+    assert (ours["ours"], ours["difference"]) == (1_576_704, 1_576_704 - 1_572_864)
 
 
 def test_an_unknown_paper_is_refused_with_the_nearest() -> None:
-    with pytest.raises(RelposError, match=r"table=chang2012: no printed parameter counts\. Did you mean 'chang2021'"):
+    with pytest.raises(
+        RelposError,
+        match=r"table=chang2012: no printed parameter counts\. Did you mean 'chang2021'",
+    ):
         lines("chang2012")
 
 
-@pytest.mark.parametrize("override", ["rows=[nonsense]", "size.layers=3", "seeds=2", "tasks=[cola]", "stages=[order]"])
-def test_a_table_of_counts_refuses_what_would_change_runs(override: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "override", ["rows=[nonsense]", "size.layers=3", "seeds=2", "tasks=[cola]", "stages=[order]"]
+)
+def test_a_table_of_counts_refuses_what_would_change_runs(
+    override: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["reproduce", "table=wennberg2021_table2", override]) == 1
     assert "wennberg2021_table2 trains nothing" in capsys.readouterr().err
 
 
 def test_a_run_is_counted(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = execute(plan(compose("pretrain", ["size=tiny", "size.layers=1", "steps=1", "batch=4", "evaluations=1"])))
+    run = execute(
+        plan(
+            compose(
+                "pretrain", ["size=tiny", "size.layers=1", "steps=1", "batch=4", "evaluations=1"]
+            )
+        )
+    )
     capsys.readouterr()
     assert main(["params", f"network={run.path}"]) == 0
     assert json.loads(capsys.readouterr().out)["total"] == run.metrics["parameters"]
 
 
-def test_a_network_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_network_that_is_not_there_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["params", f"network={tmp_path}"]) == 1
-    assert capsys.readouterr().err.startswith(f"relpos: network={tmp_path}: no finished run and no model folder")
+    assert capsys.readouterr().err.startswith(
+        f"relpos: network={tmp_path}: no finished run and no model folder"
+    )
 
 
-def test_sizes_beside_a_network_on_disk_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sizes_beside_a_network_on_disk_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["params", f"network={tmp_path}", "size=base"]) == 1
-    assert capsys.readouterr().err.startswith(f"relpos: size=base: the network comes from network={tmp_path}, where")
+    assert capsys.readouterr().err.startswith(
+        f"relpos: size=base: the network comes from network={tmp_path}, where"
+    )

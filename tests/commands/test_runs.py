@@ -46,8 +46,21 @@ def test_each_run_is_a_line_and_what_no_table_uses_stands_first(
     three: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     head, *lines, last = listed(capsys)
-    assert head == ["run", "state", "date", "data", "tokenizer", "step", "figure", "tokens/s", "on disk", "used by"]
-    assert [line[0] for line in lines] == [f"pretend/{three[name].path.name}" for name in ("first", "second", "used")]
+    assert head == [
+        "run",
+        "state",
+        "date",
+        "data",
+        "tokenizer",
+        "step",
+        "figure",
+        "tokens/s",
+        "on disk",
+        "used by",
+    ]
+    assert [line[0] for line in lines] == [
+        f"pretend/{three[name].path.name}" for name in ("first", "second", "used")
+    ]
     assert [line[1] for line in lines] == ["finished"] * 3
     assert [line[-1] for line in lines] == ["–", "–", "table mine"]
     assert lines[0][-2].endswith("2.5 MB")
@@ -57,8 +70,15 @@ def test_each_run_is_a_line_and_what_no_table_uses_stands_first(
 def test_a_run_that_a_table_shows_is_used_though_its_newest_launch_did_not_ask_for_it(
     three: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = {"stage": STAGE, "identity": "", "state": "finished", "path": f"{STAGE}/{three['second'].path.name}"}
-    (tmp_path / "runs" / "tables" / "mine" / "table.json").write_text(json.dumps({"rows": [{"name": "a", "runs": [told]}]}))
+    told = {
+        "stage": STAGE,
+        "identity": "",
+        "state": "finished",
+        "path": f"{STAGE}/{three['second'].path.name}",
+    }
+    (tmp_path / "runs" / "tables" / "mine" / "table.json").write_text(
+        json.dumps({"rows": [{"name": "a", "runs": [told]}]})
+    )
     users = {line[0].partition("/")[2].partition("-")[0]: line[-1] for line in listed(capsys)[1:-1]}
     assert users == {"first": "–", "second": "table mine", "used": "table mine"}
 
@@ -66,7 +86,9 @@ def test_a_run_that_a_table_shows_is_used_though_its_newest_launch_did_not_ask_f
 def test_figures_states_and_readers_are_told(
     toy_runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["relpos.train.pretrain"], "get_available_flops", lambda *_: 10**10)
+    monkeypatch.setattr(
+        sys.modules["relpos.train.pretrain"], "get_available_flops", lambda *_: 10**10
+    )
     run = execute(plan(compose("pretrain", ["steps=2", "batch=4", "evaluations=1"])))
     stopped = toy_runs / "pretrain" / "stopped"
     stopped.mkdir()
@@ -76,20 +98,36 @@ def test_figures_states_and_readers_are_told(
     (damaged / "record.json").write_text("{")
     lines = {line[0].partition("-")[0]: line for line in listed(capsys)}
     tokenizer = run.inputs["tokenizer"].path.name
-    assert lines["pretrain/absolute"][3:7] == ["toy 0", tokenizer, "2/2", f"heldout_loss {run.metrics['heldout_loss']:.4g}"]
+    assert lines["pretrain/absolute"][3:7] == [
+        "toy 0",
+        tokenizer,
+        "2/2",
+        f"heldout_loss {run.metrics['heldout_loss']:.4g}",
+    ]
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", lines["pretrain/absolute"][2])
     assert f"tokens {run.inputs['store'].metrics['tokens']:,}" in lines["store/toy"]
     assert lines["store/toy"][-1] == "1 of these runs"
-    assert (lines["pretrain/stopped"][1], lines["pretrain/damaged"][1]) == ("interrupted", "damaged")
+    assert (lines["pretrain/stopped"][1], lines["pretrain/damaged"][1]) == (
+        "interrupted",
+        "damaged",
+    )
     assert main(["status", "format=json"]) == 0
     values = {each["run"]: each for each in json.loads(capsys.readouterr().out)}
     assert len(values) == len(lines) - 2
     shown = values[f"pretrain/{run.path.name}"]
-    assert (shown["data"], shown["tokenizer"], shown["step"], shown["state"]) == ("toy 0", tokenizer, "2/2", "finished")
+    assert (shown["data"], shown["tokenizer"], shown["step"], shown["state"]) == (
+        "toy 0",
+        tokenizer,
+        "2/2",
+        "finished",
+    )
     assert shown["figures"]["heldout_loss"] == run.metrics["heldout_loss"]
     speed, per_token = shown["speed"], run.record["flops_per_token"]
     assert speed["mfu"] == pytest.approx(speed["real_tokens_per_second"] * per_token / 10**10)
-    assert f"{speed['real_tokens_per_second']:,.0f} MFU {speed['mfu']:.2f}" in lines["pretrain/absolute"]
+    assert (
+        f"{speed['real_tokens_per_second']:,.0f} MFU {speed['mfu']:.2f}"
+        in lines["pretrain/absolute"]
+    )
 
 
 def test_a_table_as_json_has_its_runs_those_that_are_missing_too(
@@ -120,7 +158,12 @@ def test_a_damaged_plan_is_named_and_leaves_the_list_and_what_the_table_shows(
     damaged = tmp_path / "runs" / "tables" / "damaged"
     damaged.mkdir()
     (damaged / "plan.json").write_text("{")
-    shown = {"stage": STAGE, "identity": "", "state": "finished", "path": f"{STAGE}/{three['second'].path.name}"}
+    shown = {
+        "stage": STAGE,
+        "identity": "",
+        "state": "finished",
+        "path": f"{STAGE}/{three['second'].path.name}",
+    }
     (damaged / "table.json").write_text(json.dumps({"rows": [{"name": "a", "runs": [shown]}]}))
     assert main(["status"]) == 0
     told = capsys.readouterr()
@@ -129,9 +172,15 @@ def test_a_damaged_plan_is_named_and_leaves_the_list_and_what_the_table_shows(
     assert f"{damaged / 'plan.json'}: damaged" in told.err
 
 
-@pytest.mark.parametrize(("answer", "goes"), [("y\n", True), ("YES\n", True), ("\n", False), ("n\n", False), ("", False)])
+@pytest.mark.parametrize(
+    ("answer", "goes"), [("y\n", True), ("YES\n", True), ("\n", False), ("n\n", False), ("", False)]
+)
 def test_what_is_named_is_removed_after_a_question(
-    answer: str, goes: bool, three: dict[str, Run], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    answer: str,
+    goes: bool,
+    three: dict[str, Run],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     assert main(["status", "remove", three["first"].path.name, "pretend/used-*"]) == 0
@@ -145,7 +194,9 @@ def test_without_a_terminal_nobody_is_asked_and_nothing_removed_unless_it_is_sai
     three: dict[str, Run], refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    assert refused("status", "remove", "pretend/*").endswith("Answer on a terminal, or add ask=false")
+    assert refused("status", "remove", "pretend/*").endswith(
+        "Answer on a terminal, or add ask=false"
+    )
     assert all(run.path.exists() for run in three.values())
     assert main(["status", "remove", "pretend/*", "ask=false"]) == 0
     assert not any(run.path.exists() for run in three.values())
@@ -159,8 +210,12 @@ def test_a_run_may_be_named_by_its_path_as_a_shell_completes_it(
     assert [run.path.exists() for run in three.values()] == [True, False, True]
 
 
-@pytest.mark.parametrize("command", [["remove"], ["delete", "x"], ["remove", "frist-seed0-*"], ["remove", ""]])
-def test_what_names_no_run_is_refused(command: list[str], three: dict[str, Run], refused: Callable[..., str]) -> None:
+@pytest.mark.parametrize(
+    "command", [["remove"], ["delete", "x"], ["remove", "frist-seed0-*"], ["remove", ""]]
+)
+def test_what_names_no_run_is_refused(
+    command: list[str], three: dict[str, Run], refused: Callable[..., str]
+) -> None:
     refused("status", *command)
     assert all(run.path.exists() for run in three.values())
 

@@ -1,4 +1,5 @@
-"""`relpos status` shows a table as it is, as its plan does, and ends when nothing more will happen."""
+"""`relpos status` shows a table as it is, as its plan does, and ends when nothing more will
+happen."""
 
 import io
 import sys
@@ -20,7 +21,8 @@ from tables.small_data import write_experiment
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Run]:
-    """Two fine-tunings, one of which starts from MNLI, for each of two pre-trainings; what all need is there."""
+    """Two fine-tunings, one of which starts from MNLI, for each of two pre-trainings; what all need
+    is there."""
     monkeypatch.setenv("RELPOS_DATA", str(tmp_path / "nothing"))
     file = write_experiment(tmp_path, stages={"pretrain": ["steps=3"], "finetune": ["steps=3"]})
     runs = runs_of(plan_table(load(str(file))))
@@ -53,14 +55,20 @@ def test_what_needs_a_failed_run_at_any_depth_waits_for_it(runs: list[Run]) -> N
     fail(runs, "none")
     seen = looked(runs).states
     states = {
-        row: {seen[run.identity] for run in runs if run.stage == "finetune" and run.config["row"] == row}
+        row: {
+            seen[run.identity]
+            for run in runs
+            if run.stage == "finetune" and run.config["row"] == row
+        }
         for row in ("none", "fixed")
     }
     assert states == {"none": {"waiting for a failed run"}, "fixed": {"missing"}}
     assert "1 failed, 3 waiting for a failed run, 3 missing" in drawn(runs)
 
 
-def test_a_terminal_is_drawn_until_the_others_are_done(runs: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_drawn_until_the_others_are_done(
+    runs: list[Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
     fail(runs, "none")
     missing = [run for run in runs if run.stage == "finetune" and run.config["row"] == "fixed"]
     moments: list[Any] = []
@@ -86,11 +94,16 @@ def test_brackets_in_the_name_of_a_row_are_shown() -> None:
     assert "fixed[k=8]" in drawn([Run("toy", "x", {}, {"row": "fixed[k=8]"})])
 
 
-def test_without_a_terminal_a_long_line_is_one_line(runs: list[Run], capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_a_long_line_is_one_line(
+    runs: list[Run], capsys: pytest.CaptureFixture[str]
+) -> None:
     first = next(run for run in runs if run.stage == "pretrain")
     first.update(state="failed", error="a reason of " + "many words " * 12, starts=[{}] * 9)
     console().print(Picture(looked(runs), "small").whole())
-    assert any(line.startswith("failed: ") and line.rstrip().endswith("words") for line in capsys.readouterr().out.splitlines())
+    assert any(
+        line.startswith("failed: ") and line.rstrip().endswith("words")
+        for line in capsys.readouterr().out.splitlines()
+    )
 
 
 def test_a_plan_on_a_terminal_is_no_text_about_its_colours(monkeypatch: pytest.MonkeyPatch) -> None:

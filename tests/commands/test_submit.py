@@ -1,4 +1,5 @@
-"""The zip for the GLUE server: eleven files, each from the best dev run of its column, each as the server wants it."""
+"""The zip for the GLUE server: eleven files, each from the best dev run of its column, each as the
+server wants it."""
 
 import csv
 import os
@@ -20,7 +21,15 @@ from relpos.tables.table import Row, Table
 from relpos.train.finetune import Splits, columns
 from tables.written_table import write
 
-OFFICIAL = {"AX": 1104, "CoLA": 1063, "MNLI-m": 9796, "MNLI-mm": 9847, "MRPC": 1725, "QNLI": 5463, "QQP": 390965}
+OFFICIAL = {
+    "AX": 1104,
+    "CoLA": 1063,
+    "MNLI-m": 9796,
+    "MNLI-mm": 9847,
+    "MRPC": 1725,
+    "QNLI": 5463,
+    "QQP": 390965,
+}
 OFFICIAL |= {"RTE": 3000, "SST-2": 1821, "STS-B": 1379, "WNLI": 146}
 TASKS = ("cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli")
 ANSWERS = {answers.file: answers for answers in layout()}
@@ -33,7 +42,18 @@ def runs_of(name: str, scores: dict[str, dict[str, list[float]]]) -> list[RowRun
         for seed, values in enumerate(zip(*of_task.values(), strict=True)):
             columns = dict(zip(of_task, values, strict=True))
             path = f"finetune/{key}-{name}-{seed}"
-            runs.append(RowRun("finetune", "x", "finished", path, key, pretrain_seed=0, seed=seed, columns=columns))
+            runs.append(
+                RowRun(
+                    "finetune",
+                    "x",
+                    "finished",
+                    path,
+                    key,
+                    pretrain_seed=0,
+                    seed=seed,
+                    columns=columns,
+                )
+            )
     return runs
 
 
@@ -41,20 +61,27 @@ def table_of(runs: list[RowRun]) -> Table:
     return Table("t", "?", [Row("composite key", runs=runs)])
 
 
-SCORES: dict[str, dict[str, list[float]]] = {key: {key: [50.0, 60.0]} for key in TASKS if key != "mnli"}
+SCORES: dict[str, dict[str, list[float]]] = {
+    key: {key: [50.0, 60.0]} for key in TASKS if key != "mnli"
+}
 SCORES["mnli"] = {"mnli_m": [70.0, 71.0], "mnli_mm": [73.0, 72.0]}
 
 
 @pytest.fixture
 def predicted(tmp_path: Path) -> Path:
-    """$RELPOS_RUNS with a table of one row, whose runs have predicted every test file. Small QQP: its size is data."""
+    """$RELPOS_RUNS with a table of one row, whose runs have predicted every test file. Small QQP:
+    its size is data."""
     runs = tmp_path / "runs"
     write(runs, table_of(runs_of("c", SCORES)))
     for run in runs_of("c", SCORES):
         for file in task(str(run.task)).test:
             answer = ANSWERS[file].labels[run.seed] if ANSWERS[file].labels else "2.500"  # type: ignore[index]
             lines = [f"{row}\t{answer}" for row in range(ANSWERS[file].rows)]
-            write_rows(runs / run.path / "predictions", f"{file}.tsv", "\n".join(["index\tprediction", *lines]) + "\n")
+            write_rows(
+                runs / run.path / "predictions",
+                f"{file}.tsv",
+                "\n".join(["index\tprediction", *lines]) + "\n",
+            )
     return runs
 
 
@@ -77,19 +104,29 @@ def test_the_layout_is_the_official_one() -> None:
         assert answers.problem(answers.constant_file()) is None
 
 
-def test_all_eleven_files_come_from_the_best_dev_runs(predicted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_eleven_files_come_from_the_best_dev_runs(
+    predicted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert submit() == 0
-    assert capsys.readouterr().out.strip() == str(predicted / "tables" / "t" / "submissions" / "composite_key.zip")
+    assert capsys.readouterr().out.strip() == str(
+        predicted / "tables" / "t" / "submissions" / "composite_key.zip"
+    )
     files = inside(predicted)
     assert set(files) == {f"{file}.tsv" for file in OFFICIAL}
-    assert {name: text.count("\n") - 1 for name, text in files.items()} == {f"{file}.tsv": rows for file, rows in OFFICIAL.items()}
-    second = {name for name, text in files.items() if text.startswith("index\tprediction\n0\tneutral\n")}
+    assert {name: text.count("\n") - 1 for name, text in files.items()} == {
+        f"{file}.tsv": rows for file, rows in OFFICIAL.items()
+    }
+    second = {
+        name for name, text in files.items() if text.startswith("index\tprediction\n0\tneutral\n")
+    }
     assert second == {"MNLI-m.tsv", "AX.tsv"}  # seed 1 is best on m, seed 0 on mm
     assert files["MNLI-mm.tsv"].startswith("index\tprediction\n0\tentailment\n")
     assert files["CoLA.tsv"].startswith("index\tprediction\n0\t1\n")
 
 
-def test_what_is_missing_is_refused_by_name(predicted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_missing_is_refused_by_name(
+    predicted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (predicted / "finetune" / "mnli-c-1" / "predictions" / "AX.tsv").unlink()
     for seed in (0, 1):
         (predicted / "finetune" / f"wnli-c-{seed}" / "predictions" / "WNLI.tsv").unlink()
@@ -104,21 +141,32 @@ def test_what_is_missing_is_refused_by_name(predicted: Path, capsys: pytest.Capt
     assert not (predicted / "tables" / "t" / "submissions").exists()
 
 
-def test_what_is_missing_may_be_filled_and_is_said_to_be(predicted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_missing_may_be_filled_and_is_said_to_be(
+    predicted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (predicted / "finetune" / "wnli-c-1" / "predictions" / "WNLI.tsv").unlink()
     assert submit("allow_missing=true") == 0
-    assert "WNLI: finetune/wnli-c-1 was not given the test file; every row says 0: no result" in capsys.readouterr().err
-    assert inside(predicted)["WNLI.tsv"] == "index\tprediction\n" + "".join(f"{row}\t0\n" for row in range(146))
+    assert (
+        "WNLI: finetune/wnli-c-1 was not given the test file; every row says 0: no result"
+        in capsys.readouterr().err
+    )
+    assert inside(predicted)["WNLI.tsv"] == "index\tprediction\n" + "".join(
+        f"{row}\t0\n" for row in range(146)
+    )
 
 
-def test_a_row_without_runs_of_a_column_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_row_without_runs_of_a_column_is_told_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     runs = runs_of("c", {"cola": {"cola": [1.0]}})
     write(tmp_path / "runs", table_of(runs))
     assert submit() == 1
     assert "STS-B: no finished run has stsb" in capsys.readouterr().err
 
 
-def test_constants_alone_are_no_submission(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_constants_alone_are_no_submission(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     runs = runs_of("c", {"cola": {"cola": [1.0]}})
     write(tmp_path / "runs", table_of(runs))
     assert submit("allow_missing=true") == 1
@@ -146,12 +194,18 @@ def test_a_file_that_the_server_would_refuse_is_refused_here(text: str, said: st
 def test_scores_are_numbers_in_their_range(answer: str) -> None:
     two = Answers("STS-B", "stsb", 2, None, (0.0, 5.0), "0")
     assert two.problem("index\tprediction\n0\t5\n1\t0.000\n") is None
-    assert "is not a number from 0 to 5" in str(two.problem(f"index\tprediction\n0\t5\n1\t{answer}\n"))
+    assert "is not a number from 0 to 5" in str(
+        two.problem(f"index\tprediction\n0\t5\n1\t{answer}\n")
+    )
 
 
-def test_a_wrong_file_is_refused_even_where_missing_ones_may_be(predicted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_file_is_refused_even_where_missing_ones_may_be(
+    predicted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = predicted / "finetune" / "rte-c-1" / "predictions" / "RTE.tsv"
-    path.write_text("".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[:-1]), encoding="utf-8")
+    path.write_text(
+        "".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[:-1]), encoding="utf-8"
+    )
     assert submit("allow_missing=true") == 1
     assert "RTE: 2,999 rows where the server has 3,000" in capsys.readouterr().err
 
@@ -162,7 +216,9 @@ def test_a_wrong_file_is_refused_even_where_missing_ones_may_be(predicted: Path,
     (["table=tt", "row=x"], "no table 'tt' in "),
     (["table=t", "row=x", "allow_mising=true"], "unknown key 'allow_mising'"),
 ])  # fmt: skip
-def test_a_wrong_override_of_a_submission_is_one_line(overrides: list[str], said: str, predicted: Path, refused: Any) -> None:
+def test_a_wrong_override_of_a_submission_is_one_line(
+    overrides: list[str], said: str, predicted: Path, refused: Any
+) -> None:
     assert said in refused("submit", *overrides)
 
 
@@ -192,7 +248,17 @@ def test_an_mnli_run_answers_ax_too(tmp_path: Path) -> None:
         write_rows(tmp_path, f"MNLI/{split}.tsv", f"{head}\tgold_label\n0\ta b\tc\tneutral\n")
     write_rows(tmp_path, "MNLI/test_matched.tsv", f"{head}\n0\ta\tb\n1\ta\tb\n")
     write_rows(tmp_path, "AX/test.tsv", f"{head}\n0\ta\tb c\n1\ta\tb\n2\td\te")
-    columns(Constant(), task("mnli"), Splits(TsvGlue(tmp_path), task("mnli"), Words(), 16), "fp32", tmp_path / "predictions")  # type: ignore[arg-type]
-    assert sorted(os.listdir(tmp_path / "predictions")) == ["AX.tsv", "MNLI-m.tsv"]  # the mismatched test file is not there
+    columns(
+        Constant(),
+        task("mnli"),
+        Splits(TsvGlue(tmp_path), task("mnli"), Words(), 16),
+        "fp32",
+        tmp_path / "predictions",
+    )  # type: ignore[arg-type]
+    # the mismatched test file is not there
+    assert sorted(os.listdir(tmp_path / "predictions")) == ["AX.tsv", "MNLI-m.tsv"]
     with (tmp_path / "predictions" / "AX.tsv").open(encoding="utf-8") as file:
-        assert list(csv.reader(file, delimiter="\t")) == [["index", "prediction"], *([str(row), "neutral"] for row in range(3))]
+        assert list(csv.reader(file, delimiter="\t")) == [
+            ["index", "prediction"],
+            *([str(row), "neutral"] for row in range(3)),
+        ]

@@ -24,11 +24,16 @@ from relpos.tables.plan import plan_table
         ("analyze", "position=fixed"),
     ],
 )
-def test_an_override_about_the_network_beside_a_folder_is_refused_by_name(command: str, override: str) -> None:
+def test_an_override_about_the_network_beside_a_folder_is_refused_by_name(
+    command: str, override: str
+) -> None:
     overrides = ["conv=convbert"] if override.startswith("conv.") else []
     with pytest.raises(RelposError) as caught:
         compose(command, ["network=FOLDER", override, *overrides])
-    assert str(caught.value) == f"{override}: the network comes from network=FOLDER, where this override changes nothing"
+    assert (
+        str(caught.value)
+        == f"{override}: the network comes from network=FOLDER, where this override changes nothing"
+    )
 
 
 def test_the_override_for_a_size_is_told_where_the_recipe_comes_from() -> None:
@@ -41,9 +46,26 @@ def test_the_override_for_a_size_is_told_where_the_recipe_comes_from() -> None:
     [
         (
             "finetune",
-            ["network=FOLDER", "recipe=finetune_small", "task=rte", "change.positions=remove", "change.tisa=3", "length=64"],
+            [
+                "network=FOLDER",
+                "recipe=finetune_small",
+                "task=rte",
+                "change.positions=remove",
+                "change.tisa=3",
+                "length=64",
+            ],
         ),
-        ("pretrain", ["network=FOLDER", "recipe=small", "steps=5", "recipe.position_lr=3", "data=hub", "packing=document"]),
+        (
+            "pretrain",
+            [
+                "network=FOLDER",
+                "recipe=small",
+                "steps=5",
+                "recipe.position_lr=3",
+                "data=hub",
+                "packing=document",
+            ],
+        ),
         ("finetune", ["size=small", "position=fixed", "pretrain.steps=9"]),
     ],
 )
@@ -51,15 +73,29 @@ def test_other_overrides_are_taken(command: str, overrides: list[str]) -> None:
     assert compose(command, overrides)
 
 
-BERT = {"model_type": "bert", "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 50, "max_position_embeddings": 64}
+BERT = {
+    "model_type": "bert",
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "vocab_size": 50,
+    "max_position_embeddings": 64,
+}
 
 
 @pytest.mark.parametrize(("hidden", "lr"), [(64, 1e-3), (384, 3e-4), (768, 1e-4)])
 def test_the_width_of_the_network_gives_the_recipe(hidden: int, lr: float, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(BERT | {"hidden_size": hidden, "intermediate_size": 64}), encoding="utf-8")
+    (tmp_path / "config.json").write_text(
+        json.dumps(BERT | {"hidden_size": hidden, "intermediate_size": 64}), encoding="utf-8"
+    )
     assert compose("finetune", [f"network={tmp_path}", "task=rte"]).recipe.lr == lr
-    assert compose("finetune", [f"network={tmp_path}", "task=rte", "recipe=finetune_tiny"]).recipe.lr == 1e-3
-    assert compose("pretrain", [f"network={tmp_path}"]).recipe.lr == {64: 2.5e-3, 384: 3e-4, 768: 1e-4}[hidden]
+    assert (
+        compose("finetune", [f"network={tmp_path}", "task=rte", "recipe=finetune_tiny"]).recipe.lr
+        == 1e-3
+    )
+    assert (
+        compose("pretrain", [f"network={tmp_path}"]).recipe.lr
+        == {64: 2.5e-3, 384: 3e-4, 768: 1e-4}[hidden]
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,7 +108,10 @@ def test_commands_that_open_a_network_have_no_keys_that_describe_one(
 ) -> None:
     assert main([command, *text, "network=FOLDER", override]) == 1
     key = override.partition("=")[0]
-    assert capsys.readouterr().err == f"relpos: {key}: the network comes from network=, where this override changes nothing\n"
+    assert (
+        capsys.readouterr().err
+        == f"relpos: {key}: the network comes from network=, where this override changes nothing\n"
+    )
 
 
 def test_rows_of_a_table_that_starts_from_a_network_may_not_name_another(tmp_path: Path) -> None:
@@ -82,7 +121,9 @@ def test_rows_of_a_table_that_starts_from_a_network_may_not_name_another(tmp_pat
     text = f"question: '?'\nnetwork: {tmp_path / 'host'}\nrows: {{a: [], b: [position=fixed]}}\ntasks: [rte]\n"
     file.write_text(text, encoding="utf-8")
     given = load(str(file))
-    with pytest.raises(RelposError, match="row 'b': position=fixed: the network comes from network=host"):
+    with pytest.raises(
+        RelposError, match="row 'b': position=fixed: the network comes from network=host"
+    ):
         plan_table(given)
     (row,) = plan_table(given, ["a"])
     assert len(row.tunings) == 1

@@ -18,17 +18,54 @@ from schemes import FULL
 COMMANDS = sorted(path.stem for path in conf_dir().glob("*.yaml") if path.stem != "command")
 VALUES = {
     "pretrain": [
-        ["seed=3", "k=${steps}", "size.hidden=16", "snapshots=[1,2]", "first.share=0.5", "position=fixed", "position.k=5"],
-        ["data=files", "data.root='a b'", "recipe.lr=1e-4", "position=absolute_tisa", "position.parts.1.kernels=2", "steps=1_000"],
-        ["first.batch=${.length}", "precision='${packing} ${k}'", "outside=null", "recipe=albert_base", "length=1e2"],
+        [
+            "seed=3",
+            "k=${steps}",
+            "size.hidden=16",
+            "snapshots=[1,2]",
+            "first.share=0.5",
+            "position=fixed",
+            "position.k=5",
+        ],
+        [
+            "data=files",
+            "data.root='a b'",
+            "recipe.lr=1e-4",
+            "position=absolute_tisa",
+            "position.parts.1.kernels=2",
+            "steps=1_000",
+        ],
+        [
+            "first.batch=${.length}",
+            "precision='${packing} ${k}'",
+            "outside=null",
+            "recipe=albert_base",
+            "length=1e2",
+        ],
     ],
     "finetune": [
-        ["seed=4", "task=rte", "recipe@pretrain.recipe=mini", "pretrain.steps=3", "intermediate.task=null", "batch=${task.batch}"],
-        ["task=custom", "task.name='it\\'s'", "task.labels=['no','yes']", "task.folder=.", "task.metric=a.b", "task.columns=[x,y]"],
+        [
+            "seed=4",
+            "task=rte",
+            "recipe@pretrain.recipe=mini",
+            "pretrain.steps=3",
+            "intermediate.task=null",
+            "batch=${task.batch}",
+        ],
+        [
+            "task=custom",
+            "task.name='it\\'s'",
+            "task.labels=['no','yes']",
+            "task.folder=.",
+            "task.metric=a.b",
+            "task.columns=[x,y]",
+        ],
         *([f"task={task}", "recipe=tisa"] for task in ("rte", "custom")),
         *([f"task={task}", "recipe=finetune_paper"] for task in ("mnli", "custom")),
     ],
-    "reproduce": [["table=demo", "engine.workers=2", "rows=[a,b]", "overrides=['a=b','c=\\'d\\'']"]],
+    "reproduce": [
+        ["table=demo", "engine.workers=2", "rows=[a,b]", "overrides=['a=b','c=\\'d\\'']"]
+    ],
     "order": [["network=x", "pairs=files", "pairs.path='/a b'"]],
 }
 
@@ -36,14 +73,20 @@ VALUES = {
 def every_option(command: str) -> list[list[str]]:
     """Overrides that choose every option of every group of a command at least once."""
     groups = [
-        str(key) for entry in read_yaml(conf_dir() / f"{command}.yaml")["defaults"] if isinstance(entry, dict) for key in entry
+        str(key)
+        for entry in read_yaml(conf_dir() / f"{command}.yaml")["defaults"]
+        if isinstance(entry, dict)
+        for key in entry
     ]
-    known = [[f"{group}={option}" for option in options()[group.partition("@")[0]]] for group in groups]
+    known = [
+        [f"{group}={option}" for option in options()[group.partition("@")[0]]] for group in groups
+    ]
     return [[override for override in chosen if override] for chosen in zip_longest(*known)] or [[]]
 
 
 def cases() -> Iterator[tuple[str, list[str]]]:
-    """Every option with the first command that has it, and every command at least once: they merge the same files.
+    """Every option with the first command that has it, and every command at least once: they merge
+    the same files.
 
     RELPOS_FULL=1 takes all options, else two of each group.
     """
@@ -68,7 +111,9 @@ def test_it_is_what_hydra_composes(command: str, overrides: list[str]) -> None:
         with pytest.raises(OmegaConfBaseException):
             OmegaConf.to_container(expected, resolve=True, throw_on_missing=True)
     else:
-        assert repr(sorted(values.items())) == repr(sorted(OmegaConf.to_container(expected, resolve=True).items()))
+        assert repr(sorted(values.items())) == repr(
+            sorted(OmegaConf.to_container(expected, resolve=True).items())
+        )
 
 
 def test_the_configuration_may_be_changed_but_has_no_other_keys() -> None:
@@ -81,8 +126,25 @@ def test_the_configuration_may_be_changed_but_has_no_other_keys() -> None:
 @pytest.mark.parametrize(
     "override",
     [
-        *["position=tsa", "nokey=1", "position.nokey=1", "+position.k=3", "~conv", "k=1,2", "position={k: 3}", "data/x@y=z", "k"],
-        *["size=[1]", "hydra.verbose=true", "hydra/launcher=joblib", "k=[", "first={share: 0.5}", "position=custom position.k=3"],
+        *[
+            "position=tsa",
+            "nokey=1",
+            "position.nokey=1",
+            "+position.k=3",
+            "~conv",
+            "k=1,2",
+            "position={k: 3}",
+            "data/x@y=z",
+            "k",
+        ],
+        *[
+            "size=[1]",
+            "hydra.verbose=true",
+            "hydra/launcher=joblib",
+            "k=[",
+            "first={share: 0.5}",
+            "position=custom position.k=3",
+        ],
     ],
 )
 def test_what_only_hydra_can_tell_is_left_to_it(override: str) -> None:
@@ -90,7 +152,9 @@ def test_what_only_hydra_can_tell_is_left_to_it(override: str) -> None:
         quick.merged("pretrain", ["position=none", override])
 
 
-@pytest.mark.parametrize("value", ["${nope}", "${oc.decode:1}", "${now:%H}", "${steps", "???", "${seed}", "\\${k}"])
+@pytest.mark.parametrize(
+    "value", ["${nope}", "${oc.decode:1}", "${now:%H}", "${steps", "???", "${seed}", "\\${k}"]
+)
 def test_an_interpolation_that_leads_nowhere_is_left_to_omegaconf(value: str) -> None:
     with pytest.raises(quick.LeftToHydra):
         quick.resolved({"seed": value})

@@ -6,7 +6,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relpos.data.task_batches import Encoded, TuningSteps, collate, epoch_batches, evaluation_batches
+from relpos.data.task_batches import (
+    Encoded,
+    TuningSteps,
+    collate,
+    epoch_batches,
+    evaluation_batches,
+)
 
 
 def encoded(lengths: list[int], length: int = 128, labels: bool = True) -> Encoded:
@@ -29,7 +35,12 @@ def test_a_batch_is_padded_to_eight_beyond_its_longest() -> None:
 
 
 @settings(deadline=None, max_examples=10)
-@given(count=st.integers(1, 300), batch=st.integers(1, 40), seed=st.integers(0, 5), epoch=st.integers(0, 3))
+@given(
+    count=st.integers(1, 300),
+    batch=st.integers(1, 40),
+    seed=st.integers(0, 5),
+    epoch=st.integers(0, 3),
+)
 def test_an_epoch_is_every_row_once(count: int, batch: int, seed: int, epoch: int) -> None:
     batches = epoch_batches(count, seed, epoch, batch)
     assert sorted(torch.cat(batches).tolist()) == list(range(count))
@@ -37,15 +48,21 @@ def test_an_epoch_is_every_row_once(count: int, batch: int, seed: int, epoch: in
 
 
 def test_seeds_and_epochs_differ_and_repeat() -> None:
-    draws = [torch.cat(epoch_batches(200, *key, 32)).tolist() for key in ((0, 0), (0, 1), (1, 0), (0, 0))]
+    draws = [
+        torch.cat(epoch_batches(200, *key, 32)).tolist() for key in ((0, 0), (0, 1), (1, 0), (0, 0))
+    ]
     assert draws[0] == draws[3]
     assert draws[0] != draws[1] != draws[2] != draws[0]
 
 
 def test_a_label_that_goes_with_the_length_is_spread_evenly_over_the_batches() -> None:
-    labels = (torch.arange(3_200) < 1_600).double()  # the long rows are of the one class, the short ones of the other
+    # the long rows are of the one class, the short ones of the other
+    labels = (torch.arange(3_200) < 1_600).double()
     data = encoded(sorted(random_lengths(3_200).tolist(), reverse=True))
-    means = [torch.cat([labels[part["labels"]] for part in step.microbatches]).mean() for step in TuningSteps(data, 0, 32, 100, 16)]
+    means = [
+        torch.cat([labels[part["labels"]] for part in step.microbatches]).mean()
+        for step in TuningSteps(data, 0, 32, 100, 16)
+    ]
     expected = 0.25 / 32  # variance of the mean of 32 labels drawn at random
     assert 0.6 * expected < float(torch.stack(means).var()) < 1.5 * expected
 
@@ -53,13 +70,22 @@ def test_a_label_that_goes_with_the_length_is_spread_evenly_over_the_batches() -
 def test_rows_of_a_forward_pass_are_of_like_length() -> None:
     steps = list(TuningSteps(encoded(random_lengths(2_000).tolist()), 0, 32, 62, 16))
     parts = [part for step in steps for part in step.microbatches]
-    padded, real = sum(part["input_ids"].numel() for part in parts), sum(int(part["attention_mask"].sum()) for part in parts)
+    padded, real = (
+        sum(part["input_ids"].numel() for part in parts),
+        sum(int(part["attention_mask"].sum()) for part in parts),
+    )
     assert padded < 1.6 * real  # in one pass a batch it would be 1.9 times as many
 
 
 def test_a_step_knows_its_rows_and_their_keys() -> None:
-    for step in TuningSteps(encoded(random_lengths(50).tolist()), seed=4, batch=7, steps=20, microbatch=2):
-        assert step.rows == sum(len(part["labels"]) for part in step.microbatches) == (1 if step.index % 8 == 7 else 7)
+    for step in TuningSteps(
+        encoded(random_lengths(50).tolist()), seed=4, batch=7, steps=20, microbatch=2
+    ):
+        assert (
+            step.rows
+            == sum(len(part["labels"]) for part in step.microbatches)
+            == (1 if step.index % 8 == 7 else 7)
+        )
         keys = {int(key) for part in step.microbatches for key in part["keys"]}
         assert len(keys) == step.rows
 
@@ -71,7 +97,10 @@ def test_steps_are_the_same_from_any_start(start: int) -> None:
     rest = list(TuningSteps(data, seed=4, batch=7, steps=20, microbatch=2, start=start))
     assert [step.index for step in rest] == list(range(start, 20))
     for one, other in zip(whole[start:], rest, strict=True):
-        assert all(torch.equal(a["keys"], b["keys"]) for a, b in zip(one.microbatches, other.microbatches, strict=True))
+        assert all(
+            torch.equal(a["keys"], b["keys"])
+            for a, b in zip(one.microbatches, other.microbatches, strict=True)
+        )
 
 
 def test_evaluation_gives_back_the_order() -> None:

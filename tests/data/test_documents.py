@@ -7,7 +7,15 @@ from collections import Counter, deque
 
 import pytest
 
-from relpos.data.documents import HEADING, PORTION, TITLE, UNKNOWN, documents_of, portions, wrapped_at
+from relpos.data.documents import (
+    HEADING,
+    PORTION,
+    TITLE,
+    UNKNOWN,
+    documents_of,
+    portions,
+    wrapped_at,
+)
 
 TEXT = "the old man and his dog walked along the river until they came to a bridge of grey stone where nobody was"
 WORDS = TEXT.split()
@@ -15,7 +23,10 @@ WORDS = TEXT.split()
 
 def paragraphs(count: int) -> list[str]:
     """Paragraphs of different lengths, each of one sentence."""
-    return [" ".join(WORDS[(i + j) % len(WORDS)] for j in range(15 + 7 * (i % 5))) + f" {i}." for i in range(count)]
+    return [
+        " ".join(WORDS[(i + j) % len(WORDS)] for j in range(15 + 7 * (i % 5))) + f" {i}."
+        for i in range(count)
+    ]
 
 
 def read(text: str, portion: int = 997) -> list[tuple[str, list[str]]]:
@@ -27,12 +38,21 @@ def read(text: str, portion: int = 997) -> list[tuple[str, list[str]]]:
             blocks.append(block)
             block = ""
     found = documents_of("x.txt", iter([*blocks, block]))
-    return [(document.source, [line.strip() for line in document.lines if line.strip()]) for document in found]
+    return [
+        (document.source, [line.strip() for line in document.lines if line.strip()])
+        for document in found
+    ]
 
 
-@pytest.mark.parametrize(("between", "width"), [("\n", None), ("\n\n", None), ("\n\n", 60)], ids=["lines", "apart", "wrapped"])
+@pytest.mark.parametrize(
+    ("between", "width"),
+    [("\n", None), ("\n\n", None), ("\n\n", 60)],
+    ids=["lines", "apart", "wrapped"],
+)
 def test_a_paragraph_is_a_line_or_lines_up_to_an_empty_one(between: str, width: int | None) -> None:
-    text = between.join(textwrap.fill(paragraph, width) if width else paragraph for paragraph in paragraphs(60))
+    text = between.join(
+        textwrap.fill(paragraph, width) if width else paragraph for paragraph in paragraphs(60)
+    )
     assert read(text) == [("x.txt", paragraphs(60))]
 
 
@@ -75,9 +95,15 @@ def test_other_lines_of_asterisks_are_text(line: str) -> None:
 
 
 def test_what_is_left_out_is_counted() -> None:
-    end, start = "*** END OF THE PROJECT GUTENBERG EBOOK A ***", "*** START OF THIS PROJECT GUTENBERG EBOOK B ***"
+    end, start = (
+        "*** END OF THE PROJECT GUTENBERG EBOOK A ***",
+        "*** START OF THIS PROJECT GUTENBERG EBOOK B ***",
+    )
     text = f"A story.\n{end}\n\nYou may copy it.\n{start}\nTwo.\n"
-    for expected, source in ((("lines of Project Gutenberg's licence", 3), text), (("headings", 4), WIKITEXT)):
+    for expected, source in (
+        (("lines of Project Gutenberg's licence", 3), text),
+        (("headings", 4), WIKITEXT),
+    ):
         dropped: Counter[str] = Counter()
         for document in documents_of("x.txt", iter([source])):
             deque(document.lines, maxlen=0)
@@ -92,7 +118,10 @@ def test_titles(line: str) -> None:
     assert HEADING.match(line)
 
 
-@pytest.mark.parametrize("line", ["== A ==", " = = A = = ", "= =", "=  =", "= A", "A =", "  = A =", "= A =  ", "= A =\nB"])
+@pytest.mark.parametrize(
+    "line",
+    ["== A ==", " = = A = = ", "= =", "=  =", "= A", "A =", "  = A =", "= A =  ", "= A =\nB"],
+)
 def test_no_titles(line: str) -> None:
     assert not TITLE.match(line)
 
@@ -120,13 +149,19 @@ def test_nothing_is_one_document_of_nothing(text: str) -> None:
 
 def test_copies_of_an_article_with_other_unknown_words_have_one_fingerprint() -> None:
     def prints(text: str) -> list[list[str]]:
-        return [[document.fingerprint(line) for line in document.lines] for document in documents_of("x", iter([text]))]
+        return [
+            [document.fingerprint(line) for line in document.lines]
+            for document in documents_of("x", iter([text]))
+        ]
 
     assert prints(WIKITEXT) == prints(WIKITEXT.replace("town", "<unk>"))
 
 
 def test_empty_paragraphs_do_not_gather_in_memory() -> None:
-    assert [len(portion) for portion in portions([""] * PORTION + ["One."])] == [2 * (PORTION - 1), 4]
+    assert [len(portion) for portion in portions([""] * PORTION + ["One."])] == [
+        2 * (PORTION - 1),
+        4,
+    ]
 
 
 TITLES = re.compile(r"^ ?= (?!=)(.*[^= ].*) = ?$"), re.compile(r"^ ?=( =)* .*= ?$")
@@ -137,8 +172,19 @@ def test_titles_and_headings_are_found_in_the_time_of_one_look() -> None:
     chance = random.Random(0)
     for _ in range(20_000):
         inside = "".join(chance.choices(" =ab", k=chance.randint(0, 9)))
-        line = chance.choice(["", " ", "= ", " = ", "= = "]) + inside + chance.choice(["", " ", " =", " = ", "= ="])
-        assert [bool(pattern.match(line)) for pattern in (TITLE, HEADING)] == [bool(pattern.match(line)) for pattern in TITLES]
-    for long in ("= " * 500_000, " = a" + " " * 1_000_000, " = = " * 200_000 + "x", "=" * 1_000_000):
+        line = (
+            chance.choice(["", " ", "= ", " = ", "= = "])
+            + inside
+            + chance.choice(["", " ", " =", " = ", "= ="])
+        )
+        assert [bool(pattern.match(line)) for pattern in (TITLE, HEADING)] == [
+            bool(pattern.match(line)) for pattern in TITLES
+        ]
+    for long in (
+        "= " * 500_000,
+        " = a" + " " * 1_000_000,
+        " = = " * 200_000 + "x",
+        "=" * 1_000_000,
+    ):
         read(f"{long}\n")
         HEADING.match(long)

@@ -12,7 +12,9 @@ from relpos.data.tokenizer import CLS, PAD, SEP
 Documents = list[list[list[int]]]  # documents of sentences of ids
 
 
-def examples(kind: type[ExampleSet], documents: Documents, length: int, limit: int | None = None) -> ExampleSet:
+def examples(
+    kind: type[ExampleSet], documents: Documents, length: int, limit: int | None = None
+) -> ExampleSet:
     sentences = [sentence for document in documents for sentence in document]
     ids = np.asarray([token for sentence in sentences for token in sentence], np.uint16)
     offsets = np.cumsum([0, *map(len, sentences)]).astype(np.int64)

@@ -22,10 +22,16 @@ ODD = [
 def differing(tokenizer: Tokenizer, texts: list[str]) -> list[str]:
     fast = fast_tokenizer(tokenizer)
     theirs = fast.encode_batch(texts, add_special_tokens=False)
-    return [text for text, ids, other in zip(texts, tokenizer.encode(texts), theirs, strict=True) if ids.tolist() != other.ids]
+    return [
+        text
+        for text, ids, other in zip(texts, tokenizer.encode(texts), theirs, strict=True)
+        if ids.tolist() != other.ids
+    ]
 
 
-def test_ids_of_the_toy_language_and_of_odd_texts_are_equal(tokenizer: Tokenizer, prepared: Path) -> None:
+def test_ids_of_the_toy_language_and_of_odd_texts_are_equal(
+    tokenizer: Tokenizer, prepared: Path
+) -> None:
     corpus = next((prepared / "toy").rglob("*.txt"))
     lines = corpus.read_text(encoding="utf-8").splitlines()[:2000]
     assert len(lines) >= 100
@@ -33,13 +39,29 @@ def test_ids_of_the_toy_language_and_of_odd_texts_are_equal(tokenizer: Tokenizer
 
 
 def test_ids_of_decomposed_texts_are_equal(tmp_path: Path) -> None:
-    lines = ["각 나라의 말은 서로 다르다", "tiếng việt có nhiều dấu thanh", "naïve café; Łódź", "שָׁלוֹם", "क़लम"]
-    train_tokenizer([Document("text", iter(lines * 40))], tmp_path, vocabulary=300, sample=1000, threads=1)
+    lines = [
+        "각 나라의 말은 서로 다르다",
+        "tiếng việt có nhiều dấu thanh",
+        "naïve café; Łódź",
+        "שָׁלוֹם",
+        "क़लम",
+    ]
+    train_tokenizer(
+        [Document("text", iter(lines * 40))], tmp_path, vocabulary=300, sample=1000, threads=1
+    )
     tokenizer = Tokenizer.load(tmp_path)
-    assert differing(tokenizer, [normalize(form, line) for line in lines for form in ("NFC", "NFD", "NFKD")]) == []
-    # Each character that has a decomposition, in a word; but U+0344, which is discouraged, and Dives Akuru's, which is rare.
+    assert (
+        differing(
+            tokenizer, [normalize(form, line) for line in lines for form in ("NFC", "NFD", "NFKD")]
+        )
+        == []
+    )
+    # Each character that has a decomposition, in a word; but U+0344, which is discouraged, and
+    # Dives Akuru's, which is rare.
     letters = (chr(number) for number in range(0x20, 0x11000) if number != 0x344)
-    taken_apart = [f"a{normalize('NFD', letter)}b" for letter in letters if normalize("NFD", letter) != letter]
+    taken_apart = [
+        f"a{normalize('NFD', letter)}b" for letter in letters if normalize("NFD", letter) != letter
+    ]
     assert len(taken_apart) > 12_000
     assert differing(tokenizer, taken_apart) == []
 
@@ -56,14 +78,21 @@ def test_special_tokens_in_a_text_are_those_of_ours(tokenizer: Tokenizer) -> Non
     ]
     fast = fast_tokenizer(tokenizer)
     for text in texts:
-        assert fast.encode(text, add_special_tokens=False).ids == tokenizer.encode_marked(text).tolist(), text
+        assert (
+            fast.encode(text, add_special_tokens=False).ids
+            == tokenizer.encode_marked(text).tolist()
+        ), text
 
 
-def test_a_text_stands_between_cls_and_sep_and_two_have_the_types_asked_for(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_text_stands_between_cls_and_sep_and_two_have_the_types_asked_for(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
     first, second = (ids.tolist() for ids in tokenizer.encode(["the dogs", "sleep"]))
     for second_type in (0, 1):
         write_fast_tokenizer(tmp_path, tokenizer, max_length=None, second_type=second_type)
-        encoded = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json")).encode("the dogs", "sleep")
+        encoded = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json")).encode(
+            "the dogs", "sleep"
+        )
         assert encoded.ids == [CLS, *first, SEP, *second, SEP]
         assert encoded.type_ids == [0] * (len(first) + 2) + [second_type] * (len(second) + 1)
 
@@ -73,11 +102,23 @@ def test_auto_tokenizer_reads_the_folder(tokenizer: Tokenizer, tmp_path: Path) -
     write_fast_tokenizer(tmp_path, tokenizer, max_length=64)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert theirs.is_fast
-    assert (theirs.pad_token_id, theirs.unk_token_id, theirs.mask_token_id) == (tokenizer.pad, tokenizer.unk, tokenizer.mask)
+    assert (theirs.pad_token_id, theirs.unk_token_id, theirs.mask_token_id) == (
+        tokenizer.pad,
+        tokenizer.unk,
+        tokenizer.mask,
+    )
     assert (len(theirs), theirs.model_max_length) == (tokenizer.size, 64)
-    assert theirs("the Dogs sleep.").input_ids == [CLS, *tokenizer.encode(["the dogs sleep."])[0], SEP]
+    assert theirs("the Dogs sleep.").input_ids == [
+        CLS,
+        *tokenizer.encode(["the dogs sleep."])[0],
+        SEP,
+    ]
     assert theirs.decode(tokenizer.encode(["the dogs sleep."])[0]) == "the dogs sleep."
-    assert theirs.get_vocab()["[UNK]"] == UNK == json.loads((tmp_path / "tokenizer.json").read_text())["model"]["unk_id"]
+    assert (
+        theirs.get_vocab()["[UNK]"]
+        == UNK
+        == json.loads((tmp_path / "tokenizer.json").read_text())["model"]["unk_id"]
+    )
 
 
 def test_the_names_of_the_special_tokens_are_ours(tokenizer: Tokenizer) -> None:

@@ -21,7 +21,9 @@ def refusal(folder: Path, name: str, split: str = "train") -> str:
 
 def test_cola_has_no_header_and_numbers_its_rows(tmp_path: Path) -> None:
     write(tmp_path, "CoLA/train.tsv", "gj04\t1\t\tHe sat.\ngj04\t0\t*\tSat he the.")
-    assert read(TsvGlue(tmp_path), task("cola"), "train") == TaskRows(["He sat.", "Sat he the."], None, [1, 0])
+    assert read(TsvGlue(tmp_path), task("cola"), "train") == TaskRows(
+        ["He sat.", "Sat he the."], None, [1, 0]
+    )
 
 
 def test_words_become_classes_in_the_order_of_the_hub(tmp_path: Path) -> None:
@@ -51,16 +53,22 @@ def test_test_split_has_indices_and_no_labels(tmp_path: Path) -> None:
 def test_label_outside_the_set_is_refused_with_line_and_set(tmp_path: Path) -> None:
     path = write(tmp_path, "RTE/train.tsv", f"{PAIRS}0\ta\tb\tentailment\n1\ta\tb\tentailmnt\n")
     assert refusal(tmp_path, "rte") == (
-        f"{path} line 3: label 'entailmnt' is outside the set. Did you mean 'entailment' or 'not_entailment'?"
+        f"{path} line 3: label 'entailmnt' is outside the set. Did you mean 'entailment' or "
+        f"'not_entailment'?"
     )
 
 
 def test_all_labels_are_listed_in_their_order_where_none_is_near(tmp_path: Path) -> None:
     write(tmp_path, "SST-2/train.tsv", "sentence\tlabel\nx\t2\n")
-    assert refusal(tmp_path, "sst2").endswith("SST-2/train.tsv line 2: label '2' is outside the set. Known: 0, 1.")
+    assert refusal(tmp_path, "sst2").endswith(
+        "SST-2/train.tsv line 2: label '2' is outside the set. Known: 0, 1."
+    )
 
 
-@pytest.mark.parametrize(("score", "what"), [("high", "not a number"), ("5.1", "outside 0 to 5"), ("nan", "not a number")])
+@pytest.mark.parametrize(
+    ("score", "what"),
+    [("high", "not a number"), ("5.1", "outside 0 to 5"), ("nan", "not a number")],
+)
 def test_bad_scores_are_refused_with_their_line(tmp_path: Path, score: str, what: str) -> None:
     write(tmp_path, "STS-B/dev.tsv", SCORES + "0" + "\tx" * 6 + f"\ta\tb\t{score}\n")
     message = refusal(tmp_path, "stsb", "dev")

@@ -66,7 +66,9 @@ class TwoBetween(Words):
 def test_the_least_length_has_a_token_of_each_text(tokenizer: Words, least: int) -> None:
     pair = TaskRows(["11 12"], ["21 22"], None)
     assert {11, 21} < set(encode(pair, tokenizer, least).ids[0].tolist())
-    with pytest.raises(RelposError, match=f"length={least - 1}: a pair needs at least {least} positions"):
+    with pytest.raises(
+        RelposError, match=f"length={least - 1}: a pair needs at least {least} positions"
+    ):
         encode(pair, tokenizer, least - 1)
     assert len(encode(TaskRows(["11 12 13 14"], None, None), tokenizer, 5).ids[0]) == 5
 

@@ -36,7 +36,9 @@ def put(folder: Path, config: str, splits: dict[str, Columns], names: Sequence[s
         lines.append(f"  - split: {split}\n    path: {config}/{split}-*")
     readme = folder / "README.md"
     before = readme.read_text().removesuffix("---\n") if readme.exists() else "---\nconfigs:\n"
-    readme.write_text(before + f"- config_name: {config}\n  data_files:\n" + "\n".join(lines) + "\n---\n")
+    readme.write_text(
+        before + f"- config_name: {config}\n  data_files:\n" + "\n".join(lines) + "\n---\n"
+    )
 
 
 def test_hub_and_files_give_the_same_rows(tmp_path: Path) -> None:
@@ -44,11 +46,22 @@ def test_hub_and_files_give_the_same_rows(tmp_path: Path) -> None:
     train: Columns = {**text, "label": [2, 0], "idx": [5, 3]}
     hidden: Columns = {**text, "label": [-1, -1], "idx": [5, 3]}
     names = ["entailment", "neutral", "contradiction"]
-    put(tmp_path / "hub", "mnli", {"train": train, "validation_matched": train, "test_matched": hidden}, names)
+    put(
+        tmp_path / "hub",
+        "mnli",
+        {"train": train, "validation_matched": train, "test_matched": hidden},
+        names,
+    )
     put(tmp_path / "hub", "ax", {"test": hidden}, names)
-    labelled = "index\tsentence1\tsentence2\tgold_label\n5\ta\tb\tcontradiction\n3\tc\td\tentailment\n"
+    labelled = (
+        "index\tsentence1\tsentence2\tgold_label\n5\ta\tb\tcontradiction\n3\tc\td\tentailment\n"
+    )
     plain = "index\tsentence1\tsentence2\n5\ta\tb\n3\tc\td\n"
-    for name, content in {"train": labelled, "dev_matched": labelled, "test_matched": plain}.items():
+    for name, content in {
+        "train": labelled,
+        "dev_matched": labelled,
+        "test_matched": plain,
+    }.items():
         write(tmp_path, f"MNLI/{name}.tsv", content)
     write(tmp_path, "AX/test.tsv", plain)
     hub = HubGlue(str(tmp_path / "hub"))
@@ -82,7 +95,10 @@ def test_classes_are_known_by_their_names_whatever_their_numbers(
 
 def test_classes_of_other_names_than_the_tasks_are_refused(tmp_path: Path) -> None:
     put(tmp_path / "hub", "cola", {"train": {"sentence": ["a"], "label": [0]}}, ["good", "bad"])
-    with pytest.raises(RelposError, match="cola train: class 'good' is none of task=cola: unacceptable, acceptable, 0, 1 are"):
+    with pytest.raises(
+        RelposError,
+        match="cola train: class 'good' is none of task=cola: unacceptable, acceptable, 0, 1 are",
+    ):
         read(HubGlue(str(tmp_path / "hub")), task("cola"), "train")
 
 

@@ -24,8 +24,18 @@ def refusal(path: Path, **options: object) -> str:
 @pytest.mark.parametrize(
     ("content", "header", "rows"),
     [
-        pytest.param('a\tb\n"one\ttwo\n"" three\tfo"ur\n', ["a", "b"], [['"one', "two"], ['"" three', 'fo"ur']], id="quotes"),
-        pytest.param("a\nx\u2028y\x85z\x0b\x0c\x1c!\n", ["a"], [["x\u2028y\x85z\x0b\x0c\x1c!"]], id="line feeds alone end lines"),
+        pytest.param(
+            'a\tb\n"one\ttwo\n"" three\tfo"ur\n',
+            ["a", "b"],
+            [['"one', "two"], ['"" three', 'fo"ur']],
+            id="quotes",
+        ),
+        pytest.param(
+            "a\nx\u2028y\x85z\x0b\x0c\x1c!\n",
+            ["a"],
+            [["x\u2028y\x85z\x0b\x0c\x1c!"]],
+            id="line feeds alone end lines",
+        ),
         pytest.param("a\tb\r\n1\t2\r\n", ["a", "b"], [["1", "2"]], id="line ends of Windows"),
         pytest.param(b"\xef\xbb\xbfQuality\n1\n", ["Quality"], [["1"]], id="byte order mark"),
         pytest.param("a\n1\n2", ["a"], [["1"], ["2"]], id="no last line end"),
@@ -54,7 +64,9 @@ def test_ragged_row_is_refused_with_its_line(tmp_path: Path, row: str) -> None:
 
 @pytest.mark.parametrize("broken", ['1\tx\n"\ty\t0', "1\tx\n\n z\ty\t0", "1\tx\ty\n\t0"])
 def test_rows_broken_by_line_ends_are_left_out(tmp_path: Path, broken: str) -> None:
-    table = read_table(write(tmp_path, "t.tsv", f"{HEADER}0\ta\tb\t1\n{broken}\n2\ta\tb\t1\n"), broken=True)
+    table = read_table(
+        write(tmp_path, "t.tsv", f"{HEADER}0\ta\tb\t1\n{broken}\n2\ta\tb\t1\n"), broken=True
+    )
     assert table.column("index") == ["0", "2"]
     assert table.where(1).endswith(f"line {4 + broken.count(chr(10))}")
 
@@ -70,7 +82,9 @@ def test_header_alone_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_bytes_that_are_not_utf8_are_refused_with_their_line(tmp_path: Path, mark: bytes) -> None:
-    assert "line 3: not UTF-8" in refusal(write(tmp_path, "t.tsv", mark + b"a\nfine\ncaf\xe9\nfine\n"))
+    assert "line 3: not UTF-8" in refusal(
+        write(tmp_path, "t.tsv", mark + b"a\nfine\ncaf\xe9\nfine\n")
+    )
 
 
 def test_folder_in_place_of_a_file_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The held-out share is one of text: exact to a few sentences, whatever sizes the documents have, and drawn by content alone."""
+"""The held-out share is one of text: exact to a few sentences, whatever sizes the documents have,
+and drawn by content alone."""
 
 from collections.abc import Sequence
 
@@ -14,22 +15,37 @@ TOKENS = 9  # of a sentence
 
 
 def held(
-    counts: Sequence[int], share: float, hashes: Sequence[int] | None = None, lengths: Sequence[int] | None = None
+    counts: Sequence[int],
+    share: float,
+    hashes: Sequence[int] | None = None,
+    lengths: Sequence[int] | None = None,
 ) -> np.ndarray:
     """Sentences at the ends of documents of so many sentences."""
     documents = np.cumsum([0, *counts])
     sentences = np.cumsum([0, *(lengths or [TOKENS] * documents[-1])])
     drawn = np.random.default_rng(0).integers(0, 2**64, len(counts), np.uint64)
-    return ends(drawn if hashes is None else np.asarray(hashes, np.uint64), documents, sentences, share)
+    return ends(
+        drawn if hashes is None else np.asarray(hashes, np.uint64), documents, sentences, share
+    )
 
 
 @pytest.mark.parametrize(
-    "counts", [[8000, 1000], [1000, 8000], [500, 9000, 200, 3000, 40, 7000], [90, 110] * 60, [7] * 5000, [12_000]]
+    "counts",
+    [
+        [8000, 1000],
+        [1000, 8000],
+        [500, 9000, 200, 3000, 40, 7000],
+        [90, 110] * 60,
+        [7] * 5000,
+        [12_000],
+    ],
 )
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.3])
 def test_the_share_is_that_of_the_text(counts: list[int], share: float) -> None:
     wanted = share * sum(counts)
-    assert held(counts, share).sum() == pytest.approx(wanted, abs=len(counts) if len(counts) < 7 else FEWEST + 1)
+    assert held(counts, share).sum() == pytest.approx(
+        wanted, abs=len(counts) if len(counts) < 7 else FEWEST + 1
+    )
 
 
 def test_of_large_documents_each_gives_its_end_and_of_small_ones_some_are_whole() -> None:
@@ -58,13 +74,16 @@ def test_copies_are_held_out_alike() -> None:
     share=st.floats(0.001, 0.999),
     hashes=st.lists(st.integers(0, 9), min_size=30, max_size=30),
 )
-def test_some_text_is_held_out_and_never_all(counts: list[int], share: float, hashes: list[int]) -> None:
+def test_some_text_is_held_out_and_never_all(
+    counts: list[int], share: float, hashes: list[int]
+) -> None:
     drawn = held(counts, share, hashes[: len(counts)])
     assert 0 < drawn.sum() < sum(counts)
     assert ((drawn >= 0) & (drawn <= counts)).all()
     # With one sentence, a side of a cut would have no pair.
     cut = (drawn > 0) & (drawn < counts)
-    assert not ((np.asarray(counts) - drawn)[cut] % 2).any()  # the pairs of sentences are those of the whole document
+    # the pairs of sentences are those of the whole document
+    assert not ((np.asarray(counts) - drawn)[cut] % 2).any()
     assert (drawn[cut] >= FEWEST).all()
     assert ((np.asarray(counts) - drawn)[cut] >= FEWEST).all()
 

@@ -33,15 +33,26 @@ def place(tmp_path: Path) -> Path:
     head = ["---", "configs:"]
     for name, rows in ROWS.items():
         (tmp_path / "texts" / name).mkdir(parents=True)
-        pq.write_table(pa.table({"text": rows}), tmp_path / "texts" / name / "train-00000-of-00001.parquet")
-        head += [f"- config_name: {name}", "  data_files:", "  - split: train", f"    path: {name}/train-*"]
+        pq.write_table(
+            pa.table({"text": rows}), tmp_path / "texts" / name / "train-00000-of-00001.parquet"
+        )
+        head += [
+            f"- config_name: {name}",
+            "  data_files:",
+            "  - split: train",
+            f"    path: {name}/train-*",
+        ]
     (tmp_path / "texts" / "README.md").write_text("\n".join([*head, "---", ""]))
     return tmp_path / "texts"
 
 
 def read(place: Path, config: str, streaming: bool = False, **keys: object) -> list[list[str]]:
-    source = Hub(texts=[{"id": str(place), "config": config, **keys}], lines=10, streaming=streaming)
-    return [[line.strip() for line in document.lines if line.strip()] for document in source.documents()]
+    source = Hub(
+        texts=[{"id": str(place), "config": config, **keys}], lines=10, streaming=streaming
+    )
+    return [
+        [line.strip() for line in document.lines if line.strip()] for document in source.documents()
+    ]
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -72,7 +83,9 @@ def test_a_missing_column_is_named(place: Path) -> None:
 
 @pytest.mark.parametrize("streaming", [False, True])
 def test_a_column_that_is_not_text_is_named(place: Path, streaming: bool) -> None:
-    with pytest.raises(RelposError, match=r"data\.texts: .*: column 'text' holds 0, a text is expected"):
+    with pytest.raises(
+        RelposError, match=r"data\.texts: .*: column 'text' holds 0, a text is expected"
+    ):
         read(place, "numbers", streaming)
 
 
@@ -89,7 +102,9 @@ def test_a_folder_is_known_by_its_content(place: Path) -> None:
     before = identity(place)
     assert identity(place.rename(place.with_name("elsewhere"))) == before
     place = place.with_name("elsewhere")
-    pq.write_table(pa.table({"text": ["another text"]}), place / "book" / "train-00000-of-00001.parquet")
+    pq.write_table(
+        pa.table({"text": ["another text"]}), place / "book" / "train-00000-of-00001.parquet"
+    )
     assert identity(place) != before
 
 
@@ -110,7 +125,11 @@ def test_the_commit_that_is_read_is_known(place: Path, monkeypatch: pytest.Monke
     list(of_folder.documents())
     assert of_folder.revisions == {}
     with monkeypatch.context() as patch:
-        patch.setattr(datasets, "load_dataset_builder", lambda *_, revision: SimpleNamespace(hash=(revision or "a") * 40))
+        patch.setattr(
+            datasets,
+            "load_dataset_builder",
+            lambda *_, revision: SimpleNamespace(hash=(revision or "a") * 40),
+        )
         patch.setattr("relpos.data.hub.documents", lambda *_: iter(()))
         on_the_hub = Hub(texts=[{"id": "a/b"}, {"id": "a/b", "revision": "b"}])
         list(on_the_hub.documents())

@@ -15,7 +15,9 @@ def masked() -> tuple[Tensor, Tensor, Tensor]:
     """ids, masked ids and labels of 400 rows of 126 tokens of text."""
     ids = torch.randint(5, VOCABULARY, (400, 128), generator=torch.Generator().manual_seed(0))
     ids[:, 0], ids[:, -1] = CLS, SEP
-    return ids, *mask(ids, torch.full((400,), 128), torch.arange(400), seed=7, vocabulary=VOCABULARY)
+    return ids, *mask(
+        ids, torch.full((400,), 128), torch.arange(400), seed=7, vocabulary=VOCABULARY
+    )
 
 
 def test_fifteen_per_cent_are_chosen(masked: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -70,4 +72,6 @@ def test_masks_do_not_depend_on_the_row_or_the_padding() -> None:
 def test_another_key_or_seed_gives_other_masks(keys: int, seed: int) -> None:
     ids = torch.full((1, 512), 9)
     one = mask(ids, torch.tensor([512]), torch.tensor([0]), 3, VOCABULARY)[1]
-    assert not torch.equal(mask(ids, torch.tensor([512]), torch.tensor([keys]), seed, VOCABULARY)[1], one)
+    assert not torch.equal(
+        mask(ids, torch.tensor([512]), torch.tensor([keys]), seed, VOCABULARY)[1], one
+    )

@@ -1,4 +1,5 @@
-"""What recipe.masking names: BERT's masks at one rate or at that of the step, diffusion's with a rate for each row, and answers."""
+"""What recipe.masking names: BERT's masks at one rate or at that of the step, diffusion's with a
+rate for each row, and answers."""
 
 from typing import Any
 
@@ -24,14 +25,19 @@ def test_rates_are_uniform_and_rows_have_them() -> None:
     rates = 1 / weights.double()
     assert rates.min() >= LEAST
     assert rates.max() <= 1
-    torch.testing.assert_close(rates.sort().values, torch.linspace(0, 1, 3000).double(), atol=0.03, rtol=0)
+    torch.testing.assert_close(
+        rates.sort().values, torch.linspace(0, 1, 3000).double(), atol=0.03, rtol=0
+    )
     share = (labels != IGNORED).double().sum(1) / 64
     assert (share - rates).abs().max() < 0.3
     assert abs((share - rates).mean()) < 0.005
 
 
 def test_uniform_masks_are_those_of_diffusion_without_weights() -> None:
-    uniform, weighted = masks("uniform")(IDS, LENGTHS, KEYS, 7, 500), diffused(IDS, LENGTHS, KEYS, 7, 500)
+    uniform, weighted = (
+        masks("uniform")(IDS, LENGTHS, KEYS, 7, 500),
+        diffused(IDS, LENGTHS, KEYS, 7, 500),
+    )
     assert uniform.weights is None
     assert torch.equal(uniform.input_ids, weighted.input_ids)
     assert torch.equal(uniform.labels, weighted.labels)
@@ -50,7 +56,10 @@ def test_every_chosen_token_is_masked_and_nothing_else_changes() -> None:
 def test_objectives_do_not_depend_on_the_row_or_the_padding() -> None:
     some = torch.tensor([9, 4, 77])
     wide = torch.nn.functional.pad(IDS[some], (0, 6), value=PAD)
-    alone, among = diffused(wide, LENGTHS[some], KEYS[some], 7, 500), diffused(IDS, LENGTHS, KEYS, 7, 500)
+    alone, among = (
+        diffused(wide, LENGTHS[some], KEYS[some], 7, 500),
+        diffused(IDS, LENGTHS, KEYS, 7, 500),
+    )
     assert alone.weights is not None
     assert among.weights is not None
     assert torch.equal(alone.input_ids[:, :66], among.input_ids[some])
@@ -96,7 +105,8 @@ def test_berts_masks_have_three_names(masking: Any) -> None:
 
 @pytest.mark.parametrize("batch", [40, 100])
 def test_the_loss_of_a_diffusion_step_is_biased_as_a_ratio_of_means_is(batch: int) -> None:
-    """With the loss t of a token at rate t the mean over all rates is 1/2, the bias to first order (ln(1/ε) - 2) / (2 · tokens)."""
+    """With the loss t of a token at rate t the mean over all rates is 1/2, the bias to first order
+    (ln(1/ε) - 2) / (2 · tokens)."""
     rows = 200_000
     ids = torch.full((rows, 8), 9)
     _, labels, weights = diffused(ids, torch.full((rows,), 8), torch.arange(rows), 7, 500)

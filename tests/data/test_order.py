@@ -21,7 +21,10 @@ def test_a_place_can_be_asked_for_alone() -> None:
 
 @pytest.mark.parametrize(("epoch", "seed"), [(1, 0), (0, 1)])
 def test_an_epoch_and_a_seed_have_an_order_of_their_own(epoch: int, seed: int) -> None:
-    assert order(1000, epoch, seed, torch.arange(1000)).tolist() != order(1000, 0, 0, torch.arange(1000)).tolist()
+    assert (
+        order(1000, epoch, seed, torch.arange(1000)).tolist()
+        != order(1000, 0, 0, torch.arange(1000)).tolist()
+    )
 
 
 def test_thirty_one_million_pairs_need_no_table() -> None:

@@ -1,4 +1,5 @@
-"""Files of a task of the user's own: what each format means, and what is refused with file and line."""
+"""Files of a task of the user's own: what each format means, and what is refused with file and
+line."""
 
 import csv
 from dataclasses import replace
@@ -36,7 +37,11 @@ def refusal(folder: Path, split: str = "train") -> str:
     [
         ("train.tsv", "y\ta\tid\tb\nno\tone\tx1\ttwo\nyes\tthree\tx2\tfour\n"),
         ("train.csv", "y,a,id,b\nno,one,x1,two\n\nyes,three,x2,four\n"),
-        ("train.jsonl", '{"a": "one", "b": "two", "y": "no"}\n{"b": "four", "y": "yes", "a": "three", "z": [1]}\n\n'),
+        (
+            "train.jsonl",
+            '{"a": "one", "b": "two", "y": "no"}\n{"b": "four", "y": "yes", "a": '
+            '"three", "z": [1]}\n\n',
+        ),
     ],
 )
 def test_a_format_is_read_by_the_names_of_its_columns(tmp_path: Path, name: str, text: str) -> None:
@@ -85,24 +90,54 @@ def test_a_column_of_text_does_not_number_the_rows(tmp_path: Path, name: str) ->
     [
         ("train.tsv", "a\tB\ty\none\ttwo\tno\n", "train.tsv: no column 'b'."),
         ("train.csv", "a,b,label\none,two,no\n", "train.csv: no column 'y'."),
-        ("train.jsonl", '{"a": "one", "b": "two", "y": "no"}\n{"a": "one", "y": "no"}\n', "train.jsonl line 2: no column 'b'."),
-        ("train.tsv", "a\tb\ty\none\ttwo\tno\none\ttwo\n", "train.tsv line 3: 2 columns where the header has 3"),
-        ("train.csv", "a,b,y\none,two,no\none,two,no,no\n", "train.csv line 3: 4 columns where the header has 3"),
+        (
+            "train.jsonl",
+            '{"a": "one", "b": "two", "y": "no"}\n{"a": "one", "y": "no"}\n',
+            "train.jsonl line 2: no column 'b'.",
+        ),
+        (
+            "train.tsv",
+            "a\tb\ty\none\ttwo\tno\none\ttwo\n",
+            "train.tsv line 3: 2 columns where the header has 3",
+        ),
+        (
+            "train.csv",
+            "a,b,y\none,two,no\none,two,no,no\n",
+            "train.csv line 3: 4 columns where the header has 3",
+        ),
         ("train.csv", 'a,b,y\none,two,no\n"one,two,no\n', "train.csv line 3: not CSV"),
-        ("train.jsonl", '{"a": "one", "b": "two", "y": "no"}\n{"a": "one", \n', "train.jsonl line 2: not JSON"),
+        (
+            "train.jsonl",
+            '{"a": "one", "b": "two", "y": "no"}\n{"a": "one", \n',
+            "train.jsonl line 2: not JSON",
+        ),
         ("train.jsonl", '["one", "two", "no"]\n', "train.jsonl line 1: an object"),
-        ("train.jsonl", '{"a": "one", "b": null, "y": "no"}\n', "train.jsonl line 1: column 'b' holds null"),
+        (
+            "train.jsonl",
+            '{"a": "one", "b": null, "y": "no"}\n',
+            "train.jsonl line 1: column 'b' holds null",
+        ),
         ("train.csv", "a,b,y,y\none,two,no,no\n", "train.csv: two columns 'y'"),
         ("train.tsv", "", "train.tsv: the file is empty"),
         ("train.csv", "\n", "train.csv: the file is empty"),
         ("train.jsonl", "", "train.jsonl: the file is empty"),
         ("train.csv", "a,b,y\n", "train.csv: a header and no rows"),
-        ("train.csv", "a;b;y\none, two;three;no\n", "train.csv line 1: its columns stand between ';'"),
+        (
+            "train.csv",
+            "a;b;y\none, two;three;no\n",
+            "train.csv line 1: its columns stand between ';'",
+        ),
         ("train.csv", b"a,b,y\none,caf\xe9,no\n", "train.csv, line 2: not UTF-8"),
-        ("train.tsv", "a\tb\ty\none\ttwo\tmaybe\n", "train.tsv line 2: label 'maybe' is outside the set. Known: no, yes."),
+        (
+            "train.tsv",
+            "a\tb\ty\none\ttwo\tmaybe\n",
+            "train.tsv line 2: label 'maybe' is outside the set. Known: no, yes.",
+        ),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, name: str, text: str | bytes, message: str) -> None:
+def test_what_is_wrong_is_named_with_its_line(
+    tmp_path: Path, name: str, text: str | bytes, message: str
+) -> None:
     write(tmp_path, name, text)
     assert refusal(tmp_path).startswith(message)
 
@@ -121,6 +156,10 @@ def test_a_missing_file_is_named_and_so_is_a_missing_folder(tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["train.tsv", "train.csv", "train.jsonl"])
 def test_a_nul_byte_is_named_with_its_line(tmp_path: Path, name: str) -> None:
     row = '{"a": "one", "b": "two", "y": "no"}\n'
-    rows = f"{row}\n{row[:10]}\0{row[10:]}" if name.endswith("l") else "a,b,y\none,two,no\nthree\0,four,yes\n"
+    rows = (
+        f"{row}\n{row[:10]}\0{row[10:]}"
+        if name.endswith("l")
+        else "a,b,y\none,two,no\nthree\0,four,yes\n"
+    )
     write(tmp_path, name, rows)
     assert refusal(tmp_path) == f"{name} line 3: a NUL byte, which no text holds"

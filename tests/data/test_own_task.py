@@ -11,10 +11,18 @@ from relpos.errors import RelposError
 from relpos.trust import instantiate
 
 
-def made(folder: Path, train: list[str], dev: list[str] | None = None, **keys: Any) -> dict[str, Any]:
+def made(
+    folder: Path, train: list[str], dev: list[str] | None = None, **keys: Any
+) -> dict[str, Any]:
     """The arguments of the task whose training rows have these labels."""
     for split, words in (("train", train), ("dev", train if dev is None else dev)):
-        write(folder, f"{split}.tsv", "".join(f"{line}\n" for line in ["text\tlabel", *(f"some words\t{word}" for word in words)]))
+        write(
+            folder,
+            f"{split}.tsv",
+            "".join(
+                f"{line}\n" for line in ["text\tlabel", *(f"some words\t{word}" for word in words)]
+            ),
+        )
     return OwnTask(folder=str(folder), columns="text", **keys).arguments()
 
 
@@ -35,7 +43,8 @@ def test_the_classes_are_those_of_the_training_file_sorted_or_those_that_are_giv
 
 def test_boolq_of_superglue_is_a_task_as_it_is_published(tmp_path: Path) -> None:
     lines = [
-        f'{{"question": "is a b", "passage": "A -- a is {word}.", "idx": {number}, "label": {word}}}\n'
+        f'{{"question": "is a b", "passage": "A -- a is {word}.", "idx": {number}, "label": '
+        f"{word}}}\n"
         for number, word in enumerate(["true", "false"])
     ]
     for split in ("train", "dev"):
@@ -45,8 +54,12 @@ def test_boolq_of_superglue_is_a_task_as_it_is_published(tmp_path: Path) -> None
     assert (made["labels"], made["rows"]) == (["false", "true"], 2)
 
 
-def test_a_label_of_the_dev_file_that_is_never_trained_on_is_refused_with_its_line(tmp_path: Path) -> None:
-    with pytest.raises(RelposError, match=r"dev\.tsv line 3: label 'c' is outside the set\. Known: a, b\."):
+def test_a_label_of_the_dev_file_that_is_never_trained_on_is_refused_with_its_line(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(
+        RelposError, match=r"dev\.tsv line 3: label 'c' is outside the set\. Known: a, b\."
+    ):
         made(tmp_path, ["a", "b"], dev=["a", "c"])
 
 
@@ -72,7 +85,9 @@ def test_the_folder_names_the_task_unless_a_name_is_given(tmp_path: Path) -> Non
     assert made(tmp_path, ["a", "b"], name="films")["dev"] == {"films": "dev"}
 
 
-def test_a_relative_folder_lies_below_relpos_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_folder_lies_below_relpos_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RELPOS_DATA", str(tmp_path))
     assert OwnTask(folder="mine", columns="text").files.folder == tmp_path / "mine"
 
@@ -87,10 +102,15 @@ def test_files_that_have_changed_are_read_again(tmp_path: Path) -> None:
     [
         (["a", "", "b"], r"train\.tsv line 3: no label"),
         (["a", "a"], r"train\.tsv: every row has the label 'a'"),
-        ([f"{n}.5" for n in range(1_001)], r"train\.tsv: 1,001 different labels .* task\.kind=number"),
+        (
+            [f"{n}.5" for n in range(1_001)],
+            r"train\.tsv: 1,001 different labels .* task\.kind=number",
+        ),
     ],
 )
-def test_labels_that_make_no_classes_are_refused(tmp_path: Path, labels: list[str], message: str) -> None:
+def test_labels_that_make_no_classes_are_refused(
+    tmp_path: Path, labels: list[str], message: str
+) -> None:
     with pytest.raises(RelposError, match=message):
         made(tmp_path, labels)
 
@@ -105,8 +125,14 @@ def test_labels_that_make_no_classes_are_refused(tmp_path: Path, labels: list[st
             {"folder": "f", "columns": "a", "kind": "numbers"},
             "task.kind=numbers: classes or number is expected. Did you mean 'number'?",
         ),
-        ({"folder": "f", "columns": "a", "kind": "number", "labels": ["a", "b"]}, "task.labels: task.kind=number has no classes"),
-        ({"folder": "f", "columns": "a", "labels": ["a", "a"]}, "task.labels: two or more different classes"),
+        (
+            {"folder": "f", "columns": "a", "kind": "number", "labels": ["a", "b"]},
+            "task.labels: task.kind=number has no classes",
+        ),
+        (
+            {"folder": "f", "columns": "a", "labels": ["a", "a"]},
+            "task.labels: two or more different classes",
+        ),
         ({"folder": "f", "columns": "a", "epochs": 0}, "task.epochs=0: a number above 0"),
     ],
 )

@@ -1,4 +1,5 @@
-"""Tokenizers of other kinds, trained here or brought along: German, code and proteins; ids stay as they are."""
+"""Tokenizers of other kinds, trained here or brought along: German, code and proteins; ids stay as
+they are."""
 
 import io
 import json
@@ -27,10 +28,25 @@ GERMAN = [
     for what in ("Brücke", "Größe", "Tür", "Häuser")
     for when in ("Morgen", "Abend", "Fluß")
 ]
-CODE = [f"def f{n}(x_{n}): return [x_{n} + {n} for i in range({n * n}) if i != {n}]  # {{}} -> x" for n in range(120)]
+CODE = [
+    f"def f{n}(x_{n}): return [x_{n} + {n} for i in range({n * n}) if i != {n}]  # {{}} -> x"
+    for n in range(120)
+]
 PROTEINS = ["".join(random.Random(n).choices("ACDEFGHIKLMNPQRSTVWY", k=90)) for n in range(120)]
 TEXTS = {"german": GERMAN, "code": CODE, "proteins": PROTEINS}
-ODD = ["", " ", "Zwei  Wörter ", "ÄÖÜ ẞ ß", "☃ und 漢字", "a\tb", "x" * 50, "🙂🙂", "<0x41>", "e\u0301", "ﬁ"]
+ODD = [
+    "",
+    " ",
+    "Zwei  Wörter ",
+    "ÄÖÜ ẞ ß",
+    "☃ und 漢字",
+    "a\tb",
+    "x" * 50,
+    "🙂🙂",
+    "<0x41>",
+    "e\u0301",
+    "ﬁ",
+]
 
 
 def trained(folder: Path, texts: list[str], **how: Any) -> Tokenizer:
@@ -52,7 +68,9 @@ def test_the_fast_tokenizer_of_each_kind_gives_its_ids(
 ) -> None:
     ours = trained(tmp_path, TEXTS[texts], kind=kind, cased=cased, byte_fallback=byte_fallback)
     fast = fast_tokenizer(ours)
-    assert [row.ids for row in fast.encode_batch(TEXTS[texts] + ODD, add_special_tokens=False)] == ids(ours, TEXTS[texts] + ODD)
+    assert [
+        row.ids for row in fast.encode_batch(TEXTS[texts] + ODD, add_special_tokens=False)
+    ] == ids(ours, TEXTS[texts] + ODD)
 
 
 def test_german_keeps_its_case_and_letters_where_it_is_asked_to(tmp_path: Path) -> None:
@@ -111,15 +129,37 @@ def test_the_fast_tokenizer_of_every_option_of_the_trainer_gives_the_models_ids(
     adopt(tmp_path / "theirs", tmp_path / "ours")
     ours = load_tokenizer(tmp_path / "ours")
     fast = fast_tokenizer(ours)
-    texts = [*GERMAN, *CODE, *ODD, "<sep>x", "a <sep>b <sep> ", "<ctrl> a<ctrl>", "▁a ▁b", "A\u0310B", "a\r\nb"]
-    pieces = [theirs.id_to_piece(number).replace("▁", " ") for number in range(5, theirs.get_piece_size())]
+    texts = [
+        *GERMAN,
+        *CODE,
+        *ODD,
+        "<sep>x",
+        "a <sep>b <sep> ",
+        "<ctrl> a<ctrl>",
+        "▁a ▁b",
+        "A\u0310B",
+        "a\r\nb",
+    ]
+    pieces = [
+        theirs.id_to_piece(number).replace("▁", " ") for number in range(5, theirs.get_piece_size())
+    ]
     texts += ["".join(random.Random(n).choices(pieces, k=5)) for n in range(100)]
-    assert [row.ids for row in fast.encode_batch(texts, add_special_tokens=False)] == theirs.encode(texts) == ids(ours, texts)
-    marked = [f"die {ours.piece(ours.mask)} am", f"un{ours.piece(ours.mask)}ed", f"  {ours.piece(ours.mask)} a"]
+    assert (
+        [row.ids for row in fast.encode_batch(texts, add_special_tokens=False)]
+        == theirs.encode(texts)
+        == ids(ours, texts)
+    )
+    marked = [
+        f"die {ours.piece(ours.mask)} am",
+        f"un{ours.piece(ours.mask)}ed",
+        f"  {ours.piece(ours.mask)} a",
+    ]
     assert [fast.encode(text, add_special_tokens=False).ids for text in marked] == [
         ours.encode_marked(text).tolist() for text in marked
     ]
-    assert [fast.decode(row) for row in theirs.encode(GERMAN)] == theirs.decode(theirs.encode(GERMAN))
+    assert [fast.decode(row) for row in theirs.encode(GERMAN)] == theirs.decode(
+        theirs.encode(GERMAN)
+    )
     assert capsys.readouterr().err == ""
 
 
@@ -128,34 +168,58 @@ def test_the_fast_tokenizer_of_every_option_of_the_trainer_gives_the_models_ids(
     [
         ({"model_type": "word"}, "model_type=word"),
         ({"control_symbols": ["§"]}, "control_symbols=§"),
-        (SYMBOLS | {"user_defined_symbols": ["<SEP>"], "normalization_rule_name": "nfkc_cf"}, "user_defined_symbols=<SEP>"),
+        (
+            SYMBOLS | {"user_defined_symbols": ["<SEP>"], "normalization_rule_name": "nfkc_cf"},
+            "user_defined_symbols=<SEP>",
+        ),
         ({"normalization_rule_tsv": "{folder}/rule.tsv"}, "normalization_rule_tsv"),
     ],
 )
-def test_an_option_that_the_library_cannot_express_is_named(dials: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_an_option_that_the_library_cannot_express_is_named(
+    dials: dict[str, Any], said: str, tmp_path: Path
+) -> None:
     (tmp_path / "rule.tsv").write_text("61 62\t63\n")  # ab becomes c
-    dials = {key: value.format(folder=tmp_path) if isinstance(value, str) else value for key, value in dials.items()}
+    dials = {
+        key: value.format(folder=tmp_path) if isinstance(value, str) else value
+        for key, value in dials.items()
+    }
     sentencepiece_model(tmp_path / "theirs", **dials)
     adopt(tmp_path / "theirs", tmp_path / "ours")
     with pytest.raises(RelposError, match=f"there is no fast tokenizer for {said}"):
         fast_tokenizer(load_tokenizer(tmp_path / "ours"))
 
 
-def test_pieces_that_the_library_cuts_otherwise_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pieces_that_the_library_cuts_otherwise_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     ours = trained(tmp_path, GERMAN)
     ours.encode = lambda texts: [np.array([ours.unk], np.int32) for _ in texts]  # type: ignore[method-assign]
     fast_tokenizer(ours)
     assert re.search(r"in transformers \d+ of \d+ pieces have other ids", capsys.readouterr().err)
 
 
-@pytest.mark.parametrize("dials", [{}, {"model_type": "bpe", "byte_fallback": True, "normalization_rule_name": "identity"}])
-def test_a_sentencepiece_model_keeps_its_ids_and_gets_what_it_lacks(dials: dict[str, Any], tmp_path: Path) -> None:
-    theirs = sentencepiece_model(tmp_path / "theirs.bin", remove_extra_whitespaces=not dials, **dials)
+@pytest.mark.parametrize(
+    "dials",
+    [{}, {"model_type": "bpe", "byte_fallback": True, "normalization_rule_name": "identity"}],
+)
+def test_a_sentencepiece_model_keeps_its_ids_and_gets_what_it_lacks(
+    dials: dict[str, Any], tmp_path: Path
+) -> None:
+    theirs = sentencepiece_model(
+        tmp_path / "theirs.bin", remove_extra_whitespaces=not dials, **dials
+    )
     adopt(tmp_path / "theirs.bin", tmp_path / "ours")
     ours = load_tokenizer(tmp_path / "ours")
     assert ids(ours, GERMAN + ODD) == theirs.encode(GERMAN + ODD)
     size = theirs.get_piece_size()
-    assert (ours.unk, ours.cls, ours.sep, ours.pad, ours.mask, ours.size) == (0, 1, 2, size, size + 1, size + 2)
+    assert (ours.unk, ours.cls, ours.sep, ours.pad, ours.mask, ours.size) == (
+        0,
+        1,
+        2,
+        size,
+        size + 1,
+        size + 2,
+    )
     marked = ours.encode_marked("Der [MASK] grüßt").tolist()
     assert marked == [*theirs.encode("Der"), ours.mask, *theirs.encode("grüßt")]
     assert ours.decode_marked(ours.encode_marked("Der [MASK] grüßt")) == "Der [MASK] grüßt"
@@ -168,15 +232,22 @@ def stranger(folder: Path, texts: list[str], special: list[str]) -> Any:
     made.decoder = tokenizers.decoders.ByteLevel()
     alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
     made.train_from_iterator(
-        texts, tokenizers.trainers.BpeTrainer(vocab_size=600, special_tokens=special, initial_alphabet=alphabet)
+        texts,
+        tokenizers.trainers.BpeTrainer(
+            vocab_size=600, special_tokens=special, initial_alphabet=alphabet
+        ),
     )
     folder.mkdir(exist_ok=True)
     made.save(str(folder / "bytes.json"))
     return made
 
 
-@pytest.mark.parametrize("special", [["<s>", "</s>", "<pad>", "<unk>", "<mask>"], ["<|endoftext|>"], []])
-def test_a_tokenizer_json_keeps_its_ids_and_gets_what_it_lacks(special: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "special", [["<s>", "</s>", "<pad>", "<unk>", "<mask>"], ["<|endoftext|>"], []]
+)
+def test_a_tokenizer_json_keeps_its_ids_and_gets_what_it_lacks(
+    special: list[str], tmp_path: Path
+) -> None:
     theirs = stranger(tmp_path, CODE, special)
     adopt(tmp_path / "bytes.json", tmp_path / "ours")
     ours = load_tokenizer(tmp_path / "ours")
@@ -194,7 +265,9 @@ def test_pieces_are_not_drawn_by_chance(dropout: float | None, tmp_path: Path) -
     theirs.save(str(tmp_path / "bytes.json"))
     adopt(tmp_path / "bytes.json", tmp_path / "ours")
     assert ids(load_tokenizer(tmp_path / "ours"), CODE) == plain
-    assert json.loads((tmp_path / "ours" / "tokenizer.json").read_text())["model"]["dropout"] is None
+    assert (
+        json.loads((tmp_path / "ours" / "tokenizer.json").read_text())["model"]["dropout"] is None
+    )
 
 
 def cut(model: Any, trainer: Any, pre_tokenizer: Any, folder: Path) -> Tokenizer:
@@ -219,7 +292,11 @@ CUTS = tokenizers.pre_tokenizers
     ("model", "trainer", "pre_tokenizer"),
     [
         (MODELS.WordLevel(**UNKNOWN), TRAINERS.WordLevelTrainer(**SPECIAL), CUTS.Whitespace()),
-        (MODELS.WordPiece(**UNKNOWN), TRAINERS.WordPieceTrainer(vocab_size=60, **SPECIAL), CUTS.Whitespace()),
+        (
+            MODELS.WordPiece(**UNKNOWN),
+            TRAINERS.WordPieceTrainer(vocab_size=60, **SPECIAL),
+            CUTS.Whitespace(),
+        ),
         (
             MODELS.BPE(continuing_subword_prefix="@@", **UNKNOWN),
             TRAINERS.BpeTrainer(vocab_size=60, continuing_subword_prefix="@@", **SPECIAL),
@@ -231,14 +308,20 @@ CUTS = tokenizers.pre_tokenizers
             CUTS.Whitespace(),
         ),
         (MODELS.BPE(), TRAINERS.BpeTrainer(vocab_size=60), CUTS.ByteLevel(add_prefix_space=False)),
-        (MODELS.Unigram(), TRAINERS.UnigramTrainer(vocab_size=60, unk_token="[UNK]", **SPECIAL), CUTS.Metaspace()),
+        (
+            MODELS.Unigram(),
+            TRAINERS.UnigramTrainer(vocab_size=60, unk_token="[UNK]", **SPECIAL),
+            CUTS.Metaspace(),
+        ),
     ],
 )
 def test_words_begin_where_a_strangers_tokenizer_has_them_begin(
     model: Any, trainer: Any, pre_tokenizer: Any, tmp_path: Path
 ) -> None:
     ours = cut(model, trainer, pre_tokenizer, tmp_path)
-    first, other = ours.encode(["cat the cat sleeps near the river bank", "cat the bank sleeps near the river cat"])
+    first, other = ours.encode(
+        ["cat the cat sleeps near the river bank", "cat the bank sleeps near the river cat"]
+    )
     assert len(Words(ours).split(first)) == 8
     assert Words(ours).same(first[1:], other[1:]) or type(model).__name__ == "BPE"
     if type(model).__name__.startswith("Word"):  # an unknown word is one
@@ -246,22 +329,38 @@ def test_words_begin_where_a_strangers_tokenizer_has_them_begin(
 
 
 @pytest.mark.parametrize(
-    "pre_tokenizer", [CUTS.Whitespace(), CUTS.Sequence([CUTS.Whitespace(), CUTS.ByteLevel(add_prefix_space=False)])]
+    "pre_tokenizer",
+    [CUTS.Whitespace(), CUTS.Sequence([CUTS.Whitespace(), CUTS.ByteLevel(add_prefix_space=False)])],
 )
-def test_a_tokenizer_whose_pieces_do_not_tell_where_words_begin_is_refused(pre_tokenizer: Any, tmp_path: Path) -> None:
-    ours = cut(MODELS.BPE(**UNKNOWN), TRAINERS.BpeTrainer(vocab_size=60, **SPECIAL), pre_tokenizer, tmp_path)
-    with pytest.raises(RelposError, match=r"^tokenizer .*: its pieces do not tell where words begin"):
+def test_a_tokenizer_whose_pieces_do_not_tell_where_words_begin_is_refused(
+    pre_tokenizer: Any, tmp_path: Path
+) -> None:
+    ours = cut(
+        MODELS.BPE(**UNKNOWN),
+        TRAINERS.BpeTrainer(vocab_size=60, **SPECIAL),
+        pre_tokenizer,
+        tmp_path,
+    )
+    with pytest.raises(
+        RelposError, match=r"^tokenizer .*: its pieces do not tell where words begin"
+    ):
         Words(ours)
 
 
 @pytest.mark.parametrize(
-    ("dials", "words"), [(SUFFIX, 4), (SUFFIX | SYMBOLS, 4), ({"model_type": "char"}, 4), ({"model_type": "word"}, 3)]
+    ("dials", "words"),
+    [(SUFFIX, 4), (SUFFIX | SYMBOLS, 4), ({"model_type": "char"}, 4), ({"model_type": "word"}, 3)],
 )
-def test_words_of_a_sentencepiece_model_are_those_of_the_text(dials: dict[str, Any], words: int, tmp_path: Path) -> None:
+def test_words_of_a_sentencepiece_model_are_those_of_the_text(
+    dials: dict[str, Any], words: int, tmp_path: Path
+) -> None:
     sentencepiece_model(tmp_path / "theirs", **dials)
     adopt(tmp_path / "theirs", tmp_path / "ours")
     ours = load_tokenizer(tmp_path / "ours")
-    assert [len(Words(ours).split(row)) for row in ours.encode(["Der Bäcker grüßt die Tür", "die Tür, am"])] == [5, words]
+    assert [
+        len(Words(ours).split(row))
+        for row in ours.encode(["Der Bäcker grüßt die Tür", "die Tür, am"])
+    ] == [5, words]
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"a": ', b"no tokenizer", b"\x00\x01"])

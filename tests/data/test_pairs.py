@@ -20,7 +20,9 @@ def written(folder: Path, name: str, content: str) -> Path:
 
 
 def test_in_text_the_bad_sentence_comes_first(tmp_path: Path) -> None:
-    path = written(tmp_path, "agreement.txt", "dogs barks .\ndogs bark .\nthe dog bark .\nthe dog barks .\n")
+    path = written(
+        tmp_path, "agreement.txt", "dogs barks .\ndogs bark .\nthe dog bark .\nthe dog barks .\n"
+    )
     assert read(path) == [
         PairItem("agreement", ("dogs bark .", "dogs barks ."), f"{path}, line 1"),
         PairItem("agreement", ("the dog barks .", "the dog bark ."), f"{path}, line 3"),
@@ -30,7 +32,10 @@ def test_in_text_the_bad_sentence_comes_first(tmp_path: Path) -> None:
 def test_json_lines_name_both_sentences_and_their_paradigm(tmp_path: Path) -> None:
     first = '{"sentence_good": "Dogs bark.", "sentence_bad": "Dogs barks.", "UID": "agreement"}'
     path = written(tmp_path, "own.jsonl", f'{first}\n{{"sentence_good": "a", "sentence_bad": "b"}}')
-    assert [(pair.paradigm, pair.texts[0]) for pair in read(path)] == [("agreement", "Dogs bark."), ("own", "a")]
+    assert [(pair.paradigm, pair.texts[0]) for pair in read(path)] == [
+        ("agreement", "Dogs bark."),
+        ("own", "a"),
+    ]
 
 
 def test_ewok_compares_two_contexts_of_one_target(tmp_path: Path) -> None:
@@ -52,14 +57,28 @@ def test_comps_compares_two_concepts_of_one_property(tmp_path: Path) -> None:
         "negative_sample_type": "random",
     }  # fmt: skip
     path = written(tmp_path, "comps_base.jsonl", json.dumps(fields))
-    assert read(path) == [PairItem("comps_base", ("A wren can fly.", "A mole can fly."), f"{path} line 1", ("A wren ", "A mole "))]
+    assert read(path) == [
+        PairItem(
+            "comps_base",
+            ("A wren can fly.", "A mole can fly."),
+            f"{path} line 1",
+            ("A wren ", "A mole "),
+        )
+    ]
 
 
 def test_entity_tracking_has_several_continuations_of_one_text(tmp_path: Path) -> None:
-    fields = {"input_prefix": "Box 0 holds the pen. Box 0 holds", "options": [" the pen", " the cup", " the hat"], "numops": 2}
+    fields = {
+        "input_prefix": "Box 0 holds the pen. Box 0 holds",
+        "options": [" the pen", " the cup", " the hat"],
+        "numops": 2,
+    }
     path = written(tmp_path, "regular.jsonl", json.dumps(fields))
     [item] = read(path)
-    assert (item.paradigm, item.texts[1]) == ("regular_2_ops", "Box 0 holds the pen. Box 0 holds the cup")
+    assert (item.paradigm, item.texts[1]) == (
+        "regular_2_ops",
+        "Box 0 holds the pen. Box 0 holds the cup",
+    )
     assert item.given == (fields["input_prefix"],) * 3
 
 
@@ -78,34 +97,69 @@ def test_a_folder_is_read_file_by_file_and_other_files_are_left_alone(tmp_path: 
         ("odd.txt", "a\nb\nc\n", "odd.txt, line 3: an odd number of lines"),
         ("empty.txt", "", "empty.txt: the file is empty"),
         ("blank.txt", "a\n\nb\nc\n", "blank.txt, line 2: an empty line"),
-        ("broken.jsonl", '{"sentence_good": "a", "sentence_bad": "b"}\n{', "broken.jsonl line 2: not JSON: "),
+        (
+            "broken.jsonl",
+            '{"sentence_good": "a", "sentence_bad": "b"}\n{',
+            "broken.jsonl line 2: not JSON: ",
+        ),
         ("deep.jsonl", "[" * 100_000, "deep.jsonl line 1: not JSON: "),
-        ("half.jsonl", '{"sentence_good": "a", "sentence_bad": "\\ud800"}', "half.jsonl line 1: not JSON: "),
+        (
+            "half.jsonl",
+            '{"sentence_good": "a", "sentence_bad": "\\ud800"}',
+            "half.jsonl line 1: not JSON: ",
+        ),
         ("list.jsonl", "[1]", "list.jsonl line 1: an object"),
         (
             "other.jsonl",
             '{"question": "a"}',
-            "other.jsonl line 1: of no known format; the fields of one are expected: sentence_good and",
+            "other.jsonl line 1: of no known format; the fields of one are expected: sentence_good "
+            "and",
         ),
-        ("lacking.jsonl", '{"sentence_good": "a"}', "lacking.jsonl line 1: no text under 'sentence_bad'"),
-        ("number.jsonl", '{"sentence_good": "a", "sentence_bad": 1}', "number.jsonl line 1: no text under 'sentence_bad'"),
-        ("ewok.jsonl", '{"Context1": "a", "Context2": "b", "Target1": " "}', "ewok.jsonl line 1: no text under 'Target1'"),
+        (
+            "lacking.jsonl",
+            '{"sentence_good": "a"}',
+            "lacking.jsonl line 1: no text under 'sentence_bad'",
+        ),
+        (
+            "number.jsonl",
+            '{"sentence_good": "a", "sentence_bad": 1}',
+            "number.jsonl line 1: no text under 'sentence_bad'",
+        ),
+        (
+            "ewok.jsonl",
+            '{"Context1": "a", "Context2": "b", "Target1": " "}',
+            "ewok.jsonl line 1: no text under 'Target1'",
+        ),
         (
             "comps.jsonl",
             '{"prefix_acceptable": "a", "property_phrase": "b"}',
             "comps.jsonl line 1: no text under 'prefix_unacceptable'",
         ),
-        ("box.jsonl", '{"input_prefix": "a", "options": "b"}', "box.jsonl line 1: no list under 'options'"),
+        (
+            "box.jsonl",
+            '{"input_prefix": "a", "options": "b"}',
+            "box.jsonl line 1: no list under 'options'",
+        ),
         (
             "one.jsonl",
             '{"input_prefix": "a", "options": ["b"], "numops": 0}',
             "one.jsonl line 1: options: 2 to 9 texts are expected",
         ),
-        ("mixed.jsonl", '{"input_prefix": "a", "options": ["b", null]}', "mixed.jsonl line 1: options: 2 to 9 texts are expected"),
-        ("ops.jsonl", '{"input_prefix": "a", "options": ["b", "c"], "numops": true}', "ops.jsonl line 1: no number under 'numops'"),
+        (
+            "mixed.jsonl",
+            '{"input_prefix": "a", "options": ["b", null]}',
+            "mixed.jsonl line 1: options: 2 to 9 texts are expected",
+        ),
+        (
+            "ops.jsonl",
+            '{"input_prefix": "a", "options": ["b", "c"], "numops": true}',
+            "ops.jsonl line 1: no number under 'numops'",
+        ),
     ],
 )
-def test_what_is_no_pair_is_refused_with_file_and_line(tmp_path: Path, name: str, content: str, said: str) -> None:
+def test_what_is_no_pair_is_refused_with_file_and_line(
+    tmp_path: Path, name: str, content: str, said: str
+) -> None:
     with pytest.raises(RelposError) as error:
         PairFiles(written(tmp_path, name, content)).pairs()
     assert said in str(error.value)
@@ -126,7 +180,9 @@ def test_the_limit_takes_some_of_each_paradigm_whatever_their_order(tmp_path: Pa
     first = PairFiles(tmp_path, limit=5).pairs()
     assert Counter(pair.paradigm for pair in first) == {"one": 5, "two": 3}
     written(tmp_path, "one.txt", "".join(lines[::-1]))
-    assert {pair.texts[0] for pair in PairFiles(tmp_path, limit=5).pairs()} == {pair.texts[0] for pair in first}
+    assert {pair.texts[0] for pair in PairFiles(tmp_path, limit=5).pairs()} == {
+        pair.texts[0] for pair in first
+    }
 
 
 def test_files_are_known_by_their_content(tmp_path: Path) -> None:
@@ -147,7 +203,10 @@ def test_the_grammar_accepts_the_good_sentences_and_none_of_the_bad(paradigm: st
 @pytest.mark.parametrize("paradigm", PARADIGMS)
 def test_paradigms_of_order_hold_the_same_words_and_the_others_do_not(paradigm: str) -> None:
     chance = Chance(1, paradigm)
-    same = {Counter(good) == Counter(bad) for good, bad in (PARADIGMS[paradigm](chance) for _ in range(50))}
+    same = {
+        Counter(good) == Counter(bad)
+        for good, bad in (PARADIGMS[paradigm](chance) for _ in range(50))
+    }
     assert same == {paradigm in SAME_WORDS}
 
 
@@ -159,10 +218,14 @@ def test_the_toy_has_pairs_of_both_kinds_and_always_the_same() -> None:
 
 
 def test_pairs_of_different_words_have_a_limit_of_their_own(tmp_path: Path) -> None:
-    lines = [f"dog {n} the .\nThe dog {n} .\n" if n % 2 else f"dog {n} .\ncat {n} .\n" for n in range(20)]
+    lines = [
+        f"dog {n} the .\nThe dog {n} .\n" if n % 2 else f"dog {n} .\ncat {n} .\n" for n in range(20)
+    ]
     (tmp_path / "mixed.txt").write_text("".join(lines), encoding="utf-8")
     chosen = PairFiles(tmp_path, limit=4, others=1).pairs()
     assert sorted(pair.has_same_words for pair in chosen) == [False, True, True, True, True]
-    assert {pair.has_same_words for pair in PairFiles(tmp_path, limit=4, others=0).pairs()} == {True}
+    assert {pair.has_same_words for pair in PairFiles(tmp_path, limit=4, others=0).pairs()} == {
+        True
+    }
     assert "others" not in PairFiles(tmp_path, limit=4).identity()
     assert PairFiles(tmp_path, limit=4, others=0).identity()["others"] == 0

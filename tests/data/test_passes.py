@@ -8,11 +8,18 @@ from relpos.data.passes import FULL, Shapes, passes, share
 
 
 @settings(deadline=None, max_examples=100)
-@given(lengths=st.lists(st.integers(1, 128), min_size=1, max_size=80), room=st.sampled_from([1, 128, 2048]))
-def test_every_example_goes_through_once_and_no_pass_is_too_full(lengths: list[int], room: int) -> None:
+@given(
+    lengths=st.lists(st.integers(1, 128), min_size=1, max_size=80),
+    room=st.sampled_from([1, 128, 2048]),
+)
+def test_every_example_goes_through_once_and_no_pass_is_too_full(
+    lengths: list[int], room: int
+) -> None:
     parts = [part.tolist() for part in passes(torch.tensor(lengths), room)]
     assert sorted(row for part in parts for row in part) == list(range(len(lengths)))
-    assert all(len(part) == 1 or len(part) * max(lengths[row] for row in part) <= room for part in parts)
+    assert all(
+        len(part) == 1 or len(part) * max(lengths[row] for row in part) <= room for part in parts
+    )
 
 
 def test_short_examples_are_not_padded_to_the_length_of_long_ones() -> None:
@@ -34,19 +41,29 @@ def test_nobody_gets_the_longest_every_time() -> None:
 
 
 @settings(deadline=None, max_examples=100)
-@given(lengths=st.lists(st.integers(1, 100), min_size=1, max_size=60), room=st.sampled_from([1, 300, 8000]))
-def test_passes_of_fixed_shapes_compute_every_real_token_once_within_the_room(lengths: list[int], room: int) -> None:
+@given(
+    lengths=st.lists(st.integers(1, 100), min_size=1, max_size=60),
+    room=st.sampled_from([1, 300, 8000]),
+)
+def test_passes_of_fixed_shapes_compute_every_real_token_once_within_the_room(
+    lengths: list[int], room: int
+) -> None:
     rows = torch.tensor(lengths)
     parts = list(Shapes.of(torch.tensor([3, 40, 70]), 100, room).deal(rows))
     assert sorted(row for part, _, _ in parts for row in part.tolist()) == list(range(len(lengths)))
     for part, n, places in parts:
         held = places.get("held")
-        assert len(part) == 1 or len(part) * n <= room + n  # where they cannot be even, some passes have one row more
+        # where they cannot be even, some passes have one row more
+        assert len(part) == 1 or len(part) * n <= room + n
         real = torch.arange(n) < rows[part][:, None]
         assert int(real.sum()) == int(rows[part].sum())
         if held is not None:
             assert len(held.unique()) == len(held) <= FULL * len(part) * n + 64
-            chosen = torch.zeros(len(part) * n, dtype=torch.bool).index_fill(0, held, True).view(len(part), n)
+            chosen = (
+                torch.zeros(len(part) * n, dtype=torch.bool)
+                .index_fill(0, held, True)
+                .view(len(part), n)
+            )
             assert torch.equal(held, chosen.flatten().nonzero().squeeze(1))
             assert bool((chosen >= real).all())
             assert bool((chosen.int().diff(dim=1) <= 0).all())  # of each row the first ones

@@ -1,4 +1,5 @@
-"""Tokenizers of published checkpoints: the ids that `transformers` gives, special tokens, and words under all three kinds."""
+"""Tokenizers of published checkpoints: the ids that `transformers` gives, special tokens, and words
+under all three kinds."""
 
 import json
 from collections.abc import Callable
@@ -19,13 +20,22 @@ def test_ids_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
     host = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert tokenizer.encode([TEXT])[0].tolist() == host(TEXT, add_special_tokens=False)["input_ids"]
     assert tokenizer.size == len(host)
-    assert (tokenizer.pad, tokenizer.unk, tokenizer.mask) == (host.pad_token_id, host.unk_token_id, host.mask_token_id)
+    assert (tokenizer.pad, tokenizer.unk, tokenizer.mask) == (
+        host.pad_token_id,
+        host.unk_token_id,
+        host.mask_token_id,
+    )
     assert (tokenizer.cls, tokenizer.sep) == (host.cls_token_id, host.sep_token_id)
 
 
 @pytest.mark.parametrize(
     ("kind", "named"),
-    [("bert", "RobertaTokenizer"), ("bert", "AlbertTokenizer"), ("roberta", "BertTokenizer"), ("albert", "BertTokenizer")],
+    [
+        ("bert", "RobertaTokenizer"),
+        ("bert", "AlbertTokenizer"),
+        ("roberta", "BertTokenizer"),
+        ("albert", "BertTokenizer"),
+    ],
 )
 def test_tokenizer_json_counts_and_a_line_says_where_a_class_reads_it_otherwise(
     kind: str, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -39,7 +49,12 @@ def test_tokenizer_json_counts_and_a_line_says_where_a_class_reads_it_otherwise(
     assert tokenizer.encode([TEXT])[0].tolist() == wanted
     assert "tokenizer.json counts" in capsys.readouterr().err
     tokenizer.save(tmp_path / "copy")
-    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "copy")(TEXT, add_special_tokens=False)["input_ids"] == wanted
+    assert (
+        transformers.AutoTokenizer.from_pretrained(tmp_path / "copy")(
+            TEXT, add_special_tokens=False
+        )["input_ids"]
+        == wanted
+    )
 
 
 @pytest.mark.parametrize("kind", SPECIAL)
@@ -48,7 +63,8 @@ def test_a_special_token_in_a_text_is_text_until_it_is_asked_for(kind: str, tmp_
     assert tokenizer.mask not in tokenizer.encode([f"the {SPECIAL[kind]['mask_token']}"])[0]
     marked = tokenizer.encode_marked("the [MASK] cat").tolist()
     assert marked.count(tokenizer.mask) == 1
-    assert tokenizer.mask not in tokenizer.encode([f"the {SPECIAL[kind]['mask_token']}"])[0]  # nor afterwards
+    # nor afterwards
+    assert tokenizer.mask not in tokenizer.encode([f"the {SPECIAL[kind]['mask_token']}"])[0]
 
 
 @pytest.mark.parametrize("kind", SPECIAL)
@@ -75,18 +91,34 @@ def test_a_strangers_code_is_not_named_in_what_is_saved(tmp_path: Path) -> None:
     evil = {"AutoTokenizer": ["stranger/repository--evil.Tokenizer", None]}
     path.write_text(json.dumps(settings | {"auto_map": evil}), encoding="utf-8")
     load_tokenizer(folder).save(tmp_path / "copy")
-    assert not [file.name for file in (tmp_path / "copy").iterdir() if "evil" in file.read_text(encoding="utf-8")]
+    assert not [
+        file.name
+        for file in (tmp_path / "copy").iterdir()
+        if "evil" in file.read_text(encoding="utf-8")
+    ]
 
 
 def sentencepiece_model(model_type: str) -> bytes:
-    """A model file as ALBERT's, which holds its special tokens, DeBERTa's, which holds all but [MASK], or XLM-R's, with none."""
+    """A model file as ALBERT's, which holds its special tokens, DeBERTa's, which holds all but
+    [MASK], or XLM-R's, with none."""
     import io
 
     import sentencepiece
 
-    pieces = {"pad_piece": "[PAD]", "bos_piece": "[CLS]", "eos_piece": "[SEP]", "unk_piece": "[UNK]"}
+    pieces = {
+        "pad_piece": "[PAD]",
+        "bos_piece": "[CLS]",
+        "eos_piece": "[SEP]",
+        "unk_piece": "[UNK]",
+    }
     deberta = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3, **pieces}
-    special = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1, "control_symbols": ["[CLS]", "[SEP]"]}
+    special = {
+        "pad_id": 0,
+        "unk_id": 1,
+        "bos_id": -1,
+        "eos_id": -1,
+        "control_symbols": ["[CLS]", "[SEP]"],
+    }
     special |= {"pad_piece": "<pad>", "user_defined_symbols": ["[MASK]"]}
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -97,23 +129,38 @@ def sentencepiece_model(model_type: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("model_type", "separators"), [("bert", 1), ("roberta", 2), ("albert", 1), ("deberta-v2", 1), ("xlm-roberta", 2)]
+    ("model_type", "separators"),
+    [("bert", 1), ("roberta", 2), ("albert", 1), ("deberta-v2", 1), ("xlm-roberta", 2)],
 )
-def test_vocabularies_without_tokenizer_json_are_read(model_type: str, separators: int, tmp_path: Path) -> None:
+def test_vocabularies_without_tokenizer_json_are_read(
+    model_type: str, separators: int, tmp_path: Path
+) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
     if model_type == "bert":
         words = [*SPECIAL["bert"].values(), "the", "cat", "##tle", "a", "mat", ",", "!"]
         (tmp_path / "vocab.txt").write_text("\n".join(words))
     elif model_type == "roberta":
         trained = tokenizers.ByteLevelBPETokenizer()
-        trained.train_from_iterator([TEXT] * 3, vocab_size=280, special_tokens=list(SPECIAL["roberta"].values()))
+        trained.train_from_iterator(
+            [TEXT] * 3, vocab_size=280, special_tokens=list(SPECIAL["roberta"].values())
+        )
         trained.save_model(str(tmp_path))
     else:
-        name = {"albert": "spiece.model", "deberta-v2": "spm.model"}.get(model_type, "sentencepiece.bpe.model")
+        name = {"albert": "spiece.model", "deberta-v2": "spm.model"}.get(
+            model_type, "sentencepiece.bpe.model"
+        )
         (tmp_path / name).write_bytes(sentencepiece_model(model_type))
     tokenizer = load_tokenizer(tmp_path)
     words = Words(tokenizer).split(tokenizer.encode([TEXT])[0])
-    assert [tokenizer.decode(word).strip() for word in words] == ["the", "cat", ",", "a", "cattle", "mat", "!"]
+    assert [tokenizer.decode(word).strip() for word in words] == [
+        "the",
+        "cat",
+        ",",
+        "a",
+        "cattle",
+        "mat",
+        "!",
+    ]
     assert tokenizer.separators == separators
 
 
@@ -127,9 +174,12 @@ def test_texts_are_neither_cut_nor_padded_whatever_the_file_says(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("kind", "key", "rows"), [("bert", "vocab_size", 14), ("bert", "vocab_size", 5000), ("relpos", "vocabulary", 14)]
+    ("kind", "key", "rows"),
+    [("bert", "vocab_size", 14), ("bert", "vocab_size", 5000), ("relpos", "vocabulary", 14)],
 )
-def test_a_tokenizer_and_a_network_that_disagree_are_refused(kind: str, key: str, rows: int, tmp_path: Path) -> None:
+def test_a_tokenizer_and_a_network_that_disagree_are_refused(
+    kind: str, key: str, rows: int, tmp_path: Path
+) -> None:
     folder = published("bert", tmp_path)
     (folder / "config.json").write_text(json.dumps({"model_type": kind, key: rows}))
     with pytest.raises(RelposError, match=rf"its ids go up to 14, config.json says {key}={rows:,}"):

@@ -7,7 +7,10 @@ from relpos.data.hub import BLOCK, without_repeats
 
 def book(seed: int, rows: int) -> list[str]:
     draw = random.Random(seed)
-    return [" ".join(f"{draw.choice('bdfgklmnprst')}a{draw.randrange(1000)}" for _ in range(12)) for _ in range(rows)]
+    return [
+        " ".join(f"{draw.choice('bdfgklmnprst')}a{draw.randrange(1000)}" for _ in range(12))
+        for _ in range(rows)
+    ]
 
 
 def test_different_books_stay_whole() -> None:
@@ -24,7 +27,12 @@ def test_of_a_second_copy_no_more_than_its_edges_are_left() -> None:
 
 
 def test_short_rows_that_many_books_share_do_not_make_copies_of_them() -> None:
-    text = [row for n in range(4) for pair in zip(book(n, 1000), ["he nodded ."] * 1000, strict=True) for row in pair]
+    text = [
+        row
+        for n in range(4)
+        for pair in zip(book(n, 1000), ["he nodded ."] * 1000, strict=True)
+        for row in pair
+    ]
     assert list(without_repeats(text)) == text
 
 

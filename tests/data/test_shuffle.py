@@ -10,7 +10,15 @@ import torch
 from relpos.counter import fold
 from relpos.data import shuffle
 from relpos.data.objective import IGNORED
-from relpos.data.shuffle import WINDOWS, masked_batches, mirrored, ngrams_permuted, permutation, permuted, windows_of_text
+from relpos.data.shuffle import (
+    WINDOWS,
+    masked_batches,
+    mirrored,
+    ngrams_permuted,
+    permutation,
+    permuted,
+    windows_of_text,
+)
 from relpos.data.steps import MicroBatch
 from relpos.data.store import Store
 from relpos.data.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
@@ -26,7 +34,9 @@ def words(tokenizer: Tokenizer) -> Words:
 
 @pytest.fixture(scope="module")
 def batches(store: Store) -> list[tuple[MicroBatch, torch.Tensor]]:
-    return list(masked_batches(store.examples("heldout", "pair", LENGTH, 100), store.vocabulary, 512))
+    return list(
+        masked_batches(store.examples("heldout", "pair", LENGTH, 100), store.vocabulary, 512)
+    )
 
 
 def unmasked(batch: MicroBatch) -> torch.Tensor:
@@ -44,7 +54,9 @@ def sentences(ids: list[int], words: Words) -> list[list[Word]]:
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-def test_each_window_holds_the_same_words(batches: list[tuple[MicroBatch, torch.Tensor]], words: Words, window: int | None) -> None:
+def test_each_window_holds_the_same_words(
+    batches: list[tuple[MicroBatch, torch.Tensor]], words: Words, window: int | None
+) -> None:
     """Windows are counted from the start of each sentence."""
     changed = 0
     for batch, numbers in batches:
@@ -61,13 +73,20 @@ def test_each_window_holds_the_same_words(batches: list[tuple[MicroBatch, torch.
     assert changed > 50
 
 
-def test_a_mirrored_row_is_its_tokens_from_the_last_to_the_first(batches: list[tuple[MicroBatch, torch.Tensor]]) -> None:
+def test_a_mirrored_row_is_its_tokens_from_the_last_to_the_first(
+    batches: list[tuple[MicroBatch, torch.Tensor]],
+) -> None:
     padded = 0
     for batch, _ in batches:
         after = mirrored(batch)
         assert after.attention_mask is batch.attention_mask
         for name in ("input_ids", "labels"):
-            rows = zip(getattr(batch, name).tolist(), getattr(after, name).tolist(), batch.attention_mask.tolist(), strict=True)
+            rows = zip(
+                getattr(batch, name).tolist(),
+                getattr(after, name).tolist(),
+                batch.attention_mask.tolist(),
+                strict=True,
+            )
             for before_row, after_row, real in rows:
                 n = sum(real)
                 assert after_row == before_row[:n][::-1] + before_row[n:]
@@ -75,7 +94,9 @@ def test_a_mirrored_row_is_its_tokens_from_the_last_to_the_first(batches: list[t
     assert padded > 50
 
 
-def test_special_tokens_and_padding_stay(batches: list[tuple[MicroBatch, torch.Tensor]], words: Words) -> None:
+def test_special_tokens_and_padding_stay(
+    batches: list[tuple[MicroBatch, torch.Tensor]], words: Words
+) -> None:
     for batch, numbers in batches:
         before, after = unmasked(batch), unmasked(permuted(batch, numbers, words, None))
         for fixed in (CLS, SEP, PAD):
@@ -84,28 +105,44 @@ def test_special_tokens_and_padding_stay(batches: list[tuple[MicroBatch, torch.T
 
 def _start(row: list[int], sentence: list[Word]) -> int:
     pieces = [piece for word in sentence for piece in word]
-    return next(at for at in range(len(row)) if row[at : at + len(pieces)] == pieces and row[at - 1] in (CLS, SEP))
+    return next(
+        at
+        for at in range(len(row))
+        if row[at : at + len(pieces)] == pieces and row[at - 1] in (CLS, SEP)
+    )
 
 
 def _whole_words(pieces: list[int], group: list[Word]) -> Counter[Word]:
     """`pieces` cut into words of `group`, which they must be."""
     found: Counter[Word] = Counter()
     while pieces:
-        word = next(word for word in sorted(group, key=len, reverse=True) if tuple(pieces[: len(word)]) == word)
+        word = next(
+            word
+            for word in sorted(group, key=len, reverse=True)
+            if tuple(pieces[: len(word)]) == word
+        )
         found[word] += 1
         pieces = pieces[len(word) :]
     return found
 
 
-def test_masks_travel_with_their_pieces(batches: list[tuple[MicroBatch, torch.Tensor]], words: Words) -> None:
+def test_masks_travel_with_their_pieces(
+    batches: list[tuple[MicroBatch, torch.Tensor]], words: Words
+) -> None:
     for batch, numbers in batches:
         after = permuted(batch, numbers, words, None)
         for row in range(len(numbers)):
-            before_pairs = zip(batch.input_ids[row].tolist(), batch.labels[row].tolist(), strict=True)
-            assert Counter(before_pairs) == Counter(zip(after.input_ids[row].tolist(), after.labels[row].tolist(), strict=True))
+            before_pairs = zip(
+                batch.input_ids[row].tolist(), batch.labels[row].tolist(), strict=True
+            )
+            assert Counter(before_pairs) == Counter(
+                zip(after.input_ids[row].tolist(), after.labels[row].tolist(), strict=True)
+            )
 
 
-def test_the_permutation_does_not_depend_on_the_masks(batches: list[tuple[MicroBatch, torch.Tensor]], words: Words) -> None:
+def test_the_permutation_does_not_depend_on_the_masks(
+    batches: list[tuple[MicroBatch, torch.Tensor]], words: Words
+) -> None:
     """A random replacement may look like the beginning of a word, or like [SEP]."""
     batch, numbers = batches[0]
     text = batch.attention_mask & (unmasked(batch) > MASK)
@@ -116,17 +153,25 @@ def test_the_permutation_does_not_depend_on_the_masks(batches: list[tuple[MicroB
         0,
     )
     ids = unmasked(batch)
-    assert torch.equal(permutation(ids, batch, numbers, words, 3), permutation(unmasked(everything), everything, numbers, words, 3))
+    assert torch.equal(
+        permutation(ids, batch, numbers, words, 3),
+        permutation(unmasked(everything), everything, numbers, words, 3),
+    )
 
 
-def test_a_permutation_depends_on_the_example_and_not_on_its_batch(store: Store, words: Words) -> None:
+def test_a_permutation_depends_on_the_example_and_not_on_its_batch(
+    store: Store, words: Words
+) -> None:
     examples = store.examples("heldout", "pair", LENGTH, 100)
 
     def by_number(tokens: int) -> dict[int, list[int]]:
         found = {}
         for batch, numbers in masked_batches(examples, store.vocabulary, tokens):
             rows = permuted(batch, numbers, words, 4).input_ids.tolist()
-            found |= {number: [piece for piece in row if piece] for number, row in zip(numbers.tolist(), rows, strict=True)}
+            found |= {
+                number: [piece for piece in row if piece]
+                for number, row in zip(numbers.tolist(), rows, strict=True)
+            }
         return found
 
     assert by_number(64) == by_number(1_000)
@@ -135,7 +180,9 @@ def test_a_permutation_depends_on_the_example_and_not_on_its_batch(store: Store,
 def test_windows_of_text_are_whole(store: Store, words: Words) -> None:
     texts = windows_of_text(store.examples("heldout", "document", 34), 10)
     assert texts.shape == (10, 32)
-    assert not torch.isin(texts, torch.tensor([words.marks.cls, words.marks.sep, words.marks.pad])).any()
+    assert not torch.isin(
+        texts, torch.tensor([words.marks.cls, words.marks.sep, words.marks.pad])
+    ).any()
 
 
 def in_loops(sentence: list[Word], number: int, n: int) -> list[int]:
@@ -155,11 +202,19 @@ def test_n_grams_are_permuted_and_stay_whole(store: Store, words: Words, n: int)
     before = np.split(ids, starts[1:-1])
     for number, (was, now) in enumerate(zip(before, after, strict=True)):
         assert now.tolist() == in_loops(words.split(was), 5 + number, n)
-    assert any(was.tolist() != now.tolist() for was, now in zip(before, after, strict=True)) or n == 100
+    assert (
+        any(was.tolist() != now.tolist() for was, now in zip(before, after, strict=True))
+        or n == 100
+    )
 
 
-def test_a_sentence_is_permuted_alike_in_any_portion_of_the_text(store: Store, words: Words) -> None:
+def test_a_sentence_is_permuted_alike_in_any_portion_of_the_text(
+    store: Store, words: Words
+) -> None:
     starts = store.sentences[:301]
     lengths, ids, cut = np.diff(starts), np.asarray(store.ids[: starts[-1]], np.int32), starts[7]
-    parts = ngrams_permuted(lengths[:7], ids[:cut], 0, words, 2), ngrams_permuted(lengths[7:], ids[cut:], 7, words, 2)
+    parts = (
+        ngrams_permuted(lengths[:7], ids[:cut], 0, words, 2),
+        ngrams_permuted(lengths[7:], ids[cut:], 7, words, 2),
+    )
     assert np.array_equal(np.concatenate(parts), ngrams_permuted(lengths, ids, 0, words, 2))

@@ -1,4 +1,5 @@
-"""Folders and files of text: what is read (textfile), what is refused, what they are known by (filehash)."""
+"""Folders and files of text: what is read (textfile), what is refused, what they are known by
+(filehash)."""
 
 import gzip
 import lzma
@@ -21,28 +22,39 @@ def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def text_of(source: Files) -> dict[str, list[str]]:
-    return {document.source: [line for line in document.lines if line] for document in source.documents()}
+    return {
+        document.source: [line for line in document.lines if line]
+        for document in source.documents()
+    }
 
 
 @pytest.mark.parametrize(
     ("suffix", "pack"),
     [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress), (".zst", zstandard.compress)],
 )
-def test_compressed_text_reads_like_plain(tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]) -> None:
+def test_compressed_text_reads_like_plain(
+    tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]
+) -> None:
     (tmp_path / f"a.txt{suffix}").write_bytes(pack("Größe.\nTwo.\n".encode()))
     assert text_of(Files(corpus=str(tmp_path))) == {f"a.txt{suffix}": ["Größe.", "Two."]}
 
 
 def test_all_frames_of_a_file_are_read(tmp_path: Path) -> None:
-    frames = [zstandard.compress(text.encode() * 30_000) for text in ("One of many.\n", "", "Größe.\n")]
+    frames = [
+        zstandard.compress(text.encode() * 30_000) for text in ("One of many.\n", "", "Größe.\n")
+    ]
     (tmp_path / "a.txt.zst").write_bytes(b"".join(frames))
-    assert text_of(Files(corpus=str(tmp_path))) == {"a.txt.zst": ["One of many."] * 30_000 + ["Größe."] * 30_000}
+    assert text_of(Files(corpus=str(tmp_path))) == {
+        "a.txt.zst": ["One of many."] * 30_000 + ["Größe."] * 30_000
+    }
 
 
 @pytest.mark.parametrize("end", ["\r\n", ""])
 def test_byte_order_mark_and_carriage_returns_are_dropped(tmp_path: Path, end: str) -> None:
     (tmp_path / "a.txt").write_bytes(f"\ufeffOne.{end}Two.{end}".encode())
-    assert text_of(Files(corpus=str(tmp_path))) == {"a.txt": ["One.", "Two."] if end else ["One.Two."]}
+    assert text_of(Files(corpus=str(tmp_path))) == {
+        "a.txt": ["One.", "Two."] if end else ["One.Two."]
+    }
 
 
 def test_a_line_longer_than_a_block_loses_nothing(tmp_path: Path) -> None:
@@ -63,9 +75,19 @@ def test_linked_folders_are_searched_once_and_real_names_count(tmp_path: Path) -
     for name in ("corpus/b/x.txt", "corpus/b/y.txt", "other/z.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("One.\n")
-    for link, target in {"a": "corpus/b", "b/circle": "corpus", "c": "other", "d": "other", ".e": "other"}.items():
+    for link, target in {
+        "a": "corpus/b",
+        "b/circle": "corpus",
+        "c": "other",
+        "d": "other",
+        ".e": "other",
+    }.items():
         (tmp_path / "corpus" / link).symlink_to(tmp_path / target)
-    assert list(text_of(Files(corpus=str(tmp_path / "corpus")))) == ["b/x.txt", "b/y.txt", "c/z.txt"]
+    assert list(text_of(Files(corpus=str(tmp_path / "corpus")))) == [
+        "b/x.txt",
+        "b/y.txt",
+        "c/z.txt",
+    ]
 
 
 def test_one_file_is_a_corpus(tmp_path: Path) -> None:
@@ -79,16 +101,28 @@ def test_text_that_is_not_utf8_names_file_and_line(tmp_path: Path) -> None:
         text_of(Files(corpus=str(tmp_path)))
 
 
-@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress), (".zst", zstandard.compress)])
-def test_a_broken_archive_names_the_file(tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize(
+    ("suffix", "pack"),
+    [(".gz", gzip.compress), (".xz", lzma.compress), (".zst", zstandard.compress)],
+)
+def test_a_broken_archive_names_the_file(
+    tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]
+) -> None:
     (tmp_path / f"a.txt{suffix}").write_bytes(pack(b"One.\n" * 10_000)[:-20])
-    with pytest.raises(RelposError, match=rf"a\.txt\{suffix}, near line \d+: (Compressed file ended|Truncated compressed stream)"):
+    with pytest.raises(
+        RelposError,
+        match=rf"a\.txt\{suffix}, near line \d+: (Compressed file ended|Truncated compressed stream)",
+    ):
         text_of(Files(corpus=str(tmp_path)))
 
 
 @pytest.mark.parametrize(
     ("corpus", "said"),
-    [("{here}/nowhere", r"no folder or file .*nowhere"), ("{here}", "no text file"), (None, r"data\.root=FOLDER")],
+    [
+        ("{here}/nowhere", r"no folder or file .*nowhere"),
+        ("{here}", "no text file"),
+        (None, r"data\.root=FOLDER"),
+    ],
 )
 def test_a_place_without_text_is_refused(corpus: str | None, said: str, tmp_path: Path) -> None:
     with pytest.raises(RelposError, match=said):
@@ -101,7 +135,9 @@ def test_the_root_holds_corpus_and_glue(tmp_path: Path) -> None:
     assert source.glue_location().folder == tmp_path / "elsewhere"
 
 
-def test_relpos_data_is_the_root_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relpos_data_is_the_root_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RELPOS_DATA", str(tmp_path))
     assert Files().corpus_location() == tmp_path / "corpus"
     assert Files(root="real").glue_location().folder == tmp_path / "real" / "glue"
@@ -135,7 +171,16 @@ def test_a_task_is_known_by_its_files(tmp_path: Path) -> None:
 def test_a_hub_text_is_known_by_id_configuration_and_revision() -> None:
     found = Hub(texts=[{"id": "a/b", "revision": "r"}]).identity()
     assert found is not None
-    assert found["hub"] == [{"id": "a/b", "config": None, "revision": "r", "split": "train", "text": "text", "unique": False}]
+    assert found["hub"] == [
+        {
+            "id": "a/b",
+            "config": None,
+            "revision": "r",
+            "split": "train",
+            "text": "text",
+            "unique": False,
+        }
+    ]
 
 
 def test_an_unknown_key_of_a_hub_text_is_refused() -> None:
@@ -143,14 +188,23 @@ def test_an_unknown_key_of_a_hub_text_is_refused() -> None:
         Hub(texts=[{"id": "a/b", "revison": "r"}]).identity()
 
 
-@pytest.mark.parametrize("name", ["corpus/1.txt", "corpus/2.txt", "glue/RTE/dev.tsv", "glue/RTE/train.tsv"])
+@pytest.mark.parametrize(
+    "name", ["corpus/1.txt", "corpus/2.txt", "glue/RTE/dev.tsv", "glue/RTE/train.tsv"]
+)
 @pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_text("another")])
-def test_the_toy_data_are_those_that_were_written(tmp_path: Path, name: str, harm: Callable[[Path], object]) -> None:
-    files = [tmp_path / written for written in ("corpus/1.txt", "glue/RTE/dev.tsv", "glue/RTE/train.tsv")]
+def test_the_toy_data_are_those_that_were_written(
+    tmp_path: Path, name: str, harm: Callable[[Path], object]
+) -> None:
+    files = [
+        tmp_path / written for written in ("corpus/1.txt", "glue/RTE/dev.tsv", "glue/RTE/train.tsv")
+    ]
     for file in files:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("text")
-    write_json(tmp_path / "record.json", {"files": {file.relative_to(tmp_path).as_posix(): sha256(file) for file in files}})
+    write_json(
+        tmp_path / "record.json",
+        {"files": {file.relative_to(tmp_path).as_posix(): sha256(file) for file in files}},
+    )
     assert Toy().at(tmp_path).glue == str(tmp_path / "glue")
     if (tmp_path / name) in files:
         harm(tmp_path / name)

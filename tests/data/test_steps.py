@@ -20,11 +20,16 @@ def examples() -> PairExamples:
     random = np.random.default_rng(0)
     lengths = random.integers(1, 20, 202)
     ids = random.integers(5, VOCABULARY, lengths.sum()).astype(np.uint16)
-    return PairExamples(ids, np.concatenate([[0], np.cumsum(lengths)]), np.asarray([0]), np.asarray([202]), 32)
+    return PairExamples(
+        ids, np.concatenate([[0], np.cumsum(lengths)]), np.asarray([0]), np.asarray([202]), 32
+    )
 
 
 def steps(examples: PairExamples, **changed: Any) -> Steps:
-    return Steps(examples, **{"seed": 1, "batch": 24, "microbatch": 5, "vocabulary": VOCABULARY, "stop": 9, **changed})
+    return Steps(
+        examples,
+        **{"seed": 1, "batch": 24, "microbatch": 5, "vocabulary": VOCABULARY, "stop": 9, **changed},
+    )
 
 
 Row = tuple[tuple[int, ...], ...]
@@ -35,7 +40,9 @@ def rows(step: Step) -> dict[int, Row]:
     found = {}
     for part in step.microbatches:
         assert part.keys is not None
-        for key, ids, labels, real in zip(part.keys.tolist(), part.input_ids, part.labels, part.attention_mask, strict=True):
+        for key, ids, labels, real in zip(
+            part.keys.tolist(), part.input_ids, part.labels, part.attention_mask, strict=True
+        ):
             assert key not in found
             found[key] = tuple(ids[real].tolist()), tuple(labels[real].tolist())
     return found
@@ -51,19 +58,27 @@ def test_processes_share_the_examples_of_a_step(examples: PairExamples, world: i
 
 
 @pytest.mark.parametrize("world", [2, 4])
-def test_annealed_masks_are_those_of_the_step_in_every_process_and_after_every_start(examples: PairExamples, world: int) -> None:
+def test_annealed_masks_are_those_of_the_step_in_every_process_and_after_every_start(
+    examples: PairExamples, world: int
+) -> None:
     annealed = {"objective": Masked(0.9, 0.1, 4), "stop": 4}
     whole = [rows(step) for step in steps(examples, **annealed)]
     again = [rows(step) for step in steps(examples, start=2, **annealed)]
     assert again == whole[2:]
-    shares = [rows(steps(examples, rank=rank, world=world, **annealed).step(3)) for rank in range(world)]
+    shares = [
+        rows(steps(examples, rank=rank, world=world, **annealed).step(3)) for rank in range(world)
+    ]
     assert {key: row for share in shares for key, row in share.items()} == whole[3]
-    chosen = [sum(label != -100 for _, labels in step.values() for label in labels) for step in whole]
+    chosen = [
+        sum(label != -100 for _, labels in step.values() for label in labels) for step in whole
+    ]
     assert chosen[0] > 2 * chosen[3]
 
 
 @pytest.mark.parametrize("microbatch", [1, 2, 64])
-def test_examples_masks_and_keys_do_not_depend_on_the_micro_batch(examples: PairExamples, microbatch: int) -> None:
+def test_examples_masks_and_keys_do_not_depend_on_the_micro_batch(
+    examples: PairExamples, microbatch: int
+) -> None:
     assert rows(steps(examples, microbatch=microbatch).step(3)) == rows(steps(examples).step(3))
 
 
@@ -76,7 +91,10 @@ def test_counts_of_the_shares_add_up(examples: PairExamples, world: int) -> None
 
 
 def test_heldout_batches_are_dealt_out(examples: PairExamples) -> None:
-    shares = [sum(len(part.input_ids) for part in heldout_batches(examples, 10, VOCABULARY, rank, 3)) for rank in range(3)]
+    shares = [
+        sum(len(part.input_ids) for part in heldout_batches(examples, 10, VOCABULARY, rank, 3))
+        for rank in range(3)
+    ]
     assert shares == [33, 34, 34]
 
 
@@ -102,7 +120,9 @@ def test_starting_later_gives_the_same_steps(examples: PairExamples) -> None:
 
 
 def test_micro_batches_are_sorted_by_length(examples: PairExamples) -> None:
-    longest = [int(part.attention_mask.sum(1).max()) for part in steps(examples).step(0).microbatches]
+    longest = [
+        int(part.attention_mask.sum(1).max()) for part in steps(examples).step(0).microbatches
+    ]
     assert longest == sorted(longest, reverse=True)
 
 
@@ -115,12 +135,16 @@ def test_masks_are_fresh_in_every_epoch(examples: PairExamples) -> None:
 def test_a_step_may_have_no_chosen_token() -> None:
     ids = np.asarray([7, 8], np.uint16)
     one = PairExamples(ids, np.asarray([0, 1, 2]), np.asarray([0]), np.asarray([2]), 16)
-    assert min(step.chosen for step in Steps(one, 0, 1, 1, VOCABULARY, stop=30)) == 0  # training divides by 1 then
+    # training divides by 1 then
+    assert min(step.chosen for step in Steps(one, 0, 1, 1, VOCABULARY, stop=30)) == 0
 
 
 def test_heldout_masks_do_not_depend_on_the_batch(examples: PairExamples) -> None:
     def chosen(batch: int) -> int:
-        return sum(int((part.labels != -100).sum()) for part in heldout_batches(examples, batch, VOCABULARY))
+        return sum(
+            int((part.labels != -100).sum())
+            for part in heldout_batches(examples, batch, VOCABULARY)
+        )
 
     assert chosen(8) == chosen(50)
 

@@ -1,4 +1,5 @@
-"""A store holds what was written, is whole or is none, and keeps documents together: writer, encoding, sentences, store."""
+"""A store holds what was written, is whole or is none, and keeps documents together: writer,
+encoding, sentences, store."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -53,12 +54,20 @@ def folder(tmp_path: Path, tokenizer: Tokenizer) -> Path:
 
 def test_text_goes_in_and_comes_out(folder: Path, tokenizer: Tokenizer) -> None:
     store = Store(folder)
-    read = {source: [tokenizer.decode(ids) for ids in sentences_of(store, i)] for i, source in enumerate(sources(folder))}
+    read = {
+        source: [tokenizer.decode(ids) for ids in sentences_of(store, i)]
+        for i, source in enumerate(sources(folder))
+    }
     assert read == {source: [line.lower() for line in lines] for source, lines in TEXTS.items()}
 
 
 def test_a_paragraph_becomes_its_sentences(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    write_store(iter([Document("a", iter(["One ran. Two ran! Did three?"])), *documents()]), tokenizer, tmp_path, 0.2)
+    write_store(
+        iter([Document("a", iter(["One ran. Two ran! Did three?"])), *documents()]),
+        tokenizer,
+        tmp_path,
+        0.2,
+    )
     assert len(sentences_of(Store(tmp_path), 0)) == 3
 
 
@@ -69,7 +78,12 @@ def test_documents_without_a_sentence_leave_no_trace(tmp_path: Path, tokenizer: 
 
 
 def test_a_file_name_that_is_not_utf8_is_escaped(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    write_store(iter([Document("caf\udce9.txt", iter(["One ran."])), *documents()]), tokenizer, tmp_path, 0.2)
+    write_store(
+        iter([Document("caf\udce9.txt", iter(["One ran."])), *documents()]),
+        tokenizer,
+        tmp_path,
+        0.2,
+    )
     assert sources(tmp_path) == [r"caf\udce9.txt", *TEXTS]
 
 
@@ -79,7 +93,9 @@ def test_every_example_is_in_one_split(folder: Path) -> None:
     assert len(store.examples("heldout")) > 0
 
 
-def test_writing_again_gives_the_same_bytes(folder: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_writing_again_gives_the_same_bytes(
+    folder: Path, tmp_path: Path, tokenizer: Tokenizer
+) -> None:
     write_store(documents(), tokenizer, tmp_path / "again", 0.2)
     assert Store(tmp_path / "again").manifest == Store(folder).manifest
 
@@ -105,7 +121,9 @@ def test_an_error_in_the_text_leaves_no_store(tmp_path: Path, tokenizer: Tokeniz
     assert not list(tmp_path.iterdir())
 
 
-def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_named_and_leaves_nothing(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -122,17 +140,26 @@ def test_text_of_which_no_token_is_known_is_refused_at_its_beginning(
         yield "丁. 丁? 丁! " * 100_000
         pytest.fail("everything is read")
 
-    monkeypatch.setattr(tokenizer, "encode", lambda texts: [np.full(1, tokenizer.unk, np.int32) for _ in texts])
+    monkeypatch.setattr(
+        tokenizer, "encode", lambda texts: [np.full(1, tokenizer.unk, np.int32) for _ in texts]
+    )
     with pytest.raises(RelposError, match="knows none of the text's first"):
         write_store(iter([Document("a", text())]), tokenizer, tmp_path, 0.2, processes=1)
 
 
-def test_many_unknown_tokens_are_told(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
-    write_store(iter([Document("a", iter(["丁 丁 丁 丁."] * 9)), *documents()]), tokenizer, tmp_path, 0.2)
+def test_many_unknown_tokens_are_told(
+    tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_store(
+        iter([Document("a", iter(["丁 丁 丁 丁."] * 9)), *documents()]), tokenizer, tmp_path, 0.2
+    )
     tell(tmp_path)
     unknown = int((np.asarray(Store(tmp_path).ids) == tokenizer.unk).sum())
     assert 0 < unknown == Store(tmp_path).manifest["unknown"]
-    assert f"{unknown / len(Store(tmp_path).ids):.1%} of these tokens are unknown" in capsys.readouterr().err
+    assert (
+        f"{unknown / len(Store(tmp_path).ids):.1%} of these tokens are unknown"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_store_of_no_text_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -141,8 +168,12 @@ def test_a_store_of_no_text_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> 
 
 
 @pytest.mark.parametrize(("share", "parts"), [(0.1, [90, 10]), (0.001, [98, 2]), (0.999, [2, 98])])
-def test_of_a_single_document_the_end_is_held_out(tmp_path: Path, tokenizer: Tokenizer, share: float, parts: list[int]) -> None:
-    write_store(iter([Document("a", iter(f"Dog {i} ran." for i in range(100)))]), tokenizer, tmp_path, share)
+def test_of_a_single_document_the_end_is_held_out(
+    tmp_path: Path, tokenizer: Tokenizer, share: float, parts: list[int]
+) -> None:
+    write_store(
+        iter([Document("a", iter(f"Dog {i} ran." for i in range(100)))]), tokenizer, tmp_path, share
+    )
     store = Store(tmp_path)
     assert store.heldout.tolist() == [False, True]
     assert np.diff(store.documents).tolist() == parts
@@ -196,7 +227,13 @@ def test_a_pair_is_read_from_the_store(folder: Path, tokenizer: Tokenizer) -> No
     store = Store(folder)
     ids, lengths = store.examples("train").batch(torch.tensor([0]))
     first = sentences_of(store, int(np.flatnonzero(~store.heldout)[0]))
-    assert ids[0, : lengths[0]].tolist() == [tokenizer.cls, *first[0], tokenizer.sep, *first[1], tokenizer.sep]
+    assert ids[0, : lengths[0]].tolist() == [
+        tokenizer.cls,
+        *first[0],
+        tokenizer.sep,
+        *first[1],
+        tokenizer.sep,
+    ]
 
 
 hashes = st.lists(st.integers(0, 2**64 - 1), min_size=2, max_size=40)
@@ -211,10 +248,17 @@ def test_some_documents_are_held_out_and_never_all(hashes: list[int], share: flo
 
 
 @pytest.mark.parametrize(("share", "large"), [(0.1, 900), (0.3, 900)])
-def test_a_document_that_is_too_large_is_cut(tmp_path: Path, tokenizer: Tokenizer, share: float, large: int) -> None:
+def test_a_document_that_is_too_large_is_cut(
+    tmp_path: Path, tokenizer: Tokenizer, share: float, large: int
+) -> None:
     texts = {"large": large, "small": 100}
     write_store(
-        iter([Document(name, iter(f"Dog {i} of {name} ran." for i in range(n))) for name, n in texts.items()]),
+        iter(
+            [
+                Document(name, iter(f"Dog {i} of {name} ran." for i in range(n)))
+                for name, n in texts.items()
+            ]
+        ),
         tokenizer,
         tmp_path,
         share,
@@ -234,7 +278,9 @@ def test_generated_documents_are_held_out_whole(tmp_path: Path, tokenizer: Token
     assert Store(tmp_path).heldout.sum() == 1
 
 
-def test_what_was_read_dropped_and_held_out_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_read_dropped_and_held_out_is_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     manifest = json.loads((folder / MANIFEST).read_text())
     (folder / MANIFEST).write_text(json.dumps(manifest | {"dropped": {"headings": 1200}}))
     tell(folder)
@@ -245,10 +291,14 @@ def test_what_was_read_dropped_and_held_out_is_told(folder: Path, capsys: pytest
 
 
 @pytest.mark.parametrize("content", [bytes, np.random.default_rng(0).bytes])
-def test_zeros_and_noise_of_the_right_size_are_found_when_a_store_is_opened(folder: Path, content: Callable[[int], bytes]) -> None:
+def test_zeros_and_noise_of_the_right_size_are_found_when_a_store_is_opened(
+    folder: Path, content: Callable[[int], bytes]
+) -> None:
     size = (folder / "ids.bin").stat().st_size
     (folder / "ids.bin").write_bytes(content(size))
-    with pytest.raises(RelposError, match=r"damaged store: .*ids\.bin is not what the manifest says"):
+    with pytest.raises(
+        RelposError, match=r"damaged store: .*ids\.bin is not what the manifest says"
+    ):
         Store(folder)
 
 

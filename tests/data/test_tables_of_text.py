@@ -1,4 +1,5 @@
-"""Text in a column of JSONL, CSV, Parquet or a saved data set: what is read, what it is known by, what is refused."""
+"""Text in a column of JSONL, CSV, Parquet or a saved data set: what is read, what it is known by,
+what is refused."""
 
 import csv
 import gzip
@@ -15,7 +16,12 @@ import zstandard
 from relpos.data.source import Files
 from relpos.errors import RelposError
 
-TEXTS = ["Die Straße ist lang. Sie führt nach Köln.\nEin Absatz.", "NA", "Größe, „Anführung“ und 1,5.", "null"]
+TEXTS = [
+    "Die Straße ist lang. Sie führt nach Köln.\nEin Absatz.",
+    "NA",
+    "Größe, „Anführung“ und 1,5.",
+    "null",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +53,12 @@ def saved(path: Path, *given: Any) -> None:
     datasets.Dataset.from_list(rows(*given)).save_to_disk(path, num_shards=2)
 
 
-WRITERS: dict[str, Callable[..., None]] = {"a.jsonl": jsonl, "a.csv": table, "a.parquet": parquet, "a": saved}
+WRITERS: dict[str, Callable[..., None]] = {
+    "a.jsonl": jsonl,
+    "a.csv": table,
+    "a.parquet": parquet,
+    "a": saved,
+}
 PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
 
 
@@ -67,37 +78,53 @@ def test_each_row_is_a_document(name: str, tmp_path: Path) -> None:
 def test_tables_of_text_may_be_compressed(name: str, packed: str, tmp_path: Path) -> None:
     WRITERS[name](tmp_path / name, TEXTS)
     (tmp_path / "packed").mkdir()
-    (tmp_path / "packed" / f"{name}{packed}").write_bytes(PACKERS[packed]((tmp_path / name).read_bytes()))
+    (tmp_path / "packed" / f"{name}{packed}").write_bytes(
+        PACKERS[packed]((tmp_path / name).read_bytes())
+    )
     assert documents(Files(corpus=str(tmp_path / "packed"))) == TEXTS
 
 
-@pytest.mark.parametrize("name", ["a[1].jsonl", "a*.jsonl", "[[a.jsonl", "a::b.jsonl", "zip:/a.jsonl", "x [1]/a.jsonl"])
+@pytest.mark.parametrize(
+    "name", ["a[1].jsonl", "a*.jsonl", "[[a.jsonl", "a::b.jsonl", "zip:/a.jsonl", "x [1]/a.jsonl"]
+)
 def test_a_name_is_no_pattern_and_no_address(name: str, tmp_path: Path) -> None:
     for each, texts in ((name, TEXTS), ("a1.jsonl", ["other"]), ("x 1/a.jsonl", ["other"])):
         (tmp_path / each).parent.mkdir(exist_ok=True)
         jsonl(tmp_path / each, texts)
     (tmp_path / f"{name}.gz").write_bytes(gzip.compress((tmp_path / name).read_bytes()))
-    assert documents(Files(corpus=str(tmp_path / name))) == documents(Files(corpus=str(tmp_path / f"{name}.gz"))) == TEXTS
+    assert (
+        documents(Files(corpus=str(tmp_path / name)))
+        == documents(Files(corpus=str(tmp_path / f"{name}.gz")))
+        == TEXTS
+    )
 
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_the_column_is_named_once(name: str, tmp_path: Path) -> None:
     WRITERS[name](tmp_path / name, TEXTS, "body")
     assert documents(Files(corpus=str(tmp_path), text="body")) == TEXTS
-    with pytest.raises(RelposError, match=r"^data\.text: .* has no column 'text'.* Known: body, id\."):
+    with pytest.raises(
+        RelposError, match=r"^data\.text: .* has no column 'text'.* Known: body, id\."
+    ):
         documents(Files(corpus=str(tmp_path)))
 
 
 @pytest.mark.parametrize("mark", [";", "\t", "|"])
 def test_columns_without_commas_between_them_are_refused(mark: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(f"id{mark}text\n1{mark}One, two.\n2{mark}Three.\n")
-    with pytest.raises(RelposError, match=r"^\S*a\.csv line 1: its columns stand between .* write them between commas"):
+    with pytest.raises(
+        RelposError,
+        match=r"^\S*a\.csv line 1: its columns stand between .* write them between commas",
+    ):
         documents(Files(corpus=str(tmp_path)))
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
 def test_a_table_in_latin1_is_refused_with_its_line(name: str, tmp_path: Path) -> None:
-    rows = {"a.csv": "text\nOne.\nStraße.\n", "a.jsonl": '{"text": "One."}\n\n{"text": "Straße."}\n'}
+    rows = {
+        "a.csv": "text\nOne.\nStraße.\n",
+        "a.jsonl": '{"text": "One."}\n\n{"text": "Straße."}\n',
+    }
     (tmp_path / name).write_bytes(rows[name].encode("latin-1"))
     with pytest.raises(RelposError, match=r"line 3: not UTF-8: iconv"):
         documents(Files(corpus=str(tmp_path)))
@@ -105,7 +132,11 @@ def test_a_table_in_latin1_is_refused_with_its_line(name: str, tmp_path: Path) -
 
 def test_several_rows_may_make_a_document(tmp_path: Path) -> None:
     jsonl(tmp_path / "a.jsonl", [f"Row {number}." for number in range(5)])
-    assert documents(Files(corpus=str(tmp_path), lines=2)) == ["Row 0.\nRow 1.", "Row 2.\nRow 3.", "Row 4."]
+    assert documents(Files(corpus=str(tmp_path), lines=2)) == [
+        "Row 0.\nRow 1.",
+        "Row 2.\nRow 3.",
+        "Row 4.",
+    ]
 
 
 def test_markdown_is_read_as_it_stands(tmp_path: Path) -> None:
@@ -131,19 +162,26 @@ def test_of_saved_splits_the_one_for_training_is_read(tmp_path: Path) -> None:
     assert documents(Files(corpus=str(tmp_path / "saved"))) == ["In train."]
     assert documents(Files(corpus=str(tmp_path / "saved" / "test"))) == ["In test."]
     datasets.DatasetDict({"test": splits["test"]}).save_to_disk(tmp_path / "other")
-    with pytest.raises(RelposError, match=r"splits and none is called train; name one: data\.corpus=.*/other/test"):
+    with pytest.raises(
+        RelposError, match=r"splits and none is called train; name one: data\.corpus=.*/other/test"
+    ):
         documents(Files(corpus=str(tmp_path / "other")))
 
 
 def test_what_map_has_kept_beside_a_saved_data_set_is_not_read(tmp_path: Path) -> None:
     saved(tmp_path / "saved", TEXTS)
     cached = str(tmp_path / "saved" / "cache-0123.arrow")
-    datasets.load_from_disk(tmp_path / "saved").map(lambda row: {"text": "mapped"}, cache_file_name=cached)
+    datasets.load_from_disk(tmp_path / "saved").map(
+        lambda row: {"text": "mapped"}, cache_file_name=cached
+    )
     assert (tmp_path / "saved" / "cache-0123.arrow").is_file()
     assert documents(Files(corpus=str(tmp_path))) == TEXTS
 
 
-@pytest.mark.parametrize("parts", [5, [3], [{}], [{"filename": 7}], [{"filename": "../a/data-00000-of-00002.arrow"}], "gone"])
+@pytest.mark.parametrize(
+    "parts",
+    [5, [3], [{}], [{"filename": 7}], [{"filename": "../a/data-00000-of-00002.arrow"}], "gone"],
+)
 def test_a_saved_data_set_that_is_not_whole_is_refused(parts: Any, tmp_path: Path) -> None:
     saved(tmp_path / "a", TEXTS)
     state = tmp_path / "a" / "state.json"
@@ -160,16 +198,31 @@ def test_a_saved_data_set_that_is_not_whole_is_refused(parts: Any, tmp_path: Pat
     ("name", "content", "said"),
     [
         ("a.jsonl", b'{"text": "One."}\n{"text": \n', "a.jsonl line 2: not JSON"),
-        ("a.jsonl", b'{"text": "One."}\n{"id": ' + b"[" * 10_000 + b"]" * 10_000 + b"}", "line 2: not JSON: nested too deep$"),
-        ("a.jsonl", b'{"text": "One.", "text": "Two."}', "a.jsonl line 1: not JSON: 'text' is given twice"),
+        (
+            "a.jsonl",
+            b'{"text": "One."}\n{"id": ' + b"[" * 10_000 + b"]" * 10_000 + b"}",
+            "line 2: not JSON: nested too deep$",
+        ),
+        (
+            "a.jsonl",
+            b'{"text": "One.", "text": "Two."}',
+            "a.jsonl line 1: not JSON: 'text' is given twice",
+        ),
         ("a.csv", b"text,text\nOne.,Two.\n", "a.csv: two columns 'text'"),
         ("a.jsonl", b'{"text": 3}\n', "column 'text' holds 3, a text is expected"),
         ("a.parquet", b"PAR1 no Parquet", "a.parquet: "),
-        ("a.json", b"[]", "no text file .*, .jsonl, .csv, .parquet, .arrow, .md, .markdown, .*; it has .json, which"),
+        (
+            "a.json",
+            b"[]",
+            "no text file .*, .jsonl, .csv, .parquet, .arrow, .md, .markdown, .*; it "
+            "has .json, which",
+        ),
         ("a.pdf", b"%PDF", "it has .pdf, which are not read"),
     ],
 )
-def test_what_cannot_be_read_is_refused_in_a_line_that_names_it(name: str, content: bytes, said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_refused_in_a_line_that_names_it(
+    name: str, content: bytes, said: str, tmp_path: Path
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(RelposError, match=said) as refusal:
         documents(Files(corpus=str(tmp_path)))
@@ -178,12 +231,16 @@ def test_what_cannot_be_read_is_refused_in_a_line_that_names_it(name: str, conte
 
 def test_a_column_of_no_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("A text.\n")
-    with pytest.raises(RelposError, match=r"data\.text=body is a column of a table, and no text file .*; it has \.txt"):
+    with pytest.raises(
+        RelposError,
+        match=r"data\.text=body is a column of a table, and no text file .*; it has \.txt",
+    ):
         documents(Files(corpus=str(tmp_path), text="body"))
 
 
 def test_a_table_of_several_frames_that_breaks_off_is_refused(tmp_path: Path) -> None:
-    jsonl(tmp_path / "a.jsonl", TEXTS * 8_000)  # more than the block at which its header is looked for
+    # more than the block at which its header is looked for
+    jsonl(tmp_path / "a.jsonl", TEXTS * 8_000)
     whole = zstandard.compress((tmp_path / "a.jsonl").read_bytes())
     (tmp_path / "a.jsonl").unlink()
     (tmp_path / "a.jsonl.zst").write_bytes(whole + whole[:-20])
@@ -199,13 +256,19 @@ def test_a_row_with_more_columns_than_the_header_is_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
-@pytest.mark.parametrize("texts", [["1984", "2001"], ["True", "False"], ["2001-02-03", "2001-02-04"]])
-def test_numbers_and_dates_in_a_table_are_texts(texts: list[str], name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "texts", [["1984", "2001"], ["True", "False"], ["2001-02-03", "2001-02-04"]]
+)
+def test_numbers_and_dates_in_a_table_are_texts(
+    texts: list[str], name: str, tmp_path: Path
+) -> None:
     WRITERS[name](tmp_path / name, texts)
     assert documents(Files(corpus=str(tmp_path))) == texts
 
 
-def test_a_row_is_read_whole_up_to_a_length_that_no_text_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_is_read_whole_up_to_a_length_that_no_text_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     long = "word " * 500_000 + "end."
     jsonl(tmp_path / "a.jsonl", ["One.", long])
     assert documents(Files(corpus=str(tmp_path))) == ["One.", long]

@@ -38,7 +38,9 @@ def test_a_handful_of_rows_still_gets_a_step() -> None:
 
 def test_columns_of_the_table_are_nine_and_wnli() -> None:
     columns = [column for name in NAMES for column in task(name).columns]
-    assert sorted(columns) == sorted(["cola", "mnli_m", "mnli_mm", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli"])
+    assert sorted(columns) == sorted(
+        ["cola", "mnli_m", "mnli_mm", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli"]
+    )
     assert all(set(task(name).dev) == set(task(name).columns) for name in NAMES)
 
 

@@ -29,7 +29,13 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 
 def test_special_ids_come_first(tokenizer: Tokenizer) -> None:
-    assert [tokenizer.processor.id_to_piece(i) for i in range(5)] == ["[PAD]", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+    assert [tokenizer.processor.id_to_piece(i) for i in range(5)] == [
+        "[PAD]",
+        "<unk>",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+    ]
 
 
 def test_case_is_folded(tokenizer: Tokenizer) -> None:
@@ -72,7 +78,9 @@ def test_a_tokenizer_of_no_text_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vocabulary", [1, 6])
-def test_a_vocabulary_below_the_characters_is_refused_with_the_least_that_will_do(tmp_path: Path, vocabulary: int) -> None:
+def test_a_vocabulary_below_the_characters_is_refused_with_the_least_that_will_do(
+    tmp_path: Path, vocabulary: int
+) -> None:
     message = rf"^vocabulary={vocabulary}: too small .* the 5 special tokens make (\d+) ids: vocabulary=\1 or more$"
     with pytest.raises(RelposError, match=message):
         train_tokenizer(documents(), tmp_path, vocabulary, 1000, 1)
@@ -80,12 +88,20 @@ def test_a_vocabulary_below_the_characters_is_refused_with_the_least_that_will_d
 
 def test_sentences_too_long_to_train_on_are_named_with_the_way_out(tmp_path: Path) -> None:
     line = "words without an end " * 1000
-    with pytest.raises(RelposError, match=r"^data: all sentences are longer than 4,192 bytes.*on a line of its own$"):
+    with pytest.raises(
+        RelposError,
+        match=r"^data: all sentences are longer than 4,192 bytes.*on a line of its own$",
+    ):
         train_tokenizer(iter([Document("a", iter([line]))]), tmp_path, 60, 1000, 1)
 
 
-@pytest.mark.parametrize(("content", "said"), [(None, r"tokenizer\.model: no such file"), (b"nothing of it", r"tokenizer\.model")])
-def test_a_missing_and_a_broken_tokenizer_are_refused(content: bytes | None, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(None, r"tokenizer\.model: no such file"), (b"nothing of it", r"tokenizer\.model")],
+)
+def test_a_missing_and_a_broken_tokenizer_are_refused(
+    content: bytes | None, said: str, tmp_path: Path
+) -> None:
     if content:
         (tmp_path / FILE).write_bytes(content)
     with pytest.raises(RelposError, match=said):

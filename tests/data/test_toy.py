@@ -1,4 +1,5 @@
-"""The toy language: the same bytes from the same seed, no shortcut to a label, and nothing held out in the corpus."""
+"""The toy language: the same bytes from the same seed, no shortcut to a label, and nothing held out
+in the corpus."""
 
 import re
 from collections import Counter
@@ -35,9 +36,15 @@ BAG: dict[str, Callable[[Chance, str], Item]] = {
     "mnli": tasks.mnli,
     "mnli_mm": tasks.mnli_mismatched,
 }
-# What the best single word can get right. SST-2: a word of praise is in all good reviews and in half as many bad ones.
+# What the best single word can get right. SST-2: a word of praise is in all good reviews and in
+# half as many bad ones.
 BEST_WORD = {"sst2": 2 / 3, "qqp": 1 / 2, "stsb": 1 / 4, "mnli": 1 / 3, "mnli_mm": 1 / 3}
-LEMMA = {form: forms[0] for forms in lexicon.paradigms() if forms[0] in lexicon.PEOPLE + lexicon.VERBS for form in forms}
+LEMMA = {
+    form: forms[0]
+    for forms in lexicon.paradigms()
+    if forms[0] in lexicon.PEOPLE + lexicon.VERBS
+    for form in forms
+}
 HEADER = {  # GLUE's own
     "MRPC/train": "Quality,#1 ID,#2 ID,#1 String,#2 String",
     "MRPC/test": "index,#1 ID,#2 ID,#1 String,#2 String",
@@ -170,7 +177,8 @@ def test_agreement_tells_no_roles_where_roles_decide() -> None:
 
 @pytest.mark.parametrize("name", BAG)
 def test_no_single_word_gives_a_label_away(name: str) -> None:
-    """For every word of either segment: the share of the most frequent label where it stands, within sampling error."""
+    """For every word of either segment: the share of the most frequent label where it stands,
+    within sampling error."""
     chance, task = Chance(0, "test"), BAG[name]
     seen: dict[tuple[int, str], Counter[str]] = {}
     for _ in range(4000):
@@ -189,7 +197,9 @@ def test_parts_share_no_event(name: str) -> None:
     for part in ("train", "dev", "test"):
         chance = Chance(0, "test", part)
         for _ in range(200):
-            assert all(part_of(found) == part for found in event_keys(*task(chance, part).sentences))
+            assert all(
+                part_of(found) == part for found in event_keys(*task(chance, part).sentences)
+            )
 
 
 def test_the_corpus_tells_train_events_in_sentences() -> None:
@@ -203,9 +213,15 @@ def test_the_corpus_tells_train_events_in_sentences() -> None:
 
 
 def test_the_reader_sees_one_sentence_a_line(folder: Path) -> None:
-    """Pairs are sentences 1 + 2, 3 + 4, …: a line joined to the next would put all later pairs out of step."""
+    """Pairs are sentences 1 + 2, 3 + 4, …: a line joined to the next would put all later pairs out
+    of step."""
     files = sorted((folder / "corpus").iterdir())
-    assert [path.name for path in files] == ["document-0000.txt", "document-0001.txt", "document-0002.txt", "words.txt"]
+    assert [path.name for path in files] == [
+        "document-0000.txt",
+        "document-0001.txt",
+        "document-0002.txt",
+        "words.txt",
+    ]
     for path in files:
         (document,) = documents_of(path.name, blocks(path))
         lines = [line for line in document.lines if line]
@@ -222,12 +238,19 @@ def test_files_have_glues_own_columns(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("part", ["train", "dev"])
 def test_cola_has_no_header(folder: Path, part: str) -> None:
-    table = read_table(folder / "glue" / "CoLA" / f"{part}.tsv", ("source", "label", "mark", "sentence"))
+    table = read_table(
+        folder / "glue" / "CoLA" / f"{part}.tsv", ("source", "label", "mark", "sentence")
+    )
     assert set(table.column("label")) == {"0", "1"}
-    assert all((mark == "*") == (label == "0") for mark, label in zip(table.column("mark"), table.column("label"), strict=True))
+    assert all(
+        (mark == "*") == (label == "0")
+        for mark, label in zip(table.column("mark"), table.column("label"), strict=True)
+    )
 
 
-def test_a_full_disk_is_one_line_and_the_next_try_heals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_one_line_and_the_next_try_heals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     toy = import_module("relpos.data.toy.write")
     monkeypatch.setattr(toy, "EVALUATION", 2)
     opened = toy.opened
@@ -239,7 +262,9 @@ def test_a_full_disk_is_one_line_and_the_next_try_heals(tmp_path: Path, monkeypa
         return opened(path, *given, **more)
 
     monkeypatch.setattr(toy, "opened", open_while_there_is_room)
-    with pytest.raises(RelposError, match=r"cannot write .*glue \([\d,]+ MB free\): No space left on device"):
+    with pytest.raises(
+        RelposError, match=r"cannot write .*glue \([\d,]+ MB free\): No space left on device"
+    ):
         write(tmp_path, pairs=20, items=2)
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
     room = iter(range(100))

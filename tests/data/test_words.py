@@ -9,7 +9,10 @@ from relpos.data.words import Words, is_punctuation
 
 def spelled(tokenizer: Tokenizer, text: str) -> list[str]:
     words = Words(tokenizer).split(tokenizer.encode([text])[0])
-    return ["".join(tokenizer.processor.id_to_piece(int(piece)) for piece in word).replace("▁", "") for word in words]
+    return [
+        "".join(tokenizer.processor.id_to_piece(int(piece)) for piece in word).replace("▁", "")
+        for word in words
+    ]
 
 
 @pytest.mark.parametrize(
@@ -44,8 +47,12 @@ def test_boundaries_of_a_batch_are_those_of_its_rows(tokenizer: Tokenizer) -> No
     assert np.array_equal(words.begins(batch), np.stack([words.begins(row) for row in batch]))
 
 
-def test_the_same_words_in_another_order_are_the_same_and_other_words_are_not(tokenizer: Tokenizer) -> None:
-    first, other, third = tokenizer.encode(["the dogs chase a cat.", "a cat chase the dogs.", "the dogs chase the cat."])
+def test_the_same_words_in_another_order_are_the_same_and_other_words_are_not(
+    tokenizer: Tokenizer,
+) -> None:
+    first, other, third = tokenizer.encode(
+        ["the dogs chase a cat.", "a cat chase the dogs.", "the dogs chase the cat."]
+    )
     assert Words(tokenizer).same(first, other)
     assert not Words(tokenizer).same(first, third)
 
@@ -54,11 +61,14 @@ def test_equal_pieces_are_not_enough_where_they_belong_to_other_words(tokenizer:
     begins, inside = tokenizer.processor.piece_to_id("▁the"), tokenizer.processor.piece_to_id("s")
     assert tokenizer.unk not in (begins, inside)
     other = tokenizer.processor.piece_to_id("▁a")
-    assert not Words(tokenizer).same(np.array([begins, inside, other]), np.array([begins, other, inside]))
+    assert not Words(tokenizer).same(
+        np.array([begins, inside, other]), np.array([begins, other, inside])
+    )
 
 
 @pytest.mark.parametrize(
-    ("character", "expected"), [(".", True), ("“", True), ("$", True), ("a", False), ("3", False), ("▁", False)]
+    ("character", "expected"),
+    [(".", True), ("“", True), ("$", True), ("a", False), ("3", False), ("▁", False)],
 )
 def test_punctuation(character: str, expected: bool) -> None:
     assert is_punctuation(character) is expected

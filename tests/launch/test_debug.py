@@ -18,13 +18,20 @@ NAME = "none-2x64-toy-seed"
 @pytest.fixture
 def table(tmp_path: Path, toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(*working("pretrain", trains()))
-    content = {"question": "?", "rows": {"none": ["position=none"]}, "tasks": [], "pretrain_seeds": 3}
+    content = {
+        "question": "?",
+        "rows": {"none": ["position=none"]},
+        "tasks": [],
+        "pretrain_seeds": 3,
+    }
     path = tmp_path / "pretend.yaml"
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
     return f"table={path}"
 
 
-def test_all_runs_are_executed_here(table: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_all_runs_are_executed_here(
+    table: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     places: list[tuple[int, str]] = []
 
     def train(run: Run) -> dict[str, Any]:
@@ -40,26 +47,40 @@ def test_all_runs_are_executed_here(table: str, monkeypatch: pytest.MonkeyPatch,
     assert shown.err.splitlines() == [f"relpos: pretrain {NAME}{seed}" for seed in range(3)]
 
 
-def test_an_error_of_a_run_ends_the_command_as_it_is(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_run_ends_the_command_as_it_is(
+    table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A debugger stops where it happened."""
     monkeypatch.setattr(*working("pretrain", lambda run: run.config["no such key"]))
     with pytest.raises(KeyError, match="no such key"):
         main(["reproduce", table, "engine=debug"])
 
 
-def test_a_wrong_input_is_one_line(table: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_input_is_one_line(
+    table: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(*working("pretrain", trains(fails=1)))
     assert main(["reproduce", table, "engine=debug"]) == 1
-    assert capsys.readouterr().err.splitlines() == [f"relpos: pretrain {NAME}0", "relpos: a failure on demand"]
+    assert capsys.readouterr().err.splitlines() == [
+        f"relpos: pretrain {NAME}0",
+        "relpos: a failure on demand",
+    ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_can_be_stopped_and_goes_on(
-    number: signal.Signals, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    number: signal.Signals,
+    table: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(*working("pretrain", lambda run: signal.raise_signal(number) or METRICS))
         assert main(["reproduce", table, "engine=debug"]) == 128 + number
-    assert capsys.readouterr().err.splitlines()[-1] == "relpos: interrupted; the same command goes on from here"
+    assert (
+        capsys.readouterr().err.splitlines()[-1]
+        == "relpos: interrupted; the same command goes on from here"
+    )
     assert main(["reproduce", table, "engine=debug"]) == 0
     assert len(list((tmp_path / "runs" / "pretrain").glob("*/record.json"))) == 3

@@ -32,8 +32,18 @@ class Table:
         }
 
     def start(self, *overrides: str, workers: int = 2) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "relpos.cli", "reproduce", f"table={self.file}", f"workers={workers}", *overrides]
-        return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command = [
+            sys.executable,
+            "-m",
+            "relpos.cli",
+            "reproduce",
+            f"table={self.file}",
+            f"workers={workers}",
+            *overrides,
+        ]
+        return subprocess.Popen(
+            command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
 
     def run(self, *overrides: str) -> subprocess.CompletedProcess[str]:
         process = self.start(*overrides)
@@ -45,7 +55,9 @@ class Table:
         return self.root / "tables" / "small"
 
     def rows(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = json.loads((self.folder / "table.json").read_text(encoding="utf-8"))["rows"]
+        rows: list[dict[str, Any]] = json.loads(
+            (self.folder / "table.json").read_text(encoding="utf-8")
+        )["rows"]
         return rows
 
     def times(self) -> dict[Path, int]:
@@ -55,8 +67,14 @@ class Table:
         """The processes that are in the middle of a pre-training and have logged a step."""
         for path in (self.root / "pretrain").glob("*/metrics.jsonl"):
             record = json.loads((path.parent / "record.json").read_text(encoding="utf-8"))
-            if record["state"] == "running" and path.stat().st_size and list(path.parent.glob("checkpoint/last-*")):
-                yield int(json.loads((path.parent / "claim.json").read_text(encoding="utf-8"))["pid"])
+            if (
+                record["state"] == "running"
+                and path.stat().st_size
+                and list(path.parent.glob("checkpoint/last-*"))
+            ):
+                yield int(
+                    json.loads((path.parent / "claim.json").read_text(encoding="utf-8"))["pid"]
+                )
 
 
 def wait_for(condition: Callable[[], Any]) -> Any:
@@ -81,7 +99,8 @@ def test_interrupted_killed_and_failing_a_table_is_finished(tmp_path: Path) -> N
     write_data(tmp_path / "data")
     pretrain = ["steps=120", "batch=8", "checkpoint_every=5", "log_every=5", "evaluations=1"]
     stages = {"pretrain": pretrain, "finetune": ["steps=3", "intermediate=none"]}
-    table = Table(tmp_path, stages=stages, tasks=["wnli", "cola", "rte"])  # there is no WNLI in the data
+    # there is no WNLI in the data
+    table = Table(tmp_path, stages=stages, tasks=["wnli", "cola", "rte"])
 
     launcher = table.start(workers=1)
     workers = wait_for(lambda: list(table.training()))
@@ -104,7 +123,8 @@ def test_interrupted_killed_and_failing_a_table_is_finished(tmp_path: Path) -> N
     assert stdout.splitlines()[-1] == str(table.folder)
     starts = [record["starts"] for record in records(table.root, "pretrain")]
     assert max(len(own) for own in starts) >= 2
-    assert all(start.get("from_step", 1) > 0 for own in starts for start in own[1:])  # absent: killed before training began
+    # absent: killed before training began
+    assert all(start.get("from_step", 1) > 0 for own in starts for start in own[1:])
     for row in table.rows():
         assert row["columns"]["wnli"]["n_failed"] == 1
         assert row["columns"]["wnli"]["mean"] is None
@@ -117,12 +137,15 @@ def test_interrupted_killed_and_failing_a_table_is_finished(tmp_path: Path) -> N
     assert ended.stderr == ""  # no worker was started
     assert again.times() == written
 
-    lost = next((table.root / "finetune").glob("rte-*"))  # the other row is whole, so its inputs are no part of the launch
+    # the other row is whole, so its inputs are no part of the launch
+    lost = next((table.root / "finetune").glob("rte-*"))
     shutil.rmtree(lost)
     ended = again.run()
     assert ended.returncode == 0, ended.stderr
     assert set(again.times()) == set(written)
-    assert {path for path, time in again.times().items() if time != written[path]} == {lost / "record.json"}
+    assert {path for path, time in again.times().items() if time != written[path]} == {
+        lost / "record.json"
+    }
 
 
 def test_a_dry_run_needs_no_data_and_writes_nothing(tmp_path: Path) -> None:

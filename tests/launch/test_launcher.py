@@ -1,4 +1,5 @@
-"""Launchers with runs that only pretend to train: retried, shared by two launches, killed at random; nothing is done twice."""
+"""Launchers with runs that only pretend to train: retried, shared by two launches, killed at
+random; nothing is done twice."""
 
 import json
 import os
@@ -26,7 +27,12 @@ NAME = "none-2x64-toy-seed"
 
 
 def experiment(folder: Path, **changes: Any) -> Path:
-    content = {"question": "?", "rows": {"none": ["position=none"]}, "tasks": [], "pretrain_seeds": 20}
+    content = {
+        "question": "?",
+        "rows": {"none": ["position=none"]},
+        "tasks": [],
+        "pretrain_seeds": 20,
+    }
     path = folder / "pretend.yaml"
     path.write_text(yaml.safe_dump(content | changes, sort_keys=False), encoding="utf-8")
     return path
@@ -34,7 +40,12 @@ def experiment(folder: Path, **changes: Any) -> Path:
 
 def start(table: Path, *overrides: str, command: str = "reproduce") -> subprocess.Popen[str]:
     relpos = [sys.executable, "-m", "relpos.cli", command]
-    return subprocess.Popen([*relpos, f"table={table}", *overrides], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [*relpos, f"table={table}", *overrides],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -43,7 +54,10 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def records(root: Path) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text(encoding="utf-8")) for path in (root / "pretrain").glob("*/record.json")]
+    return [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in (root / "pretrain").glob("*/record.json")
+    ]
 
 
 @pytest.fixture
@@ -54,7 +68,8 @@ def root(toy_runs: Path) -> Path:
 
 @pytest.fixture
 def pretending(monkeypatch: pytest.MonkeyPatch, as_now: Callable[[], None]) -> Patched:
-    """Called, it replaces pre-training in this process and in all that are started from now on, see `trains`."""
+    """Called, it replaces pre-training in this process and in all that are started from now on, see
+    `trains`."""
 
     def pretending(**how: Any) -> None:
         monkeypatch.setattr(*working("pretrain", trains(**how)))
@@ -63,7 +78,9 @@ def pretending(monkeypatch: pytest.MonkeyPatch, as_now: Callable[[], None]) -> P
     return pretending
 
 
-def test_two_launches_at_once_do_nothing_twice(tmp_path: Path, root: Path, pretending: Patched) -> None:
+def test_two_launches_at_once_do_nothing_twice(
+    tmp_path: Path, root: Path, pretending: Patched
+) -> None:
     pretending(seconds=0.05)
     table = experiment(tmp_path, pretrain_seeds=30)
     launches = [start(table), start(table)]
@@ -72,14 +89,24 @@ def test_two_launches_at_once_do_nothing_twice(tmp_path: Path, root: Path, prete
     assert [len(record["starts"]) for record in records(root)] == [1] * 30
 
 
-def test_a_failing_run_is_tried_again_and_then_its_log_is_shown(tmp_path: Path, root: Path, pretending: Patched) -> None:
+def test_a_failing_run_is_tried_again_and_then_its_log_is_shown(
+    tmp_path: Path, root: Path, pretending: Patched
+) -> None:
     pretending(fails=2, row="twice")
-    table = experiment(tmp_path, rows={"twice": ["position=none"], "well": ["position=fixed"]}, pretrain_seeds=2)
+    table = experiment(
+        tmp_path, rows={"twice": ["position=none"], "well": ["position=fixed"]}, pretrain_seeds=2
+    )
     code, out, err = finish(start(table, "retries=1"))
     assert code == 1
     lines = err.splitlines()
     assert lines[-1] == "relpos: 2 of 7 runs failed; the same command tries them again"
-    assert sum(line.startswith(f"relpos: pretrain {NAME}") and "a failure on demand" in line for line in lines) == 2
+    assert (
+        sum(
+            line.startswith(f"relpos: pretrain {NAME}") and "a failure on demand" in line
+            for line in lines
+        )
+        == 2
+    )
     assert "    relpos: a failure on demand" in lines
     assert out.splitlines()[-1] == str(root / "tables" / "pretend")
     by_state = [(record["state"], len(record["starts"])) for record in records(root)]
@@ -87,11 +114,14 @@ def test_a_failing_run_is_tried_again_and_then_its_log_is_shown(tmp_path: Path, 
     code, _, err = finish(start(table))  # a new launch forgives, and the third try goes well
     assert code == 0, err
     assert {record["state"] for record in records(root)} == {"finished"}
-    assert sum("after 2 that failed: see " in line for line in err.splitlines()) == 2  # or nobody would look why
+    # or nobody would look why
+    assert sum("after 2 that failed: see " in line for line in err.splitlines()) == 2
 
 
 @pytest.mark.full
-def test_killed_at_random_moments_no_finished_run_is_done_twice(tmp_path: Path, root: Path, pretending: Patched) -> None:
+def test_killed_at_random_moments_no_finished_run_is_done_twice(
+    tmp_path: Path, root: Path, pretending: Patched
+) -> None:
     pretending(seconds=0.1)
     table = experiment(tmp_path, pretrain_seeds=30)
     chance = random.Random(0)
@@ -107,7 +137,11 @@ def test_killed_at_random_moments_no_finished_run_is_done_twice(tmp_path: Path, 
         time.sleep(chance.uniform(0.0, 0.3))
         launcher.kill()
         launcher.communicate()
-    done = {record["identity"]: len(record["starts"]) for record in records_safely(root) if record["state"] == "finished"}
+    done = {
+        record["identity"]: len(record["starts"])
+        for record in records_safely(root)
+        if record["state"] == "finished"
+    }
     code, _, err = finish(start(table, "workers=2"))
     assert code == 0, err
     after = {record["identity"]: len(record["starts"]) for record in records(root)}
@@ -124,9 +158,13 @@ def at_work(root: Path) -> list[int]:
     """The processes in the middle of a run."""
     pids = []
     for path in (root / "pretrain").glob("*/record.json"):
-        if json.loads(path.read_text(encoding="utf-8"))["state"] == "running" and is_locked(path.parent):
+        if json.loads(path.read_text(encoding="utf-8"))["state"] == "running" and is_locked(
+            path.parent
+        ):
             with suppress(ValueError):  # just being written, by a process that has not begun
-                pids.append(int(json.loads((path.parent / "claim.json").read_text(encoding="utf-8"))["pid"]))
+                pids.append(
+                    int(json.loads((path.parent / "claim.json").read_text(encoding="utf-8"))["pid"])
+                )
     return pids
 
 
@@ -142,7 +180,10 @@ def test_stopping_is_clean(tmp_path: Path, root: Path, pretending: Patched) -> N
     assert "2 running" in out
     launcher.send_signal(signal.SIGINT)
     code, _, err = finish(launcher)
-    assert (code, err.splitlines()[-1]) == (130, "relpos: interrupted; the same command goes on from here")
+    assert (code, err.splitlines()[-1]) == (
+        130,
+        "relpos: interrupted; the same command goes on from here",
+    )
     assert {record["state"] for record in records(root)} == {"interrupted"}
     assert "2 interrupted" in finish(start(table, command="status"))[1]
 
@@ -192,7 +233,9 @@ def test_a_run_whose_process_is_gone_is_not_running(root: Path) -> None:
         assert standing.states[run.identity] == "running"
 
 
-def test_a_table_is_not_started_by_torchrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_is_not_started_by_torchrun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in {"RANK": "0", "WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(RelposError, match="a table is started once"):

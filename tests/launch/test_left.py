@@ -1,4 +1,5 @@
-"""What a kill of a launcher leaves is removed by the next launch, and nothing that somebody still reads."""
+"""What a kill of a launcher leaves is removed by the next launch, and nothing that somebody still
+reads."""
 
 from pathlib import Path
 
@@ -15,15 +16,26 @@ def test_a_launch_that_is_over_is_told_from_one_that_is_not(tmp_path: Path) -> N
     (of_cluster / SCRIPT).touch()  # tasks may wait in the queue
     (tmp_path / "launch-d").mkdir()  # its launcher has not locked it yet
     with locked(held):
-        assert [folder.name for folder in sorted(tmp_path.iterdir()) if _is_left(folder)] == [over.name]
+        assert [folder.name for folder in sorted(tmp_path.iterdir()) if _is_left(folder)] == [
+            over.name
+        ]
     assert _is_left(held)
 
 
 def test_half_written_files_are_removed_and_other_hidden_files_are_not(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
-    for name in (".record.json.123", "model/.model.safetensors.77", "model/.x.json.12.0123abcd", ".hidden", "record.json"):
+    for name in (
+        ".record.json.123",
+        "model/.model.safetensors.77",
+        "model/.x.json.12.0123abcd",
+        ".hidden",
+        "record.json",
+    ):
         (tmp_path / name).touch()
     remove_left(tmp_path, 3600)
     assert (tmp_path / ".record.json.123").exists()  # somebody may be writing it
     remove_left(tmp_path)
-    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == [".hidden", "record.json"]
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == [
+        ".hidden",
+        "record.json",
+    ]

@@ -43,7 +43,9 @@ pytestmark = pytest.mark.usefixtures("python")
 
 
 def on_two_nodes(name: str = "two") -> Run:
-    return Run("pretrain", name, {"name": name}, {"speed": {"devices": 1, "nodes": 2, "threads": 1}})
+    return Run(
+        "pretrain", name, {"name": name}, {"speed": {"devices": 1, "nodes": 2, "threads": 1}}
+    )
 
 
 def test_an_error_before_there_is_a_record_is_a_failure(stop: threading.Event) -> None:
@@ -54,7 +56,9 @@ def test_an_error_before_there_is_a_record_is_a_failure(stop: threading.Event) -
     assert run.record["error"].startswith("speed.nodes=2: start the command on every node")
 
 
-def test_leaving_python_is_a_failure(stop: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaving_python_is_a_failure(
+    stop: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(*working(STAGE, lambda run: sys.exit(0)))
     run = pretend()
     work(Job([run]), stop)
@@ -71,7 +75,9 @@ def test_a_run_that_cannot_be_written_is_told_at_the_end(tmp_path: Path) -> None
     Job([blocked, behind, other]).write(file)
     command = [sys.executable, "-m", "relpos.launch.worker", str(file)]
     tether, launcher = os.pipe()
-    ended = subprocess.run(command, stdin=tether, capture_output=True, text=True, timeout=400, check=False)
+    ended = subprocess.run(
+        command, stdin=tether, capture_output=True, text=True, timeout=400, check=False
+    )
     os.close(tether)
     os.close(launcher)
     expected = f"relpos: these runs can be neither executed nor marked as failed: {blocked.path}"
@@ -81,15 +87,21 @@ def test_a_run_that_cannot_be_written_is_told_at_the_end(tmp_path: Path) -> None
         run_all([blocked, behind, other], tmp_path / "table", Local(workers=1))
 
 
-def test_what_loggers_are_told_is_in_no_file_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_loggers_are_told_is_in_no_file_of_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = [{"key": "secret"}, {"key": "other secret"}, {"key": "secret"}, {}]
     runs = [replace(pretend(seed=n), config={"logger": logger}) for n, logger in enumerate(told)]
     Job(runs).write(tmp_path / "job.json")
     assert "secret" not in (tmp_path / "job.json").read_text()
     loggers = json.loads(os.environ[LOGGERS])
     assert [run.config["logger"] for run in Job.read(tmp_path / "job.json", loggers).runs] == told
-    assert [run.identity for run in Job.read(tmp_path / "job.json").runs] == [run.identity for run in runs]
-    with pytest.raises(RelposError, match=f"{LOGGERS} in the environment does not say how its runs are logged"):
+    assert [run.identity for run in Job.read(tmp_path / "job.json").runs] == [
+        run.identity for run in runs
+    ]
+    with pytest.raises(
+        RelposError, match=f"{LOGGERS} in the environment does not say how its runs are logged"
+    ):
         Job.read(tmp_path / "job.json", [])
 
 
@@ -115,7 +127,9 @@ def test_a_run_that_leaves_python_does_not_end_the_launch(tmp_path: Path) -> Non
     assert run_all(runs, tmp_path / "table", Local(workers=1)) == runs[:1]
 
 
-@pytest.mark.parametrize(("command", "said"), [("false", r"status 1: see .*worker-1\.log"), ("true", "status 0")])
+@pytest.mark.parametrize(
+    ("command", "said"), [("false", r"status 1: see .*worker-1\.log"), ("true", "status 0")]
+)
 def test_workers_that_end_before_all_is_done_end_the_launch(
     command: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +142,9 @@ def test_workers_that_die_at_work_are_started_again_and_those_that_begin_nothing
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = pretend("kills", then="kill")
-    monkeypatch.setattr("relpos.launch.engine.started", lambda *_, **__: SimpleNamespace(poll=lambda: 1))
+    monkeypatch.setattr(
+        "relpos.launch.engine.started", lambda *_, **__: SimpleNamespace(poll=lambda: 1)
+    )
     workers = LocalWorkers(Standing(Job([run])), tmp_path, [{}])
     for _ in range(5):
         for _ in range(FRUITLESS - 1):
@@ -172,7 +188,9 @@ def test_a_wrong_argument_of_local_is_named(key: str, value: Any) -> None:
 
 def test_which_gpus_workers_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\necho "gpus $CUDA_VISIBLE_DEVICES" >> {tmp_path}/seen\n', encoding="utf-8")
+    python.write_text(
+        f'#!/bin/sh\necho "gpus $CUDA_VISIBLE_DEVICES" >> {tmp_path}/seen\n', encoding="utf-8"
+    )
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
@@ -197,11 +215,15 @@ def test_the_local_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     assert Local().places(rows) == ["3", "5"]
     assert Local(runs_per_device=2).places(rows) == ["3", "5", "3", "5"]
-    two = runs_of(plan_table(load(str(write_experiment(tmp_path))), overrides=["pretrain.speed.devices=2"]))
+    two = runs_of(
+        plan_table(load(str(write_experiment(tmp_path))), overrides=["pretrain.speed.devices=2"])
+    )
     assert Local().places(two) == ["3,5"]
 
 
-def test_the_local_engine_has_as_many_processes_as_workers_each_with_their_threads(python: str) -> None:
+def test_the_local_engine_has_as_many_processes_as_workers_each_with_their_threads(
+    python: str,
+) -> None:
     look = partial(os.getenv, "MKL_NUM_THREADS")
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("OMP_NUM_THREADS")

@@ -1,4 +1,5 @@
-"""What the Slurm engine submits and how it ends, with shell scripts in front of the PATH in place of a cluster."""
+"""What the Slurm engine submits and how it ends, with shell scripts in front of the PATH in place
+of a cluster."""
 
 import signal
 from contextlib import suppress
@@ -17,7 +18,12 @@ from relpos.ranges import shown
 from relpos.runs.run import Run
 from relpos.trust import instantiate
 
-SCRIPTS = {"sbatch": 'echo "7;cluster"', "squeue": "cat queue", "scancel": "> queue", "scontrol": ":"}
+SCRIPTS = {
+    "sbatch": 'echo "7;cluster"',
+    "squeue": "cat queue",
+    "scancel": "> queue",
+    "scontrol": ":",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +34,9 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "queue").write_text("5\n7\n7\n", encoding="utf-8")
     for name, script in SCRIPTS.items():
         path = folder / "bin" / name
-        path.write_text(f'#!/bin/sh\ncd {folder}\necho "{name} $*" >> calls\n{script}\n', encoding="utf-8")
+        path.write_text(
+            f'#!/bin/sh\ncd {folder}\necho "{name} $*" >> calls\n{script}\n', encoding="utf-8"
+        )
         path.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder / "bin"), prepend=":")
     monkeypatch.setattr(slurm, "PAUSE", 0.0)
@@ -40,7 +48,9 @@ def calls(cluster: Path) -> list[str]:
 
 
 def of_seed(seed: int, **speed: int) -> Run:
-    return Run("pretrain", f"seed{seed}", {"seed": seed}, {"speed": {"devices": 1, "nodes": 1} | speed})
+    return Run(
+        "pretrain", f"seed{seed}", {"seed": seed}, {"speed": {"devices": 1, "nodes": 1} | speed}
+    )
 
 
 def start(folder: Path, *runs: Run, **engine: Any) -> SlurmArray:
@@ -52,11 +62,26 @@ def options(folder: Path) -> list[str]:
     return [line.removeprefix("#SBATCH --") for line in lines]
 
 
-def test_an_array_has_the_nodes_of_its_widest_run_and_no_more_tasks_than_runs(tmp_path: Path) -> None:
-    keys: dict[str, Any] = {"partition": "long", "account": "lab", "time": 90, "threads": 3, "gpus": 1}
+def test_an_array_has_the_nodes_of_its_widest_run_and_no_more_tasks_than_runs(
+    tmp_path: Path,
+) -> None:
+    keys: dict[str, Any] = {
+        "partition": "long",
+        "account": "lab",
+        "time": 90,
+        "threads": 3,
+        "gpus": 1,
+    }
     start(tmp_path, of_seed(0), of_seed(1, nodes=2, devices=4), **keys)
     script = options(tmp_path)
-    assert {"nodes=2", "ntasks-per-node=4", "gpus-per-node=4", "cpus-per-task=3", "time=90", "array=0-1"} < set(script)
+    assert {
+        "nodes=2",
+        "ntasks-per-node=4",
+        "gpus-per-node=4",
+        "cpus-per-task=3",
+        "time=90",
+        "array=0-1",
+    } < set(script)
     assert {"partition=long", "account=lab", "signal=B:USR2@120", "requeue"} < set(script)
     assert [line for line in script if line.startswith("export OMP_NUM_THREADS=")]
     assert script[-1].endswith("job.json --slurm")
@@ -69,10 +94,14 @@ def test_other_options_of_sbatch(tmp_path: Path) -> None:
     for overrides in (["engine.memory=0", "engine.setup=['module load cuda']", more], []):
         engine = instantiate(compose("reproduce", ["engine=slurm", *overrides]).engine, "engine")
         engine.start(Standing(Job([of_seed(0)])), tmp_path)
-        chosen = {"qos=long", "exclusive", "nice=0", "mem=0", "module load cuda"} & set(options(tmp_path))
+        chosen = {"qos=long", "exclusive", "nice=0", "mem=0", "module load cuda"} & set(
+            options(tmp_path)
+        )
         assert len(chosen) == (5 if overrides else 0)
     text = (tmp_path / "array.sh").read_text(encoding="utf-8")
-    assert not [name for name in ("partition", "account", "mem", "gpus-per-node", "None") if name in text]
+    assert not [
+        name for name in ("partition", "account", "mem", "gpus-per-node", "None") if name in text
+    ]
 
 
 @pytest.mark.parametrize(("key", "value"), [
@@ -81,24 +110,32 @@ def test_other_options_of_sbatch(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_a_wrong_argument_of_slurm_is_named(key: str, value: Any) -> None:
     with pytest.raises(RelposError, match=f"^engine.{key}={shown(value)}: .* expected") as error:
-        instantiate(compose("reproduce", ["engine=slurm", f"engine.{key}={shown(value)}"]).engine, "engine")
+        instantiate(
+            compose("reproduce", ["engine=slurm", f"engine.{key}={shown(value)}"]).engine, "engine"
+        )
     assert len(str(error.value).splitlines()) == 1
 
 
 def test_what_sbatch_refuses_is_one_line(tmp_path: Path, cluster: Path) -> None:
-    (cluster / "bin" / "sbatch").write_text("#!/bin/sh\necho 'invalid partition: x\nmore' >&2; exit 1", encoding="utf-8")
+    (cluster / "bin" / "sbatch").write_text(
+        "#!/bin/sh\necho 'invalid partition: x\nmore' >&2; exit 1", encoding="utf-8"
+    )
     with pytest.raises(RelposError, match="^engine=slurm: sbatch: invalid partition: x$"):
         start(tmp_path)
 
 
-def test_an_array_that_has_ended_before_its_runs_ends_the_launch(tmp_path: Path, cluster: Path) -> None:
+def test_an_array_that_has_ended_before_its_runs_ends_the_launch(
+    tmp_path: Path, cluster: Path
+) -> None:
     run = of_seed(0)
     array = start(tmp_path, run)
     array.poll()
     (cluster / "queue").unlink()  # squeue fails: nobody knows
     array.poll()
     (cluster / "queue").write_text("5\n77\n", encoding="utf-8")
-    with pytest.raises(RelposError, match="the tasks of array 7 have ended, and 1 run .* see .*worker-"):
+    with pytest.raises(
+        RelposError, match="the tasks of array 7 have ended, and 1 run .* see .*worker-"
+    ):
         array.poll()
     run.update(state="finished")
     array.poll()
@@ -120,13 +157,23 @@ def test_tasks_end_with_the_launch_unless_an_error_ends_it(
         assert "the same command adds others" in capsys.readouterr().err
         assert not cancelled
     else:
-        assert cancelled == ["scancel --state=PENDING 7", "scancel --batch --signal=TERM 7", "scancel 7"]
+        assert cancelled == [
+            "scancel --state=PENDING 7",
+            "scancel --batch --signal=TERM 7",
+            "scancel 7",
+        ]
     assert (tmp_path / "array.sh").exists() is isinstance(error, RelposError)
 
 
-@pytest.mark.parametrize(("number", "requeued"), [(signal.SIGUSR2, ["scontrol requeue 77"]), (signal.SIGTERM, [])])
+@pytest.mark.parametrize(
+    ("number", "requeued"), [(signal.SIGUSR2, ["scontrol requeue 77"]), (signal.SIGTERM, [])]
+)
 def test_a_task_goes_back_into_the_queue_before_its_limit(
-    number: signal.Signals, requeued: list[str], tmp_path: Path, cluster: Path, monkeypatch: pytest.MonkeyPatch
+    number: signal.Signals,
+    requeued: list[str],
+    tmp_path: Path,
+    cluster: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(worker, "execute", lambda run, **_: signal.raise_signal(number))
     monkeypatch.setenv("SLURM_JOB_ID", "77")

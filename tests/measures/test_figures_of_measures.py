@@ -39,7 +39,9 @@ class Pieces:
 
 
 def texts(count: int, length: int) -> torch.Tensor:
-    return torch.randint(5, VOCABULARY, (count, length), generator=torch.Generator().manual_seed(count))
+    return torch.randint(
+        5, VOCABULARY, (count, length), generator=torch.Generator().manual_seed(count)
+    )
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,12 @@ def test_r2_stands_for_p_its_blocks_and_every_head() -> None:
     for start, end in ((0, 12), (12, 16)):
         block = table[start:end] @ table[start:end].T
         assert whats[f"P, positions {start + 1} to {end}"] == pytest.approx(toeplitz_r2(block))
-    assert [(row["layer"], row["head"]) for row in drawing.rows if row["matrix"] == "F_P"] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert [(row["layer"], row["head"]) for row in drawing.rows if row["matrix"] == "F_P"] == [
+        (1, 1),
+        (1, 2),
+        (2, 1),
+        (2, 2),
+    ]
 
 
 def test_profiles_stand_beside_the_functions_fitted_to_them() -> None:
@@ -100,7 +107,9 @@ def test_profiles_stand_beside_the_functions_fitted_to_them() -> None:
 
 
 def test_removal_takes_the_order_away_and_every_variant_is_measured() -> None:
-    drawing = only(Removal(functions=(1,), seeds=1, texts=6, length=10, head_texts=6), sample("absolute"))
+    drawing = only(
+        Removal(functions=(1,), seeds=1, texts=6, length=10, head_texts=6), sample("absolute")
+    )
     names = [row["network"] for row in drawing.rows]
     assert names[:3] == ["intact", "removed", "TISA from regression, S = 1"]
     assert len(names) == 6
@@ -118,7 +127,9 @@ def test_a_head_is_trained_while_the_encoder_stays_as_it_is() -> None:
     masked = masked_texts(some, tokenizer, HELDOUT_SEED)
     predicted = sum(int((labels != -100).sum()) for _, labels in masked)
     assert passed(trained, masked)[0].sum() / predicted < np.log(VOCABULARY)
-    assert all(torch.equal(before[name], value) for name, value in trained.encoder.state_dict().items())
+    assert all(
+        torch.equal(before[name], value) for name, value in trained.encoder.state_dict().items()
+    )
     assert not any(parameter.requires_grad for parameter in trained.parameters())
 
 

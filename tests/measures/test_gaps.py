@@ -1,4 +1,5 @@
-"""Gaps of text in another order: 0 for networks that see distances alone, at every share of tokens that are masked."""
+"""Gaps of text in another order: 0 for networks that see distances alone, at every share of tokens
+that are masked."""
 
 import pytest
 import torch
@@ -22,7 +23,9 @@ def network(tokenizer: Tokenizer, position: str) -> MaskedLM:
 
 @pytest.mark.parametrize("packing", ["pair", "document"])
 @pytest.mark.parametrize("position", ["none", "alibi", "fire", "kerple", "kerple_power"])
-def test_the_gap_of_distances_alone_is_zero(tokenizer: Tokenizer, store: Store, position: str, packing: str) -> None:
+def test_the_gap_of_distances_alone_is_zero(
+    tokenizer: Tokenizer, store: Store, position: str, packing: str
+) -> None:
     found = gaps(network(tokenizer, position), store.examples("heldout", packing, 64, 40), MIRRORED)
     assert abs(found.gaps[MIRROR]) < SAME  # tables take such rows for constant
     assert abs(found.differences[MIRROR]).max() <= 1e-4
@@ -42,25 +45,41 @@ def test_distance_is_order_but_no_direction(tokenizer: Tokenizer, store: Store) 
     assert abs(found.differences[MIRROR]).max() < 1e-4
 
 
-def test_fifteen_per_cent_are_the_shuffle_gap_and_the_mirror_gap(tokenizer: Tokenizer, store: Store) -> None:
+def test_fifteen_per_cent_are_the_shuffle_gap_and_the_mirror_gap(
+    tokenizer: Tokenizer, store: Store
+) -> None:
     model = network(tokenizer, "absolute")
-    examples, changes = store.examples("heldout", "pair", 64, 12), shuffled(Words(tokenizer)) | MIRRORED
-    found, expected = gaps(model, examples, changes, objective=Masked(0.15, 0.15)), gaps(model, examples, changes)
+    examples, changes = (
+        store.examples("heldout", "pair", 64, 12),
+        shuffled(Words(tokenizer)) | MIRRORED,
+    )
+    found, expected = (
+        gaps(model, examples, changes, objective=Masked(0.15, 0.15)),
+        gaps(model, examples, changes),
+    )
     assert (found.loss, found.gaps) == (expected.loss, expected.gaps)
 
 
 def test_without_positions_there_is_no_gap_at_any_rate(tokenizer: Tokenizer, store: Store) -> None:
     model = network(tokenizer, "none")
-    examples, changes = store.examples("heldout", "pair", 64, 12), shuffled(Words(tokenizer)) | MIRRORED
+    examples, changes = (
+        store.examples("heldout", "pair", 64, 12),
+        shuffled(Words(tokenizer)) | MIRRORED,
+    )
     assert list(changes) == ["2", "3", "4", "8", "all", "mirror"]
     for rate in RATES:
         found = gaps(model, examples, changes, objective=Masked(rate / 100, rate / 100))
         assert max(abs(gap) for gap in found.gaps.values()) <= 1e-5
 
 
-def test_what_is_masked_at_one_rate_is_masked_at_a_higher_one(tokenizer: Tokenizer, store: Store) -> None:
+def test_what_is_masked_at_one_rate_is_masked_at_a_higher_one(
+    tokenizer: Tokenizer, store: Store
+) -> None:
     examples = store.examples("heldout", "pair", 64, 40)
-    fewer, more = (next(masked_batches(examples, tokenizer.size, 2048, Masked(rate, rate)))[0] for rate in (0.3, 0.8))
+    fewer, more = (
+        next(masked_batches(examples, tokenizer.size, 2048, Masked(rate, rate)))[0]
+        for rate in (0.3, 0.8)
+    )
     chosen = fewer.labels != IGNORED
     assert torch.equal(more.labels[chosen], fewer.labels[chosen])
     assert torch.equal(more.input_ids[chosen], fewer.input_ids[chosen])

@@ -33,7 +33,12 @@ def made_store(lengths: list[int], heldout: list[int]) -> Any:
 
 def predicted(texts: Any, length: int) -> list[int]:
     """The targets, in order."""
-    return [int(x) for batch in heldout_windows(texts, length) for row in batch.labels for x in row[row != IGNORED]]
+    return [
+        int(x)
+        for batch in heldout_windows(texts, length)
+        for row in batch.labels
+        for x in row[row != IGNORED]
+    ]
 
 
 def test_every_length_predicts_the_same_tokens() -> None:
@@ -68,7 +73,9 @@ def test_the_text_asked_for_is_spread_over_documents() -> None:
 
 
 def test_no_document_is_long_enough() -> None:
-    with pytest.raises(RelposError, match="lengths=128: the longest held-out document has 60 tokens"):
+    with pytest.raises(
+        RelposError, match="lengths=128: the longest held-out document has 60 tokens"
+    ):
         heldout_texts(made_store([60, 500], [1, 0]), 128, 1000)
 
 

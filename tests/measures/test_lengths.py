@@ -48,9 +48,15 @@ def test_the_loss_is_that_of_the_model_on_the_window() -> None:
 
 
 def test_a_scheme_with_a_table_says_so_and_the_others_go_on() -> None:
-    table, tisa = ([loss_by_length(model_of(name), texts(), n, "fp32") for n in (8, 16, 58)] for name in ("absolute", "tisa"))
+    table, tisa = (
+        [loss_by_length(model_of(name), texts(), n, "fp32") for n in (8, 16, 58)]
+        for name in ("absolute", "tisa")
+    )
     assert ["refused" in row for row in table] == [False, False, True]
-    assert table[2]["refused"] == "Absolute has 16 positions (size.max_positions); a sequence of 58 tokens is too long"
+    assert (
+        table[2]["refused"]
+        == "Absolute has 16 positions (size.max_positions); a sequence of 58 tokens is too long"
+    )
     assert not any("refused" in row for row in tisa)
 
 
@@ -62,14 +68,26 @@ def test_curves_end_where_a_scheme_ends() -> None:
     ]
     (drawing,) = Lengths().draw(networks)
     assert [row["refused"] for row in drawing.rows] == ["", "too long", "", ""]
-    lines = {str(line.get_label()): len(line.get_xdata()) for line in drawing.figure.axes[0].lines if line.get_marker() == "."}
+    lines = {
+        str(line.get_label()): len(line.get_xdata())
+        for line in drawing.figure.axes[0].lines
+        if line.get_marker() == "."
+    }
     assert lines == {"absolute": 1, "tisa": 2}
     assert [line.get_marker() for line in drawing.figure.axes[0].lines].count("x") == 1
 
 
 def test_the_command_writes_numbers_and_a_figure(toy_runs: Path) -> None:
-    runs = [relpos.run(relpos.compose("pretrain", [*TINY, f"position={name}"])).path for name in ("tisa", "absolute")]
-    named = ["kind=lengths", f"network=[{','.join(map(str, runs))}]", "kind.amount=600", "threads=1"]
+    runs = [
+        relpos.run(relpos.compose("pretrain", [*TINY, f"position={name}"])).path
+        for name in ("tisa", "absolute")
+    ]
+    named = [
+        "kind=lengths",
+        f"network=[{','.join(map(str, runs))}]",
+        "kind.amount=600",
+        "threads=1",
+    ]
     folder = Path(called("analyze", [*named, "kind.lengths=[16,64]"]))
     rows = list(csv.DictReader((folder / "lengths.csv").read_text().splitlines()))
     assert [row["network"] for row in rows] == [run.name for run in runs for _ in range(2)]
@@ -82,8 +100,12 @@ def test_the_command_writes_numbers_and_a_figure(toy_runs: Path) -> None:
             called("analyze", [*named, f"kind.lengths={lengths}"])
 
 
-def test_what_is_measured_anew_is_kept_with_the_results_of_other_measures(prepared: Path, tmp_path: Path) -> None:
-    [run] = pretrained(prepared, tmp_path, {"absolute": ["position=absolute", "packing=document"]}).values()
+def test_what_is_measured_anew_is_kept_with_the_results_of_other_measures(
+    prepared: Path, tmp_path: Path
+) -> None:
+    [run] = pretrained(
+        prepared, tmp_path, {"absolute": ["position=absolute", "packing=document"]}
+    ).values()
     found = losses(run, [64, 8])
     assert found[64] is None
     assert found[8] is not None

@@ -65,7 +65,10 @@ def pretraining(root: Path) -> Path:
 
 @pytest.mark.usefixtures("width")
 def test_a_new_file_is_a_measure_of_relpos_order_and_a_column_of_tables(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trained: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(trained))
     run = pretraining(trained)
@@ -73,13 +76,23 @@ def test_a_new_file_is_a_measure_of_relpos_order_and_a_column_of_tables(
     assert "none: width of the network 64" in capsys.readouterr().err
     assert [entry.results for entry in kept(run, "width")] == [{"width": 64}]
     stages = {"pretrain": [*TINY, "snapshots=[50]"]}
-    content = {"question": "how wide?", "rows": {"none": ["position=none"]}, "stages": stages, "tasks": [], "order": ["width"]}
+    content = {
+        "question": "how wide?",
+        "rows": {"none": ["position=none"]},
+        "stages": stages,
+        "tasks": [],
+        "order": ["width"],
+    }
     (tmp_path / "wide.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     assert main(["reproduce", f"table={tmp_path / 'wide.yaml'}", "engine=debug"]) == 0
-    assert read_table(trained / "tables" / "wide", Table).row("none").columns["width"].values == [64]
+    assert read_table(trained / "tables" / "wide", Table).row("none").columns["width"].values == [
+        64
+    ]
     written = (trained / "tables" / "wide" / "table.md").read_text(encoding="utf-8")
     assert "| width of the network |" in written
-    assert "Width: numbers in a hidden state." in (trained / "tables" / "wide" / "table.html").read_text(encoding="utf-8")
+    assert "Width: numbers in a hidden state." in (
+        trained / "tables" / "wide" / "table.html"
+    ).read_text(encoding="utf-8")
 
 
 def test_the_measures_are_the_files_of_the_folder_in_their_order() -> None:
@@ -118,12 +131,18 @@ def test_results_that_earlier_code_kept_are_found_under_their_names(
     monkeypatch.setattr(Sample, "model", property(lambda _: pytest.fail("measured again")))
     run = pretraining(trained)
     results = {"shuffle_gap": {"all": 0.25}, "shuffle_gap_intervals": {"all": [0.2, 0.3]}}
-    content = {"meaning": {"examples": 20, "measure": "shuffle", "version": 2}, "share": share, "results": results}
+    content = {
+        "meaning": {"examples": 20, "measure": "shuffle", "version": 2},
+        "share": share,
+        "results": results,
+    }
     file = run / "order" / f"shuffle-{digest}.json"
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(content), encoding="utf-8")
     network = run if share == 100 else run / "snapshots" / "50.safetensors"
-    assert relpos.order(network, overrides=["measure=shuffle", "examples=20"])["shuffle_gap"] == {"all": 0.25}
+    assert relpos.order(network, overrides=["measure=shuffle", "examples=20"])["shuffle_gap"] == {
+        "all": 0.25
+    }
 
 
 def test_the_course_shows_kept_results_of_snapshots_without_weights(
@@ -146,7 +165,12 @@ def test_a_snapshot_without_weights_is_left_out_where_nothing_of_it_is_kept(
     monkeypatch.setenv("RELPOS_RUNS", str(trained))
     run = shutil.copytree(pretraining(trained), tmp_path / pretraining(trained).name)
     (run / "snapshots" / "50.safetensors").unlink()
-    assert relpos.order(run, overrides=["measure=pairs", "pairs.limit=1", "pairs.others=0", "curves=true"])["snapshots"] == {}
+    assert (
+        relpos.order(
+            run, overrides=["measure=pairs", "pairs.limit=1", "pairs.others=0", "curves=true"]
+        )["snapshots"]
+        == {}
+    )
 
 
 def test_a_snapshot_has_no_course_and_none_of_the_last_losses(
@@ -156,6 +180,9 @@ def test_a_snapshot_has_no_course_and_none_of_the_last_losses(
     run, asked = pretraining(trained), chosen(["attention"])
     monkeypatch.setattr(type(asked[0]), "measure", lambda *_: {"attention": {}})
     monkeypatch.setattr(type(asked[0]), "is_kept", False)
-    end, young = (seen(Sample(resolve(path)), asked, course=True) for path in (run, run / "snapshots" / "50.safetensors"))
+    end, young = (
+        seen(Sample(resolve(path)), asked, course=True)
+        for path in (run, run / "snapshots" / "50.safetensors")
+    )
     assert ("heldout_loss" in end.scores, list(end.course)) == (True, [50])
     assert (young.scores, young.course) == ({}, {})

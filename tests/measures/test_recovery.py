@@ -28,7 +28,8 @@ TOKENIZER: Any = Pieces()
 
 
 def counting(count: int) -> torch.Tensor:
-    """Texts in which every word follows from its place, unless it is one of a few that are random."""
+    """Texts in which every word follows from its place, unless it is one of a few that are
+    random."""
     ids = 5 + torch.arange(12).expand(count, 12).clone()
     noise = torch.rand(count, 12, generator=torch.Generator().manual_seed(0))
     return torch.where(noise < 0.1, 20, ids)
@@ -36,13 +37,17 @@ def counting(count: int) -> torch.Tensor:
 
 def masked(count: int) -> tuple[Batches, Batches]:
     """These texts masked, as they stand and with their words in random order."""
-    as_they_stand, shuffled = (masked_texts(counting(count), TOKENIZER, HELDOUT_SEED, words) for words in (None, Words(TOKENIZER)))
+    as_they_stand, shuffled = (
+        masked_texts(counting(count), TOKENIZER, HELDOUT_SEED, words)
+        for words in (None, Words(TOKENIZER))
+    )
     return as_they_stand, shuffled
 
 
 @pytest.fixture(scope="module")
 def model() -> MaskedLM:
-    """A network that reads words off their places: its outputs depend on them strongly, and its head is trained."""
+    """A network that reads words off their places: its outputs depend on them strongly, and its
+    head is trained."""
     encoder = model_of("absolute").float().encoder
     with torch.no_grad():
         position_table(encoder).mul_(30)
@@ -53,14 +58,24 @@ def test_what_is_regained_has_an_interval_around_it(model: MaskedLM) -> None:
     intact, removed, *_, regained = compared(variants(model, 14, [1], 1), *masked(40))
     assert removed["loss"] > intact["loss"] + 0.5
     assert removed["output_recovered"] is None
-    assert regained["loss_recovered"] == pytest.approx((removed["loss"] - regained["loss"]) / (removed["loss"] - intact["loss"]))
-    assert regained["loss_recovered_low"] < regained["loss_recovered"] < regained["loss_recovered_high"]
+    assert regained["loss_recovered"] == pytest.approx(
+        (removed["loss"] - regained["loss"]) / (removed["loss"] - intact["loss"])
+    )
+    assert (
+        regained["loss_recovered_low"]
+        < regained["loss_recovered"]
+        < regained["loss_recovered_high"]
+    )
 
 
 def test_the_intact_network_regains_everything(model: MaskedLM) -> None:
     (intact, removed), texts = list(variants(model, 14, [1], 0))[:2], masked(20)
     *_, again = compared([intact, removed, ("again", model)], *texts)
-    assert (again["loss_recovered"], again["output_distance"], again["output_recovered"]) == (1.0, 0.0, 1.0)
+    assert (again["loss_recovered"], again["output_distance"], again["output_recovered"]) == (
+        1.0,
+        0.0,
+        1.0,
+    )
 
 
 @torch.no_grad()
@@ -71,9 +86,14 @@ def test_distances_are_those_of_plain_loops(model: MaskedLM) -> None:
              for place, (token, two) in enumerate(zip(row.double(), moved.double(), strict=True))]  # fmt: skip
     mean = torch.stack([token for token, _, _ in pairs]).mean(0)
     spread = sum(float((token - mean).square().sum()) for token, _, _ in pairs) / len(pairs)
-    apart = {place: [float((two - token).square().sum()) for token, here, two in pairs if here == place] for place in range(14)}
+    apart = {
+        place: [float((two - token).square().sum()) for token, here, two in pairs if here == place]
+        for place in range(14)
+    }
     _, measured = compared([("intact", model), ("TISA", other)], *texts)
-    assert measured["output_distance"] == pytest.approx(np.mean(list(apart.values())) / spread, rel=1e-4)
+    assert measured["output_distance"] == pytest.approx(
+        np.mean(list(apart.values())) / spread, rel=1e-4
+    )
     assert measured["cls_distance"] == pytest.approx(np.mean(apart[0]) / spread, rel=1e-4)
     assert measured["cls_distance"] != pytest.approx(measured["output_distance"], rel=0.01)
 
@@ -82,7 +102,10 @@ def test_losses_of_texts_add_up_to_that_of_the_network(model: MaskedLM) -> None:
     texts, shuffled = masked(20)
     total = sum(float(model.loss_sum(ids, labels)[0]) for ids, labels in texts)
     assert passed(model, texts)[0].sum() == pytest.approx(total, rel=1e-5)
-    predicted, moved = ([labels[labels != -100].sort()[0].tolist() for _, labels in some] for some in (texts, shuffled))
+    predicted, moved = (
+        [labels[labels != -100].sort()[0].tolist() for _, labels in some]
+        for some in (texts, shuffled)
+    )
     assert predicted == moved  # the same tokens, in another order
 
 
@@ -104,7 +127,9 @@ def test_the_network_that_is_given_stays_as_it_is(model: MaskedLM) -> None:
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
-def test_a_single_text_has_no_interval_and_none_without_masked_tokens_is_measured(model: MaskedLM) -> None:
+def test_a_single_text_has_no_interval_and_none_without_masked_tokens_is_measured(
+    model: MaskedLM,
+) -> None:
     assert share_interval(np.array([1.0]), np.array([2.0])) is None
     [unmasked] = masked_texts(counting(1)[:, :1], TOKENIZER, HELDOUT_SEED)
     with pytest.raises(RelposError, match="no token of the held-out texts is masked"):

@@ -24,19 +24,35 @@ OPTIONS = {
     "canon, wide": partial(conv.Canon, k=9),
     "inkling, k=1": partial(conv.Inkling, k=1),
     "canon and inkling from the left": partial(
-        conv.Merge, parts=[partial(conv.Canon, places="AC", k=3, right=False), partial(conv.Inkling, k=1, right=False)]
+        conv.Merge,
+        parts=[
+            partial(conv.Canon, places="AC", k=3, right=False),
+            partial(conv.Inkling, k=1, right=False),
+        ],
     ),
     "kv_shift from the left": partial(conv.KvShift, right=False),
     "canon, convbert and depthwise": partial(
-        conv.Merge, parts=[partial(conv.Canon, places="ACD"), partial(conv.ConvBert, width=3), DEPTHWISE]
+        conv.Merge,
+        parts=[partial(conv.Canon, places="ACD"), partial(conv.ConvBert, width=3), DEPTHWISE],
     ),
-    "canon behind qk, and shifts": partial(conv.Merge, parts=[conv.KvShift, partial(conv.Canon, places="DB"), QK]),
-    "canon and lightconv": partial(conv.Merge, parts=[partial(conv.Canon, places="AC"), partial(conv.LightConv, k=1)]),
+    "canon behind qk, and shifts": partial(
+        conv.Merge, parts=[conv.KvShift, partial(conv.Canon, places="DB"), QK]
+    ),
+    "canon and lightconv": partial(
+        conv.Merge, parts=[partial(conv.Canon, places="AC"), partial(conv.LightConv, k=1)]
+    ),
     "depthwise and qk": partial(conv.Merge, parts=[DEPTHWISE, QK]),
     "depthwise and convbert": partial(
-        conv.Merge, parts=[partial(conv.ConvBert, width=3), DEPTHWISE, partial(conv.Depthwise, k=1, bias=False)]
+        conv.Merge,
+        parts=[
+            partial(conv.ConvBert, width=3),
+            DEPTHWISE,
+            partial(conv.Depthwise, k=1, bias=False),
+        ],
     ),
     "depthwise and lightconv": partial(conv.Merge, parts=[DEPTHWISE, partial(conv.LightConv, k=1)]),
-    "merges in merges": partial(conv.Merge, parts=[partial(conv.Merge, parts=[DEPTHWISE]), partial(conv.ConvValue, k=1)]),
+    "merges in merges": partial(
+        conv.Merge, parts=[partial(conv.Merge, parts=[DEPTHWISE]), partial(conv.ConvValue, k=1)]
+    ),
 }
 EVERY_OPTION = pytest.mark.parametrize("conv", OPTIONS.values(), ids=OPTIONS.keys())

@@ -26,7 +26,9 @@ def no_process(*_: object, **__: object) -> None:
     raise AssertionError("tried again")
 
 
-def test_what_is_right_is_tried_once_for_each_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_right_is_tried_once_for_each_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert proof.tried(proof.fault_of, "relpos.model.kernels.fused", KIND) is None
     monkeypatch.setattr(proof.subprocess, "run", no_process)
     assert proof.tried(proof.fault_of, "relpos.model.kernels.fused", KIND) is None
@@ -35,7 +37,9 @@ def test_what_is_right_is_tried_once_for_each_kind(tmp_path: Path, monkeypatch: 
         proof.tried(proof.fault_of, "relpos.model.kernels.fused", KIND._replace(head_dim=8))
 
 
-def test_what_is_wrong_stays_so_until_a_version_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_wrong_stays_so_until_a_version_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for _ in range(2):
         assert proof.tried(os.getcwd) == os.getcwd()
     monkeypatch.setattr(proof.subprocess, "run", no_process)
@@ -51,31 +55,46 @@ def test_what_ends_its_process_is_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.full  # a real interpreter, which has imported nothing yet
-def test_the_working_directory_has_no_module_of_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "torch.py").write_text("raise SystemExit('read from the working directory')", encoding="utf-8")
+def test_the_working_directory_has_no_module_of_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch.py").write_text(
+        "raise SystemExit('read from the working directory')", encoding="utf-8"
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(proof.sys, "executable", str(Path(sys.prefix, "bin", "python")))
     assert proof.tried(os.readlink, "/proc/self") != str(os.getpid())
 
 
-def test_where_there_can_be_no_other_process_it_is_tried_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_can_be_no_other_process_it_is_tried_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(proof.sys, "executable", "/bin/false")
     assert proof.tried(os.getcwd) == os.getcwd()
 
 
 def test_the_attention_kernel_on_a_gpu_is_tried_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "_passed", {})
-    monkeypatch.setattr(proof, "tried", lambda trial, *arguments: "the process that tried it was ended by SIGSEGV")
+    monkeypatch.setattr(
+        proof, "tried", lambda trial, *arguments: "the process that tried it was ended by SIGSEGV"
+    )
     from relpos.model.kernels import triton
 
     with pytest.warns(
-        UserWarning, match="attention kernel 'triton' is not used on cuda: the process that tried it was ended by SIGSEGV"
+        UserWarning,
+        match="attention kernel 'triton' is not used on cuda: the process that tried "
+        "it was ended by SIGSEGV",
     ):
         assert not proof.holds(triton, KIND._replace(device=torch.device("cuda")))
 
 
 def test_single_passes_on_a_gpu_are_tried_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "tried", lambda trial, *arguments: trial("cpu", arguments[1]))
-    monkeypatch.setattr(sweeps, "_example", lambda name, *_: 1 // 0 if name == "cross_entropy" else [])
-    with pytest.warns(UserWarning, match=r"compiled cross_entropy fails \(ZeroDivisionError: .*\) in torch.float32 on cuda: plain"):
+    monkeypatch.setattr(
+        sweeps, "_example", lambda name, *_: 1 // 0 if name == "cross_entropy" else []
+    )
+    with pytest.warns(
+        UserWarning,
+        match=r"compiled cross_entropy fails \(ZeroDivisionError: .*\) in torch.float32 on cuda: plain",
+    ):
         assert not sweeps.hold.__wrapped__("cuda", torch.float32)

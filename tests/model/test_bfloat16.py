@@ -1,4 +1,5 @@
-"""A model whose weights are bfloat16 is the same model, rounded: arithmetic on positions is finer than its weights."""
+"""A model whose weights are bfloat16 is the same model, rounded: arithmetic on positions is finer
+than its weights."""
 
 import copy
 from typing import Any
@@ -33,7 +34,10 @@ def test_numbers_that_are_functions_of_the_place_are_not_rounded_before(name: st
     position = model_of(name, **SIZE).float().bfloat16().encoder.position
     exact = copy.deepcopy(position).double()
     with torch.no_grad():
-        made = [part.embed(200) if name == "sinusoidal" else torch.as_tensor(part.prepare(200)[0]) for part in (position, exact)]
+        made = [
+            part.embed(200) if name == "sinusoidal" else torch.as_tensor(part.prepare(200)[0])
+            for part in (position, exact)
+        ]
     torch.testing.assert_close(made[0].to(made[1].dtype), made[1], atol=1e-3, rtol=1e-4)
 
 
@@ -48,7 +52,9 @@ def filled(name: str, dtype: torch.dtype) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize(("name", "number"), [("alibi", 0), ("cope", 2), ("fox", 1), ("pope", 3)])
-def test_biases_sums_and_lengths_are_no_coarser_than_float32(name: str, number: int, dtype: torch.dtype) -> None:
+def test_biases_sums_and_lengths_are_no_coarser_than_float32(
+    name: str, number: int, dtype: torch.dtype
+) -> None:
     assert filled(name, dtype)[number].dtype == torch.promote_types(dtype, torch.float32)
 
 

@@ -1,4 +1,5 @@
-"""The choices of a layer: where norms stand and which, gated feed-forward networks, biases, norms of queries and keys."""
+"""The choices of a layer: where norms stand and which, gated feed-forward networks, biases, norms
+of queries and keys."""
 
 import warnings
 from typing import Any
@@ -15,7 +16,13 @@ from relpos.model.dropout import seed_dropout
 from relpos.model.position import Composite, NoPosition, Rope
 from schemes import SIZE, VOCABULARY, batch, preset
 
-MODERN: dict[str, Any] = {"norm_first": True, "norm": "rms", "glu": True, "bias": False, "qk_norm": True}
+MODERN: dict[str, Any] = {
+    "norm_first": True,
+    "norm": "rms",
+    "glu": True,
+    "bias": False,
+    "qk_norm": True,
+}
 CHOICES: dict[str, dict[str, Any]] = {
     **{f"{key}={value}": {key: value} for key, value in MODERN.items()},
     "activation=silu": {"activation": "silu"},
@@ -28,7 +35,13 @@ CHOICES: dict[str, dict[str, Any]] = {
 PARTS = {"position": ["composite", "xl", "rope"], "conv": ["canon", "qkv", "convbert", "lightconv"]}
 
 
-def network(change: dict[str, Any], position: Any = Composite, conv: Any = NoConv, seed: int = 1, kernel: Any = "auto") -> Any:
+def network(
+    change: dict[str, Any],
+    position: Any = Composite,
+    conv: Any = NoConv,
+    seed: int = 1,
+    kernel: Any = "auto",
+) -> Any:
     """In float64, with norms that do not begin at 1 and biases not at 0."""
     torch.manual_seed(seed)
     model = build({**SIZE, **change}, position, VOCABULARY, conv, kernel).double()
@@ -46,8 +59,12 @@ def agrees_with_loops(model: Any) -> None:
     for row in range(len(ids)):
         real = mask[row].bool().tolist()
         expected = reference.encode(model.encoder, ids[row].tolist(), real, [0] * len(real))
-        torch.testing.assert_close(found[row][mask[row].bool()], expected[mask[row].bool()], atol=1e-10, rtol=1e-10)
-    torch.testing.assert_close(model(ids, mask)[0, 1], reference.logits(model, found[0, 1]), atol=1e-10, rtol=1e-10)
+        torch.testing.assert_close(
+            found[row][mask[row].bool()], expected[mask[row].bool()], atol=1e-10, rtol=1e-10
+        )
+    torch.testing.assert_close(
+        model(ids, mask)[0, 1], reference.logits(model, found[0, 1]), atol=1e-10, rtol=1e-10
+    )
 
 
 @pytest.mark.parametrize("change", CHOICES.values(), ids=CHOICES)
@@ -55,7 +72,9 @@ def test_a_network_is_its_formula(change: dict[str, Any]) -> None:
     agrees_with_loops(network(change, Rope))
 
 
-@pytest.mark.parametrize(("group", "name"), [(group, name) for group, names in PARTS.items() for name in names])
+@pytest.mark.parametrize(
+    ("group", "name"), [(group, name) for group, names in PARTS.items() for name in names]
+)
 def test_schemes_and_convolutions_stand_where_they_stood(group: str, name: str) -> None:
     conv = preset("conv", name) if group == "conv" else NoConv
     scheme = preset("position", name) if group == "position" else NoPosition
@@ -68,7 +87,16 @@ def test_a_layer_is_that_of_torch(norm_first: bool, bias: bool) -> None:
     model = network({"norm_first": norm_first, "bias": bias, "layers": 1}, NoPosition).eval()
     layer = model.encoder.layers[0]
     theirs = nn.TransformerEncoderLayer(
-        SIZE["hidden"], SIZE["heads"], SIZE["ffn"], 0.0, "gelu", SIZE["norm_eps"], True, norm_first, bias, dtype=torch.float64
+        SIZE["hidden"],
+        SIZE["heads"],
+        SIZE["ffn"],
+        0.0,
+        "gelu",
+        SIZE["norm_eps"],
+        True,
+        norm_first,
+        bias,
+        dtype=torch.float64,
     )
     pairs = [
         ("self_attn.in_proj_", layer.attention.project),
@@ -78,7 +106,9 @@ def test_a_layer_is_that_of_torch(norm_first: bool, bias: bool) -> None:
         ("linear2.", layer.narrow),
         ("norm2.", layer.ffn_norm),
     ]
-    theirs.load_state_dict({name + kind: value for name, part in pairs for kind, value in part.state_dict().items()})
+    theirs.load_state_dict(
+        {name + kind: value for name, part in pairs for kind, value in part.state_dict().items()}
+    )
     ids, mask = batch()
     before, after = model.encoder(ids, mask, hidden_states=True)
     expected = model.encoder.norm(theirs(before, src_key_padding_mask=mask == 0))
@@ -103,12 +133,25 @@ def test_training_through_the_fastest_passes_is_that_of_plain_torch(change: dict
 @pytest.mark.parametrize("change", CHOICES.values(), ids=CHOICES)
 def test_parameters_are_counted_by_formula(change: dict[str, Any]) -> None:
     model = network(change, NoPosition)
-    size = {**SIZE, "norm": "layer", **dict.fromkeys(("norm_first", "glu", "qk_norm"), False), "bias": True, **change}
-    h, f, e, layers = size["hidden"], size["ffn"], size["embedding"], 1 if size["share_layers"] else size["layers"]
+    size = {
+        **SIZE,
+        "norm": "layer",
+        **dict.fromkeys(("norm_first", "glu", "qk_norm"), False),
+        "bias": True,
+        **change,
+    }
+    h, f, e, layers = (
+        size["hidden"],
+        size["ffn"],
+        size["embedding"],
+        1 if size["share_layers"] else size["layers"],
+    )
     shift = int(size["bias"])
     norm = 2 if size["norm"] == "layer" and shift else 1
     wide = 2 * f if size["glu"] else f
-    layer = (h + shift) * 3 * h + (h + shift) * h + (h + shift) * wide + (f + shift) * h + 2 * norm * h
+    layer = (
+        (h + shift) * 3 * h + (h + shift) * h + (h + shift) * wide + (f + shift) * h + 2 * norm * h
+    )
     layer += 2 * norm * (h // size["heads"]) if size["qk_norm"] else 0
     behind = norm * h if size["norm_first"] else 0
     saved = norm * h if size["norm_first"] and e == h and not size["share_layers"] else 0

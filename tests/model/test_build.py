@@ -30,7 +30,8 @@ def test_meta_and_cpu_have_the_same_parameters() -> None:
 
 
 def test_albert_has_one_layer_and_twelve_passes() -> None:
-    """The network of Lan et al.: 11,683,584 parameters with their vocabulary of 30,000 and pooler, of which the rest is ours."""
+    """The network of Lan et al.: 11,683,584 parameters with their vocabulary of 30,000 and pooler,
+    of which the rest is ours."""
     with torch.device("meta"):
         model = build(size("albert_base"), Composite, 30_000)
     assert len(model.encoder.layers) == 1

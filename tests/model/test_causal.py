@@ -11,13 +11,25 @@ from relpos.model.build import build
 from relpos.model.dropout import seed_dropout
 from relpos.model.encoder import Encoder
 from relpos.model.heads import Classifier
-from schemes import CONVS, POSITIONS, SIZE, VOCABULARY, batch, cases, check_loops, model_of, preset, variants
+from schemes import (
+    CONVS,
+    POSITIONS,
+    SIZE,
+    VOCABULARY,
+    batch,
+    cases,
+    check_loops,
+    model_of,
+    preset,
+    variants,
+)
 
 AHEAD = {"selective_rope"}  # convolves to both sides
 
 
 def outputs_before_a_change(encoder: Encoder) -> tuple[torch.Tensor, torch.Tensor]:
-    """(5, hidden) twice: the outputs at the first five tokens, before and after all behind them have changed."""
+    """(5, hidden) twice: the outputs at the first five tokens, before and after all behind them
+    have changed."""
     ids, _ = batch(rows=1)
     changed = torch.cat((ids[:, :5], (ids[:, 5:] + 3) % VOCABULARY), 1)
     assert not torch.allclose(encoder(ids)[:, 5:], encoder(changed)[:, 5:])
@@ -27,14 +39,23 @@ def outputs_before_a_change(encoder: Encoder) -> tuple[torch.Tensor, torch.Tenso
 @pytest.mark.parametrize(("name", "keys"), cases("position", sorted(set(POSITIONS) - AHEAD)))
 def test_outputs_do_not_depend_on_what_comes_later(name: str, keys: dict[str, Any]) -> None:
     torch.testing.assert_close(
-        *outputs_before_a_change(model_of(name, attention="causal", **keys).eval().encoder), atol=1e-12, rtol=0
+        *outputs_before_a_change(model_of(name, attention="causal", **keys).eval().encoder),
+        atol=1e-12,
+        rtol=0,
     )
 
 
 @pytest.mark.parametrize("name", ["none", "rope", "composite_key", "cope", "modernbert"])
 def test_nor_do_they_in_layers_of_2024(name: str) -> None:
     torch.manual_seed(0)
-    modern = {"norm_first": True, "norm": "rms", "glu": True, "bias": False, "qk_norm": True, "attention": "causal"}
+    modern = {
+        "norm_first": True,
+        "norm": "rms",
+        "glu": True,
+        "bias": False,
+        "qk_norm": True,
+        "attention": "causal",
+    }
     encoder = build(SIZE | modern, preset("position", name), VOCABULARY).double().eval().encoder
     torch.testing.assert_close(*outputs_before_a_change(encoder), atol=1e-12, rtol=0)
 
@@ -47,7 +68,10 @@ def test_convolutions_do_so_too_or_are_refused_in_one_line(conv: str) -> None:
         except RelposError as error:
             message = str(error)
             name = model_of("none", conv, conv_keys=keys).encoder.layers[0].attention.conv.name
-            assert message == f"size.attention=causal: conv {name} reads what stands on the right of a token"
+            assert (
+                message
+                == f"size.attention=causal: conv {name} reads what stands on the right of a token"
+            )
         else:
             torch.testing.assert_close(*outputs_before_a_change(encoder), atol=1e-12, rtol=0)
 
@@ -58,14 +82,22 @@ def test_forms_that_read_nothing_ahead_are_not_refused() -> None:
         model_of("none", "canon_left", attention="causal"),
         model_of("selective_rope", attention="causal", side=0),
         model_of("none", "convbert", attention="causal", conv_keys={"width": 1}),
-        *(model_of("none", conv, attention="causal", conv_keys={"k": 0}) for conv in ("depthwise_qk", "lightconv", "dynamicconv")),
+        *(
+            model_of("none", conv, attention="causal", conv_keys={"k": 0})
+            for conv in ("depthwise_qk", "lightconv", "dynamicconv")
+        ),
     ):
-        torch.testing.assert_close(*outputs_before_a_change(model.eval().encoder), atol=1e-12, rtol=0)
+        torch.testing.assert_close(
+            *outputs_before_a_change(model.eval().encoder), atol=1e-12, rtol=0
+        )
 
 
 @pytest.mark.parametrize("name", sorted(AHEAD))
 def test_schemes_that_look_ahead_are_refused_in_one_line(name: str) -> None:
-    with pytest.raises(RelposError, match=r"size.attention=causal: position SelectiveRope reads what stands on the right"):
+    with pytest.raises(
+        RelposError,
+        match=r"size.attention=causal: position SelectiveRope reads what stands on the right",
+    ):
         model_of(name, attention="causal")
 
 
@@ -86,7 +118,9 @@ def test_every_kernel_equals_eager(name: str, kernel: str) -> None:
         seed_dropout(model, 5, torch.arange(2))
         x = model.encoder(ids, mask) * mask[:, :, None]
         x.square().sum().backward()
-        found.append([x.detach(), *(p.grad for p in model.encoder.parameters() if p.grad is not None)])
+        found.append(
+            [x.detach(), *(p.grad for p in model.encoder.parameters() if p.grad is not None)]
+        )
     torch.testing.assert_close(*found, atol=2e-4, rtol=2e-4)
 
 
@@ -94,12 +128,16 @@ def test_the_loss_is_that_of_the_next_token() -> None:
     model = model_of("fixed", attention="causal").eval()
     ids, mask = batch()
     labels = ids.masked_fill(mask == 0, -100)
-    expected = functional.cross_entropy(model(ids, mask)[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+    expected = functional.cross_entropy(
+        model(ids, mask)[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+    )
     torch.testing.assert_close(model.loss(ids, labels, mask), expected)
 
 
 def test_a_classifier_reads_the_last_real_token() -> None:
-    encoder = Encoder(preset("position", "fixed"), vocabulary=VOCABULARY, **(SIZE | {"attention": "causal"}))
+    encoder = Encoder(
+        preset("position", "fixed"), vocabulary=VOCABULARY, **(SIZE | {"attention": "causal"})
+    )
     classifier = Classifier(encoder, 3).eval()
     ids, mask = batch()
     torch.testing.assert_close(classifier(ids, mask)[1:], classifier(ids[1:, :6]))

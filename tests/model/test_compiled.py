@@ -1,4 +1,5 @@
-"""The kernels that are compiled for the processor at hand equal the definition. Skipped where there is no compiler."""
+"""The kernels that are compiled for the processor at hand equal the definition. Skipped where there
+is no compiler."""
 
 import shutil
 from dataclasses import replace
@@ -36,7 +37,8 @@ TERMS: dict[str, dict[str, int]] = {
 
 @pytest.fixture(autouse=True)
 def _compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library is built, or taken from the user's cache; `conftest` sees to it that later tests do not compute with it."""
+    """The library is built, or taken from the user's cache; `conftest` sees to it that later tests
+    do not compute with it."""
     monkeypatch.setenv("RELPOS_COMPILE", "1")
     if library.load(build=True) is None:
         pytest.skip("no C++ compiler: the compiled kernels are not tested")
@@ -49,9 +51,17 @@ def no_library() -> None:
     library._key.cache_clear()
 
 
-def kind(name: str, outside: str, dtype: torch.dtype = torch.float32, content: bool = True, width: int = 8) -> proof.Kind:
+def kind(
+    name: str,
+    outside: str,
+    dtype: torch.dtype = torch.float32,
+    content: bool = True,
+    width: int = 8,
+) -> proof.Kind:
     terms = TERMS[name]
-    widths = {part: terms.get(part) for part in ("query", "key", "value", "query_table", "key_table")}
+    widths = {
+        part: terms.get(part) for part in ("query", "key", "value", "query_table", "key_table")
+    }
     return proof.Kind(
         CPU,
         dtype,
@@ -71,7 +81,9 @@ def kind(name: str, outside: str, dtype: torch.dtype = torch.float32, content: b
     # Of the sixteen the eight that hold each combination of three; all with RELPOS_FULL=1.
     [
         case
-        for case in product((torch.float32, torch.bfloat16), (0.0, 0.3), (True, False), ("clamp", "zero"))
+        for case in product(
+            (torch.float32, torch.bfloat16), (0.0, 0.3), (True, False), ("clamp", "zero")
+        )
         if FULL or sum(each in (torch.bfloat16, 0.3, True, "zero") for each in case) % 2
     ],
     ids=str,
@@ -93,14 +105,22 @@ def test_they_are_for_sequences_in_several_blocks(width: int, dtype: torch.dtype
 @pytest.mark.parametrize("name", [name for name in TERMS if "factor" in name])
 def test_factors_are_multiplied_in_several_blocks(name: str, dtype: torch.dtype) -> None:
     assert proof.compare(compiled, kind(name, "zero", dtype), 197, True, 0.1) is None
-    assert proof.compare(compiled, kind(name, "zero", dtype)._replace(reach=40), 197, True, 0.1) is None
+    assert (
+        proof.compare(compiled, kind(name, "zero", dtype)._replace(reach=40), 197, True, 0.1)
+        is None
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("reach", [0, 5, 63, 64, 100, 500])
 def test_they_are_where_blocks_see_a_part_of_the_sequence(reach: int, dtype: torch.dtype) -> None:
     for name in ("all", "columns"):
-        assert proof.compare(compiled, kind(name, "clamp", dtype)._replace(reach=reach), 197, True, 0.1) is None
+        assert (
+            proof.compare(
+                compiled, kind(name, "clamp", dtype)._replace(reach=reach), 197, True, 0.1
+            )
+            is None
+        )
 
 
 def test_they_are_without_content() -> None:
@@ -112,15 +132,31 @@ def gradients(threads: int) -> list[Tensor]:
     torch.set_num_threads(threads)
     try:
         generator = torch.Generator().manual_seed(0)
-        shapes = ((3, 2, 40, 8), (3, 2, 40, 8), (3, 2, 40, 8), (2, 79), (3, 2, 40, 5), (3, 2, 40, 4), (2, 4, 79))
+        shapes = (
+            (3, 2, 40, 8),
+            (3, 2, 40, 8),
+            (3, 2, 40, 8),
+            (2, 79),
+            (3, 2, 40, 5),
+            (3, 2, 40, 4),
+            (2, 4, 79),
+        )
         inputs = [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
         q, k, v, offset, query, key, table = inputs
-        y = compiled.attention(q, k, v, Terms(offset=offset, query=query, key=key, key_table=table), None, Draw(0.1, 3))
+        y = compiled.attention(
+            q, k, v, Terms(offset=offset, query=query, key=key, key_table=table), None, Draw(0.1, 3)
+        )
         x = y.transpose(1, 2).flatten(2)
-        norm, widen, narrow = torch.nn.LayerNorm(16), torch.nn.Linear(16, 24), torch.nn.Linear(24, 16)
+        norm, widen, narrow = (
+            torch.nn.LayerNorm(16),
+            torch.nn.Linear(16, 24),
+            torch.nn.Linear(24, 16),
+        )
         for part in (*widen.parameters(), *narrow.parameters()):
             part.data.copy_(torch.randn(part.shape, generator=generator))
-        sweeps.feed_forward(sweeps.add_norm(x, x, norm, Draw(0.1, 4))[0], widen, narrow).square().sum().backward()
+        sweeps.feed_forward(
+            sweeps.add_norm(x, x, norm, Draw(0.1, 4))[0], widen, narrow
+        ).square().sum().backward()
         trained = (*inputs, *norm.parameters(), *widen.parameters(), *narrow.parameters())
         return [y.detach(), *(part.grad for part in trained if part.grad is not None)]
     finally:
@@ -129,7 +165,10 @@ def gradients(threads: int) -> list[Tensor]:
 
 def test_two_runs_give_the_same_bits_with_any_number_of_threads() -> None:
     once, again, with_two = gradients(1), gradients(1), gradients(2)
-    assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(once, again, with_two, strict=True))
+    assert all(
+        torch.equal(a, b) and torch.equal(a, c)
+        for a, b, c in zip(once, again, with_two, strict=True)
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -139,7 +178,9 @@ def test_the_passes_over_activations_equal_plain_torch(dtype: torch.dtype) -> No
 
 @pytest.mark.parametrize(("n", "taps"), [(40, 17), (7, 17), (5, 1), (128, 9)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_gradient_of_depthwise_weights_is_that_of_conv1d(n: int, taps: int, dtype: torch.dtype) -> None:
+def test_the_gradient_of_depthwise_weights_is_that_of_conv1d(
+    n: int, taps: int, dtype: torch.dtype
+) -> None:
     generator = torch.Generator().manual_seed(n)
     x, grad = (torch.randn(3, n, 37, generator=generator).to(dtype) for _ in range(2))
     weight = torch.zeros(37, 1, taps, dtype=torch.float64, requires_grad=True)
@@ -147,7 +188,9 @@ def test_the_gradient_of_depthwise_weights_is_that_of_conv1d(n: int, taps: int, 
     y.backward(grad.double().transpose(1, 2))
     assert weight.grad is not None
     found = sweeps_cpu.grad_taps(x, grad, taps).double()
-    torch.testing.assert_close(found, weight.grad[:, 0], rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-4)
+    torch.testing.assert_close(
+        found, weight.grad[:, 0], rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-4
+    )
 
 
 def test_what_is_not_kept_for_a_gradient_gives_the_same_output() -> None:
@@ -192,13 +235,18 @@ def test_a_machine_without_a_compiler_is_told_once_and_training_goes_on(
 
 
 @pytest.mark.usefixtures("no_library")
-def test_a_compiler_that_fails_is_told_once_and_training_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_compiler_that_fails_is_told_once_and_training_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     broken = tmp_path / "g++"
     broken.write_text("#!/bin/sh\necho 'fatal error: no such file' >&2\nexit 1\n")
     broken.chmod(0o755)
     monkeypatch.setenv("CXX", str(broken))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.warns(UserWarning, match="cannot be built: fatal error: no such file; plain torch computes instead"):
+    with pytest.warns(
+        UserWarning,
+        match="cannot be built: fatal error: no such file; plain torch computes instead",
+    ):
         assert kernels.select("auto", Terms(), torch.zeros(1, 1, 3, 4), True) is fused
     assert kernels.select("auto", Terms(), torch.zeros(1, 1, 3, 4), True) is fused
     assert not list((tmp_path / "relpos").glob("*.so"))
@@ -206,7 +254,10 @@ def test_a_compiler_that_fails_is_told_once_and_training_goes_on(monkeypatch: py
 
 def test_the_loss_over_the_vocabulary_has_the_values_and_gradients_of_plain_torch() -> None:
     generator = torch.Generator().manual_seed(0)
-    x, words, bias = (torch.randn(*shape, generator=generator).requires_grad_() for shape in ((130, 3), (70, 3), (70,)))
+    x, words, bias = (
+        torch.randn(*shape, generator=generator).requires_grad_()
+        for shape in ((130, 3), (70, 3), (70,))
+    )
     target = torch.randint(70, (130,), generator=generator)
     results = []
     for swept in (True, False):
@@ -221,7 +272,8 @@ def test_the_loss_over_the_vocabulary_has_the_values_and_gradients_of_plain_torc
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kernel", [fused, compiled])
 def test_nothing_of_what_is_hidden_comes_through(kernel: ModuleType, dtype: torch.dtype) -> None:
-    """The first head does not see the right side, nor the second the left one; the second row has padding."""
+    """The first head does not see the right side, nor the second the left one; the second row has
+    padding."""
     n, generator = 70, torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(2, 2, n, 16, generator=generator).to(dtype) for _ in "qkv")
     mask = torch.arange(n) < torch.tensor([[n], [30]])
@@ -240,5 +292,7 @@ def test_a_label_beyond_the_vocabulary_is_refused_and_not_written() -> None:
 
 def test_a_term_of_another_shape_is_refused_and_not_read_beyond_its_end() -> None:
     v = torch.randn(1, 2, 5, 4)
-    with pytest.raises(RelposError, match=r"terms.offset has the shape \(1, 9\); \(2, 9\) is expected"):
+    with pytest.raises(
+        RelposError, match=r"terms.offset has the shape \(1, 9\); \(2, 9\) is expected"
+    ):
         compiled.attention(None, None, v, Terms(offset=torch.zeros(1, 9)), None, (0.0, 0))

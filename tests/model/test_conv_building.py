@@ -1,4 +1,5 @@
-"""Building convolutions: how many parameters they have, and which arguments and combinations are refused."""
+"""Building convolutions: how many parameters they have, and which arguments and combinations are
+refused."""
 
 from dataclasses import replace
 from functools import partial
@@ -63,18 +64,46 @@ def test_totals_of_the_printed_rows(position: str, conv: str, total: int) -> Non
 REFUSALS = [
     (partial(Depthwise, k=-1), NoPosition, "k=-1: a whole number of 0 or more is expected"),
     (partial(Depthwise, k=2, bias="on"), NoPosition, "bias=on: true or false is expected"),
-    (partial(ConvQK, k=2, fraction=0), NoPosition, "fraction=0: a number above 0 and up to 1 is expected"),
+    (
+        partial(ConvQK, k=2, fraction=0),
+        NoPosition,
+        "fraction=0: a number above 0 and up to 1 is expected",
+    ),
     (partial(ConvQK, k=2, fraction=0.3), NoPosition, "fraction=0.3 of 2 heads is no whole number"),
-    (partial(ConvQK, k=2, activation="gelo"), NoPosition, "activation=gelo: none or gelu is expected. Did you mean 'gelu'?"),
+    (
+        partial(ConvQK, k=2, activation="gelo"),
+        NoPosition,
+        "activation=gelo: none or gelu is expected. Did you mean 'gelu'?",
+    ),
     (partial(ConvBert, width=4), NoPosition, "width must be an odd number, not 4"),
-    (partial(ConvBert, kernel_from="keys"), NoPosition, "kernel_from=keys: query or key is expected. Did you mean 'key'?"),
-    (partial(ConvBert, edges="zeros"), NoPosition, "edges=zeros: renormalise or zero is expected. Did you mean 'zero'?"),
+    (
+        partial(ConvBert, kernel_from="keys"),
+        NoPosition,
+        "kernel_from=keys: query or key is expected. Did you mean 'key'?",
+    ),
+    (
+        partial(ConvBert, edges="zeros"),
+        NoPosition,
+        "edges=zeros: renormalise or zero is expected. Did you mean 'zero'?",
+    ),
     (partial(LightConv, k="x"), NoPosition, "k=x: a whole number of 0 or more is expected"),
-    (partial(LightConv, k=2), partial(Fixed, k=2), "conv LightConv has no scores on which position Fixed could act"),
+    (
+        partial(LightConv, k=2),
+        partial(Fixed, k=2),
+        "conv LightConv has no scores on which position Fixed could act",
+    ),
     (partial(Merge, parts="qk"), NoPosition, "conv.parts must be a list of convolutions, not 'qk'"),
     (partial(Merge, parts=[]), NoPosition, "conv.parts must be a list of convolutions, not []"),
-    (partial(Merge, parts=[QK, partial(ConvQKV, k=1)]), NoPosition, "conv.parts: ConvQK and ConvQKV both make k, q"),
-    (partial(Merge, parts=[QK, partial(LightConv, k=1)]), NoPosition, "conv.parts: ConvQK and LightConv both make k, q"),
+    (
+        partial(Merge, parts=[QK, partial(ConvQKV, k=1)]),
+        NoPosition,
+        "conv.parts: ConvQK and ConvQKV both make k, q",
+    ),
+    (
+        partial(Merge, parts=[QK, partial(LightConv, k=1)]),
+        NoPosition,
+        "conv.parts: ConvQK and LightConv both make k, q",
+    ),
     (
         partial(Merge, parts=[QK, ConvBert]),
         NoPosition,
@@ -85,10 +114,26 @@ REFUSALS = [
         NoPosition,
         "conv.parts: ConvBert takes heads from the scores, and KvShift changes k in all",
     ),
-    (Canon, partial(SynthesizerRandom, mixture=False), "conv Canon works on k, q, which position SynthesizerRandom does without"),
-    (partial(Canon, places="AE"), NoPosition, "conv.places=AE: some of the letters ABCD are expected, each once"),
-    (partial(Canon, places=12), NoPosition, "conv.places=12: some of the letters ABCD are expected, each once"),
-    (partial(Canon, places="AA"), NoPosition, "conv.places=AA: some of the letters ABCD are expected, each once"),
+    (
+        Canon,
+        partial(SynthesizerRandom, mixture=False),
+        "conv Canon works on k, q, which position SynthesizerRandom does without",
+    ),
+    (
+        partial(Canon, places="AE"),
+        NoPosition,
+        "conv.places=AE: some of the letters ABCD are expected, each once",
+    ),
+    (
+        partial(Canon, places=12),
+        NoPosition,
+        "conv.places=12: some of the letters ABCD are expected, each once",
+    ),
+    (
+        partial(Canon, places="AA"),
+        NoPosition,
+        "conv.places=AA: some of the letters ABCD are expected, each once",
+    ),
     (partial(Inkling, k=-1), NoPosition, "k=-1: a whole number of 0 or more is expected"),
     (
         partial(Merge, parts=[ConvBert, ConvBert]),
@@ -120,13 +165,18 @@ def test_a_scheme_without_queries_is_refused_by_name() -> None:
         (ConvBert, "ConvBert", "q"),
         (OPTIONS["depthwise and qk"], "Merge", "k, q"),
     ):
-        with pytest.raises(RelposError, match=rf"conv {name}\S* ?\S* works on {missing}, which position Blind does without"):
+        with pytest.raises(
+            RelposError,
+            match=rf"conv {name}\S* ?\S* works on {missing}, which position Blind does without",
+        ):
             build(SIZE, Blind, VOCABULARY, conv)
     assert build(SIZE, Blind, VOCABULARY, partial(ConvValue, k=2))(batch()[0]).isfinite().all()
 
 
 def test_the_original_convbert_has_no_bias_in_its_depthwise_convolution() -> None:
-    plain, without = (model_of("none", "convbert", conv_keys=keys) for keys in ({}, {"bias": False}))
+    plain, without = (
+        model_of("none", "convbert", conv_keys=keys) for keys in ({}, {"bias": False})
+    )
     assert count(plain)["total"] - count(without)["total"] == SHAPE.layers * SHAPE.hidden
     assert not [name for name, _ in without.named_parameters() if name.endswith("depthwise.bias")]
 

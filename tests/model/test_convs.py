@@ -1,4 +1,5 @@
-"""What the convolutions compute beyond the laws that hold for every preset: definitions, options, directions, dropout, merges."""
+"""What the convolutions compute beyond the laws that hold for every preset: definitions, options,
+directions, dropout, merges."""
 
 from functools import partial
 from typing import Any
@@ -37,7 +38,9 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 def test_outputs_and_gradients_of_convolutions_equal_the_loops(conv: Any) -> None:
     """Two passes through one layer; the laws hold for layers of their own."""
     encoder = network(NoPosition, conv, share_layers=True).eval().encoder
-    check_loops(encoder, ids=[7, 9, 5, 22, 0, 12], real=[True] * 4 + [False, True], types=[0, 0, 1, 1, 0, 1])
+    check_loops(
+        encoder, ids=[7, 9, 5, 22, 0, 12], real=[True] * 4 + [False, True], types=[0, 0, 1, 1, 0, 1]
+    )
 
 
 @EVERY_OPTION
@@ -66,11 +69,13 @@ def test_a_row_of_nothing_but_padding_is_finite() -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_depthwise_equals_conv1d_with_gradients(n: int, k: int, dtype: torch.dtype) -> None:
     values = [
-        x.to(dtype).requires_grad_() for x in (normal(3, 6, n), normal(6, 2 * k + 1), normal(6), normal(6, 2 * k + 1, seed=1))
+        x.to(dtype).requires_grad_()
+        for x in (normal(3, 6, n), normal(6, 2 * k + 1), normal(6), normal(6, 2 * k + 1, seed=1))
     ]
     x, one, bias, two = values
     plain = [
-        functional.conv1d(x, weight[:, None], b, padding=k, groups=6).transpose(1, 2) for weight, b in ((one, bias), (two, None))
+        functional.conv1d(x, weight[:, None], b, padding=k, groups=6).transpose(1, 2)
+        for weight, b in ((one, bias), (two, None))
     ]
     ours = depthwise_each(x.transpose(1, 2), (one, bias), (two, None))
     torch.testing.assert_close(ours, plain)
@@ -124,7 +129,9 @@ def test_weights_of_a_window_read_the_next_token(kind: Any) -> None:
     conv = made(partial(kind, k=2))
     v = normal(2, SHAPE.heads, 6, SHAPE.head_dim).abs() + 0.5
     with torch.no_grad():
-        for table in [conv.weight[:, 0]] if kind is LightConv else conv.kernel.weight.unflatten(0, (-1, 5)):
+        for table in (
+            [conv.weight[:, 0]] if kind is LightConv else conv.kernel.weight.unflatten(0, (-1, 5))
+        ):
             table[..., 3] = 1000 if kind is LightConv else 0
             if kind is DynamicConv:
                 table[3] = 1000
@@ -147,7 +154,8 @@ def test_convbert_reads_the_next_token(kernel_from: str) -> None:
 
 @pytest.mark.parametrize("conv", ["depthwise", "value"])
 def test_rows_are_paired(conv: str) -> None:
-    """A scheme leaves the convolution's start as it is, the convolution the scheme's, and both all else; layers differ."""
+    """A scheme leaves the convolution's start as it is, the convolution the scheme's, and both all
+    else; layers differ."""
 
     def start(position: str, conv: str) -> dict[str, Tensor]:
         return model_of(position, conv, spread=0.0).state_dict()
@@ -155,7 +163,11 @@ def test_rows_are_paired(conv: str) -> None:
     plain, both = start("none", conv), start("composite", conv)
     assert all(torch.equal(both[name], value) for name, value in plain.items())
     other = start("composite", "none")
-    assert all(torch.equal(both[name], other[name]) for name in both.keys() & other.keys() if both[name].shape == other[name].shape)
+    assert all(
+        torch.equal(both[name], other[name])
+        for name in both.keys() & other.keys()
+        if both[name].shape == other[name].shape
+    )
     first = next(name for name in plain if name.endswith(("values.weight", "depthwise.weight")))
     assert not torch.equal(plain[first], plain[first.replace("layers.0", "layers.1")])
 

@@ -4,14 +4,26 @@ import pytest
 import torch
 from torch import Tensor
 
-from relpos.model.dropout import Draw, Dropout, Examples, drop, dropped, keep_bits, rescale, seed_dropout, zero_dropped
+from relpos.model.dropout import (
+    Draw,
+    Dropout,
+    Examples,
+    drop,
+    dropped,
+    keep_bits,
+    rescale,
+    seed_dropout,
+    zero_dropped,
+)
 from relpos.model.heads import Classifier
 from schemes import batch, model_of
 
 CPU = torch.device("cpu")
 
 
-def keep(shape: tuple[int, ...], p: float = 0.5, key: int = 5, examples: list[int] | None = None) -> Tensor:
+def keep(
+    shape: tuple[int, ...], p: float = 0.5, key: int = 5, examples: list[int] | None = None
+) -> Tensor:
     named = None if examples is None else Examples(torch.tensor(examples))
     return dropped(shape, Draw(p, key, named), CPU) >= 0
 
@@ -23,7 +35,9 @@ def test_the_rate_is_the_one_asked_for(p: float) -> None:
 
 
 SHAPES = [(64, 128, 128), (16, 4, 128, 128)]
-LEAST = 0.005  # of a correlation of equal masks, which is 1; the standard deviation over a million elements is 0.001
+# of a correlation of equal masks, which is 1; the standard deviation over a million elements is
+# 0.001
+LEAST = 0.005
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -32,9 +46,13 @@ def test_neighbours_along_every_axis_are_independent(shape: tuple[int, ...]) -> 
     for axis, size in enumerate(shape):
         for distance in (1, 2, 3, 4, 8, 32):
             if distance < size:
-                near, far = x.narrow(axis, 0, size - distance), x.narrow(axis, distance, size - distance)
+                near, far = (
+                    x.narrow(axis, 0, size - distance),
+                    x.narrow(axis, distance, size - distance),
+                )
                 assert abs(float((near * far).mean())) < LEAST
-                assert abs(float((near * far)[..., 1:].mul((near * far)[..., :-1]).mean())) < LEAST  # and so are four at a time
+                # and so are four at a time
+                assert abs(float((near * far)[..., 1:].mul((near * far)[..., :-1]).mean())) < LEAST
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -1,4 +1,5 @@
-"""The encoder with what it is made of: embedding, `attention`, its sums, number formats (`precision`)."""
+"""The encoder with what it is made of: embedding, `attention`, its sums, number formats
+(`precision`)."""
 
 from typing import Any
 
@@ -48,7 +49,10 @@ def test_initialisation_is_the_authors() -> None:
         ({"heads": 3}, "hidden=8 is not a multiple of heads=3"),
         ({"layers": 0}, "layers=0: a whole number from 1 to 1,000 is expected"),
         ({"ffn": "many"}, "ffn=many: a whole number from 1 to 1,000,000 is expected"),
-        ({"activation": "gelo"}, "activation=gelo: gelu, gelu_new, relu or silu is expected. Did you mean 'gelu'?"),
+        (
+            {"activation": "gelo"},
+            "activation=gelo: gelu, gelu_new, relu or silu is expected. Did you mean 'gelu'?",
+        ),
         ({"dropout": 1.5}, "dropout=1.5: a number from 0 up to, not including, 1 is expected"),
     ],
 )
@@ -127,7 +131,9 @@ def test_hidden_states_are_the_embeddings_and_the_output_of_each_layer() -> None
     states = model.encoder(ids, mask, hidden_states=True)
     assert len(states) == 4
     assert torch.equal(states[-1], model.encoder(ids, mask))
-    torch.testing.assert_close(states[0], model.encoder.embedding(ids, None, None, Tokens(*ids.shape)))
+    torch.testing.assert_close(
+        states[0], model.encoder.embedding(ids, None, None, Tokens(*ids.shape))
+    )
 
 
 def test_a_batch_may_be_empty() -> None:

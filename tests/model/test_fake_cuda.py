@@ -1,4 +1,5 @@
-"""Every preset trains in CUDA's number formats, copies nothing from the host and waits for nothing: seen on fake tensors."""
+"""Every preset trains in CUDA's number formats, copies nothing from the host and waits for nothing:
+seen on fake tensors."""
 
 import re
 from pathlib import Path
@@ -20,24 +21,32 @@ import fake_cuda
 CONSTRAINTS = (Path(__file__).parents[2] / "constraints.txt").read_text(encoding="utf-8")
 PINNED = re.findall(r"^torch==([\d.]+)", CONSTRAINTS, re.MULTILINE)[0]
 MODERN = {"norm_first": True, "norm": "rms", "glu": True, "bias": False, "qk_norm": True}
-PRESETS = [*((name, "none") for name in POSITIONS), *(("none", name) for name in CONVS if name != "none")]
+PRESETS = [
+    *((name, "none") for name in POSITIONS),
+    *(("none", name) for name in CONVS if name != "none"),
+]
 SAMPLE = [("composite", "depthwise"), ("window", "none"), ("none", "qkv"), ("none", "none")]
 HERE = list(enumerate(PRESETS if FULL else SAMPLE))
 KERNELS = ("auto", "fused", "eager")
 KINDS = get_args(ClassifierKind)
-IN_TURN = pytest.mark.parametrize(("position", "conv", "turn"), [(*names, at) for at, names in HERE])
+IN_TURN = pytest.mark.parametrize(
+    ("position", "conv", "turn"), [(*names, at) for at, names in HERE]
+)
 """For what comes after the network, or stands around it: the presets take it in turn."""
 
 
 @pytest.fixture(autouse=True)
 def _there() -> None:
     """Elsewhere than with the pinned torch it may be missing."""
-    if (reason := fake_cuda.missing()) and (torch.cuda.is_available() or torch.__version__.partition("+")[0] != PINNED):
+    if (reason := fake_cuda.missing()) and (
+        torch.cuda.is_available() or torch.__version__.partition("+")[0] != PINNED
+    ):
         pytest.skip(f"no fake CUDA: {reason}")
 
 
 def made(position: str, conv: str, **keys: Any) -> MaskedLM:
-    """Of one layer; what a second one finds is seen in pre-trainings with the kernel that is taken by itself."""
+    """Of one layer; what a second one finds is seen in pre-trainings with the kernel that is taken
+    by itself."""
     return model_of(position, conv, **{"layers": 1, **keys}).float()
 
 
@@ -50,8 +59,9 @@ def made(position: str, conv: str, **keys: Any) -> MaskedLM:
     ],
 )
 def test_a_pre_training(position: str, conv: str, kernel: str, precision: str, turn: int) -> None:
-    """In float32 with one of the kernels: each has it with every other preset. The kernel that is taken by itself leaves out most
-    of the padding, and has a second layer with `WAYS`; `eager` is in a modern block."""
+    """In float32 with one of the kernels: each has it with every other preset. The kernel that is
+    taken by itself leaves out most of the padding, and has a second layer with `WAYS`; `eager` is
+    in a modern block."""
     layers = 2 if kernel == "auto" and {position, conv} <= WAYS else 1
     size = SIZE | {"layers": layers} | (MODERN if kernel == "eager" else {})
     model = build(size, preset("position", position), VOCABULARY, preset("conv", conv), kernel)
@@ -65,7 +75,9 @@ def test_a_causal_one(position: str, conv: str) -> None:
 
 
 @IN_TURN
-def test_a_plain_pass_of_a_fine_tuning_or_of_electras_discriminator(position: str, conv: str, turn: int) -> None:
+def test_a_plain_pass_of_a_fine_tuning_or_of_electras_discriminator(
+    position: str, conv: str, turn: int
+) -> None:
     encoder = made(position, conv).encoder
     check(lambda: fake_cuda.plain(ReplacedTokens(encoder) if turn % 2 else Classifier(encoder, 2)))
 
@@ -73,7 +85,11 @@ def test_a_plain_pass_of_a_fine_tuning_or_of_electras_discriminator(position: st
 @IN_TURN
 def test_a_recorded_fine_tuning(position: str, conv: str, turn: int) -> None:
     kind = KINDS[turn // 2 % len(KINDS)]
-    check(lambda: fake_cuda.recorded(Classifier(made(position, conv).encoder, 2, kind=kind), held=(None, 40)[turn % 2]))
+    check(
+        lambda: fake_cuda.recorded(
+            Classifier(made(position, conv).encoder, 2, kind=kind), held=(None, 40)[turn % 2]
+        )
+    )
 
 
 def check(run: Any) -> None:
@@ -83,7 +99,9 @@ def check(run: Any) -> None:
     except RelposError as error:
         ledger, refused = None, str(error)
     if ledger is None:
-        assert "speed.kernel=auto takes one that serves" in refused or refused.startswith("size.attention=causal: ")
+        assert "speed.kernel=auto takes one that serves" in refused or refused.startswith(
+            "size.attention=causal: "
+        )
     else:
         assert ledger.faults == {}
         assert {phase for phase, _ in ledger.launches} == {"forward", "backward"}

@@ -1,4 +1,5 @@
-"""`relpos.attention` equals the equation, whatever holes are filled, and its gradients are the same bits each time."""
+"""`relpos.attention` equals the equation, whatever holes are filled, and its gradients are the same
+bits each time."""
 
 import math
 import subprocess
@@ -25,10 +26,15 @@ def drawn(dtype: torch.dtype = torch.float64, n: int = N) -> dict[str, Tensor]:
         "dense": (1, HEADS, n, n),
         "value": (2 * K + 1, WIDTH),
     }
-    return {name: torch.randn(shape, generator=generator).to(dtype).requires_grad_() for name, shape in shapes.items()}
+    return {
+        name: torch.randn(shape, generator=generator).to(dtype).requires_grad_()
+        for name, shape in shapes.items()
+    }
 
 
-def looped(given: dict[str, Tensor], outside: str, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+def looped(
+    given: dict[str, Tensor], outside: str, mask: Tensor | None, causal: bool, scale: float
+) -> Tensor:
     """Equation by equation; a window beyond its end has its outermost weight, or none."""
 
     def window(kernel: Tensor, o: int) -> Any:
@@ -39,14 +45,34 @@ def looped(given: dict[str, Tensor], outside: str, mask: Tensor | None, causal: 
     for b in range(BATCH):
         for h in range(HEADS):
             for i in range(N):
-                read = [j for j in range(N) if (mask is None or mask[b, j]) and (not causal or j <= i)]
+                read = [
+                    j for j in range(N) if (mask is None or mask[b, j]) and (not causal or j <= i)
+                ]
                 scores = []
                 for j in read:
-                    s = scale * sum(given["q"][b, h, i, c] * given["k"][b, h, j, c] for c in range(WIDTH)) if "q" in given else 0.0
+                    s = (
+                        scale
+                        * sum(given["q"][b, h, i, c] * given["k"][b, h, j, c] for c in range(WIDTH))
+                        if "q" in given
+                        else 0.0
+                    )
                     s = s + (given["offset"][h, j - i + N - 1] if "offset" in given else 0.0)
-                    s = s + (window(given["from_query"][b, h, i], j - i) if "from_query" in given else 0.0)
-                    s = s + (window(given["from_key"][b, h, j], i - j) if "from_key" in given else 0.0)
-                    scores.append(s + (given["dense"][0, h, i, j] if "dense" in given else torch.zeros((), dtype=v.dtype)))
+                    s = s + (
+                        window(given["from_query"][b, h, i], j - i)
+                        if "from_query" in given
+                        else 0.0
+                    )
+                    s = s + (
+                        window(given["from_key"][b, h, j], i - j) if "from_key" in given else 0.0
+                    )
+                    scores.append(
+                        s
+                        + (
+                            given["dense"][0, h, i, j]
+                            if "dense" in given
+                            else torch.zeros((), dtype=v.dtype)
+                        )
+                    )
                 weights = torch.stack(scores).softmax(0)
                 for weight, j in zip(weights, read, strict=True):
                     u = window(given["value"], j - i) if "value" in given else 0.0
@@ -65,11 +91,17 @@ MASK = torch.tensor([[True] * N, [True, False, True, True, False]])
 @pytest.mark.parametrize(
     ("names", "outside", "causal"),
     [
-        *((names, *how) for names in ((), *((name,) for name in NAMES)) for how in (("clamp", False), ("zero", True))),
+        *(
+            (names, *how)
+            for names in ((), *((name,) for name in NAMES))
+            for how in (("clamp", False), ("zero", True))
+        ),
         *((NAMES, outside, causal) for outside in ("clamp", "zero") for causal in (False, True)),
     ],
 )
-def test_values_and_gradients_are_those_of_the_equation(names: tuple[str, ...], outside: str, causal: bool) -> None:
+def test_values_and_gradients_are_those_of_the_equation(
+    names: tuple[str, ...], outside: str, causal: bool
+) -> None:
     every = drawn()
     given = {name: every[name] for name in ("q", "k", "v", *names)}
     for mask in (None, MASK):
@@ -88,7 +120,9 @@ def test_values_and_gradients_are_those_of_the_equation(names: tuple[str, ...], 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 2e-5), (torch.bfloat16, 0.1)])
 def test_other_number_formats_equal_float64(dtype: torch.dtype, close: float, causal: bool) -> None:
-    exact = {name: x.detach().to(dtype).double().requires_grad_() for name, x in drawn(n=40).items()}
+    exact = {
+        name: x.detach().to(dtype).double().requires_grad_() for name, x in drawn(n=40).items()
+    }
     given = {name: x.detach().to(dtype).requires_grad_() for name, x in exact.items()}
     mask = torch.arange(40)[None] < torch.tensor([[40], [23]])
     ours, theirs = call(given, mask=mask, causal=causal), call(exact, mask=mask, causal=causal)
@@ -106,7 +140,11 @@ def test_gradients_have_the_same_bits_each_time() -> None:
     given = drawn(torch.float32, n=40)
 
     def gradients() -> list[Tensor]:
-        return list(torch.autograd.grad(call(given, dropout=0.2, seed=3).square().sum(), list(given.values())))
+        return list(
+            torch.autograd.grad(
+                call(given, dropout=0.2, seed=3).square().sum(), list(given.values())
+            )
+        )
 
     first = gradients()
     for _ in range(9):
@@ -166,21 +204,27 @@ def test_second_derivatives_are_refused_and_not_wrong() -> None:
         first.sum().backward()
 
 
-W = torch.randn(BATCH, HEADS, N, WIDTH, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+W = torch.randn(
+    BATCH, HEADS, N, WIDTH, generator=torch.Generator().manual_seed(7), dtype=torch.float64
+)
 HOW = [{}, {"causal": True}, {"dropout": 0.25, "seed": 3}, {"mask": MASK, "outside": "zero"}]
 
 
 def of_tensors(given: dict[str, Tensor], **keys: Any) -> tuple[Any, tuple[Tensor, ...]]:
     """The function of its tensors alone, and these."""
     names = tuple(given)
-    return lambda *x: call(dict(zip(names, x, strict=True)), **keys), tuple(x.detach() for x in given.values())
+    return lambda *x: call(dict(zip(names, x, strict=True)), **keys), tuple(
+        x.detach() for x in given.values()
+    )
 
 
 @pytest.mark.parametrize("how", HOW, ids=str)
 def test_gradients_by_torch_func_are_those_of_backward(how: dict[str, Any]) -> None:
     given = drawn()
     function, tensors = of_tensors(given, **how)
-    found = torch.func.grad(lambda *x: (function(*x) * W).sum(), argnums=tuple(range(len(tensors))))(*tensors)
+    found = torch.func.grad(
+        lambda *x: (function(*x) * W).sum(), argnums=tuple(range(len(tensors)))
+    )(*tensors)
     (call(given, **how) * W).sum().backward()
     for one, x in zip(found, given.values(), strict=True):
         torch.testing.assert_close(one, x.grad)
@@ -191,7 +235,10 @@ def test_derivatives_along_a_direction_are_those_of_differences(how: dict[str, A
     function, tensors = of_tensors(drawn(), **how)
     directions = tuple(torch.randn_like(x) for x in tensors)
     _, found = torch.func.jvp(function, tensors, directions)
-    steps = [function(*(x + step * d for x, d in zip(tensors, directions, strict=True))) for step in (1e-6, -1e-6)]
+    steps = [
+        function(*(x + step * d for x, d in zip(tensors, directions, strict=True)))
+        for step in (1e-6, -1e-6)
+    ]
     torch.testing.assert_close(found, (steps[0] - steps[1]) / 2e-6, atol=1e-7, rtol=1e-6)
 
 
@@ -225,8 +272,11 @@ for how in ({}, {"causal": True}, {"mask": mask, "outside": "zero"}, {"dropout":
 
 @pytest.mark.full
 def test_a_compiler_sees_one_graph() -> None:
-    """In a process of its own: here annotations are checked, which a compiler would have to understand."""
-    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False)
+    """In a process of its own: here annotations are checked, which a compiler would have to
+    understand."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
 
 

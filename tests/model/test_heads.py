@@ -36,17 +36,29 @@ def test_loss_is_the_mean_over_the_chosen_tokens() -> None:
 
 def test_rows_may_count_by_weights() -> None:
     ids, mask = batch()
-    labels = torch.where(torch.arange(9) % 2 == 0, ids, torch.tensor(-100)).masked_fill(mask == 0, -100)
+    labels = torch.where(torch.arange(9) % 2 == 0, ids, torch.tensor(-100)).masked_fill(
+        mask == 0, -100
+    )
     weights, results = torch.tensor([0.5, 3.0], dtype=torch.float64), []
     for at_once in (True, False):
         model = model_of("composite").eval()
         if at_once:
             total, _, right = model.loss_sum(ids, labels, mask, weights=weights)
         else:
-            parts = [model.loss_sum(ids[i : i + 1], labels[i : i + 1], mask[i : i + 1]) for i in range(2)]
-            total, right = (sum(w * part[k] for w, part in zip(weights, parts, strict=True)) for k in (0, 2))  # type: ignore[misc]
+            parts = [
+                model.loss_sum(ids[i : i + 1], labels[i : i + 1], mask[i : i + 1]) for i in range(2)
+            ]
+            total, right = (
+                sum(w * part[k] for w, part in zip(weights, parts, strict=True)) for k in (0, 2)
+            )  # type: ignore[misc]
         total.backward()
-        results.append([total.detach(), right.double(), *(p.grad for p in model.parameters() if p.grad is not None)])
+        results.append(
+            [
+                total.detach(),
+                right.double(),
+                *(p.grad for p in model.parameters() if p.grad is not None),
+            ]
+        )
     torch.testing.assert_close(*results)
 
 
@@ -64,7 +76,10 @@ def test_gradients_equal_those_of_all_logits() -> None:
 
 
 def test_the_loss_of_many_rows_has_the_right_gradient() -> None:
-    x, words, bias = (torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((130, 3), (7, 3), (7,)))
+    x, words, bias = (
+        torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+        for shape in ((130, 3), (7, 3), (7,))
+    )
     target = torch.randint(7, (130,))
     expected = functional.cross_entropy(functional.linear(x, words, bias), target, reduction="sum")
     total, _ = tied_cross_entropy(x, words, bias, target)
@@ -117,12 +132,18 @@ def test_a_classifier_of_the_mean_reads_all_real_tokens_and_no_padding() -> None
     ids, mask = batch()
     x = classifier.encoder(ids, mask)
     means = torch.stack([row[real.bool()].mean(0) for row, real in zip(x, mask, strict=True)])
-    torch.testing.assert_close(classifier(ids, mask), classifier.classifier(torch.tanh(classifier.pooler(means))))
+    torch.testing.assert_close(
+        classifier(ids, mask), classifier.classifier(torch.tanh(classifier.pooler(means)))
+    )
     whole = ids[mask.bool().all(1)]
     torch.testing.assert_close(classifier(whole), classifier(whole, torch.ones_like(whole)))
-    alone = torch.cat([classifier(row[real.bool()][None]) for row, real in zip(ids, mask, strict=True)])
+    alone = torch.cat(
+        [classifier(row[real.bool()][None]) for row, real in zip(ids, mask, strict=True)]
+    )
     torch.testing.assert_close(classifier(ids, mask), alone)
-    heads = {kind: Classifier(classifier.encoder, 3, kind=kind) for kind in get_args(ClassifierKind)}
+    heads = {
+        kind: Classifier(classifier.encoder, 3, kind=kind) for kind in get_args(ClassifierKind)
+    }
     assert {kind for kind, head in heads.items() if head.mean} == {"mean", "jiant_mean"}
     assert {kind for kind, head in heads.items() if head.dense} == {"jiant", "jiant_mean"}
 

@@ -24,7 +24,10 @@ def digest(*tensors: torch.Tensor) -> str:
 
 def test_the_bits_are_promised() -> None:
     names = ["a.weight", "b.weight", "c.weight"]
-    made = [normal_(nn.Parameter(torch.empty(300, 70)), 0.02), normal_(nn.Parameter(torch.empty(9)), 5.0, mean=0.1)]
+    made = [
+        normal_(nn.Parameter(torch.empty(300, 70)), 0.02),
+        normal_(nn.Parameter(torch.empty(9)), 5.0, mean=0.1),
+    ]
     made.append(uniform_(nn.Parameter(torch.empty(50, 40)), -0.3, 0.7))
     redraw(zip(names, made, strict=True), seed=7)
     assert digest(*made) == BITS
@@ -39,8 +42,10 @@ def test_normal_numbers_are_normal() -> None:
 
 
 def test_every_normal_number_is_far_from_where_rounding_turns() -> None:
-    """So that no other implementation of the inverse, a few units in the last place away, gives another float32."""
-    quantile = (torch.arange(1 << 20, dtype=torch.float64) * 8 + 0.5) * 2.0**-24  # an eighth of them
+    """So that no other implementation of the inverse, a few units in the last place away, gives
+    another float32."""
+    # an eighth of them
+    quantile = (torch.arange(1 << 20, dtype=torch.float64) * 8 + 0.5) * 2.0**-24
     exact = torch.special.ndtri(quantile)
     for nudged in (exact * (1 - 2.0**-49), exact * (1 + 2.0**-49)):  # by 8 to 16 units
         assert torch.equal(nudged.float(), exact.float())

@@ -1,6 +1,8 @@
-"""Compiled code is loaded only from where this user alone can have written it, and only whole. Skipped where there is no compiler.
+"""Compiled code is loaded only from where this user alone can have written it, and only whole.
+Skipped where there is no compiler.
 
-A planted library has a constructor that writes a file `marker`: it runs as soon as the library is loaded.
+A planted library has a constructor that writes a file `marker`: it runs as soon as the library is
+loaded.
 """
 
 import ctypes
@@ -19,7 +21,8 @@ pytestmark = pytest.mark.skipif(GXX is None, reason="needs g++")
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Instead of the kernels, which take ten seconds, a compiler makes an empty library; the cache is in `tmp_path`."""
+    """Instead of the kernels, which take ten seconds, a compiler makes an empty library; the cache
+    is in `tmp_path`."""
     compiler = tmp_path / "quick"
     compiler.write_text(
         '#!/bin/sh\nwhile [ "$1" != -o ]; do shift || exit 0; done\n'
@@ -54,10 +57,16 @@ def _kept(tmp_path: Path) -> Path:
 
 
 def _planted(tmp_path: Path, place: Path) -> None:
-    """Puts a library that writes the marker where a training looks for its own, under a name with the right checksum."""
+    """Puts a library that writes the marker where a training looks for its own, under a name with
+    the right checksum."""
     source = f'#include <cstdio>\n__attribute__((constructor)) void f() {{ fclose(fopen("{tmp_path}/marker", "w")); }}'
     evil = tmp_path / "evil.so"
-    subprocess.run([str(GXX), "-shared", "-fPIC", "-x", "c++", "-", "-o", str(evil)], input=source, text=True, check=True)
+    subprocess.run(
+        [str(GXX), "-shared", "-fPIC", "-x", "c++", "-", "-o", str(evil)],
+        input=source,
+        text=True,
+        check=True,
+    )
     place.mkdir(exist_ok=True)
     stem = f"cpu-{library._key(str(tmp_path / 'quick'))}"
     evil.rename(place / f"{stem}-{kept._checksum(evil.read_bytes())}.so")
@@ -81,19 +90,30 @@ def test_a_folder_that_others_may_write_to_is_not_used(
     assert bool(_loaded(build)) is build
     assert not (tmp_path / "marker").exists()
     said = capsys.readouterr().err.splitlines()[0]
-    instead = "they are compiled for this process alone" if build else "plain torch computes instead"
+    instead = (
+        "they are compiled for this process alone" if build else "plain torch computes instead"
+    )
     folder = tmp_path / "relpos"
-    assert said == f"relpos: compiled CPU kernels cannot be kept: {folder} can be written by other users; {instead}"
+    assert (
+        said
+        == f"relpos: compiled CPU kernels cannot be kept: {folder} can be written by other users; "
+        f"{instead}"
+    )
     assert len(list(folder.iterdir())) == 1  # and nothing is written there
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_folder_of_another_user_is_not_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_of_another_user_is_not_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _planted(tmp_path, tmp_path / "relpos")
     os.chown(tmp_path / "relpos", 12345, 12345)
     assert _loaded()
     assert not (tmp_path / "marker").exists()
-    assert "belongs to another user; they are compiled for this process alone" in capsys.readouterr().err
+    assert (
+        "belongs to another user; they are compiled for this process alone"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_link_to_a_folder_is_not_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,7 +124,9 @@ def test_a_link_to_a_folder_is_not_used(tmp_path: Path, capsys: pytest.CaptureFi
     assert f"{tmp_path}/relpos is a link; " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("fault", ["a link", "can be written by other users", "belongs to another user", "is no file"])
+@pytest.mark.parametrize(
+    "fault", ["a link", "can be written by other users", "belongs to another user", "is no file"]
+)
 def test_a_file_that_others_may_have_made_is_removed_and_compiled_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: str
 ) -> None:
@@ -133,12 +155,17 @@ def test_a_file_that_others_may_have_made_is_removed_and_compiled_again(
 
 
 @pytest.mark.parametrize("size", [0, 100, -1])
-def test_a_truncated_file_is_compiled_again(tmp_path: Path, capsys: pytest.CaptureFixture[str], size: int) -> None:
+def test_a_truncated_file_is_compiled_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], size: int
+) -> None:
     file = _kept(tmp_path)
     content = file.read_bytes()
     file.write_bytes(content[:size])
     assert _loaded()
-    assert "is removed from the cache, to be made again: the file is damaged" in capsys.readouterr().err
+    assert (
+        "is removed from the cache, to be made again: the file is damaged"
+        in capsys.readouterr().err
+    )
     assert (file.read_bytes(), _times_built(tmp_path)) == (content, 2)
 
 
@@ -162,7 +189,9 @@ def test_a_folder_that_others_could_read_is_kept(tmp_path: Path) -> None:
     assert file.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_cache_that_cannot_be_made_is_told_and_training_compiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cache_that_cannot_be_made_is_told_and_training_compiles(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "relpos").write_text("a file where the folder should be")
     assert _loaded()
     assert "cannot be kept: " in capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""All of `kernels/`: every attention kernel equals the definition, for any terms that a scheme may come up with."""
+"""All of `kernels/`: every attention kernel equals the definition, for any terms that a scheme may
+come up with."""
 
 from itertools import product
 from typing import Any
@@ -22,16 +23,33 @@ SHAPES: dict[str, tuple[int, ...]] = {
     "offset": (H, 2 * N - 1), "query": (B, H, N, 2 * K + 1), "key": (B, H, N, 2 * K + 1),
     "dense": (1, H, N, N), "value": (2 * K + 1, D),
 }  # fmt: skip
-COMBINATIONS: list[tuple[str, ...]] = [(), ("offset",), ("query",), ("key",), ("dense",), ("offset", "query", "key", "dense")]
+COMBINATIONS: list[tuple[str, ...]] = [
+    (),
+    ("offset",),
+    ("query",),
+    ("key",),
+    ("dense",),
+    ("offset", "query", "key", "dense"),
+]
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=torch.float64)
+    return torch.randn(
+        shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=torch.float64
+    )
 
 
 def inputs(names: tuple[str, ...]) -> dict[str, Tensor]:
-    wanted = {"q": (B, H, N, D), "k": (B, H, N, D), "v": (B, H, N, D), **{name: SHAPES[name] for name in names}}
-    return {name: numbers(*shape, seed=i).requires_grad_() for i, (name, shape) in enumerate(wanted.items())}
+    wanted = {
+        "q": (B, H, N, D),
+        "k": (B, H, N, D),
+        "v": (B, H, N, D),
+        **{name: SHAPES[name] for name in names},
+    }
+    return {
+        name: numbers(*shape, seed=i).requires_grad_()
+        for i, (name, shape) in enumerate(wanted.items())
+    }
 
 
 def mask() -> Tensor:
@@ -42,17 +60,28 @@ def mask() -> Tensor:
 
 # Offsets −8 … 8 → columns of query and key; not one to one, and neither symmetric nor rising.
 COLUMNS = torch.tensor([4, 4, 4, 0, 1, 1, 2, 0, 3, 3, 1, 2, 4, 4, 0, 0, 0])
-SEEN: list[dict[str, Any]] = [{"columns": COLUMNS}, {"reach": 0}, {"reach": 3}, {"columns": COLUMNS, "reach": 2}]
+SEEN: list[dict[str, Any]] = [
+    {"columns": COLUMNS},
+    {"reach": 0},
+    {"reach": 3},
+    {"columns": COLUMNS, "reach": 2},
+]
 
 
 def run(
-    kernel: Any, names: tuple[str, ...], outside: str, dropout: tuple[float, int], real: Tensor | None, **seen: Any
+    kernel: Any,
+    names: tuple[str, ...],
+    outside: str,
+    dropout: tuple[float, int],
+    real: Tensor | None,
+    **seen: Any,
 ) -> list[Tensor]:
     """Output and gradients."""
     x = inputs(names)
     terms = Terms(**{name: x[name] for name in names}, outside=outside, **seen)
     y = kernel.attention(x["q"], x["k"], x["v"], terms, real, dropout)
-    if seen.get("reach") is not None and real is not None:  # what a token gets that sees nothing but padding means nothing
+    # what a token gets that sees nothing but padding means nothing
+    if seen.get("reach") is not None and real is not None:
         y = y * real[:, None, :, None]
     (y * numbers(B, H, N, D, seed=9)).sum().backward()
     return [y.detach(), *(value.grad for value in x.values())]
@@ -81,25 +110,43 @@ def test_eager_equals_the_loops(names: tuple[str, ...], outside: str) -> None:
                 return total
 
             def value(offset: int) -> Any:
-                return torch.stack([reference.read(column, offset, outside) for column in x["value"].unbind(1)])
+                return torch.stack(
+                    [reference.read(column, offset, outside) for column in x["value"].unbind(1)]
+                )
 
             expected = reference.attend(
-                x["q"][b, h], x["k"][b, h], x["v"][b, h], add, 1.0, real[b].tolist(), value if "value" in names else None
+                x["q"][b, h],
+                x["k"][b, h],
+                x["v"][b, h],
+                add,
+                1.0,
+                real[b].tolist(),
+                value if "value" in names else None,
             )
             torch.testing.assert_close(y[b, h], expected, atol=1e-11, rtol=1e-9)
 
 
 @pytest.mark.parametrize("seen", SEEN, ids=str)
-@pytest.mark.parametrize("names", [(), ("query", "key"), ("offset", "query", "value")], ids="+".join)
-def test_columns_and_reach_of_eager_equal_the_loops(names: tuple[str, ...], seen: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "names", [(), ("query", "key"), ("offset", "query", "value")], ids="+".join
+)
+def test_columns_and_reach_of_eager_equal_the_loops(
+    names: tuple[str, ...], seen: dict[str, Any]
+) -> None:
     x, real = inputs(names), mask()
-    y = eager.attention(x["q"], x["k"], x["v"], Terms(**{name: x[name] for name in names}, **seen), real, (0.0, 0))
+    y = eager.attention(
+        x["q"], x["k"], x["v"], Terms(**{name: x[name] for name in names}, **seen), real, (0.0, 0)
+    )
     columns, reach = seen.get("columns"), seen.get("reach", N)
 
     for b, h in product(range(B), range(H)):
 
         def read(row: Tensor, offset: int) -> Tensor:
-            return reference.read(row, offset, "clamp") if columns is None else row[columns[offset + N - 1]]
+            return (
+                reference.read(row, offset, "clamp")
+                if columns is None
+                else row[columns[offset + N - 1]]
+            )
 
         for i in range(N):
             keys = [j for j in range(N) if abs(j - i) <= reach and real[b, j]]
@@ -112,17 +159,25 @@ def test_columns_and_reach_of_eager_equal_the_loops(names: tuple[str, ...], seen
                 s = s + (read(x["query"][b, h, i], j - i) if "query" in names else 0)
                 s = s + (read(x["key"][b, h, j], i - j) if "key" in names else 0)
                 scores.append(s)
-            u = [reference.read(x["value"], j - i, "clamp") if "value" in names else 0 for j in keys]
+            u = [
+                reference.read(x["value"], j - i, "clamp") if "value" in names else 0 for j in keys
+            ]
             p = torch.softmax(torch.stack(scores), 0)
-            expected = sum(weight * (x["v"][b, h, j] + row) for weight, j, row in zip(p, keys, u, strict=True))
+            expected = sum(
+                weight * (x["v"][b, h, j] + row) for weight, j, row in zip(p, keys, u, strict=True)
+            )
             torch.testing.assert_close(y[b, h, i], expected, atol=1e-11, rtol=1e-9)
 
 
 @pytest.mark.parametrize("dropout", [(0.0, 0), (0.3, 12345)], ids=["kept", "dropped"])
 @pytest.mark.parametrize("seen", SEEN, ids=str)
 @pytest.mark.parametrize("names", COMBINATIONS, ids="+".join)
-def test_columns_and_reach_of_fused_equal_eager(names: tuple[str, ...], seen: dict[str, Any], dropout: tuple[float, int]) -> None:
-    found, expected = (run(kernel, names, "clamp", dropout, mask(), **seen) for kernel in (fused, eager))
+def test_columns_and_reach_of_fused_equal_eager(
+    names: tuple[str, ...], seen: dict[str, Any], dropout: tuple[float, int]
+) -> None:
+    found, expected = (
+        run(kernel, names, "clamp", dropout, mask(), **seen) for kernel in (fused, eager)
+    )
     torch.testing.assert_close(found, expected, atol=1e-11, rtol=1e-9)
 
 
@@ -142,7 +197,8 @@ def test_kernels_with_columns_are_added_by_offset() -> None:
 
 
 def test_fused_leaves_kernels_of_a_wider_format_to_others() -> None:
-    """Gates are summed along the sentence; of two large sums in bfloat16 little of the difference would be left."""
+    """Gates are summed along the sentence; of two large sums in bfloat16 little of the difference
+    would be left."""
     v = numbers(*SHAPES["query"][:3], D).bfloat16()
     assert not fused.supports(Terms(query=numbers(*SHAPES["query"]).float()), v, True)
     assert fused.supports(Terms(query=numbers(*SHAPES["query"]).bfloat16()), v, True)
@@ -153,7 +209,9 @@ def test_fused_leaves_kernels_of_a_wider_format_to_others() -> None:
 @pytest.mark.parametrize("padded", [True, False], ids=["padded", "full"])
 @pytest.mark.parametrize("outside", ["clamp", "zero"])
 @pytest.mark.parametrize("names", COMBINATIONS, ids="+".join)
-def test_fused_equals_eager(names: tuple[str, ...], outside: str, padded: bool, dropout: tuple[float, int]) -> None:
+def test_fused_equals_eager(
+    names: tuple[str, ...], outside: str, padded: bool, dropout: tuple[float, int]
+) -> None:
     real = mask() if padded else None
     found, expected = (run(kernel, names, outside, dropout, real) for kernel in (fused, eager))
     torch.testing.assert_close(found, expected, atol=1e-11, rtol=1e-9)
@@ -175,7 +233,11 @@ def test_fused_equals_eager_for_other_widths(width: int) -> None:
 @pytest.mark.parametrize("kernel", [eager, fused])
 def test_kernels_of_a_sequence_of_padding_alone_give_no_nan(kernel: Any) -> None:
     q = numbers(B, H, N, D)
-    assert kernel.attention(q, q, q, Terms(), torch.zeros(B, N, dtype=torch.bool), (0.0, 0)).isfinite().all()
+    assert (
+        kernel.attention(q, q, q, Terms(), torch.zeros(B, N, dtype=torch.bool), (0.0, 0))
+        .isfinite()
+        .all()
+    )
 
 
 @pytest.mark.parametrize("kernel", [eager, fused])
@@ -183,13 +245,17 @@ def test_zero_terms_equal_no_terms_exactly(kernel: Any) -> None:
     q, k, v = (numbers(B, H, N, D, seed=s) for s in range(3))
     names = ("offset", "query", "key", "dense")
     silent = Terms(**{name: torch.zeros(SHAPES[name], dtype=torch.float64) for name in names})
-    assert torch.equal(kernel.attention(q, k, v, silent, mask(), (0.0, 0)), kernel.attention(q, k, v, Terms(), mask(), (0.0, 0)))
+    assert torch.equal(
+        kernel.attention(q, k, v, silent, mask(), (0.0, 0)),
+        kernel.attention(q, k, v, Terms(), mask(), (0.0, 0)),
+    )
 
 
 @pytest.mark.parametrize("kernel", [eager, fused])
 @pytest.mark.parametrize(("name", "neighbour"), [("offset", 1), ("query", 1), ("key", -1)])
 def test_a_one_hot_kernel_at_plus_one(kernel: Any, name: str, neighbour: int) -> None:
-    """β, a: each token attends to its right neighbour; b: each is attended to by its right neighbour."""
+    """β, a: each token attends to its right neighbour; b: each is attended to by its right
+    neighbour."""
     one_hot = torch.zeros(SHAPES[name], dtype=torch.float64)
     one_hot[..., one_hot.shape[-1] // 2 + 1] = 100.0
     v = numbers(B, H, N, D)
@@ -202,7 +268,9 @@ def test_without_content_the_terms_are_the_scores() -> None:
     dense, v = numbers(*SHAPES["dense"]), numbers(B, H, N, D)
     expected = torch.softmax(dense, -1) @ v
     for kernel in (eager, fused):
-        torch.testing.assert_close(kernel.attention(None, None, v, Terms(dense=dense), None, (0.0, 0)), expected)
+        torch.testing.assert_close(
+            kernel.attention(None, None, v, Terms(dense=dense), None, (0.0, 0)), expected
+        )
 
 
 def test_dropped_probabilities_are_those_of_the_mask() -> None:
@@ -226,6 +294,7 @@ def test_a_kernel_that_does_not_serve_is_refused_by_name() -> None:
 
 def test_an_unknown_kernel_is_refused_when_the_model_is_made() -> None:
     with pytest.raises(
-        RelposError, match=r"kernel=fuzed: auto, triton, compiled, fused or eager is expected\. Did you mean 'fused'"
+        RelposError,
+        match=r"kernel=fuzed: auto, triton, compiled, fused or eager is expected\. Did you mean 'fused'",
     ):
         build(SIZE, Fixed, VOCABULARY, kernel="fuzed")

@@ -52,7 +52,8 @@ WITHOUT_SILENCE = {
     "kerple",  # none that may be zero
     "kerple_power",
 }
-BLIND = {"none", "alibi", "fire", "kerple", "kerple_power", "window"}  # to direction: T depends on |j − i| alone
+# to direction: T depends on |j − i| alone
+BLIND = {"none", "alibi", "fire", "kerple", "kerple_power", "window"}
 WITHOUT_REVERSAL = {"fox"}  # its kernels are sums along the row, from the left
 
 
@@ -62,13 +63,16 @@ def filled(name: str, **keys: Any) -> Any:
 
 
 def terms_of(position: Any, n: int = 7, seed: int = 3) -> Terms:
-    q, k = torch.randn(2, 2, SHAPE.heads, n, SHAPE.head_dim, generator=torch.Generator().manual_seed(seed)).double()
+    q, k = torch.randn(
+        2, 2, SHAPE.heads, n, SHAPE.head_dim, generator=torch.Generator().manual_seed(seed)
+    ).double()
     return position.terms(1, q, k, position.see(1, given(SHAPE, len(q), n), position.prepare(n)))
 
 
 @cache
 def looked_at(name: str, **keys: Any) -> tuple[Any, Terms]:
-    """A scheme and its terms for all that only look; every worker of the tests asks several times when it collects them."""
+    """A scheme and its terms for all that only look; every worker of the tests asks several times
+    when it collects them."""
     position = filled(name, **keys)
     return position, terms_of(position)
 
@@ -76,7 +80,12 @@ def looked_at(name: str, **keys: Any) -> tuple[Any, Terms]:
 def is_relative(name: str) -> bool:
     """Whether β, a, b and turned queries and keys are all the scheme has."""
     position, terms = looked_at(name)
-    return position.embed(4) is None and terms.dense is None and position.max_length is None and position.acts_on_scores
+    return (
+        position.embed(4) is None
+        and terms.dense is None
+        and position.max_length is None
+        and position.acts_on_scores
+    )
 
 
 def windowed(name: str) -> bool:
@@ -95,7 +104,8 @@ PAIRS = pytest.mark.parametrize(
     [
         (name, conv)
         for name, conv in itertools.product(POSITIONS, CONVS)
-        if conv != "none" and (FULL or (conv == "depthwise" and name in SAMPLE) or name == "composite")
+        if conv != "none"
+        and (FULL or (conv == "depthwise" and name in SAMPLE) or name == "composite")
     ],
 )
 
@@ -104,19 +114,32 @@ def serving(name: str, **keys: Any) -> list[str]:
     """The kernels that take this scheme's terms."""
     _, terms = looked_at(name, **keys)
     return [
-        kernel for kernel, module in KERNELS.items() if module.supports(terms, torch.ones(1, 1, 1, 1, dtype=torch.float64), False)
+        kernel
+        for kernel, module in KERNELS.items()
+        if module.supports(terms, torch.ones(1, 1, 1, 1, dtype=torch.float64), False)
     ]
 
 
 def test_discovery_finds_the_presets() -> None:
-    assert {"absolute", "composite", "composite_key", "dynamic", "fixed", "key", "none", "sinusoidal"} <= set(POSITIONS)
+    assert {
+        "absolute",
+        "composite",
+        "composite_key",
+        "dynamic",
+        "fixed",
+        "key",
+        "none",
+        "sinusoidal",
+    } <= set(POSITIONS)
     assert "none" in CONVS
 
 
 def equal_the_loops(*models: MaskedLM, gradients: bool = True) -> None:
     """One sequence with a padding token inside and tokens of both types."""
     encoders, real = [model.eval().encoder for model in models], [True, True, True, False, True]
-    check_loops(*encoders, ids=[7, 9, 5, 0, 12], real=real, types=[0, 0, 1, 0, 1], gradients=gradients)
+    check_loops(
+        *encoders, ids=[7, 9, 5, 0, 12], real=real, types=[0, 0, 1, 0, 1], gradients=gradients
+    )
 
 
 @pytest.mark.parametrize(("name", "keys"), cases("position", POSITIONS))
@@ -132,14 +155,18 @@ def test_definition_of_the_convolutions(conv: str, keys: dict[str, Any]) -> None
 
 @PAIRS
 def test_definition_of_pairs(name: str, conv: str) -> None:
-    """A pair that means nothing is refused in one line that names both. RELPOS_FULL=1 makes all pairs; the loops are those of each
-    convolution with every way into the attention, and of each scheme with one convolution."""
+    """A pair that means nothing is refused in one line that names both. RELPOS_FULL=1 makes all
+    pairs; the loops are those of each convolution with every way into the attention, and of each
+    scheme with one convolution."""
     try:
         model = model_of(name, conv, layers=1)
     except RelposError as error:
         message = str(error)
         assert "\n" not in message
-        assert all(class_of(group, option) in message for group, option in (("position", name), ("conv", conv)))
+        assert all(
+            class_of(group, option) in message
+            for group, option in (("position", name), ("conv", conv))
+        )
         return
     if conv == "depthwise" or name in SAMPLE | {"composite"}:
         equal_the_loops(model, gradients=conv == "depthwise" or name == "composite")
@@ -157,7 +184,9 @@ def test_silence_zero_parameters_add_nothing(name: str) -> None:
     with torch.no_grad():
         for parameter in model.encoder.position.parameters():
             parameter.zero_()
-    plain.load_state_dict({key: x for key, x in model.state_dict().items() if ".position." not in key})
+    plain.load_state_dict(
+        {key: x for key, x in model.state_dict().items() if ".position." not in key}
+    )
     ids, mask = batch()
     assert torch.equal(model(ids, mask), plain(ids, mask))
 
@@ -195,7 +224,9 @@ class Reversed(Scheme):
     def scale(self) -> float | None:
         return self.scheme.scale
 
-    def turn(self, layer: int, q: Tensor, k: Tensor, v: Tensor, state: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def turn(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, state: Any
+    ) -> tuple[Tensor, Tensor, Tensor]:
         return self.scheme.turn(layer, q, k, v, state)
 
     def split(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -207,9 +238,14 @@ class Reversed(Scheme):
     def terms(self, layer: int, q: Tensor, k: Tensor, state: Any) -> Terms:
         terms = self.scheme.terms(layer, q, k, state)
         terms = terms.multiplied() if terms.columns is None else terms.by_offset()
-        flipped = {key: None if (x := getattr(terms, key)) is None else x.flip(-1) for key in ("offset", "query", "key")}
+        flipped = {
+            key: None if (x := getattr(terms, key)) is None else x.flip(-1)
+            for key in ("offset", "query", "key")
+        }
         value = None if terms.value is None else terms.value.flip(0)
-        return Terms(**flipped, value=value, outside=terms.outside, columns=terms.columns, reach=terms.reach)
+        return Terms(
+            **flipped, value=value, outside=terms.outside, columns=terms.columns, reach=terms.reach
+        )
 
 
 @KERNELLED
@@ -228,7 +264,8 @@ def fill(value: float, *parts: Tensor) -> None:
         part.fill_(value)
 
 
-# What makes each token like its right neighbour better than its left one, in a scheme whose parameters are all zero.
+# What makes each token like its right neighbour better than its left one, in a scheme whose
+# parameters are all zero.
 TO_THE_RIGHT: dict[str, Callable[[Any], object]] = {
     "alibi_shift": lambda _: None,
     "cope": lambda scheme: fill(1, scheme.table[:, 1]),
@@ -239,7 +276,8 @@ TO_THE_RIGHT: dict[str, Callable[[Any], object]] = {
     "fox": lambda scheme: fill(9, scheme.gate_bias[:, SHAPE.heads :]),
     "huang4": lambda scheme: fill(1, scheme.table[:, SHAPE.max_positions]),
     "inkling": lambda scheme: fill(1, scheme.mix, scheme.profiles[..., scheme.extent + 1]),
-    "key": lambda scheme: fill(1, scheme.key[..., 1]),  # b: the owner is liked by its left neighbour
+    # b: the owner is liked by its left neighbour
+    "key": lambda scheme: fill(1, scheme.key[..., 1]),
     "pope": lambda scheme: scheme.shift.copy_(-scheme.exact("wave")),
     "rope": lambda _: None,
     "selective_rope": lambda scheme: (fill(0.2, scheme.down[:, 0]), fill(1, scheme.up[..., 0], scheme.taps[..., 1])),
@@ -254,24 +292,33 @@ KEYS: dict[str, dict[str, Any]] = {"fire": {"sign": True}, "deberta": {"share": 
 
 @pytest.mark.parametrize("name", TO_THE_RIGHT)
 def test_direction_a_positive_offset_is_one_to_the_right(name: str) -> None:
-    """It fails where a sign is turned round in code and loops alike. All tokens are the same; rotated, the query of one fits
-    the key half a turn of the first angle further to the right."""
+    """It fails where a sign is turned round in code and loops alike. All tokens are the same;
+    rotated, the query of one fits the key half a turn of the first angle further to the right."""
     scheme, n = preset("position", name, **KEYS.get(name, {}))(SHAPE).double(), 5
     with torch.no_grad():
         fill(0, *scheme.parameters())
         TO_THE_RIGHT[name](scheme)
     same = torch.ones(1, SHAPE.heads, n, SHAPE.head_dim, dtype=torch.float64)
-    q, k = (same * torch.tensor([cos(angle), sin(angle)] * (SHAPE.head_dim // 2)) for angle in (0.0, -0.5))
-    state = scheme.see(1, given(SHAPE, 1, n)._replace(x=torch.ones(1, n, SHAPE.hidden).double()), scheme.prepare(n))
+    q, k = (
+        same * torch.tensor([cos(angle), sin(angle)] * (SHAPE.head_dim // 2))
+        for angle in (0.0, -0.5)
+    )
+    state = scheme.see(
+        1, given(SHAPE, 1, n)._replace(x=torch.ones(1, n, SHAPE.hidden).double()), scheme.prepare(n)
+    )
     turned_q, turned_k, _ = scheme.turn(1, q, k, same, state)
-    scores = eager.scores(turned_q * scheme.scale, turned_k, scheme.terms(1, q, k, state), turned_q)[0]
+    scores = eager.scores(
+        turned_q * scheme.scale, turned_k, scheme.terms(1, q, k, state), turned_q
+    )[0]
     assert (scores[:, 2, 3] > scores[:, 2, 1] + 1e-3).all()
 
 
 def test_order_none_commutes_with_permutations() -> None:
     model = model_of("none").eval()
     ids, _ = batch(rows=1)
-    torch.testing.assert_close(model.encoder(ids[:, SHUFFLED]), model.encoder(ids)[:, SHUFFLED], atol=1e-11, rtol=1e-9)
+    torch.testing.assert_close(
+        model.encoder(ids[:, SHUFFLED]), model.encoder(ids)[:, SHUFFLED], atol=1e-11, rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", sorted(BLIND - {"none"}))
@@ -295,8 +342,12 @@ def test_mirror_reversing_the_row_reverses_the_output_of_those_that_see_distance
     ids, mask = batch()
     rows = MicroBatch(ids, mask.bool(), ids)
     reversed_rows = mirrored(rows)
-    there, back = (model.encoder(part.input_ids, part.attention_mask) for part in (rows, reversed_rows))
-    back = torch.stack([mirrored(replace(rows, input_ids=column)).input_ids for column in back.unbind(-1)], -1)
+    there, back = (
+        model.encoder(part.input_ids, part.attention_mask) for part in (rows, reversed_rows)
+    )
+    back = torch.stack(
+        [mirrored(replace(rows, input_ids=column)).input_ids for column in back.unbind(-1)], -1
+    )
     apart = ((there - back) * mask[:, :, None]).abs().amax((1, 2))
     if position in BLIND and conv == "none" and not keys.get("sign"):
         assert apart.max() < 1e-11
@@ -306,8 +357,17 @@ def test_mirror_reversing_the_row_reverses_the_output_of_those_that_see_distance
 
 @pytest.mark.parametrize(
     ("position", "conv", "kernel"),
-    [(name, "none", kernel) for name in POSITIONS for kernel in (serving(name) if FULL or name in SAMPLE else ["eager"])]
-    + [("none", conv, kernel) for conv in CONVS if conv != "none" for kernel in (KERNELS if FULL else ["fused"])],
+    [
+        (name, "none", kernel)
+        for name in POSITIONS
+        for kernel in (serving(name) if FULL or name in SAMPLE else ["eager"])
+    ]
+    + [
+        ("none", conv, kernel)
+        for conv in CONVS
+        if conv != "none"
+        for kernel in (KERNELS if FULL else ["fused"])
+    ],
 )
 def test_padding_is_invisible(position: str, conv: str, kernel: str) -> None:
     model = model_of(position, conv, kernel=kernel).eval()
@@ -336,14 +396,19 @@ def test_edge_zero_and_clamp_agree_inside_the_window_only(name: str) -> None:
 @pytest.mark.parametrize("outside", ["clamp", "zero"])
 @pytest.mark.parametrize(
     ("whole", "parts"),
-    [("composite", {"offset": "fixed", "query": "dynamic"}), ("composite_key", {"query": "composite", "key": "key"})],
+    [
+        ("composite", {"offset": "fixed", "query": "dynamic"}),
+        ("composite_key", {"query": "composite", "key": "key"}),
+    ],
 )
 def test_sum_a_composite_is_its_parts(whole: str, parts: dict[str, str], outside: str) -> None:
     position = filled(whole, outside=outside)
     merged = terms_of(position).multiplied()
     for field, name in parts.items():
         part = filled(name, outside=outside)
-        part.load_state_dict({key: value for key, value in position.state_dict().items() if hasattr(part, key)})
+        part.load_state_dict(
+            {key: value for key, value in position.state_dict().items() if hasattr(part, key)}
+        )
         assert torch.equal(getattr(merged, field), getattr(terms_of(part).multiplied(), field))
 
 
@@ -351,7 +416,9 @@ def test_sum_a_composite_is_its_parts(whole: str, parts: dict[str, str], outside
 def test_count_equals_the_formula(name: str, keys: dict[str, Any]) -> None:
     for dials in ({"k": 0, "kernels": 1}, {"k": 2, "kernels": 2}, {"k": 8, "kernels": 5}):
         position = preset("position", name, **dials, **keys)(SHAPE)
-        assert position.count(SHAPE) == sum(parameter.numel() for parameter in position.parameters())
+        assert position.count(SHAPE) == sum(
+            parameter.numel() for parameter in position.parameters()
+        )
 
 
 @EVERY
@@ -362,7 +429,9 @@ def test_length_beyond_the_trained_one(name: str) -> None:
     if longest is None:
         assert model.encoder(ids).isfinite().all()
     else:
-        with pytest.raises(RelposError, match=rf"has {longest} positions .* {longest + 1} tokens") as error:
+        with pytest.raises(
+            RelposError, match=rf"has {longest} positions .* {longest + 1} tokens"
+        ) as error:
             model.encoder(ids)
         assert "\n" not in str(error.value)
 
@@ -371,13 +440,17 @@ def test_length_beyond_the_trained_one(name: str) -> None:
 def test_gradient_in_float64(name: str) -> None:
     model = model_of(name, layers=1).eval()
     ids, mask = batch(n=5)
-    parameters = [(key, p) for key, p in model.encoder.named_parameters() if key.startswith("position.")]
+    parameters = [
+        (key, p) for key, p in model.encoder.named_parameters() if key.startswith("position.")
+    ]
     if not parameters:
         pytest.skip("nothing to learn")
 
     def function(*values: Tensor) -> Tensor:
         names = [key for key, _ in parameters]
-        return torch.func.functional_call(model.encoder, dict(zip(names, values, strict=True)), (ids, mask))
+        return torch.func.functional_call(
+            model.encoder, dict(zip(names, values, strict=True)), (ids, mask)
+        )
 
     values = [parameter.detach().requires_grad_() for _, parameter in parameters]
     assert torch.autograd.gradcheck(function, values, fast_mode=True)
@@ -392,7 +465,9 @@ def test_gradient_in_float64(name: str) -> None:
         ({"outside": "clmp"}, "outside=clmp: clamp or zero is expected. Did you mean 'clamp'?"),
     ],
 )
-def test_a_wrong_value_is_one_line_with_key_and_value(name: str, keys: dict[str, Any], message: str) -> None:
+def test_a_wrong_value_is_one_line_with_key_and_value(
+    name: str, keys: dict[str, Any], message: str
+) -> None:
     with pytest.raises(RelposError) as error:
         preset("position", name, **keys)(SHAPE)
     assert str(error.value).endswith(message)

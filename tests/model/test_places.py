@@ -1,4 +1,5 @@
-"""Convolutions that change vectors at places of a layer: facts beyond the general laws and the loops of `test_convs`."""
+"""Convolutions that change vectors at places of a layer: facts beyond the general laws and the
+loops of `test_convs`."""
 
 from functools import partial
 from typing import Any
@@ -21,25 +22,36 @@ def made(conv: Any, value: float = 0.0) -> Any:
 
 
 def test_inkling_reads_the_left_side_as_in_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its four taps are the token itself and three before it; it computes in float32, for which float64 is put here."""
+    """Its four taps are the token itself and three before it; it computes in float32, for which
+    float64 is put here."""
     from transformers.models.inkling.modeling_inkling import InklingShortConvolution
 
     monkeypatch.setattr(Tensor, "float", Tensor.double)
-    ours, theirs = made(partial(Inkling, k=3, right=False)), InklingShortConvolution(SHAPE.hidden, 4, 0, 0).double()
+    ours, theirs = (
+        made(partial(Inkling, k=3, right=False)),
+        InklingShortConvolution(SHAPE.hidden, 4, 0, 0).double(),
+    )
     with torch.no_grad():
         ours.convolutions["k"].weight[:] = theirs.conv1d.weight[:, 0]
-    k = torch.randn(2, 9, SHAPE.hidden, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    k = torch.randn(
+        2, 9, SHAPE.hidden, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
     torch.testing.assert_close(ours.act("k", k, k, None), theirs(k), atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize("conv", ["canon", "inkling"])
 def test_weights_of_zero_change_nothing(conv: str) -> None:
-    model, plain = model_of("fixed", conv, kernel="eager").eval(), model_of("fixed", kernel="eager").eval()
+    model, plain = (
+        model_of("fixed", conv, kernel="eager").eval(),
+        model_of("fixed", kernel="eager").eval(),
+    )
     with torch.no_grad():
         for layer in model.encoder.layers:
             for parameter in layer.attention.conv.parameters():
                 parameter.zero_()
-    plain.load_state_dict({key: value for key, value in model.state_dict().items() if ".conv." not in key})
+    plain.load_state_dict(
+        {key: value for key, value in model.state_dict().items() if ".conv." not in key}
+    )
     ids, mask = batch()
     assert torch.equal(model(ids, mask), plain(ids, mask))
 
@@ -52,13 +64,22 @@ def test_the_weight_after_the_middle_one_reads_the_next_token(place: str) -> Non
     width = conv.convolutions[place].weight.shape[0]
     y = torch.tensor([1.0, 10.0, 100.0], dtype=torch.float64)[None, :, None].expand(1, 3, width)
     assert conv.act(place, y, y, None)[0, :, 0].tolist() == [11.0, 110.0, 100.0]
-    assert conv.act(place, y, y, torch.tensor([[True, True, False]]))[0, :2, 0].tolist() == [11.0, 10.0]
+    assert conv.act(place, y, y, torch.tensor([[True, True, False]]))[0, :2, 0].tolist() == [
+        11.0,
+        10.0,
+    ]
 
 
 @pytest.mark.parametrize("places", ["A", "B", "C", "D", "ABCD"])
 def test_outputs_of_convolutions_at_some_tokens_are_those_among_all(places: str) -> None:
-    """After the last layer's attention only these are computed, unless their neighbours are read there."""
+    """After the last layer's attention only these are computed, unless their neighbours are read
+    there."""
     model = model_of("composite", "canon", conv_keys={"places": places}).eval()
     ids, mask = batch()
     at = torch.tensor([1, 4, 10])
-    torch.testing.assert_close(model.encoder(ids, mask, at=at), model.encoder(ids, mask).flatten(0, 1)[at], atol=1e-11, rtol=1e-9)
+    torch.testing.assert_close(
+        model.encoder(ids, mask, at=at),
+        model.encoder(ids, mask).flatten(0, 1)[at],
+        atol=1e-11,
+        rtol=1e-9,
+    )

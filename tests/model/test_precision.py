@@ -20,7 +20,11 @@ class Casts(torch.utils._python_dispatch.TorchDispatchMode):
         self.count = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        self.count += func is torch.ops.aten._to_copy.default and args[0].shape == (7, 5) and args[0].dtype == torch.float32
+        self.count += (
+            func is torch.ops.aten._to_copy.default
+            and args[0].shape == (7, 5)
+            and args[0].dtype == torch.float32
+        )
         return func(*args, **kwargs or {})
 
 
@@ -32,7 +36,9 @@ def by_ourselves(x: torch.Tensor, linear: nn.Linear) -> torch.Tensor:
     return x.bfloat16() @ cast_once(linear.weight, torch.bfloat16).t() + linear.bias
 
 
-def gradients(once: bool, product: Callable[[torch.Tensor, nn.Linear], torch.Tensor]) -> tuple[int, list[torch.Tensor]]:
+def gradients(
+    once: bool, product: Callable[[torch.Tensor, nn.Linear], torch.Tensor]
+) -> tuple[int, list[torch.Tensor]]:
     """How often the weight was cast in three passes, and what they summed up."""
     torch.manual_seed(0)
     linear = nn.Linear(5, 7)
@@ -45,7 +51,9 @@ def gradients(once: bool, product: Callable[[torch.Tensor, nn.Linear], torch.Ten
 
 
 @pytest.mark.parametrize("product", [by_autocast, by_ourselves])
-def test_the_passes_of_an_update_share_the_cast_of_a_weight(product: Callable[[torch.Tensor, nn.Linear], torch.Tensor]) -> None:
+def test_the_passes_of_an_update_share_the_cast_of_a_weight(
+    product: Callable[[torch.Tensor, nn.Linear], torch.Tensor],
+) -> None:
     (several, expected), (once, found) = gradients(False, product), gradients(True, product)
     assert (several, once) == (3, 1)
     torch.testing.assert_close(found, expected, atol=0, rtol=0)
@@ -76,12 +84,16 @@ for name, product in products.items():
 
 def test_a_processor_without_bfloat16_multiplies_rounded_factors_in_float32(python: str) -> None:
     # In a process of its own: torch's products are replaced for good.
-    said = subprocess.run([python, "-c", WITHOUT_BF16], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    said = subprocess.run(
+        [python, "-c", WITHOUT_BF16], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.splitlines()
     assert len(said) == 15
     assert [line for line in said if not line.endswith(" True")] == []
 
 
-def test_only_a_processor_without_bfloat16_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_a_processor_without_bfloat16_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(training, "has_bf16", lambda: True)
     training.tell_of_precision("bf16", torch.device("cpu"))
     assert capsys.readouterr().err == ""
@@ -93,13 +105,22 @@ def test_only_a_processor_without_bfloat16_says_so(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("times", "precision", "said"), [(11.8, "fp32", "12 times as fast"), (1.2, "fp32", ""), (11.8, "bf16", "")]
+    ("times", "precision", "said"),
+    [(11.8, "fp32", "12 times as fast"), (1.2, "fp32", ""), (11.8, "bf16", "")],
 )
 def test_a_gpu_says_what_fp32_costs(
-    times: float, precision: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    times: float,
+    precision: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(training, "fp32_over_bf16", lambda _: times)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H100")
     training.tell_of_precision(precision, torch.device("cuda"))
-    line = f"relpos: NVIDIA H100 multiplies matrices {said} with precision=bf16 as with fp32\n" if said else ""
+    line = (
+        f"relpos: NVIDIA H100 multiplies matrices {said} with precision=bf16 as with fp32\n"
+        if said
+        else ""
+    )
     assert capsys.readouterr().err == line

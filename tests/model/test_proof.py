@@ -37,7 +37,10 @@ def test_one_that_equals_the_definition_is_used(monkeypatch: pytest.MonkeyPatch)
 
 def test_one_that_is_off_is_named_once_and_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     optional(monkeypatch, lambda *arguments: 1.001 * eager.attention(*arguments))
-    with pytest.warns(UserWarning, match=r"attention kernel 'quick' is not used on cpu: its output is off by 1\.0e-03"):
+    with pytest.warns(
+        UserWarning,
+        match=r"attention kernel 'quick' is not used on cpu: its output is off by 1\.0e-03",
+    ):
         assert kernels.select("auto", TERMS, V, True) is not kernels.FASTEST_FIRST[0]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -58,11 +61,16 @@ def test_one_that_fails_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("no kernel image is available\nfor this device")
 
     optional(monkeypatch, fails)
-    with pytest.warns(UserWarning, match="RuntimeError: no kernel image is available; plain torch computes instead"):
+    with pytest.warns(
+        UserWarning,
+        match="RuntimeError: no kernel image is available; plain torch computes instead",
+    ):
         kernels.select("auto", TERMS, V, True)
 
 
-def test_the_proof_is_given_for_each_kind_of_terms_and_number_format(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_proof_is_given_for_each_kind_of_terms_and_number_format(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     optional(monkeypatch, fused.attention)
     for terms, v in ((TERMS, V), (TERMS, V), (Terms(), V), (Terms(), V.bfloat16())):
         kernels.select("auto", terms, v, True)

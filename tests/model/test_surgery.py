@@ -7,7 +7,13 @@ import torch
 
 from relpos.errors import RelposError
 from relpos.model.position import Tisa
-from relpos.model.surgery import add_tisa, average_positions, fold_positions, position_table, set_tisa
+from relpos.model.surgery import (
+    add_tisa,
+    average_positions,
+    fold_positions,
+    position_table,
+    set_tisa,
+)
 from schemes import model_of
 
 IDS = torch.tensor([[5, 9, 7, 11, 6, 8]])
@@ -21,7 +27,9 @@ def test_a_mean_row_everywhere_and_no_table_are_the_same_network() -> None:
     fold_positions(folded.encoder)
     assert not any("position" in name for name, _ in folded.named_parameters())
     types = torch.tensor([[0, 0, 0, 1, 1, 1]])
-    torch.testing.assert_close(folded(IDS, token_types=types), averaged(IDS, token_types=types), atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        folded(IDS, token_types=types), averaged(IDS, token_types=types), atol=1e-12, rtol=0
+    )
 
 
 @torch.no_grad()
@@ -47,7 +55,10 @@ def test_the_values_given_are_those_of_each_layer_and_head() -> None:
     model = model_of("absolute").eval()
     tisa = add_tisa(model.encoder, 1)
     set_tisa(tisa, [[([layer + head], [999.0], [1.0]) for head in range(2)] for layer in range(2)])
-    assert [[float(head[3]) for head in layer] for layer in tisa.prepare(3)] == [[0.0, 1.0], [1.0, 2.0]]
+    assert [[float(head[3]) for head in layer] for layer in tisa.prepare(3)] == [
+        [0.0, 1.0],
+        [1.0, 2.0],
+    ]
 
 
 def test_a_reused_module_serves_every_layer() -> None:

@@ -52,11 +52,15 @@ def losses_and_gradients(position: str, conv: str, kernel: str) -> list[Tensor]:
     labels = torch.where((torch.arange(12) % 3 == 1) & mask.bool(), ids, torch.tensor(-100))
     results = [model.loss(ids, labels, mask), classifier(ids, mask).square().sum()]
     sum(results).backward()
-    return [*results, *(p.grad for p in (*model.parameters(), *classifier.parameters()) if p.grad is not None)]
+    return [
+        *results,
+        *(p.grad for p in (*model.parameters(), *classifier.parameters()) if p.grad is not None),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("position", "conv"), [(name, "none") for name in sampled(POSITIONS)] + [("none", name) for name in sampled(CONVS)]
+    ("position", "conv"),
+    [(name, "none") for name in sampled(POSITIONS)] + [("none", name) for name in sampled(CONVS)],
 )
 def test_losses_and_gradients_are_those_with_padding(position: str, conv: str) -> None:
     found, expected = (losses_and_gradients(position, conv, kernel) for kernel in ("auto", "eager"))
@@ -64,7 +68,9 @@ def test_losses_and_gradients_are_those_with_padding(position: str, conv: str) -
 
 
 @pytest.mark.parametrize("position", POSITIONS)
-def test_schemes_that_go_by_token_do_without_the_rows_of_a_batch(position: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schemes_that_go_by_token_do_without_the_rows_of_a_batch(
+    position: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Here with a kernel for which q and k in one row are spread again."""
     packed: list[bool] = []
     monkeypatch.setattr(kernels, "packs", lambda *_: packed.append(True) or True)

@@ -1,4 +1,5 @@
-"""The Triton kernel in Triton's interpreter: values and gradients beside those of `eager`, both against float64."""
+"""The Triton kernel in Triton's interpreter: values and gradients beside those of `eager`, both
+against float64."""
 
 import os
 from contextlib import nullcontext
@@ -39,14 +40,17 @@ ROUNDED = (
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=torch.float64).to(DEVICE)
+    return torch.randn(
+        shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=torch.float64
+    ).to(DEVICE)
 
 
 def results(
     kernel: Any, names: tuple[str, ...], case: Case, n: int, stored: torch.dtype, *, exact: bool = False, heads: int = 1,
     k: int = K, examples: int = 1, content: bool = True,
 ) -> dict[str, Tensor]:  # fmt: skip
-    """Output and gradients for inputs that are rounded to `stored`; `exact` computes with them in float64."""
+    """Output and gradients for inputs that are rounded to `stored`; `exact` computes with them in
+    float64."""
     outside, padded, dropout = case
     shapes = dict.fromkeys("qkv", (B, heads, n, D)) | {
         "offset": (heads, 2 * n - 1), "query": (B, heads, n, 2 * k + 1), "key": (B, heads, n, 2 * k + 1),
@@ -60,26 +64,40 @@ def results(
     terms = Terms(**{name: x[name] for name in names}, outside=outside)
     mixed = stored == torch.bfloat16 and not exact
     with torch.autocast(DEVICE, torch.bfloat16) if mixed else nullcontext():
-        y = kernel.attention(x.get("q"), x.get("k"), x["v"], terms, real if padded else None, dropout)
+        y = kernel.attention(
+            x.get("q"), x.get("k"), x["v"], terms, real if padded else None, dropout
+        )
     if padded:  # finite at padding, and of no meaning there
         y = y * real[:, None, :, None]
     y.backward(numbers(B, heads, n, D, seed=9).to(y.dtype))
-    return {"y": y.detach()} | {name: value.grad for name, value in x.items() if value.grad is not None}
+    return {"y": y.detach()} | {
+        name: value.grad for name, value in x.items() if value.grad is not None
+    }
 
 
 def distances(found: dict[str, Tensor], reference: dict[str, Tensor]) -> dict[str, float]:
-    return {name: float((found[name] - value).norm() / value.norm()) for name, value in reference.items()}
+    return {
+        name: float((found[name] - value).norm() / value.norm())
+        for name, value in reference.items()
+    }
 
 
 def assert_as_close_as_eager(*arguments: Any, **options: Any) -> None:
     reference = results(eager, *arguments, exact=True, **options)
-    found, allowed = (distances(results(kernel, *arguments, **options), reference) for kernel in (fused_triton, eager))
-    assert {name: value for name, value in found.items() if value > WORSE * allowed[name] + ROUNDED} == {}
+    found, allowed = (
+        distances(results(kernel, *arguments, **options), reference)
+        for kernel in (fused_triton, eager)
+    )
+    assert {
+        name: value for name, value in found.items() if value > WORSE * allowed[name] + ROUNDED
+    } == {}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("names", KINDS, ids=lambda names: "+".join(names) or "none")
-def test_each_kind_of_term_is_as_close_to_float64_as_eager(names: tuple[str, ...], case: Case) -> None:
+def test_each_kind_of_term_is_as_close_to_float64_as_eager(
+    names: tuple[str, ...], case: Case
+) -> None:
     assert_as_close_as_eager(names, case, 24, torch.float32)
 
 
@@ -96,14 +114,22 @@ def test_bfloat16_is_as_close_to_float64_as_eager(names: tuple[str, ...]) -> Non
     ids=str,
 )
 def test_several_tiles_make_one_matrix(
-    outside: str, padded: bool, dropout: tuple[float, int], stored: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    outside: str,
+    padded: bool,
+    dropout: tuple[float, int],
+    stored: torch.dtype,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fused_triton, "_tiles", lambda *_, **__: fused_triton.Tiles(16, 16, 4))
-    assert_as_close_as_eager(EVERY, (outside, padded, dropout), 40, stored, heads=1 if stored == torch.float32 else 2)
+    assert_as_close_as_eager(
+        EVERY, (outside, padded, dropout), 40, stored, heads=1 if stored == torch.float32 else 2
+    )
 
 
 def test_two_runs_give_the_same_bits() -> None:
-    first, second = (results(fused_triton, EVERY, CASES[0], 24, torch.float32, heads=2) for _ in range(2))
+    first, second = (
+        results(fused_triton, EVERY, CASES[0], 24, torch.float32, heads=2) for _ in range(2)
+    )
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
@@ -119,15 +145,21 @@ def test_a_dense_term_of_each_example() -> None:
 def test_windows_of_one_column_and_wider_than_the_sequence(k: int, n: int) -> None:
     for outside in ("clamp", "zero"):
         found, expected = (
-            results(kernel, ("query", "key"), (outside, True, KEPT), n, torch.float32, k=k) for kernel in (fused_triton, eager)
+            results(kernel, ("query", "key"), (outside, True, KEPT), n, torch.float32, k=k)
+            for kernel in (fused_triton, eager)
         )
         torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("columns", [32, 64])
-def test_large_kernels_of_keys_beyond_their_window_leave_gradients_finite(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind the last query their exponentials are infinite; where one tile holds all keys, and where several do."""
-    monkeypatch.setattr(fused_triton, "_tiles", lambda n, *_, **__: fused_triton.Tiles(16, columns, 4))
+def test_large_kernels_of_keys_beyond_their_window_leave_gradients_finite(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the last query their exponentials are infinite; where one tile holds all keys, and
+    where several do."""
+    monkeypatch.setattr(
+        fused_triton, "_tiles", lambda n, *_, **__: fused_triton.Tiles(16, columns, 4)
+    )
     q, k, v = (numbers(1, 1, 45, D, seed=seed).float().requires_grad_() for seed in range(3))
     key = (numbers(1, 1, 45, 2 * K + 1).float() + 100).requires_grad_()
     fused_triton.attention(q, k, v, Terms(key=key), None, KEPT).sum().backward()
@@ -136,7 +168,9 @@ def test_large_kernels_of_keys_beyond_their_window_leave_gradients_finite(column
 
 def test_a_sequence_of_padding_alone_has_no_nan() -> None:
     q = numbers(1, 1, 5, D).float().requires_grad_()
-    y = fused_triton.attention(q, q, q, Terms(), torch.zeros(1, 5, dtype=torch.bool, device=DEVICE), KEPT)
+    y = fused_triton.attention(
+        q, q, q, Terms(), torch.zeros(1, 5, dtype=torch.bool, device=DEVICE), KEPT
+    )
     y.sum().backward()
     assert q.grad is not None
     assert y.isfinite().all()
@@ -163,7 +197,9 @@ def test_any_strides_will_do() -> None:
 
 @pytest.mark.skipif(DEVICE == "cuda", reason="here it serves")
 def test_without_cuda_it_is_refused() -> None:
-    with pytest.raises(RelposError, match="attention kernel 'triton' needs CUDA and this is cpu; speed.kernel=auto"):
+    with pytest.raises(
+        RelposError, match="attention kernel 'triton' needs CUDA and this is cpu; speed.kernel=auto"
+    ):
         kernels.select("triton", Terms(), numbers(1, 1, 3, D), True)
 
 
@@ -172,14 +208,21 @@ OF_EACH_KIND = (
     "none", "dual_triangle", "absolute_composite", "composite", "composite_key", "key", "shaw", "synthesizer_dense", "deberta",
     "fox", "xl",
 )  # fmt: skip
-"""A preset for each set of terms that presets have; a GPU gets this kernel after a proof for the set at hand."""
+"""A preset for each set of terms that presets have; a GPU gets this kernel after a proof for the
+set at hand."""
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("position", OF_EACH_KIND)
-def test_presets_of_each_kind_of_terms_train_as_with_eager(position: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused_triton, "supports", lambda terms, *_: terms.columns is None and terms.reach is None)  # on a CPU, too
-    # Each kind of terms proves itself over two tiles of one head; as it is, that takes the interpreter twelve seconds.
+def test_presets_of_each_kind_of_terms_train_as_with_eager(
+    position: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # on a CPU, too
+    monkeypatch.setattr(
+        fused_triton, "supports", lambda terms, *_: terms.columns is None and terms.reach is None
+    )
+    # Each kind of terms proves itself over two tiles of one head; as it is, that takes the
+    # interpreter twelve seconds.
     monkeypatch.setattr(proof, "_passed", PROVEN)
     monkeypatch.setattr(proof, "LENGTHS", (21,))
     monkeypatch.setattr(proof, "HEADS", 1)
@@ -191,7 +234,9 @@ def test_presets_of_each_kind_of_terms_train_as_with_eager(position: str, monkey
         loss = model.loss(ids, torch.where(mask.bool(), ids, -100), mask)
         loss.backward()
         losses.append(loss.detach())
-        grads.append({name: value.grad for name, value in model.named_parameters() if value.grad is not None})
+        grads.append(
+            {name: value.grad for name, value in model.named_parameters() if value.grad is not None}
+        )
     assert all(PROVEN.values())
     torch.testing.assert_close(*losses, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(*grads, atol=1e-4, rtol=1e-3)
@@ -199,14 +244,24 @@ def test_presets_of_each_kind_of_terms_train_as_with_eager(position: str, monkey
 
 def test_first_keys_may_all_be_hidden_by_offsets() -> None:
     q, k, v = (numbers(1, 2, 70, D, seed=seed).float() for seed in range(3))
-    offset = torch.zeros(2, 139, device=DEVICE).masked_fill(torch.arange(139, device=DEVICE) < 66, -torch.inf)
-    ours, theirs = (kernel.attention(q, k, v, Terms(offset=offset), None, KEPT) for kernel in (fused_triton, eager))
+    offset = torch.zeros(2, 139, device=DEVICE).masked_fill(
+        torch.arange(139, device=DEVICE) < 66, -torch.inf
+    )
+    ours, theirs = (
+        kernel.attention(q, k, v, Terms(offset=offset), None, KEPT)
+        for kernel in (fused_triton, eager)
+    )
     assert (ours - theirs).abs().max() < 1e-5
 
 
-@pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=pytest.mark.full), torch.bfloat16], ids=str)
-def test_blocks_of_fewer_queries_than_keys(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
-    """As in training with bfloat16 at 128 tokens: one tile holds all keys, and some of the queries."""
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(torch.float32, marks=pytest.mark.full), torch.bfloat16], ids=str
+)
+def test_blocks_of_fewer_queries_than_keys(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
+) -> None:
+    """As in training with bfloat16 at 128 tokens: one tile holds all keys, and some of the
+    queries."""
     monkeypatch.setattr(fused_triton, "_tiles", lambda *_, **__: fused_triton.Tiles(16, 32, 4))
     assert_as_close_as_eager(EVERY, CASES[0], 28, dtype, heads=2)
 
@@ -216,9 +271,11 @@ def test_blocks_of_fewer_queries_than_keys(monkeypatch: pytest.MonkeyPatch, dtyp
 def test_sequences_that_end_in_the_first_half_of_a_tile_of_all_keys(
     monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], outside: str
 ) -> None:
-    """As in training with bfloat16 on pairs of 64 tokens or fewer that stand in rows of 128. Windows alone are read near their
-    queries and keys."""
-    monkeypatch.setattr(fused_triton, "_tiles", lambda n, *_, **__: fused_triton.Tiles(16, 64 if n > 32 else 32, 4))
+    """As in training with bfloat16 on pairs of 64 tokens or fewer that stand in rows of 128.
+    Windows alone are read near their queries and keys."""
+    monkeypatch.setattr(
+        fused_triton, "_tiles", lambda n, *_, **__: fused_triton.Tiles(16, 64 if n > 32 else 32, 4)
+    )
     monkeypatch.setattr(fused_triton, "SHORT", 32)
     case = (outside, True, DROPPED)
     assert_as_close_as_eager(names, case, 45, torch.float32)  # of 45 and 30 tokens
@@ -229,26 +286,71 @@ def test_sequences_that_end_in_the_first_half_of_a_tile_of_all_keys(
 
 @pytest.mark.full
 @pytest.mark.parametrize("narrow", [True, False])
-def test_kernels_that_are_products_with_a_table(monkeypatch: pytest.MonkeyPatch, narrow: bool) -> None:
-    kind = proof.Kind(torch.device(DEVICE), torch.float32, D, True, True, D, D, False, None, "clamp", query_table=7, key_table=7)
+def test_kernels_that_are_products_with_a_table(
+    monkeypatch: pytest.MonkeyPatch, narrow: bool
+) -> None:
+    kind = proof.Kind(
+        torch.device(DEVICE),
+        torch.float32,
+        D,
+        True,
+        True,
+        D,
+        D,
+        False,
+        None,
+        "clamp",
+        query_table=7,
+        key_table=7,
+    )
     for n in (21, 40):  # one tile of keys, and two
-        assert proof.compare(fused_triton, kind._replace(narrow=narrow, query_bias=narrow), n, True, 0.1) is None
+        assert (
+            proof.compare(
+                fused_triton, kind._replace(narrow=narrow, query_bias=narrow), n, True, 0.1
+            )
+            is None
+        )
 
 
 @pytest.mark.parametrize("of", ["offset", "windows", "tables", "offset and tables"])
 def test_sequences_in_one_row(of: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some of the padding is in it, too; sequences of both lengths that have a launch of their own."""
+    """Some of the padding is in it, too; sequences of both lengths that have a launch of their
+    own."""
     monkeypatch.setattr(fused_triton, "serves", lambda *_: True)
-    monkeypatch.setattr(fused_triton, "_tiles", lambda n, *_, **__: fused_triton.Tiles(16, 64 if n > 32 else 32, 4))
+    monkeypatch.setattr(
+        fused_triton, "_tiles", lambda n, *_, **__: fused_triton.Tiles(16, 64 if n > 32 else 32, 4)
+    )
     monkeypatch.setattr(fused_triton, "SHORT", 32)
-    kind = proof.Kind(torch.device(DEVICE), torch.float32, D, True, True, None, None, False, None, "clamp", packed=True)
+    kind = proof.Kind(
+        torch.device(DEVICE),
+        torch.float32,
+        D,
+        True,
+        True,
+        None,
+        None,
+        False,
+        None,
+        "clamp",
+        packed=True,
+    )
     if of == "windows":
         kind = kind._replace(offset=False, query=2 * K + 1, key=2 * K + 1, outside="zero")
     if of.endswith("tables"):
-        kind = kind._replace(offset=of != "tables", query=D, key=D, query_table=7, key_table=7, narrow=True, query_bias=True)
+        kind = kind._replace(
+            offset=of != "tables",
+            query=D,
+            key=D,
+            query_table=7,
+            key_table=7,
+            narrow=True,
+            query_bias=True,
+        )
     called: list[Any] = []
     plain = fused_triton.attention
-    monkeypatch.setattr(fused_triton, "attention", lambda *x, held=None: called.append(held) or plain(*x, held=held))
+    monkeypatch.setattr(
+        fused_triton, "attention", lambda *x, held=None: called.append(held) or plain(*x, held=held)
+    )
     for n in (24, 45):  # of 45 and 30 tokens, of which the first half of a tile has the second
         assert proof.compare(fused_triton, kind, n, True, 0.1) is None
     assert all(held is not None for held in called)

@@ -1,4 +1,5 @@
-"""The Triton programs as a compiler for a GPU sees them: their syntax, and what they become, without a GPU."""
+"""The Triton programs as a compiler for a GPU sees them: their syntax, and what they become,
+without a GPU."""
 
 import ast
 import json
@@ -43,15 +44,23 @@ def assignments(program: ast.FunctionDef) -> Iterator[tuple[str, ast.AST]]:
             targets, values = [node.targets[0]], [node.value]
             if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
                 targets, values = node.targets[0].elts, node.value.elts
-            yield from ((name.id, of) for name, of in zip(targets, values, strict=True) if isinstance(name, ast.Name))
+            yield from (
+                (name.id, of)
+                for name, of in zip(targets, values, strict=True)
+                if isinstance(name, ast.Name)
+            )
 
 
 def turned_products(source: str) -> Iterator[str]:
-    """Factors of matrix products that are the transpose of what a program has computed, and not of what it has loaded."""
+    """Factors of matrix products that are the transpose of what a program has computed, and not of
+    what it has loaded."""
     for program in (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)):
         assigned = list(assignments(program))
-        known = {name for name, _ in assigned} | {argument.arg for argument in program.args.args}  # a caller has loaded these
-        while computed := {name for name, of in assigned if name in known and not is_loaded(of, known)}:
+        # a caller has loaded these
+        known = {name for name, _ in assigned} | {argument.arg for argument in program.args.args}
+        while computed := {
+            name for name, of in assigned if name in known and not is_loaded(of, known)
+        }:
             known -= computed
         for dot in (node for node in ast.walk(program) if called(node) == "dot"):
             for turn in (node for node in ast.walk(dot) if called(node) == "trans"):
@@ -61,7 +70,9 @@ def turned_products(source: str) -> Iterator[str]:
 
 def test_no_product_takes_the_transpose_of_another() -> None:
     """Triton 3.4 to 3.7.0 compiles such products of tiles of 64 wrongly for Hopper."""
-    assert [found for path in PROGRAMS for found in turned_products(path.read_text(encoding="utf-8"))] == []
+    assert [
+        found for path in PROGRAMS for found in turned_products(path.read_text(encoding="utf-8"))
+    ] == []
 
 
 @pytest.mark.full
@@ -69,18 +80,27 @@ def test_no_product_takes_the_transpose_of_another() -> None:
 def test_the_programs_compile_for_a_gpu_without_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], record_property: Any
 ) -> None:
-    """In a process of its own, where Triton compiles instead of interpreting; the figures go into the report."""
+    """In a process of its own, where Triton compiles instead of interpreting; the figures go into
+    the report."""
     path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
-    environment = os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": path}
+    environment = os.environ | {
+        "TRITON_INTERPRET": "0",
+        "TRITON_CACHE_DIR": str(tmp_path),
+        "PYTHONPATH": path,
+    }
     script = str(Path(__file__).with_name("triton_compiled.py"))
-    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, script], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     with capsys.disabled():
         for row in rows:
             print("\n" + ", ".join(f"{name} {value}" for name, value in row.items()), end="")
     for row in rows:
-        record_property(f"{row['program']} {row['position']} {row['head']} {row['n']} {row['padded']}", row)
+        record_property(
+            f"{row['program']} {row['position']} {row['head']} {row['n']} {row['padded']}", row
+        )
     attention = [row for row in rows if row["program"] in ATTENTION]
     assert {row["program"] for row in attention} == ATTENTION
     assert all(row["matrices"] for row in attention)

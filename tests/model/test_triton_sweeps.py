@@ -37,13 +37,19 @@ def test_a_bias_that_is_added_with_the_sum_has_the_gradient_of_one_added_before(
     torch.testing.assert_close(again, ours, atol=0, rtol=0)
     torch.testing.assert_close(ours, plain, atol=1e-5, rtol=1e-5)
     expected = torch.autograd.grad(plain, parts, upstream)
-    for outputs, grads in (((ours,), (upstream,)), ((again, ours), (0.25 * upstream, 0.75 * upstream))):
+    for outputs, grads in (
+        ((ours,), (upstream,)),
+        ((again, ours), (0.25 * upstream, 0.75 * upstream)),
+    ):
         found = torch.autograd.grad(outputs, parts, grads, retain_graph=True)
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
-def test_a_program_that_walks_over_several_tiles_adds_all_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"TILE": 128, "MOST_PARTS": 3}.items():  # tiles of two rows, three or four for a program
+def test_a_program_that_walks_over_several_tiles_adds_all_their_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # tiles of two rows, three or four for a program
+    for name, value in {"TILE": 128, "MOST_PARTS": 3}.items():
         monkeypatch.setattr(triton_sweeps, name, value)
     test_a_bias_that_is_added_with_the_sum_has_the_gradient_of_one_added_before(Draw(0.25, 7))
 
@@ -54,7 +60,9 @@ def test_masks_are_those_of_the_tokens_that_are_held_and_of_a_recorded_key() -> 
     draw = Draw(0.5, keys.key(2, 1), Examples(torch.tensor([9, 4, 7])), held)
     norm, x = torch.nn.LayerNorm(12), torch.zeros(4, 12)
     y = torch.randn(4, 12)
-    torch.testing.assert_close(sweeps.add_norm(x, y, norm, draw)[0], block.add_norm(x, y, norm, draw))
+    torch.testing.assert_close(
+        sweeps.add_norm(x, y, norm, draw)[0], block.add_norm(x, y, norm, draw)
+    )
 
 
 def test_sums_of_many_rows() -> None:
@@ -84,7 +92,12 @@ def test_dropout_is_that_of_plain_torch_with_and_without_a_sum() -> None:
     x, y, upstream = (torch.randn(3, 5, 21, requires_grad=True) for _ in range(3))
     draw = Draw(0.3, 11)
     for given in (None, x):
-        found, expected = sweeps._Drop.apply(y, draw, given), drop(y, draw) if given is None else block.added(given, y, draw)
+        found, expected = (
+            sweeps._Drop.apply(y, draw, given),
+            drop(y, draw) if given is None else block.added(given, y, draw),
+        )
         torch.testing.assert_close(found, expected)
         parts = (y,) if given is None else (x, y)
-        torch.testing.assert_close(*(torch.autograd.grad(out, parts, upstream.detach()) for out in (found, expected)))
+        torch.testing.assert_close(
+            *(torch.autograd.grad(out, parts, upstream.detach()) for out in (found, expected))
+        )

@@ -1,4 +1,5 @@
-"""Relative links in the repository's Markdown: every one names a file that exists and, behind `#`, a heading in it.
+"""Relative links in the repository's Markdown: every one names a file that exists and, behind `#`,
+a heading in it.
 
 `python tests/packaging/links.py` prints what is broken and exits with 1; `make check` calls it.
 """
@@ -18,18 +19,25 @@ CODE = re.compile(r"`[^`\n]*`")
 def pages(root: Path = ROOT) -> list[Path]:
     """All Markdown files of the project, not those of its environment or of its runs."""
     folders = ("docs", "experiments", "benchmarks", "tests", "src", "conf")
-    return sorted([*root.glob("*.md"), *(page for folder in folders for page in (root / folder).rglob("*.md"))])
+    return sorted(
+        [
+            *root.glob("*.md"),
+            *(page for folder in folders for page in (root / folder).rglob("*.md")),
+        ]
+    )
 
 
 def anchors(page: Path) -> set[str]:
-    """The headings of a page as links name them: lower case, spaces to hyphens, punctuation dropped."""
+    """The headings of a page as links name them: lower case, spaces to hyphens, punctuation
+    dropped."""
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
     headings = re.findall(r"^#+\s+(.*?)\s*#*$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def broken(page: Path) -> Iterator[str]:
-    """One line for each link of `page` that leads nowhere; links with a scheme (https:) are not followed."""
+    """One line for each link of `page` that leads nowhere; links with a scheme (https:) are not
+    followed."""
     text = CODE.sub("", FENCE.sub("", page.read_text(encoding="utf-8")))
     for target in LINK.findall(text):
         if ELSEWHERE.match(target):

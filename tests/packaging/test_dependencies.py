@@ -1,4 +1,5 @@
-"""No version of a dependency that has a known advisory is allowed, and the versions that are installed are allowed."""
+"""No version of a dependency that has a known advisory is allowed, and the versions that are
+installed are allowed."""
 
 import re
 import tomllib
@@ -21,7 +22,8 @@ BAD = {
     "transformers": ["4.57.6", "5.2.0", "5.4.0", "5.9.0"],
     "pytest": ["9.0.2"],
 }
-"""Package → versions with an advisory, the last ones among them; pyproject.toml has the advisories' names."""
+"""Package → versions with an advisory, the last ones among them; pyproject.toml has the advisories'
+names."""
 
 
 def requirements() -> list[Requirement]:
@@ -36,8 +38,14 @@ def test_every_package_with_an_advisory_is_asked_for() -> None:
 
 @pytest.mark.parametrize("name", BAD)
 def test_versions_with_an_advisory_are_not_allowed(name: str) -> None:
-    asked = [requirement.specifier for requirement in requirements() if canonicalize_name(requirement.name) == name]
-    assert [version for version in BAD[name] if any(version in specifier for specifier in asked)] == []
+    asked = [
+        requirement.specifier
+        for requirement in requirements()
+        if canonicalize_name(requirement.name) == name
+    ]
+    assert [
+        version for version in BAD[name] if any(version in specifier for specifier in asked)
+    ] == []
 
 
 def pins(file: str) -> dict[str, str]:
@@ -48,15 +56,27 @@ def pins(file: str) -> dict[str, str]:
 
 
 def test_the_files_that_are_installed_have_checksums() -> None:
-    pinned, core, others = (pins(file) for file in ("constraints.txt", "hashes.txt", "hashes-dev.txt"))
+    pinned, core, others = (
+        pins(file) for file in ("constraints.txt", "hashes.txt", "hashes-dev.txt")
+    )
     hashed = core | others
     assert core.keys() & others.keys() == set()
-    assert {name: version for name, version in hashed.items() if pinned.get(name, version) != version} == {}
+    assert {
+        name: version for name, version in hashed.items() if pinned.get(name, version) != version
+    } == {}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    besides = [line for name in ("dev", "dashboard", "gpu", "launchers", "loggers", "pretrained") for line in extras[name]]
+    besides = [
+        line
+        for name in ("dev", "dashboard", "gpu", "launchers", "loggers", "pretrained")
+        for line in extras[name]
+    ]
     for lines, there in ((project["dependencies"], core), (besides, hashed)):
-        assert {canonicalize_name(Requirement(line).name) for line in lines} - {"relpos", "torch", "triton"} <= set(there)
+        assert {canonicalize_name(Requirement(line).name) for line in lines} - {
+            "relpos",
+            "torch",
+            "triton",
+        } <= set(there)
     for file in ("hashes.txt", "hashes-dev.txt"):
         entries = re.split(r"\n(?=[\w.-]+==)", (ROOT / file).read_text(encoding="utf-8"))[1:]
         assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
@@ -64,7 +84,13 @@ def test_the_files_that_are_installed_have_checksums() -> None:
 
 def test_the_versions_that_are_installed_are_allowed() -> None:
     pinned = pins("constraints.txt")
-    asked = [requirement for requirement in requirements() if canonicalize_name(requirement.name) in pinned]
+    asked = [
+        requirement
+        for requirement in requirements()
+        if canonicalize_name(requirement.name) in pinned
+    ]
     assert len(asked) > 20
-    refused = [str(each) for each in asked if pinned[canonicalize_name(each.name)] not in each.specifier]
+    refused = [
+        str(each) for each in asked if pinned[canonicalize_name(each.name)] not in each.specifier
+    ]
     assert refused == []

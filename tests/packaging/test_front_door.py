@@ -22,7 +22,17 @@ except SystemExit:
     pass
 print(json.dumps(sorted(sys.modules)))
 """
-HEAVY = {"torch", "numpy", "hydra", "omegaconf", "pytorch_lightning", "torchmetrics", "datasets", "matplotlib", "wandb"}
+HEAVY = {
+    "torch",
+    "numpy",
+    "hydra",
+    "omegaconf",
+    "pytorch_lightning",
+    "torchmetrics",
+    "datasets",
+    "matplotlib",
+    "wandb",
+}
 
 
 def complete(line: str, folder: Path) -> list[str]:
@@ -35,14 +45,21 @@ def complete(line: str, folder: Path) -> list[str]:
     """
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     answer = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True
+        ["bash", "-c", script],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return answer.stdout.split()
 
 
 def imported(*command: str) -> set[str]:
     """The modules that a process has imported when this command of relpos ends."""
-    answer = subprocess.run([sys.executable, "-c", SHOW_MODULES, *command], capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", SHOW_MODULES, *command], capture_output=True, text=True, check=True
+    )
     return set(json.loads(answer.stdout.splitlines()[-1]))
 
 
@@ -56,7 +73,9 @@ def test_help_imports_nothing_heavy() -> None:
         (["status"], "torch"),
         (["status", "table=launched"], "torch"),
         # Whose torch takes seconds.
-        pytest.param(["order", "network=/nonexistent"], "pytorch_lightning", marks=pytest.mark.full),
+        pytest.param(
+            ["order", "network=/nonexistent"], "pytorch_lightning", marks=pytest.mark.full
+        ),
         pytest.param(["analyze", "toeplitz"], "pytorch_lightning", marks=pytest.mark.full),
     ],
 )
@@ -87,4 +106,6 @@ def test_completion_knows_the_subcommands(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_completion_knows_options_of_a_group(tmp_path: Path) -> None:
-    assert {"position=composite", "position=composite_key"} <= set(complete("relpos params position=comp", tmp_path))
+    assert {"position=composite", "position=composite_key"} <= set(
+        complete("relpos params position=comp", tmp_path)
+    )

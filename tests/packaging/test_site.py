@@ -1,4 +1,5 @@
-"""The site that `make site` makes: no dead link, nothing from elsewhere, and as wide as a telephone's screen."""
+"""The site that `make site` makes: no dead link, nothing from elsewhere, and as wide as a
+telephone's screen."""
 
 import os
 import re
@@ -46,7 +47,10 @@ class Page(HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("mkdocs", reason="mkdocs is not installed (make .venv/.site)")
     folder = tmp_path_factory.mktemp("site") / "built"
-    command, environment = [sys.executable, "-c", BUILD, str(folder)], os.environ | {"OMP_NUM_THREADS": "1"}
+    command, environment = (
+        [sys.executable, "-c", BUILD, str(folder)],
+        os.environ | {"OMP_NUM_THREADS": "1"},
+    )
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
@@ -66,10 +70,17 @@ def test_no_link_is_dead(pages: dict[Path, Page]) -> None:
             file, _, anchor = link.partition("#")
             there = (path.parent / unquote(file)).resolve() if file else path
             there = there / "index.html" if there.is_dir() else there
-            if not there.exists() or (anchor and there in pages and unquote(anchor) not in pages[there].places):
+            if not there.exists() or (
+                anchor and there in pages and unquote(anchor) not in pages[there].places
+            ):
                 dead.append(f"{path.name}: {link}")
     assert dead == []
 
 
 def test_nothing_is_loaded_from_elsewhere(pages: dict[Path, Page]) -> None:
-    assert {address for page in pages.values() for address in page.loaded if re.match(r"[a-z]+:|//", address)} <= {"data:,"}
+    assert {
+        address
+        for page in pages.values()
+        for address in page.loaded
+        if re.match(r"[a-z]+:|//", address)
+    } <= {"data:,"}

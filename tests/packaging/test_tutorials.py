@@ -1,4 +1,5 @@
-"""The tutorials run as they are written, from the first block to the last, with a few steps of training."""
+"""The tutorials run as they are written, from the first block to the last, with a few steps of
+training."""
 
 import json
 import re
@@ -19,7 +20,11 @@ MEASURING = ("examples=8", "pairs.limit=2")
 FEWER = {
     "pretrain": TRAINING,
     "order": MEASURING,
-    "reproduce": (*(f"pretrain.{key}" for key in TRAINING), *(f"order.{key}" for key in MEASURING), "engine=debug"),
+    "reproduce": (
+        *(f"pretrain.{key}" for key in TRAINING),
+        *(f"order.{key}" for key in MEASURING),
+        "engine=debug",
+    ),
 }
 """Subcommand → overrides that make it a matter of seconds."""
 
@@ -28,7 +33,11 @@ FEWER = {
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_tutorial_runs(
-    page: Path, toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    page: Path,
+    toy_runs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -44,7 +53,9 @@ def test_a_tutorial_runs(
             for line in filter(None, text.splitlines()):
                 captured = CAPTURED.fullmatch(line)
                 words = shlex.split(captured[2] if captured else line, comments=True)
-                words = [re.sub(r"\$(\w+)", lambda name: str(names[name[1]]), word) for word in words]
+                words = [
+                    re.sub(r"\$(\w+)", lambda name: str(names[name[1]]), word) for word in words
+                ]
                 capsys.readouterr()
                 assert words[0] == "relpos"
                 assert main([*words[1:], *FEWER.get(words[1], ())]) == 0, line
@@ -57,6 +68,10 @@ def test_a_tutorial_runs(
 def test_the_notebook_is_the_page() -> None:
     page = ROOT / "docs" / "tutorials" / "what_a_checkpoint_knows.md"
     kept = json.loads(page.with_suffix(".ipynb").read_text(encoding="utf-8"))
-    assert kept == notebook(page.read_text(encoding="utf-8")), f"python docs/notebook.py {page.relative_to(ROOT)}"
-    commands = [line for cell in kept["cells"] if cell["cell_type"] == "code" for line in cell["source"]]
+    assert kept == notebook(page.read_text(encoding="utf-8")), (
+        f"python docs/notebook.py {page.relative_to(ROOT)}"
+    )
+    commands = [
+        line for cell in kept["cells"] if cell["cell_type"] == "code" for line in cell["source"]
+    ]
     assert "!relpos analyze toeplitz network=$NETWORK" in commands

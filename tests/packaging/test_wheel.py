@@ -1,6 +1,8 @@
-"""What docs/commands.md says of installing: checkout, repository, wheel and extras, each in an environment of its own.
+"""What docs/commands.md says of installing: checkout, repository, wheel and extras, each in an
+environment of its own.
 
-These have no network: what an environment is to hold is linked from the one that runs the tests, package by package.
+These have no network: what an environment is to hold is linked from the one that runs the tests,
+package by package.
 """
 
 import json
@@ -22,13 +24,22 @@ OFFLINE = ("--no-deps", "--no-index", "--no-compile", "--quiet")
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    pip(sys.executable, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT))
+    pip(
+        sys.executable,
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        str(folder),
+        str(ROOT),
+    )
     return next(folder.glob("relpos-*.whl"))
 
 
 @pytest.fixture(scope="module")
 def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The scripts folder of a fresh environment with the wheel, as pip installs it, and what it requires without extras."""
+    """The scripts folder of a fresh environment with the wheel, as pip installs it, and what it
+    requires without extras."""
     python = environment(tmp_path_factory.mktemp("environment"), None, "relpos")
     pip(sys.executable, "--python", str(python), "install", *OFFLINE, str(wheel))
     return python.parent
@@ -53,14 +64,17 @@ def needed(*requirements: str) -> dict[str, Distribution]:
         found[key[0]] = package = distribution(wanted.name)
         for line in package.requires or ():
             other = Requirement(line)
-            if other.marker is None or any(other.marker.evaluate({"extra": extra}) for extra in ("", *wanted.extras)):
+            if other.marker is None or any(
+                other.marker.evaluate({"extra": extra}) for extra in ("", *wanted.extras)
+            ):
                 waiting.append(other)
     found.pop("relpos", None)
     return found
 
 
 def environment(folder: Path, unpacked: Path | None, *requirements: str) -> Path:
-    """The interpreter of a fresh environment with what the wheel held, and with what these require and nothing else."""
+    """The interpreter of a fresh environment with what the wheel held, and with what these require
+    and nothing else."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
     (site,) = folder.glob("lib/python*/site-packages")
@@ -70,7 +84,11 @@ def environment(folder: Path, unpacked: Path | None, *requirements: str) -> Path
             if file.parts[0] in ("..", "__pycache__"):
                 continue
             # A folder without __init__.py belongs to several packages.
-            shared = first.is_dir() and first.suffix != ".dist-info" and not (first / "__init__.py").is_file()
+            shared = (
+                first.is_dir()
+                and first.suffix != ".dist-info"
+                and not (first / "__init__.py").is_file()
+            )
             name = Path(*file.parts[: 2 if shared else 1])
             if not (site / name).exists():
                 (site / name).parent.mkdir(exist_ok=True)
@@ -81,18 +99,28 @@ def environment(folder: Path, unpacked: Path | None, *requirements: str) -> Path
 
 
 def pip(python: str, *arguments: str) -> None:
-    done = subprocess.run([python, "-m", "pip", *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [python, "-m", "pip", *arguments], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def files(folder: str) -> set[str]:
     """The YAML and CSV files below a folder of the tree."""
-    return {path.relative_to(ROOT).as_posix() for suffix in ("yaml", "csv") for path in (ROOT / folder).rglob(f"*.{suffix}")}
+    return {
+        path.relative_to(ROOT).as_posix()
+        for suffix in ("yaml", "csv")
+        for path in (ROOT / folder).rglob(f"*.{suffix}")
+    }
 
 
 def test_wheel_contains_conf_and_experiments_without_results(wheel: Path) -> None:
     folders = ("relpos/conf/", "relpos/experiments/")
-    inside = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith(folders) and name.endswith((".yaml", ".csv"))}
+    inside = {
+        name
+        for name in zipfile.ZipFile(wheel).namelist()
+        if name.startswith(folders) and name.endswith((".yaml", ".csv"))
+    }
     wanted = files("conf") | files("experiments")
     results = files("experiments/results")
     assert results < wanted
@@ -102,7 +130,11 @@ def test_wheel_contains_conf_and_experiments_without_results(wheel: Path) -> Non
 
 def test_wheel_contains_every_module_and_what_they_read(wheel: Path) -> None:
     inside = set(zipfile.ZipFile(wheel).namelist())
-    files = (path for path in (ROOT / "src" / "relpos").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    files = (
+        path
+        for path in (ROOT / "src" / "relpos").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    )
     wanted = {path.relative_to(ROOT / "src").as_posix() for path in files}
     assert "relpos/tables/render/templates/page.html.j2" in wanted
     assert wanted <= inside
@@ -113,7 +145,9 @@ def test_wheel_contains_nothing_else_at_its_top(wheel: Path) -> None:
     assert {top.split("-")[0] for top in tops} == {"relpos"}
 
 
-def test_installed_command_counts_parameters_from_an_unrelated_folder(elsewhere: Path, tmp_path: Path) -> None:
+def test_installed_command_counts_parameters_from_an_unrelated_folder(
+    elsewhere: Path, tmp_path: Path
+) -> None:
     arguments = [elsewhere / "relpos", "params", "size=small", "position=composite"]
     shown = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=True)
     counted = json.loads(shown.stdout)
@@ -131,9 +165,18 @@ def done(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedPro
     """A command of that environment, in an empty folder with runs of its own."""
     folder.mkdir(exist_ok=True)
     clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    runs = {"RELPOS_RUNS": str(folder / "runs"), "OMP_NUM_THREADS": "1", "PATH": f"{python.parent}:{os.environ['PATH']}"}
-    command = [str(python), *(arguments if arguments[0].startswith("-") else ("-m", "relpos.cli", *arguments))]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=clean | runs)
+    runs = {
+        "RELPOS_RUNS": str(folder / "runs"),
+        "OMP_NUM_THREADS": "1",
+        "PATH": f"{python.parent}:{os.environ['PATH']}",
+    }
+    command = [
+        str(python),
+        *(arguments if arguments[0].startswith("-") else ("-m", "relpos.cli", *arguments)),
+    ]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, env=clean | runs
+    )
 
 
 ATTENTION = """
@@ -173,7 +216,10 @@ EXTRAS = {
     ),
     "dashboard": (
         ["-c", "import wandb_workspaces"],
-        ["-c", "from relpos.commands.dashboard import Table, build; build(Table('', '', []), '', '')"],
+        [
+            "-c",
+            "from relpos.commands.dashboard import Table, build; build(Table('', '', []), '', '')",
+        ],
         "pip install wandb-workspaces",
     ),
     "loggers": (

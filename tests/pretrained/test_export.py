@@ -24,16 +24,46 @@ SIZE = {
 ABSOLUTE = {"_target_": "relpos.model.position.Absolute"}
 ROPE = {"_target_": "relpos.model.position.Rope", "_partial_": True, "base": 10000.0}
 WINDOW = {"_target_": "relpos.model.position.Window", "_partial_": True, "reach": 2}
-LOCAL = {"_target_": "relpos.model.position.Merge", "_partial_": True, "parts": [ROPE | {"base": 30.0}, WINDOW]}
-LAYERS = {"_target_": "relpos.model.position.Layers", "_partial_": True, "layers": [ROPE | {"base": 500.0}, LOCAL, LOCAL]}
-MODERN = {"layers": 5, "embedding": 16, "token_types": 0, "norm_first": True, "glu": True, "bias": False}
-DEBERTA = {"_target_": "relpos.model.position.Deberta", "_partial_": True, "buckets": 8, "max_distance": 18}
+LOCAL = {
+    "_target_": "relpos.model.position.Merge",
+    "_partial_": True,
+    "parts": [ROPE | {"base": 30.0}, WINDOW],
+}
+LAYERS = {
+    "_target_": "relpos.model.position.Layers",
+    "_partial_": True,
+    "layers": [ROPE | {"base": 500.0}, LOCAL, LOCAL],
+}
+MODERN = {
+    "layers": 5,
+    "embedding": 16,
+    "token_types": 0,
+    "norm_first": True,
+    "glu": True,
+    "bias": False,
+}
+DEBERTA = {
+    "_target_": "relpos.model.position.Deberta",
+    "_partial_": True,
+    "buckets": 8,
+    "max_distance": 18,
+}
 NONE = {"_target_": "relpos.model.conv.NoConv", "_partial_": True}
-CONVBERT = {"_target_": "relpos.model.conv.ConvBert", "width": 5, "kernel_from": "query", "edges": "zero", "bias": False}
+CONVBERT = {
+    "_target_": "relpos.model.conv.ConvBert",
+    "width": 5,
+    "kernel_from": "query",
+    "edges": "zero",
+    "bias": False,
+}
 
 
-def settings(position: Any = ABSOLUTE, conv: Any = NONE, more: Any = None, **size: Any) -> dict[str, Any]:
-    return {"size": SIZE | size, "position": position, "conv": conv, "vocabulary": 40} | (more or {})
+def settings(
+    position: Any = ABSOLUTE, conv: Any = NONE, more: Any = None, **size: Any
+) -> dict[str, Any]:
+    return {"size": SIZE | size, "position": position, "conv": conv, "vocabulary": 40} | (
+        more or {}
+    )
 
 
 def drawn(described: dict[str, Any]) -> nn.Module:
@@ -78,7 +108,9 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_transformers_computes_the_same(name: str, tmp_path: Path) -> None:
     ours = drawn(NETWORKS[name])
     assert exported(ours, NETWORKS[name], tmp_path) == name
-    theirs, info = getattr(transformers, name).from_pretrained(tmp_path, dtype=torch.float64, output_loading_info=True)
+    theirs, info = getattr(transformers, name).from_pretrained(
+        tmp_path, dtype=torch.float64, output_loading_info=True
+    )
     assert not any(info.values()), info
     ids, mask, types = batch(theirs.config, padded="ConvBert" not in name)
     expected, output = outputs(theirs.eval(), ids, mask, types)[0], ours(ids, mask, types)
@@ -96,8 +128,13 @@ READ: dict[str, dict[str, Any]] = {
     "ElectraForPreTraining": {"embedding_size": 8},
     "RoFormerForMaskedLM": {"embedding_size": 8},
     "ConvBertForMaskedLM": {"embedding_size": 8},
-    "DebertaV2ForMaskedLM": DEBERTA_V2 | {"pos_att_type": ["c2p", "p2c"], "max_relative_positions": 20},
-    "ModernBertForMaskedLM": {"local_attention": 4, "pad_token_id": 0, "tie_word_embeddings": False},
+    "DebertaV2ForMaskedLM": DEBERTA_V2
+    | {"pos_att_type": ["c2p", "p2c"], "max_relative_positions": 20},
+    "ModernBertForMaskedLM": {
+        "local_attention": 4,
+        "pad_token_id": 0,
+        "tie_word_embeddings": False,
+    },
 }
 
 
@@ -122,19 +159,43 @@ def test_untied_heads_leave_with_their_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("described", "reason"),
     [
-        (settings({"_target_": "relpos.model.position.Alibi"}), "position=Alibi, conv=NoConv: transformers has no encoder"),
-        (settings(conv={"_target_": "relpos.model.conv.LightConv"}), "conv=LightConv: transformers has no encoder with this"),
+        (
+            settings({"_target_": "relpos.model.position.Alibi"}),
+            "position=Alibi, conv=NoConv: transformers has no encoder",
+        ),
+        (
+            settings(conv={"_target_": "relpos.model.conv.LightConv"}),
+            "conv=LightConv: transformers has no encoder with this",
+        ),
         (settings(ROPE, share_layers=True), "in transformers ALBERT alone shares its layers"),
-        (settings(embedding=16, share_layers=True), "ALBERT alone shares its layers, and widens embeddings"),
-        (settings(conv=CONVBERT | {"edges": "renormalise"}), "convbert has conv.edges=zero, this network conv.edges=renormalise"),
+        (
+            settings(embedding=16, share_layers=True),
+            "ALBERT alone shares its layers, and widens embeddings",
+        ),
+        (
+            settings(conv=CONVBERT | {"edges": "renormalise"}),
+            "convbert has conv.edges=zero, this network conv.edges=renormalise",
+        ),
         (
             settings(conv=CONVBERT | {"kernel_from": "key"}),
             "convbert has conv.kernel_from=query, this network conv.kernel_from=key",
         ),
-        (settings(ROPE | {"base": 500.0}), "roformer has position.base=10000.0, this network position.base=500.0"),
-        (settings(ROPE | {"fraction": 0.5}), "roformer has position.fraction=1.0, this network position.fraction=0.5"),
-        (settings(LAYERS), "modernbert has one hidden_size, this network size.embedding=8 and another size.hidden"),
-        (settings(LAYERS, **MODERN | {"bias": True}), "modernbert has size.bias=False, this network size.bias=True"),
+        (
+            settings(ROPE | {"base": 500.0}),
+            "roformer has position.base=10000.0, this network position.base=500.0",
+        ),
+        (
+            settings(ROPE | {"fraction": 0.5}),
+            "roformer has position.fraction=1.0, this network position.fraction=0.5",
+        ),
+        (
+            settings(LAYERS),
+            "modernbert has one hidden_size, this network size.embedding=8 and another size.hidden",
+        ),
+        (
+            settings(LAYERS, **MODERN | {"bias": True}),
+            "modernbert has size.bias=False, this network size.bias=True",
+        ),
         (
             settings(LAYERS | {"layers": [ROPE, LOCAL]}, **MODERN),
             r"modernbert has len\(position.layers\)=3, this network len\(position.layers\)=2",
@@ -144,15 +205,23 @@ def test_untied_heads_leave_with_their_table(tmp_path: Path) -> None:
             r"modernbert has position.layers.2._target_=relpos.model.position.Merge, this network position.layers.2._target_=",
         ),
         (
-            settings(LAYERS | {"layers": [ROPE, LOCAL, LOCAL | {"parts": [ROPE, WINDOW]}]}, **MODERN),
-            "modernbert has one local_rope_theta, this network position.layers.2.parts.0.base=10000.0 and another posi",
+            settings(
+                LAYERS | {"layers": [ROPE, LOCAL, LOCAL | {"parts": [ROPE, WINDOW]}]}, **MODERN
+            ),
+            "modernbert has one local_rope_theta, this network "
+            "position.layers.2.parts.0.base=10000.0 and another posi",
         ),
-        (settings(activation="gelu_new"), "ElectraForMaskedLM has gelu in its head, this network gelu_new"),
+        (
+            settings(activation="gelu_new"),
+            "ElectraForMaskedLM has gelu in its head, this network gelu_new",
+        ),
         (settings(glu=True), "electra has size.glu=False, this network size.glu=True"),
         (settings(more={"outputs": 2}), "ElectraModel has no head of the kind classifier"),
     ],
 )
-def test_what_transformers_does_not_have_is_refused_by_name(described: dict[str, Any], reason: str) -> None:
+def test_what_transformers_does_not_have_is_refused_by_name(
+    described: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(RelposError, match=reason):
         to_huggingface(nn.Identity(), described)
 
@@ -165,5 +234,7 @@ def test_a_pooler_that_transformers_does_not_have_is_refused_by_name() -> None:
 
 def test_a_network_without_token_types_is_no_bert() -> None:
     described = settings(embedding=16, token_types=0)
-    with pytest.raises(RelposError, match="bert has encoder.embedding.types.weight, this network has none"):
+    with pytest.raises(
+        RelposError, match="bert has encoder.embedding.types.weight, this network has none"
+    ):
         to_huggingface(drawn(described), described)

@@ -16,7 +16,8 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @pytest.fixture
 def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The id of a checkpoint that lies in the hub's cache, as it would after it was fetched; there is no network."""
+    """The id of a checkpoint that lies in the hub's cache, as it would after it was fetched; there
+    is no network."""
     monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     place = tmp_path / "cache" / "models--somebody--bert"
     saved(host("BertModel"), place / "snapshots" / COMMIT)
@@ -38,11 +39,15 @@ def test_a_run_on_a_checkpoint_of_the_hub_is_identified_by_id_and_commit(cached:
     assert run.inputs["start"].meaning == {"hub": cached, "revision": COMMIT}
 
 
-@pytest.mark.parametrize("name", ["bert-base-uncased", "albert/albert-base-v2", "google/electra_small@main", "a.b/c.d"])
+@pytest.mark.parametrize(
+    "name", ["bert-base-uncased", "albert/albert-base-v2", "google/electra_small@main", "a.b/c.d"]
+)
 def test_these_may_be_ids(name: str) -> None:
     assert is_remote(name)
 
 
-@pytest.mark.parametrize("name", ["./model", "/data/model", "~/model", "a/b/c", "..", "", "runs/", "a b"])
+@pytest.mark.parametrize(
+    "name", ["./model", "/data/model", "~/model", "a/b/c", "..", "", "runs/", "a b"]
+)
 def test_these_are_folders_alone(name: str) -> None:
     assert not is_remote(name)

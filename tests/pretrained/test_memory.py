@@ -1,4 +1,5 @@
-"""Loading a checkpoint copies no weight but those of several that are one matrix here, and changes nothing on disk."""
+"""Loading a checkpoint copies no weight but those of several that are one matrix here, and changes
+nothing on disk."""
 
 from pathlib import Path
 
@@ -24,8 +25,16 @@ def mapped(address: int, file: Path) -> bool:
 def test_weights_are_mapped_from_the_file(tmp_path: Path) -> None:
     folder = saved(host("BertForMaskedLM"), tmp_path)
     model, _ = relpos.load(folder)
-    copied = {name for name, p in model.named_parameters() if not mapped(p.data_ptr(), folder / "model.safetensors")}
-    assert copied == {f"encoder.layers.{n}.attention.project.{kind}" for n in range(3) for kind in ("weight", "bias")}
+    copied = {
+        name
+        for name, p in model.named_parameters()
+        if not mapped(p.data_ptr(), folder / "model.safetensors")
+    }
+    assert copied == {
+        f"encoder.layers.{n}.attention.project.{kind}"
+        for n in range(3)
+        for kind in ("weight", "bias")
+    }
 
 
 def test_training_leaves_the_file_as_it_was(tmp_path: Path) -> None:

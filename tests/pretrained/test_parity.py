@@ -1,4 +1,5 @@
-"""A published checkpoint computes here what it computes in `transformers`: hidden states, logits and gradients."""
+"""A published checkpoint computes here what it computes in `transformers`: hidden states, logits
+and gradients."""
 
 import json
 from pathlib import Path
@@ -9,7 +10,16 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import relpos
-from hosts import DEBERTA, all_in_float64, batch, hidden_states, host, outputs, saved, saved_gradients
+from hosts import (
+    DEBERTA,
+    all_in_float64,
+    batch,
+    hidden_states,
+    host,
+    outputs,
+    saved,
+    saved_gradients,
+)
 from relpos.pretrained.deberta import FAMILY as DEBERTA_V2
 from relpos.pretrained.family import Family
 from relpos.pretrained.mapping import from_config, to_config
@@ -21,7 +31,9 @@ THETAS = {"full_attention": 500.0, "sliding_attention": 30.0}
 MODERN = {
     "num_hidden_layers": 5,
     "local_attention": 4,
-    "rope_parameters": {kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in THETAS.items()},
+    "rope_parameters": {
+        kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in THETAS.items()
+    },
     "pad_token_id": 0,
 }
 UNPADDED = "convbert"  # begins the names of those that are compared without padding, see below
@@ -35,24 +47,36 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "bert encoder": ("BertModel", {}),
     "roberta": ("RobertaForMaskedLM", {}),
     "roberta with an own decoder": ("RobertaForMaskedLM", {"tie_word_embeddings": False}),
-    "roberta with relu, and gelu in its head": ("RobertaForMaskedLM", {"hidden_act": "relu", "type_vocab_size": 1}),
+    "roberta with relu, and gelu in its head": (
+        "RobertaForMaskedLM",
+        {"hidden_act": "relu", "type_vocab_size": 1},
+    ),
     "roberta classifier": ("RobertaForSequenceClassification", {"num_labels": 3}),
     "xlm-r": ("XLMRobertaForMaskedLM", {"type_vocab_size": 1}),
     "camembert": ("CamembertForMaskedLM", {"type_vocab_size": 1}),
     "camembert classifier": ("CamembertForSequenceClassification", {"num_labels": 3}),
     "data2vec-text": ("Data2VecTextForMaskedLM", {"type_vocab_size": 1, "pad_token_id": 1}),
-    "data2vec-text classifier": ("Data2VecTextForSequenceClassification", {"num_labels": 3, "pad_token_id": 1}),
+    "data2vec-text classifier": (
+        "Data2VecTextForSequenceClassification",
+        {"num_labels": 3, "pad_token_id": 1},
+    ),
     "ernie": ("ErnieForMaskedLM", {}),
     "ernie with an own decoder": ("ErnieForMaskedLM", {"tie_word_embeddings": False}),
     "ernie classifier": ("ErnieForSequenceClassification", {"num_labels": 3}),
     "distilbert": ("DistilBertForMaskedLM", {"hidden_dim": 24}),
-    "distilbert with an own decoder": ("DistilBertForMaskedLM", {"hidden_dim": 20, "tie_word_embeddings": False}),
+    "distilbert with an own decoder": (
+        "DistilBertForMaskedLM",
+        {"hidden_dim": 20, "tie_word_embeddings": False},
+    ),
     "distilbert encoder with relu": ("DistilBertModel", {"hidden_dim": 24, "activation": "relu"}),
     "mpnet": ("MPNetForMaskedLM", {}),
     "mpnet encoder": ("MPNetModel", {}),
     "mpnet classifier": ("MPNetForSequenceClassification", {"num_labels": 3}),
     "electra generator": ("ElectraForMaskedLM", EMBEDDING),
-    "electra generator of one width": ("ElectraForMaskedLM", {"embedding_size": 16, "tie_word_embeddings": False}),
+    "electra generator of one width": (
+        "ElectraForMaskedLM",
+        {"embedding_size": 16, "tie_word_embeddings": False},
+    ),
     "electra discriminator": ("ElectraForPreTraining", EMBEDDING),
     "roformer": ("RoFormerForMaskedLM", EMBEDDING),
     "roformer that turns values": ("RoFormerForMaskedLM", EMBEDDING | {"rotary_value": True}),
@@ -65,8 +89,14 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "modernbert encoder": ("ModernBertModel", MODERN),
     "deberta": ("DebertaV2ForMaskedLM", DEBERTA),
-    "deberta with an own decoder": ("DebertaV2ForMaskedLM", DEBERTA | {"tie_word_embeddings": False}),
-    "deberta with the head of its authors": ("DebertaV2ForMaskedLM", DEBERTA | {"legacy": False, "max_relative_positions": 12}),
+    "deberta with an own decoder": (
+        "DebertaV2ForMaskedLM",
+        DEBERTA | {"tie_word_embeddings": False},
+    ),
+    "deberta with the head of its authors": (
+        "DebertaV2ForMaskedLM",
+        DEBERTA | {"legacy": False, "max_relative_positions": 12},
+    ),
     "deberta encoder": ("DebertaV2Model", DEBERTA),
     "albert classifier": ("AlbertForSequenceClassification", EMBEDDING | {"num_labels": 3}),
 }
@@ -78,7 +108,9 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_hidden_states_of_every_layer_logits_and_gradients_are_equal(name: str, tmp_path: Path) -> None:
+def test_hidden_states_of_every_layer_logits_and_gradients_are_equal(
+    name: str, tmp_path: Path
+) -> None:
     theirs = host(MODELS[name][0], **MODELS[name][1])
     ours, tokenizer = relpos.load(saved(theirs, tmp_path))
     assert tokenizer is None
@@ -94,8 +126,11 @@ def test_hidden_states_of_every_layer_logits_and_gradients_are_equal(name: str, 
     (expected * weights).sum().backward()
     (logits * weights).sum().backward()
     gradients, _ = relpos.load(saved_gradients(theirs, tmp_path / "gradients"))
-    for (parameter, ours_here), theirs_here in zip(ours.named_parameters(), gradients.parameters(), strict=True):
-        gradient = torch.zeros_like(ours_here) if ours_here.grad is None else ours_here.grad  # a pooler that nothing reads
+    for (parameter, ours_here), theirs_here in zip(
+        ours.named_parameters(), gradients.parameters(), strict=True
+    ):
+        # a pooler that nothing reads
+        gradient = torch.zeros_like(ours_here) if ours_here.grad is None else ours_here.grad
         torch.testing.assert_close(gradient, theirs_here.data, rtol=0, atol=1e-10, msg=parameter)
 
 
@@ -110,7 +145,12 @@ CHANGED = ("weight", "bias")
 
 
 @pytest.mark.parametrize(
-    ("name", "changed"), [(name, each) for at, name in enumerate(TIED) for each in (CHANGED if FULL else CHANGED[at % 2 :][:1])]
+    ("name", "changed"),
+    [
+        (name, each)
+        for at, name in enumerate(TIED)
+        for each in (CHANGED if FULL else CHANGED[at % 2 :][:1])
+    ],
 )
 def test_a_decoder_that_was_trained_apart_is_read_although_the_configuration_ties_it(
     name: str, changed: str, tmp_path: Path
@@ -122,9 +162,15 @@ def test_a_decoder_that_was_trained_apart_is_read_although_the_configuration_tie
     weights, decoder = load_file(path), theirs.get_output_embeddings()
 
     def names(part: torch.Tensor) -> list[str]:
-        return [name for name, value in theirs.state_dict().items() if value.data_ptr() == part.data_ptr()]
+        return [
+            name
+            for name, value in theirs.state_dict().items()
+            if value.data_ptr() == part.data_ptr()
+        ]
 
-    if changed == "bias":  # the table repeats that of the words, and of two biases, where there are two, the decoder's is another
+    # the table repeats that of the words, and of two biases, where there are two, the decoder's is
+    # another
+    if changed == "bias":
         [words] = names(theirs.get_input_embeddings().weight)
         weights[names(decoder.weight)[0]] = weights[words].clone()
         for place, bias in enumerate(sorted(names(decoder.bias))):
@@ -136,16 +182,25 @@ def test_a_decoder_that_was_trained_apart_is_read_although_the_configuration_tie
     ours, _ = relpos.load(folder)
     ids, mask, types = batch(theirs.config, padded=not name.startswith(UNPADDED))
     logits = ours(ids, mask, types)[mask]
-    torch.testing.assert_close(logits, outputs(expected, ids, mask, types)[0][mask], rtol=0, atol=1e-10)
+    torch.testing.assert_close(
+        logits, outputs(expected, ids, mask, types)[0][mask], rtol=0, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize(
     ("family", "name", "config"),
-    [(MODERNBERT, "modernbert", {}), (DEBERTA_V2, "deberta", DEBERTA | {"position_buckets": 256, "max_relative_positions": -1})],
+    [
+        (MODERNBERT, "modernbert", {}),
+        (DEBERTA_V2, "deberta", DEBERTA | {"position_buckets": 256, "max_relative_positions": -1}),
+    ],
 )
-def test_positions_as_published_are_those_of_the_option_file(family: Family, name: str, config: dict[str, Any]) -> None:
+def test_positions_as_published_are_those_of_the_option_file(
+    family: Family, name: str, config: dict[str, Any]
+) -> None:
     settings = from_config(family, config)
-    assert to_config(family, settings | {"position": node("position", name)}) == to_config(family, settings)
+    assert to_config(family, settings | {"position": node("position", name)}) == to_config(
+        family, settings
+    )
 
 
 def test_mpnet_has_the_buckets_of_t5_at_every_distance(tmp_path: Path) -> None:
@@ -155,7 +210,9 @@ def test_mpnet_has_the_buckets_of_t5_at_every_distance(tmp_path: Path) -> None:
     torch.testing.assert_close(ours(ids), theirs(ids)[0], rtol=0, atol=1e-10)
 
 
-def test_convbert_of_transformers_leaks_padding_into_real_tokens_and_ours_does_not(tmp_path: Path) -> None:
+def test_convbert_of_transformers_leaks_padding_into_real_tokens_and_ours_does_not(
+    tmp_path: Path,
+) -> None:
     theirs = host("ConvBertForMaskedLM", **EMBEDDING)
     ours, _ = relpos.load(saved(theirs, tmp_path))
     ids, mask, types = batch(theirs.config)

@@ -23,7 +23,8 @@ SIZES = {"vocab_size": 300, "max_position_embeddings": 130, "type_vocab_size": 1
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
-    """A RoBERTa with a tokenizer: other special ids than ours, one token type, two separators, half precision."""
+    """A RoBERTa with a tokenizer: other special ids than ours, one token type, two separators, half
+    precision."""
     folder = published("roberta", tmp_path / "roberta")
     return saved(host("RobertaForMaskedLM", **SIZES).to(torch.bfloat16), folder)
 
@@ -45,12 +46,33 @@ def likelihood(model: Any, tokenizer: Any, text: str) -> float:
 
 
 def tuning(folder: Path, *overrides: str) -> Run:
-    return plan(compose("finetune", ["task=rte", "intermediate=none", "steps=2", "batch=4", f"network={folder}", *overrides]))
+    return plan(
+        compose(
+            "finetune",
+            [
+                "task=rte",
+                "intermediate=none",
+                "steps=2",
+                "batch=4",
+                f"network={folder}",
+                *overrides,
+            ],
+        )
+    )
 
 
-def test_fine_tuning_starts_from_a_checkpoint_and_leaves_its_files_alone(checkpoint: Path, toy_runs: Path) -> None:
+def test_fine_tuning_starts_from_a_checkpoint_and_leaves_its_files_alone(
+    checkpoint: Path, toy_runs: Path
+) -> None:
     before = contents(checkpoint)
-    overrides = ["task=rte", "intermediate=none", "steps=2", "batch=4", "length=64", f"network={checkpoint}"]
+    overrides = [
+        "task=rte",
+        "intermediate=none",
+        "steps=2",
+        "batch=4",
+        "length=64",
+        f"network={checkpoint}",
+    ]
     run = relpos.run(compose("finetune", overrides))
     model, tokenizer = relpos.load(run.path)
     assert contents(checkpoint) == before
@@ -59,7 +81,9 @@ def test_fine_tuning_starts_from_a_checkpoint_and_leaves_its_files_alone(checkpo
     assert tokenizer.mask == relpos.load(checkpoint)[1].mask  # type: ignore[union-attr]
 
 
-def test_the_identity_of_a_run_holds_the_files_and_not_their_place(checkpoint: Path, tmp_path: Path) -> None:
+def test_the_identity_of_a_run_holds_the_files_and_not_their_place(
+    checkpoint: Path, tmp_path: Path
+) -> None:
     other = shutil.copytree(checkpoint, tmp_path / "elsewhere" / "roberta")
     assert tuning(other).identity == tuning(checkpoint).identity
     saved(host("RobertaForMaskedLM", **SIZES), other)
@@ -72,9 +96,13 @@ def test_a_checkpoint_without_weights_is_refused_when_the_run_is_planned(checkpo
         tuning(checkpoint)
 
 
-def test_order_scores_pairs_with_the_special_tokens_of_the_checkpoint(checkpoint: Path, tmp_path: Path) -> None:
+def test_order_scores_pairs_with_the_special_tokens_of_the_checkpoint(
+    checkpoint: Path, tmp_path: Path
+) -> None:
     (tmp_path / "pairs.txt").write_text("a cat the\na the cat\n")  # the bad one first
-    known = relpos.order(checkpoint, overrides=[f"pairs={tmp_path}/pairs.txt", "measure=[pairs]", "form=plain"])
+    known = relpos.order(
+        checkpoint, overrides=[f"pairs={tmp_path}/pairs.txt", "measure=[pairs]", "form=plain"]
+    )
     model, tokenizer = relpos.load(checkpoint)
     good, bad = (likelihood(model, tokenizer, text) for text in ("a the cat", "a cat the"))
     assert known["pairs"]["same_words"]["accuracy"] == 100 * (good > bad)
@@ -86,25 +114,47 @@ def test_order_refuses_an_encoder_that_predicts_no_words(tmp_path: Path) -> None
         relpos.order(folder, overrides=["measure=[pairs]", "pairs=toy"])
 
 
-@pytest.mark.parametrize("kind", ["RobertaForMaskedLM", pytest.param("RobertaModel", marks=pytest.mark.full)])
-def test_pre_training_goes_on_from_a_checkpoint_with_its_tokenizer(kind: str, toy_runs: Path, tmp_path: Path) -> None:
-    folder = saved(host(kind, **SIZES).to(torch.bfloat16), published("roberta", tmp_path / "checkpoint"))
-    overrides = ["steps=2", "batch=4", "length=32", "evaluations=1", f"network={folder}", "data.pairs=64", "recipe.lr=1e-12"]
+@pytest.mark.parametrize(
+    "kind", ["RobertaForMaskedLM", pytest.param("RobertaModel", marks=pytest.mark.full)]
+)
+def test_pre_training_goes_on_from_a_checkpoint_with_its_tokenizer(
+    kind: str, toy_runs: Path, tmp_path: Path
+) -> None:
+    folder = saved(
+        host(kind, **SIZES).to(torch.bfloat16), published("roberta", tmp_path / "checkpoint")
+    )
+    overrides = [
+        "steps=2",
+        "batch=4",
+        "length=32",
+        "evaluations=1",
+        f"network={folder}",
+        "data.pairs=64",
+        "recipe.lr=1e-12",
+    ]
     run = relpos.run(compose("pretrain", overrides))
     before, tokenizer = relpos.load(folder)
     after, after_tokenizer = relpos.load(run.path)
     assert type(after).__name__ == "MaskedLM"
     assert after_tokenizer.specials == tokenizer.specials
     encoder, began = after.encoder, getattr(before, "encoder", before)
-    for (name, trained), (_, start) in zip(encoder.named_parameters(), began.named_parameters(), strict=False):
+    for (name, trained), (_, start) in zip(
+        encoder.named_parameters(), began.named_parameters(), strict=False
+    ):
         torch.testing.assert_close(trained, start.float(), rtol=0, atol=1e-9, msg=name)
     assert run.record["inputs"]["start"]
 
 
-@pytest.mark.parametrize("kind", ["BertForMaskedLM", "BertModel", "BertForSequenceClassification", "RoFormerModel"])
-def test_a_published_checkpoint_is_counted(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "kind", ["BertForMaskedLM", "BertModel", "BertForSequenceClassification", "RoFormerModel"]
+)
+def test_a_published_checkpoint_is_counted(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     theirs = host(kind)
     assert main(["params", f"network={saved(theirs, tmp_path)}"]) == 0
     numbers = json.loads(capsys.readouterr().out)
-    assert numbers["total"] == sum(part.numel() for part in theirs.parameters() if part.requires_grad)
+    assert numbers["total"] == sum(
+        part.numel() for part in theirs.parameters() if part.requires_grad
+    )
     assert numbers["total"] == sum(numbers["parts"].values())

@@ -1,4 +1,5 @@
-"""Errors that are estimated from all rows of a scale, against formulas and simulations; covers contrast."""
+"""Errors that are estimated from all rows of a scale, against formulas and simulations; covers
+contrast."""
 
 import os
 from itertools import combinations
@@ -16,11 +17,19 @@ from relpos.results.statistics import benjamini_hochberg
 
 TIMES = 500 if os.environ.get("RELPOS_FULL") else 60
 SEVERAL = 200
-SEEDS = pytest.mark.parametrize("seeds", [3, *(pytest.param(seeds, marks=pytest.mark.full) for seeds in (5, 10))])
+SEEDS = pytest.mark.parametrize(
+    "seeds", [3, *(pytest.param(seeds, marks=pytest.mark.full) for seeds in (5, 10))]
+)
 Rows = dict[str, dict[int, float]]
 
 
-def drawn(chance: np.random.Generator, means: list[float], seeds: int, error: float = 1.0, shared: float = 0.0) -> Rows:
+def drawn(
+    chance: np.random.Generator,
+    means: list[float],
+    seeds: int,
+    error: float = 1.0,
+    shared: float = 0.0,
+) -> Rows:
     of_seeds = chance.normal(0.0, shared, seeds)
     scores = np.asarray(means)[:, None] + of_seeds + chance.normal(0.0, error, (len(means), seeds))
     return {str(place): dict(enumerate(of_row)) for place, of_row in enumerate(scores)}
@@ -39,22 +48,34 @@ def all_p(scores: np.ndarray) -> np.ndarray:
 def test_two_rows_alone_are_paired() -> None:
     rows = drawn(np.random.default_rng(0), [70.0, 71.0], 5, shared=3.0)
     tested = difference(rows, "0", "1")
-    assert tested.p == pytest.approx(stats.ttest_rel(list(rows["0"].values()), list(rows["1"].values())).pvalue)
+    assert tested.p == pytest.approx(
+        stats.ttest_rel(list(rows["0"].values()), list(rows["1"].values())).pvalue
+    )
 
 
-def test_rows_that_differ_no_more_than_chance_has_it_are_pooled_with_all_degrees_of_freedom() -> None:
-    means, square = np.array([70.0, 71.0, 75.0, 72.0]), np.array([[0.0, 1, 2], [0, 2, 1], [1, 0, 2.1], [2.1, 1, 0]])
+def test_rows_that_differ_no_more_than_chance_has_it_are_pooled_with_all_degrees_of_freedom() -> (
+    None
+):
+    means, square = (
+        np.array([70.0, 71.0, 75.0, 72.0]),
+        np.array([[0.0, 1, 2], [0, 2, 1], [1, 0, 2.1], [2.1, 1, 0]]),
+    )
     scores = means[:, None] + square
     rest = scores - scores.mean(1, keepdims=True) - scores.mean(0) + scores.mean()
-    tested = difference({str(place): dict(enumerate(of_row)) for place, of_row in enumerate(scores)}, "0", "1")
+    tested = difference(
+        {str(place): dict(enumerate(of_row)) for place, of_row in enumerate(scores)}, "0", "1"
+    )
     assert tested.freedom == 6
     assert tested.error == pytest.approx(np.sqrt((rest**2).sum() / 6 * 2 / 3))
 
 
 def test_the_moderated_variance_is_smyths() -> None:
-    """Written out once more: moments of log s² over all pairs, solved by bisection, and the mean of the two variances."""
+    """Written out once more: moments of log s² over all pairs, solved by bisection, and the mean of
+    the two variances."""
     chance = np.random.default_rng(3)
-    rows = drawn(chance, [70.0] * 9, 3) | {str(9 + place): dict(enumerate(chance.normal(0, 0.03, 3))) for place in range(3)}
+    rows = drawn(chance, [70.0] * 9, 3) | {
+        str(9 + place): dict(enumerate(chance.normal(0, 0.03, 3))) for place in range(3)
+    }
     scores = table(rows)
     variances = np.array([np.var(a - b, ddof=1) / 2 for a, b in combinations(scores, 2)])
     assert variances.min() > 1e-5 * np.median(variances)
@@ -64,12 +85,18 @@ def test_the_moderated_variance_is_smyths() -> None:
     own = np.var(scores[0] - scores[1], ddof=1)
     tested = difference(rows, "0", "1")
     assert tested.freedom == pytest.approx(2 * half + 2, rel=1e-8)
-    assert tested.error**2 == pytest.approx((2 * half * 2 * prior + 2 * own) / (2 * half + 2) / 3, rel=1e-8)
+    assert tested.error**2 == pytest.approx(
+        (2 * half * 2 * prior + 2 * own) / (2 * half + 2) / 3, rel=1e-8
+    )
     assert tested.alone.p == pytest.approx(stats.ttest_rel(scores[0], scores[1]).pvalue)
 
 
-def test_a_row_that_is_constant_by_theorem_adds_nothing_to_an_error_and_stays_outside_the_pool() -> None:
-    rows = drawn(np.random.default_rng(0), [1.5, 1.4, 1.3], 3, 0.05) | {"quiet": {0: 0.050, 1: 0.056, 2: 0.062}}
+def test_a_row_that_is_constant_by_theorem_adds_nothing_to_an_error_and_stays_outside_the_pool() -> (
+    None
+):
+    rows = drawn(np.random.default_rng(0), [1.5, 1.4, 1.3], 3, 0.05) | {
+        "quiet": {0: 0.050, 1: 0.056, 2: 0.062}
+    }
     with_none = rows | {"none": {0: 0.0, 1: 1e-9, 2: 0.0}}
     tested = difference(with_none, "quiet", "none")
     assert (tested.freedom, tested.error) == (2, pytest.approx(0.006 / 3**0.5, rel=1e-6))
@@ -89,36 +116,51 @@ def test_a_row_of_one_pre_training_borrows_the_error_of_the_others() -> None:
 
 
 def test_rows_of_one_pre_training_and_one_seed_borrow_the_error_of_pairs() -> None:
-    rows = drawn(np.random.default_rng(0), [70.0, 71.0], 5, shared=9.0) | {"a": {0: 60.0}, "b": {0: 61.0}}
+    rows = drawn(np.random.default_rng(0), [70.0, 71.0], 5, shared=9.0) | {
+        "a": {0: 60.0},
+        "b": {0: 61.0},
+    }
     tested, pair = difference(rows, "a", "b"), difference(rows, "0", "1")
     assert (tested.n, tested.freedom, tested.error) == (1, 4, pytest.approx(pair.error * 5**0.5))
 
 
 def test_a_row_at_the_constant_answer_is_tested_by_itself() -> None:
-    rows = drawn(np.random.default_rng(0), [70.0, 71.0, 72.0], 4) | {"constant": dict.fromkeys(range(4), 50.0)}
+    rows = drawn(np.random.default_rng(0), [70.0, 71.0, 72.0], 4) | {
+        "constant": dict.fromkeys(range(4), 50.0)
+    }
     tested = difference(rows, "0", "constant", ["constant"])
     assert tested.freedom == 3  # of its own four pairs
     others = difference(rows, "0", "1", ["constant"])
-    assert others == difference({row: units for row, units in rows.items() if row != "constant"}, "0", "1")
+    assert others == difference(
+        {row: units for row, units in rows.items() if row != "constant"}, "0", "1"
+    )
 
 
 def test_rows_of_different_seeds_are_not_paired() -> None:
-    rows = {"a": {0: 70.0, 1: 71.0, 2: 73.0, 3: 72.0}, "b": {4: 69.1, 5: 70.0, 6: 72.2, 7: 71.0}}  # their spreads are alike
+    # their spreads are alike
+    rows = {"a": {0: 70.0, 1: 71.0, 2: 73.0, 3: 72.0}, "b": {4: 69.1, 5: 70.0, 6: 72.2, 7: 71.0}}
     tested = difference(rows, "a", "b")
     assert tested.alone is None
-    assert tested.p == pytest.approx(stats.ttest_ind(list(rows["a"].values()), list(rows["b"].values())).pvalue)
+    assert tested.p == pytest.approx(
+        stats.ttest_ind(list(rows["a"].values()), list(rows["b"].values())).pvalue
+    )
 
 
 def test_the_spread_between_pre_trainings_has_what_seeds_do_in_it() -> None:
     chance = np.random.default_rng(0)
     found = [spread(drawn(chance, [70.0] * 6, 4, error=1.0, shared=1.0), "0") for _ in range(TIMES)]
     assert np.mean([each.variance for each in found if each]) == pytest.approx(2.0, rel=0.25)
-    assert spread({"a": {0: 1.0, 1: 3.0, 2: 5.0}}, "a") == spread({"a": {0: 1.0, 5: 3.0, 9: 5.0}}, "a")
+    assert spread({"a": {0: 1.0, 1: 3.0, 2: 5.0}}, "a") == spread(
+        {"a": {0: 1.0, 5: 3.0, 9: 5.0}}, "a"
+    )
 
 
 def test_the_test_of_equal_spreads_does_not_depend_on_the_order_of_rows_and_runs() -> None:
     chance = np.random.default_rng(0)
-    rows = {str(place): dict(enumerate(chance.normal(0, 1 + place, 2 + place % 3))) for place in range(5)}
+    rows = {
+        str(place): dict(enumerate(chance.normal(0, 1 + place, 2 + place % 3)))
+        for place in range(5)
+    }
     turned = {row: dict(reversed(units.items())) for row, units in reversed(rows.items())}
     # Its null distribution is drawn: rows of other seeds got other draws.
     first, second = (contrast.equal_spreads(contrast._cells(each)) for each in (rows, turned))
@@ -127,19 +169,40 @@ def test_the_test_of_equal_spreads_does_not_depend_on_the_order_of_rows_and_runs
 
 def test_without_a_difference_one_is_seldom_found() -> None:
     chance = np.random.default_rng(0)
-    tested = [difference(drawn(chance, [70.0] * 8, 3, shared=2.0), "0", "1") for _ in range(2 * TIMES)]
+    tested = [
+        difference(drawn(chance, [70.0] * 8, 3, shared=2.0), "0", "1") for _ in range(2 * TIMES)
+    ]
     assert np.mean([each is not None and each.p < 0.05 for each in tested]) <= 0.07
 
 
 def test_effects_of_the_papers_size_are_found_with_three_seeds() -> None:
-    """C01: three mechanisms above absolute positions, by 3.4, 3.6 and 4.1 GLUE, at a standard deviation of one point."""
+    """C01: three mechanisms above absolute positions, by 3.4, 3.6 and 4.1 GLUE, at a standard
+    deviation of one point."""
     chance = np.random.default_rng(0)
-    means = [71.1, 74.5, 74.7, 75.2, 68.4, 73.5, 71.9, 73.4, 72.0, 74.5, 73.9, 74.0, 74.5, 70.3, 74.0]
+    means = [
+        71.1,
+        74.5,
+        74.7,
+        75.2,
+        68.4,
+        73.5,
+        71.9,
+        73.4,
+        72.0,
+        74.5,
+        73.9,
+        74.0,
+        74.5,
+        70.3,
+        74.0,
+    ]
     pooled, alone = [], []
     for _ in range(TIMES):
         rows = drawn(chance, means, 3)
         pairs = [difference(rows, row, "0") for row in "123"]
-        by_themselves = [difference({name: rows[name] for name in (row, "0")}, row, "0") for row in "123"]
+        by_themselves = [
+            difference({name: rows[name] for name in (row, "0")}, row, "0") for row in "123"
+        ]
         for held, tests in ((pooled, pairs), (alone, by_themselves)):
             held.append(all(each is not None and each.low > 0 for each in tests))
     assert np.mean(pooled) >= 0.8
@@ -147,7 +210,8 @@ def test_effects_of_the_papers_size_are_found_with_three_seeds() -> None:
 
 
 SPREADS = np.array([21, 26, 43, 41, 27, 47, 16, 42, 30, 23, 16, 15, 56, 42, 12, 23]) / 1000
-"""Standard deviations of the residuals of the rows of experiments/results/order_real, held-out loss in nats."""
+"""Standard deviations of the residuals of the rows of experiments/results/order_real, held-out loss
+in nats."""
 POOL = float(np.sqrt((SPREADS**2).mean()))
 
 
@@ -155,7 +219,10 @@ POOL = float(np.sqrt((SPREADS**2).mean()))
 def test_with_spreads_as_unequal_as_the_committed_tables_the_size_is_kept(seeds: int) -> None:
     chance = np.random.default_rng(0)
     effects = chance.normal(0, 0.05, (SEVERAL // 2, seeds))
-    p = [all_p(effect + chance.normal(0, SPREADS[:, None], (len(SPREADS), seeds))) for effect in effects]
+    p = [
+        all_p(effect + chance.normal(0, SPREADS[:, None], (len(SPREADS), seeds)))
+        for effect in effects
+    ]
     assert 0.03 <= np.mean(np.concatenate(p) < 0.05) <= 0.07
 
 
@@ -168,7 +235,9 @@ def test_a_difference_of_two_quiet_rows_is_found_with_three_seeds() -> None:
         spreads[:2] = POOL / 10
         scores = chance.normal(0, spreads[:, None], (len(spreads), 3)) + chance.normal(0, 0.05, 3)
         rows = {str(place): dict(enumerate(of_row)) for place, of_row in enumerate(scores)}
-        tested = difference(rows | {"0": {seed: value + 0.05 for seed, value in rows["0"].items()}}, "0", "1")
+        tested = difference(
+            rows | {"0": {seed: value + 0.05 for seed, value in rows["0"].items()}}, "0", "1"
+        )
         found.append(tested is not None and tested.low > 0)
     assert np.mean(found) >= 0.8
 
@@ -178,8 +247,14 @@ def test_the_test_of_equal_spreads_has_its_size_and_power_at_few_seeds(seeds: in
     chance = np.random.default_rng(seeds)
 
     def rejects(spreads: np.ndarray) -> float:
-        tables = [chance.normal(0, spreads[:, None], (len(spreads), seeds)) + chance.normal(0, 1, seeds) for _ in range(SEVERAL)]
-        cells = [tuple((r, s, float(each[r, s])) for r in range(len(spreads)) for s in range(seeds)) for each in tables]
+        tables = [
+            chance.normal(0, spreads[:, None], (len(spreads), seeds)) + chance.normal(0, 1, seeds)
+            for _ in range(SEVERAL)
+        ]
+        cells = [
+            tuple((r, s, float(each[r, s])) for r in range(len(spreads)) for s in range(seeds))
+            for each in tables
+        ]
         return float(np.mean([contrast.equal_spreads(each) < 0.05 for each in cells]))
 
     assert 0.02 <= rejects(np.ones(16)) <= 0.08
@@ -189,13 +264,25 @@ def test_the_test_of_equal_spreads_has_its_size_and_power_at_few_seeds(seeds: in
 @pytest.mark.parametrize("is_crossed", [True, False])
 def test_the_fit_is_that_of_statsmodels(is_crossed: bool) -> None:
     chance = np.random.default_rng(0)
-    cells = tuple((row, seed, float(chance.normal(row, 1 + row))) for row in range(4) for seed in range(3 + row % 2))
+    cells = tuple(
+        (row, seed, float(chance.normal(row, 1 + row)))
+        for row in range(4)
+        for seed in range(3 + row % 2)
+    )
     seeds = range(1, 4) if is_crossed else ()
-    design = np.array([[*(row == r for r in range(4)), *(seed == s for s in seeds)] for row, seed, _ in cells], dtype=float)
+    design = np.array(
+        [[*(row == r for r in range(4)), *(seed == s for s in seeds)] for row, seed, _ in cells],
+        dtype=float,
+    )
     expected = OLS(np.array([score for *_, score in cells]), design).fit()
-    assert contrast._fit(cells, is_crossed) == (pytest.approx(expected.ssr, rel=1e-12), expected.df_resid)
+    assert contrast._fit(cells, is_crossed) == (
+        pytest.approx(expected.ssr, rel=1e-12),
+        expected.df_resid,
+    )
 
 
 def test_the_correction_for_many_tests_is_scipy_s() -> None:
     p_values = np.random.default_rng(0).random(40) ** 3
-    assert benjamini_hochberg(list(p_values)) == pytest.approx(list(stats.false_discovery_control(p_values)), rel=1e-12)
+    assert benjamini_hochberg(list(p_values)) == pytest.approx(
+        list(stats.false_discovery_control(p_values)), rel=1e-12
+    )

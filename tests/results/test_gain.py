@@ -16,24 +16,43 @@ PREDICTED = [3.0, 5.0, 4.0, 4.0]
 
 
 def scale(documents: list[float] | None = None) -> Scale:
-    """Two rows of two pre-trainings; `fixed` is better by 1 nat a token in the first two examples, and by 2 in the others."""
+    """Two rows of two pre-trainings; `fixed` is better by 1 nat a token in the first two examples,
+    and by 2 in the others."""
     found = pretraining_scale(MEANING, "files-0")
     for row, nats in {"fixed": [1.0, 1.0, 1.0, 1.0], "none": [2.0, 2.0, 3.0, 3.0]}.items():
         parts = np.array([np.multiply(nats, PREDICTED), PREDICTED])
         figure = Figure(float(parts[0].sum() / parts[1].sum()), parts=parts, documents=documents)
         values = [
-            Value(Path(), "pretrain", "loss", -figure.value - 0.01 * seed, pretrain_seed=seed, figure=figure) for seed in (0, 1)
+            Value(
+                Path(),
+                "pretrain",
+                "loss",
+                -figure.value - 0.01 * seed,
+                pretrain_seed=seed,
+                figure=figure,
+            )
+            for seed in (0, 1)
         ]
         found.values[row] = {"loss": values}
     return found
 
 
-@pytest.mark.parametrize(("documents", "over"), [(None, "4 held-out examples"), ([0.0, 0.0, 1.0, 1.0], "2 held-out documents")])
-def test_a_difference_says_how_much_other_held_out_text_would_change_it(documents: list[float] | None, over: str) -> None:
+@pytest.mark.parametrize(
+    ("documents", "over"),
+    [(None, "4 held-out examples"), ([0.0, 0.0, 1.0, 1.0], "2 held-out documents")],
+)
+def test_a_difference_says_how_much_other_held_out_text_would_change_it(
+    documents: list[float] | None, over: str
+) -> None:
     found = gain(scale(documents), ("fixed", "none"), "loss")
     assert found is not None
-    half = {None: 3.182 * np.sqrt(4 / 3 * (9 + 25 + 16 + 16) * 0.25) / 16, 0.0: 12.706 * np.sqrt(2 * 2 * 16) / 16}
-    assert found.text.endswith(f" nats of held-out loss less; ±{half[documents[0] if documents else None]:.3f} over {over}")
+    half = {
+        None: 3.182 * np.sqrt(4 / 3 * (9 + 25 + 16 + 16) * 0.25) / 16,
+        0.0: 12.706 * np.sqrt(2 * 2 * 16) / 16,
+    }
+    assert found.text.endswith(
+        f" nats of held-out loss less; ±{half[documents[0] if documents else None]:.3f} over {over}"
+    )
 
 
 def test_documents_count_whichever_network_has_kept_them() -> None:
@@ -42,7 +61,9 @@ def test_documents_count_whichever_network_has_kept_them() -> None:
     assert older.figure is not None
     found.values["fixed"]["loss"][0] = replace(older, figure=replace(older.figure, documents=None))
     said = gain(found, ("fixed", "none"), "loss"), gain(found, ("none", "fixed"), "loss")
-    assert all(each is not None and each.text.endswith("over 2 held-out documents") for each in said)
+    assert all(
+        each is not None and each.text.endswith("over 2 held-out documents") for each in said
+    )
 
 
 def test_losses_of_other_examples_say_nothing_of_it() -> None:
@@ -55,4 +76,9 @@ def test_losses_of_other_examples_say_nothing_of_it() -> None:
 
 
 def test_differences_in_nats_have_three_decimals() -> None:
-    assert [digits(column) for column in ("loss", "shuffle_gap", "same_word_pairs", "cola")] == [3, 3, 1, 1]
+    assert [digits(column) for column in ("loss", "shuffle_gap", "same_word_pairs", "cola")] == [
+        3,
+        3,
+        1,
+        1,
+    ]

@@ -37,7 +37,12 @@ def finish_row(row: PlannedRow) -> None:
         score = SCORES[row.name] + tuning.seed
         columns = dict.fromkeys(tuning.run.config["task"]["columns"], score)
         finish(
-            tuning.run, {"columns": columns, "majority": dict.fromkeys(columns, 0.0), "examples": dict.fromkeys(columns, 10_000)}
+            tuning.run,
+            {
+                "columns": columns,
+                "majority": dict.fromkeys(columns, 0.0),
+                "examples": dict.fromkeys(columns, 10_000),
+            },
         )
 
 
@@ -49,7 +54,10 @@ def train(folder: Path, *overrides: str) -> None:
 
 @pytest.fixture
 def rows(tmp_path: Path) -> list[PlannedRow]:
-    changes: dict[str, Any] = {"rows": {"none": ["position=none"], "fixed": ["position=fixed"]}, "seeds": [0, 1, 2]}
+    changes: dict[str, Any] = {
+        "rows": {"none": ["position=none"], "fixed": ["position=fixed"]},
+        "seeds": [0, 1, 2],
+    }
     return plan_table(load(str(write_experiment(tmp_path, **changes))))
 
 
@@ -57,13 +65,18 @@ def test_runs_are_found_by_what_they_are(rows: list[PlannedRow]) -> None:
     for row in rows:
         finish_row(row)
     (found,) = read(ROWS)
-    assert {row: list(folders) for row, folders in found.folders.items()} == {"none": [0], "fixed": [0]}
+    assert {row: list(folders) for row, folders in found.folders.items()} == {
+        "none": [0],
+        "fixed": [0],
+    }
     assert by_seeds(found.values["fixed"]["cola"]) == {(0, 0): 30.0, (0, 1): 31.0, (0, 2): 32.0}
     assert found.shared(GLUE, "none", "fixed") == ["cola", "rte"]
     assert found.label.startswith("2×16, 3 steps of 8, files (")
     (finding,) = AHEAD.verdicts(read(ROWS))
     assert finding.verdict == "undecided"
-    assert finding.figures.startswith("fixed − none +10.0 (these two models: [+10.0, +10.0] over 3 fine-tunings")
+    assert finding.figures.startswith(
+        "fixed − none +10.0 (these two models: [+10.0, +10.0] over 3 fine-tunings"
+    )
     assert ONE_PRETRAINING in finding.figures
     assert by_seeds(found.values["fixed"]["loss"]) == {(0, 0): -3.0}
 
@@ -82,7 +95,9 @@ def test_what_is_not_finished_or_of_older_code_is_left_out(rows: list[PlannedRow
     assert (list(found), found.older) == ([], 1)
 
 
-def test_runs_of_a_seed_that_chose_rates_are_left_out_at_every_scale(rows: list[PlannedRow], tmp_path: Path) -> None:
+def test_runs_of_a_seed_that_chose_rates_are_left_out_at_every_scale(
+    rows: list[PlannedRow], tmp_path: Path
+) -> None:
     files = [
         replace(load("demo"), file=Path(f"{name}.yaml"), **of_file)
         for name, of_file in (("sweep", {"pretrain_seeds": [8]}), ("best", {"tuned": "sweep"}))
@@ -99,7 +114,9 @@ def test_no_table_about_claims_trains_with_a_seed_that_chose_rates() -> None:
     files = experiments()
     assert (seeds := pilot_seeds(files))
     assert not [
-        experiment.name for experiment in files if experiment.claims and seeds.intersection(experiment.pretrain_seeds or ())
+        experiment.name
+        for experiment in files
+        if experiment.claims and seeds.intersection(experiment.pretrain_seeds or ())
     ]
 
 
@@ -112,11 +129,17 @@ def test_another_number_of_steps_is_another_scale(rows: list[PlannedRow], tmp_pa
     assert sorted(scale.meaning["steps"] for scale in found) == [3, 3, 9]
 
 
-def test_a_network_that_was_trained_further_is_in_no_row_and_no_run_of_older_code(rows: list[PlannedRow]) -> None:
+def test_a_network_that_was_trained_further_is_in_no_row_and_no_run_of_older_code(
+    rows: list[PlannedRow],
+) -> None:
     none, fixed = (row.pretrainings[0] for row in rows)
     for run in (none, fixed):
         inputs = {name: str(needed.path) for name, needed in run.inputs.items()}
-        finish(run, {"heldout_loss": 3.0}, inputs=inputs | ({"start": f"{none.path}/model"} if run is fixed else {}))
+        finish(
+            run,
+            {"heldout_loss": 3.0},
+            inputs=inputs | ({"start": f"{none.path}/model"} if run is fixed else {}),
+        )
     found = read(ROWS)
     assert [list(scale.folders) for scale in found] == [["none"]]
     assert found.older == 0
@@ -126,12 +149,17 @@ def test_one_protocol_of_fine_tuning_a_column(rows: list[PlannedRow], tmp_path: 
     for row in rows:
         finish_row(row)
     other = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["finetune.steps=99"])[0]
-    finish(other.tunings[0].run, {"columns": {"cola": 99.0}, "majority": {"cola": 0.0}, "examples": {"cola": 20}})
+    finish(
+        other.tunings[0].run,
+        {"columns": {"cola": 99.0}, "majority": {"cola": 0.0}, "examples": {"cola": 20}},
+    )
     (found,) = read(ROWS)
     assert by_seeds(found.values["fixed"]["cola"])[0, 0] == 30.0
 
 
-def test_a_run_with_a_damaged_record_is_in_no_scale(rows: list[PlannedRow], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_with_a_damaged_record_is_in_no_scale(
+    rows: list[PlannedRow], capsys: pytest.CaptureFixture[str]
+) -> None:
     for row in rows:
         finish_row(row)
     none, fixed = rows
@@ -150,34 +178,48 @@ def test_a_run_with_a_damaged_record_is_in_no_scale(rows: list[PlannedRow], caps
     }
 
 
-def test_shuffle_gaps_that_were_kept_beside_the_runs_are_read(rows: list[PlannedRow], capsys: pytest.CaptureFixture[str]) -> None:
+def test_shuffle_gaps_that_were_kept_beside_the_runs_are_read(
+    rows: list[PlannedRow], capsys: pytest.CaptureFixture[str]
+) -> None:
     for row in rows:
         finish_row(row)
     folder = rows[1].pretrainings[0].path / "order"
     meaning = {"measure": "shuffle", "version": VERSION, "examples": 100}
     by_example = {"all": [1.0], "predicted": [1]}
     for share, gap in ((100, 0.75), (50, 0.25)):
-        results = {"shuffle_gap": {"2": 0.1, "all": gap}, "shuffle_gap_intervals": {"all": [0.0, 1.0]}, "by_example": by_example}
+        results = {
+            "shuffle_gap": {"2": 0.1, "all": gap},
+            "shuffle_gap_intervals": {"all": [0.0, 1.0]},
+            "by_example": by_example,
+        }
         content = {"meaning": meaning, "share": share, "results": results}
         write_json(folder / f"shuffle-{share}.json", content)
     (folder / "shuffle-damaged.json").write_text("{", encoding="utf-8")
     (found,) = read(ROWS)
-    assert by_seeds(found.values["fixed"]["order"]) == {(0, 0): 0.75}  # at the end, not at the snapshot
+    # at the end, not at the snapshot
+    assert by_seeds(found.values["fixed"]["order"]) == {(0, 0): 0.75}
     assert "order" not in found.values["none"]
     assert "damaged results" in capsys.readouterr().err
 
 
-def test_rows_of_another_position_lr_are_of_the_same_scale_and_the_tuned_one_counts(rows: list[PlannedRow], tmp_path: Path) -> None:
+def test_rows_of_another_position_lr_are_of_the_same_scale_and_the_tuned_one_counts(
+    rows: list[PlannedRow], tmp_path: Path
+) -> None:
     finish_row(rows[0])
     for rate, seeds in ((3, (8,)), (10, (8, 0, 1))):  # tried on one seed, and chosen
         for seed in seeds:
             train(tmp_path, f"recipe.position_lr={rate}", f"pretrain.seed={seed}")
     (scale,) = read(ROWS)
     assert (sorted(scale.folders["none"]), sorted(scale.folders["fixed"])) == ([0], [0, 1, 8])
-    assert scale.travels == {"none": pytest.approx(short := scale.travels["none"]), "fixed": pytest.approx(10 * (short or 0.0))}
+    assert scale.travels == {
+        "none": pytest.approx(short := scale.travels["none"]),
+        "fixed": pytest.approx(10 * (short or 0.0)),
+    }
 
 
-def test_of_equally_many_seeds_those_with_a_rate_of_the_convolution_s_own_count(rows: list[PlannedRow], tmp_path: Path) -> None:
+def test_of_equally_many_seeds_those_with_a_rate_of_the_convolution_s_own_count(
+    rows: list[PlannedRow], tmp_path: Path
+) -> None:
     finish_row(rows[0])
     for seed in (0, 1):
         both = [("recipe.position_lr=30", f"recipe.conv_lr={rate}") for rate in (10, 3, 9)]
@@ -185,27 +227,52 @@ def test_of_equally_many_seeds_those_with_a_rate_of_the_convolution_s_own_count(
             train(tmp_path, *rates, "conv=depthwise", f"pretrain.seed={seed}")
     (scale,) = read(ROWS | {"fixed_depthwise": ["position=fixed", "conv=depthwise"]})
     assert scale.travels["fixed_depthwise"] == pytest.approx(3 * (scale.travels["none"] or 0.0))
-    recipes = [read_record(folder)["meaning"]["recipe"] for folder in scale.folders["fixed_depthwise"].values()]
+    recipes = [
+        read_record(folder)["meaning"]["recipe"]
+        for folder in scale.folders["fixed_depthwise"].values()
+    ]
     assert [(recipe["position_lr"], recipe["conv_lr"]) for recipe in recipes] == [(30, 3), (30, 3)]
 
 
-def test_a_scheme_travels_with_the_rates_of_its_own_parameters(rows: list[PlannedRow], tmp_path: Path) -> None:
+def test_a_scheme_travels_with_the_rates_of_its_own_parameters(
+    rows: list[PlannedRow], tmp_path: Path
+) -> None:
     made: dict[str, list[str]] = {"triangle": ["position=dual_triangle"]}
-    made |= {conv: ["position=none", f"conv={conv}", "recipe.conv_lr=3"] for conv in ("depthwise", "convbert")}
+    made |= {
+        conv: ["position=none", f"conv={conv}", "recipe.conv_lr=3"]
+        for conv in ("depthwise", "convbert")
+    }
     file = load(str(tmp_path / "small.yaml"))
-    plan = [*rows, *(replace(plan_table(file, ["none"], own)[0], name=name) for name, own in made.items())]
+    plan = [
+        *rows,
+        *(replace(plan_table(file, ["none"], own)[0], name=name) for name, own in made.items()),
+    ]
     for row in plan:
-        metrics = {"heldout_loss": 3.0, "perplexity": 20.0, "parameters": 9, "position_parameters": 5 * (row.name == "fixed")}
+        metrics = {
+            "heldout_loss": 3.0,
+            "perplexity": 20.0,
+            "parameters": 9,
+            "position_parameters": 5 * (row.name == "fixed"),
+        }
         finish(row.pretrainings[0], metrics)
     (scale,) = read(ROWS | made)
     short = scale.travels["fixed"]
     assert short
     longer = pytest.approx(3 * short)
-    assert scale.travels == {"none": None, "fixed": short, "triangle": None, "depthwise": longer, "convbert": longer}
+    assert scale.travels == {
+        "none": None,
+        "fixed": short,
+        "triangle": None,
+        "depthwise": longer,
+        "convbert": longer,
+    }
     assert {row.name: row.travel for row in rows_of(plan)} == scale.travels
 
 
-@pytest.mark.parametrize(("key", "values"), [("recipe.lr", ["0.001", "0.003"]), ("pretrain.packing", ["document", "pair"])])
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [("recipe.lr", ["0.001", "0.003"]), ("pretrain.packing", ["document", "pair"])],
+)
 def test_scales_that_differ_in_one_dial_alone_have_different_labels(
     key: str, values: list[str], rows: list[PlannedRow], tmp_path: Path
 ) -> None:

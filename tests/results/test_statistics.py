@@ -25,7 +25,9 @@ def test_welch_by_hand() -> None:
     freedom = (own + theirs) ** 2 / (own**2 / 9 + theirs**2 / 2)
     assert found.value == pytest.approx(np.mean(VALUES) - np.mean(other))
     assert found.p == pytest.approx(stats.ttest_ind(VALUES, other, equal_var=False).pvalue)
-    assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, freedom) * sqrt(own + theirs))
+    assert found.high - found.value == pytest.approx(
+        stats.t.ppf(0.975, freedom) * sqrt(own + theirs)
+    )
 
 
 def test_paired_by_hand() -> None:
@@ -56,7 +58,9 @@ def test_a_correlation_has_the_error_of_a_correlation() -> None:
     x, noise = chance.normal(size=(2, 500, 1500))
     y = 0.8 * x + 0.6 * noise
     found = [100 * np.corrcoef(first, second)[0, 1] for first, second in zip(x, y, strict=True)]
-    assert standard_error(80.0, 1500, "pearson_and_spearman") == pytest.approx(np.std(found), rel=0.1)
+    assert standard_error(80.0, 1500, "pearson_and_spearman") == pytest.approx(
+        np.std(found), rel=0.1
+    )
     assert standard_error(0.0, 400, "pearson_and_spearman") == 5.0
 
 
@@ -67,7 +71,11 @@ def test_examples_of_one_document_are_no_witnesses_of_their_own() -> None:
     alone = clustered(nats, sizes)
     twice = np.repeat(nats, 2), np.repeat(sizes, 2)
     told = clustered(*twice, clusters=list(np.repeat(np.arange(40.0), 2)))
-    assert (told.value, told.error, told.n) == (pytest.approx(alone.value), pytest.approx(alone.error), 40)
+    assert (told.value, told.error, told.n) == (
+        pytest.approx(alone.value),
+        pytest.approx(alone.error),
+        40,
+    )
     assert clustered(*twice).error == pytest.approx(alone.error / sqrt(2), rel=0.02)
 
 
@@ -75,7 +83,11 @@ def test_the_error_over_documents_is_that_of_drawing_documents() -> None:
     chance = np.random.default_rng(1)
     documents = np.repeat(np.arange(60.0), chance.integers(1, 9, 60))
     sizes = chance.integers(5, 25, len(documents)).astype(float)
-    nats = (0.2 + 0.5 * chance.normal(size=60)[documents.astype(int)] + chance.normal(size=len(documents))) * sizes
+    nats = (
+        0.2
+        + 0.5 * chance.normal(size=60)[documents.astype(int)]
+        + chance.normal(size=len(documents))
+    ) * sizes
     y, m = (np.bincount(documents.astype(int), each) for each in (nats, sizes))
     drawn = [(y[some].sum() / m[some].sum()) for some in chance.integers(60, size=(4000, 60))]
     found = clustered(nats, sizes, list(documents))

@@ -15,7 +15,9 @@ from tables.small_data import finish, write_experiment
 @pytest.fixture
 def row(tmp_path: Path) -> PlannedRow:
     """A finished pre-training of `fixed` and its fine-tuning on CoLA."""
-    experiment = write_experiment(tmp_path, rows={"fixed": ["position=fixed"]}, tasks=["cola"], seeds=[7])
+    experiment = write_experiment(
+        tmp_path, rows={"fixed": ["position=fixed"]}, tasks=["cola"], seeds=[7]
+    )
     (planned,) = plan_table(load(str(experiment)))
     finish(planned.pretrainings[0], {"heldout_loss": 3.0, "perplexity": 20.0, "parameters": 1000})
     scored(planned.tunings[0].run, 40.0)
@@ -33,19 +35,32 @@ def test_a_line_for_each_number_of_each_run(row: PlannedRow) -> None:
         "perplexity": 20.0,
         "parameters": 1000.0,
     }
-    [loss], [score] = select(by_stage["pretrain"], column=LOSS), select(by_stage["finetune"], column="cola")
-    assert (score.value, score.seed, score.majority, score.examples, score.answers) == (40.0, 7, 0.0, 20, None)
+    [loss], [score] = (
+        select(by_stage["pretrain"], column=LOSS),
+        select(by_stage["finetune"], column="cola"),
+    )
+    assert (score.value, score.seed, score.majority, score.examples, score.answers) == (
+        40.0,
+        7,
+        0.0,
+        20,
+        None,
+    )
     # A score belongs to the pre-training that it started from.
-    assert [getattr(score, key) for key in ("origin", "scale", "scheme", "rates", "pretrain_seed")] == [
-        getattr(loss, key) for key in ("origin", "scale", "scheme", "rates", "pretrain_seed")
-    ]
+    assert [
+        getattr(score, key) for key in ("origin", "scale", "scheme", "rates", "pretrain_seed")
+    ] == [getattr(loss, key) for key in ("origin", "scale", "scheme", "rates", "pretrain_seed")]
 
 
-def test_a_fine_tuning_of_a_fine_tuning_belongs_to_the_same_pre_training_and_was_made_in_another_way(row: PlannedRow) -> None:
+def test_a_fine_tuning_of_a_fine_tuning_belongs_to_the_same_pre_training_and_was_made_in_another_way(
+    row: PlannedRow,
+) -> None:
     first = row.tunings[0].run
     second = first.path.with_name("second-0123456789ab")
     record = read_record(first.path)
-    write_json(second / "record.json", record | {"inputs": record["inputs"] | {"start": str(first.path)}})
+    write_json(
+        second / "record.json", record | {"inputs": record["inputs"] | {"start": str(first.path)}}
+    )
     one, two = select(read(), column="cola")
     assert one.origin == two.origin == row.pretrainings[0].path.name
     assert one.way != two.way
@@ -69,15 +84,27 @@ def test_snapshots_are_lines_of_their_own(row: PlannedRow) -> None:
             "heldout_loss": 3.0 + gap,
             "by_example": {"all": [gap], "predicted": [1]},
         }
-        content = {"meaning": {"measure": "shuffle", "version": VERSION, "examples": 9}, "share": percent, "results": results}
+        content = {
+            "meaning": {"measure": "shuffle", "version": VERSION, "examples": 9},
+            "share": percent,
+            "results": results,
+        }
         write_json(row.pretrainings[0].path / "order" / f"shuffle-{percent}.json", content)
     values = read()
-    assert {each.percent: each.value for each in select(values, column=GAP)} == {50: 0.25, 100: 0.75}
+    assert {each.percent: each.value for each in select(values, column=GAP)} == {
+        50: 0.25,
+        100: 0.75,
+    }
     # At the end the loss is that of the record, on all of the held-out text.
-    assert {(each.percent, each.value) for each in select(values, column=LOSS)} == {(50, 3.25), (100, 3.0)}
+    assert {(each.percent, each.value) for each in select(values, column=LOSS)} == {
+        (50, 3.25),
+        (100, 3.0),
+    }
 
 
-def test_the_loss_has_the_examples_that_were_kept_with_the_gap_and_of_no_other_measure(row: PlannedRow) -> None:
+def test_the_loss_has_the_examples_that_were_kept_with_the_gap_and_of_no_other_measure(
+    row: PlannedRow,
+) -> None:
     from relpos.measures.kept import VERSION
 
     of_each = {"loss": [6.0, 4.0], "all": [1.0, 2.0], "predicted": [2, 2], "document": [0, 0]}
@@ -88,9 +115,17 @@ def test_the_loss_has_the_examples_that_were_kept_with_the_gap_and_of_no_other_m
         "by_example": of_each,
     }
     of_each = {"nats": [9.0] * 3, "predicted": [2] * 3}
-    mirrored = {"mirror_gap": 4.5, "mirror_gap_interval": [0.0, 9.0], "mirror_gap_by_example": of_each}
+    mirrored = {
+        "mirror_gap": 4.5,
+        "mirror_gap_interval": [0.0, 9.0],
+        "mirror_gap_by_example": of_each,
+    }
     for measure, results in {"shuffle": shuffled, "mirror": mirrored}.items():
-        content = {"meaning": {"measure": measure, "version": VERSION, "examples": 2}, "share": 100, "results": results}
+        content = {
+            "meaning": {"measure": measure, "version": VERSION, "examples": 2},
+            "share": 100,
+            "results": results,
+        }
         write_json(row.pretrainings[0].path / "order" / f"{measure}-0.json", content)
     [loss] = select(read(measured=("shuffle", "mirror")), column=LOSS)
     assert loss.figure is not None

@@ -11,7 +11,13 @@ from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.stages.stage import refuse_impossible, stage_of
 
-SMALL = ["size.layers=1", "size.hidden=16", "size.embedding=16", "size.ffn=16", "speed.accelerator=cpu"]
+SMALL = [
+    "size.layers=1",
+    "size.hidden=16",
+    "size.embedding=16",
+    "size.ffn=16",
+    "speed.accelerator=cpu",
+]
 
 
 def test_a_first_phase_longer_than_a_table_of_positions_is_refused() -> None:
@@ -20,12 +26,24 @@ def test_a_first_phase_longer_than_a_table_of_positions_is_refused() -> None:
         refuse_impossible(run)
 
 
-def test_held_out_text_without_an_example_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_out_text_without_an_example_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
     single = [f'{{"text": "The dog saw {number} cats."}}\n' for number in range(1500)]
-    several = [f'{{"text": "The dog ran. A cat saw {number}. It ran. The dog sat."}}\n' for number in range(20)]
+    several = [
+        f'{{"text": "The dog ran. A cat saw {number}. It ran. The dog sat."}}\n'
+        for number in range(20)
+    ]
     (tmp_path / "a.jsonl").write_text("".join(single + several))
-    given = ["data=files", f"data.corpus={tmp_path}/a.jsonl", "vocabulary=60", "steps=4", "batch=4", *SMALL]
+    given = [
+        "data=files",
+        f"data.corpus={tmp_path}/a.jsonl",
+        "vocabulary=60",
+        "steps=4",
+        "batch=4",
+        *SMALL,
+    ]
     with pytest.raises(RelposError, match="^data: the held-out text makes 0 examples"):
         relpos.run(compose("pretrain", given))
 
@@ -39,24 +57,47 @@ def test_a_task_that_is_its_own_intermediate_task_is_refused(tmp_path: Path) -> 
         plan(compose("finetune", [f"task={file}"]))
 
 
-def test_a_mistake_in_a_test_file_shows_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_in_a_test_file_shows_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
     for split in ("train", "dev"):
         (tmp_path / f"{split}.tsv").write_text("text\tlabel\na dog\tyes\na cat\tno\n")
     (tmp_path / "test.tsv").write_text("txt\na dog\n")
-    given = ["task=custom", f"task.folder={tmp_path}", "task.columns=text", "task.name=own", "data.pairs=100", *SMALL]
-    run = plan(compose("finetune", [*given, "vocabulary=300", "steps=2", "pretrain.steps=1", "pretrain.batch=4"]))
+    given = [
+        "task=custom",
+        f"task.folder={tmp_path}",
+        "task.columns=text",
+        "task.name=own",
+        "data.pairs=100",
+        *SMALL,
+    ]
+    run = plan(
+        compose(
+            "finetune",
+            [*given, "vocabulary=300", "steps=2", "pretrain.steps=1", "pretrain.batch=4"],
+        )
+    )
     with pytest.raises(RelposError, match="no column 'text'"):
-        relpos.run(compose("finetune", [*given, "vocabulary=300", "steps=2", "pretrain.steps=1", "pretrain.batch=4"]))
+        relpos.run(
+            compose(
+                "finetune",
+                [*given, "vocabulary=300", "steps=2", "pretrain.steps=1", "pretrain.batch=4"],
+            )
+        )
     assert not (run.path / "metrics.jsonl").exists()
 
 
 def test_a_configuration_that_makes_no_run_is_refused_in_one_line() -> None:
-    with pytest.raises(RelposError, match="makes no run; those of data, pretrain and finetune make one"):
+    with pytest.raises(
+        RelposError, match="makes no run; those of data, pretrain and finetune make one"
+    ):
         relpos.run(compose("params"))
 
 
-def test_files_that_change_between_a_plan_and_its_turn_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_change_between_a_plan_and_its_turn_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Their store would have the identity, and be taken for that, of the text as it was."""
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
     text, train = tmp_path / "text.txt", tmp_path / "train.tsv"
@@ -64,7 +105,12 @@ def test_files_that_change_between_a_plan_and_its_turn_are_refused(tmp_path: Pat
     for split in ("train", "dev"):
         (tmp_path / f"{split}.tsv").write_text("text\tlabel\na dog\tyes\na cat\tno\n")
     store = plan(compose("data", ["data=files", f"data.corpus={text}", "vocabulary=40"]))
-    tuning = plan(compose("finetune", ["task=custom", f"task.folder={tmp_path}", "task.columns=text", "task.name=own"]))
+    tuning = plan(
+        compose(
+            "finetune",
+            ["task=custom", f"task.folder={tmp_path}", "task.columns=text", "task.name=own"],
+        )
+    )
     stage_of(tuning).refuse_changed()
     text.write_text(sentences * 2)
     train.write_text(train.read_text() + "a dog\tno\n")
@@ -76,16 +122,22 @@ def test_files_that_change_between_a_plan_and_its_turn_are_refused(tmp_path: Pat
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_kernel_that_does_not_serve_the_scheme_is_refused_before_the_store_is_made(precision: str) -> None:
+def test_a_kernel_that_does_not_serve_the_scheme_is_refused_before_the_store_is_made(
+    precision: str,
+) -> None:
     asked = ["speed.kernel=fused", f"precision={precision}"]
     for position in ("composite", "rope", "absolute"):
         refuse_impossible(plan(compose("pretrain", [f"position={position}", *asked])))
-    with pytest.raises(RelposError, match="^speed.kernel=fused does not serve this position scheme"):
+    with pytest.raises(
+        RelposError, match="^speed.kernel=fused does not serve this position scheme"
+    ):
         refuse_impossible(plan(compose("pretrain", ["position=shaw", *asked])))
 
 
 @pytest.mark.parametrize("asked", ["speed.accelerator=gpu", "speed.kernel=triton"])
-def test_a_gpu_that_is_not_there_is_refused_before_the_store_is_made(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_is_not_there_is_refused_before_the_store_is_made(
+    asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
     with pytest.raises(RelposError, match=f"^{asked}: torch finds no GPU on this machine"):

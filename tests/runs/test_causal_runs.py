@@ -25,7 +25,9 @@ CAUSAL = ["size.attention=causal", "position=fixed"]
 
 
 def test_the_default_is_no_part_of_an_identity() -> None:
-    plain, causal = (plan(compose("pretrain", [*TINY, *more])) for more in ([], ["size.attention=causal"]))
+    plain, causal = (
+        plan(compose("pretrain", [*TINY, *more])) for more in ([], ["size.attention=causal"])
+    )
     assert "attention" not in plain.meaning["size"]
     assert causal.meaning["size"] == plain.meaning["size"] | {"attention": "causal"}
     assert plain.identity != causal.identity
@@ -33,7 +35,10 @@ def test_the_default_is_no_part_of_an_identity() -> None:
 
 
 def test_a_causal_network_has_no_masks() -> None:
-    with pytest.raises(RelposError, match=r"recipe.masking=diffusion: a causal network \(size.attention=causal\) has no masks"):
+    with pytest.raises(
+        RelposError,
+        match=r"recipe.masking=diffusion: a causal network \(size.attention=causal\) has no masks",
+    ):
         plan(compose("pretrain", [*TINY, *CAUSAL, "recipe.masking=diffusion"]))
 
 
@@ -49,7 +54,10 @@ def test_a_decoder_has_the_modern_recipe_by_one_word() -> None:
     ("chosen", "said"),
     [
         (["objective=diffusion"], ["recipe.masking=diffusion"]),
-        (["objective=bert", "objective.first=0.3", "objective.last=0.2"], ["recipe.masking=[0.3,0.2]"]),
+        (
+            ["objective=bert", "objective.first=0.3", "objective.last=0.2"],
+            ["recipe.masking=[0.3,0.2]"],
+        ),
         ([*CAUSAL, "objective=causal"], CAUSAL),
     ],
 )
@@ -64,12 +72,16 @@ def test_only_a_causal_network_predicts_the_next_token() -> None:
         plan(compose("pretrain", [*TINY, "objective=causal"]))
 
 
-def test_an_objective_of_the_users_own_is_trained_and_part_of_the_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_objective_of_the_users_own_is_trained_and_part_of_the_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code = "from relpos.data.objective import Diffused\n\n\nclass Mine(Diffused):\n    masking = None\n"
     (tmp_path / "own_objective.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("RELPOS_TRUST", "own_objective")
-    run = plan(compose("pretrain", [*TINY, "objective=diffusion", "objective._target_=own_objective.Mine"]))
+    run = plan(
+        compose("pretrain", [*TINY, "objective=diffusion", "objective._target_=own_objective.Mine"])
+    )
     assert run.meaning["objective"] == {"_target_": "own_objective.Mine"}
     assert list(run.meaning["sources"]) == ["own_objective.Mine"]
     assert type(trained_for(run.config)).__name__ == "Mine"
@@ -82,23 +94,34 @@ def test_a_masking_rate_is_a_share() -> None:
 
 @pytest.mark.parametrize("value", ["0", "1.5", "[0.3]", "[0.3,0.2,0.1]", "brt"])
 def test_other_masks_are_one_line(value: str) -> None:
-    with pytest.raises(RelposError, match=r"recipe.masking=.*: bert, diffusion or uniform, a number between 0 and 1 or a list"):
+    with pytest.raises(
+        RelposError,
+        match=r"recipe.masking=.*: bert, diffusion or uniform, a number between 0 and 1 or a list",
+    ):
         compose("pretrain", [f"recipe.masking={value}"])
 
 
 def test_other_words_are_one_line() -> None:
-    with pytest.raises(RelposError, match=r"size.attention=left: bidirectional or causal is expected"):
+    with pytest.raises(
+        RelposError, match=r"size.attention=left: bidirectional or causal is expected"
+    ):
         compose("pretrain", ["size.attention=left"])
 
 
 def test_what_reads_ahead_is_refused_before_any_work(toy_runs: Path) -> None:
-    with pytest.raises(RelposError, match=r"size.attention=causal: conv Depthwise reads what stands on the right of a token"):
+    with pytest.raises(
+        RelposError,
+        match=r"size.attention=causal: conv Depthwise reads what stands on the right of a token",
+    ):
         relpos.run(compose("pretrain", [*TINY, "size.attention=causal", "conv=depthwise"]))
     assert not (toy_runs / "pretrain").exists()
 
 
 def test_every_token_of_text_is_predicted_and_none_is_masked() -> None:
-    ids, lengths = torch.tensor([[2, 9, 8, 3, 7, 3, 0, 0], [2, 9, 3, 7, 8, 9, 5, 3]]), torch.tensor([6, 8])
+    ids, lengths = (
+        torch.tensor([[2, 9, 8, 3, 7, 3, 0, 0], [2, 9, 3, 7, 8, 9, 5, 3]]),
+        torch.tensor([6, 8]),
+    )
     seen, labels, _ = next_tokens(ids, lengths, torch.arange(2), 0, 20)
     assert torch.equal(seen, ids)
     expected = [[-100, 9, 8, -100, 7, -100, -100, -100], [-100, 9, -100, 7, 8, 9, 5, -100]]
@@ -112,7 +135,11 @@ def _loss(model: MaskedLM, store: Store) -> float:
     examples = store.examples("heldout", "pair", 32, pretrain.HELDOUT_EXAMPLES)
     for batch in heldout_batches(examples, 16, store.vocabulary, objective=next_tokens):
         logits, rows = model(batch.input_ids, batch.attention_mask), batch.labels
-        total += float(functional.cross_entropy(logits[:, :-1].flatten(0, 1), rows[:, 1:].flatten(), reduction="sum"))
+        total += float(
+            functional.cross_entropy(
+                logits[:, :-1].flatten(0, 1), rows[:, 1:].flatten(), reduction="sum"
+            )
+        )
         number += int((rows[:, 1:] != -100).sum())
     return total / number
 
@@ -128,6 +155,8 @@ def test_pretraining_minimises_the_loss_of_the_next_token(toy_runs: Path) -> Non
 
 def test_fine_tuning_goes_on_with_a_causal_network(toy_runs: Path) -> None:
     start = relpos.run(compose("pretrain", [*TINY, *CAUSAL]))
-    tuned = relpos.run(compose("finetune", ["task=rte", "intermediate=none", "steps=2", f"network={start.path}"]))
+    tuned = relpos.run(
+        compose("finetune", ["task=rte", "intermediate=none", "steps=2", f"network={start.path}"])
+    )
     model: Any = load_model(tuned.path / "model")
     assert model.encoder.causal

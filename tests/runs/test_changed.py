@@ -16,7 +16,15 @@ from relpos.train.network import network
 from schemes import SIZE, VOCABULARY, model_of, node
 
 IDS = torch.tensor([[5, 9, 7, 11, 6, 8]])
-OVERRIDES = ["task=rte", "size.layers=2", "steps=1", "batch=4", "length=16", "speed.threads=1", "intermediate=none"]
+OVERRIDES = [
+    "task=rte",
+    "size.layers=2",
+    "steps=1",
+    "batch=4",
+    "length=16",
+    "speed.threads=1",
+    "intermediate=none",
+]
 PRETRAINING = ["pretrain.steps=1", "pretrain.batch=4", "data.pairs=20"]
 TISA3 = {"positions": "keep", "tisa": 3, "start": "regression", "reused": False}
 
@@ -26,12 +34,21 @@ def tuning(*overrides: str) -> Run:
 
 
 def test_an_unchanged_network_is_the_run_that_it_was() -> None:
-    assert tuning("change.tisa=0", "change.start=random", "change.reused=true").identity == tuning().identity
+    assert (
+        tuning("change.tisa=0", "change.start=random", "change.reused=true").identity
+        == tuning().identity
+    )
 
 
 @pytest.mark.parametrize(
     "overrides",
-    [["change.positions=remove"], ["change.tisa=1"], ["change.tisa=1", "change.start=random"], ["head=jiant"], ["head=mean"]],
+    [
+        ["change.positions=remove"],
+        ["change.tisa=1"],
+        ["change.tisa=1", "change.start=random"],
+        ["head=jiant"],
+        ["head=mean"],
+    ],
 )
 def test_each_change_is_another_run(overrides: list[str]) -> None:
     others = [tuning(), tuning("change.tisa=3"), tuning("change.positions=remove", "change.tisa=1")]
@@ -89,7 +106,12 @@ def test_a_changed_network_is_fine_tuned_and_opened_again(toy_runs: Path) -> Non
     assert isinstance(model.encoder.position, Tisa)
     assert model.dense is not None
     overrides = [override for override in OVERRIDES if not override.startswith("size.")]
-    again = relpos.run(compose("finetune", [*overrides, f"network={run.path}", "seed=1", "change.tisa=1", "change.start=random"]))
+    again = relpos.run(
+        compose(
+            "finetune",
+            [*overrides, f"network={run.path}", "seed=1", "change.tisa=1", "change.start=random"],
+        )
+    )
     assert len(relpos.load(again.path)[0].encoder.position.parts) == 2
 
 
@@ -100,7 +122,9 @@ def test_a_changed_network_is_fine_tuned_and_opened_again(toy_runs: Path) -> Non
         ("none", TISA3, "change.start=regression: none has no position embeddings"),
     ],
 )
-def test_what_cannot_be_changed_is_refused(position: str, change: dict[str, object], message: str) -> None:
+def test_what_cannot_be_changed_is_refused(
+    position: str, change: dict[str, object], message: str
+) -> None:
     with pytest.raises(RelposError, match=message):
         changed_position(node("position", position), change)
 
@@ -110,11 +134,16 @@ def test_what_cannot_be_changed_is_refused(position: str, change: dict[str, obje
     [
         (["position=fixed", "change.positions=remove"], r"change\.positions=remove: fixed"),
         (["size.token_types=0", "change.positions=remove"], "this network has no token types"),
-        (["conv=canon", "change.tisa=2"], "the queries and keys of this network are not linear maps"),
+        (
+            ["conv=canon", "change.tisa=2"],
+            "the queries and keys of this network are not linear maps",
+        ),
         (["change.tisa=20"], "31 offsets are too few for the 61 parameters"),
     ],
 )
-def test_such_a_run_is_refused_before_anything_is_trained(overrides: list[str], message: str, toy_runs: Path) -> None:
+def test_such_a_run_is_refused_before_anything_is_trained(
+    overrides: list[str], message: str, toy_runs: Path
+) -> None:
     with pytest.raises(RelposError, match=message):
         relpos.run(compose("finetune", [*OVERRIDES, *PRETRAINING, *overrides]))
     assert not (toy_runs / "pretrain").exists()
@@ -123,8 +152,14 @@ def test_such_a_run_is_refused_before_anything_is_trained(overrides: list[str], 
 @pytest.mark.parametrize("more", [[], ["change.tisa=1", "change.start=random"]])
 def test_so_are_rates_that_do_not_fit_its_parts(toy_runs: Path, more: list[str]) -> None:
     parts = 2 if more else 1
-    with pytest.raises(RelposError, match=rf"recipe.position_lr=\[1, 2, 3\]: a list of {parts}, one for each part"):
-        relpos.run(compose("finetune", [*OVERRIDES, *PRETRAINING, "recipe.position_lr=[1,2,3]", *more]))
-    with pytest.raises(RelposError, match=r"recipe.position_lr=\[1, 2\]: a list of 1, one for each part"):
+    with pytest.raises(
+        RelposError, match=rf"recipe.position_lr=\[1, 2, 3\]: a list of {parts}, one for each part"
+    ):
+        relpos.run(
+            compose("finetune", [*OVERRIDES, *PRETRAINING, "recipe.position_lr=[1,2,3]", *more])
+        )
+    with pytest.raises(
+        RelposError, match=r"recipe.position_lr=\[1, 2\]: a list of 1, one for each part"
+    ):
         relpos.run(compose("pretrain", ["size=tiny", "recipe.position_lr=[1,2]"]))
     assert not (toy_runs / "pretrain").exists()

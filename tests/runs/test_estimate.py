@@ -1,4 +1,5 @@
-"""How long runs take: their operations, which are counted, at a rate that finished runs had or `relpos cost` measured."""
+"""How long runs take: their operations, which are counted, at a rate that finished runs had or
+`relpos cost` measured."""
 
 from typing import Any
 
@@ -45,9 +46,15 @@ def estimate(*records: dict[str, Any]) -> Estimate:
 
 
 def test_runs_take_their_operations_at_the_rate_of_all_finished_ones_of_the_stage() -> None:
-    wanted, tuned = pretraining("steps=3000"), plan(relpos.compose("finetune", ["size=tiny", "task=cola"]))
+    wanted, tuned = (
+        pretraining("steps=3000"),
+        plan(relpos.compose("finetune", ["size=tiny", "task=cola"])),
+    )
     assert Estimate().seconds([wanted]) is None
-    several = [record(pretraining(f"seed={threads}", "position=fixed"), starts=[{"threads": threads}]) for threads in (1, 2)]
+    several = [
+        record(pretraining(f"seed={threads}", "position=fixed"), starts=[{"threads": threads}])
+        for threads in (1, 2)
+    ]
     known = estimate(*several)
     assert known.seconds([wanted]) == pytest.approx(2 * 1.5 * SECONDS)  # a mean of 1.5 threads
     assert known.seconds([wanted, wanted.inputs["store"]]) == known.seconds([wanted])
@@ -73,20 +80,25 @@ def test_records_of_some_steps_alone_and_damaged_ones_tell_nothing(changes: dict
 
 
 @pytest.mark.parametrize("machine", [HERE, HERE | {"gpus": ["a GPU"]}])
-def test_a_measured_rate_counts_on_its_hardware_until_a_run_has_finished(machine: dict[str, Any]) -> None:
+def test_a_measured_rate_counts_on_its_hardware_until_a_run_has_finished(
+    machine: dict[str, Any],
+) -> None:
     write_json(runs_root() / "rate.json", {"hardware": machine, "operations_per_second": 1e9})
     seconds = Estimate().seconds([pretraining()])
     assert seconds == (costs(pretraining())["flops"] / 1e9 if machine is HERE else None)
     assert estimate(record(pretraining())).seconds([pretraining()]) == pytest.approx(SECONDS)
 
 
-def test_what_is_left_of_runs_under_way_is_at_their_own_speed_and_that_of_others_at_theirs() -> None:
+def test_what_is_left_of_runs_under_way_is_at_their_own_speed_and_that_of_others_at_theirs() -> (
+    None
+):
     runs = [pretraining(f"seed={seed}") for seed in range(3)]
     told = Estimate()
     assert told.left(runs, {}) == ""
     begun = {"starts": [{"threads": 1}], "hardware": {"processor": "a node"}}
     at_work = {run.identity: (begun, {"step": 500, "steps_per_second": 10.0}) for run in runs[:2]}
-    assert told.left(runs, at_work) == "about 2:55 left"  # 100 s each of two, 150 s of the third, by two workers
+    # 100 s each of two, 150 s of the third, by two workers
+    assert told.left(runs, at_work) == "about 2:55 left"
     assert told.left(runs[1:], {runs[1].identity: at_work[runs[1].identity]}) == "about 2:05 left"
 
 

@@ -1,5 +1,6 @@
-"""Whatever operation on a file fails, and why: one line that says so, no record that claims to be running, and the same command
-goes on to the same bits. RELPOS_FULL=1 tries 16 places, else 4 spread over them."""
+"""Whatever operation on a file fails, and why: one line that says so, no record that claims to be
+running, and the same command goes on to the same bits. RELPOS_FULL=1 tries 16 places, else 4 spread
+over them."""
 
 import errno
 import hashlib
@@ -23,7 +24,15 @@ from relpos.runs.plan import plan
 from relpos.runs.run import Run
 from schemes import FULL
 
-OVERRIDES = ["steps=4", "batch=4", "checkpoint_every=1", "log_every=1", "evaluations=2", "snapshots=[50]", "position=fixed"]
+OVERRIDES = [
+    "steps=4",
+    "batch=4",
+    "checkpoint_every=1",
+    "log_every=1",
+    "evaluations=2",
+    "snapshots=[50]",
+    "position=fixed",
+]
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EINTR)
 PLACES = 16 if FULL else 4
 
@@ -99,16 +108,28 @@ def failing(folder: Path, place: int | None = None, error: int = errno.EIO) -> I
 
 def result(run: Run) -> dict[str, str]:
     """The bits of what a run has made."""
-    files = [path for pattern in ("model/*", "snapshots/*", "predictions/*") for path in sorted(run.path.glob(pattern))]
-    return {path.relative_to(run.path).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    files = [
+        path
+        for pattern in ("model/*", "snapshots/*", "predictions/*")
+        for path in sorted(run.path.glob(pattern))
+    ]
+    return {
+        path.relative_to(run.path).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
 
 
 def places(seen: list[str], most: int) -> list[int]:
-    """Which operations fail: as many as `most`, spread over all, where a checkpoint's hundreds of writes count for few."""
+    """Which operations fail: as many as `most`, spread over all, where a checkpoint's hundreds of
+    writes count for few."""
     numbers = [
-        number for number, what in enumerate(seen, 1) if not (what.startswith("write") and ".ckpt" in what) or not number % 50
+        number
+        for number, what in enumerate(seen, 1)
+        if not (what.startswith("write") and ".ckpt" in what) or not number % 50
     ]
-    return [numbers[i * len(numbers) // most] for i in range(most)] if most < len(numbers) else numbers
+    return (
+        [numbers[i * len(numbers) // most] for i in range(most)] if most < len(numbers) else numbers
+    )
 
 
 def told(run: Run) -> str | None:
@@ -121,7 +142,9 @@ def told(run: Run) -> str | None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("stage", "share"), [("pretrain", 0.7), pytest.param("finetune", 0.3, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    ("stage", "share"), [("pretrain", 0.7), pytest.param("finetune", 0.3, marks=pytest.mark.full)]
+)
 def test_a_run_goes_on_after_any_operation_on_a_file_has_failed(
     stage: str, share: float, toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,7 +172,8 @@ def test_a_run_goes_on_after_any_operation_on_a_file_has_failed(
         with failing(run.path, place, ERRORS[number % 3]) as watch:
             said = told(run)
         assert watch.failed
-        # Whatever is lost without harm, such as an older checkpoint that is not deleted, need not be told.
+        # Whatever is lost without harm, such as an older checkpoint that is not deleted, need not
+        # be told.
         assert said is None or ("\n" not in said and str(run.path) in said), watch.failed
         # What could not be written may be the record itself.
         assert run.state != "running" or "record.json" in watch.failed, watch.failed
@@ -176,7 +200,9 @@ def test_a_second_signal_while_the_first_is_served_does_not_leave_a_run_running(
 
     monkeypatch.setattr(Run, "update", updating)
     monkeypatch.setattr(*working(STAGE, asked))
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         with pytest.raises(KeyboardInterrupt):
             execute(run)
@@ -191,6 +217,8 @@ def _interrupt(number: int, _: object) -> None:
     raise KeyboardInterrupt(number)
 
 
-def test_a_training_in_which_nothing_is_masked_is_refused(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_training_in_which_nothing_is_masked_is_refused(
+    toy_runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["pretrain", "steps=2", "batch=1", "recipe.masking=0.000001", "evaluations=1"]) == 1
     assert "in 2 steps no token was masked" in capsys.readouterr().err

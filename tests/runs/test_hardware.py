@@ -11,7 +11,12 @@ FLAGS = "processor\t: 0\nmodel name\t: a CPU\nflags\t\t: fpu sse2 {}\n\nprocesso
 
 @pytest.mark.parametrize(
     ("flags", "expected"),
-    [("avx2 avx512f avx512_bf16", "avx512_bf16"), ("avx2 fma", "avx2"), ("avx512f avx2", "avx512f"), ("", None)],
+    [
+        ("avx2 avx512f avx512_bf16", "avx512_bf16"),
+        ("avx2 fma", "avx2"),
+        ("avx512f avx2", "avx512f"),
+        ("", None),
+    ],
 )
 def test_the_widest_vector_instructions_are_recorded(
     flags: str, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -23,7 +28,9 @@ def test_the_widest_vector_instructions_are_recorded(
     assert found.get("instructions") == expected
 
 
-def test_a_machine_without_that_file_has_a_processor_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_that_file_has_a_processor_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(hardware.__globals__, "CPUINFO", tmp_path / "nothing")
     assert hardware()["processor"]
     assert "instructions" not in hardware()

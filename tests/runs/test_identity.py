@@ -37,11 +37,14 @@ EARLIER = [
     ("finetune", "task=mnli seed=3 pretrain.steps=40 pretrain.first.share=0.5", "c275da934b92"),
     ("data", "vocabulary=500", "3913759f6113"),
 ]
-"""Computed when version 3 of pre-training and fine-tuning began. A change on purpose is a new version in `VERSIONS`."""
+"""Computed when version 3 of pre-training and fine-tuning began. A change on purpose is a new
+version in `VERSIONS`."""
 
 
 @pytest.mark.parametrize(("command", "overrides", "identity"), EARLIER)
-def test_a_run_of_an_earlier_version_is_found_by_the_same_overrides(command: str, overrides: str, identity: str) -> None:
+def test_a_run_of_an_earlier_version_is_found_by_the_same_overrides(
+    command: str, overrides: str, identity: str
+) -> None:
     assert plan(compose(command, overrides.split())).identity == identity
 
 
@@ -85,7 +88,9 @@ def test_a_dial_that_nothing_reads_changes_nothing() -> None:
     ],
 )
 def test_what_changes_the_result_changes_the_identity(override: str) -> None:
-    assert pretrain("position=composite", override).identity != pretrain("position=composite").identity
+    assert (
+        pretrain("position=composite", override).identity != pretrain("position=composite").identity
+    )
 
 
 def test_a_rate_for_each_part_changes_the_identity() -> None:
@@ -128,8 +133,13 @@ def test_shuffled_text_has_the_pieces_of_the_text_as_it_stands() -> None:
 
 
 def test_a_fine_tuning_starts_from_the_pre_training_that_its_overrides_name() -> None:
-    run = finetune("position=composite", "pretrain.seed=3", "pretrain.steps=40", "seed=1", "steps=5", "k=4")
-    assert run.inputs["start"].identity == pretrain("position=composite", "seed=3", "steps=40", "k=4").identity
+    run = finetune(
+        "position=composite", "pretrain.seed=3", "pretrain.steps=40", "seed=1", "steps=5", "k=4"
+    )
+    assert (
+        run.inputs["start"].identity
+        == pretrain("position=composite", "seed=3", "steps=40", "k=4").identity
+    )
 
 
 def test_the_intermediate_task_is_a_run_of_its_own_with_the_same_seed() -> None:
@@ -162,7 +172,9 @@ def test_a_file_that_changes_makes_another_run(tmp_path: Path) -> None:
     assert pretrain("data=files", f"data.corpus={corpus}").identity != before
 
 
-def test_a_scheme_from_outside_is_known_by_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheme_from_outside_is_known_by_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module = tmp_path / "outside_scheme.py"
     module.write_text(OUTSIDE)
     monkeypatch.syspath_prepend(tmp_path)
@@ -173,9 +185,13 @@ def test_a_scheme_from_outside_is_known_by_its_source(tmp_path: Path, monkeypatc
     assert pretrain(*overrides).identity != before
 
 
-def test_how_text_is_read_is_part_of_the_identity_of_text_that_is_not_generated(tmp_path: Path) -> None:
+def test_how_text_is_read_is_part_of_the_identity_of_text_that_is_not_generated(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "a.txt").write_text("One.\n", encoding="utf-8")
-    of_files, of_toy = (plan(compose("data", words)) for words in (["data=files", f"data.corpus={tmp_path}"], []))
+    of_files, of_toy = (
+        plan(compose("data", words)) for words in (["data=files", f"data.corpus={tmp_path}"], [])
+    )
     for run in (of_files, of_files.inputs["tokenizer"]):
         assert run.meaning["reading"] == READING
     assert "reading" not in of_toy.meaning

@@ -57,7 +57,10 @@ def test_a_fine_tuning_stops_by_a_column_of_its_task(toy_runs: Path) -> None:
     before = ["pretrain.steps=2", "pretrain.batch=4", "data.pairs=64"]
     dials = ["monitor=cola", "mode=max", "patience=1", "min_delta=200"]
     overrides = ["task=cola", "size=tiny", "steps=8", "batch=4", "evaluations=4", *before]
-    stopping = ["callbacks=[early_stopping]", *(f"callbacks.early_stopping.{dial}" for dial in dials)]
+    stopping = [
+        "callbacks=[early_stopping]",
+        *(f"callbacks.early_stopping.{dial}" for dial in dials),
+    ]
     run = relpos.run(relpos.compose("finetune", [*overrides, *stopping]))
     assert run.metrics["steps"] == 4
 

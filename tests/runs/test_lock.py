@@ -29,7 +29,9 @@ with locked(Path(sys.argv[1])):
 
 def holder(folder: Path) -> tuple[subprocess.Popen[str], int]:
     """What was started, and the process that has the lock."""
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     return process, int(process.stdout.readline())
 
@@ -56,16 +58,25 @@ def test_asking_for_a_lock_writes_nothing(tmp_path: Path) -> None:
 def test_a_lock_in_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
     with (
-        pytest.raises(RelposError, match=r"cannot make the run's folder .*file/run \(Not a directory\)"),
+        pytest.raises(
+            RelposError, match=r"cannot make the run's folder .*file/run \(Not a directory\)"
+        ),
         locked(tmp_path / "file" / "run"),
     ):
         pass
 
 
-@pytest.mark.parametrize("arguments", [["pretrain", "steps=2"], ["reproduce", "table=demo"], ["pretrain", "-m", "steps=2,3"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["pretrain", "steps=2"], ["reproduce", "table=demo"], ["pretrain", "-m", "steps=2,3"]],
+)
 @pytest.mark.parametrize("below", ["", "runs"])
 def test_a_root_for_runs_that_cannot_be_made_is_one_line(
-    arguments: list[str], below: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    below: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -89,7 +100,10 @@ def test_a_file_system_without_locks_is_refused_and_nothing_is_left_to_wait_for(
         patch.setattr(fcntl, "flock", missing)
         for _ in range(2):
             with (
-                pytest.raises(RelposError, match=r"cannot make the run's folder .*\(its file system has no locks"),
+                pytest.raises(
+                    RelposError,
+                    match=r"cannot make the run's folder .*\(its file system has no locks",
+                ),
                 locked(tmp_path),
             ):
                 pass
@@ -98,7 +112,9 @@ def test_a_file_system_without_locks_is_refused_and_nothing_is_left_to_wait_for(
 
 
 @pytest.mark.parametrize("content", ["[]", "{", "{}", "[" * 100_000])
-def test_a_holder_that_is_not_known_is_another_process(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_holder_that_is_not_known_is_another_process(
+    content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     process, _ = holder(tmp_path)
     (tmp_path / "claim.json").write_text(content, encoding="utf-8")
     threading.Timer(0.5, process.kill).start()

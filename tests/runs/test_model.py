@@ -18,7 +18,9 @@ from schemes import presets
 TINY = ["size.layers=1", "batch=4", "length=16", "speed.threads=1", "steps=1"]
 
 
-def trained_from(monkeypatch: pytest.MonkeyPatch, overrides: list[str], command: str) -> tuple[dict[str, torch.Tensor], str]:
+def trained_from(
+    monkeypatch: pytest.MonkeyPatch, overrides: list[str], command: str
+) -> tuple[dict[str, torch.Tensor], str]:
     """The weights, and the attention kernel, with which the run of these overrides begins."""
     seen: dict[str, torch.Tensor] = {}
     kernel: list[str] = []
@@ -26,7 +28,9 @@ def trained_from(monkeypatch: pytest.MonkeyPatch, overrides: list[str], command:
 
     def noted(run: object, parts: training.Parts, *rest: object) -> object:
         seen.clear()  # what the run starts from comes first
-        seen.update({name: value.detach().clone() for name, value in parts.module.model.named_parameters()})
+        seen.update(
+            {name: value.detach().clone() for name, value in parts.module.model.named_parameters()}
+        )
         kernel.append(parts.module.model.encoder.layers[0].attention.kernel)
         return fit(run, parts, *rest)
 
@@ -36,16 +40,26 @@ def trained_from(monkeypatch: pytest.MonkeyPatch, overrides: list[str], command:
 
 
 @pytest.mark.parametrize("command", ["pretrain", "finetune"])
-def test_the_network_is_that_of_the_run(toy_runs: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    start = [override if "." in override else f"pretrain.{override}" for override in TINY if not override.startswith("length")]
+def test_the_network_is_that_of_the_run(
+    toy_runs: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    start = [
+        override if "." in override else f"pretrain.{override}"
+        for override in TINY
+        if not override.startswith("length")
+    ]
     overrides = ["position=composite", "seed=3", "speed.kernel=eager", *TINY[-3:]]
-    overrides += TINY[:3] if command == "pretrain" else [*start, "size.layers=1", "batch=4", "data.pairs=20"]
+    overrides += (
+        TINY[:3] if command == "pretrain" else [*start, "size.layers=1", "batch=4", "data.pairs=20"]
+    )
     weights, kernel = trained_from(monkeypatch, overrides, command)
     torch.manual_seed(99)
     before = torch.get_rng_state()
     built = relpos.build(compose(command, overrides))
     assert torch.equal(torch.get_rng_state(), before)
-    assert {name: value.shape for name, value in built.named_parameters()} == {name: value.shape for name, value in weights.items()}
+    assert {name: value.shape for name, value in built.named_parameters()} == {
+        name: value.shape for name, value in weights.items()
+    }
     assert all(torch.equal(value, weights[name]) for name, value in built.named_parameters())
     assert built.encoder.layers[0].attention.kernel == kernel == "eager"
     assert isinstance(built, Classifier) == (command == "finetune")
@@ -60,7 +74,10 @@ def test_before_anything_is_trained_the_network_is_that_of_the_overrides() -> No
 
 @pytest.mark.parametrize("command", ["data", "reproduce"])
 def test_a_command_without_a_network_is_refused(command: str) -> None:
-    with pytest.raises(RelposError, match="no network; those of pretrain, finetune, params, cost and analyze have one"):
+    with pytest.raises(
+        RelposError,
+        match="no network; those of pretrain, finetune, params, cost and analyze have one",
+    ):
         relpos.build(compose(command))
 
 
@@ -70,7 +87,10 @@ def test_parameters_are_counted_without_memory(position: str) -> None:
     assert counted_without_memory(resolved(cfg)) == count(network(resolved(cfg)))
 
 
-@pytest.mark.parametrize("overrides", [["size.hidden=1000000"], ["size.ffn=1000000", "size.hidden=100000", "size.layers=100"]])
+@pytest.mark.parametrize(
+    "overrides",
+    [["size.hidden=1000000"], ["size.ffn=1000000", "size.hidden=100000", "size.layers=100"]],
+)
 def test_too_many_parameters_are_one_line(overrides: list[str]) -> None:
     with pytest.raises(RelposError, match=r"parameters"):
         counted_without_memory(resolved(compose("params", overrides)))
@@ -85,7 +105,9 @@ def test_too_many_parameters_are_one_line(overrides: list[str]) -> None:
         (["size.hidden=1000000", "size.layers=10"], "parameters"),
     ],
 )
-def test_what_cannot_be_built_is_refused_before_any_work(overrides: list[str], said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_built_is_refused_before_any_work(
+    overrides: list[str], said: str, tmp_path: Path
+) -> None:
     with pytest.raises(RelposError, match=said):
         relpos.run(compose("pretrain", overrides))
     assert not (tmp_path / "runs").exists()
@@ -94,7 +116,9 @@ def test_what_cannot_be_built_is_refused_before_any_work(overrides: list[str], s
 
 def test_any_list_of_schemes_can_be_merged() -> None:
     parts = "[{_target_: relpos.model.position.Fixed, k: 3}, {_target_: relpos.model.position.T5}]"
-    merged = counted_without_memory(resolved(compose("params", ["size=tiny", "position=merge", f"position.parts={parts}"])))
+    merged = counted_without_memory(
+        resolved(compose("params", ["size=tiny", "position=merge", f"position.parts={parts}"]))
+    )
     alone = [
         counted_without_memory(resolved(compose("params", ["size=tiny", *overrides])))
         for overrides in (["position=fixed", "k=3"], ["position=t5"])
@@ -102,5 +126,10 @@ def test_any_list_of_schemes_can_be_merged() -> None:
     assert merged["position"] == sum(part["position"] for part in alone)
     with pytest.raises(RelposError, match=r"position\.parts must be given"):
         compose("params", ["position=merge"])
-    with pytest.raises(RelposError, match=r"^position\.parts\.0\.k=-1: a whole number of 0 or more is expected$"):
-        compose("params", ["position=merge", "position.parts=[{_target_: relpos.model.position.Fixed, k: -1}]"])
+    with pytest.raises(
+        RelposError, match=r"^position\.parts\.0\.k=-1: a whole number of 0 or more is expected$"
+    ):
+        compose(
+            "params",
+            ["position=merge", "position.parts=[{_target_: relpos.model.position.Fixed, k: -1}]"],
+        )

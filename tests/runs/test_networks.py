@@ -25,7 +25,12 @@ FINETUNE = ["task=rte", "intermediate=none", "recipe=finetune_tiny"]
 def folder(tmp_path: Path) -> Path:
     """The folder of a finished pre-training, without weights that could be loaded."""
     run = tmp_path / "runs" / "pretrain" / NAME
-    record = {"stage": "pretrain", "state": "finished", "identity": "0123456789ab", "inputs": {"store": "a/store"}}
+    record = {
+        "stage": "pretrain",
+        "state": "finished",
+        "identity": "0123456789ab",
+        "inputs": {"store": "a/store"},
+    }
     write_json(run / "record.json", record)
     write_text(run / "config.yaml", DIALS)
     for file in ("model/model.safetensors", "snapshots/10.safetensors", "snapshots/50.safetensors"):
@@ -35,14 +40,25 @@ def folder(tmp_path: Path) -> Path:
 
 def write_table(*rows: tuple[str, list[Path]], state: str = "finished") -> Path:
     run = {"stage": "pretrain", "identity": "1", "state": state}
-    runs = [{"name": name, "runs": [run | {"path": str(path)} for path in paths]} for name, paths in rows]
-    write_json(runs_root() / "tables" / "mine" / "table.json", {"name": "mine", "question": "?", "rows": runs})
+    runs = [
+        {"name": name, "runs": [run | {"path": str(path)} for path in paths]}
+        for name, paths in rows
+    ]
+    write_json(
+        runs_root() / "tables" / "mine" / "table.json",
+        {"name": "mine", "question": "?", "rows": runs},
+    )
     return runs_root() / "tables" / "mine"
 
 
 def test_a_runs_folder_says_how_it_was_trained(folder: Path) -> None:
     network = resolve(folder)
-    assert (network.name, network.run, network.folder, network.path) == (NAME, folder, folder / "model", folder / "model")
+    assert (network.name, network.run, network.folder, network.path) == (
+        NAME,
+        folder,
+        folder / "model",
+        folder / "model",
+    )
     assert (network.store, network.packing, network.length, network.precision, network.seed) == (
         runs_root() / "a" / "store",
         "document",
@@ -58,14 +74,21 @@ def test_the_model_folder_of_a_run_is_that_run(folder: Path) -> None:
 
 def test_a_snapshot_belongs_to_its_run(folder: Path) -> None:
     network = resolve(folder / "snapshots" / "10.safetensors")
-    assert (network.name, network.share, network.run, network.path.name) == (f"{NAME} at 10 %", 10, folder, "10.safetensors")
+    assert (network.name, network.share, network.run, network.path.name) == (
+        f"{NAME} at 10 %",
+        10,
+        folder,
+        "10.safetensors",
+    )
     assert resolve(folder).snapshots() == {10: network, 50: resolve(folder).at(50)}
 
 
 def test_a_row_is_its_first_pre_training_or_all(folder: Path) -> None:
     write_table(("fixed", [folder, folder]), ("none", []))
     assert resolve("mine:fixed").run == folder
-    assert [(network.row, network.run) for network in networks_of("mine:fixed")] == [("fixed", folder)] * 2
+    assert [(network.row, network.run) for network in networks_of("mine:fixed")] == [
+        ("fixed", folder)
+    ] * 2
 
 
 def test_a_tables_folder_stands_for_the_pre_trainings_of_all_rows(folder: Path) -> None:
@@ -77,9 +100,18 @@ def test_a_tables_folder_stands_for_the_pre_trainings_of_all_rows(folder: Path) 
     ("name", "said"),
     [
         ("{root}/pretrian/x", "/pretrian/x: no such folder or file"),
-        ("{root}/pretrain/fixed-2x64-toy-seed0-0123456789", f"no such folder or file. Did you mean '{NAME}'?"),
-        ("{root}/pretrain", f"no finished run and no model folder (model.safetensors is missing); it holds {NAME}"),
-        ("{root}/pretrain/" + NAME + "/snapshots/5.safetensors", "no such snapshot. Did you mean '50.safetensors'"),
+        (
+            "{root}/pretrain/fixed-2x64-toy-seed0-0123456789",
+            f"no such folder or file. Did you mean '{NAME}'?",
+        ),
+        (
+            "{root}/pretrain",
+            f"no finished run and no model folder (model.safetensors is missing); it holds {NAME}",
+        ),
+        (
+            "{root}/pretrain/" + NAME + "/snapshots/5.safetensors",
+            "no such snapshot. Did you mean '50.safetensors'",
+        ),
         ("mine:fixd", "table mine: unknown row 'fixd'. Did you mean 'fixed'?"),
         ("mein:fixed", "no table 'mein' in {root}/tables. Did you mean 'mine'?"),
         ("mine:none", "network=mine:none: no pre-training of this row is finished"),
@@ -97,7 +129,9 @@ def test_a_wrong_name_is_answered_by_what_is_there(folder: Path, name: str, said
 def test_runs_without_a_finished_network_are_refused(folder: Path) -> None:
     record = read_record(folder)
     write_json(folder / "record.json", record | {"state": "failed"})
-    with pytest.raises(RelposError, match=r"this pre-training is not finished \(its record says failed\)"):
+    with pytest.raises(
+        RelposError, match=r"this pre-training is not finished \(its record says failed\)"
+    ):
         resolve(folder)
     write_json(folder / "record.json", record | {"stage": "store"})
     with pytest.raises(RelposError, match="a run of stage store holds no network"):
@@ -105,7 +139,10 @@ def test_runs_without_a_finished_network_are_refused(folder: Path) -> None:
 
 
 def trained(name: str, position: str, conv: str = "NoConv", share: int = 100) -> Network:
-    nodes = {"position": {"_target_": f"relpos.model.position.{position}"}, "conv": {"_target_": f"relpos.model.conv.{conv}"}}
+    nodes = {
+        "position": {"_target_": f"relpos.model.position.{position}"},
+        "conv": {"_target_": f"relpos.model.conv.{conv}"},
+    }
     network = Network(name, Path(name), Path(name), Path(name), {"meaning": nodes})
     return network if share == 100 else network.at(share)
 
@@ -113,7 +150,10 @@ def trained(name: str, position: str, conv: str = "NoConv", share: int = 100) ->
 @pytest.mark.parametrize(
     ("networks", "short"),
     [
-        ([trained("one", "Tisa"), trained("two", "Rope", "DepthwiseConv")], ["tisa", "rope-depthwise_conv"]),
+        (
+            [trained("one", "Tisa"), trained("two", "Rope", "DepthwiseConv")],
+            ["tisa", "rope-depthwise_conv"],
+        ),
         ([trained("one", "Tisa"), trained("one", "Tisa", share=50)], ["tisa", "tisa at 50 %"]),
         ([trained("one", "Tisa"), trained("two", "Tisa")], ["one", "two"]),
         ([trained("one", "Tisa"), Network("bert", Path("bert"), Path("bert"))], ["tisa", "bert"]),
@@ -141,7 +181,9 @@ def test_a_row_and_the_folder_of_its_run_are_the_same_start_of_a_training(folder
     assert given(folder) == given("mine:fixed") == expected
 
 
-def test_the_start_of_a_training_is_identified_by_its_weights_where_no_run_is_named(folder: Path) -> None:
+def test_the_start_of_a_training_is_identified_by_its_weights_where_no_run_is_named(
+    folder: Path,
+) -> None:
     name, meaning, path = given(folder / "model")
     assert (name, path) == ("model", str(folder / "model"))
     assert [file for file, *_ in meaning["model"]] == ["model.safetensors"]
@@ -151,7 +193,10 @@ def test_the_start_of_a_training_is_identified_by_its_weights_where_no_run_is_na
 
 
 def test_a_row_needs_the_name_of_a_recipe(folder: Path) -> None:
-    with pytest.raises(RelposError, match="network=mine:fixed: the recipe must be named, too, as in recipe=finetune_small"):
+    with pytest.raises(
+        RelposError,
+        match="network=mine:fixed: the recipe must be named, too, as in recipe=finetune_small",
+    ):
         compose("finetune", ["network=mine:fixed", "task=rte"])
     write_table(("fixed", [folder]))
     assert plan(compose("finetune", ["network=mine:fixed", *FINETUNE])).inputs["start"].name == NAME
@@ -164,7 +209,9 @@ def test_a_snapshot_is_loaded_and_fine_tuned_like_any_network(toy_runs: Path) ->
     (model, tokenizer), (end, _) = relpos.load(snapshot), relpos.load(trained)
     assert tokenizer is not None
     assert not torch.equal(*(network.encoder.embedding.words.weight for network in (model, end)))
-    run = relpos.run(compose("finetune", [f"network={snapshot}", *FINETUNE, "steps=1", "batch=2", "length=32"]))
+    run = relpos.run(
+        compose("finetune", [f"network={snapshot}", *FINETUNE, "steps=1", "batch=2", "length=32"])
+    )
     assert run.state == "finished"
 
 
@@ -176,14 +223,18 @@ def test_a_snapshot_is_loaded_and_fine_tuned_like_any_network(toy_runs: Path) ->
         ({"inputs": None}, "damaged: its record or config.yaml lacks something"),
     ],
 )
-def test_a_record_that_lacks_something_is_one_line(change: dict[str, Any], said: str, folder: Path) -> None:
+def test_a_record_that_lacks_something_is_one_line(
+    change: dict[str, Any], said: str, folder: Path
+) -> None:
     write_json(folder / "record.json", read_record(folder) | change)
     with pytest.raises(RelposError, match=re.escape(f"network={folder}: {said}")):
         resolve(folder)
 
 
 @pytest.mark.parametrize("longest", ["many", -1, None, [64]])
-def test_a_checkpoint_may_say_nothing_sensible_about_its_longest_input(longest: Any, tmp_path: Path) -> None:
+def test_a_checkpoint_may_say_nothing_sensible_about_its_longest_input(
+    longest: Any, tmp_path: Path
+) -> None:
     write_json(tmp_path / "config.json", {"model_type": "bert", "max_position_embeddings": longest})
     write_text(tmp_path / "model.safetensors", "")
     assert resolve(tmp_path).length == 128

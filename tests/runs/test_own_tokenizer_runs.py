@@ -1,4 +1,5 @@
-"""`tokenizer=FILE`, and a tokenizer of another kind: the run, its identity, going on, and the exported folder."""
+"""`tokenizer=FILE`, and a tokenizer of another kind: the run, its identity, going on, and the
+exported folder."""
 
 import io
 import json
@@ -37,7 +38,10 @@ def bytes_of_bpe(file: Path) -> Path:
     made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = tokenizers.decoders.ByteLevel()
     special = ["<mask>", "<s>", "<unk>", "</s>", "<pad>"]
-    made.train_from_iterator(TEXTS, tokenizers.trainers.BpeTrainer(vocab_size=400, special_tokens=special, show_progress=False))
+    made.train_from_iterator(
+        TEXTS,
+        tokenizers.trainers.BpeTrainer(vocab_size=400, special_tokens=special, show_progress=False),
+    )
     made.save(str(file))
     return file
 
@@ -45,7 +49,11 @@ def bytes_of_bpe(file: Path) -> Path:
 def sentencepiece_model(file: Path) -> Path:
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXTS), model_writer=model, vocab_size=300, hard_vocab_limit=False, minloglevel=2
+        sentence_iterator=iter(TEXTS),
+        model_writer=model,
+        vocab_size=300,
+        hard_vocab_limit=False,
+        minloglevel=2,
     )
     file.write_bytes(model.getvalue())
     return file
@@ -55,7 +63,9 @@ def planned(*overrides: str) -> Run:
     return plan(compose("pretrain", [*OVERRIDES, *overrides]))
 
 
-@pytest.mark.parametrize("make", [bytes_of_bpe, pytest.param(sentencepiece_model, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "make", [bytes_of_bpe, pytest.param(sentencepiece_model, marks=pytest.mark.full)]
+)
 def test_a_strangers_tokenizer_trains_goes_on_and_is_exported_with_equal_ids(
     make: Callable[[Path], Path], toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,17 +92,26 @@ def test_a_strangers_tokenizer_trains_goes_on_and_is_exported_with_equal_ids(
     stopped = load_file(run.path / "model" / "model.safetensors")
     shutil.rmtree(run.path)
     execute(run)
-    assert all(torch.equal(value, stopped[name]) for name, value in load_file(run.path / "model" / "model.safetensors").items())
+    assert all(
+        torch.equal(value, stopped[name])
+        for name, value in load_file(run.path / "model" / "model.safetensors").items()
+    )
 
     model, ours = relpos.load(run.path)
     assert ours is not None
     assert [row.tolist() for row in ours.encode(TEXTS)] == wanted
     assert main(["export", f"network={run.path}", f"to={tmp_path / 'exported'}"]) == 0
     exported = transformers.AutoTokenizer.from_pretrained(tmp_path / "exported")
-    assert [exported(text)["input_ids"] for text in TEXTS] == [[ours.cls, *ids, ours.sep] for ids in wanted]
+    assert [exported(text)["input_ids"] for text in TEXTS] == [
+        [ours.cls, *ids, ours.sep] for ids in wanted
+    ]
     config = json.loads((tmp_path / "exported" / "config.json").read_text())
     vocabulary = config.get("vocab_size", config.get("vocabulary"))
-    assert (vocabulary, config["pad_token_id"]) == (ours.size, ours.pad) == (len(exported), exported.pad_token_id)
+    assert (
+        (vocabulary, config["pad_token_id"])
+        == (ours.size, ours.pad)
+        == (len(exported), exported.pad_token_id)
+    )
     assert exported.mask_token_id == ours.mask
     again, same = relpos.load(tmp_path / "exported")
     assert same is not None
@@ -106,10 +125,16 @@ def test_the_identity_is_that_of_the_content_and_defaults_keep_theirs(tmp_path: 
     shutil.copyfile(first, second)
     identity = planned(f"tokenizer={first}").identity
     assert planned(f"tokenizer={second}").identity == identity
-    assert planned(f"tokenizer={first}").inputs["tokenizer"].path == planned(f"tokenizer={second}").inputs["tokenizer"].path
+    assert (
+        planned(f"tokenizer={first}").inputs["tokenizer"].path
+        == planned(f"tokenizer={second}").inputs["tokenizer"].path
+    )
     bytes_of_bpe(second)
     assert planned(f"tokenizer={second}").identity not in (identity, planned().identity)
-    assert planned("tokenizer.kind=unigram", "tokenizer.cased=false", "tokenizer=null").identity == planned().identity
+    assert (
+        planned("tokenizer.kind=unigram", "tokenizer.cased=false", "tokenizer=null").identity
+        == planned().identity
+    )
     others = [
         ["tokenizer.kind=bpe"],
         ["tokenizer.cased=true"],
@@ -117,12 +142,21 @@ def test_the_identity_is_that_of_the_content_and_defaults_keep_theirs(tmp_path: 
         ["tokenizer.kind=bpe", "tokenizer.cased=true"],
     ]
     assert len({planned(*other).identity for other in [[], *others]}) == 5
-    tuned = plan(compose("finetune", ["task=rte", "intermediate=none", f"tokenizer={first}", "pretrain.steps=4"]))
-    assert tuned.inputs["start"].inputs["tokenizer"].meaning == planned(f"tokenizer={first}").inputs["tokenizer"].meaning
+    tuned = plan(
+        compose(
+            "finetune", ["task=rte", "intermediate=none", f"tokenizer={first}", "pretrain.steps=4"]
+        )
+    )
+    assert (
+        tuned.inputs["start"].inputs["tokenizer"].meaning
+        == planned(f"tokenizer={first}").inputs["tokenizer"].meaning
+    )
 
 
 @pytest.mark.parametrize("kind", ["bert", "vocab.txt", "run"])
-def test_the_tokenizer_of_a_checkpoints_folder_is_taken(kind: str, toy_runs: Path, tmp_path: Path) -> None:
+def test_the_tokenizer_of_a_checkpoints_folder_is_taken(
+    kind: str, toy_runs: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "checkpoint"
     if kind == "run":  # its tokenizer lies in model/
         shutil.copytree(next((toy_runs / "tokenizer").iterdir()), folder / "model")
@@ -132,7 +166,9 @@ def test_the_tokenizer_of_a_checkpoints_folder_is_taken(kind: str, toy_runs: Pat
         words = transformers.AutoTokenizer.from_pretrained(folder).get_vocab()
         (folder / "vocab.txt").write_text("\n".join(sorted(words, key=words.__getitem__)))
         (folder / "tokenizer.json").unlink()
-        (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"}))
+        (folder / "tokenizer_config.json").write_text(
+            json.dumps({"tokenizer_class": "BertTokenizer"})
+        )
     wanted = load_tokenizer(folder / "model" if kind == "run" else folder)
     run = planned(f"tokenizer={folder}").inputs["tokenizer"]
     identity = run.identity
@@ -144,15 +180,27 @@ def test_the_tokenizer_of_a_checkpoints_folder_is_taken(kind: str, toy_runs: Pat
 
 def test_a_vocabulary_alone_is_refused_in_plain_words(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("[PAD]\nthe\n")
-    with pytest.raises(RelposError, match=r"vocab\.txt: neither a SentencePiece model nor a tokenizer\.json; of a vocab\.txt name"):
+    with pytest.raises(
+        RelposError,
+        match=r"vocab\.txt: neither a SentencePiece model nor a tokenizer\.json; of a vocab\.txt name",
+    ):
         adopt(tmp_path / "vocab.txt", tmp_path / "ours")
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_a_cased_tokenizer_with_bytes_is_trained_and_exported(kind: str, tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("body\n" + "\n".join(f"Der Bäcker grüßt {n} Mädchen. Sie Grüßt zurück." for n in range(60)))
-    dials = [f"tokenizer.kind={kind}", "tokenizer.cased=true", "tokenizer.byte_fallback=true", "vocabulary=400"]
-    run = execute(planned("data=files", f"data.corpus={tmp_path / 'a.csv'}", "data.text=body", *dials))
+    (tmp_path / "a.csv").write_text(
+        "body\n" + "\n".join(f"Der Bäcker grüßt {n} Mädchen. Sie Grüßt zurück." for n in range(60))
+    )
+    dials = [
+        f"tokenizer.kind={kind}",
+        "tokenizer.cased=true",
+        "tokenizer.byte_fallback=true",
+        "vocabulary=400",
+    ]
+    run = execute(
+        planned("data=files", f"data.corpus={tmp_path / 'a.csv'}", "data.text=body", *dials)
+    )
     assert main(["export", f"network={run.path}", f"to={tmp_path / 'exported'}"]) == 0
     exported = transformers.AutoTokenizer.from_pretrained(tmp_path / "exported")
     text = "Der Bäcker grüßt ☃ 7 Mädchen"
@@ -162,8 +210,14 @@ def test_a_cased_tokenizer_with_bytes_is_trained_and_exported(kind: str, tmp_pat
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["tokenizer={file}", "vocabulary=8000"], "vocabulary=8000: the pieces come from tokenizer="),
-        (["tokenizer={file}", "tokenizer.cased=true"], "tokenizer.cased=true: the pieces come from tokenizer="),
+        (
+            ["tokenizer={file}", "vocabulary=8000"],
+            "vocabulary=8000: the pieces come from tokenizer=",
+        ),
+        (
+            ["tokenizer={file}", "tokenizer.cased=true"],
+            "tokenizer.cased=true: the pieces come from tokenizer=",
+        ),
         (["tokenizer={file}.not"], ": there is no such file"),
         (["tokenizer={folder}"], ": there is no such file, and no folder with a tokenizer"),
         (["tokenizer.kind=wordpiece"], "tokenizer.kind=wordpiece: unigram or bpe is expected"),

@@ -23,15 +23,22 @@ from relpos.stages.stage import stage_of
 @pytest.mark.parametrize("content", [b"", b'{"state": "fin', b"[1]", b"\xff\xfe", b"[" * 200_000])
 def test_a_damaged_record_is_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "record.json").write_bytes(content)
-    with pytest.raises(RelposError, match=r"damaged record .*record\.json: delete the folder to start anew"):
+    with pytest.raises(
+        RelposError, match=r"damaged record .*record\.json: delete the folder to start anew"
+    ):
         read_record(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [('"steps": 2', '"steps": 20'), ('"state": "finished"', '"state": "failed"'), ('"é"', '"e"')]
+    ("before", "after"),
+    [('"steps": 2', '"steps": 20'), ('"state": "finished"', '"state": "failed"'), ('"é"', '"e"')],
 )
-def test_a_finished_record_that_a_hand_has_changed_is_one_line(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(*working(STAGE, lambda _: {"steps": 2, "columns": {1: 2.5, 10: 1e-7}, "parts": ("é", None)}))
+def test_a_finished_record_that_a_hand_has_changed_is_one_line(
+    before: str, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        *working(STAGE, lambda _: {"steps": 2, "columns": {1: 2.5, 10: 1e-7}, "parts": ("é", None)})
+    )
     run = execute(pretend())
     assert run.metrics == {"steps": 2, "columns": {"1": 2.5, "10": 1e-7}, "parts": ["é", None]}
     path = run.path / "record.json"
@@ -48,7 +55,11 @@ def test_a_finished_record_that_a_hand_has_changed_is_one_line(before: str, afte
         ({"heldout_accuracy": 500.0}, "", "heldout_accuracy 500"),
         ({"columns": {"rte": 500.0}}, "relpos.train.metrics.accuracy", "rte 500"),
         ({"columns": {"rte": 500.0}}, "my_module.mine", None),
-        ({"columns": {"rte": 100 + 1e-13}, "perplexity": 1.0}, "relpos.train.metrics.pearson", None),
+        (
+            {"columns": {"rte": 100 + 1e-13}, "perplexity": 1.0},
+            "relpos.train.metrics.pearson",
+            None,
+        ),
         (None, "", None),
     ],
 )
@@ -83,7 +94,9 @@ def test_a_run_of_a_script_has_the_scripts(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("content", ["{}", '{"state": "failed"}', '{"stage": "pretrain"}'])
-def test_a_record_that_does_not_say_what_the_run_is_is_one_line(content: str, tmp_path: Path) -> None:
+def test_a_record_that_does_not_say_what_the_run_is_is_one_line(
+    content: str, tmp_path: Path
+) -> None:
     (tmp_path / "record.json").write_text(content, encoding="utf-8")
     (tmp_path / "config.yaml").write_text("seed: 0", encoding="utf-8")
     with pytest.raises(RelposError, match=r"record\.json: no (stage|meaning)"):
@@ -114,15 +127,21 @@ def test_the_seconds_of_a_run_are_those_of_all_its_starts(monkeypatch: pytest.Mo
     assert run.record["traceback"] is None
 
 
-def test_what_a_run_costs_is_asked_before_its_input_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_run_costs_is_asked_before_its_input_may_be_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(sys.modules["relpos.runs.execute"], "costs", lambda _: asked.append("costs") or {})
+    monkeypatch.setattr(
+        sys.modules["relpos.runs.execute"], "costs", lambda _: asked.append("costs") or {}
+    )
     monkeypatch.setattr(*working(STAGE, lambda _: asked.append("work") or {}))
     execute(pretend())
     assert asked == ["costs", "work"]
 
 
-def test_a_pre_training_reads_its_tokenizer_before_it_trains(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pre_training_reads_its_tokenizer_before_it_trains(
+    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done: list[str] = []
 
     def fit(*_: object) -> None:

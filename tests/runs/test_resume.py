@@ -1,4 +1,5 @@
-"""Kill it anywhere: the same call goes on, and the weights are those of the uninterrupted run, bit for bit."""
+"""Kill it anywhere: the same call goes on, and the weights are those of the uninterrupted run, bit
+for bit."""
 
 import json
 import os
@@ -64,13 +65,17 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
     return load_file(run.path / "model" / "model.safetensors")
 
 
-@pytest.mark.parametrize("more", [[], *(pytest.param(more, marks=pytest.mark.full) for more in WHOLE)])
+@pytest.mark.parametrize(
+    "more", [[], *(pytest.param(more, marks=pytest.mark.full) for more in WHOLE)]
+)
 def test_killed_and_continued_equals_uninterrupted(
     toy_runs: Path, tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch, more: list[str]
 ) -> None:
     overrides = [*OVERRIDES, *more]
     run = plan(compose("pretrain", overrides))
-    process = subprocess.Popen([python, "-c", PAUSING, "pretrain", *overrides], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [python, "-c", PAUSING, "pretrain", *overrides], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "in the sixth step\n"
     process.send_signal(signal.SIGKILL)
@@ -78,7 +83,11 @@ def test_killed_and_continued_equals_uninterrupted(
     assert run.state == "running"
     execute(run)
     assert [start["from_step"] for start in run.record["starts"]] == [0, 4]
-    steps = [json.loads(line)["step"] for line in (run.path / "metrics.jsonl").read_text().splitlines() if '"loss"' in line]
+    steps = [
+        json.loads(line)["step"]
+        for line in (run.path / "metrics.jsonl").read_text().splitlines()
+        if '"loss"' in line
+    ]
     assert steps == list(range(1, 13))
     interrupted = weights(run)
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "again"))
@@ -88,7 +97,10 @@ def test_killed_and_continued_equals_uninterrupted(
 
 
 def averages(run: Run) -> list[dict[str, float]]:
-    return [{name: value for name, value in line.items() if not name.endswith("_per_second")} for line in logged(run.path)]
+    return [
+        {name: value for name, value in line.items() if not name.endswith("_per_second")}
+        for line in logged(run.path)
+    ]
 
 
 def test_a_log_line_is_that_of_all_its_steps_where_the_run_was_interrupted_between(
@@ -115,8 +127,13 @@ def test_a_log_line_is_that_of_all_its_steps_where_the_run_was_interrupted_betwe
     assert averages(run) == whole
 
 
-def test_a_run_whose_log_was_deleted_meanwhile_is_not_continued(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, step = plan(compose("pretrain", ["steps=4", "batch=8", "log_every=1", "seed=6"])), Pretraining.training_step
+def test_a_run_whose_log_was_deleted_meanwhile_is_not_continued(
+    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, step = (
+        plan(compose("pretrain", ["steps=4", "batch=8", "log_every=1", "seed=6"])),
+        Pretraining.training_step,
+    )
 
     def stopped(self: Pretraining, batch: Any, index: int) -> None:
         step(self, batch, index)
@@ -163,8 +180,12 @@ def test_an_evaluation_that_was_broken_off_at_the_step_of_a_checkpoint_is_made_u
     assert run.metrics == whole.metrics
 
 
-def test_an_evaluation_in_the_log_is_not_made_again(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = plan(compose("pretrain", ["steps=4", "batch=8", "checkpoint_every=2", "evaluations=1", "seed=5"]))
+def test_an_evaluation_in_the_log_is_not_made_again(
+    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = plan(
+        compose("pretrain", ["steps=4", "batch=8", "checkpoint_every=2", "evaluations=1", "seed=5"])
+    )
 
     def stopped(self: Pretraining, batch: Any, index: int) -> None:
         step(self, batch, index)
@@ -188,11 +209,17 @@ def test_an_evaluation_in_the_log_is_not_made_again(toy_runs: Path, monkeypatch:
     assert run.metrics["heldout_loss"] == evaluation["heldout_loss"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.full)])
-def test_a_stop_signal_leaves_a_checkpoint(toy_runs: Path, python: str, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.full)]
+)
+def test_a_stop_signal_leaves_a_checkpoint(
+    toy_runs: Path, python: str, number: signal.Signals
+) -> None:
     overrides = [*OVERRIDES, "steps=100000", "checkpoint_every=100000"]  # it does not end by itself
     run = plan(compose("pretrain", overrides))
-    process = subprocess.Popen([python, "-m", "relpos.cli", "pretrain", *overrides], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [python, "-m", "relpos.cli", "pretrain", *overrides], stderr=subprocess.PIPE, text=True
+    )
     while not (run.path / "metrics.jsonl").exists() or not (run.path / "metrics.jsonl").read_text():
         assert process.poll() is None
         time.sleep(0.02)
@@ -205,7 +232,9 @@ def test_a_stop_signal_leaves_a_checkpoint(toy_runs: Path, python: str, number: 
     assert list((run.path / "checkpoint").glob("last-*.ckpt"))
 
 
-def test_a_run_that_is_stopped_at_the_step_of_a_snapshot_has_it(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_stopped_at_the_step_of_a_snapshot_has_it(
+    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = plan(compose("pretrain", [*OVERRIDES, "steps=4", "snapshots=[50]"]))
     step = Pretraining.training_step
 
@@ -227,7 +256,12 @@ def test_a_run_that_is_stopped_at_the_step_of_a_snapshot_has_it(toy_runs: Path, 
 
 
 def test_what_a_kill_left_half_written_is_removed_with_the_next_checkpoint(tmp_path: Path) -> None:
-    for name in (".writing.ckpt.123", ".last-0123456789abcdef.ckpt.123", "writing.ckpt", "last-0123456789abcdef.ckpt"):
+    for name in (
+        ".writing.ckpt.123",
+        ".last-0123456789abcdef.ckpt.123",
+        "writing.ckpt",
+        "last-0123456789abcdef.ckpt",
+    ):
         (tmp_path / name).write_bytes(b"half")
     WholeCheckpoints().save_checkpoint({"global_step": 3}, tmp_path / "last.ckpt")
     [left] = tmp_path.iterdir()
@@ -251,7 +285,9 @@ def test_the_name_of_a_checkpoint_is_on_disk_before_the_earlier_one_is_deleted(
     assert flushed[-1] == 2
 
 
-def test_the_checkpoint_is_there_until_the_record_says_finished(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checkpoint_is_there_until_the_record_says_finished(
+    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = plan(compose("pretrain", [*OVERRIDES, "steps=1"]))
     (run.path / "checkpoint").mkdir(parents=True)
     (run.path / "checkpoint" / "note").touch()
@@ -277,7 +313,9 @@ def test_a_damaged_checkpoint_is_refused_by_name(toy_runs: Path) -> None:
     assert (run.path / "checkpoint" / "last-0123456789abcdef.ckpt").exists()
 
 
-def test_a_forged_checkpoint_is_refused_by_name(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forged_checkpoint_is_refused_by_name(
+    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its name has its checksum; its content is no checkpoint, or one that ends somewhere."""
     from relpos.readers import sha256
 
@@ -295,12 +333,25 @@ def test_a_forged_checkpoint_is_refused_by_name(toy_runs: Path, monkeypatch: pyt
             execute(run)
     (checkpoint,) = (run.path / "checkpoint").glob("last-*.ckpt")
     whole = torch.load(checkpoint, weights_only=True)
-    forged = [b"no archive", 5, {"state_dict": 3}, whole | {"global_step": "x"}, whole | {"loops": {}}]
-    forged += [{key: value for key, value in whole.items() if key != "optimizer_states"}, whole | {"optimizer_states": [{}]}]
+    forged = [
+        b"no archive",
+        5,
+        {"state_dict": 3},
+        whole | {"global_step": "x"},
+        whole | {"loops": {}},
+    ]
+    forged += [
+        {key: value for key, value in whole.items() if key != "optimizer_states"},
+        whole | {"optimizer_states": [{}]},
+    ]
     for content in forged:
-        checkpoint.write_bytes(content) if isinstance(content, bytes) else torch.save(content, checkpoint)
+        checkpoint.write_bytes(content) if isinstance(content, bytes) else torch.save(
+            content, checkpoint
+        )
         checkpoint = checkpoint.rename(checkpoint.with_name(f"last-{sha256(checkpoint)[:16]}.ckpt"))
-        with pytest.raises(RelposError, match=f"^damaged checkpoint {checkpoint}: .*; delete it to start anew$"):
+        with pytest.raises(
+            RelposError, match=f"^damaged checkpoint {checkpoint}: .*; delete it to start anew$"
+        ):
             execute(run)
 
 
@@ -326,7 +377,9 @@ sys.exit(main(sys.argv[1:]))
 
 def test_a_full_disk_keeps_the_checkpoint_before(toy_runs: Path, python: str) -> None:
     run = plan(compose("pretrain", OVERRIDES))
-    done = subprocess.run([python, "-c", FULL, "pretrain", *OVERRIDES], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [python, "-c", FULL, "pretrain", *OVERRIDES], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("relpos: cannot write")
     assert "Traceback" not in done.stderr
@@ -343,8 +396,11 @@ def test_a_worker_goes_on_with_the_threads_of_the_record_unless_others_are_asked
     with monkeypatch.context() as patch:
         patch.setattr(Pretraining, "training_step", stopped)
         with pytest.raises(KeyboardInterrupt):
-            execute(replace(run, config=run.config | {"speed": run.config["speed"] | {"threads": 2}}))
-    # A worker of `engine.threads=1` in this process: one that is forked could not compute with two threads.
+            execute(
+                replace(run, config=run.config | {"speed": run.config["speed"] | {"threads": 2}})
+            )
+    # A worker of `engine.threads=1` in this process: one that is forked could not compute with two
+    # threads.
     [environment] = Local(workers=1, threads=asked)._environments([None])
     for name in environment.keys() & {ASKED}:
         monkeypatch.setenv(name, environment[name])

@@ -1,4 +1,5 @@
-"""The rule for retries, as the record of a run tells it; every engine's processes pass it on their way into `execute`."""
+"""The rule for retries, as the record of a run tells it; every engine's processes pass it on their
+way into `execute`."""
 
 import json
 import os
@@ -48,7 +49,9 @@ def ends(run: Run) -> list[str]:
     return [start["ended"] for start in run.record["starts"]]
 
 
-def test_a_start_is_in_the_record_before_the_work(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_is_in_the_record_before_the_work(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     records: list[dict[str, Any]] = []
     monkeypatch.setattr(*working(STAGE, lambda run: records.append(run.record) or {}))
     execute(run)
@@ -139,23 +142,34 @@ def test_a_folder_deleted_under_the_process_is_told_and_leaves_nothing(
         return {}
 
     monkeypatch.setattr(*working(STAGE, delete))
-    with pytest.raises(RelposError, match=f"^{run.path} is gone: it was deleted while the run was under way"):
+    with pytest.raises(
+        RelposError, match=f"^{run.path} is gone: it was deleted while the run was under way"
+    ):
         execute(run)
     assert not run.path.exists()
 
 
 @pytest.mark.parametrize("deleted", ["folder", "claim.lock"])
-@pytest.mark.parametrize("write", [write_json, lambda path, _: opened(path, "a"), lambda path, _: opened(path, "w"), None])
+@pytest.mark.parametrize(
+    "write",
+    [write_json, lambda path, _: opened(path, "a"), lambda path, _: opened(path, "w"), None],
+)
 def test_a_folder_that_another_process_has_begun_anew_is_left_to_it(
-    run: Run, deleted: str, write: Callable[[Path, object], object] | None, monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    deleted: str,
+    write: Callable[[Path, object], object] | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    content = json.dumps({"state": "running", "starts": [{"pid": os.getpid(), "host": socket.gethostname()}]})
+    content = json.dumps(
+        {"state": "running", "starts": [{"pid": os.getpid(), "host": socket.gethostname()}]}
+    )
 
     def replace(run: Run) -> dict[str, Any]:
         for file in run.path.iterdir():
             if deleted in ("folder", file.name):
                 file.unlink()
-        for name in ("claim.lock", "record.json", "log"):  # the other process has the same number, on another machine
+        # the other process has the same number, on another machine
+        for name in ("claim.lock", "record.json", "log"):
             (run.path / name).write_text(content)
         if write:
             write(run.path / "log", {})
@@ -164,19 +178,28 @@ def test_a_folder_that_another_process_has_begun_anew_is_left_to_it(
     monkeypatch.setattr(*working(STAGE, replace))
     with pytest.raises(RelposError, match="is gone: it was deleted while the run was under way"):
         execute(run)
-    assert {(run.path / name).read_text() for name in ("claim.lock", "record.json", "log")} == {content}
+    assert {(run.path / name).read_text() for name in ("claim.lock", "record.json", "log")} == {
+        content
+    }
 
 
 def test_what_a_process_of_another_host_left_behind_is_taken_up(run: Run) -> None:
     run.path.mkdir(parents=True)
     (run.path / "claim.lock").touch()
-    write_json(run.path / "claim.json", {"pid": 1, "host": "elsewhere", "since": "2020-01-01T00:00:00+00:00"})
-    write_json(run.path / "record.json", {"state": "running", "starts": [{"pid": 1, "host": "elsewhere"}]})
+    write_json(
+        run.path / "claim.json",
+        {"pid": 1, "host": "elsewhere", "since": "2020-01-01T00:00:00+00:00"},
+    )
+    write_json(
+        run.path / "record.json", {"state": "running", "starts": [{"pid": 1, "host": "elsewhere"}]}
+    )
     assert execute(run).state == "finished"
     assert ends(run) == ["died", "finished"]
 
 
-@pytest.mark.parametrize(("every", "written"), [(None, [1000, 2500]), (500, [500, 1000, 1500, 2000, 2500])])
+@pytest.mark.parametrize(
+    ("every", "written"), [(None, [1000, 2500]), (500, [500, 1000, 1500, 2000, 2500])]
+)
 def test_writing_checkpoints_takes_little_of_the_time_unless_their_steps_are_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int | None, written: list[int]
 ) -> None:

@@ -9,13 +9,25 @@ from pretend import STAGE, pretend, working
 from relpos.errors import RelposError
 from relpos.runs.execute import execute
 from relpos.runs.run import identity_of
-from relpos.runs.shelf import LOGGED, TAIL, finished, is_current, logged, most_shared, newest, protocol, run_folders
+from relpos.runs.shelf import (
+    LOGGED,
+    TAIL,
+    finished,
+    is_current,
+    logged,
+    most_shared,
+    newest,
+    protocol,
+    run_folders,
+)
 
 
 def _run(root: Path, name: str, record: object) -> Path:
     folder = root / "pretrain" / name
     folder.mkdir(parents=True)
-    (folder / "record.json").write_text(record if isinstance(record, str) else json.dumps(record), encoding="utf-8")
+    (folder / "record.json").write_text(
+        record if isinstance(record, str) else json.dumps(record), encoding="utf-8"
+    )
     return folder
 
 
@@ -27,15 +39,23 @@ def test_only_finished_runs_are_read_in_the_order_of_their_names(tmp_path: Path)
     assert [folder.name for folder in run_folders("pretrain", tmp_path)] == ["a", "b", "c"]
 
 
-def test_a_damaged_record_is_named_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_record_is_named_and_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _run(tmp_path, "a", '{"state": "fin')
     whole = _run(tmp_path, "b", {"state": "finished"})
     assert list(finished("pretrain", tmp_path)) == [(whole, {"state": "finished"})]
-    assert capsys.readouterr().err.startswith(f"relpos: damaged record {tmp_path / 'pretrain' / 'a' / 'record.json'}")
+    assert capsys.readouterr().err.startswith(
+        f"relpos: damaged record {tmp_path / 'pretrain' / 'a' / 'record.json'}"
+    )
 
 
 def test_a_record_of_another_version_of_the_code_is_not_current() -> None:
-    record = {"stage": "finetune", "meaning": {"seed": 0}, "inputs": {"start": "/runs/pretrain/tisa-2x64-abc"}}
+    record = {
+        "stage": "finetune",
+        "meaning": {"seed": 0},
+        "inputs": {"start": "/runs/pretrain/tisa-2x64-abc"},
+    }
     record["identity"] = identity_of("finetune", {"seed": 0}, {"start": "abc"})
     assert is_current(record)
     assert not is_current(record | {"stage": "pretrain"})
@@ -47,38 +67,63 @@ def test_a_last_line_that_is_being_written_is_not_read(tmp_path: Path) -> None:
     assert newest(tmp_path) == {"step": 2}
 
 
-def test_a_log_that_a_hand_has_changed_is_named_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(*working(STAGE, lambda run: {"bytes": (run.path / LOGGED).write_text('{"step": 1}\n')}))
+def test_a_log_that_a_hand_has_changed_is_named_when_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        *working(STAGE, lambda run: {"bytes": (run.path / LOGGED).write_text('{"step": 1}\n')})
+    )
     run = execute(pretend())
     assert logged(run.path) == [{"step": 1}]
     (run.path / LOGGED).write_text('{"step": 2}\n')
-    with pytest.raises(RelposError, match=f"^damaged: {run.path / LOGGED} is not what its run has written"):
+    with pytest.raises(
+        RelposError, match=f"^damaged: {run.path / LOGGED} is not what its run has written"
+    ):
         logged(run.path)
 
 
 def test_the_newest_line_of_a_long_file_is_found(tmp_path: Path) -> None:
-    (tmp_path / LOGGED).write_text("".join(f'{{"step": {step}, "where": "Zürich"}}\n' for step in range(TAIL)), encoding="utf-8")
+    (tmp_path / LOGGED).write_text(
+        "".join(f'{{"step": {step}, "where": "Zürich"}}\n' for step in range(TAIL)),
+        encoding="utf-8",
+    )
     assert newest(tmp_path)["step"] == logged(tmp_path)[-1]["step"] == TAIL - 1
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\x00\x00}\n", b"\xff}\n"])
-def test_a_run_that_has_logged_nothing_readable_has_no_newest_line(tmp_path: Path, content: bytes | None) -> None:
+def test_a_run_that_has_logged_nothing_readable_has_no_newest_line(
+    tmp_path: Path, content: bytes | None
+) -> None:
     if content is not None:
         (tmp_path / LOGGED).write_bytes(content)
     assert newest(tmp_path) == {}
 
 
 def test_runs_that_differ_in_the_seed_alone_have_one_protocol() -> None:
-    assert protocol({"seed": 0, "lr": 1.0}) == protocol({"lr": 1.0, "seed": 1}) != protocol({"lr": 2.0, "seed": 0})
+    assert (
+        protocol({"seed": 0, "lr": 1.0})
+        == protocol({"lr": 1.0, "seed": 1})
+        != protocol({"lr": 2.0, "seed": 0})
+    )
 
 
 def test_the_protocol_of_most_runs_is_taken_and_the_first_of_equal_ones() -> None:
-    runs = [("RTE", "a", None), ("RTE", "b", None), ("RTE", "b", None), ("CoLA", "b", None), ("CoLA", "a", None)]
+    runs = [
+        ("RTE", "a", None),
+        ("RTE", "b", None),
+        ("RTE", "b", None),
+        ("CoLA", "b", None),
+        ("CoLA", "a", None),
+    ]
     assert most_shared(runs, [None]) == {"RTE": "b", "CoLA": "b"}
 
 
 def test_a_group_with_many_runs_does_not_decide_for_one_with_few() -> None:
-    runs = [("RTE", way, group) for way, group, count in [(1, "a", 9), (1, "b", 1), (2, "a", 2), (2, "b", 2)] for _ in range(count)]
+    runs = [
+        ("RTE", way, group)
+        for way, group, count in [(1, "a", 9), (1, "b", 1), (2, "a", 2), (2, "b", 2)]
+        for _ in range(count)
+    ]
     assert most_shared([(what, str(way), group) for what, way, group in runs], "ab") == {"RTE": "2"}
 
 

@@ -1,4 +1,5 @@
-"""Tasks of the user's own as runs: overrides, identities, refusals, and the example of the guide from its files to its answers."""
+"""Tasks of the user's own as runs: overrides, identities, refusals, and the example of the guide
+from its files to its answers."""
 
 import re
 from pathlib import Path
@@ -25,10 +26,17 @@ PRETRAINING = ["pretrain.steps=2", "pretrain.batch=4", "evaluations=1"]
 def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The files of the guide's example in a folder `answers` of the working directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("RELPOS_DATA", raising=False)  # below which a relative folder would be looked up
-    section = GUIDE.read_text(encoding="utf-8").partition("## Your own task")[2].partition("\n## ")[0]
+    # below which a relative folder would be looked up
+    monkeypatch.delenv("RELPOS_DATA", raising=False)
+    section = (
+        GUIDE.read_text(encoding="utf-8").partition("## Your own task")[2].partition("\n## ")[0]
+    )
     files = re.findall(r"`(answers/[\w.]+)`:\n\n```\w+\n(.*?)```", section, re.DOTALL)
-    assert [name for name, _ in files] == ["answers/train.csv", "answers/dev.csv", "answers/task.yaml"]
+    assert [name for name, _ in files] == [
+        "answers/train.csv",
+        "answers/dev.csv",
+        "answers/task.yaml",
+    ]
     for name, text in files:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -46,27 +54,42 @@ def refusal(*overrides: str) -> str:
     return str(caught.value)
 
 
-def test_the_example_of_the_guide_is_fine_tuned(toy_runs: Path, answers: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (answers / "test.jsonl").write_text('{"question": "Who?", "answer": "Nobody."}\n', encoding="utf-8")
+def test_the_example_of_the_guide_is_fine_tuned(
+    toy_runs: Path, answers: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (answers / "test.jsonl").write_text(
+        '{"question": "Who?", "answer": "Nobody."}\n', encoding="utf-8"
+    )
     assert main(["finetune", "task=answers/task.yaml", *SMALL, *PRETRAINING]) == 0
     folder = Path(capsys.readouterr().out.splitlines()[-1])
     metrics = read_record(folder)["metrics"]
     assert metrics["columns"].keys() == metrics["majority"].keys() == {"answers"}
     assert metrics["examples"] == {"answers": 2}
-    assert re.fullmatch(r"index\tprediction\n0\t(yes|no)\n", (folder / "predictions" / "answers.tsv").read_text())
+    assert re.fullmatch(
+        r"index\tprediction\n0\t(yes|no)\n", (folder / "predictions" / "answers.tsv").read_text()
+    )
 
 
 def test_a_file_and_the_overrides_that_say_the_same_are_one_run(answers: Path) -> None:
-    overrides = ("task=custom", "task.folder=answers", "task.columns=[question,answer]", "task.epochs=5")
+    overrides = (
+        "task=custom",
+        "task.folder=answers",
+        "task.columns=[question,answer]",
+        "task.epochs=5",
+    )
     assert finetune("task=answers/task.yaml").identity == finetune(*overrides).identity
 
 
 def test_a_name_that_is_a_number_is_a_name(answers: Path) -> None:
-    assert finetune("task=answers/task.yaml", "task.name=2024").config["task"]["columns"] == ["2024"]
+    assert finetune("task=answers/task.yaml", "task.name=2024").config["task"]["columns"] == [
+        "2024"
+    ]
 
 
 def test_overrides_behind_the_file_win(answers: Path) -> None:
-    assert finetune("task=answers/task.yaml", "task.columns=question").config["task"]["sentences"] == ["question"]
+    assert finetune("task=answers/task.yaml", "task.columns=question").config["task"][
+        "sentences"
+    ] == ["question"]
 
 
 def test_files_that_change_make_another_run_and_moved_ones_do_not(answers: Path) -> None:
@@ -87,7 +110,11 @@ def test_it_does_not_matter_where_other_tasks_come_from(answers: Path) -> None:
 
 def test_sizes_but_tiny_train_for_the_epochs_of_the_task(answers: Path) -> None:
     run = finetune("task=answers/task.yaml", "size=small")
-    assert (run.config["steps"], run.config["task"]["steps"], run.config["task"]["rows"]) == (None, 5, 4)
+    assert (run.config["steps"], run.config["task"]["steps"], run.config["task"]["rows"]) == (
+        None,
+        5,
+        4,
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,15 +126,42 @@ def test_sizes_but_tiny_train_for_the_epochs_of_the_task(answers: Path) -> None:
             ["task=answers/task.yaml", "task.columns=[question,reply]"],
             "train.csv: no column 'reply'. Known: answer, label, question.",
         ),
-        (["task=custom", "task.folder=answers", "task.columns=[question,reply]"], "answers/train.csv: no column 'reply'."),
-        (["task=answers/task.yaml", "task.label=lable"], "train.csv: no column 'lable'. Did you mean 'label'?"),
-        (["task=answers/task.yaml", "task.kind=number"], "train.csv line 2: score 'yes' is not a number"),
-        (["task=answers/task.yaml", "task.colums=[question]"], "unknown key 'task.colums'. Did you mean 'task.columns'"),
-        (["task=answers/task.yaml", "task.epochs=none"], "task.epochs=none: a number above 0 is expected"),
-        (["task=answers/task.yaml", "task.name=cola"], "task.name=cola: a task or a figure of relpos has this name"),
-        (["task=answers/task.yaml", "task.metric=acuracy"], "no such metric in relpos.train.metrics. Did you mean 'accuracy'"),
-        (["task=answers/task.yaml", "task.metric=spearman"], "task.metric=spearman: it does not compare classes"),
-        (["task=answers/task.yaml", "task.labels=[yes,no,maybe]", "task.metric=f1"], "it is for two classes, this task has 3"),
+        (
+            ["task=custom", "task.folder=answers", "task.columns=[question,reply]"],
+            "answers/train.csv: no column 'reply'.",
+        ),
+        (
+            ["task=answers/task.yaml", "task.label=lable"],
+            "train.csv: no column 'lable'. Did you mean 'label'?",
+        ),
+        (
+            ["task=answers/task.yaml", "task.kind=number"],
+            "train.csv line 2: score 'yes' is not a number",
+        ),
+        (
+            ["task=answers/task.yaml", "task.colums=[question]"],
+            "unknown key 'task.colums'. Did you mean 'task.columns'",
+        ),
+        (
+            ["task=answers/task.yaml", "task.epochs=none"],
+            "task.epochs=none: a number above 0 is expected",
+        ),
+        (
+            ["task=answers/task.yaml", "task.name=cola"],
+            "task.name=cola: a task or a figure of relpos has this name",
+        ),
+        (
+            ["task=answers/task.yaml", "task.metric=acuracy"],
+            "no such metric in relpos.train.metrics. Did you mean 'accuracy'",
+        ),
+        (
+            ["task=answers/task.yaml", "task.metric=spearman"],
+            "task.metric=spearman: it does not compare classes",
+        ),
+        (
+            ["task=answers/task.yaml", "task.labels=[yes,no,maybe]", "task.metric=f1"],
+            "it is for two classes, this task has 3",
+        ),
         (
             ["task=answers/task.yaml", "task.metric=nowhere.f"],
             "task.metric=nowhere.f: only names of relpos.train.metrics are allowed; trust=nowhere",
@@ -119,8 +173,12 @@ def test_what_is_wrong_is_one_line(answers: Path, overrides: list[str], message:
 
 
 @pytest.mark.parametrize("name", ["glue", "loss", "order", "heldout_loss", "shuffle_gap"])
-def test_a_task_is_not_called_like_another_figure_of_tables_and_claims(answers: Path, name: str) -> None:
-    assert f"task.name={name}: a task or a figure of relpos has this name" in refusal("task=answers/task.yaml", f"task.name={name}")
+def test_a_task_is_not_called_like_another_figure_of_tables_and_claims(
+    answers: Path, name: str
+) -> None:
+    assert f"task.name={name}: a task or a figure of relpos has this name" in refusal(
+        "task=answers/task.yaml", f"task.name={name}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -129,7 +187,10 @@ def test_a_task_is_not_called_like_another_figure_of_tables_and_claims(answers: 
         ("colums: [question]\n", "unknown key 'colums'. Did you mean 'columns'?"),
         ("columns: [question\n", ":2: not YAML"),
         ("question\n", "question: a group of keys {key: value} is expected"),
-        ("columns: question\nlabels: [no, yes]\n", "labels: YAML reads yes, no, true and false as truth values"),
+        (
+            "columns: question\nlabels: [no, yes]\n",
+            "labels: YAML reads yes, no, true and false as truth values",
+        ),
     ],
 )
 def test_what_is_wrong_in_the_file_is_one_line(answers: Path, text: str, message: str) -> None:
@@ -138,7 +199,9 @@ def test_what_is_wrong_in_the_file_is_one_line(answers: Path, text: str, message
     assert message in refusal("task=answers/task.yaml")
 
 
-def test_a_metric_of_the_users_own_is_known_by_its_source(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_metric_of_the_users_own_is_known_by_its_source(
+    answers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module = answers.parent / "my_metric.py"
     module.write_text("def half(predictions, targets):\n    return 0.5\n")
     monkeypatch.syspath_prepend(answers.parent)
@@ -156,7 +219,10 @@ def test_a_table_has_a_column_for_it(answers: Path) -> None:
     (answers.parent / "mine.yaml").write_text(text, encoding="utf-8")
     planned = plan_table(load(str(answers.parent / "mine.yaml")))
     assert [tuning.task for tuning in planned[0].tunings] == ["cola", "cola", "answers", "answers"]
-    assert planned[1].tunings[3].run.identity == finetune("task=answers/task.yaml", "position=fixed", "seed=1").identity
+    assert (
+        planned[1].tunings[3].run.identity
+        == finetune("task=answers/task.yaml", "position=fixed", "seed=1").identity
+    )
     row = rows_of(planned)[0]
     assert list(row.columns) == ["cola", "answers"]
     assert row.mean.of == ["cola"]
@@ -166,10 +232,16 @@ def test_a_table_has_a_column_for_it(answers: Path) -> None:
     ("name", "content", "said"),
     [
         ("other", "name: answers\ncolumns: answer\n", "two of them are called 'answers'"),
-        ("same_word_pairs", "columns: answer\n", "tasks: same_word_pairs is what is measured of networks"),
+        (
+            "same_word_pairs",
+            "columns: answer\n",
+            "tasks: same_word_pairs is what is measured of networks",
+        ),
     ],
 )
-def test_two_columns_of_one_name_in_a_table_are_refused(answers: Path, name: str, content: str, said: str) -> None:
+def test_two_columns_of_one_name_in_a_table_are_refused(
+    answers: Path, name: str, content: str, said: str
+) -> None:
     (answers / f"{name}.yaml").write_text(content, encoding="utf-8")
     text = f"question: is it learned?\nrows: {{none: [position=none]}}\ntasks: [answers/task.yaml, answers/{name}.yaml]\n"
     (answers.parent / "mine.yaml").write_text(text, encoding="utf-8")
@@ -185,12 +257,21 @@ def test_a_folder_that_the_toy_language_does_not_have_is_refused() -> None:
 def test_the_papers_fine_tuning_takes_what_a_task_of_ones_own_says(answers: Path) -> None:
     overrides = ("task=answers/task.yaml", "recipe=finetune_paper")
     run = finetune(*overrides, "task.epochs=7", "task.batch=5", "task.lr=2.0e-3")
-    assert (run.config["recipe"]["epochs"], run.config["batch"], run.config["recipe"]["lr"]) == (7, 5, 2e-3)
+    assert (run.config["recipe"]["epochs"], run.config["batch"], run.config["recipe"]["lr"]) == (
+        7,
+        5,
+        2e-3,
+    )
 
 
 def test_alberts_numbers_come_with_the_recipe_and_are_no_part_of_the_task() -> None:
     run = finetune("task=qqp", "recipe=tisa", "data=hub")
-    assert (run.meaning["steps"], run.meaning["batch"], run.meaning["recipe"]["lr"]) == (14000, 128, 5e-5)
+    assert (run.meaning["steps"], run.meaning["batch"], run.meaning["recipe"]["lr"]) == (
+        14000,
+        128,
+        5e-5,
+    )
     assert (run.meaning["recipe"]["warmup"], run.meaning["head"]) == (1000, "jiant")
     assert not any(key.startswith("albert_") for key in run.meaning["task"])
-    assert finetune("task=wnli", "recipe=tisa", "data=hub").meaning["steps"] is None  # three epochs, jiant's default
+    # three epochs, jiant's default
+    assert finetune("task=wnli", "recipe=tisa", "data=hub").meaning["steps"] is None

@@ -1,4 +1,5 @@
-"""Runs of several lengths share their first steps, and each ends in the bits of a training of its own."""
+"""Runs of several lengths share their first steps, and each ends in the bits of a training of its
+own."""
 
 import json
 import shutil
@@ -85,7 +86,8 @@ def test_a_longer_run_begins_where_a_shorter_one_began_to_decay_and_ends_in_the_
 
 
 def begins_at(*overrides: str, threads: int = 1, microbatch: int | None = None) -> int:
-    """The step at which a run begins that is computed so; microbatch None: as the run of ten steps was."""
+    """The step at which a run begins that is computed so; microbatch None: as the run of ten steps
+    was."""
     run = run_of(*overrides)
     end = _last_constant_step(run)
     microbatch = microbatch or run_of("steps=10").record["starts"][0]["microbatch"]
@@ -98,7 +100,15 @@ def test_another_decay_shares_the_trunk(short: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", ["seed=1", "recipe.lr=0.002", "recipe.warmup=0.2", "recipe.schedule=linear", "snapshots=[30]", "steps=8"]
+    "change",
+    [
+        "seed=1",
+        "recipe.lr=0.002",
+        "recipe.warmup=0.2",
+        "recipe.schedule=linear",
+        "snapshots=[30]",
+        "steps=8",
+    ],
 )
 def test_what_the_first_steps_depend_on_is_not_shared(short: Run, change: str) -> None:
     assert begins_at("steps=12") == 8
@@ -110,7 +120,10 @@ def test_what_their_last_bits_depend_on_is_not_shared(short: Run) -> None:
     assert execute(run_of("steps=12", "speed.microbatch=2")).record["starts"][0]["from_step"] == 0
 
 
-@pytest.mark.parametrize("change", ["recipe.masking=[0.3,0.15]", "first.share=0.5", "recipe.schedule=linear", "recipe.warmup=0.2"])
+@pytest.mark.parametrize(
+    "change",
+    ["recipe.masking=[0.3,0.15]", "first.share=0.5", "recipe.schedule=linear", "recipe.warmup=0.2"],
+)
 def test_a_run_whose_first_steps_depend_on_their_number_keeps_no_trunk(change: str) -> None:
     assert _last_constant_step(run_of("steps=10")) == 8
     assert _last_constant_step(run_of("steps=10", change)) is None
@@ -118,11 +131,15 @@ def test_a_run_whose_first_steps_depend_on_their_number_keeps_no_trunk(change: s
 
 def test_a_run_that_goes_on_with_a_network_keeps_no_trunk() -> None:
     run = run_of("steps=10")
-    further = replace(run, inputs=run.inputs | {"start": Run("given", "another", {}, {}, folder="another")})
+    further = replace(
+        run, inputs=run.inputs | {"start": Run("given", "another", {}, {}, folder="another")}
+    )
     assert _last_constant_step(further) is None
 
 
-def test_a_damaged_trunk_is_named_and_not_used(short: Run, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_trunk_is_named_and_not_used(
+    short: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
     (kept,) = (short.path / "trunk").glob("*.ckpt")
     kept.write_bytes(kept.read_bytes()[:-1] + b"\0\0")
     assert execute(run_of("steps=20")).record["starts"][0]["from_step"] == 0

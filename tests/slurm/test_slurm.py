@@ -17,12 +17,21 @@ from safetensors.torch import load_file
 
 from tables.small_data import write_data, write_experiment
 
-pytestmark = pytest.mark.skipif("SLURM_CONF" not in os.environ, reason="make test-slurm starts the cluster that this needs")
+pytestmark = pytest.mark.skipif(
+    "SLURM_CONF" not in os.environ, reason="make test-slurm starts the cluster that this needs"
+)
 
 RELPOS = str(Path(sys.executable).with_name("relpos"))
 PATIENCE = 900.0  # a busy machine takes a minute over the imports of each job
 STAGES = {
-    "pretrain": ["steps=200", "batch=8", "speed.microbatch=1", "checkpoint_every=10", "log_every=10", "evaluations=1"],
+    "pretrain": [
+        "steps=200",
+        "batch=8",
+        "speed.microbatch=1",
+        "checkpoint_every=10",
+        "log_every=10",
+        "evaluations=1",
+    ],
     "finetune": ["steps=20", "intermediate=none"],
 }
 
@@ -32,7 +41,8 @@ class Table:
 
     def __init__(self, folder: Path, name: str, *overrides: str) -> None:
         self.root, self.overrides = folder / name, overrides
-        meeting = {"MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo"}  # the nodes' names lead nowhere here
+        # the nodes' names lead nowhere here
+        meeting = {"MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo"}
         data = {"RELPOS_RUNS": str(self.root), "RELPOS_DATA": str(folder / "data")}
         self.environment = os.environ | meeting | data | {"OMP_NUM_THREADS": "1"}
         self.file = folder / "small.yaml"
@@ -43,10 +53,14 @@ class Table:
 
     def start(self, *before: str) -> subprocess.Popen[str]:
         command = [*before, shlex.join(self.command)] if before else self.command
-        return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
 
     def rows(self) -> list[dict[str, Any]]:
-        content = json.loads((self.root / "tables" / "small" / "table.json").read_text(encoding="utf-8"))
+        content = json.loads(
+            (self.root / "tables" / "small" / "table.json").read_text(encoding="utf-8")
+        )
         keys = ("name", "parameters", "perplexity", "columns", "mean")
         return [{key: row[key] for key in keys} for row in content["rows"]]
 
@@ -69,7 +83,9 @@ def wait_for(condition: Callable[[], Any], process: subprocess.Popen[str]) -> An
 
 
 def slurm(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=PATIENCE
+    ).stdout
 
 
 def record(run: Path) -> dict[str, Any]:
@@ -92,10 +108,14 @@ def process_of(run: Path) -> int:
 def job_of(run: Path) -> str:
     """The Slurm job of a run's first process."""
     variables = Path(f"/proc/{process_of(run)}/environ").read_bytes().decode().split("\0")
-    return next(variable.partition("=")[2] for variable in variables if variable.startswith("SLURM_JOB_ID="))
+    return next(
+        variable.partition("=")[2] for variable in variables if variable.startswith("SLURM_JOB_ID=")
+    )
 
 
-def test_an_array_of_launchers_trains_a_table_once_and_takes_over_what_was_killed_or_requeued(folder: Path) -> None:
+def test_an_array_of_launchers_trains_a_table_once_and_takes_over_what_was_killed_or_requeued(
+    folder: Path,
+) -> None:
     table = Table(folder, "array", "engine=slurm", "engine.array=3", "engine.partition=debug")
     launcher = table.start()
     killed = wait_for(lambda: in_the_middle(table, "none"), launcher)
@@ -111,7 +131,11 @@ def test_an_array_of_launchers_trains_a_table_once_and_takes_over_what_was_kille
         steps = [start["from_step"] for start in record(run)["starts"] if "from_step" in start]
         assert (steps[0], steps[-1] > 0, record(run)["state"]) == (0, True, "finished")
     assert record(killed)["starts"][0]["ended"] == "died"
-    others = [path.parent for path in table.root.glob("*/*/record.json") if path.parent not in (killed, requeued)]
+    others = [
+        path.parent
+        for path in table.root.glob("*/*/record.json")
+        if path.parent not in (killed, requeued)
+    ]
     assert len(others) > 4
     for run in others:
         assert len(record(run)["starts"]) == 1
@@ -152,7 +176,8 @@ def test_stopping_the_launcher_stops_its_jobs_and_the_same_command_goes_on(folde
     assert not slurm("squeue", "--noheader")
     assert record(run)["state"] == "interrupted"
     log = folder / "launcher.log"
-    again = table.start("sbatch", "--wait", f"--output={log}", "--wrap")  # the launcher is itself a job
+    # the launcher is itself a job
+    again = table.start("sbatch", "--wait", f"--output={log}", "--wrap")
     _, said = again.communicate(timeout=PATIENCE)
     assert again.returncode == 0, said + log.read_text(encoding="utf-8")
     assert record(run)["state"] == "finished"

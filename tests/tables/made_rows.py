@@ -17,12 +17,18 @@ def around(mean: float, by: float = 1.0) -> list[float]:
 
 def column(values: list[float], examples: int = 400) -> Column:
     return replace(
-        summary(values), seeds=[(0, seed) for seed in range(len(values))], majority=50.0, examples=examples, metric="accuracy"
+        summary(values),
+        seeds=[(0, seed) for seed in range(len(values))],
+        majority=50.0,
+        examples=examples,
+        metric="accuracy",
     )
 
 
 def row(name: str, values: list[float], overrides: list[str]) -> Row:
-    return Row(name, overrides, columns={"rte": column(values)}, mean=replace(column(values), of=["rte"]))
+    return Row(
+        name, overrides, columns={"rte": column(values)}, mean=replace(column(values), of=["rte"])
+    )
 
 
 def of_pretrainings(name: str, values: list[float], overrides: list[str]) -> Row:
@@ -32,4 +38,6 @@ def of_pretrainings(name: str, values: list[float], overrides: list[str]) -> Row
 
 
 def experiment(**changes: Any) -> Experiment:
-    return Experiment(**{"file": Path("t.yaml"), "question": "?", "rows": {}, "tasks": ["rte"]} | changes)
+    return Experiment(
+        **{"file": Path("t.yaml"), "question": "?", "rows": {}, "tasks": ["rte"]} | changes
+    )

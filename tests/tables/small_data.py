@@ -9,7 +9,23 @@ import yaml
 
 from relpos.runs.run import Run, within_runs
 
-WORDS = ["the", "a", "big", "small", "old", "red", "cat", "dog", "bird", "fish", "sees", "hears", "likes", "finds", "now"]
+WORDS = [
+    "the",
+    "a",
+    "big",
+    "small",
+    "old",
+    "red",
+    "cat",
+    "dog",
+    "bird",
+    "fish",
+    "sees",
+    "hears",
+    "likes",
+    "finds",
+    "now",
+]
 
 
 def write_data(folder: Path) -> Path:
@@ -28,7 +44,9 @@ def write_data(folder: Path) -> Path:
         for split, count in {"train": 64, "dev": 20}.items():
             rows = [_row(task, number, sentence) for number in range(count)]
             head = [] if task == "CoLA" else ["index\tsentence1\tsentence2\tlabel"]
-            (folder / "glue" / task / f"{split}.tsv").write_text("\n".join([*head, *rows]) + "\n", encoding="utf-8")
+            (folder / "glue" / task / f"{split}.tsv").write_text(
+                "\n".join([*head, *rows]) + "\n", encoding="utf-8"
+            )
     return folder
 
 
@@ -44,7 +62,10 @@ def write_experiment(folder: Path, **changes: Any) -> Path:
         "question": "does it run?",
         "base": ["data=files", "size=tiny", "size.hidden=16", "size.embedding=16", "size.ffn=16"],
         "rows": {"none": ["position=none"], "fixed": ["position=fixed", "k=2"]},
-        "stages": {"pretrain": ["steps=3", "batch=8"], "finetune": ["steps=3", "intermediate=none"]},
+        "stages": {
+            "pretrain": ["steps=3", "batch=8"],
+            "finetune": ["steps=3", "intermediate=none"],
+        },
         "tasks": ["cola", "rte"],
         "threads": 1,
     }
@@ -55,13 +76,21 @@ def write_experiment(folder: Path, **changes: Any) -> Path:
 
 def records(root: Path, stage: str) -> list[dict[str, Any]]:
     """The records of a stage."""
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted((root / stage).glob("*/record.json"))]
+    return [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((root / stage).glob("*/record.json"))
+    ]
 
 
 def finish(run: Run, metrics: dict[str, Any], **changes: Any) -> Run:
     """Leaves what a run that is finished leaves in its record."""
     run.path.mkdir(parents=True, exist_ok=True)
     inputs = {name: within_runs(needed.path) for name, needed in run.inputs.items()}
-    record: dict[str, Any] = {"state": "finished", "stage": run.stage, "identity": run.identity, "meaning": run.meaning}
+    record: dict[str, Any] = {
+        "state": "finished",
+        "stage": run.stage,
+        "identity": run.identity,
+        "meaning": run.meaning,
+    }
     run.update(**(record | {"inputs": inputs, "metrics": metrics} | changes))
     return run

@@ -14,11 +14,18 @@ def rows(**losses: tuple[float, float]) -> list[Row]:
     return [
         Row(
             name,
-            snapshots={share: {"heldout_loss": _column(loss, (-1) ** place)} for share, loss in zip((10, 100), both, strict=True)},
+            snapshots={
+                share: {"heldout_loss": _column(loss, (-1) ** place)}
+                for share, loss in zip((10, 100), both, strict=True)
+            },
         )
         for place, (name, both) in enumerate(losses.items())
     ]
 
 
 def _column(mean: float, order: int = 1) -> Column:
-    return replace(summary([mean + by for by in JITTER[::order]]), seeds=[(0, 0), (1, 0), (2, 0)], metric="nats")
+    return replace(
+        summary([mean + by for by in JITTER[::order]]),
+        seeds=[(0, 0), (1, 0), (2, 0)],
+        metric="nats",
+    )

@@ -1,4 +1,5 @@
-"""What is typed beside a table's name: the table says so, and takes nothing from the table that is there."""
+"""What is typed beside a table's name: the table says so, and takes nothing from the table that is
+there."""
 
 import json
 from pathlib import Path
@@ -26,7 +27,13 @@ def printed(folder: Path) -> Path:
     """An experiment with printed numbers, of rows of two sizes on the toy language."""
     (folder / "paper.csv").write_text("row,cola\nlarge,77.7\nsmall,66.6\n")
     rows = {"large": ["size=base", "position=none"], "small": ["size=tiny", "position=none"]}
-    changes = {"rows": rows, "base": ["data=toy"], "tasks": ["cola"], "stages": {}, "printed": "paper.csv"}
+    changes = {
+        "rows": rows,
+        "base": ["data=toy"],
+        "tasks": ["cola"],
+        "stages": {},
+        "printed": "paper.csv",
+    }
     return write_experiment(folder, **changes)
 
 
@@ -36,8 +43,17 @@ def shown(file: Path, *typed: str) -> list[str]:
     return [(table_folder("small") / name).read_text(encoding="utf-8") for name in FORMS]
 
 
-def test_a_table_says_in_every_form_what_was_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    texts = shown(printed(tmp_path), "size=tiny", "pretrain.steps=60", "seeds=[3,5]", "logger=wandb", "logger.project=secret")
+def test_a_table_says_in_every_form_what_was_typed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = shown(
+        printed(tmp_path),
+        "size=tiny",
+        "pretrain.steps=60",
+        "seeds=[3,5]",
+        "logger=wandb",
+        "logger.project=secret",
+    )
     assert not any("77.7" in text for text in texts)
     assert all("77.7" in text for text in shown(printed(tmp_path), "speed.threads=1"))
     for text in [*texts, capsys.readouterr().out]:
@@ -61,17 +77,25 @@ def test_a_table_says_in_every_form_what_was_typed(tmp_path: Path, capsys: pytes
         (["data=files", "data.root=."], [False, False]),
     ],
 )
-def test_a_printed_number_stands_beside_rows_of_the_file_alone(typed: list[str], beside: list[bool], tmp_path: Path) -> None:
+def test_a_printed_number_stands_beside_rows_of_the_file_alone(
+    typed: list[str], beside: list[bool], tmp_path: Path
+) -> None:
     experiment = load(str(printed(tmp_path)))
     assert [not is_changed(experiment, row, typed) for row in experiment.rows] == beside
 
 
 def whole(folder: Path) -> tuple[Experiment, dict[str, str]]:
     """An experiment of two rows, with the identities of their runs, whose table is there."""
-    experiment = load(str(write_experiment(folder, base=["data=toy", "size=tiny"], tasks=[], stages={})))
+    experiment = load(
+        str(write_experiment(folder, base=["data=toy", "size=tiny"], tasks=[], stages={}))
+    )
     identities = {row.name: row.pretrainings[0].identity for row in plan_table(experiment)}
-    runs = {row: [RowRun("pretrain", identity, "finished", "")] for row, identity in identities.items()}
-    Table("small", "?", [Row(row, runs=of_row) for row, of_row in runs.items()]).write(table_folder("small"))
+    runs = {
+        row: [RowRun("pretrain", identity, "finished", "")] for row, identity in identities.items()
+    }
+    Table("small", "?", [Row(row, runs=of_row) for row, of_row in runs.items()]).write(
+        table_folder("small")
+    )
     return experiment, identities
 
 
@@ -83,7 +107,9 @@ def whole(folder: Path) -> tuple[Experiment, dict[str, str]]:
         (Changes(["fixed"], {}, ["pretrain.steps=5"]), "small-fixed-pretrain.steps-5"),
     ],
 )
-def test_a_table_that_leaves_results_out_is_written_beside_the_whole_one(changes: Changes, name: str, tmp_path: Path) -> None:
+def test_a_table_that_leaves_results_out_is_written_beside_the_whole_one(
+    changes: Changes, name: str, tmp_path: Path
+) -> None:
     experiment, identities = whole(tmp_path)
     asked = {identity for row, identity in identities.items() if row in (changes.rows or ())}
     assert folder_of(experiment, changes, asked).name == name
@@ -91,7 +117,12 @@ def test_a_table_that_leaves_results_out_is_written_beside_the_whole_one(changes
 
 def test_what_leaves_nothing_out_makes_no_other_table(tmp_path: Path) -> None:
     experiment, identities = whole(tmp_path)
-    assert folder_of(experiment, Changes(["fixed", "none"], {}, ["speed.threads=1"]), identities.values()).name == "small"
+    assert (
+        folder_of(
+            experiment, Changes(["fixed", "none"], {}, ["speed.threads=1"]), identities.values()
+        ).name
+        == "small"
+    )
     assert folder_of(experiment, Changes(), []).name == "small"  # the file has changed
 
 
@@ -110,7 +141,10 @@ def test_two_files_of_one_name_do_not_share_a_table(tmp_path: Path) -> None:
         files.append(write_experiment(tmp_path / name, question=name))
     first, second = (load(str(file)) for file in files)
     claim_folder(folder_of(first, Changes(), []), first)
-    with pytest.raises(RelposError, match=rf"^table={files[1]}: .*/small is the table of {files[0]}; .* give it another one$"):
+    with pytest.raises(
+        RelposError,
+        match=rf"^table={files[1]}: .*/small is the table of {files[0]}; .* give it another one$",
+    ):
         folder_of(second, Changes(), [])
     files[1].write_bytes(files[0].read_bytes())
     assert folder_of(second, Changes(), []).name == "small"  # a copy

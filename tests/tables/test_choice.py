@@ -13,7 +13,8 @@ from relpos.tables.table import Row
 from tables.made_rows import column, experiment
 
 RIGHT = {"base": "1010", "one": "1110", "two": "1011"}
-"""Row → whether each of four examples is answered right: `one` gains on odd examples (0-based 1), `two` on odd ones too."""
+"""Row → whether each of four examples is answered right: `one` gains on odd examples (0-based 1),
+`two` on odd ones too."""
 
 
 @pytest.fixture
@@ -27,7 +28,9 @@ def made(root: Path, name: str, right: str, metric: str = "relpos.train.metrics.
     dev = root / "finetune" / name / "dev"
     dev.mkdir(parents=True)
     (dev.parent / "record.json").write_text(json.dumps({"meaning": {"task": {"metric": metric}}}))
-    (dev / "rte.tsv").write_text("prediction\ttarget\n" + "".join(f"{digit}\t1\n" for digit in right))
+    (dev / "rte.tsv").write_text(
+        "prediction\ttarget\n" + "".join(f"{digit}\t1\n" for digit in right)
+    )
     score = 100 * right.count("1") / len(right)
     run = RowRun("finetune", name, "finished", f"finetune/{name}", "rte", 0, 0, {"rte": score})
     return Row(name, [name], columns={"rte": column([score])}, runs=[run])
@@ -41,7 +44,9 @@ def chosen(rows: list[Row], choices: list[str], statistic: str = "mean") -> list
     return [line[0] for _, line in table.lines[len(choices) :]]
 
 
-def test_the_best_row_and_each_fixed_one_gain_from_scores_that_are_not_rounded(rows: list[Row]) -> None:
+def test_the_best_row_and_each_fixed_one_gain_from_scores_that_are_not_rounded(
+    rows: list[Row],
+) -> None:
     assert chosen(rows, ["one", "two"], "median")[0] == "+25.00 (+50.0 %) one"
     assert of_errors(100 * 4 / 872, 100 * (1 - 62 / 872)) == pytest.approx(100 * 4 / 62)
 
@@ -65,7 +70,8 @@ def test_gains_are_means_over_pre_trainings(rows: list[Row]) -> None:
     seeds = [(0, 0), (0, 1), (0, 2), (1, 0)]
     for row, last in zip(rows, (50.0, 80.0, 50.0), strict=True):
         row.columns["rte"] = replace(column([50.0, 50.0, 50.0, last]), seeds=seeds)
-    assert chosen(rows, ["one", "two"])[0] == "+15.00 (+30.0 %) one"  # as its difference to the baseline
+    # as its difference to the baseline
+    assert chosen(rows, ["one", "two"])[0] == "+15.00 (+30.0 %) one"
 
 
 def test_each_baseline_has_a_table_of_the_rows_that_belong_to_it(rows: list[Row]) -> None:

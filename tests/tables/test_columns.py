@@ -32,14 +32,29 @@ def pretraining(name: str, perplexity: float | None = 10.0) -> Run:
     return finish(run, metrics) if perplexity is not None else run
 
 
-def tuning(row: str, task: str, seed: int, scores: list[float] | None, majority: float = -1.0) -> Tuning:
+def tuning(
+    row: str, task: str, seed: int, scores: list[float] | None, majority: float = -1.0
+) -> Tuning:
     names = TASKS.get(task, [task])
     of_task = {"name": task, "columns": names, "metric": "relpos.train.metrics.accuracy"}
     start = {"start": Run("pretrain", row, {}, {})}
-    run = Run("finetune", f"{task}-{row}", {"row": row, "task": of_task, "seed": seed}, {"task": of_task}, start)
+    run = Run(
+        "finetune",
+        f"{task}-{row}",
+        {"row": row, "task": of_task, "seed": seed},
+        {"task": of_task},
+        start,
+    )
     if scores is not None:
         columns = dict(zip(names, scores, strict=True))
-        finish(run, {"columns": columns, "majority": dict.fromkeys(names, majority), "examples": dict.fromkeys(names, 100)})
+        finish(
+            run,
+            {
+                "columns": columns,
+                "majority": dict.fromkeys(names, majority),
+                "examples": dict.fromkeys(names, 100),
+            },
+        )
     return Tuning(task, 0, seed, run)
 
 
@@ -52,8 +67,14 @@ def shown(row: Row) -> list[str]:
     return [text_of(column) for column in (*row.columns.values(), row.mean)]
 
 
-def row(name: str, scores: dict[str, list[list[float] | None]], perplexity: float | None = 10.0) -> PlannedRow:
-    tunings = [tuning(name, task, seed, one) for task, seeds in scores.items() for seed, one in enumerate(seeds)]
+def row(
+    name: str, scores: dict[str, list[list[float] | None]], perplexity: float | None = 10.0
+) -> PlannedRow:
+    tunings = [
+        tuning(name, task, seed, one)
+        for task, seeds in scores.items()
+        for seed, one in enumerate(seeds)
+    ]
     return PlannedRow(name, [f"position={name}"], [pretraining(name, perplexity)], tunings)
 
 
@@ -66,13 +87,16 @@ def test_fine_tunings_of_one_pre_training_are_no_witnesses_of_their_own() -> Non
 
 
 def test_a_pre_training_with_more_fine_tunings_than_another_does_not_count_more() -> None:
-    # As deltas, intervals and claims have it: a cell that weighted them otherwise lay beside its own interval.
+    # As deltas, intervals and claims have it: a cell that weighted them otherwise lay beside its
+    # own interval.
     column = summary([70.0, 70.0, 70.0, 80.0], pretrainings=[0, 0, 0, 1])
     assert (column.mean, column.sem, column.interval) == (75.0, 5.0, (70.0, 80.0))
 
 
 def test_the_mean_takes_the_best_of_each_column_and_says_how_many_seeds_are_whole() -> None:
-    (whole,) = made(row("none", {"cola": [[10.0], [40.0]], "rte": [[60.0], [50.0]], "sst2": [[90.0], None]}))
+    (whole,) = made(
+        row("none", {"cola": [[10.0], [40.0]], "rte": [[60.0], [50.0]], "sst2": [[90.0], None]})
+    )
     assert (whole.mean.values, whole.mean.n_missing) == ([pytest.approx(160 / 3)], 1)
     assert whole.mean.best == pytest.approx((40 + 60 + 90) / 3)
     assert shown(whole)[-1] == "53.3, n=1"
@@ -81,7 +105,9 @@ def test_the_mean_takes_the_best_of_each_column_and_says_how_many_seeds_are_whol
 def test_the_curve_is_the_mean_of_the_pre_trainings_where_all_have_come() -> None:
     runs = [pretraining("one"), pretraining("two")]
     for run, losses in zip(runs, ({10: 4.0, 20: 2.0}, {10: 5.0}), strict=True):
-        lines = [json.dumps({"step": step, "heldout_loss": loss}) + "\n" for step, loss in losses.items()]
+        lines = [
+            json.dumps({"step": step, "heldout_loss": loss}) + "\n" for step, loss in losses.items()
+        ]
         (run.path / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
     assert made(PlannedRow("none", [], runs, []))[0].heldout_loss == [(10, 4.5)]
 
@@ -91,29 +117,44 @@ def test_a_pre_training_under_way_does_not_cut_the_curve_of_finished_ones() -> N
     runs = [pretraining("one"), pretraining("two", None)]
     for run, losses in zip(runs, ({10: 4.0, 20: 2.0}, {10: 5.0}), strict=True):
         run.path.mkdir(parents=True, exist_ok=True)
-        lines = [json.dumps({"step": step, "heldout_loss": loss}) + "\n" for step, loss in losses.items()]
+        lines = [
+            json.dumps({"step": step, "heldout_loss": loss}) + "\n" for step, loss in losses.items()
+        ]
         (run.path / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
     assert made(PlannedRow("none", [], runs, []))[0].heldout_loss == [(10, 4.0), (20, 2.0)]
     assert made(PlannedRow("none", [], runs[1:], []))[0].heldout_loss == [(10, 5.0)]
 
 
 def test_where_all_are_equal_none_is_the_best() -> None:
-    rows = made(*(row(name, {"cola": [[0.0]], "rte": [[value]]}) for name, value in (("a", 50.0), ("b", 60.0))))
+    rows = made(
+        *(
+            row(name, {"cola": [[0.0]], "rte": [[value]]})
+            for name, value in (("a", 50.0), ("b", 60.0))
+        )
+    )
     worse, better = view_of(Table("t", "?", rows)).is_best
     assert not any(worse)
-    assert better == [False, False, False, False, False, True, True]  # RTE and the mean; neither CoLA nor perplexity
+    # RTE and the mean; neither CoLA nor perplexity
+    assert better == [False, False, False, False, False, True, True]
 
 
 def test_what_is_missing_is_none_and_never_zero() -> None:
     (begun,) = made(row("none", {"cola": [None, None], "rte": [[50.0], None]}, perplexity=None))
-    assert (begun.parameters, begun.perplexity, begun.columns["cola"].mean, begun.mean.mean) == (None, None, None, None)
+    assert (begun.parameters, begun.perplexity, begun.columns["cola"].mean, begun.mean.mean) == (
+        None,
+        None,
+        None,
+        None,
+    )
     rte = begun.columns["rte"]
     assert (rte.values, rte.seeds, rte.n_missing) == ([50.0], [(0, 0)], 1)
     assert shown(begun) == ["—", "50.0, n=1", "—"]
 
 
 def test_a_column_says_of_how_many_pre_trainings_a_row_is_where_some_are_missing() -> None:
-    begun = PlannedRow("none", [], [pretraining("a", 10.0), pretraining("b", 12.0), pretraining("c", None)], [])
+    begun = PlannedRow(
+        "none", [], [pretraining("a", 10.0), pretraining("b", 12.0), pretraining("c", None)], []
+    )
     whole = PlannedRow("fixed", [], [pretraining("d", 10.0)], [])
     _, perplexity, runs, *_ = view_of(Table("t", "?", made(begun, whole))).columns
     assert [cell.text for cell in perplexity.cells] == ["11.00", "10.00"]
@@ -131,7 +172,10 @@ def test_a_failed_run_is_counted() -> None:
 
 
 def test_runs_no_better_than_the_majority_class_are_counted() -> None:
-    tunings = [tuning("none", "rte", seed, [score], majority=52.7) for seed, score in enumerate((52.7, 47.0, 60.0))]
+    tunings = [
+        tuning("none", "rte", seed, [score], majority=52.7)
+        for seed, score in enumerate((52.7, 47.0, 60.0))
+    ]
     column = made(PlannedRow("none", [], [pretraining("none")], tunings))[0].columns["rte"]
     assert (column.n_collapsed, column.median) == (2, 52.7)
     assert column.interval[0] < column.mean < column.interval[1]
@@ -151,7 +195,12 @@ def test_glue_is_the_mean_of_nine_columns_seed_by_seed() -> None:
 
 
 def test_a_table_says_which_tasks_were_trained_on_a_part_of_glue() -> None:
-    of_task = {"name": "qqp", "columns": ["qqp"], "metric": "relpos.train.metrics.accuracy", "rows": 1000}
+    of_task = {
+        "name": "qqp",
+        "columns": ["qqp"],
+        "metric": "relpos.train.metrics.accuracy",
+        "rows": 1000,
+    }
     of_row = row("fixed", {})
     for read in (20, 995):  # some rows of the official files are broken
         meaning = {"task": of_task, "seed": 0, "glue": {"files": [["QQP/train.tsv", read, ""]]}}
@@ -159,11 +208,16 @@ def test_a_table_says_which_tasks_were_trained_on_a_part_of_glue() -> None:
         finish(run, {"columns": {"qqp": 60.0}, "training_rows": read})
         rows = made(replace(of_row, tunings=[Tuning("qqp", 0, 0, run)]))
         notes = " ".join(view_of(Table("t", "?", rows)).notes)
-        assert ("a part of the official training examples" in notes and "qqp (20 of 1,000)" in notes) == (read == 20)
+        assert (
+            "a part of the official training examples" in notes and "qqp (20 of 1,000)" in notes
+        ) == (read == 20)
 
 
 def both() -> Table:
-    rows = [row("none", {"cola": [[0.0]], "rte": [[51.0]]}, 12.0), row("fixed", {"cola": [[40.0]], "rte": [None]}, 9.0)]
+    rows = [
+        row("none", {"cola": [[0.0]], "rte": [[51.0]]}, 12.0),
+        row("fixed", {"cola": [[40.0]], "rte": [None]}, 9.0),
+    ]
     return Table("t", "why?", made(*rows))
 
 
@@ -178,7 +232,13 @@ def test_a_length_that_cannot_be_measured_costs_its_cells_and_not_the_table(
 ) -> None:
     plan = [row("none", {}), row("fixed", {})]  # of the first there is no more than its record
     known = {plan[1].pretrainings[0].path: {8: 3.5, 16: None}}
-    monkeypatch.setattr("relpos.tables.rows.losses", lambda run, lengths: known.get(run) or by_length.losses(run, lengths))
+    monkeypatch.setattr(
+        "relpos.tables.rows.losses",
+        lambda run, lengths: known.get(run) or by_length.losses(run, lengths),
+    )
     found = with_heldout_lengths(made(*plan), plan, [8, 16])
-    assert [each.heldout_by_length for each in found] == [{"8": None, "16": None}, {"8": 3.5, "16": None}]
+    assert [each.heldout_by_length for each in found] == [
+        {"8": None, "16": None},
+        {"8": 3.5, "16": None},
+    ]
     assert capsys.readouterr().err.startswith("relpos: none without lengths: ")

@@ -1,4 +1,5 @@
-"""What is typed, the paper's numbers and the GLUE server's, and the baseline row beside a table's own numbers."""
+"""What is typed, the paper's numbers and the GLUE server's, and the baseline row beside a table's
+own numbers."""
 
 from dataclasses import replace
 
@@ -15,22 +16,34 @@ from tables.made_rows import around, column, experiment, of_pretrainings, row
 
 
 @pytest.mark.parametrize(("printed", "expected"), [(60.1, "inside"), (70.0, "outside")])
-def test_a_printed_number_lies_inside_or_outside_the_interval_over_pre_trainings(printed: float, expected: str) -> None:
+def test_a_printed_number_lies_inside_or_outside_the_interval_over_pre_trainings(
+    printed: float, expected: str
+) -> None:
     rows = [of_pretrainings("base", around(60.0), [])]
-    beside = with_comparisons(rows, experiment(), {"base": {"rte": printed, "rte_sem": 0.3}})[0].columns["rte"]
-    assert (beside.printed_sem, beside.difference, beside.verdict) == (0.3, pytest.approx(60.0 - printed), expected)
+    beside = with_comparisons(rows, experiment(), {"base": {"rte": printed, "rte_sem": 0.3}})[
+        0
+    ].columns["rte"]
+    assert (beside.printed_sem, beside.difference, beside.verdict) == (
+        0.3,
+        pytest.approx(60.0 - printed),
+        expected,
+    )
 
 
 @pytest.mark.parametrize("statistic", ["best", "median"])
 def test_the_interval_of_a_mean_says_nothing_about_a_best_or_a_median(statistic: str) -> None:
     rows = [of_pretrainings("base", around(60.0), [])]
-    beside = with_comparisons(rows, experiment(statistic=statistic), {"base": {"rte": 60.0}})[0].columns["rte"]
+    beside = with_comparisons(rows, experiment(statistic=statistic), {"base": {"rte": 60.0}})[
+        0
+    ].columns["rte"]
     assert (beside.difference, beside.verdict) == (pytest.approx(0.0), None)
 
 
 def test_one_pre_training_decides_nothing_whatever_its_fine_tunings_say() -> None:
     rows = [row(name, around(value, 0.1), []) for name, value in (("base", 60.0), ("other", 70.0))]
-    compared = with_comparisons(rows, experiment(baseline=["base"]), {"other": {"rte": 60.0, "rte_sem": 0.1}})[1].columns["rte"]
+    compared = with_comparisons(
+        rows, experiment(baseline=["base"]), {"other": {"rte": 60.0, "rte_sem": 0.1}}
+    )[1].columns["rte"]
     assert (compared.difference, compared.verdict) == (pytest.approx(10.0), None)
     assert (compared.delta_p, compared.delta_p_holm) == (None, None)
     assert compared.delta == pytest.approx(10.0)  # of these two models, and so is the interval
@@ -38,26 +51,46 @@ def test_one_pre_training_decides_nothing_whatever_its_fine_tunings_say() -> Non
 
 
 def test_a_dev_score_is_not_compared_with_a_printed_test_score() -> None:
-    """The authors' own dev scores lie above their test scores in every row; differences to the baseline compare."""
+    """The authors' own dev scores lie above their test scores in every row; differences to the
+    baseline compare."""
     rows = [row(name, around(value), []) for name, value in (("base", 73.7), ("other", 76.9))]
     printed = {"base": {"rte": 71.1}, "other": {"rte": 75.2}}
-    given = experiment(baseline=["base"], split="test", statistic="best", server={"base": {"rte": 71.4}})
+    given = experiment(
+        baseline=["base"], split="test", statistic="best", server={"base": {"rte": 71.4}}
+    )
     base, other = (compared.columns["rte"] for compared in with_comparisons(rows, given, printed))
     assert (other.verdict, other.difference, other.printed) == (None, None, 75.2)
     assert (other.delta, other.delta_printed) == (pytest.approx(3.2), pytest.approx(4.1))
-    assert base.difference == pytest.approx(0.3)  # what the server gave, whatever ours is on the dev set
+    # what the server gave, whatever ours is on the dev set
+    assert base.difference == pytest.approx(0.3)
 
 
-@pytest.mark.parametrize(("statistic", "expected"), [("best", (74 + 63) / 2), ("median", (71 + 60) / 2)])
-def test_a_best_and_a_median_are_those_over_the_fine_tunings_of_one_pre_training(statistic: str, expected: float) -> None:
-    scores = replace(column([70.0, 71.0, 74.0, 59.0, 60.0, 63.0]), seeds=[(place // 3, place % 3) for place in range(6)])
-    (found,) = with_comparisons([Row("a", columns={"rte": scores})], experiment(statistic=statistic), {"a": {"rte": 70.0}})
+@pytest.mark.parametrize(
+    ("statistic", "expected"), [("best", (74 + 63) / 2), ("median", (71 + 60) / 2)]
+)
+def test_a_best_and_a_median_are_those_over_the_fine_tunings_of_one_pre_training(
+    statistic: str, expected: float
+) -> None:
+    scores = replace(
+        column([70.0, 71.0, 74.0, 59.0, 60.0, 63.0]),
+        seeds=[(place // 3, place % 3) for place in range(6)],
+    )
+    (found,) = with_comparisons(
+        [Row("a", columns={"rte": scores})], experiment(statistic=statistic), {"a": {"rte": 70.0}}
+    )
     assert found.columns["rte"].difference == pytest.approx(expected - 70)
 
 
 def test_what_stands_beside_a_cell() -> None:
-    rows = [of_pretrainings(name, values, []) for name, values in (("base", around(60.0)), ("better", around(64.0)), ("empty", []))]
-    printed = {"base": {"rte": 60.1, "rte_sem": 0.3}, "better": {"rte": 70.0, "rte_sem": 0.3}, "empty": {"rte": 1.0}}
+    rows = [
+        of_pretrainings(name, values, [])
+        for name, values in (("base", around(60.0)), ("better", around(64.0)), ("empty", []))
+    ]
+    printed = {
+        "base": {"rte": 60.1, "rte_sem": 0.3},
+        "better": {"rte": 70.0, "rte_sem": 0.3},
+        "empty": {"rte": 1.0},
+    }
     compared = with_comparisons(rows, experiment(baseline=["base"]), printed)
     of_base, of_better, of_empty = (row.columns["rte"] for row in compared)
     assert (of_better.delta, of_better.delta_percent) == (pytest.approx(4.0), pytest.approx(10.0))
@@ -69,20 +102,36 @@ def test_what_stands_beside_a_cell() -> None:
 
 def test_a_row_of_one_pre_training_borrows_the_spread_of_the_others() -> None:
     rows = [of_pretrainings("base", around(60.0, 0.3), []), of_pretrainings("alone", [64.0], [])]
-    assert with_comparisons(rows, experiment(baseline=["base"]), {})[1].columns["rte"].delta_p < 0.01
+    assert (
+        with_comparisons(rows, experiment(baseline=["base"]), {})[1].columns["rte"].delta_p < 0.01
+    )
 
 
 def test_each_row_is_held_against_the_baseline_it_shares_most_overrides_with() -> None:
     rows = [row(name, around(value), overrides) for name, value, overrides in (
         ("small_a", 60.0, ["size=small"]), ("base_a", 70.0, ["size=base"]),
         ("base_b", 73.0, ["size=base", "position=b"]), ("small_b", 61.0, ["size=small", "position=b"]))]  # fmt: skip
-    given = experiment(baseline=["small_a", "base_a"], rows={row.name: row.overrides for row in rows})
-    found = {compared.name: compared.columns["rte"].delta for compared in with_comparisons(rows, given, {})}
-    assert found == {"small_a": None, "base_a": None, "base_b": pytest.approx(3.0), "small_b": pytest.approx(1.0)}
+    given = experiment(
+        baseline=["small_a", "base_a"], rows={row.name: row.overrides for row in rows}
+    )
+    found = {
+        compared.name: compared.columns["rte"].delta
+        for compared in with_comparisons(rows, given, {})
+    }
+    assert found == {
+        "small_a": None,
+        "base_a": None,
+        "base_b": pytest.approx(3.0),
+        "small_b": pytest.approx(1.0),
+    }
 
 
 def test_a_baseline_that_was_not_chosen_is_not_replaced_by_another() -> None:
-    overrides = {"small_a": ["size=small"], "base_a": ["size=base"], "small_b": ["size=small", "position=b"]}
+    overrides = {
+        "small_a": ["size=small"],
+        "base_a": ["size=base"],
+        "small_b": ["size=small", "position=b"],
+    }
     rows = [row(name, around(60.0), overrides[name]) for name in ("base_a", "small_b")]
     found = with_comparisons(rows, experiment(baseline=["small_a", "base_a"], rows=overrides), {})
     assert [compared.columns["rte"].delta for compared in found] == [None, None]
@@ -91,16 +140,23 @@ def test_a_baseline_that_was_not_chosen_is_not_replaced_by_another() -> None:
 def test_fine_tunings_of_one_pre_training_count_once_where_there_are_several() -> None:
     rows = []
     for name, shift in (("base", 0.0), ("other", 0.5)):
-        values = [value + shift * (place % 2) for place, value in enumerate(around(60.0 + 4 * shift))]
+        values = [
+            value + shift * (place % 2) for place, value in enumerate(around(60.0 + 4 * shift))
+        ]
         scores = replace(column(values), seeds=[(place % 2, place) for place in range(10)])
         rows.append(Row(name, columns={"rte": scores}))
     compared = with_comparisons(rows, experiment(baseline=["base"]), {})[1].columns["rte"]
     assert compared.delta == pytest.approx(2.25)
-    assert compared.delta_interval == pytest.approx((2.25 - 12.706 * 0.25, 2.25 + 12.706 * 0.25), rel=1e-3)  # two pre-trainings
+    # two pre-trainings
+    assert compared.delta_interval == pytest.approx(
+        (2.25 - 12.706 * 0.25, 2.25 + 12.706 * 0.25), rel=1e-3
+    )
 
 
 def test_a_partial_mean_is_not_held_against_printed_glue() -> None:
-    found = with_comparisons([row("base", around(60.0), [])], experiment(), {"base": {"glue": 70.0}})[0]
+    found = with_comparisons(
+        [row("base", around(60.0), [])], experiment(), {"base": {"glue": 70.0}}
+    )[0]
     assert (found.mean.printed, found.mean.difference) == (None, None)
 
 
@@ -117,7 +173,8 @@ def test_a_table_that_needs_something_shows_the_printed_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("travel", "printed", "is_told"), [(0.15, 60.0, True), (18.0, 60.0, False), (0.15, None, False), (None, 60.0, False)]
+    ("travel", "printed", "is_told"),
+    [(0.15, 60.0, True), (18.0, 60.0, False), (0.15, None, False), (None, 60.0, False)],
 )
 def test_beside_printed_numbers_it_is_said_where_positions_could_not_move_far(
     travel: float | None, printed: float | None, is_told: bool

@@ -23,7 +23,13 @@ SHARED = {
     "chang2021_table7": ["convbert"],
 }
 """Rows that a test below names."""
-TABLES = ["chang2021_table1", "chang2021_table2", "chang2021_table3", "chang2021_table6", "chang2021_table7"]
+TABLES = [
+    "chang2021_table1",
+    "chang2021_table2",
+    "chang2021_table3",
+    "chang2021_table6",
+    "chang2021_table7",
+]
 OWN = [
     "tisa_scratch",
     "schemes",
@@ -43,13 +49,21 @@ def _no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def planned() -> dict[str, dict[str, PlannedRow]]:
-    """Table 6 whole. Of the others a few rows, which take seconds less; all of them with RELPOS_FULL=1."""
+    """Table 6 whole. Of the others a few rows, which take seconds less; all of them with
+    RELPOS_FULL=1."""
 
     def rows(name: str) -> list[str] | None:
         every = list(load(name).rows)
-        return None if name == "chang2021_table6" or FULL else sorted({*every[:2], every[-1], *SHARED.get(name, [])})
+        return (
+            None
+            if name == "chang2021_table6" or FULL
+            else sorted({*every[:2], every[-1], *SHARED.get(name, [])})
+        )
 
-    return {name: {row.name: row for row in plan_table(load(name), rows(name))} for name in (*TABLES, *OWN)}
+    return {
+        name: {row.name: row for row in plan_table(load(name), rows(name))}
+        for name in (*TABLES, *OWN)
+    }
 
 
 def identities(row: PlannedRow) -> set[str]:
@@ -57,9 +71,15 @@ def identities(row: PlannedRow) -> set[str]:
 
 
 def test_every_table_of_both_papers_is_there() -> None:
-    assert {*TABLES, "wennberg2021_table2", "wennberg2021_table3a", "wennberg2021_table3b", *OWN, "length", "two_stage"} <= set(
-        NAMES
-    )
+    assert {
+        *TABLES,
+        "wennberg2021_table2",
+        "wennberg2021_table3a",
+        "wennberg2021_table3b",
+        *OWN,
+        "length",
+        "two_stage",
+    } <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -69,16 +89,25 @@ def test_the_papers_seeds(name: str) -> None:
 
 
 def test_every_preset_has_a_row_in_some_table() -> None:
-    shown = {override for table in map(load, NAMES) for row in table.rows.values() for override in (*table.base, *row)}
+    shown = {
+        override
+        for table in map(load, NAMES)
+        for row in table.rows.values()
+        for override in (*table.base, *row)
+    }
     presets = {*(f"position={name}" for name in POSITIONS), *(f"conv={name}" for name in CONVS)}
     assert presets - shown == {"conv=none"}  # which is the default
 
 
 def test_rates_were_chosen_under_the_schedule_of_the_table() -> None:
-    """order_curve's first pilot had the linear schedule and lay 0.19 nats above the next one, which had the table's."""
+    """order_curve's first pilot had the linear schedule and lay 0.19 nats above the next one, which
+    had the table's."""
 
     def schedules(experiment: Experiment) -> set[str]:
-        found = [resolved(composed("pretrain", overrides_of("pretrain", experiment, row))) for row in experiment.rows.values()]
+        found = [
+            resolved(composed("pretrain", overrides_of("pretrain", experiment, row)))
+            for row in experiment.rows.values()
+        ]
         return {config["recipe"]["schedule"] for config in found}
 
     tuned = [load(name) for name in NAMES if load(name).tuned in NAMES]
@@ -87,7 +116,9 @@ def test_rates_were_chosen_under_the_schedule_of_the_table() -> None:
     assert other == {"order_2026_toy_modern"}
 
 
-def test_rows_that_tables_share_are_the_same_runs(planned: dict[str, dict[str, PlannedRow]]) -> None:
+def test_rows_that_tables_share_are_the_same_runs(
+    planned: dict[str, dict[str, PlannedRow]],
+) -> None:
     whole = planned["chang2021_table6"]
     for name in TABLES:
         for row in planned[name].values():
@@ -96,8 +127,11 @@ def test_rows_that_tables_share_are_the_same_runs(planned: dict[str, dict[str, P
     own = {"schemes": "composite", "kernel_width": "k8", "outside": "composite_clamp"}
     for name, row in own.items():
         assert identities(planned[name][row]) < identities(whole["small_composite"])
-    assert identities(planned["convbert_readings"]["key_absolute_9"]) < identities(whole["small_convbert"])
-    assert identities(planned["schemes"]["tisa"]) < identities(planned["tisa_scratch"]["tisa_s5"])  # which has three pre-trainings
+    assert identities(planned["convbert_readings"]["key_absolute_9"]) < identities(
+        whole["small_convbert"]
+    )
+    # which has three pre-trainings
+    assert identities(planned["schemes"]["tisa"]) < identities(planned["tisa_scratch"]["tisa_s5"])
     first = planned["pretraining_seeds"]["composite"].pretrainings[0]
     assert first.identity == whole["small_composite"].pretrainings[0].identity
 
@@ -109,11 +143,16 @@ def test_rows_of_a_table_are_different_models(planned: dict[str, dict[str, Plann
 
 
 @pytest.mark.parametrize("name", ["wennberg2021_table3a", "wennberg2021_table3b", "tisa_minilm"])
-def test_a_table_whose_checkpoint_is_not_at_hand_says_so(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_whose_checkpoint_is_not_at_hand_says_so(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = load(name)
     rows = plan_table(given)
     assert [row.runs for row in rows] == [[]] * len(given.rows)
     show_plan(given, rows, runs_of(rows))
     told = capsys.readouterr().out
     assert "the checkpoint to start from is not at hand" in told
-    assert f"{len(given.rows)} rows × {len(given.tasks)} tasks × {len(given.seeds)} fine-tuning seeds" in told
+    assert (
+        f"{len(given.rows)} rows × {len(given.tasks)} tasks × {len(given.seeds)} fine-tuning seeds"
+        in told
+    )

@@ -30,7 +30,13 @@ def tunings(shares: dict[int, float], kept: bool = True) -> list[Tuning]:
     for pretrain_seed, share in shares.items():
         for seed in (0, 1):
             task = {"task": {"columns": ["rte"], "metric": "relpos.train.metrics.accuracy"}}
-            run = Run("finetune", "rte", {"p": pretrain_seed, "seed": seed} | task, task, {"start": Run("pretrain", "x", {}, {})})
+            run = Run(
+                "finetune",
+                "rte",
+                {"p": pretrain_seed, "seed": seed} | task,
+                task,
+                {"start": Run("pretrain", "x", {}, {})},
+            )
             said = with_errors(share, 10 * pretrain_seed + seed)
             columns = {"rte": float(100 * np.mean(said == RIGHT))}
             finish(run, {"columns": columns, "majority": {"rte": 50.0}, "examples": {"rte": 200}})
@@ -59,7 +65,9 @@ def test_interval_over_seeds_and_examples() -> None:
 def test_without_answers_the_pre_trainings_alone_count() -> None:
     assert interval(tunings({0: 0.2, 1: 0.4}, kept=False)) is None
     pretraining = Run("pretrain", "x", {}, {})
-    column = rows_of([PlannedRow("x", [], [pretraining] * 2, tunings({2: 0.1, 3: 0.5}, kept=False))])[0].columns["rte"]
+    column = rows_of(
+        [PlannedRow("x", [], [pretraining] * 2, tunings({2: 0.1, 3: 0.5}, kept=False))]
+    )[0].columns["rte"]
     means = [np.mean(column.values[part]) for part in (slice(2), slice(2, None))]
     assert column.interval == (pytest.approx(min(means)), pytest.approx(max(means)))
 
@@ -68,7 +76,10 @@ def test_one_pre_training_has_no_such_interval() -> None:
     assert interval(tunings({0: 0.2})) is None
 
 
-@pytest.mark.parametrize("content", [b"prediction\ttarget\n", b"prediction\ttarget\n1\t0\n1", b"prediction\ttarget\n1\t\xff\n"])
+@pytest.mark.parametrize(
+    "content",
+    [b"prediction\ttarget\n", b"prediction\ttarget\n1\t0\n1", b"prediction\ttarget\n1\t\xff\n"],
+)
 @pytest.mark.filterwarnings("ignore:loadtxt")
 def test_answers_that_are_damaged_are_named(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "rte.tsv"
@@ -77,9 +88,16 @@ def test_answers_that_are_damaged_are_named(content: bytes, tmp_path: Path) -> N
         answers(path)
 
 
-def test_a_draw_of_which_the_metric_is_not_a_number_counts_as_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_draw_of_which_the_metric_is_not_a_number_counts_as_0(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RELPOS_TRUST", "no_number")
-    (tmp_path / "no_number.py").write_text("def never(predictions, targets):\n    return float('nan')\n")
+    (tmp_path / "no_number.py").write_text(
+        "def never(predictions, targets):\n    return float('nan')\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     values = select(values_of(PlannedRow("x", [], [], tunings({0: 0.2, 1: 0.4}))), column="rte")
-    assert interval_of_answers([replace(each, metric="no_number.never") for each in values]) == (0.0, 0.0)
+    assert interval_of_answers([replace(each, metric="no_number.never") for each in values]) == (
+        0.0,
+        0.0,
+    )

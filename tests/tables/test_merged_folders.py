@@ -48,7 +48,11 @@ def test_a_table_is_made_of_the_runs_of_two_machines_without_training(
     for run in tunings:
         assert read_record(input_of(run, "start"))["state"] == "finished"
     capsys.readouterr()
-    assert main(["order", f"network={input_of(tunings[0], 'start')}", "measure=shuffle", "examples=4"]) == 0  # reads the store
+    # reads the store
+    assert (
+        main(["order", f"network={input_of(tunings[0], 'start')}", "measure=shuffle", "examples=4"])
+        == 0
+    )
 
 
 def test_a_place_outside_of_the_runs_folder_stays_in_a_record_as_it_is(tmp_path: Path) -> None:
@@ -57,10 +61,15 @@ def test_a_place_outside_of_the_runs_folder_stays_in_a_record_as_it_is(tmp_path:
     (tmp_path / "store" / "a-1").mkdir(parents=True)
     content = '{"inputs": {"store": "store/a-1", "start": "/my/network"}}'
     (folder / "record.json").write_text(content, encoding="utf-8")
-    assert [input_of(folder, "store"), input_of(folder, "start")] == [tmp_path / "store" / "a-1", Path("/my/network")]
+    assert [input_of(folder, "store"), input_of(folder, "start")] == [
+        tmp_path / "store" / "a-1",
+        Path("/my/network"),
+    ]
 
 
-def test_inputs_of_finished_runs_are_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_of_finished_runs_are_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RELPOS_DATA", str(write_data(tmp_path / "data")))
     runs = runs_of(plan_table(load(str(write_experiment(tmp_path))), ["none"]))
     assert needed(runs) == runs
@@ -69,6 +78,8 @@ def test_inputs_of_finished_runs_are_not_made_again(tmp_path: Path, monkeypatch:
     left = needed(runs)
     assert {run.stage for run in left} == {"finetune"}
     finish(runs[-3], {})
-    assert {run.stage for run in needed(runs)} == {"pretrain", "finetune"}  # what is there is counted
+    # what is there is counted
+    assert {run.stage for run in needed(runs)} == {"pretrain", "finetune"}
     Job(left).write(tmp_path / "job.json")
-    assert Job.read(tmp_path / "job.json").runs == left  # each with its inputs, which are no part of the job
+    # each with its inputs, which are no part of the job
+    assert Job.read(tmp_path / "job.json").runs == left

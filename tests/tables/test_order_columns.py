@@ -89,7 +89,13 @@ def made_results(seed: int, n: int = 40) -> dict[str, Any]:
     gaps = chance.normal(0.5, 0.2, n) * 10
     marks = "".join(map(str, (chance.random(n) < 0.9).astype(int)))
     accuracy = 100 * marks.count("1") / n
-    pooled = {"accuracy": accuracy, "interval": [accuracy - 9, accuracy + 9], "n": n, "ties_right": accuracy, "guess": 50.0}
+    pooled = {
+        "accuracy": accuracy,
+        "interval": [accuracy - 9, accuracy + 9],
+        "n": n,
+        "ties_right": accuracy,
+        "guess": 50.0,
+    }
     return {
         "shuffle_gap": {"all": gaps.sum() / (10 * n)},
         "shuffle_gap_intervals": {"all": [0.4, 0.6]},
@@ -103,7 +109,9 @@ def made_column(name: str, results: list[dict[str, Any]]) -> Column:
     """The column of pre-trainings with these results, and seeds from 0."""
     runs = [Run("pretrain", "x", {}, {"seed": seed}) for seed in range(len(results))]
     asked = [ToMeasure(run, 100, None, Instrument([], None)) for run in runs]
-    values = [value for pair in zip(asked, results, strict=True) for value in measured_values(*pair)]
+    values = [
+        value for pair in zip(asked, results, strict=True) for value in measured_values(*pair)
+    ]
     return order_columns([name], values, ["finished"] * len(results))[name]
 
 
@@ -113,19 +121,31 @@ def test_the_interval_over_five_pre_trainings_is_over_these_and_their_examples(n
     low, high = column.interval or (0, 0)
     assert low < column.mean < high <= 100
     assert column.majority == (50 if name == "same_word_pairs" else None)  # what guessing gives
-    same = made_column(name, [made_results(0)] * 5)  # the spread of the seeds is none, that of the examples stays
-    assert same.interval == ((0.4, 0.6) if name == "shuffle_gap" else (same.mean - 9, same.mean + 9))
+    # the spread of the seeds is none, that of the examples stays
+    same = made_column(name, [made_results(0)] * 5)
+    assert same.interval == (
+        (0.4, 0.6) if name == "shuffle_gap" else (same.mean - 9, same.mean + 9)
+    )
 
 
-def test_an_interval_over_five_pre_trainings_is_of_all_of_them_where_some_have_kept_no_examples() -> None:
-    results = [made_results(seed) | {"shuffle_gap": {"all": 0.3 + 0.1 * seed}, "by_example": {}} for seed in range(4)]
-    column = made_column("shuffle_gap", [*results, made_results(4)])  # the last one alone is about 0.5
+def test_an_interval_over_five_pre_trainings_is_of_all_of_them_where_some_have_kept_no_examples() -> (
+    None
+):
+    results = [
+        made_results(seed) | {"shuffle_gap": {"all": 0.3 + 0.1 * seed}, "by_example": {}}
+        for seed in range(4)
+    ]
+    # the last one alone is about 0.5
+    column = made_column("shuffle_gap", [*results, made_results(4)])
     assert column.interval == mean_interval(column.values)
 
 
 def test_the_columns_about_order_have_no_mean(made: Path) -> None:
     head = (made / "tables" / "ordered" / "table.md").read_text(encoding="utf-8").splitlines()[4]
-    assert head == "| row | parameters | perplexity | n | shuffle gap | same-word pairs | other pairs |"
+    assert (
+        head
+        == "| row | parameters | perplexity | n | shuffle gap | same-word pairs | other pairs |"
+    )
     assert "mean of" not in (made / "tables" / "ordered" / "table.html").read_text(encoding="utf-8")
 
 
@@ -141,19 +161,34 @@ def test_nothing_is_measured_twice(made: Path, monkeypatch: pytest.MonkeyPatch) 
 def unmeasured(made: Path, tmp_path: Path) -> Path:
     """A runs folder with the table's pre-trainings, and nothing measured."""
     link_runs(made, tmp_path / "again")
-    shutil.copytree(made / "pretrain", tmp_path / "again" / "pretrain", ignore=shutil.ignore_patterns("order", "claim.lock"))
+    shutil.copytree(
+        made / "pretrain",
+        tmp_path / "again" / "pretrain",
+        ignore=shutil.ignore_patterns("order", "claim.lock"),
+    )
     return tmp_path / "again"
 
 
 def figures(root: Path) -> dict[str, bytes]:
     """Every file with figures by its place below the runs folder."""
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.glob("pretrain/*/order/*")}
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in root.glob("pretrain/*/order/*")
+    }
 
 
 @pytest.mark.full
-def test_order_is_a_stage_that_can_be_left_for_later(unmeasured: Path, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_order_is_a_stage_that_can_be_left_for_later(
+    unmeasured: Path, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(unmeasured))
-    command = ["reproduce", f"table={made / 'ordered.yaml'}", "rows=[none]", "order.examples=2", "engine=debug"]
+    command = [
+        "reproduce",
+        f"table={made / 'ordered.yaml'}",
+        "rows=[none]",
+        "order.examples=2",
+        "engine=debug",
+    ]
     assert main([*command, "stages=[pretrain]"]) == 0
     assert not figures(unmeasured)
     assert main([*command, "stages=[order]"]) == 0
@@ -168,29 +203,56 @@ def test_networks_measured_side_by_side_have_the_same_figures_to_the_last_bit(
     monkeypatch.setenv("RELPOS_RUNS", str(unmeasured))
     nothing_is_measured(monkeypatch)
     assert main(["reproduce", f"table={made / 'ordered.yaml'}", "workers=2", "rows=absolute"]) == 0
-    assert figures(unmeasured) == {place: content for place, content in figures(made).items() if "/absolute-" in place}
-    columns, before = (read_table(root / "tables" / "ordered", Table).row("absolute").columns for root in (unmeasured, made))
-    assert {name: column.values for name, column in columns.items()} == {name: column.values for name, column in before.items()}
+    assert figures(unmeasured) == {
+        place: content for place, content in figures(made).items() if "/absolute-" in place
+    }
+    columns, before = (
+        read_table(root / "tables" / "ordered", Table).row("absolute").columns
+        for root in (unmeasured, made)
+    )
+    assert {name: column.values for name, column in columns.items()} == {
+        name: column.values for name, column in before.items()
+    }
 
 
 def test_a_network_that_cannot_be_measured_is_a_line_for_each_measure_and_the_others_are_measured(
-    made: Path, unmeasured: Path, python: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    made: Path,
+    unmeasured: Path,
+    python: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(unmeasured))
-    first, second = sorted(path for path in (unmeasured / "pretrain").iterdir() if path.name.startswith("none"))
+    first, second = sorted(
+        path for path in (unmeasured / "pretrain").iterdir() if path.name.startswith("none")
+    )
     for run in (first, second):
         shutil.rmtree(run / "snapshots")
     (first / "model" / "model.safetensors").unlink()
-    words = ["order_snapshots.examples=20", "order_snapshots.pairs.limit=4", "order_snapshots.pairs.others=null"]
-    assert main(["reproduce", f"table={made / 'ordered.yaml'}", "workers=2", "rows=none", *words]) == 0
-    said = [line.partition(": no model in")[0] for line in capsys.readouterr().err.splitlines() if "without" in line]
-    assert said == [f"relpos: {first.name} without {measure}" for measure in ("shuffle", "pairs")] * 2
+    words = [
+        "order_snapshots.examples=20",
+        "order_snapshots.pairs.limit=4",
+        "order_snapshots.pairs.others=null",
+    ]
+    assert (
+        main(["reproduce", f"table={made / 'ordered.yaml'}", "workers=2", "rows=none", *words]) == 0
+    )
+    said = [
+        line.partition(": no model in")[0]
+        for line in capsys.readouterr().err.splitlines()
+        if "without" in line
+    ]
+    assert (
+        said == [f"relpos: {first.name} without {measure}" for measure in ("shuffle", "pairs")] * 2
+    )
     columns = read_table(unmeasured / "tables" / "ordered", Table).row("none").columns
     assert [(column.seeds, column.n_missing) for column in columns.values()] == [([(1, 0)], 1)] * 3
 
 
 def test_an_override_of_the_command_line_reaches_the_measurement(tmp_path: Path) -> None:
-    chosen = instrument(load(str(write(tmp_path))), ["order.examples=7", "order.pairs.limit=3", "pretrain.steps=9"])
+    chosen = instrument(
+        load(str(write(tmp_path))), ["order.examples=7", "order.pairs.limit=3", "pretrain.steps=9"]
+    )
     (tmp_path / "config.yaml").write_text("data: {_target_: relpos.data.source.Toy}")
     network = Network("", Path(), Path(), store=tmp_path)
     shuffle, pairs = (measure.meaning(network) for measure in chosen.measures)
@@ -227,22 +289,35 @@ def test_what_would_be_noticed_only_at_the_end_is_refused_at_the_beginning(
         ("order.pairs=zoro", "unknown pairs 'zoro'. Did you mean 'zorro'"),
     ],
 )
-def test_a_wrong_override_is_one_line_before_any_run(override: str, message: str, tmp_path: Path) -> None:
+def test_a_wrong_override_is_one_line_before_any_run(
+    override: str, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(RelposError, match=message):
         instrument(load(str(write(tmp_path))), [override])
 
 
 @pytest.mark.parametrize(
     ("order", "override"),
-    [(None, "order.examples=7"), (None, "order_snapshots.examples=7"), (["shuffle"], "order_snapshots.threads=1")],
+    [
+        (None, "order.examples=7"),
+        (None, "order_snapshots.examples=7"),
+        (["shuffle"], "order_snapshots.threads=1"),
+    ],
 )
-def test_an_override_of_a_stage_that_the_table_has_not_is_refused(order: list[str] | None, override: str, tmp_path: Path) -> None:
+def test_an_override_of_a_stage_that_the_table_has_not_is_refused(
+    order: list[str] | None, override: str, tmp_path: Path
+) -> None:
     given = load(str(write(tmp_path, stages={"pretrain": TINY}, order=order)))
-    with pytest.raises(RelposError, match=f"{override}: nothing is measured without {override.partition('.')[0]}: in the file"):
+    with pytest.raises(
+        RelposError,
+        match=f"{override}: nothing is measured without {override.partition('.')[0]}: in the file",
+    ):
         instrument(given, [override])
 
 
-def test_pairs_that_cannot_be_read_are_refused_before_any_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pairs_that_cannot_be_read_are_refused_before_any_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "odd.txt").write_text("a b .\nb a .\nc d .\n", encoding="utf-8")
     overrides = [f"order.pairs.path={tmp_path / 'odd.txt'}", "order.pairs=files"]
     assert main(["reproduce", f"table={write(tmp_path)}", *overrides]) == 1
@@ -252,11 +327,17 @@ def test_pairs_that_cannot_be_read_are_refused_before_any_run(tmp_path: Path, ca
 
 def test_snapshots_are_measured_beside_the_end_with_dials_of_their_own(table: Table) -> None:
     row = table.row("absolute")
-    assert (row.columns["same_word_pairs"].examples, row.columns["other_pairs"].examples) == (28, 24)
+    assert (row.columns["same_word_pairs"].examples, row.columns["other_pairs"].examples) == (
+        28,
+        24,
+    )
     assert list(row.snapshots) == [50, 100]
     for then in row.snapshots.values():
         assert list(then) == ["heldout_loss", "shuffle_gap", "same_word_pairs", "other_pairs"]
-        assert (then["same_word_pairs"].examples, then["same_word_pairs"].seeds) == (21, [(0, 0), (1, 0)])
+        assert (then["same_word_pairs"].examples, then["same_word_pairs"].seeds) == (
+            21,
+            [(0, 0), (1, 0)],
+        )
         assert then["other_pairs"].mean is None
     assert row.snapshots[100]["shuffle_gap"].values == row.columns["shuffle_gap"].values
 
@@ -271,5 +352,7 @@ def test_a_table_with_snapshots_shows_their_course(made: Path) -> None:
 
 def test_snapshots_that_nobody_keeps_are_refused_before_any_run(tmp_path: Path) -> None:
     given = load(str(write(tmp_path, stages={"pretrain": TINY, "order_snapshots": ["examples=2"]})))
-    with pytest.raises(RelposError, match=r"row 'none': stages.order_snapshots: no snapshots are kept; name some"):
+    with pytest.raises(
+        RelposError, match=r"row 'none': stages.order_snapshots: no snapshots are kept; name some"
+    ):
         instrument(given, [], plan_table(given))

@@ -1,4 +1,5 @@
-"""Differences along the training, from snapshots that a table has measured; covers over_training, `primary` and claims.txt."""
+"""Differences along the training, from snapshots that a table has measured; covers over_training,
+`primary` and claims.txt."""
 
 import json
 from dataclasses import replace
@@ -29,7 +30,8 @@ def test_a_claim_appears_where_its_interval_leaves_zero() -> None:
     ((pair, tested),) = differences.items()
     assert pair == ("dynamic", "fixed")
     assert tested[10].low < 0 < tested[10].high
-    assert (tested[100].value, tested[100].low > 0) == (pytest.approx(0.5), True)  # less loss is better
+    # less loss is better
+    assert (tested[100].value, tested[100].low > 0) == (pytest.approx(0.5), True)
 
 
 def test_a_pair_without_snapshots_is_left_out() -> None:
@@ -45,8 +47,18 @@ def test_the_order_of_rows_is_compared_with_the_last_one() -> None:
     assert (found.rho, found.rows) == (pytest.approx(-1.0), 5)
     assert found.interval[0] <= found.rho <= found.interval[1]
     assert agreements(same[:3], "loss") == {}  # too few rows
-    twin = replace(same[0], name="a_10", overrides=["position=fixed", "recipe.position_lr=10"], position_lr=10.0)
-    assert agreements([replace(same[0], overrides=["position=fixed"]), *same[1:], twin], "loss")[10].rows == 5
+    twin = replace(
+        same[0],
+        name="a_10",
+        overrides=["position=fixed", "recipe.position_lr=10"],
+        position_lr=10.0,
+    )
+    assert (
+        agreements([replace(same[0], overrides=["position=fixed"]), *same[1:], twin], "loss")[
+            10
+        ].rows
+        == 5
+    )
 
 
 def test_the_figure_and_its_numbers(tmp_path: Path) -> None:
@@ -62,23 +74,41 @@ def test_the_figure_and_its_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("primary", "order"), [("loss", ["C03/loss", "C03/order", "C03"]), ("order", ["C03/order", "C03/loss", "C03"])]
+    ("primary", "order"),
+    [("loss", ["C03/loss", "C03/order", "C03"]), ("order", ["C03/order", "C03/loss", "C03"])],
 )
 def test_the_primary_measure_comes_first(primary: str, order: list[str]) -> None:
-    assert [line.partition(" ")[0] for line in table_page(["C03"], primary).splitlines() if line[:1] == "C"] == order
+    assert [
+        line.partition(" ")[0]
+        for line in table_page(["C03"], primary).splitlines()
+        if line[:1] == "C"
+    ] == order
 
 
 def test_a_table_that_names_its_primary_measure_has_its_claims_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RELPOS_DATA", str(write_data(tmp_path / "data")))
-    content: dict[str, Any] = {"rows": {name: [f"position={name}"] for name in ("dynamic", "fixed")}, "pretrain_seeds": [0, 1, 2]}
-    given = load(str(write_experiment(tmp_path, tasks=[], claims=["C03"], primary="loss", **content)))
+    content: dict[str, Any] = {
+        "rows": {name: [f"position={name}"] for name in ("dynamic", "fixed")},
+        "pretrain_seeds": [0, 1, 2],
+    }
+    given = load(
+        str(write_experiment(tmp_path, tasks=[], claims=["C03"], primary="loss", **content))
+    )
     plan = plan_table(given)
     for row in plan:
         for run, by in zip(row.pretrainings, JITTER, strict=True):
             loss = {"dynamic": 3.0 + by, "fixed": 3.5 - by}[row.name]
-            finish(run, {"heldout_loss": loss, "perplexity": 20.0, "parameters": 1000, "position_parameters": 10})
+            finish(
+                run,
+                {
+                    "heldout_loss": loss,
+                    "perplexity": 20.0,
+                    "parameters": 1000,
+                    "position_parameters": 10,
+                },
+            )
     show(given, plan, tmp_path / "table", None, Debug(), Changes())
     first = (tmp_path / "table" / "claims.txt").read_text(encoding="utf-8").splitlines()[0]
     assert first.startswith("C03/loss  holds (2×16, 3 steps of 8, files (")

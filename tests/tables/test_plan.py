@@ -32,7 +32,9 @@ def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_fine_tuning_starts_from_its_rows_pre_training(tmp_path: Path) -> None:
     stages = {"pretrain": PRETRAIN, "finetune": ["steps=5"]}
-    for row in plan_table(load(str(write_experiment(tmp_path, stages=stages, tasks=["cola", "rte"])))):
+    for row in plan_table(
+        load(str(write_experiment(tmp_path, stages=stages, tasks=["cola", "rte"])))
+    ):
         starts = [tuning.run.inputs["start"] for tuning in row.tunings]
         assert starts[0] is row.pretrainings[0]  # cola
         assert starts[1].stage == "finetune"  # rte comes after mnli
@@ -41,9 +43,13 @@ def test_a_fine_tuning_starts_from_its_rows_pre_training(tmp_path: Path) -> None
 
 def test_fine_tunings_that_others_wait_for_come_before_those_beside_them(tmp_path: Path) -> None:
     stages = {"pretrain": PRETRAIN, "finetune": ["steps=5"]}
-    runs = runs_of(plan_table(load(str(write_experiment(tmp_path, stages=stages, tasks=["cola", "rte"])))))
+    runs = runs_of(
+        plan_table(load(str(write_experiment(tmp_path, stages=stages, tasks=["cola", "rte"]))))
+    )
     tasks = [run.config["task"]["name"] for run in runs if run.stage == "finetune"]
-    assert tasks == ["mnli"] * (len(tasks) // 3) + ["cola"] * (len(tasks) // 3) + ["rte"] * (len(tasks) // 3)
+    assert tasks == ["mnli"] * (len(tasks) // 3) + ["cola"] * (len(tasks) // 3) + ["rte"] * (
+        len(tasks) // 3
+    )
 
 
 def test_runs_are_those_of_the_single_commands(tmp_path: Path) -> None:
@@ -52,7 +58,9 @@ def test_runs_are_those_of_the_single_commands(tmp_path: Path) -> None:
     row = plan_table(experiment, ["fixed"])[0]
     shared = [*experiment.base, *experiment.rows["fixed"]]
     assert row.pretrainings[0].identity == plan(compose("pretrain", [*shared, *PRETRAIN])).identity
-    inner = [f"pretrain.{override}" for override in PRETRAIN if not override.startswith("evaluations")]
+    inner = [
+        f"pretrain.{override}" for override in PRETRAIN if not override.startswith("evaluations")
+    ]
     overrides = [*shared, *inner, "task=rte", "steps=5", "intermediate=none", "seed=4"]
     alone = plan(compose("finetune", overrides))
     tuning = next(tuning for tuning in row.tunings if (tuning.task, tuning.seed) == ("rte", 4))
@@ -74,7 +82,9 @@ def test_the_first_seed_of_every_row_comes_before_the_second_of_any(tmp_path: Pa
 
 def test_overrides_for_one_stage_do_not_reach_the_other(tmp_path: Path) -> None:
     experiment = load(str(write_experiment(tmp_path)))
-    before, after = (plan_table(experiment, ["none"], overrides)[0] for overrides in ([], ["finetune.steps=9"]))
+    before, after = (
+        plan_table(experiment, ["none"], overrides)[0] for overrides in ([], ["finetune.steps=9"])
+    )
     assert before.pretrainings[0].identity == after.pretrainings[0].identity
     assert {tuning.run.config["steps"] for tuning in after.tunings} == {9}
     longer = plan_table(experiment, ["none"], ["pretrain.steps=9"])[0]
@@ -83,14 +93,18 @@ def test_overrides_for_one_stage_do_not_reach_the_other(tmp_path: Path) -> None:
 
 
 def test_several_pre_training_seeds_give_several_runs(tmp_path: Path) -> None:
-    row = plan_table(load(str(write_experiment(tmp_path, pretrain_seeds=[0, 1], seeds=[0, 1, 2]))))[0]
+    row = plan_table(load(str(write_experiment(tmp_path, pretrain_seeds=[0, 1], seeds=[0, 1, 2]))))[
+        0
+    ]
     assert [run.config["seed"] for run in row.pretrainings] == [0, 1]
     assert len({tuning.run.identity for tuning in row.tunings}) == 2 * 3 * 2
 
 
 def test_a_wrong_override_names_the_row(tmp_path: Path) -> None:
     rows = {"none": ["position=none"], "long": ["position=fixd"]}
-    with pytest.raises(RelposError, match=r"table small, row 'long': unknown position 'fixd'. Did you mean 'fixed'"):
+    with pytest.raises(
+        RelposError, match=r"table small, row 'long': unknown position 'fixd'. Did you mean 'fixed'"
+    ):
         plan_table(load(str(write_experiment(tmp_path, rows=rows))))
 
 
@@ -98,7 +112,11 @@ def test_inputs_come_before_what_needs_them_and_each_run_once() -> None:
     runs = runs_of(plan_table(load("demo")))
     places = {run.identity: place for place, run in enumerate(runs)}
     assert len(places) == len(runs) == 3 + 5 * (1 + 2)
-    assert all(places[other.identity] < places[run.identity] for run in runs for other in run.inputs.values())
+    assert all(
+        places[other.identity] < places[run.identity]
+        for run in runs
+        for other in run.inputs.values()
+    )
 
 
 def test_a_job_survives_its_file(tmp_path: Path) -> None:
@@ -106,26 +124,51 @@ def test_a_job_survives_its_file(tmp_path: Path) -> None:
     Job(runs, 2, {runs[0].identity: 1}).write(tmp_path / "job.json")
     read = Job.read(tmp_path / "job.json")
     assert (read.retries, read.starts) == (2, {runs[0].identity: 1})
-    assert [(run.identity, run.path) for run in read.runs] == [(run.identity, run.path) for run in runs]
+    assert [(run.identity, run.path) for run in read.runs] == [
+        (run.identity, run.path) for run in runs
+    ]
     assert read.runs == runs
 
 
 def test_overrides_of_the_rows_need_no_brackets() -> None:
     overrides = ["table=demo", "rows=[none]", "data.root=/a b", "pretrain.steps=3"]
-    assert rewritten("reproduce", overrides) == ["table=demo", "rows=[none]", "overrides=['data.root=/a b','pretrain.steps=3']"]
-    assert rewritten("reproduce", ["table=demo", "hydra.verbose=true"]) == ["table=demo", "hydra.verbose=true"]
-    assert rewritten("reproduce", ["+engine.more.qos=long", "steps=3"]) == ["+engine.more.qos=long", "overrides=['steps=3']"]
+    assert rewritten("reproduce", overrides) == [
+        "table=demo",
+        "rows=[none]",
+        "overrides=['data.root=/a b','pretrain.steps=3']",
+    ]
+    assert rewritten("reproduce", ["table=demo", "hydra.verbose=true"]) == [
+        "table=demo",
+        "hydra.verbose=true",
+    ]
+    assert rewritten("reproduce", ["+engine.more.qos=long", "steps=3"]) == [
+        "+engine.more.qos=long",
+        "overrides=['steps=3']",
+    ]
 
 
-def test_seeds_of_the_command_line_replace_those_of_the_file(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["reproduce", "table=demo", "rows=[fixed]", "pretrain_seeds=2", "seeds=[0,7]", "dry_run=true"]
+def test_seeds_of_the_command_line_replace_those_of_the_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = [
+        "reproduce",
+        "table=demo",
+        "rows=[fixed]",
+        "pretrain_seeds=2",
+        "seeds=[0,7]",
+        "dry_run=true",
+    ]
     assert main(arguments) == 0
     said = capsys.readouterr().out
     assert re.search(r"^fixed +0/2 +0/8 *$", said, re.MULTILINE)  # two tasks
     assert re.search(r"^\d\.\de\+\d\d operations left: `relpos cost` measures", said, re.MULTILINE)
     write_json(runs_root() / RATE, {"hardware": hardware(), "operations_per_second": 1e9})
     assert main(arguments) == 0
-    assert re.search(r"^\d\.\de\+\d\d operations left: [\d.,]+ device-hours$", capsys.readouterr().out, re.MULTILINE)
+    assert re.search(
+        r"^\d\.\de\+\d\d operations left: [\d.,]+ device-hours$",
+        capsys.readouterr().out,
+        re.MULTILINE,
+    )
     assert main([*arguments[:3], "pretrain_seeds=[1,1]"]) == 1
     assert "pretrain_seeds: a seed is given twice" in capsys.readouterr().err
 
@@ -142,17 +185,27 @@ def test_tasks_of_the_command_line_replace_those_of_the_file(
     assert "tasks: unknown task 'coal'. Did you mean 'cola'" in capsys.readouterr().err
 
     (tmp_path / "mine.yaml").write_text("columns: [text, label]\n", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)  # where the file lies, whatever the folder of the experiment file is
+    # where the file lies, whatever the folder of the experiment file is
+    monkeypatch.chdir(tmp_path)
     assert main([*arguments, "tasks=[mine.yaml]"]) == 1
     assert f"no train.tsv, train.csv or train.jsonl in {tmp_path}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("override", "meant"),
-    [("retrys=2", "retries"), ("tabel=x", "table"), ("worker=2", "workers"), ("dryrun=true", "dry_run")],
+    [
+        ("retrys=2", "retries"),
+        ("tabel=x", "table"),
+        ("worker=2", "workers"),
+        ("dryrun=true", "dry_run"),
+    ],
 )
-def test_a_slip_in_an_override_of_the_table_is_not_taken_for_a_rows(override: str, meant: str) -> None:
-    with pytest.raises(RelposError, match=f"unknown key '{override.partition('=')[0]}'. Did you mean '{meant}'"):
+def test_a_slip_in_an_override_of_the_table_is_not_taken_for_a_rows(
+    override: str, meant: str
+) -> None:
+    with pytest.raises(
+        RelposError, match=f"unknown key '{override.partition('=')[0]}'. Did you mean '{meant}'"
+    ):
         rewritten("reproduce", [override])
 
 
@@ -161,11 +214,28 @@ def test_rows_that_start_from_a_checkpoint_pre_train_nothing(tmp_path: Path) -> 
     model.mkdir()
     (model / "model.safetensors").write_bytes(b"weights")
     rows = {"kept": ["change.tisa=0"], "removed": ["change.positions=remove"]}
-    given = load(str(write_experiment(tmp_path, rows=rows, stages={}, base=["steps=3"], network="???", seeds=2, baseline=None)))
+    given = load(
+        str(
+            write_experiment(
+                tmp_path,
+                rows=rows,
+                stages={},
+                base=["steps=3"],
+                network="???",
+                seeds=2,
+                baseline=None,
+            )
+        )
+    )
     assert [row.runs for row in plan_table(given)] == [[]] * 2
     kept, removed = plan_table(given, overrides=[f"network={model}"])
     assert (kept.pretrainings, removed.pretrainings) == ([], [])
-    alone = plan(compose("finetune", ["task=cola", "steps=3", "seed=1", f"network={model}", "change.positions=remove"]))
+    alone = plan(
+        compose(
+            "finetune",
+            ["task=cola", "steps=3", "seed=1", f"network={model}", "change.positions=remove"],
+        )
+    )
     tuning = next(tuning for tuning in removed.tunings if (tuning.task, tuning.seed) == ("cola", 1))
     assert (tuning.run.identity, tuning.run.name) == (alone.identity, alone.name)
     with pytest.raises(RelposError, match="no such folder or file"):
@@ -180,12 +250,20 @@ def test_an_intermediate_task_lies_beside_the_file_that_names_it(
     for name in ("first", "second"):
         (files / name).mkdir(parents=True)
         for split in ("train", "dev"):
-            (files / name / f"{split}.tsv").write_text(f"text\tlabel\na {name} dog\tyes\na cat\tno\n")
+            (files / name / f"{split}.tsv").write_text(
+                f"text\tlabel\na {name} dog\tyes\na cat\tno\n"
+            )
     (files / "first.yaml").write_text("columns: text\nfolder: first\n")
     of_task = "intermediate: first.yaml\n" if where == "task" else ""
     (files / "second.yaml").write_text(f"columns: text\nfolder: second\n{of_task}")
     stages = {"finetune": ["intermediate=first.yaml"]} if where == "experiment" else {}
-    file = write_experiment(files, base=["data=toy"], tasks=["second.yaml"], stages=stages, rows={"none": ["position=none"]})
+    file = write_experiment(
+        files,
+        base=["data=toy"],
+        tasks=["second.yaml"],
+        stages=stages,
+        rows={"none": ["position=none"]},
+    )
     identities = []
     for folder in (tmp_path, files):  # the working directory makes no difference
         monkeypatch.chdir(folder)
@@ -198,10 +276,19 @@ def test_an_intermediate_task_lies_beside_the_file_that_names_it(
     assert {row.tunings[0].run.identity, *identities} == {identities[0]}
 
 
-def test_a_network_that_cannot_be_built_is_refused_before_the_rows_before_it_are_made(tmp_path: Path) -> None:
-    rows = {"none": ["position=none"], "both": ["position=merge", f"position.parts=[{PART % 'Pope'},{PART % 'Rope'}]"]}
-    file = write_experiment(tmp_path, base=["data=toy", "size=tiny"], rows=rows, tasks=[], stages={})
+def test_a_network_that_cannot_be_built_is_refused_before_the_rows_before_it_are_made(
+    tmp_path: Path,
+) -> None:
+    rows = {
+        "none": ["position=none"],
+        "both": ["position=merge", f"position.parts=[{PART % 'Pope'},{PART % 'Rope'}]"],
+    }
+    file = write_experiment(
+        tmp_path, base=["data=toy", "size=tiny"], rows=rows, tasks=[], stages={}
+    )
     planned = plan_table(load(str(file)))
-    with pytest.raises(RelposError, match="^row 'both': Rope turns queries that a part before it has made wider"):
+    with pytest.raises(
+        RelposError, match="^row 'both': Rope turns queries that a part before it has made wider"
+    ):
         refuse(planned, runs_of(planned), is_here=True)
     refuse(planned[:1], runs_of(planned), is_here=True)

@@ -1,4 +1,5 @@
-"""The papers' numbers, copied as data: as transcribed, and each in the row and column of its experiment."""
+"""The papers' numbers, copied as data: as transcribed, and each in the row and column of its
+experiment."""
 
 import csv
 import hashlib
@@ -31,7 +32,9 @@ def lines(path: Path) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_nobody_has_changed_a_number(table: str) -> None:
-    assert hashlib.sha256((PRINTED / f"{table}.csv").read_bytes()).hexdigest()[:16] == CHECKSUMS[table]
+    assert (
+        hashlib.sha256((PRINTED / f"{table}.csv").read_bytes()).hexdigest()[:16] == CHECKSUMS[table]
+    )
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -52,14 +55,22 @@ def test_glue_is_the_mean_of_nine_but_for_three_rows_of_table_6() -> None:
     found = {
         (table, row)
         for table, row, numbers in columns()
-        if set(GLUE) <= set(numbers) and abs(sum(numbers[name] for name in GLUE) / 9 - numbers["glue"]) > 0.1
+        if set(GLUE) <= set(numbers)
+        and abs(sum(numbers[name] for name in GLUE) / 9 - numbers["glue"]) > 0.1
     }
-    assert found == {("chang2021_table6", f"base_{name}") for name in ("absolute", "fixed", "dynamic")}
+    assert found == {
+        ("chang2021_table6", f"base_{name}") for name in ("absolute", "fixed", "dynamic")
+    }
 
 
 def test_standard_errors_stand_beside_the_means() -> None:
     numbers = printed_numbers(load("chang2021_table6"))["small_none"]
-    assert (numbers["cola"], numbers["cola_sem"], numbers["glue"], numbers["glue_sem"]) == (7.0, 2.4, 69.3, 0.3)
+    assert (numbers["cola"], numbers["cola_sem"], numbers["glue"], numbers["glue_sem"]) == (
+        7.0,
+        2.4,
+        69.3,
+        0.3,
+    )
 
 
 def test_delta_of_wennberg_is_the_best_of_s_minus_the_baseline() -> None:

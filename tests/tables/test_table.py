@@ -26,11 +26,23 @@ def test_a_table_in_the_repository_is_shown_as_it_was(path: Path) -> None:
 
 
 def test_a_table_says_what_its_finished_runs_were_made_with() -> None:
-    record = {"hardware": {"processor": "a CPU", "instructions": "avx2"}, "commit": "01234567", "versions": {"torch": "2.13.0"}}
+    record = {
+        "hardware": {"processor": "a CPU", "instructions": "avx2"},
+        "commit": "01234567",
+        "versions": {"torch": "2.13.0"},
+    }
     records = [record, record, record | {"hardware": {"processor": "another"}}]
-    runs = [SimpleNamespace(path=place, record=each, state="finished") for place, each in enumerate(records)]
-    plan = [SimpleNamespace(runs=runs), SimpleNamespace(runs=[*runs[:1], SimpleNamespace(path=3, record={}, state="missing")])]
-    said = "Runs were made on a CPU, avx2 (2) and another (1); with torch 2.13.0; at commit 0123456."
+    runs = [
+        SimpleNamespace(path=place, record=each, state="finished")
+        for place, each in enumerate(records)
+    ]
+    plan = [
+        SimpleNamespace(runs=runs),
+        SimpleNamespace(runs=[*runs[:1], SimpleNamespace(path=3, record={}, state="missing")]),
+    ]
+    said = (
+        "Runs were made on a CPU, avx2 (2) and another (1); with torch 2.13.0; at commit 0123456."
+    )
     assert (made_with(plan), made_with(plan[:0])) == (said, "")
 
 
@@ -43,12 +55,17 @@ def test_nothing_is_lost_on_the_way_to_the_file_and_back(tmp_path: Path) -> None
     ("content", "message"),
     [
         ({"name": "t", "question": "?"}, "rows: Field required"),
-        ({"name": "t", "question": "?", "rows": [{"name": "a", "perplexity": "low"}]}, "rows.0.perplexity: "),
+        (
+            {"name": "t", "question": "?", "rows": [{"name": "a", "perplexity": "low"}]},
+            "rows.0.perplexity: ",
+        ),
         ({"name": "t", "question": "?", "rows": ["words"]}, "rows.0: "),
         ([], "damaged"),
     ],
 )
-def test_a_damaged_file_is_one_line_that_names_the_place(content: Any, message: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_one_line_that_names_the_place(
+    content: Any, message: str, tmp_path: Path
+) -> None:
     (tmp_path / "table.json").write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(RelposError) as caught:
         read_table(tmp_path, Table)

@@ -1,4 +1,5 @@
-"""A table with everything a table may have: several seeds, the paper's numbers, failed, collapsed and missing runs, scores."""
+"""A table with everything a table may have: several seeds, the paper's numbers, failed, collapsed
+and missing runs, scores."""
 
 from pathlib import Path
 
@@ -72,6 +73,17 @@ def _column(task: str, values: list[float], of: list[str] | None = None) -> Colu
     )
 
 
-def _run(stage: str, task: str | None, place: int, seed: int, state: str, columns: dict[str, float]) -> RowRun:
+def _run(
+    stage: str, task: str | None, place: int, seed: int, state: str, columns: dict[str, float]
+) -> RowRun:
     identity = f"{stage[0]}{task or ''}{place}{seed}"
-    return RowRun(stage, identity, state, f"{stage}/run {identity}", task, pretrain_seed=0, seed=seed, columns=columns)
+    return RowRun(
+        stage,
+        identity,
+        state,
+        f"{stage}/run {identity}",
+        task,
+        pretrain_seed=0,
+        seed=seed,
+        columns=columns,
+    )

@@ -1,10 +1,11 @@
-"""Runs the common tests of transformers with our classes, in a process of its own; prints what became of each.
+"""Runs the common tests of transformers with our classes, in a process of its own; prints what
+became of each.
 
     python common_of_transformers.py SOURCE FOLDER [NAME …]
 
-SOURCE is an unpacked source package of transformers, FOLDER a network that `relpos export` has written. NAMEs choose some tests;
-without any all run, and those that skip run once more with BERT, of several cases one. The folder's classes are relpos's where it
-is installed, else its own code's.
+SOURCE is an unpacked source package of transformers, FOLDER a network that `relpos export` has
+written. NAMEs choose some tests; without any all run, and those that skip run once more with BERT,
+of several cases one. The folder's classes are relpos's where it is installed, else its own code's.
 """
 
 import copy
@@ -28,13 +29,16 @@ HEADS = {
 LEFT_OUT = {
     "exporters.test_export": {"ExportTesterMixin": type("ExportTesterMixin", (), {})},
     "generation.test_utils": {"GenerationTesterMixin": type("GenerationTesterMixin", (), {})},
-    "utils.test_configuration_utils": {"config_common_kwargs": {"return_dict": False, "output_hidden_states": True}},
+    "utils.test_configuration_utils": {
+        "config_common_kwargs": {"return_dict": False, "output_hidden_states": True}
+    },
 }
 """Modules of the tests that the source package does not hold → what stands in their place."""
 
 
 def expand(cases: Any, **_: Any) -> Any:
-    """`parameterized.expand`, which is all of that package that they use: a method for each case."""
+    """`parameterized.expand`, which is all of that package that they use: a method for each
+    case."""
 
     def methods(function: Any) -> None:
         body = sys._getframe(1).f_locals
@@ -56,10 +60,13 @@ def common(source: Path) -> tuple[Any, Any]:
         sys.modules[name].__path__ = [str(source / "tests")] if name == "theirs" else []
         vars(sys.modules[name]).update(content)
     sys.modules["parameterized"] = ModuleType("parameterized")
-    sys.modules["parameterized"].parameterized = type("parameterized", (), {"expand": staticmethod(expand)})  # type: ignore[attr-defined]
+    sys.modules["parameterized"].parameterized = type(
+        "parameterized", (), {"expand": staticmethod(expand)}
+    )  # type: ignore[attr-defined]
     import transformers
 
-    transformers.utils.direct_transformers_import = lambda path: transformers  # of a checkout, which this is not
+    # of a checkout, which this is not
+    transformers.utils.direct_transformers_import = lambda path: transformers
     model = importlib.import_module("theirs.test_modeling_common")
     return model, importlib.import_module("theirs.test_configuration_common").ConfigTester
 
@@ -82,10 +89,17 @@ class Tester:
         import torch
 
         generator = torch.Generator().manual_seed(0)
-        ids, types = (torch.randint(top, (self.batch_size, self.seq_length), generator=generator) for top in (self.vocab_size, 2))
+        ids, types = (
+            torch.randint(top, (self.batch_size, self.seq_length), generator=generator)
+            for top in (self.vocab_size, 2)
+        )
         mask = torch.ones_like(ids)
         mask[1, 5:] = 0
-        return self.get_config(), {"input_ids": ids, "token_type_ids": types, "attention_mask": mask}
+        return self.get_config(), {
+            "input_ids": ids,
+            "token_type_ids": types,
+            "attention_mask": mask,
+        }
 
 
 def classes(folder: str) -> tuple[Any, list[Any]]:
@@ -95,7 +109,12 @@ def classes(folder: str) -> tuple[Any, list[Any]]:
     from transformers.models.auto import modeling_auto
 
     if folder == "bert":
-        sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 37}
+        sizes = {
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "intermediate_size": 37,
+        }
         config = transformers.BertConfig(vocab_size=99, max_position_embeddings=32, **sizes)
         return config, [
             transformers.AutoModel._model_mapping[type(config)],
@@ -127,7 +146,8 @@ class Results(unittest.TestResult):
 
 
 def became(source: str, folder: str, names: Iterable[str] = ()) -> dict[str, list[Any]]:
-    """`passed` has the names of tests, `failed` and `skipped` also why; with the classes of a folder, or those of `bert`."""
+    """`passed` has the names of tests, `failed` and `skipped` also why; with the classes of a
+    folder, or those of `bert`."""
     config, models = classes(folder)
     theirs, config_tester = common(Path(source))
 
@@ -140,7 +160,9 @@ def became(source: str, folder: str, names: Iterable[str] = ()) -> dict[str, lis
 
         def test_config(self) -> None:
             given = (
-                {"vocab_size": 99, "hidden_size": 32} if folder == "bert" else {"size": config.size, "position": config.position}
+                {"vocab_size": 99, "hidden_size": 32}
+                if folder == "bert"
+                else {"size": config.size, "position": config.position}
             )
             config_tester(self, config_class=type(config), **given).run_common_tests()
 
@@ -159,7 +181,8 @@ if __name__ == "__main__":
     source, folder, *names = sys.argv[1:]
     results = [became(source, folder, names)]
     if not names:
-        # Each stands there once for each of its classes, and of cases, which end in a number, the first is enough.
+        # Each stands there once for each of its classes, and of cases, which end in a number, the
+        # first is enough.
         firsts = {name.rstrip("0123456789"): name for name, _ in reversed(results[0]["skipped"])}
         results.append(became(source, "bert", firsts.values()))
     print("\n" + json.dumps(results))

@@ -1,4 +1,5 @@
-"""Real processes that share a run, without paying for the imports in each: imports once, then forks.
+"""Real processes that share a run, without paying for the imports in each: imports once, then
+forks.
 
     python ranks.py '{"groups": [{"world": 2, "root": …, "overrides": […], "stop": false}, …]}'
 

@@ -1,5 +1,5 @@
-"""The common tests of transformers (test_modeling_common and test_configuration_common of its source package) run on our
-classes and on exported folders, with and without relpos.
+"""The common tests of transformers (test_modeling_common and test_configuration_common of its
+source package) run on our classes and on exported folders, with and without relpos.
 
 pip fetches the source package, once, into pytest's cache; or RELPOS_TRANSFORMERS names it unpacked.
 """
@@ -24,14 +24,18 @@ from schemes import SIZE, node
 pytest.importorskip("transformers", reason="needs relpos[pretrained]")
 
 RUNNER = Path(__file__).with_name("common_of_transformers.py")
-MERGED = {"_target_": "relpos.model.position.Merge", "parts": [node("position", "rope"), node("position", "composite")]}
+MERGED = {
+    "_target_": "relpos.model.position.Merge",
+    "parts": [node("position", "rope"), node("position", "composite")],
+}
 NETWORKS = {
     "with relpos": (MERGED, node("conv", "canon")),
-    "without relpos": (node("position", "absolute"), node("conv", "depthwise")),  # without a convolution it would be a BERT
+    # without a convolution it would be a BERT
+    "without relpos": (node("position", "absolute"), node("conv", "depthwise")),
 }
 OURS, BERT = 73, 5
-"""How many pass with our classes, and how many of the others with BERT's: three about SDPA, of whose cases one is taken, two about
-how transformers collects the outputs of its layers."""
+"""How many pass with our classes, and how many of the others with BERT's: three about SDPA, of
+whose cases one is taken, two about how transformers collects the outputs of its layers."""
 REASONS = {
     "accelerator": "needs a GPU",
     "accelerators": "needs GPUs",
@@ -64,7 +68,9 @@ REASONS = {
 def source(pytestconfig: pytest.Config) -> Path:
     """The unpacked source package of the installed version."""
     wanted = f"transformers-{version('transformers')}"
-    folder = Path(os.environ.get("RELPOS_TRANSFORMERS") or pytestconfig.cache.mkdir(wanted) / wanted)  # type: ignore[union-attr]
+    folder = Path(
+        os.environ.get("RELPOS_TRANSFORMERS") or pytestconfig.cache.mkdir(wanted) / wanted
+    )  # type: ignore[union-attr]
     if not (folder / "tests").is_dir():
         try:
             fetch(wanted, folder.parent)
@@ -74,12 +80,29 @@ def source(pytestconfig: pytest.Config) -> Path:
 
 
 def fetch(wanted: str, to: Path) -> None:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-binary", ":all:", "--no-deps", "--dest", str(to)]
-    done = subprocess.run([*command, wanted.replace("-", "==")], capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-binary",
+        ":all:",
+        "--no-deps",
+        "--dest",
+        str(to),
+    ]
+    done = subprocess.run(
+        [*command, wanted.replace("-", "==")], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise OSError(done.stderr[-500:])
     with tarfile.open(to / f"{wanted}.tar.gz") as archive:
-        archive.extractall(to, [member for member in archive if member.name.startswith(f"{wanted}/tests/")], filter="data")
+        archive.extractall(
+            to,
+            [member for member in archive if member.name.startswith(f"{wanted}/tests/")],
+            filter="data",
+        )
 
 
 @pytest.fixture(scope="module")
@@ -94,19 +117,32 @@ def folders(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def common(source: Path, folder: Path, cache: Path, before: str, *names: str) -> list[dict[str, Any]]:
-    """What became of the tests in a process of its own, at whose beginning some lines run; nothing unexplained, and no failure."""
+def common(
+    source: Path, folder: Path, cache: Path, before: str, *names: str
+) -> list[dict[str, Any]]:
+    """What became of the tests in a process of its own, at whose beginning some lines run; nothing
+    unexplained, and no failure."""
     start = f"{before}\nimport runpy, sys\nsys.argv[0] = {str(RUNNER)!r}\nrunpy.run_path({str(RUNNER)!r}, run_name='__main__')"
     environment = os.environ | {"HF_HOME": str(cache), "HF_HUB_OFFLINE": "1", "RELPOS_COMPILE": "0"}
     command = [sys.executable, "-c", start, str(source), str(folder), *names]
     done = subprocess.run(
-        command, cwd=cache, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        command,
+        cwd=cache,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     runs: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     for run in runs:
         assert run["failed"] == []
-        assert [skipped for skipped in run["skipped"] if not any(words in skipped[1] for words in REASONS)] == []
+        assert [
+            skipped
+            for skipped in run["skipped"]
+            if not any(words in skipped[1] for words in REASONS)
+        ] == []
     return runs
 
 
@@ -124,7 +160,8 @@ sys.meta_path.insert(0, Refusing())
 def test_the_common_tests_of_transformers_hold(source: Path, folders: Path, tmp_path: Path) -> None:
     """Those that skip hold with BERT: they are run rightly, and skip for what is ours.
 
-    Without relpos every sixth: the folder's code is that of relpos, and computes the same (test_standalone.py).
+    Without relpos every sixth: the folder's code is that of relpos, and computes the same
+    (test_standalone.py).
     """
     ours, bert = common(source, folders / "with relpos", tmp_path, "import relpos")
     assert [len(ours["passed"]), len(bert["passed"])] == [OURS, BERT]

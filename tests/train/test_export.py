@@ -35,9 +35,16 @@ def tokenizer(prepared: Path) -> Tokenizer:
     return Tokenizer.load(next((prepared / "tokenizer").glob("*/tokenizer.model")))
 
 
-def made(tokenizer: Tokenizer, size: dict[str, Any], position: str, conv: Any, **more: Any) -> tuple[Any, dict[str, Any]]:
+def made(
+    tokenizer: Tokenizer, size: dict[str, Any], position: str, conv: Any, **more: Any
+) -> tuple[Any, dict[str, Any]]:
     """A network in float64 whose parameters are all away from zero, and its settings."""
-    settings = {"size": SIZE | size, "position": node("position", position), "conv": conv, "vocabulary": tokenizer.size} | more
+    settings = {
+        "size": SIZE | size,
+        "position": node("position", position),
+        "conv": conv,
+        "vocabulary": tokenizer.size,
+    } | more
     torch.manual_seed(0)
     model = network(settings).double().eval()
     with torch.no_grad():
@@ -46,7 +53,9 @@ def made(tokenizer: Tokenizer, size: dict[str, Any], position: str, conv: Any, *
     return model, settings
 
 
-def exported(tokenizer: Tokenizer, folder: Path, size: dict[str, Any], position: str, **more: Any) -> Any:
+def exported(
+    tokenizer: Tokenizer, folder: Path, size: dict[str, Any], position: str, **more: Any
+) -> Any:
     """A network without convolution, which has left into the folder."""
     model, settings = made(tokenizer, size, position, node("conv", "none"), **more)
     write(folder, model, settings, tokenizer, str)
@@ -66,7 +75,9 @@ def theirs(folder: Path, auto: str = "AutoModelForMaskedLM") -> Any:
 
 
 @pytest.mark.parametrize(("position", "conv"), PAIRS)
-def test_every_other_network_opens_with_both_libraries(position: str, conv: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_every_other_network_opens_with_both_libraries(
+    position: str, conv: str, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
     model, settings = made(tokenizer, {"activation": "relu"}, position, node("conv", conv))
     config = write(tmp_path / "out", model, settings, tokenizer, str)
     ids, mask = batch(tokenizer)
@@ -75,10 +86,14 @@ def test_every_other_network_opens_with_both_libraries(position: str, conv: str,
     torch.testing.assert_close(host(ids, mask).logits[real], logits, rtol=0, atol=1e-10)
     again, _ = relpos.load(tmp_path / "out")
     torch.testing.assert_close(again(ids, mask)[real], logits, rtol=0, atol=1e-10)
-    assert (config["model_type"] == "relpos") == (type(host).__module__ == "relpos.train.huggingface")
+    assert (config["model_type"] == "relpos") == (
+        type(host).__module__ == "relpos.train.huggingface"
+    )
 
 
-def test_the_encoder_alone_and_its_hidden_states_are_auto_model(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_the_encoder_alone_and_its_hidden_states_are_auto_model(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
     model = exported(tokenizer, tmp_path / "out", {}, "t5")
     ids, mask = batch(tokenizer)
     states = model.encoder(ids, mask, hidden_states=True)
@@ -99,9 +114,16 @@ def test_the_encoder_alone_and_its_hidden_states_are_auto_model(tokenizer: Token
     ],
 )
 def test_a_classifier_leaves_with_its_labels(
-    position: str, size: dict[str, Any], kind: str, architecture: str, tokenizer: Tokenizer, tmp_path: Path
+    position: str,
+    size: dict[str, Any],
+    kind: str,
+    architecture: str,
+    tokenizer: Tokenizer,
+    tmp_path: Path,
 ) -> None:
-    model, settings = made(tokenizer, size, position, node("conv", "none"), outputs=3, head={"classifier": kind})
+    model, settings = made(
+        tokenizer, size, position, node("conv", "none"), outputs=3, head={"classifier": kind}
+    )
     assert isinstance(model, Classifier)
     write(tmp_path / "out", model, settings, tokenizer, str, ["no", "perhaps", "yes"])
     host = theirs(tmp_path / "out", "AutoModelForSequenceClassification")
@@ -113,7 +135,9 @@ def test_a_classifier_leaves_with_its_labels(
     assert pair["token_type_ids"] == [0, 0, 0, 1, 1]
 
 
-def test_a_causal_network_predicts_the_next_token_there_with_our_loss(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_causal_network_predicts_the_next_token_there_with_our_loss(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
     model, settings = made(tokenizer, {"attention": "causal"}, "composite", node("conv", "none"))
     config = write(tmp_path / "out", model, settings, tokenizer, str)
     host = theirs(tmp_path / "out", "AutoModelForCausalLM")
@@ -122,15 +146,24 @@ def test_a_causal_network_predicts_the_next_token_there_with_our_loss(tokenizer:
     assert config["architectures"] == [type(host).__name__] == ["RelposForCausalLM"]
     labels = ids.masked_fill(mask == 0, -100)
     outputs = host(ids, mask, labels=labels)
-    torch.testing.assert_close(outputs.logits[mask.bool()], model(ids, mask)[mask.bool()], rtol=0, atol=1e-10)
-    predicted = outputs.logits[:, :-1].log_softmax(-1).gather(2, ids[:, 1:, None]).squeeze(2)[mask[:, 1:].bool()]
+    torch.testing.assert_close(
+        outputs.logits[mask.bool()], model(ids, mask)[mask.bool()], rtol=0, atol=1e-10
+    )
+    predicted = (
+        outputs.logits[:, :-1]
+        .log_softmax(-1)
+        .gather(2, ids[:, 1:, None])
+        .squeeze(2)[mask[:, 1:].bool()]
+    )
     torch.testing.assert_close(outputs.loss, -predicted.mean(), rtol=0, atol=1e-10)
     torch.testing.assert_close(outputs.loss, model.loss(ids, labels, mask), rtol=0, atol=1e-10)
     # Who scores texts pads them on the right and gives no mask.
     torch.testing.assert_close(host(ids).logits[1, :6], outputs.logits[1, :6], rtol=0, atol=1e-10)
 
 
-def test_the_tokenizer_of_a_causal_network_begins_texts_and_does_not_end_them(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_the_tokenizer_of_a_causal_network_begins_texts_and_does_not_end_them(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
     exported(tokenizer, tmp_path / "out", {"attention": "causal"}, "composite")
     fast = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     beginning, whole = fast("the cat").input_ids, fast("the cat sleeps.").input_ids
@@ -140,13 +173,17 @@ def test_the_tokenizer_of_a_causal_network_begins_texts_and_does_not_end_them(to
 
 
 @pytest.mark.parametrize("kind", ["bert", "albert", "roberta"])
-@pytest.mark.parametrize(("size", "outputs"), [(WIDE, 3), ({"token_types": 1}, 3), ({"attention": "causal"}, None)])
+@pytest.mark.parametrize(
+    ("size", "outputs"), [(WIDE, 3), ({"token_types": 1}, 3), ({"attention": "causal"}, None)]
+)
 def test_a_tokenizer_of_others_leaves_with_the_special_tokens_and_types_of_its_network(
     kind: str, size: dict[str, Any], outputs: int | None, tmp_path: Path
 ) -> None:
     theirs = load_tokenizer(published(kind, tmp_path / "published"))
     theirs.separators = 2
-    exported(theirs, tmp_path / "out", size, "absolute", **({"outputs": outputs} if outputs else {}))
+    exported(
+        theirs, tmp_path / "out", size, "absolute", **({"outputs": outputs} if outputs else {})
+    )
     fast = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     a, b = theirs.encode(["the cat", "a mat"])
     batch = collate(encode(TaskRows(["the cat"], ["a mat"], None), theirs), torch.arange(1))
@@ -166,7 +203,10 @@ def test_a_tokenizer_of_others_leaves_with_the_special_tokens_and_types_of_its_n
     assert [row.tolist() for row in opened.encode(["the cat", "a mat"])] == [a.tolist(), b.tolist()]
 
 
-@pytest.mark.parametrize(("attention", "auto"), [("causal", "AutoModelForMaskedLM"), ("bidirectional", "AutoModelForCausalLM")])
+@pytest.mark.parametrize(
+    ("attention", "auto"),
+    [("causal", "AutoModelForMaskedLM"), ("bidirectional", "AutoModelForCausalLM")],
+)
 def test_a_network_that_would_see_other_tokens_than_expected_is_refused(
     attention: str, auto: str, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
@@ -176,19 +216,25 @@ def test_a_network_that_would_see_other_tokens_than_expected_is_refused(
 
 
 @pytest.mark.parametrize(("position", "size"), [("absolute", WIDE), ("composite", {})])
-def test_the_pipeline_fills_masks_as_we_do(position: str, size: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_the_pipeline_fills_masks_as_we_do(
+    position: str, size: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path
+) -> None:
     model, settings = made(tokenizer, size, position, node("conv", "none"))
     write(tmp_path / "out", model.float(), settings, tokenizer, str)
     text = "the [MASK], and cats."
     answers = transformers.pipeline("fill-mask", model=str(tmp_path / "out"), top_k=3)(text)
     [guesses] = FillMask(model, tokenizer)(text, top=3)
     assert [answer["token"] for answer in answers] == [guess.id for guess in guesses]
-    assert [answer["score"] for answer in answers] == pytest.approx([guess.probability for guess in guesses], rel=1e-4)
+    assert [answer["score"] for answer in answers] == pytest.approx(
+        [guess.probability for guess in guesses], rel=1e-4
+    )
     assert answers[0]["sequence"] == guesses[0].text
 
 
 def test_config_json_holds_no_path(tokenizer: Tokenizer, tmp_path: Path) -> None:
     model, settings = made(tokenizer, {}, "none", node("conv", "none"))
     write(tmp_path / "out", model, settings, tokenizer, lambda config: json.dumps(config))
-    texts = [path.read_text() for path in (tmp_path / "out").iterdir() if path.suffix in (".json", ".md")]
+    texts = [
+        path.read_text() for path in (tmp_path / "out").iterdir() if path.suffix in (".json", ".md")
+    ]
     assert all(str(tmp_path) not in text for text in texts)

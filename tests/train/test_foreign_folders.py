@@ -21,7 +21,9 @@ from relpos.runs.plan import plan
 from relpos.train.weights import load_model
 
 DEEP = "[" * 100_000
-BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+BOMB = "a0: &a0 [x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
+)
 
 
 @pytest.fixture
@@ -54,7 +56,11 @@ def test_what_is_no_configuration_is_named(content: bytes, folder: Path) -> None
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        *(((key,), value) for key in ("size", "position", "conv", "vocabulary") for value in (None, 5, [], {}, "x", -1, 10**30)),
+        *(
+            ((key,), value)
+            for key in ("size", "position", "conv", "vocabulary")
+            for value in (None, 5, [], {}, "x", -1, 10**30)
+        ),
         *(
             (("size", key), value)
             for key in ("layers", "hidden", "vocabulary", "heads", "max_positions")
@@ -106,7 +112,16 @@ def test_a_missing_key_is_named(key: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"[]", b"3", b"\xff\xfe", DEEP.encode(), b'{"model_type": "relpos"}', b'{"model_type": 3}']
+    "content",
+    [
+        b"",
+        b"[]",
+        b"3",
+        b"\xff\xfe",
+        DEEP.encode(),
+        b'{"model_type": "relpos"}',
+        b'{"model_type": 3}',
+    ],
 )
 def test_a_config_json_is_named(content: bytes, folder: Path) -> None:
     (folder / "config.yaml").unlink()
@@ -136,9 +151,13 @@ def test_a_config_json_is_held_to_the_same_rules(change: dict[str, Any], folder:
         ("pytorch_model.bin", {"a": torch.eye(3, device="meta")}),
     ],
 )
-def test_what_is_wrong_in_a_published_folder_is_named(file: str, content: dict[str, Any], tmp_path: Path) -> None:
+def test_what_is_wrong_in_a_published_folder_is_named(
+    file: str, content: dict[str, Any], tmp_path: Path
+) -> None:
     config = {"model_type": "bert", "vocab_size": 15}
-    (tmp_path / "config.json").write_text(json.dumps(config | (content if file == "config.json" else {})))
+    (tmp_path / "config.json").write_text(
+        json.dumps(config | (content if file == "config.json" else {}))
+    )
     if file == "model.safetensors.index.json":
         (tmp_path / file).write_text(json.dumps(content))
     else:
@@ -148,7 +167,9 @@ def test_what_is_wrong_in_a_published_folder_is_named(file: str, content: dict[s
 
 def test_damaged_weights_are_named_and_not_the_configuration(folder: Path) -> None:
     os.truncate(folder / "model.safetensors", 100)
-    assert refused(folder, "model.safetensors").startswith(f"cannot read {folder / 'model.safetensors'}: ")
+    assert refused(folder, "model.safetensors").startswith(
+        f"cannot read {folder / 'model.safetensors'}: "
+    )
     run = folder.rename(folder.with_name("model")).parent
     snapshot = run / "snapshots" / "50.safetensors"
     snapshot.parent.mkdir()
@@ -168,7 +189,10 @@ def test_an_empty_tokenizer_is_named(folder: Path) -> None:
         (lambda weight: weight.fill_(float("nan")), "has numbers that are not finite"),
         (lambda weight: weight.fill_(float("-inf")), "has numbers that are not finite"),
         (lambda weight: weight.to(torch.int8), "is int8: quantised weights are not supported"),
-        (lambda weight: weight.to(torch.complex64), "is complex64: quantised weights are not supported"),
+        (
+            lambda weight: weight.to(torch.complex64),
+            "is complex64: quantised weights are not supported",
+        ),
     ],
 )
 def test_weights_with_which_nothing_sensible_can_be_computed_are_refused(
@@ -182,8 +206,13 @@ def test_weights_with_which_nothing_sensible_can_be_computed_are_refused(
 
 def test_the_names_that_a_wrapper_has_changed_are_told(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
-    save_file({f"_orig_mod.{name}": value for name, value in weights.items()}, folder / "model.safetensors")
-    assert "all names begin with '_orig_mod.', as torch.compile saves them" in refused(folder, "model.safetensors")
+    save_file(
+        {f"_orig_mod.{name}": value for name, value in weights.items()},
+        folder / "model.safetensors",
+    )
+    assert "all names begin with '_orig_mod.', as torch.compile saves them" in refused(
+        folder, "model.safetensors"
+    )
 
 
 def flipped(path: Path) -> None:
@@ -198,7 +227,9 @@ def test_a_flipped_bit_in_a_finished_run_is_found(toy_runs: Path) -> None:
     for file in ("model/model.safetensors", "snapshots/50.safetensors"):
         relpos.load(run.path / file if "snapshots" in file else run.path)
         flipped(run.path / file)
-        with pytest.raises(RelposError, match=rf"damaged: .*{file} is not what its run has written"):
+        with pytest.raises(
+            RelposError, match=rf"damaged: .*{file} is not what its run has written"
+        ):
             relpos.load(run.path / file if "snapshots" in file else run.path)
         flipped(run.path / file)
         relpos.load(run.path)

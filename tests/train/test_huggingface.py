@@ -1,4 +1,5 @@
-"""Our classes in the hands of transformers: values as BERT's, missing weights as a new network's, what is not known refused."""
+"""Our classes in the hands of transformers: values as BERT's, missing weights as a new network's,
+what is not known refused."""
 
 import copy
 import pickle
@@ -23,12 +24,20 @@ transformers.utils.logging.set_verbosity_error()
 
 VOCABULARY = 99
 IDS = torch.randint(5, VOCABULARY, (4, 9), generator=torch.Generator().manual_seed(1))
-MASK = torch.ones_like(IDS).index_put((torch.tensor([1, 1, 1]), torch.tensor([6, 7, 8])), torch.tensor(0))
+MASK = torch.ones_like(IDS).index_put(
+    (torch.tensor([1, 1, 1]), torch.tensor([6, 7, 8])), torch.tensor(0)
+)
 HEADS = ("MaskedLM", "SequenceClassification")
 
 
-def config(position: str = "composite", conv: str = "none", size: dict[str, Any] | None = None, **more: Any) -> Any:
-    settings = {"size": SIZE | (size or {}), "position": node("position", position), "conv": node("conv", conv)}
+def config(
+    position: str = "composite", conv: str = "none", size: dict[str, Any] | None = None, **more: Any
+) -> Any:
+    settings = {
+        "size": SIZE | (size or {}),
+        "position": node("position", position),
+        "conv": node("conv", conv),
+    }
     return transformers.AutoConfig.for_model("relpos", **settings, vocabulary=VOCABULARY, **more)
 
 
@@ -42,7 +51,8 @@ def auto(head: str) -> Any:
 
 
 class Given(nn.Module):
-    """Gives the same logits whatever comes in: what a class of BERT computes of them is its loss."""
+    """Gives the same logits whatever comes in: what a class of BERT computes of them is its
+    loss."""
 
     def __init__(self, logits: Tensor) -> None:
         super().__init__()
@@ -53,8 +63,15 @@ class Given(nn.Module):
 
 
 def of_bert(head: str, part: str, logits: Tensor, labels: dict[str, Tensor], **more: Any) -> Tensor:
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    theirs = getattr(transformers, f"BertFor{head}")(transformers.BertConfig(vocab_size=VOCABULARY, **sizes, **more))
+    sizes = {
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+    }
+    theirs = getattr(transformers, f"BertFor{head}")(
+        transformers.BertConfig(vocab_size=VOCABULARY, **sizes, **more)
+    )
     setattr(theirs, part, Given(logits))
     loss: Tensor = theirs(IDS, **labels).loss
     return loss
@@ -70,14 +87,25 @@ def of_bert(head: str, part: str, logits: Tensor, labels: dict[str, Tensor], **m
         (3, None, torch.tensor([0, 2, 1, 1])),
         (3, "single_label_classification", torch.tensor([[0], [2], [1], [1]])),
         (3, None, torch.tensor([[0.0, 1, 1], [1, 0, 0], [0, 0, 0], [1, 1, 1]])),
-        (3, "multi_label_classification", torch.tensor([[0.0, 1, 1], [1, 0, 0], [0, 0, 0], [1, 1, 1]])),
+        (
+            3,
+            "multi_label_classification",
+            torch.tensor([[0.0, 1, 1], [1, 0, 0], [0, 0, 0], [1, 1, 1]]),
+        ),
     ],
 )
-def test_the_loss_of_every_kind_of_problem_is_that_of_bert(outputs: int, kind: str | None, labels: Tensor) -> None:
+def test_the_loss_of_every_kind_of_problem_is_that_of_bert(
+    outputs: int, kind: str | None, labels: Tensor
+) -> None:
     model = made("SequenceClassification", num_labels=outputs, problem_type=kind)
     answer = model(IDS, MASK, labels=labels)
     expected = of_bert(
-        "SequenceClassification", "classifier", answer.logits, {"labels": labels}, num_labels=outputs, problem_type=kind
+        "SequenceClassification",
+        "classifier",
+        answer.logits,
+        {"labels": labels},
+        num_labels=outputs,
+        problem_type=kind,
     )
     assert torch.equal(answer.loss, expected)
     assert model.config.problem_type is not None
@@ -104,7 +132,15 @@ def test_a_step_in_four_passes_has_the_gradient_of_one(head: str) -> None:
 
 @pytest.mark.parametrize("head", ["", *HEADS])
 @pytest.mark.parametrize(
-    "name", ["position_ids", "num_items_in_batch", "past_key_values", "use_cache", "head_mask", "outptu_attentions"]
+    "name",
+    [
+        "position_ids",
+        "num_items_in_batch",
+        "past_key_values",
+        "use_cache",
+        "head_mask",
+        "outptu_attentions",
+    ],
 )
 def test_what_a_class_does_not_know_is_refused_by_name(head: str, name: str) -> None:
     with pytest.raises(TypeError, match=name):
@@ -114,7 +150,9 @@ def test_what_a_class_does_not_know_is_refused_by_name(head: str, name: str) -> 
 def test_inputs_are_ids_or_vectors_and_a_mask_of_tokens() -> None:
     model = made(position="rope", conv="canon")
     vectors = model.get_input_embeddings()(IDS)
-    torch.testing.assert_close(model(inputs_embeds=vectors, attention_mask=MASK).logits, model(IDS, MASK).logits)
+    torch.testing.assert_close(
+        model(inputs_embeds=vectors, attention_mask=MASK).logits, model(IDS, MASK).logits
+    )
     for given in ({}, {"input_ids": IDS, "inputs_embeds": vectors}):
         with pytest.raises(RelposError, match="exactly one of input_ids or inputs_embeds"):
             model(**given)
@@ -136,11 +174,15 @@ def test_outputs_are_those_that_are_asked_for(head: str) -> None:
     assert len(model(IDS, output_hidden_states=False).attentions) == layers
 
 
-@pytest.mark.parametrize("position", ["absolute", "composite", "shaw", "dual_triangle_split", "window"])
+@pytest.mark.parametrize(
+    "position", ["absolute", "composite", "shaw", "dual_triangle_split", "window"]
+)
 def test_attention_maps_are_what_the_values_are_weighed_with(position: str) -> None:
     model = made(position=position)
     answer = model(IDS, MASK, output_attentions=True)
-    torch.testing.assert_close(answer.logits[MASK.bool()], model(IDS, MASK).logits[MASK.bool()], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        answer.logits[MASK.bool()], model(IDS, MASK).logits[MASK.bool()], atol=1e-5, rtol=1e-5
+    )
     for weights in answer.attentions:
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:3]))
         assert not weights[1, :, :6, 6:].any()
@@ -158,7 +200,9 @@ def test_a_larger_vocabulary_keeps_the_logits_and_opens_here(tmp_path: Path) -> 
         before = model(IDS).logits
         model.resize_token_embeddings(VOCABULARY + 5, mean_resizing=False)
         linear = model.get_output_embeddings()
-        assert (linear.weight.shape[0], len(linear.bias), model.config.vocab_size) == (VOCABULARY + 5,) * 3
+        assert (linear.weight.shape[0], len(linear.bias), model.config.vocab_size) == (
+            VOCABULARY + 5,
+        ) * 3
         after = model(IDS).logits
         torch.testing.assert_close(after[..., :VOCABULARY], before)
         model.save_pretrained(tmp_path / str(tied))
@@ -219,7 +263,9 @@ MISSING = [
 
 
 @pytest.mark.parametrize(("head", "position", "conv"), MISSING)
-def test_what_a_folder_lacks_is_drawn_as_in_a_new_network(head: str, position: str, conv: str, tmp_path: Path) -> None:
+def test_what_a_folder_lacks_is_drawn_as_in_a_new_network(
+    head: str, position: str, conv: str, tmp_path: Path
+) -> None:
     saved = made(head, position=position, conv=conv)
     with torch.no_grad():
         for parameter in saved.parameters():
@@ -258,8 +304,16 @@ def test_what_transformers_makes_of_a_pretraining_opens_here(tmp_path: Path) -> 
 
 def test_the_configuration_has_the_names_of_transformers(tmp_path: Path) -> None:
     given = config()
-    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "max_position_embeddings")
-    assert [getattr(given, name) for name in names] == [SIZE[key] for key in ("hidden", "layers", "heads", "ffn", "max_positions")]
+    names = (
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "intermediate_size",
+        "max_position_embeddings",
+    )
+    assert [getattr(given, name) for name in names] == [
+        SIZE[key] for key in ("hidden", "layers", "heads", "ffn", "max_positions")
+    ]
     given.num_hidden_layers = 1
     assert len(auto("").from_config(given).layers) == 1
     given.save_pretrained(tmp_path)
@@ -292,8 +346,11 @@ for scheme, auto in (("composite", AutoModelForMaskedLM), ("rope", AutoModelForS
 
 @pytest.mark.full
 def test_networks_compile_as_one_graph_and_as_a_program_for_texts_of_any_size() -> None:
-    """In a process of its own: here annotations are checked, which a compiler would have to understand."""
-    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False)
+    """In a process of its own: here annotations are checked, which a compiler would have to
+    understand."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
 
 

@@ -1,4 +1,5 @@
-"""Weights & Biases is asked where the user says so: neither a file that lies about nor a default says it."""
+"""Weights & Biases is asked where the user says so: neither a file that lies about nor a default
+says it."""
 
 import os
 import socket
@@ -29,7 +30,9 @@ KEY = "0" * 40
     ({"WANDB_DISABLED": "true", "WANDB_API_KEY": KEY}, "disabled"),
     ({"WANDB_DISABLED": "false", "WANDB_API_KEY": KEY}, "online"),
 ])  # fmt: skip
-def test_the_variables_of_weights_and_biases_decide(variables: dict[str, str], mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variables_of_weights_and_biases_decide(
+    variables: dict[str, str], mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("WANDB_MODE", "WANDB_DISABLED", "WANDB_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -40,7 +43,13 @@ def test_the_variables_of_weights_and_biases_decide(variables: dict[str, str], m
 
 def test_a_disabled_run_is_logged_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    logger = wandb_logger("p", None, "auto", run=identified("id", "name", "pretrain", {}, scheme="fixed"), folder=tmp_path)
+    logger = wandb_logger(
+        "p",
+        None,
+        "auto",
+        run=identified("id", "name", "pretrain", {}, scheme="fixed"),
+        folder=tmp_path,
+    )
     logger.log_metrics({"loss": 1.0}, step=1)
     assert not list(tmp_path.rglob("*.wandb"))
 
@@ -65,7 +74,9 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[b
         threading.Thread(target=serve, daemon=True).start()
         for name in ("wandb", ".wandb"):
             (tmp_path / name).mkdir()
-            (tmp_path / name / "settings").write_text(f"[default]\nbase_url = {address}\napi_key = {KEY}\nmode = online\n")
+            (tmp_path / name / "settings").write_text(
+                f"[default]\nbase_url = {address}\napi_key = {KEY}\nmode = online\n"
+            )
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("HOME", str(tmp_path / "home"))
         monkeypatch.setenv("WANDB_API_KEY", KEY)
@@ -87,14 +98,22 @@ def test_the_key_is_sent_to_no_address_of_the_working_directory(
 
     monkeypatch.setattr(wandb, "init", begin)
     with pytest.raises(wandb.errors.CommError):
-        wandb_logger("p", None, "auto", run=identified("id", "name", "pretrain", {}, scheme="fixed"), folder=tmp_path / "run")
+        wandb_logger(
+            "p",
+            None,
+            "auto",
+            run=identified("id", "name", "pretrain", {}, scheme="fixed"),
+            folder=tmp_path / "run",
+        )
     assert len(addresses) == 2  # online, and then offline
     assert not [address for address in addresses if "127.0.0.1" in address]
     assert Path.cwd() == tmp_path
     assert stranger == []
 
 
-def test_the_dashboard_asks_no_address_of_the_working_directory(stranger: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_dashboard_asks_no_address_of_the_working_directory(
+    stranger: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     addresses: list[str] = []
 
     class Api:
@@ -109,7 +128,9 @@ def test_the_dashboard_asks_no_address_of_the_working_directory(stranger: list[b
     assert stranger == []
 
 
-def test_the_users_own_settings_say_the_address(stranger: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_own_settings_say_the_address(
+    stranger: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("own").mkdir()
     Path("own/settings").write_text("[default]\nbase_url = https://wandb.example.org\n")
     monkeypatch.setenv("WANDB_CONFIG_DIR", "own")

@@ -30,25 +30,37 @@ def logger(word, key="", *, run, folder):
 """
 
 
-def test_a_logger_of_lightnings_writes_into_the_runs_folder_and_changes_no_identity(toy_runs: Path) -> None:
+def test_a_logger_of_lightnings_writes_into_the_runs_folder_and_changes_no_identity(
+    toy_runs: Path,
+) -> None:
     run = relpos.run(compose("pretrain", [*TINY, *CSV]))
     assert run.identity == plan(compose("pretrain", TINY)).identity
     (written,) = run.path.rglob("metrics.csv")
     assert written.parent.parent == run.path / "told"
     losses = [float(row["loss"]) for row in csv.DictReader(written.open()) if row["loss"]]
-    ours = [json.loads(line).get("loss") for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    ours = [
+        json.loads(line).get("loss")
+        for line in (run.path / "metrics.jsonl").read_text().splitlines()
+    ]
     assert losses == [loss for loss in ours if loss is not None]
     assert f"identity: {run.identity}" in (written.parent / "hparams.yaml").read_text()
 
 
-@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_text('{"step": 1}\n'), lambda path: path.write_text("")])
-def test_a_log_that_is_deleted_or_cut_is_whole_again_with_the_next_line(tmp_path: Path, harm: Callable[[Path], object]) -> None:
+@pytest.mark.parametrize(
+    "harm",
+    [Path.unlink, lambda path: path.write_text('{"step": 1}\n'), lambda path: path.write_text("")],
+)
+def test_a_log_that_is_deleted_or_cut_is_whole_again_with_the_next_line(
+    tmp_path: Path, harm: Callable[[Path], object]
+) -> None:
     log = JsonLines(tmp_path / "metrics.jsonl", 0)
     for step in (1, 2, 3):
         log.log_metrics({"loss": 0.5}, step)
         if step == 2:
             harm(log.path)
-    assert [json.loads(line) for line in log.path.read_text().splitlines()] == [{"step": n, "loss": 0.5} for n in (1, 2, 3)]
+    assert [json.loads(line) for line in log.path.read_text().splitlines()] == [
+        {"step": n, "loss": 0.5} for n in (1, 2, 3)
+    ]
 
 
 def test_a_function_of_the_users_own_is_told_what_the_run_is(
@@ -56,25 +68,52 @@ def test_a_function_of_the_users_own_is_told_what_the_run_is(
 ) -> None:
     (tmp_path / "my_loggers.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
-    assert main(["pretrain", *TINY, "logger=custom", "logger._target_=my_loggers.logger", "+logger.word=hello"]) == 0
+    assert (
+        main(
+            [
+                "pretrain",
+                *TINY,
+                "logger=custom",
+                "logger._target_=my_loggers.logger",
+                "+logger.word=hello",
+            ]
+        )
+        == 0
+    )
     (told,) = toy_runs.rglob("told.txt")
     assert told.read_text() == f"hello {told.parent.name}"
 
 
 @pytest.mark.parametrize("more", [[], ["-m"]])
-@pytest.mark.parametrize(("typed", "recorded"), [("'s3cret/ =1'", "…"), ("${oc.env:MY_KEY}", "${oc.env:MY_KEY}")])
+@pytest.mark.parametrize(
+    ("typed", "recorded"), [("'s3cret/ =1'", "…"), ("${oc.env:MY_KEY}", "${oc.env:MY_KEY}")]
+)
 def test_what_a_logger_is_told_stands_in_no_file(
-    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str], typed: str, recorded: str
+    toy_runs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    more: list[str],
+    typed: str,
+    recorded: str,
 ) -> None:
     (tmp_path / "my_loggers.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MY_KEY", "s3cret/ =1")
-    own = ["logger=custom", "logger._target_=my_loggers.logger", '+logger.word="it\'s"', f"+logger.key={typed}"]
+    own = [
+        "logger=custom",
+        "logger._target_=my_loggers.logger",
+        '+logger.word="it\'s"',
+        f"+logger.key={typed}",
+    ]
     assert main(["pretrain", *more, *TINY, *own, "seed=1,2" if more else "seed=3"]) == 0
     told = [*toy_runs.rglob("told.txt")]
-    assert [path.read_text() for path in told] == [f"it's {path.parent.name}1= /terc3s" for path in told]
+    assert [path.read_text() for path in told] == [
+        f"it's {path.parent.name}1= /terc3s" for path in told
+    ]
     assert len(told) == 1 + len(more)
-    written = [path for path in toy_runs.rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()]
+    written = [
+        path for path in toy_runs.rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()
+    ]
     assert not written
     command = json.loads((told[0].parent / "record.json").read_text())["command"]
     assert shlex.split(command)[-3:-1] == ["+logger.word=…", f"+logger.key={recorded}"]
@@ -84,28 +123,45 @@ def test_what_a_logger_is_told_stands_in_no_file(
     ("overrides", "said"),
     [
         (["logger=custom"], "logger._target_ must be given"),
-        (["logger=custom", "logger._target_=pytorch_lightning.loggers.CSVLoger"], "logger._target_: cannot import"),
-        (["logger=custom", "logger._target_=collections.OrderedDict"], "logger._target_: collections.OrderedDict is not a"),
-        (["logger=custom", "logger._target_=textwrap.dedent"], "logger: textwrap.dedent: missing a required argument"),
+        (
+            ["logger=custom", "logger._target_=pytorch_lightning.loggers.CSVLoger"],
+            "logger._target_: cannot import",
+        ),
+        (
+            ["logger=custom", "logger._target_=collections.OrderedDict"],
+            "logger._target_: collections.OrderedDict is not a",
+        ),
+        (
+            ["logger=custom", "logger._target_=textwrap.dedent"],
+            "logger: textwrap.dedent: missing a required argument",
+        ),
         ([*CSV, "+logger.nam=x"], "unknown key 'logger.nam'. Did you mean 'name'?"),
     ],
 )
 def test_a_wrong_logger_is_refused_before_anything_is_made(
-    overrides: list[str], said: str, refused: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    overrides: list[str],
+    said: str,
+    refused: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
     assert said in refused("pretrain", *TINY, *overrides)
     assert not (tmp_path / "runs" / "toy").exists()
 
 
-def test_trackio_has_one_run_with_every_figure(toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trackio_has_one_run_with_every_figure(
+    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With trackio itself where it is installed, else with what it would be told."""
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     told: list[dict[str, Any]] = []
     try:
         import trackio
     except ImportError:
-        experiment = SimpleNamespace(log=lambda metrics, step: told.append(metrics | {"step": step}), finish=lambda: None)
+        experiment = SimpleNamespace(
+            log=lambda metrics, step: told.append(metrics | {"step": step}), finish=lambda: None
+        )
         trackio = SimpleNamespace(init=lambda project, **how: experiment)
         monkeypatch.setitem(sys.modules, "trackio", trackio)
     run = relpos.run(compose("pretrain", [*TINY, "logger=trackio"]))
@@ -114,18 +170,37 @@ def test_trackio_has_one_run_with_every_figure(toy_runs: Path, tmp_path: Path, m
 
         told = SQLiteStorage.get_logs("relpos", run.path.name)
     ours = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
-    assert [row["loss"] for row in told if "loss" in row] == [row["loss"] for row in ours if "loss" in row]
-    assert [row["heldout_loss"] for row in told if "heldout_loss" in row] == [run.metrics["heldout_loss"]]
+    assert [row["loss"] for row in told if "loss" in row] == [
+        row["loss"] for row in ours if "loss" in row
+    ]
+    assert [row["heldout_loss"] for row in told if "heldout_loss" in row] == [
+        run.metrics["heldout_loss"]
+    ]
 
 
-@pytest.mark.parametrize(("change", "scheme"), [([], "modernbert"), (["change.tisa=2", "change.start=random"], "+tisa")])
+@pytest.mark.parametrize(
+    ("change", "scheme"), [([], "modernbert"), (["change.tisa=2", "change.start=random"], "+tisa")]
+)
 def test_wandb_knows_the_network_the_text_and_the_tokenizer_of_a_fine_tuning(
     toy_runs: Path, change: list[str], scheme: str
 ) -> None:
     corpus = str(next(toy_runs.glob("toy/*/corpus")))
     text = ["data=files", f"data.corpus={corpus}", "vocabulary=5000", "data.pairs=64", "length=16"]
-    before = relpos.run(compose("pretrain", ["size=tiny", "steps=1", "batch=4", "evaluations=1", "position=modernbert", *text]))
-    short = ["task=rte", "intermediate=none", "recipe=finetune_tiny", "steps=1", "batch=4", "length=16", "logger=wandb"]
+    before = relpos.run(
+        compose(
+            "pretrain",
+            ["size=tiny", "steps=1", "batch=4", "evaluations=1", "position=modernbert", *text],
+        )
+    )
+    short = [
+        "task=rte",
+        "intermediate=none",
+        "recipe=finetune_tiny",
+        "steps=1",
+        "batch=4",
+        "length=16",
+        "logger=wandb",
+    ]
     tuned = relpos.run(compose("finetune", [*short, f"network={before.path}", *change]))
     (file,) = tuned.path.rglob(f"run-{tuned.identity}.wandb")
     told = read(file)["run"]
@@ -146,6 +221,8 @@ def test_a_logger_without_its_package_or_with_an_unknown_mode_is_refused_before_
     monkeypatch.setitem(sys.modules, "trackio", None)
     monkeypatch.setenv("WANDB_MODE", "of")
     short = [*TINY, "vocabulary=150"]  # no tokenizer of that size is there
-    assert refused("pretrain", *short, "logger=trackio").endswith("logger=trackio needs trackio: pip install trackio")
+    assert refused("pretrain", *short, "logger=trackio").endswith(
+        "logger=trackio needs trackio: pip install trackio"
+    )
     assert "WANDB_MODE=of" in refused("pretrain", *short, "logger=wandb")
     assert not [*toy_runs.glob("pretrain/*"), *toy_runs.glob("tokenizer/toy-150-*")]

@@ -33,7 +33,9 @@ def classes(draw: DrawFn, count: int = 2) -> Pair:
 @st.composite
 def values(draw: DrawFn) -> Pair:
     n = draw(st.integers(2, 40))
-    number = st.one_of(st.integers(0, 5).map(float), st.floats(-1e6, 1e6).map(lambda x: round(x, 3)))
+    number = st.one_of(
+        st.integers(0, 5).map(float), st.floats(-1e6, 1e6).map(lambda x: round(x, 3))
+    )
     side = st.lists(number, min_size=n, max_size=n)
     return draw(side), draw(side)
 
@@ -73,7 +75,9 @@ def test_two_metric_columns_are_means() -> None:
     p, t = [1, 1, 0, 1], [1, 0, 0, 1]
     assert metrics.accuracy_and_f1(p, t) == pytest.approx((0.75 + 0.8) / 2)
     x, y = [0.0, 1.0, 5.0], [0.0, 2.0, 3.0]
-    assert metrics.pearson_and_spearman(x, y) == pytest.approx((stats.pearsonr(x, y).statistic + 1) / 2)
+    assert metrics.pearson_and_spearman(x, y) == pytest.approx(
+        (stats.pearsonr(x, y).statistic + 1) / 2
+    )
 
 
 @pytest.mark.parametrize("constant", [0.1, 0.0, 3.3333333, 1e8])
@@ -99,7 +103,9 @@ def test_every_task_scores_a_hundred_when_all_is_right(name: str) -> None:
 
 
 def test_majority_of_real_counts() -> None:
-    assert metrics.majority(task("mrpc"), [1] * 279 + [0] * 129) == pytest.approx((68.382 + 81.223) / 2, abs=1e-3)
+    assert metrics.majority(task("mrpc"), [1] * 279 + [0] * 129) == pytest.approx(
+        (68.382 + 81.223) / 2, abs=1e-3
+    )
     assert metrics.majority(task("wnli"), [0] * 40 + [1] * 31) == pytest.approx(56.338, abs=1e-3)
     assert metrics.majority(task("cola"), [1] * 721 + [0] * 322) == 0.0
     assert metrics.majority(task("stsb"), [1.0, 2.0, 2.0]) == 0.0
@@ -114,14 +120,24 @@ def test_a_column_that_is_a_mean_has_its_parts() -> None:
 def test_a_class_has_precision_recall_and_the_answers_given_in_its_place() -> None:
     found = metrics.by_class(task("mnli"), [0, 0, 1, 0, 2], [0, 1, 1, 1, 1])
     first, second, third = task("mnli").labels or ()
-    assert found[first] == {"precision": pytest.approx(100 / 3), "recall": 100.0, "answers": {first: 1}}
-    assert found[second] == {"precision": 100.0, "recall": 25.0, "answers": {first: 2, second: 1, third: 1}}
+    assert found[first] == {
+        "precision": pytest.approx(100 / 3),
+        "recall": 100.0,
+        "answers": {first: 1},
+    }
+    assert found[second] == {
+        "precision": 100.0,
+        "recall": 25.0,
+        "answers": {first: 2, second: 1, third: 1},
+    }
     assert found[third] == {"precision": 0.0, "recall": 0.0, "answers": {}}
     assert metrics.by_class(task("stsb"), [0.5], [1.0]) == {}
 
 
 def test_decisions_are_classes_or_values() -> None:
-    assert metrics.decide(task("mnli"), torch.tensor([[0.0, 2.0, 1.0], [3.0, 2.0, 1.0]])).tolist() == [1.0, 0.0]
+    assert metrics.decide(
+        task("mnli"), torch.tensor([[0.0, 2.0, 1.0], [3.0, 2.0, 1.0]])
+    ).tolist() == [1.0, 0.0]
     values = metrics.decide(task("stsb"), torch.tensor([[0.5], [4.5]], dtype=torch.bfloat16))
     assert values.tolist() == [0.5, 4.5]
     assert values.dtype == np.float64
@@ -134,7 +150,9 @@ def test_a_metric_of_the_users_own_is_named_by_its_module() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*input array is constant")
-def test_a_metric_of_the_users_own_that_is_not_a_number_counts_as_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_metric_of_the_users_own_that_is_not_a_number_counts_as_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = "from scipy.stats import pearsonr\n\ndef linear(p, t):\n    return pearsonr(p, t).statistic\n"
     (tmp_path / "correlating.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
@@ -142,7 +160,10 @@ def test_a_metric_of_the_users_own_that_is_not_a_number_counts_as_nothing(tmp_pa
     assert metrics.applied("correlating.linear", "metric", [1, 1, 1], [1, 2, 3]) == 0.0
 
 
-@pytest.mark.parametrize("name", ["matthews", "relpos.train.metrics.mathews", "relpos.train.metrics.Task", "no.such.module"])
+@pytest.mark.parametrize(
+    "name",
+    ["matthews", "relpos.train.metrics.mathews", "relpos.train.metrics.Task", "no.such.module"],
+)
 def test_a_wrong_metric_is_one_line(name: str) -> None:
     with pytest.raises(RelposError, match=f"^task cola: metric.*{name}"):
         metrics.score(Task(**{**vars(task("cola")), "metric": name}), [1], [1])
@@ -150,7 +171,9 @@ def test_a_wrong_metric_is_one_line(name: str) -> None:
 
 def test_constant_answers_of_many_numbers_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
-    monkeypatch.setattr(metrics, "score", lambda task, predictions, *_: asked.append(predictions[0]) or 0.0)
+    monkeypatch.setattr(
+        metrics, "score", lambda task, predictions, *_: asked.append(predictions[0]) or 0.0
+    )
     metrics.majority(task("stsb"), [number / 1000 for number in range(5000)])
     assert len(asked) == metrics.CONSTANTS
     asked.clear()

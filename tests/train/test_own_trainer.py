@@ -37,9 +37,13 @@ def trainer(folder: Path, steps: int, *callbacks: pl.Callback) -> pl.Trainer:
     )
 
 
-def test_a_trainer_of_ones_own_ends_in_the_weights_of_the_command(toy_runs: Path, tmp_path: Path) -> None:
+def test_a_trainer_of_ones_own_ends_in_the_weights_of_the_command(
+    toy_runs: Path, tmp_path: Path
+) -> None:
     cfg = relpos.compose("pretrain", [*PRETRAINING, "position=fixed", "speed.threads=1"])
-    checkpoints = ModelCheckpoint(tmp_path, monitor="heldout_loss", save_last=True, every_n_train_steps=2)
+    checkpoints = ModelCheckpoint(
+        tmp_path, monitor="heldout_loss", save_last=True, every_n_train_steps=2
+    )
     watching = EarlyStopping("heldout_loss"), LearningRateMonitor(), checkpoints
     module, data = relpos.lightning(cfg)
     trainer(tmp_path, 4, *watching).fit(module, datamodule=data)
@@ -57,7 +61,9 @@ def test_a_trainer_of_ones_own_ends_in_the_weights_of_the_command(toy_runs: Path
     assert module.result["heldout_loss"] == run.metrics["heldout_loss"]
 
 
-def test_a_fine_tuning_is_validated_by_the_columns_of_its_task(toy_runs: Path, tmp_path: Path) -> None:
+def test_a_fine_tuning_is_validated_by_the_columns_of_its_task(
+    toy_runs: Path, tmp_path: Path
+) -> None:
     before = [f"pretrain.{override}" for override in ("steps=2", "batch=8")]
     dials = ["task=cola", "size=tiny", "steps=3", "evaluations=1", "data.pairs=64", *before]
     cfg = relpos.compose("finetune", dials)
@@ -73,7 +79,9 @@ def test_a_fine_tuning_is_validated_by_the_columns_of_its_task(toy_runs: Path, t
     ("switch", "key"),
     [({"world_size": 2}, r"speed\.devices"), ({"precision": "bf16-mixed"}, "precision=bf16")],
 )
-def test_what_relpos_does_itself_is_refused_by_the_name_of_its_key(toy_runs: Path, switch: dict[str, Any], key: str) -> None:
+def test_what_relpos_does_itself_is_refused_by_the_name_of_its_key(
+    toy_runs: Path, switch: dict[str, Any], key: str
+) -> None:
     module, _ = relpos.lightning(relpos.compose("pretrain", PRETRAINING))
     module.trainer = SimpleNamespace(**({"world_size": 1, "precision": "32-true"} | switch))  # type: ignore[assignment]
     with pytest.raises(RelposError, match=key):
@@ -88,7 +96,10 @@ def test_a_configuration_that_trains_nothing_has_no_module() -> None:
 def test_a_unigram_model_has_the_entropy_of_the_pieces(toy_runs: Path) -> None:
     _, data = relpos.lightning(relpos.compose("pretrain", PRETRAINING))
     assert isinstance(data, PretrainingData)
-    store, labels = data.store, torch.cat([batch.labels.flatten() for batch in data.val_dataloader()])
+    store, labels = (
+        data.store,
+        torch.cat([batch.labels.flatten() for batch in data.val_dataloader()]),
+    )
     labels = labels[labels != IGNORED]
     held = [store.sentences[store.documents[d : d + 2]] for d in np.flatnonzero(store.heldout)]
     counts = np.bincount(store.ids, minlength=store.vocabulary) + 1.0
@@ -98,7 +109,9 @@ def test_a_unigram_model_has_the_entropy_of_the_pieces(toy_runs: Path) -> None:
     assert data.unigram_loss() == pytest.approx(expected)
 
 
-def test_a_finished_command_says_its_result_beside_what_says_nothing(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_command_says_its_result_beside_what_says_nothing(
+    toy_runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     called("pretrain", PRETRAINING)
     assert re.search(
         r"held-out loss \d\.\d{3}, perplexity [\d.]+; knowing nothing but .*: [\d.]+\n",

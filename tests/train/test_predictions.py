@@ -30,7 +30,9 @@ def test_a_file_has_a_header_and_numbers(tmp_path: Path) -> None:
     ("rte", "RTE", ["entailment", "not_entailment"]),
     ("qnli", "QNLI", ["entailment", "not_entailment"]),
 ])  # fmt: skip
-def test_inference_tasks_are_written_in_words(tmp_path: Path, key: str, name: str, words: list[str]) -> None:
+def test_inference_tasks_are_written_in_words(
+    tmp_path: Path, key: str, name: str, words: list[str]
+) -> None:
     count = len(words)
     lines = write_predictions(tmp_path, task(key), name, range(count)).read_text().splitlines()
     assert lines[1:] == [f"{row}\t{word}" for row, word in enumerate(words)]
@@ -38,7 +40,9 @@ def test_inference_tasks_are_written_in_words(tmp_path: Path, key: str, name: st
 
 def test_a_label_is_one_value_of_one_line(tmp_path: Path) -> None:
     labels = ["a\tb", "a\nb", "a\r\nb", "a\u2028b", "a b", "\\"]
-    path = write_predictions(tmp_path, replace(task("rte"), labels=labels), "RTE", range(len(labels)))
+    path = write_predictions(
+        tmp_path, replace(task("rte"), labels=labels), "RTE", range(len(labels))
+    )
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines[1:] == ["0\ta\\tb", "1\ta\\nb", "2\ta\\r\\nb", "3\ta\\u2028b", "4\ta b", "5\t\\"]
 

@@ -26,10 +26,19 @@ from relpos.runs.run import Run
 from relpos.train import group
 
 pytestmark = pytest.mark.usefixtures("python")
-OVERRIDES = ["batch=8", "speed.microbatch=1", "position=composite", "recipe.warmup=5", "log_every=10", "evaluations=1"]
+OVERRIDES = [
+    "batch=8",
+    "speed.microbatch=1",
+    "position=composite",
+    "recipe.warmup=5",
+    "log_every=10",
+    "evaluations=1",
+]
 OVERRIDES += ["data.pairs=500"]
 TWENTY = [*OVERRIDES, "steps=20", "snapshots=[1]"]
-TELLING = "import os, sys; from relpos.cli import main; print(os.getpid(), flush=True); sys.exit(main())"
+TELLING = (
+    "import os, sys; from relpos.cli import main; print(os.getpid(), flush=True); sys.exit(main())"
+)
 HANGING = """
 import ctypes, os, sys
 from relpos.train import group
@@ -70,7 +79,10 @@ def record(folder: Path) -> dict[str, Any]:
 
 
 def logged(folder: Path, key: str) -> list[float]:
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     return [line[key] for line in lines if key in line]
 
 
@@ -85,7 +97,9 @@ def in_groups(groups: list[dict[str, Any]]) -> list[Path]:
 
 def start(overrides: list[str], *how: str) -> subprocess.Popen[str]:
     command = [sys.executable, *how, "pretrain", *overrides]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
 
 
 @pytest.mark.full
@@ -96,22 +110,38 @@ def test_several_processes_compute_the_same_steps_as_one(toy_runs: Path) -> None
         "drawn": (["position=randomized"], (1, 2)),
     }
     groups = [
-        {"world": world, "root": str(own_root(toy_runs, f"{name}{world}")), "overrides": [*TWENTY, *more]}
+        {
+            "world": world,
+            "root": str(own_root(toy_runs, f"{name}{world}")),
+            "overrides": [*TWENTY, *more],
+        }
         for name, (more, worlds) in dials.items()
         for world in worlds
     ]
-    stopped = {"root": str(own_root(toy_runs, "stopped")), "overrides": [*TWENTY, "checkpoint_every=3"]}
+    stopped = {
+        "root": str(own_root(toy_runs, "stopped")),
+        "overrides": [*TWENTY, "checkpoint_every=3"],
+    }
     folders = in_groups([*groups, stopped | {"world": 3, "stop": True}, stopped | {"world": 2}])
     went_on = folders[-1]
     in_order = iter(folders)
     compared = [[next(in_order) for _ in worlds] for _, worlds in dials.values()]
     for alone, *others in (*compared, [folders[0], went_on]):
         # The first step's learning rate is 0: the snapshot after it holds the initial weights.
-        travelled = distance(alone / "model" / "model.safetensors", alone / "snapshots" / "1.safetensors")
+        travelled = distance(
+            alone / "model" / "model.safetensors", alone / "snapshots" / "1.safetensors"
+        )
         assert travelled > 0.5
         for other in others:
-            assert distance(other / "model" / "model.safetensors", alone / "model" / "model.safetensors") <= 1e-3 * travelled
-            assert record(other)["metrics"]["heldout_loss"] == pytest.approx(record(alone)["metrics"]["heldout_loss"], abs=1e-3)
+            assert (
+                distance(
+                    other / "model" / "model.safetensors", alone / "model" / "model.safetensors"
+                )
+                <= 1e-3 * travelled
+            )
+            assert record(other)["metrics"]["heldout_loss"] == pytest.approx(
+                record(alone)["metrics"]["heldout_loss"], abs=1e-3
+            )
             for key in ("loss", "accuracy", "gradient_norm"):
                 assert logged(other, key) == pytest.approx(logged(alone, key), abs=2e-3)
     assert [[start["processes"] for start in record(folder)["starts"]] for folder in folders] == [
@@ -122,19 +152,29 @@ def test_several_processes_compute_the_same_steps_as_one(toy_runs: Path) -> None
 
 
 def two_processes(overrides: list[str]) -> tuple[Run, Any, list[int]]:
-    """A training in two processes that has written a checkpoint: the run, the launcher, and the ids of the processes."""
+    """A training in two processes that has written a checkpoint: the run, the launcher, and the ids
+    of the processes."""
     run = plan(compose("pretrain", overrides))
     launcher = start([*overrides, "speed.devices=2"], "-c", TELLING)
     pid = int(launcher.stdout.readline())
     while not list((run.path / "checkpoint").glob("last-*.ckpt")):
         assert launcher.poll() is None, launcher.communicate()[1]
         time.sleep(0.01)
-    return run, launcher, [int(rank) for rank in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()]
+    return (
+        run,
+        launcher,
+        [
+            int(rank)
+            for rank in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+        ],
+    )
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
-def test_a_lost_process_fails_the_run_and_one_process_goes_on(number: signal.Signals, toy_runs: Path) -> None:
+def test_a_lost_process_fails_the_run_and_one_process_goes_on(
+    number: signal.Signals, toy_runs: Path
+) -> None:
     overrides = [*OVERRIDES, "steps=100", "batch=2", "checkpoint_every=2", f"seed={int(number)}"]
     run, launcher, ranks = two_processes(overrides)
     os.kill(ranks[1], number)
@@ -151,13 +191,18 @@ def test_a_lost_process_fails_the_run_and_one_process_goes_on(number: signal.Sig
 
 @pytest.mark.full
 @pytest.mark.parametrize(("hanging", "waiting"), [(1, (2, 0)), (0, (2, 1))])
-def test_who_waits_for_a_message_names_the_process_that_hangs_and_gives_it_up(hanging: int, waiting: tuple[int, int]) -> None:
+def test_who_waits_for_a_message_names_the_process_that_hangs_and_gives_it_up(
+    hanging: int, waiting: tuple[int, int]
+) -> None:
     """One hangs, which may be the first, who keeps the store; two wait for it."""
     with reserved_port() as port:
         environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         command = [sys.executable, "-c", HANGING]
         streams = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
-        ranks = [subprocess.Popen([*command, rank, str(hanging)], text=True, env=environment, **streams) for rank in "012"]  # type: ignore[call-overload]
+        ranks = [
+            subprocess.Popen([*command, rank, str(hanging)], text=True, env=environment, **streams)
+            for rank in "012"
+        ]  # type: ignore[call-overload]
         said = [ranks[rank].communicate(timeout=400)[1] for rank in waiting]
         ranks[hanging].kill()
         ranks[hanging].communicate()
@@ -168,7 +213,9 @@ def test_who_waits_for_a_message_names_the_process_that_hangs_and_gives_it_up(ha
 
 @pytest.mark.full  # a process of its own, and no fork that answers for it, has to be stopped
 @pytest.mark.slow
-def test_a_process_that_somebody_has_stopped_does_not_keep_the_command_from_ending(toy_runs: Path) -> None:
+def test_a_process_that_somebody_has_stopped_does_not_keep_the_command_from_ending(
+    toy_runs: Path,
+) -> None:
     overrides = [*OVERRIDES, "steps=5000", "batch=2", "checkpoint_every=2"]
     run, launcher, ranks = two_processes(overrides)
     os.kill(ranks[1], signal.SIGSTOP)
@@ -184,10 +231,20 @@ def test_a_process_that_somebody_has_stopped_does_not_keep_the_command_from_endi
 @pytest.mark.full  # three processes that import torch
 def test_under_torchrun(toy_runs: Path) -> None:
     overrides = [*OVERRIDES, "steps=2"]
-    done = start(overrides, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "relpos.cli")
+    done = start(
+        overrides,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        "-m",
+        "relpos.cli",
+    )
     said = done.communicate(timeout=400)[1]
     assert done.returncode == 0, said
-    assert [start["processes"] for start in plan(compose("pretrain", overrides)).record["starts"]] == [2]
+    assert [
+        start["processes"] for start in plan(compose("pretrain", overrides)).record["starts"]
+    ] == [2]
 
 
 def test_the_port_where_processes_will_meet_is_given_to_nobody_else() -> None:
@@ -210,18 +267,35 @@ def test_who_waits_says_for_whom_and_how_long(
     toy_runs: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Plain `srun -n 4` of which one process alone comes, as srun sets its variables."""
-    variables = {"STEP_NUM_TASKS": 4, "NTASKS": 4, "PROCID": 0, "LOCALID": 0, "NODEID": 0, "JOB_ID": 4711, "NODELIST": "localhost"}
+    variables = {
+        "STEP_NUM_TASKS": 4,
+        "NTASKS": 4,
+        "PROCID": 0,
+        "LOCALID": 0,
+        "NODEID": 0,
+        "JOB_ID": 4711,
+        "NODELIST": "localhost",
+    }
     for name, value in variables.items():
         monkeypatch.setenv(f"SLURM_{name}", str(value))
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(group, "MEETING", 1.0)
     monkeypatch.setattr(group, "SOON", 0.1)
-    with pytest.raises(RelposError, match=r"process 0 of 4 waits at localhost:19711 for 1, 2, 3: not there after 1 seconds"):
+    with pytest.raises(
+        RelposError,
+        match=r"process 0 of 4 waits at localhost:19711 for 1, 2, 3: not there after 1 seconds",
+    ):
         execute(plan(compose("pretrain", [*OVERRIDES, "steps=1"])))
-    assert "process 0 of 4 waits at localhost:19711 for the others, 1 seconds at most" in capfd.readouterr().err
+    assert (
+        "process 0 of 4 waits at localhost:19711 for the others, 1 seconds at most"
+        in capfd.readouterr().err
+    )
     monkeypatch.setenv("SLURM_PROCID", "3")
-    with pytest.raises(RelposError, match=r"process 3 of 4 waits at localhost:19711 for process 0: none after 1 seconds"):
+    with pytest.raises(
+        RelposError,
+        match=r"process 3 of 4 waits at localhost:19711 for process 0: none after 1 seconds",
+    ):
         execute(plan(compose("pretrain", [*OVERRIDES, "steps=1"])))
 
 
@@ -232,7 +306,9 @@ def test_who_waits_says_for_whom_and_how_long(
     ({"SLURM_STEP_NUM_TASKS": "", "SLURM_PROCID": "0"}, None),
     ({"WORLD_SIZE": "1", "RANK": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}, (1, 2, 1)),
 ])  # fmt: skip
-def test_variables_that_are_empty_are_not_set(variables: dict[str, str], found: tuple[int, int, int] | None) -> None:
+def test_variables_that_are_empty_are_not_set(
+    variables: dict[str, str], found: tuple[int, int, int] | None
+) -> None:
     assert place(variables) == (Place(*found) if found else None)
 
 
@@ -242,43 +318,59 @@ def test_variables_that_are_empty_are_not_set(variables: dict[str, str], found: 
     {"WORLD_SIZE": "4000000000", "RANK": "0"},
 ])  # fmt: skip
 def test_variables_that_make_no_sense_are_one_line(variables: dict[str, str]) -> None:
-    with pytest.raises(RelposError, match="whole number (up to 100,000 )?is expected|counted from 0"):
+    with pytest.raises(
+        RelposError, match="whole number (up to 100,000 )?is expected|counted from 0"
+    ):
         place(variables)
 
 
 def test_a_port_that_there_cannot_be_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_PORT", "99999")
-    with pytest.raises(RelposError, match="^MASTER_PORT=99999: a whole number up to 65,535 is expected"):
+    with pytest.raises(
+        RelposError, match="^MASTER_PORT=99999: a whole number up to 65,535 is expected"
+    ):
         group.join(1, 2, 1, "cpu")
 
 
 def test_several_nodes_need_a_meeting_place(toy_runs: Path) -> None:
-    with pytest.raises(RelposError, match="speed.nodes=2: start the command on every node with torchrun or srun"):
+    with pytest.raises(
+        RelposError, match="speed.nodes=2: start the command on every node with torchrun or srun"
+    ):
         execute(plan(compose("pretrain", [*OVERRIDES, "steps=1", "speed.nodes=2"])))
 
 
 def test_processes_are_no_part_of_the_identity() -> None:
-    one, four = (plan(compose("pretrain", overrides)) for overrides in ([], ["speed.devices=2", "speed.nodes=2"]))
+    one, four = (
+        plan(compose("pretrain", overrides))
+        for overrides in ([], ["speed.devices=2", "speed.nodes=2"])
+    )
     assert one.identity == four.identity
 
 
 def dying(run: Run, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
     """The processes of a run do this instead."""
     real = subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **how: real([sys.executable, "-c", body], **how))
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda command, **how: real([sys.executable, "-c", body], **how)
+    )
     launch(run)
 
 
-def test_processes_that_die_at_once_leave_a_reason(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_die_at_once_leave_a_reason(
+    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = plan(compose("pretrain", ["speed.devices=2"]))
     run.path.mkdir(parents=True)
     monkeypatch.setattr(
         "relpos.runs.distributed.asdict", lambda _: {"long": "x" * 1_000_000}
     )  # more than a pipe holds: writing it breaks
-    with pytest.raises(RelposError, match=r"its processes ended: 0 with status 3, 1 with status 3$"):
+    with pytest.raises(
+        RelposError, match=r"its processes ended: 0 with status 3, 1 with status 3$"
+    ):
         dying(run, monkeypatch, "raise SystemExit(3)")
     run.update(state="running", error=None)
-    with locked(run.path), pytest.raises(RelposError, match="its processes ended"):  # another process has taken it up
+    # another process has taken it up
+    with locked(run.path), pytest.raises(RelposError, match="its processes ended"):
         dying(run, monkeypatch, "raise SystemExit(3)")
 
 
@@ -318,11 +410,17 @@ def test_processes_that_hang_are_killed_and_the_run_is_interrupted(
 
     monkeypatch.setattr(distributed, "_watch", stopped)
     with pytest.raises(KeyboardInterrupt):
-        dying(run, monkeypatch, "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)")
+        dying(
+            run,
+            monkeypatch,
+            "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)",
+        )
     assert (run.state, run.record["starts"][-1]["ended"]) == ("interrupted", "interrupted")
 
 
-def test_processes_that_were_asked_to_stop_leave_an_interrupted_run(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_were_asked_to_stop_leave_an_interrupted_run(
+    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = plan(compose("pretrain", ["speed.devices=2"]))
     run.update(state="interrupted")
     with pytest.raises(KeyboardInterrupt):

@@ -1,4 +1,5 @@
-"""Recorded steps, with plain calls in the place of CUDA graphs: the same gradients, drawn anew each step, and nothing waits."""
+"""Recorded steps, with plain calls in the place of CUDA graphs: the same gradients, drawn anew each
+step, and nothing waits."""
 
 import shutil
 import threading
@@ -37,16 +38,27 @@ def network(position: str = "composite", conv: str = "none", *more: str) -> Mask
 
 
 def steps(
-    prepared: Path, masks: Objective = masked, batch: int = 8, microbatch: int = 8, packing: str = "pair", few: bool = True
+    prepared: Path,
+    masks: Objective = masked,
+    batch: int = 8,
+    microbatch: int = 8,
+    packing: str = "pair",
+    few: bool = True,
 ) -> Steps:
     examples = Store(next((prepared / "store").iterdir())).examples("train", packing, 128, 500)
     return Steps(examples, 3, batch, microbatch, 232, objective=masks, few_shapes=few)
 
 
-def training(model: MaskedLM, precision: str = "fp32", recorder: type[Any] | None = Recorder) -> Any:
-    made: Any = Pretraining(model, Recipe(lr=1e-3, warmup=0), steps=10, seed=3, precision=precision, log_every=10)
+def training(
+    model: MaskedLM, precision: str = "fp32", recorder: type[Any] | None = Recorder
+) -> Any:
+    made: Any = Pretraining(
+        model, Recipe(lr=1e-3, warmup=0), steps=10, seed=3, precision=precision, log_every=10
+    )
     made.manual_backward = torch.Tensor.backward  # without a trainer
-    made.recorded = made.recording(recorder(), made.recipe.optimizer_of(model)) if recorder else None
+    made.recorded = (
+        made.recording(recorder(), made.recipe.optimizer_of(model)) if recorder else None
+    )
     return made
 
 
@@ -61,19 +73,35 @@ def check_steps(model: MaskedLM, prepared: Path, *indices: int, **changed: Any) 
     for index in indices:
         model.zero_grad()
         chosen = some.step(index).chosen
-        expected = [sum(column) for column in zip(*plain.gradients(index, passes(some, index), chosen), strict=True)]
-        wanted = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()]
+        expected = [
+            sum(column)
+            for column in zip(*plain.gradients(index, passes(some, index), chosen), strict=True)
+        ]
+        wanted = [
+            torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()
+        ]
         model.zero_grad()
         loss, correct = recorded.recorded.sums(index, passes(others, index))
         grads = recorded.recorded.gradients
-        found = [grads[name] / chosen if name in grads else torch.zeros_like(p) for name, p in model.named_parameters()]
+        found = [
+            grads[name] / chosen if name in grads else torch.zeros_like(p)
+            for name, p in model.named_parameters()
+        ]
         torch.testing.assert_close(found, wanted, atol=1e-10, rtol=1e-8)
         torch._foreach_zero_([*grads.values()])
         assert (float(loss), float(correct)) == pytest.approx(tuple(map(float, expected)))
         assert others.step(index).chosen == pytest.approx(chosen)
 
 
-SCHEMES = ["composite", "selective_rope", "shaw", "absolute", "cope", "synthesizer_dense", "modernbert"]
+SCHEMES = [
+    "composite",
+    "selective_rope",
+    "shaw",
+    "absolute",
+    "cope",
+    "synthesizer_dense",
+    "modernbert",
+]
 CONVS = ["qkv", "depthwise", "convbert", "lightconv", "canon", "kv_shift"]
 PASSES = [(1, "pair"), (7, "document"), (12, "document")] if FULL else [(12, "document")]
 
@@ -86,14 +114,18 @@ PASSES = [(1, "pair"), (7, "document"), (12, "document")] if FULL else [(12, "do
         ("fixed", "convbert"),
     ],
 )
-def test_a_recorded_step_has_the_gradients_of_a_plain_one(prepared: Path, position: str, conv: str) -> None:
+def test_a_recorded_step_has_the_gradients_of_a_plain_one(
+    prepared: Path, position: str, conv: str
+) -> None:
     assert all("held" in part for part in passes(steps(prepared), 2))
     check_steps(network(position, conv), prepared, 2, 5)
 
 
 @pytest.mark.parametrize(("microbatch", "packing"), PASSES)
 def test_so_has_one_of_several_passes(prepared: Path, microbatch: int, packing: str) -> None:
-    check_steps(network("none", "canon"), prepared, 2, batch=24, microbatch=microbatch, packing=packing)
+    check_steps(
+        network("none", "canon"), prepared, 2, batch=24, microbatch=microbatch, packing=packing
+    )
 
 
 @pytest.mark.parametrize("masks", [Masked(0.3, 0.3), Masked(0.1, 0.6, 10), diffused])
@@ -106,7 +138,9 @@ def test_a_causal_network_predicts_next_tokens_in_recorded_passes(prepared: Path
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_cuda_graphs_give_the_gradients_of_plain_calls_and_the_same_bits_each_time(prepared: Path) -> None:
+def test_cuda_graphs_give_the_gradients_of_plain_calls_and_the_same_bits_each_time(
+    prepared: Path,
+) -> None:
     data, found = steps(prepared), []
     for recorder in (Recorder, CudaGraphs, CudaGraphs):
         model = network().float().cuda()
@@ -125,18 +159,26 @@ def test_cuda_graphs_give_the_gradients_of_plain_calls_and_the_same_bits_each_ti
 
 
 def test_a_recorded_update_reads_its_rates_where_a_replay_finds_them(prepared: Path) -> None:
-    """A number would be part of the recording: all later updates would have the rate of the first."""
+    """A number would be part of the recording: all later updates would have the rate of the
+    first."""
     module, step = training(network()), passes(steps(prepared), 0)
     optimizer, seen = module.recorded.optimizer, []
     call = optimizer.step
-    optimizer.step = lambda: (seen.append([group["lr"] for group in optimizer.param_groups]), call())
+    optimizer.step = lambda: (
+        seen.append([group["lr"] for group in optimizer.param_groups]),
+        call(),
+    )
     for rate in (0.0, 1e-3):
         for group in optimizer.param_groups:
             group["lr"] = rate
         module.recorded.sums(0, step)
         module.recorded.update(1000.0)
-        assert all(isinstance(each, Tensor) and float(each) == pytest.approx(rate) for each in seen[-1])
-        assert [group["lr"] for group in optimizer.param_groups] == [rate] * len(optimizer.param_groups)
+        assert all(
+            isinstance(each, Tensor) and float(each) == pytest.approx(rate) for each in seen[-1]
+        )
+        assert [group["lr"] for group in optimizer.param_groups] == [rate] * len(
+            optimizer.param_groups
+        )
     assert len({each.data_ptr() for rates in seen[-2:] for each in rates}) == len(seen[-1])
 
 
@@ -156,7 +198,8 @@ def test_a_replay_draws_new_dropout_each_step(prepared: Path) -> None:
 
 @pytest.fixture
 def recording(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs take the path of a GPU, where a recording writes to tensors where they lay when it was made."""
+    """Runs take the path of a GPU, where a recording writes to tensors where they lay when it was
+    made."""
     monkeypatch.setattr("relpos.runs.training.recorder_of", lambda *_: Recorder)
     call = Replay.__call__
 
@@ -170,7 +213,14 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Replay, "__call__", in_place)
 
 
-OVERRIDES = ["steps=3", "batch=8", "log_every=1", "evaluations=3", "data.pairs=64", "checkpoint_every=1"]
+OVERRIDES = [
+    "steps=3",
+    "batch=8",
+    "log_every=1",
+    "evaluations=3",
+    "data.pairs=64",
+    "checkpoint_every=1",
+]
 
 
 def anew(run: Run) -> dict[str, Any]:
@@ -185,7 +235,9 @@ PHASES = ["packing=document", "length=64", "first.share=0.6", "first.length=16",
 
 
 @pytest.mark.filterwarnings("error:steps are not recorded")
-@pytest.mark.parametrize("more", [[], PHASES, ["recipe.optimizer=muon"]], ids=["one phase", "two phases", "muon"])
+@pytest.mark.parametrize(
+    "more", [[], PHASES, ["recipe.optimizer=muon"]], ids=["one phase", "two phases", "muon"]
+)
 def test_a_run_with_recorded_passes_learns_what_a_plain_one_does(
     toy_runs: Path, request: pytest.FixtureRequest, more: list[str]
 ) -> None:
@@ -197,7 +249,9 @@ def test_a_run_with_recorded_passes_learns_what_a_plain_one_does(
     assert recorded["heldout_loss"] == pytest.approx(plain["heldout_loss"], rel=1e-5)
 
 
-def test_a_run_with_recorded_passes_goes_on_bit_for_bit(toy_runs: Path, recording: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_recorded_passes_goes_on_bit_for_bit(
+    toy_runs: Path, recording: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = plan(relpos.compose("pretrain", OVERRIDES))
     whole = anew(run)
     shutil.rmtree(run.path)
@@ -243,7 +297,10 @@ def test_each_shape_is_recorded_once() -> None:
             return super().record(function)
 
     replay = summed.replay(Counting())
-    outputs = [float(replay({"x": torch.full((size,), value)})[0]) for size, value in ((2, 1.0), (3, 1.0), (2, 5.0))]
+    outputs = [
+        float(replay({"x": torch.full((size,), value)})[0])
+        for size, value in ((2, 1.0), (3, 1.0), (2, 5.0))
+    ]
     assert outputs == [4.0, 6.0, 20.0]
     assert len(recorded) == 2
     assert summed.so_far["sum"] == 4 + 6 + 20
@@ -264,14 +321,21 @@ def test_a_recording_that_fails_or_is_wrong_is_not_used(fails: bool) -> None:
             return lambda: None
 
     replay = summed.replay(Wrong())
-    with pytest.warns(UserWarning, match=f"not recorded as CUDA graphs: {'.* stream is capturing;' if fails else ''}"):
+    with pytest.warns(
+        UserWarning,
+        match=f"not recorded as CUDA graphs: {'.* stream is capturing;' if fails else ''}",
+    ):
         assert float(replay({"x": torch.ones(2)})[0]) == 4
     assert summed.so_far["sum"] == 4
 
 
-@pytest.mark.parametrize(("name", "share", "is_used"), [("table", 1.0, False), ("table", 0.002, True), ("noise", 1.0, True)])
+@pytest.mark.parametrize(
+    ("name", "share", "is_used"),
+    [("table", 1.0, False), ("table", 0.002, True), ("noise", 1.0, True)],
+)
 def test_a_wrong_gradient_of_one_parameter_is_named(name: str, share: float, is_used: bool) -> None:
-    """The table's gradient is a thousandth of the matrix's, as a bias table's may be; the noise's a hundred-thousandth."""
+    """The table's gradient is a thousandth of the matrix's, as a bias table's may be; the noise's a
+    hundred-thousandth."""
     size = {"matrix": 1.0, "table": 1e-3, "noise": 1e-5}
     gradients = {key: torch.zeros(()) for key in size}
 
@@ -289,7 +353,11 @@ def test_a_wrong_gradient_of_one_parameter_is_named(name: str, share: float, is_
             return wrong
 
     replay = Replay(function, lambda: gradients, CPU, Wrong(), noise=TOLERANCE)
-    with nullcontext() if is_used else pytest.warns(UserWarning, match=r"table of a replay is off by 1\.0e-03"):
+    with (
+        nullcontext()
+        if is_used
+        else pytest.warns(UserWarning, match=r"table of a replay is off by 1\.0e-03")
+    ):
         replay({})
     assert replay.trusted == is_used
 

@@ -1,4 +1,5 @@
-"""Recorded passes of a fine-tuning, with plain calls in the place of CUDA graphs: the gradients of plain ones, in few shapes."""
+"""Recorded passes of a fine-tuning, with plain calls in the place of CUDA graphs: the gradients of
+plain ones, in few shapes."""
 
 import shutil
 from contextlib import nullcontext
@@ -30,12 +31,18 @@ CLASSES = torch.arange(200) % 3
 def encoded(labels: Tensor, mean: float = 10.0, length: int = 64) -> Encoded:
     """Rows of about `mean` tokens, as different as those of a task."""
     random = np.random.default_rng(0)
-    sizes = np.minimum(np.exp(random.normal(np.log(mean), 0.5, len(labels))).astype(int) + 3, length)
+    sizes = np.minimum(
+        np.exp(random.normal(np.log(mean), 0.5, len(labels))).astype(int) + 3, length
+    )
     ids = [random.integers(5, VOCABULARY, size).astype(np.int32) for size in sizes]
-    return Encoded(ids, [np.arange(size).astype(np.uint8) // 5 % 2 for size in sizes], labels, 0, length)
+    return Encoded(
+        ids, [np.arange(size).astype(np.uint8) // 5 % 2 for size in sizes], labels, 0, length
+    )
 
 
-def classifier(labels: int, kind: ClassifierKind = "plain", position: str = "composite", conv: str = "none") -> Classifier:
+def classifier(
+    labels: int, kind: ClassifierKind = "plain", position: str = "composite", conv: str = "none"
+) -> Classifier:
     encoder = model_of(position, conv, max_positions=64).encoder
     torch.manual_seed(0)
     return Classifier(encoder, labels, kind=kind).double().train()
@@ -52,15 +59,22 @@ def check_steps(model: Classifier, data: Encoded, microbatch: int, *indices: int
     plain, recorded = tuning(model), tuning(model)
     steps = recorded.recording(Recorder(), recorded.recipe.optimizer_of(model))
     # 200 rows are seven batches of 29, the last one of 26.
-    some, others = (list(TuningSteps(data, 3, 29, 14, microbatch, few_shapes=few)) for few in (False, True))
+    some, others = (
+        list(TuningSteps(data, 3, 29, 14, microbatch, few_shapes=few)) for few in (False, True)
+    )
     for index in indices:
         model.zero_grad()
         found = plain.gradients(index, some[index].microbatches, some[index].rows)
         expected = [float(sum(column)) for column in zip(*found, strict=True)]
-        wanted = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()]
+        wanted = [
+            torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()
+        ]
         model.zero_grad()
         sums, rows = steps.sums(index, others[index].microbatches), others[index].rows
-        found = [steps.gradients[name] / rows if name in steps.gradients else 0 * p for name, p in model.named_parameters()]
+        found = [
+            steps.gradients[name] / rows if name in steps.gradients else 0 * p
+            for name, p in model.named_parameters()
+        ]
         # The loss of both is computed in float32.
         torch.testing.assert_close(found, wanted, atol=1e-7, rtol=1e-5)
         assert [*map(float, sums)] == pytest.approx(expected, rel=1e-6)
@@ -69,24 +83,38 @@ def check_steps(model: Classifier, data: Encoded, microbatch: int, *indices: int
 
 @pytest.mark.parametrize("kind", get_args(ClassifierKind))
 @pytest.mark.parametrize("labels", [CLASSES, CLASSES.float()], ids=["classes", "scores"])
-def test_a_recorded_fine_tuning_has_the_gradients_of_a_plain_one(kind: ClassifierKind, labels: Tensor) -> None:
-    check_steps(classifier(1 if labels.is_floating_point() else 3, kind), encoded(labels), 32, 0, 6, 13)
+def test_a_recorded_fine_tuning_has_the_gradients_of_a_plain_one(
+    kind: ClassifierKind, labels: Tensor
+) -> None:
+    check_steps(
+        classifier(1 if labels.is_floating_point() else 3, kind), encoded(labels), 32, 0, 6, 13
+    )
 
 
-@pytest.mark.parametrize(("position", "conv"), [("absolute", "canon"), ("rope", "qkv"), ("none", "convbert")])
+@pytest.mark.parametrize(
+    ("position", "conv"), [("absolute", "canon"), ("rope", "qkv"), ("none", "convbert")]
+)
 @pytest.mark.parametrize("microbatch", [3, pytest.param(32, marks=pytest.mark.full)])
-def test_so_it_has_with_neighbours_and_in_several_passes(position: str, conv: str, microbatch: int) -> None:
+def test_so_it_has_with_neighbours_and_in_several_passes(
+    position: str, conv: str, microbatch: int
+) -> None:
     check_steps(classifier(3, "plain", position, conv), encoded(CLASSES), microbatch, 6)
 
 
 def test_a_step_sums_losses_and_hits_and_of_a_regression_squared_errors() -> None:
     made = tuning(classifier(3))
     for outputs, labels, wanted in (
-        ([[9.0, 0.0, 0.0], [0.0, 9.0, 0.0], [0.0, 9.0, 0.0], [0.0, 0.0, 9.0]], [0, 1, 0, 2], (9.0, 3)),
+        (
+            [[9.0, 0.0, 0.0], [0.0, 9.0, 0.0], [0.0, 9.0, 0.0], [0.0, 0.0, 9.0]],
+            [0, 1, 0, 2],
+            (9.0, 3),
+        ),
         ([[1.0], [2.0]], [3.0, 2.5], (4.25, 4.25)),
     ):
         made.model.forward = lambda *inputs, outputs=outputs: torch.tensor(outputs)
-        batch = dict.fromkeys(("input_ids", "attention_mask", "token_types")) | {"labels": torch.tensor(labels)}
+        batch = dict.fromkeys(("input_ids", "attention_mask", "token_types")) | {
+            "labels": torch.tensor(labels)
+        }
         assert [float(value) for value in made.losses(batch)] == pytest.approx(wanted, abs=0.01)
 
 
@@ -104,7 +132,14 @@ def test_a_replayed_fine_tuning_waits_for_nothing(kind: ClassifierKind) -> None:
 def test_a_fine_tuning_with_recorded_passes_learns_what_a_plain_one_does(
     toy_runs: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    overrides = ["task=rte", "intermediate=none", f"network={model_folder}", "steps=4", "batch=8", "log_every=1"]
+    overrides = [
+        "task=rte",
+        "intermediate=none",
+        f"network={model_folder}",
+        "steps=4",
+        "batch=8",
+        "log_every=1",
+    ]
     run = plan(relpos.compose("finetune", overrides))
     lines = []
     for recorder in (None, Recorder):

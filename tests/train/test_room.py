@@ -1,4 +1,5 @@
-"""What a training says when the GPU's memory was too small. The step that runs out of it is made up."""
+"""What a training says when the GPU's memory was too small. The step that runs out of it is made
+up."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ TINY = ["size=tiny", "size.layers=1", "steps=2", "batch=8", "data.pairs=64"]
 
 
 def out_of_memory(*_: Any) -> None:
-    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nSee documentation for more.")
+    raise torch.OutOfMemoryError(
+        "CUDA out of memory. Tried to allocate 2.00 GiB.\nSee documentation for more."
+    )
 
 
 def interrupted(*_: Any) -> None:
@@ -61,7 +64,9 @@ def test_the_next_try_takes_half_the_micro_batch_that_was_too_much_and_keeps_it(
     assert said == [f"{name}8; now 4", f"{name}4; now 2", f"{name}4; now 2"]
 
 
-def test_what_the_user_says_is_taken_whatever_was_too_much(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_user_says_is_taken_whatever_was_too_much(
+    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for overrides, number in ((["speed.microbatch=8"], 8), (["speed.microbatch=8"], 8), ([], 4)):
         run = plan(compose("pretrain", [*TINY, "evaluations=1", *overrides]))
         with monkeypatch.context() as patch:
@@ -73,18 +78,26 @@ def test_what_the_user_says_is_taken_whatever_was_too_much(toy_runs: Path, monke
 
 def test_a_micro_batch_of_more_than_the_batch_is_not_what_ran_out() -> None:
     told: list[int] = []
-    with pytest.raises(RelposError, match="speed.microbatch=8; try speed.microbatch=4"), explained_memory(64, 8, told.append):
+    with (
+        pytest.raises(RelposError, match="speed.microbatch=8; try speed.microbatch=4"),
+        explained_memory(64, 8, told.append),
+    ):
         out_of_memory()
     assert told == [8]
 
 
 def test_where_one_example_is_too_much_a_smaller_network_is_named() -> None:
     told: list[int] = []
-    with pytest.raises(RelposError, match="a single example in a forward pass"), explained_memory(1, 32, told.append):
+    with (
+        pytest.raises(RelposError, match="a single example in a forward pass"),
+        explained_memory(1, 32, told.append),
+    ):
         out_of_memory()
 
 
-def test_what_an_earlier_run_of_this_process_has_left_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_earlier_run_of_this_process_has_left_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     free = [1]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: free.append(1 << 36))

@@ -33,14 +33,26 @@ TINY = ["steps=3", "batch=8", "log_every=1", "evaluations=1", "data.pairs=64"]
 
 def gradient(model: MaskedLM, step: Step, least: int) -> Tensor:
     """Of one update without clipping, every micro-batch padded to `least` tokens at least."""
-    module = Pretraining(model, Recipe(lr=1e-3, warmup=0), steps=10, seed=3, precision="fp32", log_every=10)
+    module = Pretraining(
+        model, Recipe(lr=1e-3, warmup=0), steps=10, seed=3, precision="fp32", log_every=10
+    )
     for part in step.microbatches:
         width = max(0, least - part.input_ids.shape[1])
-        ids, labels = functional.pad(part.input_ids, (0, width)), functional.pad(part.labels, (0, width), value=-100)
+        ids, labels = (
+            functional.pad(part.input_ids, (0, width)),
+            functional.pad(part.labels, (0, width), value=-100),
+        )
         with module.forward_scope(step.index, part.keys):
-            loss, _, _ = model.loss_sum(ids, labels, functional.pad(part.attention_mask, (0, width)))
+            loss, _, _ = model.loss_sum(
+                ids, labels, functional.pad(part.attention_mask, (0, width))
+            )
         (loss / step.chosen).backward()
-    found = torch.cat([torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in model.parameters()])
+    found = torch.cat(
+        [
+            torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten()
+            for p in model.parameters()
+        ]
+    )
     model.zero_grad()
     return found
 
@@ -51,18 +63,28 @@ ALSO_CUT = ["none-none", "tupe-none", "rope-none", "none-lightconv", "composite-
 
 @pytest.mark.parametrize("pair", [*CUT, *(ALSO_CUT if FULL else [])])
 def test_an_update_does_not_depend_on_how_it_is_cut_or_padded(prepared: Path, pair: str) -> None:
-    """With dropout: an example has its own, in whatever forward pass it stands. RELPOS_FULL=1 tries more pairs."""
+    """With dropout: an example has its own, in whatever forward pass it stands. RELPOS_FULL=1 tries
+    more pairs."""
     position, conv = pair.split("-")
     torch.manual_seed(0)
-    model = relpos.build(relpos.compose("params", ["size=tiny", f"position={position}", f"conv={conv}", "vocabulary=232"]))
+    model = relpos.build(
+        relpos.compose(
+            "params", ["size=tiny", f"position={position}", f"conv={conv}", "vocabulary=232"]
+        )
+    )
     model.double().train()
     examples = Store(next((prepared / "store").iterdir())).examples("train", "pair", 128, 500)
-    cuts = {microbatch: Steps(examples, 0, 24, microbatch, 232).step(2) for microbatch in (1, 16, 64, 128)}
+    cuts = {
+        microbatch: Steps(examples, 0, 24, microbatch, 232).step(2)
+        for microbatch in (1, 16, 64, 128)
+    }
     assert len(cuts[1].microbatches) > len(cuts[16].microbatches)
     whole = gradient(model, cuts[64], 0)
     assert float(whole.norm()) > 0.1
     for microbatch, least in ((1, 0), (16, 0), (128, 0), (64, 128)):
-        assert float((gradient(model, cuts[microbatch], least) - whole).norm() / whole.norm()) < 1e-9
+        assert (
+            float((gradient(model, cuts[microbatch], least) - whole).norm() / whole.norm()) < 1e-9
+        )
 
 
 def interrupted(overrides: list[str], monkeypatch: pytest.MonkeyPatch) -> Run:
@@ -79,7 +101,9 @@ def interrupted(overrides: list[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     return run
 
 
-def test_a_run_that_goes_on_keeps_its_micro_batch(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_goes_on_keeps_its_micro_batch(
+    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = interrupted([], monkeypatch)
     monkeypatch.setattr(room, "CPU_TOKENS", 256)
     execute(run)
@@ -88,49 +112,89 @@ def test_a_run_that_goes_on_keeps_its_micro_batch(toy_runs: Path, monkeypatch: p
 
 @pytest.mark.parametrize(
     ("command", "overrides"),
-    [("pretrain", ["steps=30", "data.pairs=64"]), ("finetune", ["task=rte", "intermediate=none", "steps=30"])],
+    [
+        ("pretrain", ["steps=30", "data.pairs=64"]),
+        ("finetune", ["task=rte", "intermediate=none", "steps=30"]),
+    ],
 )
-def test_a_run_that_diverges_fails_in_one_line_and_keeps_its_checkpoint(toy_runs: Path, command: str, overrides: list[str]) -> None:
+def test_a_run_that_diverges_fails_in_one_line_and_keeps_its_checkpoint(
+    toy_runs: Path, command: str, overrides: list[str]
+) -> None:
     if command == "finetune":
         overrides = [*overrides, f"network={relpos.run(relpos.compose('pretrain', TINY)).path}"]
-    diverging = ["recipe.lr=1e30", "recipe.warmup=3", "batch=8", "checkpoint_every=1", "log_every=50"]
+    diverging = [
+        "recipe.lr=1e30",
+        "recipe.warmup=3",
+        "batch=8",
+        "checkpoint_every=1",
+        "log_every=50",
+    ]
     cfg = relpos.compose(command, [*overrides, *diverging])
     run = plan(cfg)
-    with pytest.raises(RelposError, match=r"training diverged after \d+ steps: .* is (nan|inf); try a lower recipe.lr"):
+    with pytest.raises(
+        RelposError,
+        match=r"training diverged after \d+ steps: .* is (nan|inf); try a lower recipe.lr",
+    ):
         execute(run)
     assert run.state == "failed"
     kept = newest(run.path / "checkpoint")
-    assert all(bool(value.isfinite().all()) for value in torch.load(kept, weights_only=True)["state_dict"].values())
+    assert all(
+        bool(value.isfinite().all())
+        for value in torch.load(kept, weights_only=True)["state_dict"].values()
+    )
 
 
 def test_rows_of_a_table_differ_in_nothing_but_the_position() -> None:
     models = []
     for position in ("none", "absolute", "composite"):
         torch.manual_seed(7)
-        models.append(dict(relpos.build(relpos.compose("params", ["size=tiny", f"position={position}"])).named_parameters()))
+        models.append(
+            dict(
+                relpos.build(
+                    relpos.compose("params", ["size=tiny", f"position={position}"])
+                ).named_parameters()
+            )
+        )
     for other in models[1:]:
         assert all(torch.equal(models[0][name], other[name]) for name in models[0])
 
 
 def test_two_stages_read_short_text_first_and_go_on_where_they_stopped(toy_runs: Path) -> None:
-    overrides = ["packing=document", "length=64", "batch=2", "steps=5", "first.share=0.6", "first.length=16", "first.batch=8"]
+    overrides = [
+        "packing=document",
+        "length=64",
+        "batch=2",
+        "steps=5",
+        "first.share=0.6",
+        "first.length=16",
+        "first.batch=8",
+    ]
     run = plan(relpos.compose("pretrain", overrides))
     store = Store(execute(run.inputs["store"]).path)
-    dials = {key: run.config[key] for key in ("seed", "steps", "batch", "length", "packing", "pairs", "first")}
+    dials = {
+        key: run.config[key]
+        for key in ("seed", "steps", "batch", "length", "packing", "pairs", "first")
+    }
     dials["microbatch"] = 16
 
     def read(start: int) -> list[tuple[int, int, int]]:
         data = PretrainingData(store, **dials)
         data.trainer = SimpleNamespace(global_step=start)  # type: ignore[assignment]
         return [
-            (step.index, sum(len(part.input_ids) for part in step.microbatches), step.microbatches[0].input_ids.shape[1])
+            (
+                step.index,
+                sum(len(part.input_ids) for part in step.microbatches),
+                step.microbatches[0].input_ids.shape[1],
+            )
             for step in data.train_dataloader()
         ]
 
     whole = read(0)
     assert whole == [(0, 8, 16), (1, 8, 16), (2, 8, 16), (3, 2, 64), (4, 2, 64)]
     assert [read(start) for start in range(6)] == [whole[start:] for start in range(6)]
-    assert costs(run)["flops"] == pytest.approx(3 * (3 * 8 * 16 * rate(run, 16) + 2 * 2 * 64 * rate(run, 64)))
+    assert costs(run)["flops"] == pytest.approx(
+        3 * (3 * 8 * 16 * rate(run, 16) + 2 * 2 * 64 * rate(run, 64))
+    )
 
 
 def test_the_first_of_two_stages_may_read_pairs_and_the_other_documents(toy_runs: Path) -> None:
@@ -152,7 +216,9 @@ def rate(run: Run, length: int) -> float:
     return forward(run.meaning["size"], length, run.inputs["tokenizer"].config["vocabulary"])
 
 
-def test_the_surface_for_notebooks(toy_runs: Path, drawing: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_surface_for_notebooks(
+    toy_runs: Path, drawing: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawing(monkeypatch)
     cfg = relpos.compose("pretrain", [*TINY, "position=composite", "snapshots=[1,100]"])
     run = relpos.run(cfg)
@@ -174,11 +240,18 @@ def test_a_model_of_another_shape_is_refused_by_name(model_folder: Path) -> None
 
 
 def test_without_a_predicted_token_the_held_out_loss_is_refused_and_that_of_a_line_is_0() -> None:
-    module = Pretraining(nn.Linear(1, 1), Recipe(lr=1e-3, warmup=0), steps=10, seed=3, precision="fp32", log_every=10)
+    module = Pretraining(
+        nn.Linear(1, 1), Recipe(lr=1e-3, warmup=0), steps=10, seed=3, precision="fp32", log_every=10
+    )
     module.on_validation_epoch_start()
     with pytest.raises(RelposError, match="^data: no token of the held-out text is predicted"):
         module.on_validation_epoch_end()
-    assert module.averages({"loss": 0.0, "correct": 0.0, "chosen": 0.0, "tokens": 8.0, "seconds": 1.0})["loss"] == 0
+    assert (
+        module.averages(
+            {"loss": 0.0, "correct": 0.0, "chosen": 0.0, "tokens": 8.0, "seconds": 1.0}
+        )["loss"]
+        == 0
+    )
 
 
 def test_the_logged_rate_is_that_of_the_step(toy_runs: Path) -> None:
@@ -205,7 +278,9 @@ def test_tensorboard(toy_runs: Path) -> None:
     assert list(run.path.rglob("events.out.tfevents.*"))
 
 
-def test_wandb_offline_under_our_own_identity(toy_runs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_wandb_offline_under_our_own_identity(
+    toy_runs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     for name in ("CACHE", "CONFIG", "DATA"):
         monkeypatch.setenv(f"WANDB_{name}_DIR", str(tmp_path / name.lower()))

@@ -15,12 +15,18 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """How often rows were encoded."""
     calls: list[int] = []
     monkeypatch.setattr(finetune, "_last", {})
-    monkeypatch.setattr(finetune, "encode", lambda rows, *rest: (calls.append(1), encode(rows, *rest))[1])
+    monkeypatch.setattr(
+        finetune, "encode", lambda rows, *rest: (calls.append(1), encode(rows, *rest))[1]
+    )
     return lambda: len(calls)
 
 
-def test_another_seed_of_a_task_reads_nothing_again_and_another_task_does(toy_runs: Path, encoded: Callable[[], int]) -> None:
-    pretrained = relpos.run(relpos.compose("pretrain", ["steps=1", "batch=8", "evaluations=1", "data.pairs=64"]))
+def test_another_seed_of_a_task_reads_nothing_again_and_another_task_does(
+    toy_runs: Path, encoded: Callable[[], int]
+) -> None:
+    pretrained = relpos.run(
+        relpos.compose("pretrain", ["steps=1", "batch=8", "evaluations=1", "data.pairs=64"])
+    )
     overrides = ["intermediate=none", "steps=1", f"network={pretrained.path}"]
     relpos.run(relpos.compose("finetune", ["task=rte", "seed=1", *overrides]))
     first = encoded()

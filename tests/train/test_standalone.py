@@ -1,4 +1,5 @@
-"""Exported networks open where relpos is not installed, with the code that their folder carries, and compute the same."""
+"""Exported networks open where relpos is not installed, with the code that their folder carries,
+and compute the same."""
 
 import json
 import os
@@ -24,8 +25,14 @@ from schemes import CONVS, FULL, POSITIONS, SIZE, node, sampled
 transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")
 transformers.utils.logging.disable_progress_bar()
 
-MERGED = {"_target_": "relpos.model.position.Merge", "parts": [node("position", "rope"), node("position", "composite")]}
-CONVOLUTIONS = {"_target_": "relpos.model.conv.Merge", "parts": [node("conv", "depthwise"), node("conv", "qk")]}
+MERGED = {
+    "_target_": "relpos.model.position.Merge",
+    "parts": [node("position", "rope"), node("position", "composite")],
+}
+CONVOLUTIONS = {
+    "_target_": "relpos.model.conv.Merge",
+    "parts": [node("conv", "depthwise"), node("conv", "qk")],
+}
 NETWORKS: dict[str, tuple[Any, Any, int | None]] = {
     "composite": (node("position", "composite"), node("conv", "none"), None),
     "tisa": (node("position", "tisa"), node("conv", "none"), None),
@@ -39,7 +46,10 @@ NETWORKS: dict[str, tuple[Any, Any, int | None]] = {
 }
 """Position scheme, convolution, outputs of a classifier."""
 if not FULL:
-    NETWORKS = {name: NETWORKS[name] for name in ("composite", "tisa", "merged_convbert", "causal", "classifier")}
+    NETWORKS = {
+        name: NETWORKS[name]
+        for name in ("composite", "tisa", "merged_convbert", "causal", "classifier")
+    }
 MODERN = {"norm_first": True, "norm": "rms", "glu": True, "bias": False, "qk_norm": True}
 LAYERS = {
     "causal": {"attention": "causal", **MODERN},
@@ -91,7 +101,12 @@ def exported(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     mask = torch.ones_like(ids)
     mask[1, 6:] = 0
     for name, (position, conv, outputs) in NETWORKS.items():
-        settings = {"size": SIZE | LAYERS.get(name, {}), "position": position, "conv": conv, "vocabulary": tokenizer.size}
+        settings = {
+            "size": SIZE | LAYERS.get(name, {}),
+            "position": position,
+            "conv": conv,
+            "vocabulary": tokenizer.size,
+        }
         settings |= {"outputs": outputs} if outputs else {}
         torch.manual_seed(0)
         model = network(settings).double().eval()
@@ -99,18 +114,24 @@ def exported(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             for parameter in model.parameters():
                 parameter.normal_(0, 0.3)
         write(root / name, model, settings, tokenizer, str)
-        torch.save({"ids": ids, "mask": mask, "logits": model(ids, mask).detach()}, root / name / "given.pt")
+        torch.save(
+            {"ids": ids, "mask": mask, "logits": model(ids, mask).detach()},
+            root / name / "given.pt",
+        )
     return root
 
 
 @pytest.fixture(scope="module")
 def elsewhere(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a Python says that has transformers and torch, but neither relpos nor its other libraries."""
+    """What a Python says that has transformers and torch, but neither relpos nor its other
+    libraries."""
     cache = tmp_path_factory.mktemp("cache")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"HF_HOME": str(cache), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-I", "-c", ELSEWHERE, str(exported)]
-    done = subprocess.run(command, cwd=cache, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=cache, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     answers: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answers
@@ -125,7 +146,9 @@ def test_they_compute_the_same(elsewhere: dict[str, Any]) -> None:
 
 
 @pytest.mark.full
-def test_without_relpos_the_pipeline_fills_masks_as_we_do(elsewhere: dict[str, Any], exported: Path) -> None:
+def test_without_relpos_the_pipeline_fills_masks_as_we_do(
+    elsewhere: dict[str, Any], exported: Path
+) -> None:
     for name in NETWORKS:
         if name not in ("causal", "classifier"):
             [guesses] = relpos.FillMask(exported / name)("the [MASK], and cats.", top=2)
@@ -133,7 +156,9 @@ def test_without_relpos_the_pipeline_fills_masks_as_we_do(elsewhere: dict[str, A
 
 
 @pytest.mark.full
-def test_they_are_trained_and_saved_with_their_code(elsewhere: dict[str, Any], exported: Path) -> None:
+def test_they_are_trained_and_saved_with_their_code(
+    elsewhere: dict[str, Any], exported: Path
+) -> None:
     for name in NETWORKS:
         if name != "classifier":
             assert elsewhere[name]["trained"], name
@@ -158,16 +183,23 @@ def test_relpos_never_runs_the_code_of_a_folder(exported: Path, tmp_path: Path) 
     given = torch.load(tmp_path / "given.pt")
     model, _ = relpos.load(tmp_path)
     torch.testing.assert_close(model(given["ids"], given["mask"]), given["logits"])
-    for trusting in ({}, {"trust_remote_code": True}):  # once relpos is imported, its own classes come first
-        theirs = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path, dtype=torch.float64, **trusting).eval()
+    # once relpos is imported, its own classes come first
+    for trusting in ({}, {"trust_remote_code": True}):
+        theirs = transformers.AutoModelForMaskedLM.from_pretrained(
+            tmp_path, dtype=torch.float64, **trusting
+        ).eval()
         torch.testing.assert_close(theirs(given["ids"], given["mask"]).logits, given["logits"])
 
 
 @pytest.mark.parametrize("kind", ["position", "conv"])
-def test_the_code_is_complete_for_every_scheme(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_is_complete_for_every_scheme(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     for name in sampled(POSITIONS if kind == "position" else CONVS):
-        settings = {"position": node("position", "none"), "conv": node("conv", "none")} | {kind: node(kind, name)}
+        settings = {"position": node("position", "none"), "conv": node("conv", "none")} | {
+            kind: node(kind, name)
+        }
         opened = carried(tmp_path / name, settings)
         assert settings[kind]["_target_"] in import_module(f"{name}.trust").NAMED
         absent = r"(from|import) (relpos|jaxtyping|hydra|omegaconf)\b"
@@ -180,15 +212,23 @@ def carried(folder: Path, settings: dict[str, Any]) -> list[str]:
     (folder / "__init__.py").touch()
     standalone.write(folder, settings)
     import_module(f"{folder.name}.modeling_relpos")
-    return [line for path in folder.glob("*.py") for line in path.read_text(encoding="utf-8").splitlines()]
+    return [
+        line
+        for path in folder.glob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
 
 
 @pytest.mark.parametrize("module", ["mine_of_standalone", "heads"])
-def test_a_scheme_of_the_users_own_travels_too(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheme_of_the_users_own_travels_too(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / f"{module}.py").write_text(
-        "from math import *\n\nimport torch\nfrom relpos.model.position import Scheme, Terms\nfrom jaxtyping import Float\n\n"
+        "from math import *\n\nimport torch\nfrom relpos.model.position import Scheme, Terms\nfrom "
+        "jaxtyping import Float\n\n"
         "try:\n    HALF = 0.5\nfinally:\n    pass\n\n"
-        "class Mine(Scheme):\n    def terms(self, layer: int, q: Float[torch.Tensor, 'b h n d'], k, state):\n"
+        "class Mine(Scheme):\n    def terms(self, layer: int, q: Float[torch.Tensor, 'b h n d'], "
+        "k, state):\n"
         "        return Terms(offset=torch.full((self.shape.heads, 2 * q.shape[2] - 1), HALF))\n",
         encoding="utf-8",
     )
@@ -198,7 +238,9 @@ def test_a_scheme_of_the_users_own_travels_too(module: str, tmp_path: Path, monk
     carried(tmp_path / f"opened_{module}", settings)
     mine = import_module(f"opened_{module}.trust").NAMED[f"{module}.Mine"]
     shape = import_module(f"opened_{module}.shape").Shape.example()
-    assert mine(shape).terms(0, torch.zeros(1, 2, 3, 4), None, None).offset.unique().tolist() == [0.5]
+    assert mine(shape).terms(0, torch.zeros(1, 2, 3, 4), None, None).offset.unique().tolist() == [
+        0.5
+    ]
     assert mine.__module__ == f"opened_{module}.own_{module}"
     monkeypatch.delenv("RELPOS_TRUST")
     with pytest.raises(RelposError, match=f"trust={module}"):
@@ -211,6 +253,13 @@ def test_what_a_scheme_of_the_users_own_imports_from_a_relative_place_is_refused
 ) -> None:
     (tmp_path / "a_point.py").write_text("from .helper import HALF\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(standalone, "find", lambda target, *_: SimpleNamespace(__module__="a_point", __qualname__="Mine"))
-    with pytest.raises(RelposError, match=r"^module a_point: HALF is imported from .helper: write the full name of that module"):
+    monkeypatch.setattr(
+        standalone,
+        "find",
+        lambda target, *_: SimpleNamespace(__module__="a_point", __qualname__="Mine"),
+    )
+    with pytest.raises(
+        RelposError,
+        match=r"^module a_point: HALF is imported from .helper: write the full name of that module",
+    ):
         standalone.code({"position": {"_target_": "a_point.Mine"}, "conv": {}})

@@ -1,8 +1,9 @@
 """TISA's sum of basis functions fitted to curves over offsets (Wennberg & Henter 2021, Appendix C).
 
-f(o) = constant + Σ_s a_s exp(−b_s (o − c_s)²) is linear in a and in the constant, so least squares searches for b and c alone and
-solves for the others at each step (variable projection, Golub & Pereyra 1973, with Kaufman's Jacobian). All heads, and all starts
-of each, are one batch of small problems, of which torch computes every step together; scipy's `least_squares`, which takes them one
+f(o) = constant + Σ_s a_s exp(−b_s (o − c_s)²) is linear in a and in the constant, so least squares
+searches for b and c alone and solves for the others at each step (variable projection, Golub &
+Pereyra 1973, with Kaufman's Jacobian). All heads, and all starts of each, are one batch of small
+problems, of which torch computes every step together; scipy's `least_squares`, which takes them one
 by one, needed three times as long for the same search.
 """
 
@@ -20,13 +21,15 @@ from torch import Tensor
 from relpos.errors import RelposError
 
 SHARPNESS = (0.003, 0.03, 0.3, 3.0)
-"""Sharpness b with which a new basis function starts: from one as wide as a paragraph to one of a single token."""
+"""Sharpness b with which a new basis function starts: from one as wide as a paragraph to one of a
+single token."""
 
 EARLY, LATE = 12, 80
 """Steps of the search after each new basis function, and after the last one."""
 
 STARTS, RESTARTS, RESTART_STEPS = 1_152, range(8, 65), 30
-"""Random starts of all unmet curves together, least and most (exclusive) of a single curve, and steps of each."""
+"""Random starts of all unmet curves together, least and most (exclusive) of a single curve, and
+steps of each."""
 
 SWAPS = 3
 """How often, at most, one basis function of an unmet curve is removed and placed elsewhere."""
@@ -45,9 +48,11 @@ Curves = Float[Tensor, "problems offsets"]
 
 @dataclass(frozen=True)
 class Fit:
-    """f(o) = constant + Σ_s a_s exp(−|b_s| (o − c_s)²), and the share r2 of the curve's variance that it explains.
+    """f(o) = constant + Σ_s a_s exp(−|b_s| (o − c_s)²), and the share r2 of the curve's variance
+    that it explains.
 
-    The constant cancels in a softmax; without it no curve could be met whose far ends are not near 0.
+    The constant cancels in a softmax; without it no curve could be met whose far ends are not near
+    0.
     """
 
     amplitude: Functions
@@ -59,21 +64,24 @@ class Fit:
     def __call__(self, offsets: ArrayLike) -> Float[np.ndarray, "..."]:
         """f at these offsets, of any shape."""
         away = np.asarray(offsets, np.float64)[..., None] - self.centre
-        values: Float[np.ndarray, "..."] = self.constant + (self.amplitude * np.exp(-np.abs(self.sharpness) * away**2)).sum(-1)
+        values: Float[np.ndarray, "..."] = self.constant + (
+            self.amplitude * np.exp(-np.abs(self.sharpness) * away**2)
+        ).sum(-1)
         return values
 
 
 def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None = None) -> list[Fit]:
     """Least squares from several starts; a fit for each curve.
 
-    First the basis functions are added one after another, each where the residual is largest, in four widths of which the best is
-    kept; then all are refined together. A curve that is not met by this (`MET`) is started again, from centres drawn where it bends
-    most.
+    First the basis functions are added one after another, each where the residual is largest, in
+    four widths of which the best is kept; then all are refined together. A curve that is not met by
+    this (`MET`) is started again, from centres drawn where it bends most.
 
     Args:
         curves: (heads, 2n−1), at offsets 1−n … n−1.
         functions: S.
-        weights: (2n−1) of the squared errors, and of R²; None: all equal. With n − |o| a fit to a curve is one to an n × n matrix.
+        weights: (2n−1) of the squared errors, and of R²; None: all equal. With n − |o| a fit to a
+            curve is one to an n × n matrix.
 
     Raises:
         RelposError: fewer offsets than parameters, 3S + 1, or a number that is not finite.
@@ -102,8 +110,11 @@ def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None =
             swapped = _swapped(problem, state, unmet)
             unmet = unmet[swapped.cost[unmet] < (1 - GAIN) * state.cost[unmet]]
             state = swapped
-    varies = total > 1e-16 * (problem.y * root).square().sum(1)  # else the curve is a constant, met to rounding
-    r2 = torch.where(varies, 1 - state.cost / total.clamp_min(1e-300), torch.ones(heads, dtype=torch.float64))
+    # else the curve is a constant, met to rounding
+    varies = total > 1e-16 * (problem.y * root).square().sum(1)
+    r2 = torch.where(
+        varies, 1 - state.cost / total.clamp_min(1e-300), torch.ones(heads, dtype=torch.float64)
+    )
     a, constant = state.linear[:, :-1].numpy(), state.linear[:, -1]
     b, c = state.log_b.exp().numpy(), state.c.numpy()
     return [Fit(a[h], b[h], c[h], float(constant[h]), float(r2[h])) for h in range(heads)]
@@ -112,7 +123,10 @@ def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None =
 def check_offsets(width: int, functions: int) -> None:
     """Raises RelposError where so many offsets are fewer than the parameters of a fit."""
     if width < 3 * functions + 1:
-        raise RelposError(f"{width} offsets are too few for the {3 * functions + 1} parameters of {functions} basis functions")
+        raise RelposError(
+            f"{width} offsets are too few for the {3 * functions + 1} parameters of "
+            f"{functions} basis functions"
+        )
 
 
 class _FitProblem(NamedTuple):
@@ -141,16 +155,21 @@ def _solve(problem: _FitProblem, log_b: Parameters, c: Parameters) -> _State:
     design = torch.cat([bumps, bumps.new_ones(*bumps.shape[:2], 1)], 2) * problem.root[:, None]
     gram = design.mT @ design
     # A little ridge: two basis functions that have become equal share their amplitude.
-    gram = gram + torch.diag_embed(1e-10 * gram.diagonal(dim1=1, dim2=2).amax(1, keepdim=True).expand(-1, gram.shape[1]))
+    gram = gram + torch.diag_embed(
+        1e-10 * gram.diagonal(dim1=1, dim2=2).amax(1, keepdim=True).expand(-1, gram.shape[1])
+    )
     factor = torch.linalg.cholesky_ex(gram)[0]
     target = (problem.y * problem.root)[..., None]
     linear = torch.cholesky_solve(design.mT @ target, factor)
     residual = (design @ linear - target)[..., 0]
-    return _State(log_b, c, away, bumps, design, factor, linear[..., 0], residual, residual.square().sum(1))
+    return _State(
+        log_b, c, away, bumps, design, factor, linear[..., 0], residual, residual.square().sum(1)
+    )
 
 
 def _search(problem: _FitProblem, log_b: Parameters, c: Parameters, steps: int) -> _State:
-    """Levenberg–Marquardt over (log b, c); each problem takes only the steps that lower its own cost."""
+    """Levenberg–Marquardt over (log b, c); each problem takes only the steps that lower its own
+    cost."""
     functions = log_b.shape[1]
     damping = problem.y.new_full((len(log_b),), 1e-2)
     state = _solve(problem, log_b, c)
@@ -159,21 +178,35 @@ def _search(problem: _FitProblem, log_b: Parameters, c: Parameters, steps: int) 
         slopes = a * state.bumps * state.away * b
         jacobian = torch.cat([-slopes * state.away, 2 * slopes], 2) * problem.root[:, None]
         # Kaufman: what the linear part can make good again is no reason to move b or c.
-        jacobian = jacobian - state.design @ torch.cholesky_solve(state.design.mT @ jacobian, state.factor)
+        jacobian = jacobian - state.design @ torch.cholesky_solve(
+            state.design.mT @ jacobian, state.factor
+        )
         normal = jacobian.mT @ jacobian
         diagonal = normal.diagonal(dim1=1, dim2=2)
-        # The last two terms: a basis function of amplitude 0 has no slope, which would make the matrix singular.
-        damped = normal + torch.diag_embed(damping[:, None] * diagonal + 1e-12 * diagonal.amax(1, keepdim=True) + 1e-30)
+        # The last two terms: a basis function of amplitude 0 has no slope, which would make the
+        # matrix singular.
+        damped = normal + torch.diag_embed(
+            damping[:, None] * diagonal + 1e-12 * diagonal.amax(1, keepdim=True) + 1e-30
+        )
         # `nan_to_num`: a problem that is singular all the same stays where it is.
-        step = torch.linalg.solve_ex(damped, jacobian.mT @ state.residual[..., None])[0][..., 0].nan_to_num(0)
-        # Bounded steps, because the linearisation holds nearby only; bounded b, beyond which curves look alike.
+        step = torch.linalg.solve_ex(damped, jacobian.mT @ state.residual[..., None])[0][
+            ..., 0
+        ].nan_to_num(0)
+        # Bounded steps, because the linearisation holds nearby only; bounded b, beyond which curves
+        # look alike.
         new_b = (state.log_b - step[:, :functions].clamp(-1.5, 1.5)).clamp(-14, 4)
         tried = _solve(problem, new_b, state.c - step[:, functions:].clamp(-20, 20))
         better = tried.cost < state.cost
-        # Each problem has a damping of its own: one that has gone astray must not slow down the others.
+        # Each problem has a damping of its own: one that has gone astray must not slow down the
+        # others.
         damping = torch.where(better, damping / 3, damping * 4).clamp(1e-9, 1e9)
         taken = (better.view(-1, *[1] * (new.dim() - 1)) for new in tried)
-        state = _State(*(torch.where(mask, new, old) for mask, new, old in zip(taken, tried, state, strict=True)))
+        state = _State(
+            *(
+                torch.where(mask, new, old)
+                for mask, new, old in zip(taken, tried, state, strict=True)
+            )
+        )
     return state
 
 
@@ -200,7 +233,9 @@ def _started_again(problem: _FitProblem, state: _State, total: Problems) -> _Sta
     functions = state.c.shape[1]
     starts = min(max(STARTS // len(unmet), RESTARTS[0]), RESTARTS[-1])
     repeated = problem._replace(y=y.repeat_interleave(starts, 0))
-    c = problem.offsets[torch.multinomial(bends.repeat_interleave(starts, 0), functions, generator=generator)]
+    c = problem.offsets[
+        torch.multinomial(bends.repeat_interleave(starts, 0), functions, generator=generator)
+    ]
     low, high = np.log(SHARPNESS[0]), np.log(SHARPNESS[-1])
     # Widths are drawn evenly on the scale of their logarithms: from a word to a paragraph.
     log_b = low + (high - low) * torch.rand(c.shape, generator=generator, dtype=torch.float64)
@@ -208,8 +243,8 @@ def _started_again(problem: _FitProblem, state: _State, total: Problems) -> _Sta
 
 
 def _swapped(problem: _FitProblem, state: _State, unmet: Tensor) -> _State:
-    """Moves one basis function of each unmet curve, the one whose move helps most, to where the residual is then largest; keeps the
-    old state where that is better."""
+    """Moves one basis function of each unmet curve, the one whose move helps most, to where the
+    residual is then largest; keeps the old state where that is better."""
     functions = state.c.shape[1]
     if not len(unmet):
         return state
@@ -221,7 +256,8 @@ def _swapped(problem: _FitProblem, state: _State, unmet: Tensor) -> _State:
 
 
 def _merged(problem: _FitProblem, state: _State, starts: _State, rows: Tensor) -> _State:
-    """`state` with those of `rows` replaced whose cost is lower after a search from the best of their new `starts`."""
+    """`state` with those of `rows` replaced whose cost is lower after a search from the best of
+    their new `starts`."""
     best = _best(starts, len(rows))
     # Only the best start is worth the many steps.
     anew = _search(problem._replace(y=problem.y[rows]), best.log_b, best.c, LATE)

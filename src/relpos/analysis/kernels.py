@@ -1,8 +1,11 @@
-"""The learned convolution kernels over the offsets −k..k, drawn as in Figure 2 of Chang et al. 2021, and what they do.
+"""The learned convolution kernels over the offsets −k..k, drawn as in Figure 2 of Chang et al.
+2021, and what they do.
 
-The kinds are told by fixed rules, and are those of Chang et al. 2021 (Figure 2) and Wennberg & Henter 2021 (Section 5).
+The kinds are told by fixed rules, and are those of Chang et al. 2021 (Figure 2) and Wennberg &
+Henter 2021 (Section 5).
 
-A kernel is what is added to the score at offsets −k … k; `spread` is its largest value less its smallest. In this order:
+A kernel is what is added to the score at offsets −k … k; `spread` is its largest value less its
+smallest. In this order:
 
     uniform    the spread is below log 2: no offset gets twice the weight of another
     both       the two largest values away from offset 0 stand at −1 and +1, a quarter of the spread above the third
@@ -41,17 +44,23 @@ DRAWS = 20  # random orders of the weights of a kernel
 
 @torch.no_grad()
 def learned_kernels(model: Any, k: int | None = None) -> dict[int, Float[Tensor, "heads width"]]:
-    """A kernel of 2k+1 numbers for each head, by layer from 1: what the scheme adds to the score at each offset, all terms added.
+    """A kernel of 2k+1 numbers for each head, by layer from 1: what the scheme adds to the score at
+    each offset, all terms added.
 
-    A key's kernel is reversed, so that the offset is always that of the attended token. Terms made from tokens are averaged over
-    random ones, `paired` terms over pairs of them. Layers without kernels are left out. An offset that is hidden is NaN, as all
-    above 0 in a causal network and all out of `reach` are, and one that no sequence of the network has. By default k is that of the
+    A key's kernel is reversed, so that the offset is always that of the attended token. Terms made
+    from tokens are averaged over random ones, `paired` terms over pairs of them. Layers without
+    kernels are left out. An offset that is hidden is NaN, as all above 0 in a causal network and
+    all out of `reach` are, and one that no sequence of the network has. By default k is that of the
     scheme, or 8.
     """
     encoder = encoder_of(model)
     ids = random_ids(encoder, _TOKENS[0], min(_TOKENS[1], encoder.shape.max_positions))
     # By running it: kernels that are made from tokens exist only then.
-    calls = [call for call in record(encoder, ids) if any(getattr(call.terms, name) is not None for name in _TERMS)]
+    calls = [
+        call
+        for call in record(encoder, ids)
+        if any(getattr(call.terms, name) is not None for name in _TERMS)
+    ]
     half = k
     if half is None:
         half = int(getattr(encoder.position, "k", 8))
@@ -59,20 +68,27 @@ def learned_kernels(model: Any, k: int | None = None) -> dict[int, Float[Tensor,
 
 
 def draw_kernels(model: Any, path: str | Path) -> bool:
-    """Writes the figure to `path` (its suffix sets the format). Returns whether it did: not where the scheme has no kernels."""
+    """Writes the figure to `path` (its suffix sets the format). Returns whether it did: not where
+    the scheme has no kernels."""
     kernels = learned_kernels(model)
     if not kernels:
         return False
     half = next(iter(kernels.values())).shape[1] // 2
-    titles, shown = [f"layer {layer}" for layer in kernels], [heads.tolist() for heads in kernels.values()]
-    figure, _ = style.by_layer(range(-half, half + 1), shown, titles, "added to the score by each head")
+    titles, shown = (
+        [f"layer {layer}" for layer in kernels],
+        [heads.tolist() for heads in kernels.values()],
+    )
+    figure, _ = style.by_layer(
+        range(-half, half + 1), shown, titles, "added to the score by each head"
+    )
     style.save(figure, Path(path))
     return True
 
 
 def _sum(call: Call, half: int, paired: bool) -> Float[Tensor, "heads 2*{half}+1"]:
     """All terms added up."""
-    terms = call.terms.by_offset()  # windows of several widths, and buckets, which several offsets may share
+    # windows of several widths, and buckets, which several offsets may share
+    terms = call.terms.by_offset()
     parts = []
     if terms.offset is not None:
         parts.append(_centre(terms.offset.float().cpu(), half))
@@ -89,7 +105,9 @@ def _sum(call: Call, half: int, paired: bool) -> Float[Tensor, "heads 2*{half}+1
         parts.append(_centre(terms.key.float().mean((0, 2)).cpu(), half).flip(-1))
     total = torch.stack(parts).sum(0)
     # A hidden offset has a large negative number, which would flatten the figure.
-    return total.masked_fill((total <= HIDDEN / 2) | call.unseen(torch.arange(-half, half + 1)), torch.nan)
+    return total.masked_fill(
+        (total <= HIDDEN / 2) | call.unseen(torch.arange(-half, half + 1)), torch.nan
+    )
 
 
 def _centre(kernel: Float[Tensor, "heads odd"], half: int) -> Float[Tensor, "heads 2*{half}+1"]:
@@ -99,18 +117,25 @@ def _centre(kernel: Float[Tensor, "heads odd"], half: int) -> Float[Tensor, "hea
 
 
 def kind(kernel: ArrayLike) -> str:
-    """The kind of a kernel (2k+1,), of k = 1 never `both`; offset o stands at o + k. NaN at either end is no offset."""
+    """The kind of a kernel (2k+1,), of k = 1 never `both`; offset o stands at o + k. NaN at either
+    end is no offset."""
     values = np.asarray(kernel, dtype=np.float64)
-    # A narrow scheme has no value at the outer offsets; the kind is that of the values that there are.
+    # A narrow scheme has no value at the outer offsets; the kind is that of the values that there
+    # are.
     present = ~np.isnan(values)
     values, middle = values[present], int(present[: len(values) // 2].sum())
     spread = float(np.ptp(values))
     if spread < FLAT:
         return "uniform"
-    # Offset 0 is left out of what follows for `both`: a token may look at itself besides its neighbours.
+    # Offset 0 is left out of what follows for `both`: a token may look at itself besides its
+    # neighbours.
     order = np.argsort(values)
     away = order[order != middle]
-    if len(away) > 2 and set(away[-2:]) == {middle - 1, middle + 1} and values[away[-2]] - values[away[-3]] >= LEAD * spread:
+    if (
+        len(away) > 2
+        and set(away[-2:]) == {middle - 1, middle + 1}
+        and values[away[-2]] - values[away[-3]] >= LEAD * spread
+    ):
         return "both"
     if values[order[-1]] - values[order[-2]] >= LEAD * spread and abs(order[-1] - middle) == 1:
         if order[-1] < middle:
@@ -127,8 +152,8 @@ def kind(kernel: ArrayLike) -> str:
 
 
 def kinds_by_chance(kernels: Float[np.ndarray, "kernels width"]) -> float:
-    """The fraction of kernels that have a kind when the values of each are put into random order: what the rules find by chance.
-    NaN stays where it is."""
+    """The fraction of kernels that have a kind when the values of each are put into random order:
+    what the rules find by chance. NaN stays where it is."""
     chance, present = np.random.default_rng(0), ~np.isnan(kernels)
     drawn: list[str] = []
     for _ in range(DRAWS):

@@ -1,16 +1,20 @@
-"""Pseudo-log-likelihoods of sentences, log-probabilities of single masked tokens, and what a network puts in place of `[MASK]`, in
-float32 whatever a run was trained in.
+"""Pseudo-log-likelihoods of sentences, log-probabilities of single masked tokens, and what a
+network puts in place of `[MASK]`, in float32 whatever a run was trained in.
 
-A sentence is scored token by token: each stands masked once, and its log-probability given all others is added up (Salazar et al.
-2020, "Masked Language Model Scoring"). In the within-word form the later pieces of the same word are masked too, since they would
-give the token away (Kauf & Ivanova 2023, "A Better Way to Do Masked Language Model Scoring", PLL-word-l2r).
+A sentence is scored token by token: each stands masked once, and its log-probability given all
+others is added up (Salazar et al. 2020, "Masked Language Model Scoring"). In the within-word form
+the later pieces of the same word are masked too, since they would give the token away (Kauf &
+Ivanova 2023, "A Better Way to Do Masked Language Model Scoring", PLL-word-l2r).
 
-A causal network has likelihoods proper: the log-probability of each token given those before it, in one row, whatever the form.
+A causal network has likelihoods proper: the log-probability of each token given those before it, in
+one row, whatever the form.
 
-Where only the end of a sentence is scored, its first tokens are read like the others, and no log-probability of theirs is added.
+Where only the end of a sentence is scored, its first tokens are read like the others, and no
+log-probability of theirs is added.
 
-A sentence of n pieces is n rows of a batch, or as many as are scored. Rows of one length are computed together, without padding; a
-row that several sentences share, as two that differ in one word do, is computed once.
+A sentence of n pieces is n rows of a batch, or as many as are scored. Rows of one length are
+computed together, without padding; a row that several sentences share, as two that differ in one
+word do, is computed once.
 """
 
 from __future__ import annotations
@@ -44,8 +48,8 @@ _LOGIT_ROWS = 512  # rows of logits that exist at a time
 def exact(model: MaskedLM) -> Iterator[MaskedLM]:
     """The network in evaluation mode, without gradients, and with matrix products in full float32.
 
-    A network without positions must give two orders of the same words the same score. In float32 it does to 1e-5; in bfloat16 the
-    two would differ by 0.016.
+    A network without positions must give two orders of the same words the same score. In float32 it
+    does to 1e-5; in bfloat16 the two would differ by 0.016.
     """
     training, precision = model.training, torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
@@ -70,12 +74,21 @@ def log_probabilities(model: MaskedLM, hidden: Tensor, targets: Tensor) -> Tenso
     return torch.cat(parts)
 
 
-def hidden_at(model: MaskedLM, rows: npt.NDArray[np.int64], places: npt.NDArray[np.integer]) -> Tensor:
+def hidden_at(
+    model: MaskedLM, rows: npt.NDArray[np.int64], places: npt.NDArray[np.integer]
+) -> Tensor:
     """rows (m, n) of ids, places (m,) → (m, hidden): the output at one token of each row."""
     device, step = next(model.parameters()).device, max(1, BATCH_TOKENS // rows.shape[1])
-    parts = zip(torch.from_numpy(rows).split(step), torch.from_numpy(places).split(step), strict=True)
+    parts = zip(
+        torch.from_numpy(rows).split(step), torch.from_numpy(places).split(step), strict=True
+    )
     # `at`: the last layer computes these tokens alone.
-    return torch.cat([model.encoder(part.to(device), at=in_batch(at, part.shape[1]).to(device)) for part, at in parts])
+    return torch.cat(
+        [
+            model.encoder(part.to(device), at=in_batch(at, part.shape[1]).to(device))
+            for part, at in parts
+        ]
+    )
 
 
 def pseudo_log_likelihoods(
@@ -94,7 +107,8 @@ def pseudo_log_likelihoods(
         words: the boundaries for the within-word form; None: the plain form.
         advance: called with the number of sentences whenever some are done.
         marks: the special tokens of the tokenizer.
-        unscored: how many tokens at the beginning of each sentence are not scored; None: all are scored.
+        unscored: how many tokens at the beginning of each sentence are not scored; None: all are
+            scored.
 
     Raises:
         RelposError: a sentence is longer than the position scheme serves.
@@ -113,20 +127,32 @@ def pseudo_log_likelihoods(
             members = by_length[length]
             for start in range(0, len(members), at_once):
                 part = members[start : start + at_once]
-                batch: npt.NDArray[np.int64] = np.array([sentences[number] for number in part], np.int64)
-                totals[part] = _score(model, batch, np.arange(length) >= first[part, None], words, marks)
+                batch: npt.NDArray[np.int64] = np.array(
+                    [sentences[number] for number in part], np.int64
+                )
+                totals[part] = _score(
+                    model, batch, np.arange(length) >= first[part, None], words, marks
+                )
                 advance(len(part))
     return totals
 
 
-def masked_rows(ids: npt.NDArray[np.int64], word: npt.NDArray[np.int64], mask: int) -> npt.NDArray[np.int64]:
-    """ids (m, n), word (m, n), the number of each token's word → (m, n, n): row t has token t and the later pieces of its word
-    masked."""
+def masked_rows(
+    ids: npt.NDArray[np.int64], word: npt.NDArray[np.int64], mask: int
+) -> npt.NDArray[np.int64]:
+    """ids (m, n), word (m, n), the number of each token's word → (m, n, n): row t has token t and
+    the later pieces of its word masked."""
     hidden = (word[:, None, :] == word[:, :, None]) & np.triu(np.ones((ids.shape[1],) * 2, bool))
     return np.where(hidden, mask, ids[:, None, :])
 
 
-def _score(model: MaskedLM, ids: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], words: Words | None, marks: Marks) -> Floats:
+def _score(
+    model: MaskedLM,
+    ids: npt.NDArray[np.int64],
+    scored: npt.NDArray[np.bool_],
+    words: Words | None,
+    marks: Marks,
+) -> Floats:
     """ids (m, n), sentences of one length, scored (m, n), which tokens count → (m,)."""
     if model.encoder.causal:
         scores = _likelihoods(model, ids, scored, marks)
@@ -139,14 +165,20 @@ def _score(model: MaskedLM, ids: npt.NDArray[np.int64], scored: npt.NDArray[np.b
 
 
 def _masked(
-    model: MaskedLM, ids: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], words: Words | None, marks: Marks
+    model: MaskedLM,
+    ids: npt.NDArray[np.int64],
+    scored: npt.NDArray[np.bool_],
+    words: Words | None,
+    marks: Marks,
 ) -> Tensor:
     """(tokens that count,) log-probabilities."""
     word = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
     if words is not None:
         word = words.numbers(ids)
     # Unique: two sentences that differ in one word share the row in which that word is masked.
-    rows, inverse = np.unique(masked_rows(ids, word, marks.mask)[scored], axis=0, return_inverse=True)
+    rows, inverse = np.unique(
+        masked_rows(ids, word, marks.mask)[scored], axis=0, return_inverse=True
+    )
     rows = with_edges(torch.from_numpy(rows), marks).numpy()
     # The first [MASK] of a row is the token that is predicted.
     hidden = hidden_at(model, rows, (rows == marks.mask).argmax(1))
@@ -155,10 +187,15 @@ def _masked(
     return log_probabilities(model, hidden, torch.from_numpy(ids[scored]).to(hidden.device))
 
 
-def _likelihoods(model: MaskedLM, ids: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], marks: Marks) -> Tensor:
+def _likelihoods(
+    model: MaskedLM, ids: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], marks: Marks
+) -> Tensor:
     """`_masked` for a causal network."""
     device = next(model.parameters()).device
-    rows, counted = with_edges(torch.from_numpy(ids), marks).to(device), torch.from_numpy(scored).to(device)
+    rows, counted = (
+        with_edges(torch.from_numpy(ids), marks).to(device),
+        torch.from_numpy(scored).to(device),
+    )
     step = max(1, BATCH_TOKENS // rows.shape[1])
     scores = []
     for part, counts in zip(rows.split(step), counted.split(step), strict=True):
@@ -169,7 +206,8 @@ def _likelihoods(model: MaskedLM, ids: npt.NDArray[np.int64], scored: npt.NDArra
 
 @dataclass(frozen=True)
 class Scored:
-    """Pieces of a text and the log-probability of each, in nats, given the others. Special tokens are not among them."""
+    """Pieces of a text and the log-probability of each, in nats, given the others. Special tokens
+    are not among them."""
 
     pieces: list[str]
     log_probabilities: list[float]
@@ -186,13 +224,14 @@ class Scored:
 
 
 class Score:
-    """A text → its pseudo-log-likelihood, token by token, computed in float32 on the network's device.
+    """A text → its pseudo-log-likelihood, token by token, computed in float32 on the network's
+    device.
 
     Args:
         model: the network.
         tokenizer: of the network.
-        form: `within_word` masks the later pieces of a token's word with it (Kauf & Ivanova 2023), `plain` the token alone (Salazar
-            et al. 2020).
+        form: `within_word` masks the later pieces of a token's word with it (Kauf & Ivanova 2023),
+            `plain` the token alone (Salazar et al. 2020).
     """
 
     def __init__(self, model: MaskedLM, tokenizer: Tokenizer, form: str = "within_word") -> None:
@@ -204,10 +243,12 @@ class Score:
             self.words = Words(tokenizer)
 
     def __call__(self, text: str) -> Scored:
-        """Scores all tokens but the special ones, which the network reads all the same: a `[MASK]` stays unknown.
+        """Scores all tokens but the special ones, which the network reads all the same: a `[MASK]`
+        stays unknown.
 
         Raises:
-            RelposError: there is nothing to score, or the text is longer than the position scheme serves.
+            RelposError: there is nothing to score, or the text is longer than the position scheme
+                serves.
         """
         ids = self.tokenizer.marked_ids(text)
         places = (~self.tokenizer.is_special(ids)).nonzero()[0]
@@ -218,11 +259,16 @@ class Score:
             word = np.arange(len(ids))
             if self.words is not None:
                 special = self.tokenizer.is_special(ids)
-                # A special token ends a word; `roll` brings the last one round to the first, which begins one anyway.
-                word = (self.words.begins(ids) | special | np.roll(special, 1)).cumsum(dtype=np.int64)
+                # A special token ends a word; `roll` brings the last one round to the first, which
+                # begins one anyway.
+                word = (self.words.begins(ids) | special | np.roll(special, 1)).cumsum(
+                    dtype=np.int64
+                )
             rows = masked_rows(ids[None], word[None], self.tokenizer.mask)[0][places]
             hidden = hidden_at(model, rows, places - model.encoder.causal)
-            scores = log_probabilities(model, hidden, torch.from_numpy(ids[places]).to(hidden.device))
+            scores = log_probabilities(
+                model, hidden, torch.from_numpy(ids[places]).to(hidden.device)
+            )
         return Scored([self.tokenizer.piece(ids[place]) for place in places], scores.tolist())
 
 
@@ -244,16 +290,19 @@ class Guess:
 
 
 class FillMask:
-    """A text → the most probable pieces at each of its masked tokens, computed in float32 on the network's device."""
+    """A text → the most probable pieces at each of its masked tokens, computed in float32 on the
+    network's device."""
 
     def __init__(self, model: MaskedLM, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model, tokenizer
 
     def __call__(self, text: str, top: int = 5) -> list[list[Guess]]:
-        """For each masked token, from left to right, the `top` most probable pieces, the most probable first.
+        """For each masked token, from left to right, the `top` most probable pieces, the most
+        probable first.
 
         Raises:
-            RelposError: no token of the text is masked, or it is longer than the position scheme serves.
+            RelposError: no token of the text is masked, or it is longer than the position scheme
+                serves.
         """
         ids = self.tokenizer.marked_ids(text)
         places = (ids == self.tokenizer.mask).nonzero()[0].tolist()
@@ -261,20 +310,33 @@ class FillMask:
             raise RelposError(f"text={text!r}: no [MASK] in it, as in 'the cat [MASK] on the mat'")
         with exact(self.model) as model:
             device = next(model.parameters()).device
-            # A causal network predicts a token at the one before it. The last layer computes these tokens alone.
+            # A causal network predicts a token at the one before it. The last layer computes these
+            # tokens alone.
             outputs = torch.tensor(places, device=device) - int(model.encoder.causal)
             hidden = model.encoder(torch.from_numpy(ids)[None].to(device), at=outputs)
             logits = model.head(hidden, model.table).double()
             # In float64: probabilities of rare words would lose their digits.
             best = logits.softmax(-1).topk(min(top, logits.shape[-1]), -1)
         return [
-            [self._guess(ids, place, number, value) for number, value in zip(numbers, values, strict=True)]
-            for place, numbers, values in zip(places, best.indices.tolist(), best.values.tolist(), strict=True)
+            [
+                self._guess(ids, place, number, value)
+                for number, value in zip(numbers, values, strict=True)
+            ]
+            for place, numbers, values in zip(
+                places, best.indices.tolist(), best.values.tolist(), strict=True
+            )
         ]
 
-    def _guess(self, ids: npt.NDArray[np.int64], place: int, number: int, probability: float) -> Guess:
+    def _guess(
+        self, ids: npt.NDArray[np.int64], place: int, number: int, probability: float
+    ) -> Guess:
         filled, tokenizer = ids.tolist(), self.tokenizer
         filled[place] = number
         # The text for a reader leaves out the [CLS] in front and the [SEP] at the end.
         first, last = int(filled[0] == tokenizer.cls), len(filled) - (filled[-1] == tokenizer.sep)
-        return Guess(tokenizer.piece(number), number, probability, tokenizer.decode_marked(filled[first:last]))
+        return Guess(
+            tokenizer.piece(number),
+            number,
+            probability,
+            tokenizer.decode_marked(filled[first:last]),
+        )

@@ -1,4 +1,5 @@
-"""The score pattern of a position scheme: what it adds to s_ij, by (i, j) and by the offset j − i."""
+"""The score pattern of a position scheme: what it adds to s_ij, by (i, j) and by the offset j −
+i."""
 
 from __future__ import annotations
 
@@ -48,13 +49,16 @@ class Pattern:
 
 
 @torch.no_grad()
-def pattern(encoder: Encoder, layer: int = 0, length: int = 64, trained: bool = True) -> Pattern | None:
+def pattern(
+    encoder: Encoder, layer: int = 0, length: int = 64, trained: bool = True
+) -> Pattern | None:
     """What the scheme adds to the scores of one pass.
 
-    If it adds terms, T for random tokens. If it turns queries and keys, the difference that this makes to their product; q and k
-    are the layer's means over random tokens, or, with `trained` false, vectors of ones. If it does neither, the products of the
-    rows that it adds to the embeddings: mapped by the first layer's queries and keys, or, with `trained` false, not mapped at
-    all, over √embedding. None where it does nothing, or nothing that reaches a score.
+    If it adds terms, T for random tokens. If it turns queries and keys, the difference that this
+    makes to their product; q and k are the layer's means over random tokens, or, with `trained`
+    false, vectors of ones. If it does neither, the products of the rows that it adds to the
+    embeddings: mapped by the first layer's queries and keys, or, with `trained` false, not mapped
+        at all, over √embedding. None where it does nothing, or nothing that reaches a score.
 
     Raises:
         RelposError: there is no such layer.
@@ -63,7 +67,10 @@ def pattern(encoder: Encoder, layer: int = 0, length: int = 64, trained: bool = 
     if not 0 <= layer < encoder.shape.layers:
         raise RelposError(f"layer={layer + 1}: there are {encoder.shape.layers}")
     ids = random_ids(encoder, SEQUENCES, length)
-    call, n = next((call for call in record(encoder, ids) if call.layer == layer), None), ids.shape[1]
+    call, n = (
+        next((call for call in record(encoder, ids) if call.layer == layer), None),
+        ids.shape[1],
+    )
     if call is None:
         return None
     parts = {TERMS: added(call.terms, n), TURNED: _turned(position, call, n, trained)}
@@ -82,7 +89,8 @@ def pattern(encoder: Encoder, layer: int = 0, length: int = 64, trained: bool = 
 
 
 def reveal(position: nn.Module) -> bool:
-    """Fills tables that are zero at the start from N(0, 0.02²), so that there is something to see; True where there were any."""
+    """Fills tables that are zero at the start from N(0, 0.02²), so that there is something to see;
+    True where there were any."""
     # Vectors are left alone: a bias of zero is no table that waits for training.
     zeros = [table for table in position.parameters() if table.dim() > 1 and not table.any()]
     generator = torch.Generator().manual_seed(0)
@@ -93,7 +101,8 @@ def reveal(position: nn.Module) -> bool:
 
 
 def draw_pattern(drawn: Pattern, title: str, heads: int = 4, panel: str = "head") -> Any:
-    """A column for each head (or what `panel` says), `heads` of them at most: the matrix, and below it the pattern by offset."""
+    """A column for each head (or what `panel` says), `heads` of them at most: the matrix, and below
+    it the pattern by offset."""
     shown = min(heads, len(drawn.matrix))
     figure, panels = style.canvas(max(5.4, 2.9 * shown), 5.2, 2, shown, height_ratios=(1.5, 1))
     for head in range(shown):
@@ -112,7 +121,9 @@ def draw_pattern(drawn: Pattern, title: str, heads: int = 4, panel: str = "head"
 def draw_overview(patterns: Mapping[str, Pattern], columns: int = 6) -> Any:
     """One head of each scheme: the matrix, and below it the pattern by offset."""
     rows = -(-len(patterns) // columns)
-    figure, cells = style.canvas(2 * columns, 3.1 * rows, 2 * rows, columns, height_ratios=(2, 1) * rows)
+    figure, cells = style.canvas(
+        2 * columns, 3.1 * rows, 2 * rows, columns, height_ratios=(2, 1) * rows
+    )
     for axes in cells.flat:
         axes.axis("off")
     for number, (name, drawn) in enumerate(patterns.items()):
@@ -125,13 +136,18 @@ def draw_overview(patterns: Mapping[str, Pattern], columns: int = 6) -> Any:
         above.set_title(name, fontsize=9)
         _curve(below, drawn, 0)
     figure.supxlabel(
-        "above: attended token j across, query i down; blue subtracts, red adds. Below: over the offset j − i", fontsize=9
+        "above: attended token j across, query i down; blue subtracts, red adds. Below: over the "
+        "offset j − i",
+        fontsize=9,
     )
     return figure
 
 
-def _turned(position: Scheme, call: Call, n: int, trained: bool) -> Float[Tensor, "batch heads {n} {n}"] | None:
-    """What turning adds to q·k, which may depend on the sequence; None where queries and keys are left as they are."""
+def _turned(
+    position: Scheme, call: Call, n: int, trained: bool
+) -> Float[Tensor, "batch heads {n} {n}"] | None:
+    """What turning adds to q·k, which may depend on the sequence; None where queries and keys are
+    left as they are."""
     if call.q is None or call.k is None or position.scale is None:
         return None
     # The same vectors at all places, so that only the rotation makes a difference.
@@ -148,8 +164,10 @@ def _turned(position: Scheme, call: Call, n: int, trained: bool) -> Float[Tensor
 
 
 def _embedded(encoder: Encoder, n: int, scale: float) -> Float[Tensor, "1 heads {n} {n}"]:
-    """Expected products of the first layer's queries and keys of independent tokens, less their mean."""
-    tokens = random_ids(encoder, SEQUENCES, 1).expand(-1, n)  # the same token everywhere, so that only the position differs
+    """Expected products of the first layer's queries and keys of independent tokens, less their
+    mean."""
+    # the same token everywhere, so that only the position differs
+    tokens = random_ids(encoder, SEQUENCES, 1).expand(-1, n)
     first: Any = record(encoder, tokens)[0]
     product = _products(first.q.mean(0, keepdim=True), first.k.mean(0, keepdim=True), scale)
     # A constant cancels in the softmax.
@@ -163,9 +181,14 @@ def _products(q: Heads, k: Heads, scale: float) -> Float[Tensor, "batch heads n 
 def _summarised(scores: Float[Tensor, "batch heads n n"], call: Call, source: str) -> Pattern:
     scores, place = scores.detach().float(), torch.arange(scores.shape[-1])
     # A hidden token's score is a large negative number: in a mean it would drown all others.
-    scores = scores.masked_fill((scores <= HIDDEN / 2) | call.unseen(place - place[:, None]), torch.nan)
+    scores = scores.masked_fill(
+        (scores <= HIDDEN / 2) | call.unseen(place - place[:, None]), torch.nan
+    )
     n = len(place)
-    diagonals = [scores.diagonal(offset, -2, -1).transpose(0, 1).flatten(1) for offset in range(1 - n, n)]  # (H, B·(n − |o|))
+    # (H, B·(n − |o|))
+    diagonals = [
+        scores.diagonal(offset, -2, -1).transpose(0, 1).flatten(1) for offset in range(1 - n, n)
+    ]
     mean = torch.stack([x.mean(1) for x in diagonals], 1)
     # Not the extremes, which grow with the number of tokens.
     tenths = torch.tensor([0.1, 0.9])
@@ -175,7 +198,9 @@ def _summarised(scores: Float[Tensor, "batch heads n n"], call: Call, source: st
 
 def _curve(axes: Any, drawn: Pattern, head: int) -> None:
     offsets = range(1 - drawn.length, drawn.length)
-    axes.fill_between(offsets, drawn.low[head].numpy(), drawn.high[head].numpy(), color="0.85", linewidth=0)
+    axes.fill_between(
+        offsets, drawn.low[head].numpy(), drawn.high[head].numpy(), color="0.85", linewidth=0
+    )
     axes.plot(offsets, drawn.mean[head].numpy(), linewidth=1, color="0.15")
     axes.axvline(0, color="0.7", linewidth=0.5, zorder=0)
     axes.spines[["top", "right"]].set_visible(False)

@@ -1,4 +1,5 @@
-"""The six properties by which Wennberg & Henter 2021 (Table 1) compare position schemes, each tested on a network.
+"""The six properties by which Wennberg & Henter 2021 (Table 1) compare position schemes, each
+tested on a network.
 
 inductive               serves any length, and has no largest distance beyond which one distance looks like another
 data-driven             has parameters of its own, and training moves some of them: a loss gives a gradient other than zero
@@ -7,9 +8,9 @@ translation-invariant   a sequence shifted inside its padding gives the same out
 parallelisable          a longer sequence does not lengthen the chain of operations that wait for each other
 interpretable           T is the same for all tokens and depends on j − i alone: one curve for each head shows all of it
 
-That a sequence of any length can be put in does not suffice: the paper's table has T5 and Shaw et al. as not inductive, whose
-weights are the same for all offsets beyond the last. For a scheme that adds nothing the properties say nothing. The networks are
-small ones in float64.
+That a sequence of any length can be put in does not suffice: the paper's table has T5 and Shaw et
+al. as not inductive, whose weights are the same for all offsets beyond the last. For a scheme that
+adds nothing the properties say nothing. The networks are small ones in float64.
 """
 
 from __future__ import annotations
@@ -29,21 +30,32 @@ from relpos.model.encoder import Encoder
 from relpos.model.heads import MaskedLM
 from relpos.model.shape import Ids
 
-NAMES = ("inductive", "data-driven", "parameter-efficient", "translation-invariant", "parallelisable", "interpretable")
+NAMES = (
+    "inductive",
+    "data-driven",
+    "parameter-efficient",
+    "translation-invariant",
+    "parallelisable",
+    "interpretable",
+)
 EQUAL = 1e-9
 Mechanism = Callable[[MaskedLM], list[nn.Parameter]]
 """Model → the parameters of the scheme or convolution in question."""
 FAR = (520, 560)
 """Two distances; the largest that a preset tells apart by a number of its own is 512."""
 FACTORS = (1.0, 1e-2, 1e-4)
-"""Of parameters: with large ones a function of the distance may have died away in float64 before `FAR`."""
+"""Of parameters: with large ones a function of the distance may have died away in float64 before
+`FAR`."""
 
 
-def properties(model: MaskedLM, mechanism: Mechanism, parameters: int, table: int) -> dict[str, bool]:
+def properties(
+    model: MaskedLM, mechanism: Mechanism, parameters: int, table: int
+) -> dict[str, bool]:
     """{name: whether the scheme has this property}.
 
     Args:
-        model: a small masked language model in float64 with `max_positions` ≥ 16; its weights are replaced by random ones.
+        model: a small masked language model in float64 with `max_positions` ≥ 16; its weights are
+            replaced by random ones.
         mechanism: whose properties they are.
         parameters: how many parameters it has in a model of the usual size.
         table: how many the table of absolute positions has in that model.
@@ -56,14 +68,16 @@ def properties(model: MaskedLM, mechanism: Mechanism, parameters: int, table: in
         "parameter-efficient": parameters < table,
         "translation-invariant": shifts(model.encoder),
         # Twice the length: a recurrence over tokens would make the chain about twice as deep.
-        "parallelisable": depth_of(model, mechanism(model), 12) == depth_of(model, mechanism(model), 6),
+        "parallelisable": depth_of(model, mechanism(model), 12)
+        == depth_of(model, mechanism(model), 6),
         "interpretable": is_curve(model.encoder),
     }
 
 
 @torch.no_grad()
 def tells_far_apart(model: MaskedLM, mechanism: Mechanism) -> bool:
-    """Whether, with some parameters, the score of the same token is another at the second distance of `FAR` than at the first."""
+    """Whether, with some parameters, the score of the same token is another at the second distance
+    of `FAR` than at the first."""
     try:
         return any(_tells_far_apart(deepcopy(model), mechanism, factor) for factor in FACTORS)
     except RelposError:  # the scheme refuses sequences of this length
@@ -90,12 +104,15 @@ def _tells_far_apart(model: MaskedLM, mechanism: Mechanism, factor: float) -> bo
 def learns(model: MaskedLM, parameters: list[nn.Parameter]) -> bool:
     """Whether the gradient of some parameter is not zero."""
     _loss(model, 8).backward()
-    return any(parameter.grad is not None and bool(parameter.grad.any()) for parameter in parameters)
+    return any(
+        parameter.grad is not None and bool(parameter.grad.any()) for parameter in parameters
+    )
 
 
 @torch.no_grad()
 def shifts(encoder: Encoder) -> bool:
-    """Whether eight tokens give the same outputs at places 0 … 7 and at places 5 … 12 of fourteen, all others being padding."""
+    """Whether eight tokens give the same outputs at places 0 … 7 and at places 5 … 12 of fourteen,
+    all others being padding."""
     ids = _ids(encoder, 1, 8) + 1
     outputs = []
     for left in (0, 5):
@@ -105,7 +122,8 @@ def shifts(encoder: Encoder) -> bool:
 
 
 def depth_of(model: MaskedLM, parameters: list[nn.Parameter], n: int) -> int:
-    """Operations on the longest path from the loss of n tokens back to one of the parameters; 0 where there is none."""
+    """Operations on the longest path from the loss of n tokens back to one of the parameters; 0
+    where there is none."""
     ends = {id(parameter) for parameter in parameters}
     depth: dict[Any, int] = {}
     start: Any = _loss(model, n).grad_fn
@@ -114,7 +132,8 @@ def depth_of(model: MaskedLM, parameters: list[nn.Parameter], n: int) -> int:
         node = todo[-1]
         before = [function for function, _ in node.next_functions if function is not None]
         waiting = [function for function in before if function not in depth]
-        # By hand and not recursively: the chain of a recurrence is longer than Python's stack is deep.
+        # By hand and not recursively: the chain of a recurrence is longer than Python's stack is
+        # deep.
         if waiting:
             todo.extend(waiting)
             continue
@@ -148,12 +167,17 @@ def _loss(model: MaskedLM, n: int) -> Float[Tensor, ""]:
 
 def _ids(encoder: Encoder, sequences: int, n: int) -> Ids:
     vocabulary = encoder.embedding.words.num_embeddings
-    return torch.randint(5, vocabulary - 1, (sequences, n), generator=torch.Generator().manual_seed(1))
+    return torch.randint(
+        5, vocabulary - 1, (sequences, n), generator=torch.Generator().manual_seed(1)
+    )
 
 
 def randomise(model: nn.Module, seed: int = 2) -> None:
-    """Adds noise to every parameter: at an initial value such as 0 some would have no effect that could be seen."""
+    """Adds noise to every parameter: at an initial value such as 0 some would have no effect that
+    could be seen."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
+            parameter.add_(
+                0.3 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+            )

@@ -17,7 +17,8 @@ from relpos.model.shape import Heads, Ids, Turned
 
 @dataclass(frozen=True)
 class Call:
-    """What was recorded of one pass through a layer; q and k as projected, None where the attention has none."""
+    """What was recorded of one pass through a layer; q and k as projected, None where the attention
+    has none."""
 
     layer: int
     q: Heads | None
@@ -33,8 +34,11 @@ class Call:
             hidden |= offsets.abs() > self.terms.reach
         return hidden
 
-    def turned(self, position: Scheme, q: Heads | None, k: Heads | None) -> tuple[Turned, Turned] | None:
-        """q and k as this pass turns them; None where there are none or they are left as they are."""
+    def turned(
+        self, position: Scheme, q: Heads | None, k: Heads | None
+    ) -> tuple[Turned, Turned] | None:
+        """q and k as this pass turns them; None where there are none or they are left as they
+        are."""
         if q is None or k is None or position.scale is None:
             return None
         to_q, to_k, _ = position.turn(self.layer, q, k, q, self.state)
@@ -52,7 +56,9 @@ def record(encoder: Encoder, input_ids: Ids) -> list[Call]:
     fill = position.terms
 
     def spy(layer: int, q: Heads | None, k: Heads | None, state: Any) -> Terms:
-        calls.append(Call(layer, q, k, state, fill(layer, q, k, state).multiplied(), encoder.causal))
+        calls.append(
+            Call(layer, q, k, state, fill(layer, q, k, state).multiplied(), encoder.causal)
+        )
         return calls[-1].terms
 
     training = encoder.training
@@ -67,16 +73,20 @@ def record(encoder: Encoder, input_ids: Ids) -> list[Call]:
 
 
 def random_ids(encoder: Encoder, sequences: int, length: int) -> Ids:
-    """Random ids, always the same; shorter than `length` where the scheme takes no longer sequences."""
+    """Random ids, always the same; shorter than `length` where the scheme takes no longer
+    sequences."""
     words = encoder.embedding.words
     if encoder.position.max_length is not None:
         length = min(length, encoder.position.max_length)
     generator = torch.Generator().manual_seed(0)
-    return torch.randint(words.num_embeddings, (sequences, length), generator=generator).to(words.weight.device)
+    return torch.randint(words.num_embeddings, (sequences, length), generator=generator).to(
+        words.weight.device
+    )
 
 
 def added(terms: Terms, n: int) -> Float[Tensor, "batch heads {n} {n}"] | None:
-    """T: all that the terms add to the scores; batch is 1 where it is the same for all sequences; None where they add nothing."""
+    """T: all that the terms add to the scores; batch is 1 where it is the same for all sequences;
+    None where they add nothing."""
     filled = [table for table in (terms.query, terms.key, terms.dense) if table is not None]
     if terms.offset is not None:
         filled.append(terms.offset[None, :, None])  # (1, H, 1, 2n−1)

@@ -1,4 +1,5 @@
-"""95 % intervals: by drawing examples, seeds, or networks and examples anew; and of accuracies that are pooled over groups."""
+"""95 % intervals: by drawing examples, seeds, or networks and examples anew; and of accuracies that
+are pooled over groups."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ _BOUNDS = (0.025, 0.975)
 
 
 def ratio_interval(numerators: Floats, denominators: Floats) -> Interval:
-    """Interval of Σ numerators / Σ denominators, both (examples,): examples are drawn with replacement."""
+    """Interval of Σ numerators / Σ denominators, both (examples,): examples are drawn with
+    replacement."""
     chance = np.random.default_rng(SEED)
     n = len(numerators)
     ratios = []
@@ -33,14 +35,16 @@ def ratio_interval(numerators: Floats, denominators: Floats) -> Interval:
 
 
 def pooled_interval(groups: Sequence[Floats]) -> Interval | None:
-    """Interval of the mean over all values of all groups, for other values of the same groups: Wilson's intervals of the groups,
-    combined by MOVER (Zou & Donner 2008): with weights w = group size / all, low = mean − √Σ w²(p − low of the group)², high alike.
+    """Interval of the mean over all values of all groups, for other values of the same groups:
+    Wilson's intervals of the groups, combined by MOVER (Zou & Donner 2008): with weights w = group
+    size / all, low = mean − √Σ w²(p − low of the group)², high alike.
 
-    A bootstrap within groups would have no width where each group is all right or all wrong, as if a few dozen pairs were proof.
+    A bootstrap within groups would have no width where each group is all right or all wrong, as if
+    a few dozen pairs were proof.
 
     Args:
-        groups: values 1, 0, or between them for a tie. A pair that is tied is taken to be tied in every sample: groups of ties have
-            no width.
+        groups: values 1, 0, or between them for a tie. A pair that is tied is taken to be tied in
+            every sample: groups of ties have no width.
 
     Returns:
         None where there is no value.
@@ -63,13 +67,18 @@ def pooled_interval(groups: Sequence[Floats]) -> Interval | None:
     return [mean - below**0.5, mean + above**0.5]
 
 
-def crossed_interval(numerators: Floats, denominators: Floats, groups: Sequence[Hashable] | None = None) -> Interval:
-    """Interval of the mean over networks of Σ numerators / Σ denominators: networks and examples are drawn with replacement,
-    independently of each other (Sellam et al. 2022, the Multi-Bootstrap).
+def crossed_interval(
+    numerators: Floats, denominators: Floats, groups: Sequence[Hashable] | None = None
+) -> Interval:
+    """Interval of the mean over networks of Σ numerators / Σ denominators: networks and examples
+    are drawn with replacement, independently of each other (Sellam et al. 2022, the
+    Multi-Bootstrap).
 
     Args:
-        numerators: (networks, examples), as are `denominators`; the examples are the same for all networks.
-        groups: (examples,) the group of each example, within which it is drawn; None: all are one group.
+        numerators: (networks, examples), as are `denominators`; the examples are the same for all
+            networks.
+        groups: (examples,) the group of each example, within which it is drawn; None: all are one
+            group.
     """
     chance = np.random.default_rng(SEED)
     networks, examples = numerators.shape
@@ -78,20 +87,26 @@ def crossed_interval(numerators: Floats, denominators: Floats, groups: Sequence[
         members.setdefault(group, []).append(number)
     above, below = np.zeros((RESAMPLES, networks)), np.zeros((RESAMPLES, networks))
     for numbers in members.values():
-        drawn = chance.multinomial(len(numbers), np.full(len(numbers), 1 / len(numbers)), RESAMPLES).astype(np.float64)
+        drawn = chance.multinomial(
+            len(numbers), np.full(len(numbers), 1 / len(numbers)), RESAMPLES
+        ).astype(np.float64)
         above += drawn @ numerators[:, numbers].T
         below += drawn @ denominators[:, numbers].T
-    # Independently of the examples, and the same examples for all networks: they are crossed, not nested.
+    # Independently of the examples, and the same examples for all networks: they are crossed, not
+    # nested.
     weights = chance.multinomial(networks, np.full(networks, 1 / networks), RESAMPLES) / networks
     means = (weights * above / np.maximum(below, 1e-300)).sum(1)
     return [float(bound) for bound in np.quantile(means, _BOUNDS)]
 
 
-def multi_bootstrap(scores: npt.ArrayLike, resamples: int, metric: Callable[[Floats], float]) -> Ends:
-    """95 % interval over pre-training seeds and test examples at once (Sellam et al. 2022, the Multi-Bootstrap).
+def multi_bootstrap(
+    scores: npt.ArrayLike, resamples: int, metric: Callable[[Floats], float]
+) -> Ends:
+    """95 % interval over pre-training seeds and test examples at once (Sellam et al. 2022, the
+    Multi-Bootstrap).
 
-    Seeds and examples are drawn with replacement, independently of each other; the statistic is the mean over the drawn seeds of
-    the metric on the drawn examples.
+    Seeds and examples are drawn with replacement, independently of each other; the statistic is the
+    mean over the drawn seeds of the metric on the drawn examples.
 
     Args:
         scores: (seeds, examples, …), such as predictions and targets.
@@ -106,18 +121,26 @@ def multi_bootstrap(scores: npt.ArrayLike, resamples: int, metric: Callable[[Flo
     generator = np.random.default_rng(SEED)
     means = []
     for _ in range(resamples):
-        # Seeds and examples are crossed, every model answers every example: each is drawn once for the whole table.
-        rows, columns = generator.integers(seeds, size=seeds), generator.integers(examples, size=examples)
+        # Seeds and examples are crossed, every model answers every example: each is drawn once for
+        # the whole table.
+        rows, columns = (
+            generator.integers(seeds, size=seeds),
+            generator.integers(examples, size=examples),
+        )
         drawn = table[rows][:, columns]
         means.append(np.mean([metric(of_seed) for of_seed in drawn]))
     low, high = np.quantile(means, _BOUNDS)
     return float(low), float(high)
 
 
-def bootstrapped(samples: Sequence[npt.ArrayLike], statistic: Callable[..., Any], **options: Any) -> Ends | None:
-    """Interval of a statistic by scipy's bootstrap, bias-corrected and accelerated unless `options` name another method.
+def bootstrapped(
+    samples: Sequence[npt.ArrayLike], statistic: Callable[..., Any], **options: Any
+) -> Ends | None:
+    """Interval of a statistic by scipy's bootstrap, bias-corrected and accelerated unless `options`
+    name another method.
 
-    None where it is undefined: for a single value, and where leaving out any one value changes nothing, in a median of many ties.
+    None where it is undefined: for a single value, and where leaving out any one value changes
+    nothing, in a median of many ties.
 
     Args:
         samples: arrays, each drawn from by itself unless `paired`.
@@ -130,15 +153,20 @@ def bootstrapped(samples: Sequence[npt.ArrayLike], statistic: Callable[..., Any]
     if min(map(len, arrays)) < 2:
         return None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scipy warns where the interval is undefined; here None says it
-        ends = bootstrap(arrays, statistic, n_resamples=9_999, rng=SEED, **options).confidence_interval
+        # scipy warns where the interval is undefined; here None says it
+        warnings.simplefilter("ignore")
+        ends = bootstrap(
+            arrays, statistic, n_resamples=9_999, rng=SEED, **options
+        ).confidence_interval
     return (float(ends.low), float(ends.high)) if np.isfinite([ends.low, ends.high]).all() else None
 
 
 def mean_interval(values: Sequence[float]) -> Ends | None:
-    """95 % bootstrap interval of the mean over seeds (bias-corrected and accelerated; percentile where that is undefined).
+    """95 % bootstrap interval of the mean over seeds (bias-corrected and accelerated; percentile
+    where that is undefined).
 
-    None for fewer than two values; a point if all are equal. Intervals of few seeds, such as ten, are too narrow.
+    None for fewer than two values; a point if all are equal. Intervals of few seeds, such as ten,
+    are too narrow.
 
     >>> mean_interval([70.0]), mean_interval([70.0, 70.0])
     (None, (70.0, 70.0))

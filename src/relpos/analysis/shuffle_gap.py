@@ -1,8 +1,10 @@
-"""How much a network uses the order and the direction of the text: its held-out loss on a changed text minus the loss as written.
+"""How much a network uses the order and the direction of the text: its held-out loss on a changed
+text minus the loss as written.
 
-The shuffle gap, of words in random order, separates order from none. The mirror gap, of rows read from right to left, separates
-direction from distance: a scheme whose T depends on the distance |j − i| alone gives the reversed row the reversed outputs, so its
-gap is 0 whatever its weights, and so is that of no positions. A causal network has a direction whatever its positions.
+The shuffle gap, of words in random order, separates order from none. The mirror gap, of rows read
+from right to left, separates direction from distance: a scheme whose T depends on the distance |j −
+i| alone gives the reversed row the reversed outputs, so its gap is 0 whatever its weights, and so
+is that of no positions. A causal network has a direction whatever its positions.
 """
 
 from __future__ import annotations
@@ -26,17 +28,19 @@ BATCH_TOKENS = 2_048
 Change = Callable[[MicroBatch, torch.Tensor], MicroBatch]
 """Masked examples and their numbers (b,) → the same examples with tokens moved, none lost."""
 ALL, MIRROR = "all", "mirror"
-"""Changes: the words of a sentence in random order; rows from right to left, [CLS] and [SEP] too, or distances would change."""
+"""Changes: the words of a sentence in random order; rows from right to left, [CLS] and [SEP] too,
+or distances would change."""
 MIRRORED: dict[str, Change] = {MIRROR: lambda batch, _: mirrored(batch)}
 
 
 @dataclass(frozen=True)
 class Gaps:
-    """Gaps in nats per predicted token, by change of the text; `loss` is that of the text as written.
+    """Gaps in nats per predicted token, by change of the text; `loss` is that of the text as
+    written.
 
-    `intervals` are 95 % bootstrap intervals over examples, `differences` (examples,) the summed losses with the change minus those
-    without, `predicted` (examples,) the number of tokens that they are summed over, and `losses` (examples,) those of the text
-    as written.
+    `intervals` are 95 % bootstrap intervals over examples, `differences` (examples,) the summed
+    losses with the change minus those without, `predicted` (examples,) the number of tokens that
+    they are summed over, and `losses` (examples,) those of the text as written.
     """
 
     loss: float
@@ -48,7 +52,8 @@ class Gaps:
 
 
 def shuffled(words: Words) -> dict[str, Change]:
-    """Words in random order within windows of 2, 3, 4, 8 and all words of a sentence: `"2"`, …, `"all"`."""
+    """Words in random order within windows of 2, 3, 4, 8 and all words of a sentence: `"2"`, …,
+    `"all"`."""
 
     def within(window: int | None) -> Change:
         return lambda batch, numbers: permuted(batch, numbers, words, window)
@@ -69,7 +74,8 @@ def gaps(
         model: on whatever device it is; computed in float32.
         examples: held-out examples, cut to the length of the training.
         changes: by name.
-        advance: called with the number of examples that are done, in each pass over them: one, and one more per change.
+        advance: called with the number of examples that are done, in each pass over them: one, and
+            one more per change.
         objective: what is predicted; a causal network predicts all tokens.
     """
     vocabulary = model.encoder.embedding.words.num_embeddings
@@ -81,7 +87,8 @@ def gaps(
         for batch, numbers in masked_batches(examples, vocabulary, BATCH_TOKENS, objective):
             rows = numbers.numpy()
             predicted[rows] = (batch.labels != IGNORED).sum(1).numpy()
-            # All changes are made to the same masked batch: the difference is that of order alone, not of other masks.
+            # All changes are made to the same masked batch: the difference is that of order alone,
+            # not of other masks.
             before[rows] = _losses(model, batch)
             advance(len(rows))
             for key, change in changes.items():
@@ -90,7 +97,9 @@ def gaps(
     tokens = max(predicted.sum(), 1.0)
     differences = {key: losses - before for key, losses in after.items()}
     means = {key: float(difference.sum() / tokens) for key, difference in differences.items()}
-    intervals = {key: ratio_interval(difference, predicted) for key, difference in differences.items()}
+    intervals = {
+        key: ratio_interval(difference, predicted) for key, difference in differences.items()
+    }
     return Gaps(float(before.sum() / tokens), means, intervals, differences, predicted, before)
 
 
@@ -100,7 +109,9 @@ def _losses(model: MaskedLM, batch: MicroBatch) -> Floats:
     labels = at_outputs(model.encoder, batch.labels).flatten()
     # The head runs at the predicted tokens alone, about a seventh of all.
     at = (labels != IGNORED).nonzero().squeeze(1)
-    hidden = model.encoder(batch.input_ids.to(device), batch.attention_mask.to(device), at=at.to(device))
+    hidden = model.encoder(
+        batch.input_ids.to(device), batch.attention_mask.to(device), at=at.to(device)
+    )
     losses = -log_probabilities(model, hidden, labels[at].to(device)).cpu()
     row = at // batch.labels.shape[1]
     return torch.zeros(len(batch.labels), dtype=torch.float64).index_add_(0, row, losses).numpy()

@@ -22,10 +22,12 @@ def products(table: Any) -> tuple[Matrix, Matrix]:
 
 
 def toeplitz_r2(matrix: Any, main: bool = True) -> float:
-    """R² = 1 − RSS/TSS of the best Toeplitz matrix, which holds the mean of each diagonal; every entry weighs the same.
+    """R² = 1 − RSS/TSS of the best Toeplitz matrix, which holds the mean of each diagonal; every
+    entry weighs the same.
 
-    It is 1 for a Toeplitz matrix, a constant one too. The main diagonal of P = E·E^T has the squared lengths of the rows of E,
-    which set it apart from the others in a random table, too; without it R² tells what the others have in common.
+    It is 1 for a Toeplitz matrix, a constant one too. The main diagonal of P = E·E^T has the
+    squared lengths of the rows of E, which set it apart from the others in a random table, too;
+    without it R² tells what the others have in common.
 
     Args:
         matrix: (n, n), of numpy or torch.
@@ -49,7 +51,8 @@ def toeplitz_r2(matrix: Any, main: bool = True) -> float:
 
 
 def diagonal_means(matrix: Any) -> Float[np.ndarray, "offsets"]:
-    """The best Toeplitz matrix of an (n, n) one as a curve: the mean of each diagonal, at offsets 1−n … n−1."""
+    """The best Toeplitz matrix of an (n, n) one as a curve: the mean of each diagonal, at offsets
+    1−n … n−1."""
     values = _square(matrix)
     n = len(values)
     return np.array([values.diagonal(offset).mean() for offset in range(1 - n, n)])

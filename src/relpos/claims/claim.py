@@ -86,7 +86,9 @@ class Claim:
         try:
             refuse_unknown("unknown rule", name := arguments.pop("rule", ""), RULES)
             for key in arguments:
-                refuse_unknown("unknown argument", key, [argument.name for argument in fields(RULES[name])])
+                refuse_unknown(
+                    "unknown argument", key, [argument.name for argument in fields(RULES[name])]
+                )
             for key in {"contrasts", "beside"} & arguments.keys():
                 arguments[key] = [Contrast(*pair) for pair in arguments[key]]
             judgement = RULES[name](**arguments)
@@ -122,7 +124,9 @@ class Claim:
         variants = []
         for measure in self.variants:
             says = f"{MEASURES[measure]} of these rows: {self.says}"
-            variants.append(replace(unprinted, id=f"{self.id}/{measure}", says=says, measure=measure))
+            variants.append(
+                replace(unprinted, id=f"{self.id}/{measure}", says=says, measure=measure)
+            )
         return [self, *variants]
 
 

@@ -28,8 +28,8 @@ class Judgement:
         return ()
 
     def in_nats(self, measure: str, bound: float) -> Judgement | None:
-        """The same judgement in `loss` (held-out loss) or `order` (shuffle gap); None if it does not
-        compare rows. Differences below `bound`, in nats, count as none."""
+        """The same judgement in `loss` (held-out loss) or `order` (shuffle gap); None if it does
+        not compare rows. Differences below `bound`, in nats, count as none."""
         return None
 
     def judge(self, scale: Scale) -> Verdict | None:

@@ -84,7 +84,8 @@ class Share(NamedTuple):
     chance: float
 
     def p(self, side: str) -> float:
-        """p-value of the one-sided binomial test that they are `greater` or `less` than by chance."""
+        """p-value of the one-sided binomial test that they are `greater` or `less` than by
+        chance."""
         from scipy.stats import binomtest
 
         if not self.number:
@@ -142,20 +143,25 @@ def _kinds(results: Sequence[Results], of: str) -> tuple[list[Share], str]:
 
 
 def _profiles(results: Results) -> np.ndarray:
-    """(heads, 17): the scores that positions add at offsets −8 … 8; no heads where they add none."""
+    """(heads, 17): the scores that positions add at offsets −8 … 8; no heads where they add
+    none."""
     heads = results["pattern"]["near"] if results["pattern"] else []
     return np.array(heads, np.float64).reshape(-1, 2 * NEAR + 1)
 
 
 def _channels(results: Sequence[Results]) -> tuple[list[Share], str]:
-    layers = [np.array(layer) for of_network in results for layer in of_network["kernels"]["channel"]]
+    layers = [
+        np.array(layer) for of_network in results for layer in of_network["kernels"]["channel"]
+    ]
     middle, number = layers[0].shape[1] // 2, sum(map(len, layers))
     chance, shares, by_layer = 2 / layers[0].shape[1], [], []
     for name, place in (("largest", np.argmax), ("smallest", np.argmin)):
         beside = [np.abs(place(layer, axis=1) - middle) == 1 for layer in layers]
         shares.append(Share(name, int(np.concatenate(beside).sum()), number, chance))
         by_layer.append([f"{of_layer.mean():.0%}" for of_layer in beside])
-    figures = ", ".join(f"{share.name} {share.percent} (p {share.p('greater'):.1g})" for share in shares)
+    figures = ", ".join(
+        f"{share.name} {share.percent} (p {share.p('greater'):.1g})" for share in shares
+    )
     whole = f"weight at −1 or +1 of {number:,} channels: {figures}, by chance {chance:.0%}"
     return shares, f"{whole}; by layer {' '.join(map('/'.join, zip(*by_layer, strict=True)))}"
 

@@ -125,7 +125,9 @@ def headline(verdicts: Sequence[Verdict], of_paper: bool = True) -> Verdict:
         verdicts: on one claim.
         of_paper: whether the claim is one of a paper.
     """
-    run = [verdict for verdict in verdicts if verdict.verdict in (HOLDS, FAILS, UNDECIDED, NOT_HERE)]
+    run = [
+        verdict for verdict in verdicts if verdict.verdict in (HOLDS, FAILS, UNDECIDED, NOT_HERE)
+    ]
     counted = [verdict for verdict in run if not verdict.is_aside]
     if not counted and not of_paper:
         counted = run

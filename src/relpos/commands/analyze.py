@@ -1,4 +1,5 @@
-"""`relpos analyze`: tables and figures of what schemes and networks do with positions, and those of a paper."""
+"""`relpos analyze`: tables and figures of what schemes and networks do with positions, and those of
+a paper."""
 
 from __future__ import annotations
 
@@ -50,8 +51,8 @@ FIGURES = {
         "8": ("profiles", ("absolute", NONE)),
     },
 }
-"""Paper → number of a figure as printed → the kind of `relpos analyze` that draws it, and the classes of
-`position` and `conv` of the networks that it shows."""
+"""Paper → number of a figure as printed → the kind of `relpos analyze` that draws it, and the
+classes of `position` and `conv` of the networks that it shows."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class Properties:
     schemes: Sequence[str] | None = None
 
     def drawn(self) -> Drawing:
-        """The properties of small networks of the schemes, as in the claim W22; parameters are counted at size=base."""
+        """The properties of small networks of the schemes, as in the claim W22; parameters are
+        counted at size=base."""
         from relpos.analysis.properties import NAMES
         from relpos.claims.exact import has_properties, methods_of_table_1
 
@@ -97,7 +99,8 @@ class Properties:
 
 @dataclass(frozen=True)
 class Patterns:
-    """The scores that a scheme adds for random tokens, of a trained network or with initial weights.
+    """The scores that a scheme adds for random tokens, of a trained network or with initial
+    weights.
 
     Args:
         layer: number of the layer, from 1.
@@ -120,20 +123,28 @@ class Patterns:
         if self.all:
             return [Drawing("patterns", figure=draw_overview(self.overview(described)), dpi=70)]
         if samples:
-            return [self._figure(sample.network.file_name, sample.network.load(), "trained") for sample in samples]
+            return [
+                self._figure(sample.network.file_name, sample.network.load(), "trained")
+                for sample in samples
+            ]
         model, filled = _model(described)
         state = "initial weights" + ", tables that begin at zero filled" * filled
         return [self._figure(scheme_name(model), model, state)]
 
     def overview(self, described: NetworkKeys) -> dict[str, Pattern]:
-        """The pattern of every option of `position` that adds something to the scores, by its name."""
+        """The pattern of every option of `position` that adds something to the scores, by its
+        name."""
         patterns = {}
         for file in sorted((conf_dir() / "position").glob("*.yaml")):
             if "???" in file.read_text(encoding="utf-8"):  # to be completed by the user
                 continue
-            overrides = [f"position={file.stem}", *(f"{key}={described[key]}" for key in ("k", "outside", "kernels"))]
+            overrides = [
+                f"position={file.stem}",
+                *(f"{key}={described[key]}" for key in ("k", "outside", "kernels")),
+            ]
             position = resolved(composed("analyze", overrides))["position"]
-            # Without the layers above the one that is drawn, because all schemes are built for one figure.
+            # Without the layers above the one that is drawn, because all schemes are built for one
+            # figure.
             size = described["size"] | {"layers": self.layer}
             model, _ = _model({**described, "position": position, "size": size})
             if drawable := pattern(model.encoder, self.layer - 1, self.length, trained=False):
@@ -141,7 +152,9 @@ class Patterns:
         return patterns
 
     def _figure(self, name: str, model: Any, state: str) -> Drawing:
-        drawable = pattern(encoder_of(model), self.layer - 1, self.length, trained=state == "trained")
+        drawable = pattern(
+            encoder_of(model), self.layer - 1, self.length, trained=state == "trained"
+        )
         if drawable is None:
             scheme = type(encoder_of(model).position).__name__
             raise RelposError(f"{scheme} adds nothing to the scores: there is no pattern to draw")
@@ -154,7 +167,8 @@ def scheme_name(model: Any) -> str:
 
 
 def _model(described: NetworkKeys) -> tuple[Any, bool]:
-    """The network with the weights of seed 0, and whether tables that are zero at the start were filled."""
+    """The network with the weights of seed 0, and whether tables that are zero at the start were
+    filled."""
     # The figure does not depend on numbers that were drawn before.
     torch.manual_seed(0)
     model = build_network(described)
@@ -172,7 +186,8 @@ class Paper:
 
         For a missing figure the page has the command that makes a network for it.
         """
-        # Runs of all tables: a figure is about a scheme, in the paper's layers and on text in its order.
+        # Runs of all tables: a figure is about a scheme, in the paper's layers and on text in its
+        # order.
         schemes: dict[Path, tuple[str, str]] = {}
         for value in read(measured=()):
             if value.is_pretraining and pretraining_scale(*json.loads(value.scale)).is_of_paper:
@@ -180,7 +195,8 @@ class Paper:
         sections = [f"# Figures of {self.paper}"]
         for number, (kind, scheme) in FIGURES[self.paper].items():
             folders = [str(run) for run, of_run in schemes.items() if of_run == scheme]
-            # Published checkpoints stand in for the paper's own networks, which had tables of absolute positions.
+            # Published checkpoints stand in for the paper's own networks, which had tables of
+            # absolute positions.
             published = network if scheme == ("absolute", NONE) else []
             sections.append(f"## Figure {number}: {kind.replace('_', ' ')}")
             if not folders and not published:
@@ -194,8 +210,12 @@ class Paper:
                 for drawing in drawn(measure, samples_of([*folders, *published], text)):
                     files = [path.name for path in drawing.save(folder)]
                     # Quoted: the name of a snapshot has spaces and a per cent sign.
-                    sections += [f"![{name}]({quote(name)})" for name in files if name.endswith(".png")]
-                    links = ", ".join(f"[{Path(name).suffix[1:].upper()}]({quote(name)})" for name in files)
+                    sections += [
+                        f"![{name}]({quote(name)})" for name in files if name.endswith(".png")
+                    ]
+                    links = ", ".join(
+                        f"[{Path(name).suffix[1:].upper()}]({quote(name)})" for name in files
+                    )
                     sections.append(f"{drawing.name}: {links}")
             # The other figures are drawn all the same.
             except RelposError as error:
@@ -216,12 +236,14 @@ def analyze(
     threads: Threads | None,
     **described: Unpack[NetworkKeys],
 ) -> str:
-    """Writes tables (CSV) and figures (PNG, PDF) into a folder below `$RELPOS_RUNS/analysis`, and returns the folder.
+    """Writes tables (CSV) and figures (PNG, PDF) into a folder below `$RELPOS_RUNS/analysis`, and
+    returns the folder.
 
     For a paper it also writes a README.md that shows the figures.
 
     Raises:
-        RelposError: no network is named, or this kind of analysis does not apply to it; nothing is written then.
+        RelposError: no network is named, or this kind of analysis does not apply to it; nothing is
+            written then.
     """
     set_threads(threads)
     measure = instantiate(kind, "kind")
@@ -229,7 +251,10 @@ def analyze(
         folder = runs_root() / "analysis" / measure.paper
         write_text(folder / "README.md", page := measure.page(folder, network or [], text))
         if "\n![" not in page:
-            say(f"relpos: nothing is drawn: {folder / 'README.md'} has the commands that make what its figures need")
+            say(
+                f"relpos: nothing is drawn: {folder / 'README.md'} has the commands that make what "
+                f"its figures need"
+            )
         return str(folder)
     samples, names = [], []
     # Everything on which the drawings depend: another choice goes into another folder.
@@ -244,7 +269,8 @@ def analyze(
         if not network:
             content["described"] = described
     else:
-        # All are drawn before the first is written, so that a refused network leaves no half a folder.
+        # All are drawn before the first is written, so that a refused network leaves no half a
+        # folder.
         drawings = drawn(measure, samples)
     folder = runs_root() / "analysis" / _folder(content, names)
     for drawing in drawings:
@@ -256,15 +282,19 @@ def drawn(measure: Measure, samples: Sequence[Sample]) -> list[Drawing]:
     """The figures of networks, from kept results or from results measured now."""
     results = []
     for sample in samples:
-        results.append(replace(seen(sample, [measure], measure.has_course), name=sample.network.file_name))
+        results.append(
+            replace(seen(sample, [measure], measure.has_course), name=sample.network.file_name)
+        )
     return list(measure.draw(results))
 
 
 def samples_of(names: list[str] | None, file: str | None) -> list[Sample]:
-    """The networks of these names, to be analysed with the text of a file or, without a file, with their own text.
+    """The networks of these names, to be analysed with the text of a file or, without a file, with
+    their own text.
 
     Raises:
-        RelposError: no network is named, there is no such network, or two different ones have the same name.
+        RelposError: no network is named, there is no such network, or two different ones have the
+            same name.
     """
     text = expanded(file) if file else None
     if text is not None and not text.is_file():
@@ -278,7 +308,10 @@ def samples_of(names: list[str] | None, file: str | None) -> list[Sample]:
     name, count = Counter(network.file_name for network in networks).most_common(1)[0]
     # Files have the names of networks: figures of one would replace those of the other.
     if count > 1:
-        raise RelposError(f"network: {count} different networks are called {name!r}; another name for a folder tells them apart")
+        raise RelposError(
+            f"network: {count} different networks are called {name!r}; another name "
+            f"for a folder tells them apart"
+        )
     return [Sample(network, file=text) for network in networks]
 
 

@@ -35,7 +35,8 @@ COLOURS = {
 
 
 def claims(paper: str, ids: Names | None) -> str:
-    """`relpos claims`: prints each claim with its verdicts; writes them to a file and returns its path.
+    """`relpos claims`: prints each claim with its verdicts; writes them to a file and returns its
+    path.
 
     Raises:
         RelposError: there is no such paper or claim.
@@ -50,7 +51,8 @@ def claims(paper: str, ids: Names | None) -> str:
 
 
 def table_page(ids: list[str], primary: str) -> str:
-    """The page of a table's claims as text: the variants in the primary measure, the other variants, then the claims themselves."""
+    """The page of a table's claims as text: the variants in the primary measure, the other
+    variants, then the claims themselves."""
 
     def rank(claim: Claim) -> tuple[bool, bool]:
         return claim.measure is None, claim.measure != primary
@@ -58,7 +60,8 @@ def table_page(ids: list[str], primary: str) -> str:
     # Sorting is stable: claims of equal rank stay in the order of their ids.
     chosen_claims = sorted(chosen(load("all"), ids), key=rank)
     text = StringIO()
-    # Lines are not wrapped, because the page is committed beside the table, and its changes are read as a diff.
+    # Lines are not wrapped, because the page is committed beside the table, and its changes are
+    # read as a diff.
     console = plain_console(file=text, highlight=False, width=1_000)
     _show_page(page(chosen_claims, claim_files.scales(), experiments()), console)
     return text.getvalue()
@@ -73,18 +76,26 @@ def chosen(claims: list[Claim], ids: list[str] | None) -> list[Claim]:
     of_ids = [claim.id for claim in claims]
     for name in ids or ():
         refuse_unknown("ids: unknown claim", name, of_ids)
-    return [claim for claim in claims if ids is None or claim.id in ids or claim.id.partition("/")[0] in ids]
+    return [
+        claim
+        for claim in claims
+        if ids is None or claim.id in ids or claim.id.partition("/")[0] in ids
+    ]
 
 
-def page(chosen_claims: list[Claim], runs: Scales, files: Iterable[Experiment] = ()) -> dict[str, Any]:
+def page(
+    chosen_claims: list[Claim], runs: Scales, files: Iterable[Experiment] = ()
+) -> dict[str, Any]:
     """The content of the page as plain values.
 
-    `claims` has the claims; `tests` is the number of tests; `older` and `pilots` are the numbers of runs left out because today's
-    code would not make them, and because rates were chosen with their seed.
+    `claims` has the claims; `tests` is the number of tests; `older` and `pilots` are the numbers of
+    runs left out because today's code would not make them, and because rates were chosen with their
+    seed.
 
-    A claim has its texts, `test`, `rows` (with their overrides), `tables` (those of the experiment `files` that are about it),
-    `findings` (one for each scale, corrected for the tests of its family), `verdict`, `word` and `scale` (of the largest scale
-    that decides) and `takes` (the command that makes its runs, if it is not run at any scale).
+    A claim has its texts, `test`, `rows` (with their overrides), `tables` (those of the experiment
+    `files` that are about it), `findings` (one for each scale, corrected for the tests of its
+    family), `verdict`, `word` and `scale` (of the largest scale that decides) and `takes` (the
+    command that makes its runs, if it is not run at any scale).
 
     Raises:
         RelposError: a test names a row that `rows.yaml` does not have.
@@ -93,7 +104,8 @@ def page(chosen_claims: list[Claim], runs: Scales, files: Iterable[Experiment] =
     tables = [(claim, file.name) for file in files for claim in file.claims]
     verdicts_of: dict[str, list[Verdict]] = {}
     tests = 0
-    # The other claims of a family are tested, too, because chance is corrected for in the whole family.
+    # The other claims of a family are tested, too, because chance is corrected for in the whole
+    # family.
     for family in families(chosen_claims):
         # With runs this takes a while, because some networks are measured.
         family_shown = tracked(family, "testing claims") if runs.pretrained else family
@@ -144,12 +156,22 @@ def _show_page(content: dict[str, Any], console: Console) -> None:
 
 
 def _lines(claim: dict[str, Any]) -> Iterator[list[str | tuple[str, str]]]:
-    """The lines of a claim, as texts with their styles; for a variant without findings the first line and the command."""
+    """The lines of a claim, as texts with their styles; for a variant without findings the first
+    line and the command."""
     colour, findings = COLOURS[claim["verdict"]], claim["findings"]
     where = f" ({claim['scale']})" if claim["scale"] else ""
-    yield [(f"{claim['id']}  ", "bold"), (claim["word"], f"bold {colour}"), (where, "dim"), f"  {claim['says']}"]
+    yield [
+        (f"{claim['id']}  ", "bold"),
+        (claim["word"], f"bold {colour}"),
+        (where, "dim"),
+        f"  {claim['says']}",
+    ]
     if findings or "/" not in claim["id"]:
-        source = f"{claim['source']}; printed: {claim['printed']}" if claim["printed"] else claim["source"]
+        source = (
+            f"{claim['source']}; printed: {claim['printed']}"
+            if claim["printed"]
+            else claim["source"]
+        )
         yield [(f"     {source}", "dim")]
         if claim["test"]:
             yield [("     test  ", "dim"), claim["test"]]
@@ -157,11 +179,16 @@ def _lines(claim: dict[str, Any]) -> Iterator[list[str | tuple[str, str]]]:
             if claim[key]:
                 yield [(f"     {key.replace('_', ' ')}: {claim[key]}", "dim")]
         if claim["rows"]:
-            rows = "; ".join(f"{row}: {' '.join(overrides)}" for row, overrides in claim["rows"].items())
+            rows = "; ".join(
+                f"{row}: {' '.join(overrides)}" for row, overrides in claim["rows"].items()
+            )
             tables = f"  (tables {', '.join(claim['tables'])})" if claim["tables"] else ""
             yield [("     runs  ", "dim"), rows, (tables, "dim")]
         for finding in findings:
-            yield [(f"     {finding['word']:<9} ", COLOURS[finding["verdict"]]), f"{finding['scale']}: {finding['figures']}"]
+            yield [
+                (f"     {finding['word']:<9} ", COLOURS[finding["verdict"]]),
+                f"{finding['scale']}: {finding['figures']}",
+            ]
             if finding["takes"]:
                 yield [(f"               to decide it: {finding['takes']}", "dim")]
         if claim["test"] and not findings:
@@ -171,14 +198,18 @@ def _lines(claim: dict[str, Any]) -> Iterator[list[str | tuple[str, str]]]:
 
 
 def _sums(content: dict[str, Any]) -> Iterator[str]:
-    """Lines with the numbers of claims and variants that hold, fail, …, and with the number of tests."""
+    """Lines with the numbers of claims and variants that hold, fail, …, and with the number of
+    tests."""
     for kind, is_variant in (("claims", False), ("variants (loss, order)", True)):
-        counts = Counter(claim["verdict"] for claim in content["claims"] if ("/" in claim["id"]) == is_variant)
+        counts = Counter(
+            claim["verdict"] for claim in content["claims"] if ("/" in claim["id"]) == is_variant
+        )
         if counts:
             yield f"{counts.total()} {kind}: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}"
     tests = content["tests"]
     yield (
-        f"{tests} tests were made; by Benjamini and Hochberg's method at most 5 % of what holds or fails is expected to be false, "
+        f"{tests} tests were made; by Benjamini and Hochberg's method at most 5 % of what holds or "
+        f"fails is expected to be false, "
         "among the claims of one paper in one measure at one scale"
     )
     if content["older"]:

@@ -1,4 +1,5 @@
-"""`relpos compare`: a table of named runs: finished pre-trainings, and the fine-tunings that all of them have.
+"""`relpos compare`: a table of named runs: finished pre-trainings, and the fine-tunings that all of
+them have.
 
 Above the table stand the settings in which they differ, as `position=fixed → composite`.
 """
@@ -54,16 +55,26 @@ def compare(network: Names, examples: Count) -> str:
     The first run is the baseline with which the losses and the columns of the others are compared.
 
     Raises:
-        RelposError: fewer than two rows are named, one is not a finished pre-training, or its scheme is not trusted.
+        RelposError: fewer than two rows are named, one is not a finished pre-training, or its
+            scheme is not trusted.
     """
     subjects = titled(subjects_of(network))
     differing = differences(subjects)
     for place, subject in enumerate(subjects):
-        overrides = [f"{key}={values[place]}" for key, values in differing.items() if values[place] != MISSING]
+        overrides = [
+            f"{key}={values[place]}"
+            for key, values in differing.items()
+            if values[place] != MISSING
+        ]
         subjects[place] = replace(subject, overrides=overrides)
     rows = compared_rows(subjects)
-    name, question = " and ".join(subject.name for subject in subjects), f"They differ in: {in_words(differing)}."
-    experiment = Experiment(Path(), question, {row.name: row.overrides for row in rows}, [], baseline=[subjects[0].name])
+    name, question = (
+        " and ".join(subject.name for subject in subjects),
+        f"They differ in: {in_words(differing)}.",
+    )
+    experiment = Experiment(
+        Path(), question, {row.name: row.overrides for row in rows}, [], baseline=[subjects[0].name]
+    )
     # In place of an experiment file, which named networks do not have, with the first as baseline.
     rows = with_comparisons(rows, experiment, {})
     side_tables = []
@@ -71,7 +82,9 @@ def compare(network: Names, examples: Count) -> str:
     if reason := why_not(subjects):
         question += f" Their held-out losses are not compared: {reason}."
     else:
-        with bar("held-out text", examples * sum(len(subject.pretrainings) for subject in subjects)) as advance:
+        with bar(
+            "held-out text", examples * sum(len(subject.pretrainings) for subject in subjects)
+        ) as advance:
             side_tables.append(losses_table(subjects, examples, advance))
     view = view_of(Table(name, question, rows), side_tables)
     folder = runs_root() / "compare" / _folder_name(subjects, examples)
@@ -93,13 +106,15 @@ def text_of(run: Run) -> str:
 
 
 def subjects_of(names: Sequence[str]) -> list[PlannedRow]:
-    """The compared rows: pre-trainings that differ in their seed alone. Rows may have the same name, see `titled`.
+    """The compared rows: pre-trainings that differ in their seed alone. Rows may have the same
+    name, see `titled`.
 
     Args:
         names: of runs and of rows of tables, or patterns of the names of runs (`pretrain/sine-*`).
 
     Raises:
-        RelposError: fewer than two rows are named, one run is named twice, or one is not a finished pre-training.
+        RelposError: fewer than two rows are named, one run is named twice, or one is not a finished
+            pre-training.
     """
     rows: dict[str, PlannedRow] = {}
     name_of: dict[str, str] = {}
@@ -107,26 +122,36 @@ def subjects_of(names: Sequence[str]) -> list[PlannedRow]:
         subject = _subject(name)
         # By content and not by name, because a run may be named by its folder and by its table.
         first = subject.pretrainings[0]
-        alike = protocol(first.meaning, {"text": text_of(first), "start": first.record["inputs"].get("start")})
+        alike = protocol(
+            first.meaning, {"text": text_of(first), "start": first.record["inputs"].get("start")}
+        )
         row = rows.setdefault(alike, replace(subject, pretrainings=[]))
         for run in subject.pretrainings:
             if int(run.meaning["seed"]) in by_seed(row):
-                raise RelposError(f"network={name}: the same as {name_of[alike]}; runs that differ are compared")
+                raise RelposError(
+                    f"network={name}: the same as {name_of[alike]}; runs that differ are compared"
+                )
             row.pretrainings.append(run)
         name_of[alike] = name
     if len(rows) < 2:
         is_one_row = any(len(row.pretrainings) > 1 for row in rows.values())
         same = "; these differ in their seed alone" if is_one_row else ""
-        raise RelposError(f"network={','.join(names)}: two or more are compared, as in: relpos compare FOLDER TABLE:ROW{same}")
+        raise RelposError(
+            f"network={','.join(names)}: two or more are compared, as in: relpos "
+            f"compare FOLDER TABLE:ROW{same}"
+        )
     return list(rows.values())
 
 
 def _matches(name: str) -> list[str]:
-    """The runs whose folders match a pattern, from here or below $RELPOS_RUNS; a name that is no pattern stays as it is."""
+    """The runs whose folders match a pattern, from here or below $RELPOS_RUNS; a name that is no
+    pattern stays as it is."""
     place = str(expanded(name))
     if not has_magic(place) or Path(place).exists():
         return [name]
-    matches = glob(place) or [str(runs_root() / match) for match in glob(place, root_dir=runs_root())]
+    matches = glob(place) or [
+        str(runs_root() / match) for match in glob(place, root_dir=runs_root())
+    ]
     if not matches:
         raise RelposError(f"network={name}: no run has a name like this, here or in {runs_root()}")
     return sorted(matches)
@@ -137,7 +162,9 @@ def _subject(name: str) -> PlannedRow:
     for network in networks:
         network.refuse_classifier()
         if network.run is None or network.is_snapshot:
-            raise RelposError(f"network={name}: the folder of a pre-training is expected, or TABLE:ROW")
+            raise RelposError(
+                f"network={name}: the folder of a pre-training is expected, or TABLE:ROW"
+            )
     title = networks[0].row or labels(networks)[0]
     return PlannedRow(title, [], [recorded(network.run) for network in networks if network.run], [])
 
@@ -145,11 +172,14 @@ def _subject(name: str) -> PlannedRow:
 def compared_rows(subjects: Sequence[PlannedRow]) -> list[Row]:
     """A row for each subject, with the columns that all of them have.
 
-    The columns are of fine-tunings whose configurations differ in the seed alone, and of kept figures about order that were
-    measured in the same way for all. Of several such ways the one with the most runs counts, then the one with the most examples.
+    The columns are of fine-tunings whose configurations differ in the seed alone, and of kept
+    figures about order that were measured in the same way for all. Of several such ways the one
+    with the most runs counts, then the one with the most examples.
     """
     pretrainings = {run.path.name: run for subject in subjects for run in subject.pretrainings}
-    subject_of = {run.path.name: subject.name for subject in subjects for run in subject.pretrainings}
+    subject_of = {
+        run.path.name: subject.name for subject in subjects for run in subject.pretrainings
+    }
     seeds = {name: int(run.meaning["seed"]) for name, run in pretrainings.items()}
     scores = [value for value in read(measured=()) if value.way]
     tuned = list(filter(None, (_of_run(value, seeds) for value in scores)))
@@ -162,7 +192,9 @@ def compared_rows(subjects: Sequence[PlannedRow]) -> list[Row]:
         for value in tunings.values():
             if subject_of[value.origin] == subject.name:
                 run = recorded(value.run)
-                of_subject.append(Tuning(run.meaning["task"]["name"], value.pretrain_seed or 0, value.seed, run))
+                of_subject.append(
+                    Tuning(run.meaning["task"]["name"], value.pretrain_seed or 0, value.seed, run)
+                )
         folders = {run.path for run in subject.pretrainings}
         figures = [value for value in measured if value.run in folders]
         names = dict.fromkeys(value.column for value in figures)
@@ -193,7 +225,9 @@ def _shared_figures(runs: Sequence[Run]) -> list[Value]:
     columns = {column.name for measure in with_columns for column in measure.at_end}
     figures = []
     for run in runs:
-        for value in pretraining_values(run.path, run.record, [measure.name for measure in with_columns]):
+        for value in pretraining_values(
+            run.path, run.record, [measure.name for measure in with_columns]
+        ):
             if value.column in columns and value.figure and value.percent == END:
                 figures.append(value)
     shared = shared_ways(figures, lambda value: value.run, {run.path for run in runs})
@@ -201,10 +235,12 @@ def _shared_figures(runs: Sequence[Run]) -> list[Value]:
 
 
 def differences(subjects: Sequence[PlannedRow]) -> dict[str, list[str]]:
-    """Key → its value in each subject, for the keys in which they are not all equal; `—` for a subject without the key.
+    """Key → its value in each subject, for the keys in which they are not all equal; `—` for a
+    subject without the key.
 
-    Dials of different schemes cannot be compared, so they are left out where there are several schemes. A dial in which two
-    subjects of the same scheme differ stands behind the scheme's name: `composite(k=4)`.
+    Dials of different schemes cannot be compared, so they are left out where there are several
+    schemes. A dial in which two subjects of the same scheme differ stands behind the scheme's name:
+    `composite(k=4)`.
     """
     described = [_described(subject) for subject in subjects]
     values = _differing(described)
@@ -214,7 +250,9 @@ def differences(subjects: Sequence[PlannedRow]) -> dict[str, list[str]]:
             of_name = [settings for settings in described if settings.get(group) == name]
             dials = [key for key in _differing(of_name) if key.startswith(f"{group}.")]
             for settings in of_name:
-                dial_texts = ",".join(f"{key.partition('.')[2]}={settings.get(key, MISSING)}" for key in dials)
+                dial_texts = ",".join(
+                    f"{key.partition('.')[2]}={settings.get(key, MISSING)}" for key in dials
+                )
                 settings[group] = f"{name}({dial_texts})" if dial_texts else name
         described = [_without(settings, f"{group}.") for settings in described]
     return _differing(described)
@@ -226,17 +264,31 @@ def _without(settings: Settings, prefix: str) -> Settings:
 
 def in_words(differing: Mapping[str, Sequence[str]]) -> str:
     """`position=fixed → composite, steps=100 → 200`; without differences, a phrase that says so."""
-    return ", ".join(f"{key}={' → '.join(values)}" for key, values in differing.items()) or "nothing that results depend on"
+    return (
+        ", ".join(f"{key}={' → '.join(values)}" for key, values in differing.items())
+        or "nothing that results depend on"
+    )
 
 
 def titled(subjects: Sequence[PlannedRow]) -> list[PlannedRow]:
-    """The subjects under different names: to a name that several have, the settings in which these differ are added."""
+    """The subjects under different names: to a name that several have, the settings in which these
+    differ are added."""
     result = []
     for subject in subjects:
-        # A name that is there once stays as it is, because a figure is easier to read with short names.
+        # A name that is there once stays as it is, because a figure is easier to read with short
+        # names.
         same = [namesake for namesake in subjects if namesake.name == subject.name]
-        settings = {key: values[same.index(subject)] for key, values in differences(same).items() if key != "seed"}
-        name = " ".join([subject.name, *(f"{key.rpartition('.')[2]}={value}" for key, value in settings.items())])
+        settings = {
+            key: values[same.index(subject)]
+            for key, values in differences(same).items()
+            if key != "seed"
+        }
+        name = " ".join(
+            [
+                subject.name,
+                *(f"{key.rpartition('.')[2]}={value}" for key, value in settings.items()),
+            ]
+        )
         result.append(replace(subject, name=name))
     return result
 
@@ -248,7 +300,8 @@ def _differing(described: Sequence[Settings]) -> dict[str, list[str]]:
 
 
 def _described(subject: PlannedRow) -> Settings:
-    """Key → value of everything that the subject's results depend on; `seed` lists the seeds of its pre-trainings."""
+    """Key → value of everything that the subject's results depend on; `seed` lists the seeds of its
+    pre-trainings."""
     run = subject.pretrainings[0]
     settings: Settings = {}
     for group in GROUPS:
@@ -266,7 +319,10 @@ def _described(subject: PlannedRow) -> Settings:
         settings["start"] = run_of(place).name
         if place.parent.name == SNAPSHOTS:
             settings["start"] += f" at {place.stem} %"
-    return settings | {"seed": ",".join(str(seed) for seed in sorted(by_seed(subject))), "text": text_of(run)}
+    return settings | {
+        "seed": ",".join(str(seed) for seed in sorted(by_seed(subject))),
+        "text": text_of(run),
+    }
 
 
 def _word(value: object) -> str:
@@ -285,7 +341,8 @@ def why_not(subjects: Sequence[PlannedRow]) -> str | None:
     for key in SHARED:
         if len({run.meaning[key] for run in runs}) > 1:
             return f"their held-out examples differ in {key}"
-    # Merged folders may lack these files. The page is published, so that paths appear on stderr alone.
+    # Merged folders may lack these files. The page is published, so that paths appear on stderr
+    # alone.
     for run in runs:
         for file in (input_of(run.path, "store") / RECORD, run.network / WEIGHTS):
             if not file.is_file():
@@ -294,8 +351,11 @@ def why_not(subjects: Sequence[PlannedRow]) -> str | None:
     return None
 
 
-def losses_table(subjects: Sequence[PlannedRow], examples: int, advance: Callable[[int], object]) -> SideTable:
-    """The losses of the subjects on held-out examples, with their differences to the first subject's.
+def losses_table(
+    subjects: Sequence[PlannedRow], examples: int, advance: Callable[[int], object]
+) -> SideTable:
+    """The losses of the subjects on held-out examples, with their differences to the first
+    subject's.
 
     Args:
         subjects: the compared rows.
@@ -305,7 +365,9 @@ def losses_table(subjects: Sequence[PlannedRow], examples: int, advance: Callabl
     first: dict[int, Figure] = {}
     lines = []
     for subject in subjects:
-        figures = {seed: losses_of(run, examples, advance) for seed, run in by_seed(subject).items()}
+        figures = {
+            seed: losses_of(run, examples, advance) for seed, run in by_seed(subject).items()
+        }
         texts = [MISSING] * 5
         if not first:
             first = figures
@@ -313,11 +375,18 @@ def losses_table(subjects: Sequence[PlannedRow], examples: int, advance: Callabl
             difference, units = between(figures, first)
             if difference is not None:
                 places = _decimals(difference)
-                bounds = [signed(value, places) for value in (difference.value, difference.low, difference.high)]
+                bounds = [
+                    signed(value, places)
+                    for value in (difference.value, difference.low, difference.high)
+                ]
                 texts = [*bounds, f"{difference.p:.2g}", f"{difference.n} {units}"]
-        lines.append((subject.name, [f"{fmean(figure.value for figure in figures.values()):.4f}", *texts]))
+        lines.append(
+            (subject.name, [f"{fmean(figure.value for figure in figures.values()):.4f}", *texts])
+        )
     heads = ["nats per token", f"− {subjects[0].name}", "95 % from", "to", "p", "over"]
-    return SideTable(f"paired held-out loss, {next(iter(first.values())).examples} examples", heads, lines)
+    return SideTable(
+        f"paired held-out loss, {next(iter(first.values())).examples} examples", heads, lines
+    )
 
 
 def _decimals(difference: Difference) -> int:
@@ -332,18 +401,23 @@ def _decimals(difference: Difference) -> int:
     return max(4, 1 - floor(log10(width / 2)))
 
 
-def between(ours: Mapping[int, Figure], first: Mapping[int, Figure]) -> tuple[Difference | None, str]:
+def between(
+    ours: Mapping[int, Figure], first: Mapping[int, Figure]
+) -> tuple[Difference | None, str]:
     """The difference of two subjects' losses, and its units: seeds or documents.
 
-    Two or more common seeds are tested by Student's paired test. Otherwise the difference of two networks is tested over held-out
-    documents, which shows nothing about other seeds.
+    Two or more common seeds are tested by Student's paired test. Otherwise the difference of two
+    networks is tested over held-out documents, which shows nothing about other seeds.
 
     Args:
         ours: pre-training seed → loss.
         first: the same for the first subject.
     """
     # Seeds before documents, because the difference from seed to seed is part of the question.
-    values = ({seed: figure.value for seed, figure in sorted(figures.items())} for figures in (ours, first))
+    values = (
+        {seed: figure.value for seed, figure in sorted(figures.items())}
+        for figures in (ours, first)
+    )
     if tested := paired_by_seed(*values):
         return tested, "seeds"
     # The same seed, if there is one, because its effect on both networks cancels.
@@ -354,13 +428,18 @@ def between(ours: Mapping[int, Figure], first: Mapping[int, Figure]) -> tuple[Di
 
 
 def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda _: None) -> Figure:
-    """The loss of a network on its held-out text, by example, in float32, under the masks by which every run is scored."""
+    """The loss of a network on its held-out text, by example, in float32, under the masks by which
+    every run is scored."""
     # The run's own keys define an example; `why_not` has checked that all subjects agree in them.
     store = Store(input_of(run.path, "store"))
     heldout = store.examples("heldout", run.meaning["packing"], run.meaning["length"], examples)
     loss = gaps(of_run(run.path).masked_lm(), heldout, {}, advance)
     parts = np.stack([loss.losses, loss.predicted])
-    return Figure(float(loss.losses.sum() / loss.predicted.sum()), parts=parts, documents=heldout.documents().tolist())
+    return Figure(
+        float(loss.losses.sum() / loss.predicted.sum()),
+        parts=parts,
+        documents=heldout.documents().tolist(),
+    )
 
 
 def _folder_name(subjects: Sequence[PlannedRow], examples: int) -> str:

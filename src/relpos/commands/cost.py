@@ -1,4 +1,5 @@
-"""`relpos cost`: parameters, operations and memory of a pre-training, and its time on this machine."""
+"""`relpos cost`: parameters, operations and memory of a pre-training, and its time on this
+machine."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def cost(seconds: NotNegative, **config: Unpack[Cost]) -> str:
     The measured rate is written into the runs folder, where plans read it.
     """
     parameters, stored = _counted(config)
-    per_token = 3 * forward(config["size"], config["length"], config["vocabulary"], trained_for(config).expected)
+    per_token = 3 * forward(
+        config["size"], config["length"], config["vocabulary"], trained_for(config).expected
+    )
     step = per_token * config["batch"] * config["length"]
     result: dict[str, Any] = {
         "parameters": parameters,
@@ -50,9 +53,13 @@ def cost(seconds: NotNegative, **config: Unpack[Cost]) -> str:
         workers = torch.get_num_threads() if result["device"].startswith("CPU") else 1
         rate = step / step_seconds / workers
         write_json(runs_root() / RATE, {"hardware": hardware(), "operations_per_second": rate})
-        result |= {"seconds": step_seconds * config["steps"], "operations_per_second": step / step_seconds}
+        result |= {
+            "seconds": step_seconds * config["steps"],
+            "operations_per_second": step / step_seconds,
+        }
         line += (
-            f"; {result['step_seconds']:.3g} s a step on this machine ({result['device']}), {result['seconds'] / 3600:,.2f} hours "
+            f"; {result['step_seconds']:.3g} s a step on this machine ({result['device']}), "
+            f"{result['seconds'] / 3600:,.2f} hours "
             f"in all, at most {result['peak_memory_bytes'] / 2**30:.1f} GiB"
         )
     say(f"relpos: {line}")
@@ -60,7 +67,8 @@ def cost(seconds: NotNegative, **config: Unpack[Cost]) -> str:
 
 
 def _counted(config: Cost) -> tuple[int, int]:
-    """Parameters, and bytes of float32 weights, their gradients and two moments (one moment of Muon's matrices)."""
+    """Parameters, and bytes of float32 weights, their gradients and two moments (one moment of
+    Muon's matrices)."""
     # The network may be larger than this machine's memory.
     with without_memory():
         model = network(config)
@@ -70,14 +78,22 @@ def _counted(config: Cost) -> tuple[int, int]:
 
 
 def _measured(config: Cost, seconds: float) -> dict[str, Any]:
-    """Times passes for about `seconds` (at least two) and two updates; the first of each does not count.
+    """Times passes for about `seconds` (at least two) and two updates; the first of each does not
+    count.
 
-    All examples have full length. The device is a GPU if there is one and `speed.accelerator` allows it.
+    All examples have full length. The device is a GPU if there is one and `speed.accelerator`
+    allows it.
     """
     speed, batch, length = config["speed"], config["batch"], config["length"]
     set_threads(speed["threads"])
-    device = torch.device("cuda" if torch.cuda.is_available() and speed["accelerator"] != "cpu" else "cpu")
-    model = network(description(config, config["vocabulary"]) | {"kernel": speed["kernel"]}).to(device).train()
+    device = torch.device(
+        "cuda" if torch.cuda.is_available() and speed["accelerator"] != "cpu" else "cpu"
+    )
+    model = (
+        network(description(config, config["vocabulary"]) | {"kernel": speed["kernel"]})
+        .to(device)
+        .train()
+    )
     # As in the training, so that its pass is measured.
     if speed["microbatch"] == "auto":
         fitting = fitting_microbatch(model.encoder, length, speed["accelerator"])
@@ -85,9 +101,14 @@ def _measured(config: Cost, seconds: float) -> dict[str, Any]:
         fitting = int(speed["microbatch"])
     microbatch = min(batch, fitting)
     masked = trained_for(config).expected
-    ids, labels = (made_up.to(device) for made_up in _made_up(config["vocabulary"], (microbatch, length), masked))
+    ids, labels = (
+        made_up.to(device)
+        for made_up in _made_up(config["vocabulary"], (microbatch, length), masked)
+    )
     # At a learning rate of 0 nothing can diverge.
-    optimizer = replace(Recipe.of(config["recipe"]), lr=0.0, position_lr=1.0, conv_lr=None).optimizer_of(model)
+    optimizer = replace(
+        Recipe.of(config["recipe"]), lr=0.0, position_lr=1.0, conv_lr=None
+    ).optimizer_of(model)
 
     def forward_and_backward(number: int) -> None:
         seed_dropout(model, fold(0, number))
@@ -103,14 +124,20 @@ def _measured(config: Cost, seconds: float) -> dict[str, Any]:
     model.encoder.position.begin_step(0)
     cuda, passes = device.type == "cuda", -(-batch // microbatch)
     return {
-        "device": torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads",
+        "device": torch.cuda.get_device_name()
+        if cuda
+        else f"CPU, {torch.get_num_threads()} threads",
         "microbatch": microbatch,
         "step_seconds": passes * _median(forward_and_backward, seconds) + _median(update, 0.0),
-        "peak_memory_bytes": torch.cuda.max_memory_allocated() if cuda else getrusage(RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_memory_bytes": torch.cuda.max_memory_allocated()
+        if cuda
+        else getrusage(RUSAGE_SELF).ru_maxrss * 1024,
     }
 
 
-def _made_up(vocabulary: int, shape: tuple[int, int], masked: float) -> tuple[torch.Tensor, torch.Tensor]:
+def _made_up(
+    vocabulary: int, shape: tuple[int, int], masked: float
+) -> tuple[torch.Tensor, torch.Tensor]:
     """(input ids, labels) of this shape, with a share of the tokens to be predicted."""
     generator = torch.Generator().manual_seed(0)
     # The first five ids are special tokens.

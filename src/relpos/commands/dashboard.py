@@ -1,4 +1,5 @@
-"""`relpos dashboard`: uploads the Weights & Biases workspace of a table: curves by row, bars, kernels, the table itself."""
+"""`relpos dashboard`: uploads the Weights & Biases workspace of a table: curves by row, bars,
+kernels, the table itself."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def dashboard(table: str, project: str, entity: str | None, mode: Literal["auto"
     """
     _, content = written(table)
     if wandb_mode(mode) != "online":
-        raise RelposError("nothing was uploaded: set WANDB_API_KEY, or type mode=online if you are logged in")
+        raise RelposError(
+            "nothing was uploaded: set WANDB_API_KEY, or type mode=online if you are logged in"
+        )
     return upload(content, project, entity)
 
 
@@ -41,17 +44,26 @@ def build(table: Table, project: str, entity: str) -> Any:
         import wandb_workspaces.reports.v2 as panels
         import wandb_workspaces.workspaces as workspaces
     except ImportError as error:
-        raise RelposError("the dashboard needs wandb-workspaces: pip install wandb-workspaces") from error
+        raise RelposError(
+            "the dashboard needs wandb-workspaces: pip install wandb-workspaces"
+        ) from error
     view = view_of(table)
     # A key of the runs' configurations.
-    by_row: dict[str, Any] = {"groupby": panels.Config("row"), "groupby_aggfunc": "mean", "groupby_rangefunc": "stderr"}
+    by_row: dict[str, Any] = {
+        "groupby": panels.Config("row"),
+        "groupby_aggfunc": "mean",
+        "groupby_rangefunc": "stderr",
+    }
     curves = {"held-out loss": "heldout_loss", "training loss": "loss"}
     # No run logs what is measured of it or a mean over columns.
-    logged = {plain.name for plain in PLAIN} | {name for row in table.rows for name in row.columns} - measured_columns().keys()
+    logged = {plain.name for plain in PLAIN} | {
+        name for row in table.rows for name in row.columns
+    } - measured_columns().keys()
     bars = [column for column in view.columns if column.better and column.name in logged]
     sections: dict[str, list[Any]] = {
         "Curves by row": [
-            panels.LinePlot(title=name, x="trainer/global_step", y=[metric], **by_row) for name, metric in curves.items()
+            panels.LinePlot(title=name, x="trainer/global_step", y=[metric], **by_row)
+            for name, metric in curves.items()
         ],
         "Columns by row: mean and standard error": [
             panels.BarPlot(
@@ -71,20 +83,33 @@ def build(table: Table, project: str, entity: str) -> Any:
         entity=entity,
         project=project,
         name=f"relpos {table.name}",
-        sections=[workspaces.Section(name=name, panels=some, is_open=True) for name, some in sections.items()],
+        sections=[
+            workspaces.Section(name=name, panels=some, is_open=True)
+            for name, some in sections.items()
+        ],
         settings=workspaces.WorkspaceSettings(max_runs=MAX_RUNS),
-        runset_settings=workspaces.RunsetSettings(filters=f"{group} or ID in {others}" if others else group),
+        runset_settings=workspaces.RunsetSettings(
+            filters=f"{group} or ID in {others}" if others else group
+        ),
     )
 
 
 def shared(table: Table) -> list[str]:
-    """Identities of the runs that another table made. W&B has them in that table's group, so the filter must name each of them."""
-    paths = {run.identity: run.path for row in table.rows for run in row.runs if run.state != "missing"}
-    return [identity for identity, path in paths.items() if _maker(runs_root() / path) not in (None, table.name)]
+    """Identities of the runs that another table made. W&B has them in that table's group, so the
+    filter must name each of them."""
+    paths = {
+        run.identity: run.path for row in table.rows for run in row.runs if run.state != "missing"
+    }
+    return [
+        identity
+        for identity, path in paths.items()
+        if _maker(runs_root() / path) not in (None, table.name)
+    ]
 
 
 def _maker(run: Path) -> str | None:
-    """The table that a run's configuration names. The file is searched as text, because there may be thousands."""
+    """The table that a run's configuration names. The file is searched as text, because there may
+    be thousands."""
     try:
         match = re.search(r"^table: (.+)$", read_text(run / "config.yaml"), flags=re.M)
     except RelposError:

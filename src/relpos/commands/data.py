@@ -10,7 +10,8 @@ from relpos.data.store import tell
 
 
 def data(**config: Unpack[Data]) -> str:
-    """Makes the store unless it is there, reads it through once and prints what it holds; returns the path of its folder."""
+    """Makes the store unless it is there, reads it through once and prints what it holds; returns
+    the path of its folder."""
     path = run(config).path
     tell(path)
     return str(path)

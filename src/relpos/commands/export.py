@@ -1,4 +1,5 @@
-"""`relpos export`: a network as a folder that Hugging Face's `transformers` opens, with a model card as the hub reads it."""
+"""`relpos export`: a network as a folder that Hugging Face's `transformers` opens, with a model
+card as the hub reads it."""
 
 from __future__ import annotations
 
@@ -48,21 +49,28 @@ CLASSIFIER = """from transformers import pipeline
 
 pipeline("text-classification", model="FOLDER")({"text": "first text", "text_pair": "second text"})"""
 OPENS_OWN = (
-    "`transformers` has no such network. With relpos, which registers a class of its own, no code of this folder is run; without "
-    "it, `trust_remote_code=True` runs `modeling_relpos.py`, which needs torch and transformers alone and computes the same."
+    "`transformers` has no such network. With relpos, which registers a class of its own, no code "
+    "of this folder is run; without "
+    "it, `trust_remote_code=True` runs `modeling_relpos.py`, which needs torch and transformers "
+    "alone and computes the same."
 )
 LICENCE = (
-    "Whoever trained the weights says under which licence they are, and in which language; both depend on the text that they were "
-    "trained on, so that above stand `unknown` and `und` (undetermined): put the right words there. relpos itself is under the MIT "
+    "Whoever trained the weights says under which licence they are, and in which language; both "
+    "depend on the text that they were "
+    "trained on, so that above stand `unknown` and `und` (undetermined): put the right words "
+    "there. relpos itself is under the MIT "
     "licence."
 )
 
 FOLDERS = re.compile(
-    r"""(?:^|(?<=[\s=,:'"\[{(]))(?=(?:\.\.?|~[\w.-]*)?/)"""  # where a value begins with /, ~/, ~name/, ./ or ../
-    r"""(?:(?<=')[^']*|(?<=")[^"]*|(?:\\.|[^,\]})\\])*)/"""  # to its last /: within quotes, else before , ] } )
+    # where a value begins with /, ~/, ~name/, ./ or ../
+    r"""(?:^|(?<=[\s=,:'"\[{(]))(?=(?:\.\.?|~[\w.-]*)?/)"""
+    # to its last /: within quotes, else before , ] } )
+    r"""(?:(?<=')[^']*|(?<=")[^"]*|(?:\\.|[^,\]})\\])*)/"""
     r"""(?=[^/,\]})'"\s])"""  # behind which something stands
 )
-"""The folders before the last part of each path in a text. A card is published and must not describe a machine."""
+"""The folders before the last part of each path in a text. A card is published and must not
+describe a machine."""
 
 
 def export(network: str, to: str, words: Positive | None) -> str:
@@ -71,11 +79,12 @@ def export(network: str, to: str, words: Positive | None) -> str:
     Args:
         network: the exported network.
         to: the folder.
-        words: millions of words that the whole training has read. The folder then holds a folder for each revision: `main`, and
-            `chck_5M` for the snapshot after 5 million words.
+        words: millions of words that the whole training has read. The folder then holds a folder
+            for each revision: `main`, and `chck_5M` for the snapshot after 5 million words.
 
     Raises:
-        RelposError: `network` names no finished network, `to` has files, or `words` is given and the run has no snapshots.
+        RelposError: `network` names no finished network, `to` has files, or `words` is given and
+            the run has no snapshots.
     """
     source, target = resolve(network), expanded(to)
     revisions = {".": source} if words is None else _revisions(source, words)
@@ -88,7 +97,14 @@ def export(network: str, to: str, words: Positive | None) -> str:
     with replacing_folder(target) as whole:  # all revisions or none
         for name, at in revisions.items():
             text = partial(card, at, settings)
-            config = write(whole / name, at.load(), settings, at.tokenizer(), text, list(labels) if labels else None)
+            config = write(
+                whole / name,
+                at.load(),
+                settings,
+                at.tokenizer(),
+                text,
+                list(labels) if labels else None,
+            )
     how = "AutoModel… of transformers, or relpos.load"
     if config["model_type"] == OWN:
         how = "import relpos, then AutoModel…, or relpos.load; without relpos AutoModel… with trust_remote_code=True"
@@ -101,7 +117,8 @@ def _revisions(network: Network, words: float) -> dict[str, Network]:
     snapshots = network.snapshots()
     if network.is_snapshot or not snapshots:
         raise RelposError(
-            f"words={words:g}: {network.folder} is no run with snapshots; pre-train it with snapshots=[1,2,5,10,20,50]"
+            f"words={words:g}: {network.folder} is no run with snapshots; pre-train it with "
+            f"snapshots=[1,2,5,10,20,50]"
         )
     revisions = {"main": network}
     for share, snapshot in (snapshots | {END: network}).items():
@@ -117,12 +134,14 @@ def write(
     card: Callable[[dict[str, Any]], str],
     labels: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Writes a network as a model folder of Hugging Face, whole or not at all; returns the content of `config.json`.
+    """Writes a network as a model folder of Hugging Face, whole or not at all; returns the content
+    of `config.json`.
 
     Args:
         folder: must not exist, or be empty.
         model: the network.
-        settings: its configuration: `size`, `position`, `conv`, `vocabulary`, of a classifier also `outputs`.
+        settings: its configuration: `size`, `position`, `conv`, `vocabulary`, of a classifier also
+            `outputs`.
         tokenizer: of the network.
         card: function that makes the text of the model card from the content of `config.json`.
         labels: names of a classifier's classes.
@@ -143,12 +162,21 @@ def write(
         config["auto_map"] = standalone.AUTO_MAP
         weights = {name: value.detach() for name, value in model.named_parameters()}
     # Tensors in a file must be contiguous and may not share memory.
-    tensors = {name: value.cpu().clone(memory_format=torch.contiguous_format) for name, value in weights.items()}
-    config |= {"pad_token_id": tokenizer.pad, "dtype": str(next(model.parameters()).dtype).removeprefix("torch.")}
+    tensors = {
+        name: value.cpu().clone(memory_format=torch.contiguous_format)
+        for name, value in weights.items()
+    }
+    config |= {
+        "pad_token_id": tokenizer.pad,
+        "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
+    }
     if isinstance(model, Classifier):
         names = labels or [f"LABEL_{number}" for number in range(model.classifier.out_features)]
         kind = "regression" if len(names) == 1 else "single_label_classification"
-        config |= {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
+        config |= {
+            "id2label": dict(enumerate(names)),
+            "label2id": {name: number for number, name in enumerate(names)},
+        }
         config |= {"problem_type": kind}
     with replacing_folder(folder) as temporary:
         write_json(temporary / "config.json", config)
@@ -157,14 +185,16 @@ def write(
             standalone.write(temporary, settings)
         # transformers' RoFormer has a table of positions, ours has none.
         longest = config.get("max_position_embeddings", model.encoder.position.max_length)
-        if not isinstance(tokenizer, PublishedTokenizer):  # the fast tokenizer's file is its only one
+        # the fast tokenizer's file is its only one
+        if not isinstance(tokenizer, PublishedTokenizer):
             tokenizer.save(temporary)
         types = settings["size"].get("token_types", 2)
         write_fast_tokenizer(
             temporary,
             tokenizer,
             longest,
-            # In our pre-training all tokens have type 0; a fine-tuning gives the second text type 1.
+            # In our pre-training all tokens have type 0; a fine-tuning gives the second text type
+            # 1.
             second_type=int(classifies and types > 1),
             open_end=causal and not classifies,
             types=types > 0,
@@ -176,7 +206,9 @@ def write(
 
 def _refuse_filled(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RelposError(f"to={folder} already exists and is not an empty folder: name another one, or delete it")
+        raise RelposError(
+            f"to={folder} already exists and is not an empty folder: name another one, or delete it"
+        )
 
 
 def card(network: Network, settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
@@ -202,23 +234,38 @@ def card(network: Network, settings: Mapping[str, Any], config: Mapping[str, Any
         task, example = "text-classification", CLASSIFIER
     # Without a second `relpos`, the `model_type` of an exported network of ours.
     tags = list(dict.fromkeys(["relpos", str(config["model_type"])]))
-    front = {"library_name": "transformers", "pipeline_tag": task, "tags": tags, "license": "unknown", "language": "und"}
-    # The network of a fine-tuning may be trained on other text than that of the fine-tuning's configuration.
+    front = {
+        "library_name": "transformers",
+        "pipeline_tag": task,
+        "tags": tags,
+        "license": "unknown",
+        "language": "und",
+    }
+    # The network of a fine-tuning may be trained on other text than that of the fine-tuning's
+    # configuration.
     if network.is_pretraining and (datasets := _datasets(made_with.get("data"))):
         front["datasets"] = datasets
-    trained = f"trained with relpos, after {network.share} % of its steps." if network.share < END else "trained with relpos."
+    trained = (
+        f"trained with relpos, after {network.share} % of its steps."
+        if network.share < END
+        else "trained with relpos."
+    )
     if not is_own:
         examples, opens = [example], f"It opens as `{config['architectures'][0]}`."
     else:
         remote = example.replace('"FOLDER")', '"FOLDER", trust_remote_code=True)')
-        examples = [f"import relpos  # lets transformers open it; no remote code\n{example}", remote]
+        examples = [
+            f"import relpos  # lets transformers open it; no remote code\n{example}",
+            remote,
+        ]
         opens = OPENS_OWN
     question, origin = _made(network, made_with)
     parts = [
         f"---\n{OmegaConf.to_yaml(OmegaConf.create(front))}---",
         f"# {_escaped((network.run or network.folder).resolve().name)}",
         *question,
-        f"{'A decoder' if is_causal else 'An encoder'} with the position scheme {class_of(settings['position'])} and the "
+        f"{'A decoder' if is_causal else 'An encoder'} with the position scheme "
+        f"{class_of(settings['position'])} and the "
         f"convolution {class_of(settings['conv'])}, {trained} {opens}",
         *(_fenced("python", code) for code in examples),
         *origin,
@@ -236,7 +283,9 @@ def _escaped(text: str) -> str:
     >>> print(_escaped("a_b [x](y) | <b>"))
     a_b \[x\](y) \| \<b\>
     """
-    return re.sub(r"[\\`*\[\]<>|#!~&]|(?<!\w)_|_(?!\w)", r"\\\g<0>", " ".join(printable(text).split()))
+    return re.sub(
+        r"[\\`*\[\]<>|#!~&]|(?<!\w)_|_(?!\w)", r"\\\g<0>", " ".join(printable(text).split())
+    )
 
 
 def _fenced(language: str, text: str) -> str:
@@ -246,13 +295,16 @@ def _fenced(language: str, text: str) -> str:
 
 
 def _made(network: Network, made_with: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Sections with the question of the table for which a network was trained; and with its row and the command that makes it."""
+    """Sections with the question of the table for which a network was trained; and with its row and
+    the command that makes it."""
     table, row = _plain_name(made_with.get("table")), _plain_name(made_with.get("row"))
     origin, command = [], None
     if table and row:
         origin = [f"Row `{row}` of the table `{table}`."]
         command = f"relpos reproduce table={table} 'rows=[{row}]'"
-    elif (typed := str(network.record.get("command", ""))).startswith(("relpos pretrain", "relpos finetune")):
+    elif (typed := str(network.record.get("command", ""))).startswith(
+        ("relpos pretrain", "relpos finetune")
+    ):
         command = _without_folders(typed)
     if command:
         origin.append(_fenced("sh", command))
@@ -271,7 +323,8 @@ def _plain_name(name: Any) -> str | None:
 
 
 def _datasets(data: Any) -> list[str]:
-    """The ids of the hub's data sets in the `data` of a configuration, which may be a stranger's."""
+    """The ids of the hub's data sets in the `data` of a configuration, which may be a
+    stranger's."""
     texts = data.get("texts") if isinstance(data, dict) else None
     if not isinstance(texts, list):
         return []
@@ -292,7 +345,8 @@ def _without_folders(command: str) -> str | None:
 
 
 def _tested(network: Network) -> list[str]:
-    """A section with the last verdicts of `relpos claims`, after this pre-training, on its row at its scale."""
+    """A section with the last verdicts of `relpos claims`, after this pre-training, on its row at
+    its scale."""
     run = network.run
     if run is None or network.is_snapshot:
         return []
@@ -314,14 +368,17 @@ def _tested(network: Network) -> list[str]:
             for finding in claim["findings"]:
                 if rows_of.get(finding["scale"], set()) & {*claim["rows"]}:
                     place = f"{claim['source']}; {finding['scale']}"
-                    lines[claim["id"]] = f"- {claim['id']}, {finding['word']}: {claim['says']} ({place})"
+                    lines[claim["id"]] = (
+                        f"- {claim['id']}, {finding['word']}: {claim['says']} ({place})"
+                    )
     if not lines:
         return []
     return ["## Claims\n\nTested with this network and others:\n\n" + "\n".join(lines.values())]
 
 
 def _record(network: Network) -> list[str]:
-    """Sections with the record's training, metrics, versions and hardware, and with later measures."""
+    """Sections with the record's training, metrics, versions and hardware, and with later
+    measures."""
     record = network.record
     if not record:
         return ["No record of the training came with this network."]
@@ -341,11 +398,15 @@ def _record(network: Network) -> list[str]:
     if rows:
         lines = [f"| {_escaped(name)} | {value} |" for name, value in rows.items()]
         sections.append("## Results\n\n| | |\n|---|---:|\n" + "\n".join(lines))
-    return [*sections, f"## Training\n\n{_fenced('yaml', OmegaConf.to_yaml(OmegaConf.create(facts)))}"]
+    return [
+        *sections,
+        f"## Training\n\n{_fenced('yaml', OmegaConf.to_yaml(OmegaConf.create(facts)))}",
+    ]
 
 
 def _measured(network: Network) -> dict[str, str]:
-    """Title of a column, with the number of examples → value and interval that `relpos order` has measured of the network."""
+    """Title of a column, with the number of examples → value and interval that `relpos order` has
+    measured of the network."""
     texts: dict[str, list[str]] = {}
     if network.run is None:
         return {}
@@ -357,7 +418,9 @@ def _measured(network: Network) -> dict[str, str]:
             for column in columns:
                 if figure := measure.figure(column.name, entry.results):
                     # Files with equally many pairs have the same title, and both values are shown.
-                    texts.setdefault(_title(column, figure, entry.meaning), []).append(_with_interval(figure))
+                    texts.setdefault(_title(column, figure, entry.meaning), []).append(
+                        _with_interval(figure)
+                    )
     return {title: "; ".join(dict.fromkeys(of_title)) for title, of_title in texts.items()}
 
 

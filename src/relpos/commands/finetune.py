@@ -18,9 +18,11 @@ from relpos.stages.stage import refuse_absent, refuse_impossible
 
 
 def finetune(**config: Unpack[Finetune]) -> str:
-    """Executes the run, and before it the unfinished runs from which it starts; returns the path of its folder."""
+    """Executes the run, and before it the unfinished runs from which it starts; returns the path of
+    its folder."""
     planned = plan(config)
-    refuse_absent(planned)  # before the announcement below, so that a mistake prints its own line only
+    # before the announcement below, so that a mistake prints its own line only
+    refuse_absent(planned)
     refuse_impossible(planned)
     for line in filter(None, [before(planned), *uncounted(config)]):
         say(f"relpos: {line}")
@@ -28,12 +30,16 @@ def finetune(**config: Unpack[Finetune]) -> str:
     metrics = finished.metrics
     for column, value in scores(finished.record).items():
         constant, rows = metrics["majority"][column], metrics["examples"][column]
-        say(f"relpos: {column} {value:.1f} on {plural(rows, 'dev example')}; the constant answer has {constant:.1f}")
+        say(
+            f"relpos: {column} {value:.1f} on {plural(rows, 'dev example')}; the constant answer "
+            f"has {constant:.1f}"
+        )
     return str(finished.path)
 
 
 def before(tuning: Run) -> str | None:
-    """A line about the trainings before a fine-tuning, and how to leave them out; None if they are finished."""
+    """A line about the trainings before a fine-tuning, and how to leave them out; None if they are
+    finished."""
     parts, ways, start = [], [], tuning.inputs["start"]
     if tuning.state == "finished":
         return None
@@ -49,7 +55,8 @@ def before(tuning: Run) -> str | None:
 
 
 def uncounted(content: Mapping[str, Any]) -> list[str]:
-    """Lines about keys of a user's own task that the recipe overrules: all at `size=tiny`, the learning rate at `size=base`.
+    """Lines about keys of a user's own task that the recipe overrules: all at `size=tiny`, the
+    learning rate at `size=base`.
 
     Args:
         content: configuration of the fine-tuning, with its interpolations.
@@ -59,15 +66,25 @@ def uncounted(content: Mapping[str, Any]) -> list[str]:
     defaults = {field.name: field.default for field in fields(OwnTask)}
     if "rows" in task:  # not the user's own
         return []
-    # Typed values are no surprise to the user; where nothing is typed, the value is an interpolation.
-    if task["epochs"] != defaults["epochs"] and config["steps"] is not None and isinstance(content["steps"], str):
+    # Typed values are no surprise to the user; where nothing is typed, the value is an
+    # interpolation.
+    if (
+        task["epochs"] != defaults["epochs"]
+        and config["steps"] is not None
+        and isinstance(content["steps"], str)
+    ):
         overruled.append(("epochs", "steps", config["steps"], "steps=null counts epochs"))
-    if task["batch"] != config["batch"] and task["batch"] != defaults["batch"] and isinstance(content["batch"], str):
+    if (
+        task["batch"] != config["batch"]
+        and task["batch"] != defaults["batch"]
+        and isinstance(content["batch"], str)
+    ):
         overruled.append(("batch", "batch", config["batch"], f"batch={task['batch']} sets it"))
     if task["lr"] not in (recipe["lr"], defaults["lr"]):
         overruled.append(("lr", "recipe.lr", recipe["lr"], f"recipe.lr={task['lr']} sets it"))
     return [
-        f"{key}: {task[key]} of task {task['name']} does not count here: the recipe says {counted}={value}; {hint}"
+        f"{key}: {task[key]} of task {task['name']} does not count here: the recipe says "
+        f"{counted}={value}; {hint}"
         for key, counted, value, hint in overruled
     ]
 

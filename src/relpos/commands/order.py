@@ -1,4 +1,5 @@
-"""`relpos order`: measures how much order networks know; writes `order.json` and figures of them side by side."""
+"""`relpos order`: measures how much order networks know; writes `order.json` and figures of them
+side by side."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ def order(
     """Writes `order.json` and figures into a folder below `$RELPOS_RUNS/order`, which it returns.
 
     Raises:
-        RelposError: no network is named, a folder holds no masked language model, a store is named for runs alone, or a pair
-            of sentences cannot be read.
+        RelposError: no network is named, a folder holds no masked language model, a store is named
+            for runs alone, or a pair of sentences cannot be read.
     """
     folders = network or []
     if not folders and not table:
@@ -51,7 +52,9 @@ def order(
     for source in networks:
         source.refuse_classifier()
     if store and all(source.run for source in networks):
-        raise RelposError(f"store={store}: {networks[0].name} is the network of a run, which has its own text")
+        raise RelposError(
+            f"store={store}: {networks[0].name} is the network of a run, which has its own text"
+        )
     rows, drawn = [], []
     values: dict[str, list[Value]] = {}
     for name, source in zip(labels(networks), networks, strict=True):
@@ -62,14 +65,18 @@ def order(
             row["row"] = source.row
         row |= _shown(results, selected)
         if curves:
-            row["snapshots"] = {str(share): _shown(then, selected) for share, then in course.items()}
+            row["snapshots"] = {
+                str(share): _shown(then, selected) for share, then in course.items()
+            }
         rows.append(row)
         # Networks of a row are drawn as their mean, networks of named folders each by itself.
         line = source.row or name
         drawn.append(replace(measured, name=line))
         if course:
             for share, then in {**course, source.share: results}.items():
-                at_time = Value(source.folder, "pretrain", "", 0.0, pretrain_seed=source.seed, percent=share)
+                at_time = Value(
+                    source.folder, "pretrain", "", 0.0, pretrain_seed=source.seed, percent=share
+                )
                 values.setdefault(line, []).extend(figure_values(at_time, selected, then))
         figures = [text for kind in measures() for text in kind.said(results)]
         say(f"{name}: {', '.join(figures) or 'measured'}")
@@ -81,7 +88,10 @@ def order(
     write_json(folder / SHOWN, rows[0] if len(rows) == 1 else {"rows": rows})
     for drawing in Shuffle().draw(drawn):
         drawing.save(folder, ["png"])
-    draw_snapshots(folder / "snapshots.png", [Row(line, snapshots=_course(of_line)) for line, of_line in values.items()])
+    draw_snapshots(
+        folder / "snapshots.png",
+        [Row(line, snapshots=_course(of_line)) for line, of_line in values.items()],
+    )
     return str(folder)
 
 

@@ -1,4 +1,5 @@
-"""`relpos params`: the parameters of a network, described or on disk; with `table=chang2021`, a paper's counts beside ours."""
+"""`relpos params`: the parameters of a network, described or on disk; with `table=chang2021`, a
+paper's counts beside ours."""
 
 from __future__ import annotations
 
@@ -35,15 +36,19 @@ def params(table: str | None, network: str | None, **described: Unpack[NetworkKe
 
 
 def papers() -> list[str]:
-    return sorted(file.name.removesuffix(_SUFFIX) for file in (shipped("experiments") / "printed").glob("*" + _SUFFIX))
+    return sorted(
+        file.name.removesuffix(_SUFFIX)
+        for file in (shipped("experiments") / "printed").glob("*" + _SUFFIX)
+    )
 
 
 def lines(paper: str) -> list[dict[str, Any]]:
     """The rows of a paper's table of parameters.
 
-    `ours` and `printed` are numbers of parameters, of the whole model or of the position scheme (`counts`). `printed` has the
-    paper's unit and precision: chang2021 prints millions to two decimals. `difference` is ours, rounded as the paper rounds, minus
-    the printed figure, in the paper's unit. `exact` is the number of the authors' own code, if it is known.
+    `ours` and `printed` are numbers of parameters, of the whole model or of the position scheme
+    (`counts`). `printed` has the paper's unit and precision: chang2021 prints millions to two
+    decimals. `difference` is ours, rounded as the paper rounds, minus the printed figure, in the
+    paper's unit. `exact` is the number of the authors' own code, if it is known.
 
     Raises:
         RelposError: there is no such paper.
@@ -55,7 +60,9 @@ def lines(paper: str) -> list[dict[str, Any]]:
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             # Counted on a network, not by formulas, which might repeat a mistake of the paper.
-            ours = counted_without_memory(resolved(composed("params", row["overrides"].split())))[row["counts"]]
+            ours = counted_without_memory(resolved(composed("params", row["overrides"].split())))[
+                row["counts"]
+            ]
             printed, decimals = float(row["printed"]), int(row["decimals"])
             rounded = round(ours / 1e6, decimals) if decimals else ours
             result.append(
@@ -78,11 +85,17 @@ def show(paper: str) -> str:
     rows = lines(paper)
     table = Table(box=SIMPLE_HEAD, title=f"Parameters of {paper}")
     for name in ("row", "overrides", "ours", "printed", "difference", "note"):
-        table.add_column(name, justify="left" if name in ("row", "overrides", "note") else "right", overflow="fold")
+        table.add_column(
+            name,
+            justify="left" if name in ("row", "overrides", "note") else "right",
+            overflow="fold",
+        )
     for line in rows:
         decimals = line["decimals"]
         printed = f"{line['printed']:.{decimals}f}M" if decimals else f"{line['printed']:,.0f}"
         difference = f"{line['difference']:+,.{decimals}f}" if line["difference"] else "0"
-        table.add_row(line["row"], line["overrides"], f"{line['ours']:,}", printed, difference, line["note"])
+        table.add_row(
+            line["row"], line["overrides"], f"{line['ours']:,}", printed, difference, line["note"]
+        )
     plain_console(stderr=True).print(table)
     return json.dumps(rows, ensure_ascii=False)

@@ -10,7 +10,8 @@ from relpos.errors import say
 
 
 def pretrain(**config: Unpack[Pretrain]) -> str:
-    """Executes the run unless it is finished, and says its result; returns the path of its folder."""
+    """Executes the run unless it is finished, and says its result; returns the path of its
+    folder."""
     finished = run(config)
     metrics = finished.metrics
     result = f"held-out loss {metrics['heldout_loss']:.3f}, perplexity {metrics['perplexity']:.2f}"

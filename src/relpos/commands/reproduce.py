@@ -1,6 +1,7 @@
 """`relpos reproduce`: makes the runs and the table of an experiment file.
 
-While the runs are made, each row is printed once its pre-trainings are finished, and measured if that is quick.
+While the runs are made, each row is printed once its pre-trainings are finished, and measured if
+that is quick.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def reproduce(
     """Plans an experiment, makes its missing runs, prints the table and returns its folder.
 
     Raises:
-        RelposError: something in the file or the overrides is wrong, or runs failed (raised after the others are done).
+        RelposError: something in the file or the overrides is wrong, or runs failed (raised after
+            the others are done).
         KeyboardInterrupt: the process was told to stop; the same command goes on.
     """
     # Imported here, because arguments are checked by this signature before anything else is needed.
@@ -58,7 +60,10 @@ def reproduce(
     changes = Changes(rows, _keys(seeds, pretrain_seeds, tasks), overrides)
     file = experiment.load(table, changes.keys)
     if (file.parameters or file.properties) and (rows or overrides or stages or changes.keys):
-        raise RelposError(f"table {file.name} trains nothing: rows, stages, tasks, seeds and overrides change nothing there")
+        raise RelposError(
+            f"table {file.name} trains nothing: rows, stages, tasks, seeds and "
+            f"overrides change nothing there"
+        )
     if file.parameters:
         from relpos.commands.params import show as show_parameters
 
@@ -81,8 +86,15 @@ def reproduce(
     chosen: Engine = instantiate(engine | from_file, "engine")
     refuse(planned, runs, is_here=isinstance(chosen, Debug | Local))
     claim_folder(folder, file)
-    # The table is made of the finished runs even if others failed, and the failure is raised afterwards.
-    failed = run_all(runs, folder, chosen, retries, Arrivals(planned, instrument if is_measured else None).settled)
+    # The table is made of the finished runs even if others failed, and the failure is raised
+    # afterwards.
+    failed = run_all(
+        runs,
+        folder,
+        chosen,
+        retries,
+        Arrivals(planned, instrument if is_measured else None).settled,
+    )
     apply = partial(chosen.apply, title="networks measured")
     # Meanwhile another command may have written a table into the folder.
     folder = folder_of(file, changes, identities)
@@ -91,18 +103,24 @@ def reproduce(
     if failed:
         for run in failed:
             say(f"relpos: {run.stage} {run.name} failed: {run.record['error']} ({run.path})")
-            # The error alone often does not say where it arose; the whole log may have thousands of lines.
+            # The error alone often does not say where it arose; the whole log may have thousands of
+            # lines.
             for line in last_lines(run.path / LOG):
                 say(f"    {line}")
         print(printable(folder))
         waiting = sum(run.state not in ("finished", "failed") for run in runs)
         behind = f", {waiting} wait for them" if waiting else ""
-        raise RelposError(f"{len(failed)} of {len(runs)} runs failed{behind}; the same command tries them again")
+        raise RelposError(
+            f"{len(failed)} of {len(runs)} runs failed{behind}; the same command tries them again"
+        )
     return str(folder)
 
 
-def _keys(seeds: Seeds | None, pretrain_seeds: Seeds | None, tasks: list[str] | None) -> dict[str, Any]:
-    """The keys of the experiment file that `seeds=`, `pretrain_seeds=` and `tasks=` replace, with their new values."""
+def _keys(
+    seeds: Seeds | None, pretrain_seeds: Seeds | None, tasks: list[str] | None
+) -> dict[str, Any]:
+    """The keys of the experiment file that `seeds=`, `pretrain_seeds=` and `tasks=` replace, with
+    their new values."""
     from relpos.data.own_task import is_task_file
 
     def absolute(task: str) -> str:
@@ -117,7 +135,8 @@ def _keys(seeds: Seeds | None, pretrain_seeds: Seeds | None, tasks: list[str] | 
 
 
 def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run]) -> None:
-    """Prints the picture of `relpos status`, the device-hours left, and the inputs that are missing."""
+    """Prints the picture of `relpos status`, the device-hours left, and the inputs that are
+    missing."""
     from rich.text import Text
 
     from relpos.launch.jobs import Job, Standing
@@ -126,7 +145,9 @@ def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run]) -> 
 
     screen = console()
     if file.network and not any(row.runs for row in rows):
-        tunings = f"{len(rows)} rows × {len(file.tasks)} tasks × {len(file.seeds)} fine-tuning seeds"
+        tunings = (
+            f"{len(rows)} rows × {len(file.tasks)} tasks × {len(file.seeds)} fine-tuning seeds"
+        )
         reason = "nothing can be planned: the checkpoint to start from is not at hand, network=FOLDER names one"
         screen.print(Text(f"{file.name}: {reason}; {tunings}"), soft_wrap=True)
         return
@@ -181,7 +202,8 @@ def _left_to_train(runs: Sequence[Run], estimate: Estimate) -> str:
 
 
 class Arrivals:
-    """Prints the rows of a plan on stderr, below each other; the instrument measures their columns about order."""
+    """Prints the rows of a plan on stderr, below each other; the instrument measures their columns
+    about order."""
 
     def __init__(self, plan: Sequence[PlannedRow], instrument: Instrument | None) -> None:
         from rich.console import Console
@@ -202,7 +224,9 @@ class Arrivals:
             return
         for row in list(self.waiting):
             identities = {pretraining.identity for pretraining in row.pretrainings}
-            if run.identity in identities and all(pretraining.state == "finished" for pretraining in row.pretrainings):
+            if run.identity in identities and all(
+                pretraining.state == "finished" for pretraining in row.pretrainings
+            ):
                 self.waiting.remove(row)
                 self._show(row)
 
@@ -212,8 +236,8 @@ class Arrivals:
         from relpos.tables.rows import rows_of
         from relpos.tables.table import Table
 
-        # Networks of the embedded language take seconds. Others are measured after all runs, by as many processes as there are
-        # workers.
+        # Networks of the embedded language take seconds. Others are measured after all runs, by as
+        # many processes as there are workers.
         is_quick = is_toy(planned.pretrainings[0].inputs["store"].config["data"])
         self.rows += rows_of([planned], self.instrument if is_quick else None)
         view = view_of(Table("", "", self.rows))
@@ -233,7 +257,12 @@ class Arrivals:
 
 
 def show(
-    experiment: Experiment, plan: list[PlannedRow], folder: Path, instrument: Instrument | None, apply: Apply, changes: Changes
+    experiment: Experiment,
+    plan: list[PlannedRow],
+    folder: Path,
+    instrument: Instrument | None,
+    apply: Apply,
+    changes: Changes,
 ) -> None:
     """Makes the table from the runs' folders, writes it and prints it."""
     from relpos.tables import choice, comparison
@@ -247,8 +276,15 @@ def show(
     rows = rows_of(plan, instrument, apply)
     printed = printed_numbers(experiment)
     compared_names = printed.keys() | experiment.server.keys()
-    if changed := [row.name for row in rows if row.name in compared_names and is_changed(experiment, row.name, changes.overrides)]:
-        say(f"relpos: no printed numbers beside {', '.join(changed)}: they are not those of {' '.join(changes.shown)}")
+    if changed := [
+        row.name
+        for row in rows
+        if row.name in compared_names and is_changed(experiment, row.name, changes.overrides)
+    ]:
+        say(
+            f"relpos: no printed numbers beside {', '.join(changed)}: they are not those of "
+            f"{' '.join(changes.shown)}"
+        )
         printed = {name: numbers for name, numbers in printed.items() if name not in changed}
         server = {name: scores for name, scores in experiment.server.items() if name not in changed}
         experiment = replace(experiment, server=server)
@@ -273,7 +309,8 @@ def show(
 
 
 def _write_claims(experiment: Experiment, rows: Sequence[Row], folder: Path) -> None:
-    """Writes `claims.txt` and, if the rows have snapshots, the figure of the claims over the training."""
+    """Writes `claims.txt` and, if the rows have snapshots, the figure of the claims over the
+    training."""
     from relpos.claims.claim import compared, load
     from relpos.commands.claims import chosen, table_page
     from relpos.files import write_text
@@ -282,4 +319,6 @@ def _write_claims(experiment: Experiment, rows: Sequence[Row], folder: Path) -> 
     measure = experiment.primary
     assert measure is not None
     write_text(folder / "claims.txt", table_page(experiment.claims, measure))
-    over_training.draw(folder, rows, compared(chosen(load("all"), experiment.claims), measure), measure)
+    over_training.draw(
+        folder, rows, compared(chosen(load("all"), experiment.claims), measure), measure
+    )

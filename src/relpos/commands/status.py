@@ -1,5 +1,5 @@
-"""`relpos status`: a line for each run below `$RELPOS_RUNS`, or how a table stands, from its folders
-alone; `relpos status remove` deletes runs."""
+"""`relpos status`: a line for each run below `$RELPOS_RUNS`, or how a table stands, from its
+folders alone; `relpos status remove` deletes runs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ class Seen:
     @property
     def step(self) -> str:
         """The number of steps done, and of all: `5/100`."""
-        steps = (self.record.get("metrics") or {}).get("steps") or self.record.get("meaning", {}).get("steps")
+        steps = (self.record.get("metrics") or {}).get("steps") or self.record.get(
+            "meaning", {}
+        ).get("steps")
         if steps is None:
             return ""
         done = steps if self.record.get("state") == "finished" else newest(self.folder).get("step")
@@ -148,12 +150,14 @@ def status(
         the runs folder, or the table's; with `format=json` the runs.
 
     Raises:
-        RelposError: there is no such table, or an override is wrong; a name is that of no run, a run
-            is under way, or there is nobody to answer the question.
+        RelposError: there is no such table, or an override is wrong; a name is that of no run, a
+            run is under way, or there is nobody to answer the question.
     """
     if removed is not None:
         if table is not None:
-            raise RelposError(f"table={table}: relpos status remove NAME takes runs, of whatever table")
+            raise RelposError(
+                f"table={table}: relpos status remove NAME takes runs, of whatever table"
+            )
         return _remove(removed, ask)
     if table is None and (rows is not None or overrides):
         raise RelposError("table must be given, as in: relpos status table=demo")
@@ -194,7 +198,8 @@ def _watch(name: str, job: Job, every: float) -> str:
 
 
 def _job(name: str, rows: list[str] | None, overrides: Sequence[str]) -> tuple[str, Job]:
-    """The table's name, and its newest launch, or a plan if rows or overrides are named or nothing was launched."""
+    """The table's name, and its newest launch, or a plan if rows or overrides are named or nothing
+    was launched."""
     folder = table_folder(name)
     # The launch may have had overrides that this command does not have.
     if rows is None and not overrides and (folder / PLAN).is_file():
@@ -219,7 +224,10 @@ def _remove(names: Sequence[str], ask: bool) -> str:
     for run in chosen:
         with locked(run.folder, wait=False) as is_held:
             if not is_held:
-                raise RelposError(f"{run.name}: another process has begun to work on it; it stays, and so do those after it")
+                raise RelposError(
+                    f"{run.name}: another process has begun to work on it; it stays, "
+                    f"and so do those after it"
+                )
             shutil.rmtree(run.folder)
     say(f"relpos: removed {amount}")
     return str(runs_root())
@@ -236,8 +244,13 @@ def look() -> list[Seen]:
             readers.setdefault(needed, []).append(folder.name)
     texts: dict[Path, str] = {}
 
-    def inputs(folder: Path) -> dict[str, Path]:  # by name: the folders may come from another machine
-        return {name: by_name[needed] for name, needed in _inputs(records[folder]).items() if needed in by_name}
+    # by name: the folders may come from another machine
+    def inputs(folder: Path) -> dict[str, Path]:
+        return {
+            name: by_name[needed]
+            for name, needed in _inputs(records[folder]).items()
+            if needed in by_name
+        }
 
     def text(folder: Path) -> str:
         origin = made_from(folder, "store", inputs) or folder
@@ -256,11 +269,14 @@ def look() -> list[Seen]:
 
 def _inputs(record: Mapping[str, Any]) -> dict[str, str]:
     """Name of an input → the name of the run's folder."""
-    return {name: run_of(Path(needed)).name for name, needed in (record.get("inputs") or {}).items()}
+    return {
+        name: run_of(Path(needed)).name for name, needed in (record.get("inputs") or {}).items()
+    }
 
 
 def _text(folder: Path) -> str:
-    """The `data` of a run's configuration in a word or two, as `files /texts/wiki`; empty without a configuration."""
+    """The `data` of a run's configuration in a word or two, as `files /texts/wiki`; empty without a
+    configuration."""
     try:
         data = read_yaml(folder / "config.yaml").get("data") or {}
     except (RelposError, AttributeError):  # no configuration yet, or a damaged one
@@ -315,13 +331,17 @@ def _record(folder: Path) -> dict[str, Any]:
 
 def _size(folder: Path) -> int:
     """Bytes of the files below a folder; a link counts as itself."""
-    return sum(os.lstat(Path(place, name)).st_size for place, _, names in os.walk(folder) for name in names)
+    return sum(
+        os.lstat(Path(place, name)).st_size for place, _, names in os.walk(folder) for name in names
+    )
 
 
 def _named(names: Sequence[str], entries: Sequence[Seen]) -> list[Seen]:
     for name in names:
         if not any(_is_named(run, name) for run in entries):
-            raise RelposError(f"no run {name!r}.{nearest(name, (run.folder.name for run in entries))[:500]}")
+            raise RelposError(
+                f"no run {name!r}.{nearest(name, (run.folder.name for run in entries))[:500]}"
+            )
     return [run for run in entries if any(_is_named(run, name) for name in names)]
 
 
@@ -345,4 +365,10 @@ def _show(entries: Iterable[Seen]) -> None:
     lines = [list(heads), *(list(row.values()) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:  # not cut to the width of a terminal, so that names can be copied
-        print(printable("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()))
+        print(
+            printable(
+                "  ".join(
+                    cell.ljust(width) for cell, width in zip(line, widths, strict=True)
+                ).rstrip()
+            )
+        )

@@ -1,6 +1,7 @@
 """`relpos submit`: the zip for the GLUE server from the best run of each column on the dev set.
 
-The runs for MNLI-m and MNLI-mm are chosen independently, as Chang et al. do, and may differ. AX is answered by the run for MNLI-m.
+The runs for MNLI-m and MNLI-mm are chosen independently, as Chang et al. do, and may differ. AX is
+answered by the run for MNLI-m.
 """
 
 from __future__ import annotations
@@ -27,14 +28,18 @@ def submit(table: str, row: str, allow_missing: bool) -> str:
         the path of the zip.
 
     Raises:
-        RelposError: required files or all files are missing, or the server would refuse a file; the message names them.
+        RelposError: required files or all files are missing, or the server would refuse a file; the
+            message names them.
     """
     folder, content = written(table)
     of_row = content.row(row)
     files = _gather(of_row, allow_missing)
     file_name = re.sub(r"[^\w.+-]+", "_", of_row.name)
     path = folder / "submissions" / f"{file_name}.zip"
-    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+    with (
+        replacing(path) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
         for file, text in files.items():
             archive.writestr(zipfile.ZipInfo(f"{file}.tsv", TIME), text, zipfile.ZIP_DEFLATED)
     return str(path)
@@ -57,9 +62,14 @@ def _gather(row: Row, allow_missing: bool) -> dict[str, str]:
         else:
             files[answers.file] = text
     if wrong or missing:
-        # AX lies in no task's folder: with its file and without it, the run for MNLI is the same, and finished.
+        # AX lies in no task's folder: with its file and without it, the run for MNLI is the same,
+        # and finished.
         again = "; after relpos status remove a run is made again, with files that came later"
-        tail = f"{again}; allow_missing=true fills what is missing with a constant answer" if missing else ""
+        tail = (
+            f"{again}; allow_missing=true fills what is missing with a constant answer"
+            if missing
+            else ""
+        )
         raise RelposError(f"cannot submit {row.name}: {'; '.join(wrong + missing)}{tail}")
     if filled == len(files):
         raise RelposError(f"cannot submit {row.name}: no run of it has predicted a test file")
@@ -67,7 +77,8 @@ def _gather(row: Row, allow_missing: bool) -> dict[str, str]:
 
 
 def best_run(row: Row, column: str) -> RowRun | None:
-    """The finished run of a row with the highest dev score in a column, the earliest of equal ones; None without a run.
+    """The finished run of a row with the highest dev score in a column, the earliest of equal ones;
+    None without a run.
 
     >>> runs = [RowRun("finetune", name, "finished", "", columns={"rte": score}) for name, score in (("a", 60.0), ("b", 70.0))]
     >>> best_run(Row("fixed", runs=runs), "rte").identity

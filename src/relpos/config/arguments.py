@@ -38,7 +38,8 @@ def flags_and_overrides(command: str, arguments: Sequence[str]) -> tuple[list[st
     """Hydra's flags, each with its value, and all other arguments. Hydra wants the flags first.
 
     Raises:
-        RelposError: there is no such flag, or its value is missing or wrong. For a key with dashes the message has the right form.
+        RelposError: there is no such flag, or its value is missing or wrong. For a key with dashes
+            the message has the right form.
 
     >>> flags_and_overrides("params", ["position=none", "-m", "k=2,3", "--cfg", "job"])
     (['-m', '--cfg', 'job'], ['position=none', 'k=2,3'])
@@ -68,11 +69,18 @@ def flags_and_overrides(command: str, arguments: Sequence[str]) -> tuple[list[st
         following = arguments[arguments.index(unknown[0]) + 1 :]
         if not value and following and "=" not in following[0] and not following[0].startswith("-"):
             value = following[0]
-        if value or key.split(".")[0].replace("-", "_") in keys_of(command):  # --steps 20, --steps=20, --lr 1e-3
-            raise RelposError(f"{flag}: keys have no dashes before them; write {key.replace('-', '_')}={value or 'VALUE'}")
+        # --steps 20, --steps=20, --lr 1e-3
+        if value or key.split(".")[0].replace("-", "_") in keys_of(command):
+            raise RelposError(
+                f"{flag}: keys have no dashes before them; write "
+                f"{key.replace('-', '_')}={value or 'VALUE'}"
+            )
         raise RelposError(f"unknown flag {flag!r}.{nearest(flag, actions)}")
     if parsed.experimental_rerun:  # Hydra unpickles that file
-        raise RelposError("--experimental-rerun runs what a file says: repeat the command instead, which record.json has")
+        raise RelposError(
+            "--experimental-rerun runs what a file says: repeat the command instead, "
+            "which record.json has"
+        )
     return flags, overrides
 
 
@@ -106,7 +114,9 @@ def _with_keys(command: str, overrides: list[str]) -> list[str]:
     bare = [override for override in overrides if not KEYED.match(override)]
     if command in SINGLE:
         if len(bare) > 1:
-            raise RelposError(f"{bare[1]}: relpos {command} takes one {SINGLE[command]}, and {bare[0]} is one")
+            raise RelposError(
+                f"{bare[1]}: relpos {command} takes one {SINGLE[command]}, and {bare[0]} is one"
+            )
         keyed = {override: f"{SINGLE[command]}={override}" for override in bare}
         return [keyed.get(override, override) for override in overrides]
     if command not in LISTED or not bare:
@@ -115,7 +125,9 @@ def _with_keys(command: str, overrides: list[str]) -> list[str]:
         expected = "relpos status, relpos status table=NAME or relpos status remove NAME"
         raise RelposError(f"relpos status {bare[0]}: {expected} is expected")
     if any(key_of(override) == LISTED[command] for override in overrides):
-        raise RelposError(f"{bare[0]}: give it by itself or in {LISTED[command]}=[…], not both ways")
+        raise RelposError(
+            f"{bare[0]}: give it by itself or in {LISTED[command]}=[…], not both ways"
+        )
     return [
         *(override for override in overrides if override not in bare),
         f"{LISTED[command]}={spelled(bare[command == 'status' :])}",
@@ -123,7 +135,8 @@ def _with_keys(command: str, overrides: list[str]) -> list[str]:
 
 
 def _with_homes(command: str, overrides: list[str]) -> list[str]:
-    """`network=~/run` → `network='~/run'`, because Hydra allows no unquoted `~` in a word; shells may not replace it."""
+    """`network=~/run` → `network='~/run'`, because Hydra allows no unquoted `~` in a word; shells
+    may not replace it."""
     result = []
     for override in overrides:
         key, _, value = override.partition("=")
@@ -134,16 +147,21 @@ def _with_homes(command: str, overrides: list[str]) -> list[str]:
 
 
 def _with_overrides_of_rows(command: str, overrides: list[str]) -> list[str]:
-    """`relpos reproduce table=NAME data.root=FOLDER` → `overrides=['data.root=FOLDER']` where the command has no such key."""
+    """`relpos reproduce table=NAME data.root=FOLDER` → `overrides=['data.root=FOLDER']` where the
+    command has no such key."""
     if "overrides" not in keys_of(command):
         return overrides
     keys_of_commands = {*keys_of("reproduce"), *keys_of("status"), "hydra"}
     for override in overrides:
         if "=" not in override:
-            raise RelposError(f"{override}: overrides have the form KEY=VALUE. Did you mean table={override}?")
-    row_overrides = [override for override in overrides if key_of(override).split(".")[0] not in keys_of_commands]
-    # Keys of rows may look like misspelled keys of the command, as `steps` like `stages`: only keys that no command has are
-    # refused.
+            raise RelposError(
+                f"{override}: overrides have the form KEY=VALUE. Did you mean table={override}?"
+            )
+    row_overrides = [
+        override for override in overrides if key_of(override).split(".")[0] not in keys_of_commands
+    ]
+    # Keys of rows may look like misspelled keys of the command, as `steps` like `stages`: only keys
+    # that no command has are refused.
     row_keys = {"pretrain", "finetune", "order", *keys_of("pretrain"), *keys_of("finetune")}
     for key in (key_of(override).split(".")[0] for override in row_overrides):
         if key not in row_keys and "Did you mean" in (hint := nearest(key, keys_of_commands)):
@@ -151,31 +169,46 @@ def _with_overrides_of_rows(command: str, overrides: list[str]) -> list[str]:
     if not row_overrides:
         return overrides
     if any(override.startswith("overrides=") for override in overrides):
-        raise RelposError(f"{row_overrides[0]}: give overrides for the rows by themselves or in overrides=[…], not both ways")
-    return [*(override for override in overrides if override not in row_overrides), f"overrides={spelled(row_overrides)}"]
+        raise RelposError(
+            f"{row_overrides[0]}: give overrides for the rows by themselves or in "
+            f"overrides=[…], not both ways"
+        )
+    return [
+        *(override for override in overrides if override not in row_overrides),
+        f"overrides={spelled(row_overrides)}",
+    ]
 
 
 def _with_long_forms(command: str, overrides: list[str]) -> list[str]:
-    """`pairs=PATH` → `pairs=files pairs.path=PATH`; `intermediate=none` → `intermediate.task=none`; `task=FILE.yaml` → overrides
-    with its content, because Hydra finds options in `conf` only."""
+    """`pairs=PATH` → `pairs=files pairs.path=PATH`; `intermediate=none` → `intermediate.task=none`;
+    `task=FILE.yaml` → overrides with its content, because Hydra finds options in `conf` only."""
     from_file: list[str] = []
     result: list[str] = []
     for override in overrides:
         key, _, value = override.partition("=")
         word, short = value.strip("'\""), SHORT.get(command, {}).get(key)
         # Words that do not look like a file are names of options, which may be misspelled.
-        if command == "order" and key == "pairs" and ("/" in word or word.endswith((".txt", ".jsonl"))):
+        if (
+            command == "order"
+            and key == "pairs"
+            and ("/" in word or word.endswith((".txt", ".jsonl")))
+        ):
             result += ["pairs=files", f"pairs.path={spelled(word)}"]
-        elif short and not value.startswith("{"):  # a whole group, {task: …}, is an override of its own
+        elif short and not value.startswith(
+            "{"
+        ):  # a whole group, {task: …}, is an override of its own
             result.append(f"{key}.{short}={value}")
         elif key == "task" and word not in options()["task"] and (file := _task_file_in(word)):
             raise RelposError(f"unknown task {word!r}. Did you mean task={file}?")
         elif key == "task" and is_task_file(word):
             from_file.append("task=custom")
-            from_file += [f"task.{name}={spelled(content)}" for name, content in read_task_file(word).items()]
+            from_file += [
+                f"task.{name}={spelled(content)}" for name, content in read_task_file(word).items()
+            ]
         else:
             result.append(override)
-    # The file's overrides come first, because the last value of a key counts, and typed keys go before those of the file.
+    # The file's overrides come first, because the last value of a key counts, and typed keys go
+    # before those of the file.
     return [*from_file, *result]
 
 
@@ -190,7 +223,8 @@ def _task_file_in(word: str) -> Path | None:
 def _with_recipe(command: str, overrides: list[str]) -> list[str]:
     """Adds the recipe for its width to a network from a folder, unless a recipe is named.
 
-    The default recipe, for `size=tiny`, would ruin a published checkpoint: its learning rate is 10 to 25 times that of BERT-base.
+    The default recipe, for `size=tiny`, would ruin a published checkpoint: its learning rate is 10
+    to 25 times that of BERT-base.
     """
     values = {key_of(override): override.partition("=")[2] for override in overrides}
     start = values.get("network", "null")
@@ -202,7 +236,8 @@ def _with_recipe(command: str, overrides: list[str]) -> list[str]:
 
 
 def _size_of(name: str) -> str:
-    """The preset size of similar width if the network is a folder; otherwise `base`, the size of most networks of the hub."""
+    """The preset size of similar width if the network is a folder; otherwise `base`, the size of
+    most networks of the hub."""
     from relpos.train.weights import model_folder, read_model_config
 
     try:
@@ -212,7 +247,10 @@ def _size_of(name: str) -> str:
     if (folder / "model").is_dir():
         folder = folder / "model"
     if ":" in name and not folder.exists():  # a row of a table, whose runs are found later
-        raise RelposError(f"network={name}: the recipe must be named, too, as in recipe=finetune_small: it depends on the width")
+        raise RelposError(
+            f"network={name}: the recipe must be named, too, as in "
+            f"recipe=finetune_small: it depends on the width"
+        )
     # A hub id is not looked up: composing must work without a network connection.
     hidden = BASE
     with suppress(RelposError):  # a folder without a model, which its reader will report
@@ -237,7 +275,8 @@ REWRITES: tuple[Callable[[str, list[str]], list[str]], ...] = (
 
 
 def spelled(value: Any) -> str:
-    """A value in the syntax of Hydra's overrides; quotes, backslashes before them and `${` are escaped."""
+    """A value in the syntax of Hydra's overrides; quotes, backslashes before them and `${` are
+    escaped."""
     if isinstance(value, list):
         return f"[{','.join(map(spelled, value))}]"
     if value is None or isinstance(value, bool | int | float):

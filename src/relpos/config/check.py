@@ -1,7 +1,7 @@
 """Errors of a configuration, each in one line with the nearest right word.
 
-`check` finds two mistakes that Hydra allows: unknown keys as in `+typo=1`, and values of the wrong kind. `one_line` rewrites the
-errors of Hydra and OmegaConf.
+`check` finds two mistakes that Hydra allows: unknown keys as in `+typo=1`, and values of the wrong
+kind. `one_line` rewrites the errors of Hydra and OmegaConf.
 """
 
 from __future__ import annotations
@@ -11,7 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
+from hydra.errors import (
+    ConfigCompositionException,
+    HydraException,
+    MissingConfigException,
+    OverrideParseException,
+)
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from yaml import MarkedYAMLError
 
@@ -20,7 +25,9 @@ from relpos.config.conf import conf_file, function_of, key_of, options
 from relpos.errors import RelposError, nearest
 from relpos.trust import mistakes, targets
 
-NO_NAME = re.compile(r"null|true|false|[-+]?(nan|inf)|[-+.\d_]*|[-+.\d_]+e[-+]?\d+|\[.*|\{.*", re.IGNORECASE)
+NO_NAME = re.compile(
+    r"null|true|false|[-+]?(nan|inf)|[-+.\d_]*|[-+.\d_]+e[-+]?\d+|\[.*|\{.*", re.IGNORECASE
+)
 """Values that cannot be the name of an option; Hydra answers them with a traceback."""
 KEY = re.compile(r"[+]{0,2}[a-zA-Z_][\w./@:-]*")
 HYDRA_GROUP = re.compile(r"hydra(/\w+)?")
@@ -64,7 +71,8 @@ SEVERAL = {"callbacks"}
 SCHEME_KEYS = {"size", "block", "position", "conv", "k", "outside", "kernels"}
 NETWORK_KEYS = {
     "pretrain": SCHEME_KEYS | {"vocabulary", "tokenizer"},
-    "finetune": SCHEME_KEYS | {"vocabulary", "tokenizer", "pretrain"},  # pretrain.steps=… and the like
+    # pretrain.steps=… and the like
+    "finetune": SCHEME_KEYS | {"vocabulary", "tokenizer", "pretrain"},
     "analyze": SCHEME_KEYS,
     "params": SCHEME_KEYS | {"vocabulary"},
 }
@@ -72,17 +80,20 @@ NETWORK_KEYS = {
 
 
 def check(config: Mapping[str, Any], command: str, overrides: Sequence[str]) -> None:
-    """Refuses unknown keys, impossible values, and overrides about a network that comes from a folder.
+    """Refuses unknown keys, impossible values, and overrides about a network that comes from a
+    folder.
 
     Raises:
-        RelposError: the message names the key or override and, if there is one, the nearest right one.
+        RelposError: the message names the key or override and, if there is one, the nearest right
+            one.
     """
     added = [key_of(override) for override in overrides if override.startswith("+")]
     if added:
         # Hydra itself refuses other overrides of unknown keys.
         keys = _known(command, [override for override in overrides if override[0] not in "+~"])
     for key in added:
-        is_argument = any(key.startswith(f"{path}.") for path, _ in targets(config))  # checked by its constructor
+        # checked by its constructor
+        is_argument = any(key.startswith(f"{path}.") for path, _ in targets(config))
         if key.replace("/", ".") not in keys and not is_argument:
             raise _unknown_key(key, keys)
     errors: dict[str, RelposError] = {}
@@ -98,13 +109,17 @@ def refuse_overrides(command: str, overrides: Iterable[str], config: Mapping[str
     """Refuses overrides that have no effect on a network or a tokenizer from a file.
 
     Raises:
-        RelposError: there is such an override beside `network=`, or one for the training of a tokenizer beside `tokenizer=FILE`.
+        RelposError: there is such an override beside `network=`, or one for the training of a
+            tokenizer beside `tokenizer=FILE`.
     """
     for override in overrides if (config.get("tokenizer") or {}).get("file") else ():
         key = key_of(override)
-        if key in ("vocabulary", "data.sample") or (key.startswith("tokenizer.") and key != "tokenizer.file"):
+        if key in ("vocabulary", "data.sample") or (
+            key.startswith("tokenizer.") and key != "tokenizer.file"
+        ):
             raise RelposError(
-                f"{override}: the pieces come from tokenizer={config['tokenizer']['file']}, where this changes nothing"
+                f"{override}: the pieces come from tokenizer={config['tokenizer']['file']}, where "
+                f"this changes nothing"
             )
     if not config.get("network"):
         return
@@ -113,9 +128,14 @@ def refuse_overrides(command: str, overrides: Iterable[str], config: Mapping[str
         # In recipe@pretrain.recipe=small the key follows the @.
         key = key.partition("@")[2] or key
         if key.split(".")[0] in NETWORK_KEYS.get(command, ()):
-            recipe = "; recipe=… names the recipe by itself" if key == "size" and command in ("pretrain", "finetune") else ""
+            recipe = (
+                "; recipe=… names the recipe by itself"
+                if key == "size" and command in ("pretrain", "finetune")
+                else ""
+            )
             raise RelposError(
-                f"{override}: the network comes from network={config['network']}, where this override changes nothing{recipe}"
+                f"{override}: the network comes from network={config['network']}, where this "
+                f"override changes nothing{recipe}"
             )
 
 
@@ -129,7 +149,8 @@ def one_line(command: str, overrides: Sequence[str]) -> Iterator[None]:
     # From the special to the general, as most of these classes are subclasses of HydraException.
     except OverrideParseException as error:
         raise RelposError(
-            f"{error.override}: the value cannot be read. If it is a text with spaces or other signs than letters, digits and "
+            f"{error.override}: the value cannot be read. If it is a text with spaces or other "
+            f"signs than letters, digits and "
             f"._-/:, it needs quotes of its own: \"{error.override.partition('=')[0]}='…'\""
         ) from error
     except MissingConfigException as error:
@@ -139,16 +160,25 @@ def one_line(command: str, overrides: Sequence[str]) -> Iterator[None]:
     except MarkedYAMLError as error:  # in an option file of `--config-dir`
         if not error.problem_mark:
             raise
-        raise RelposError(f"{error.problem_mark.name}:{error.problem_mark.line + 1}: not YAML: {error.problem}") from error
+        raise RelposError(
+            f"{error.problem_mark.name}:{error.problem_mark.line + 1}: not YAML: {error.problem}"
+        ) from error
     except (HydraException, OmegaConfBaseException) as error:
-        if isinstance(error, ConfigCompositionException) and (key := re.search(r"Could not override '([^']+)'", str(error))):
-            # For a whole group, `first={shar: 0.5}`, the cause alone names the wrong key; elsewhere it may end at the group.
+        if isinstance(error, ConfigCompositionException) and (
+            key := re.search(r"Could not override '([^']+)'", str(error))
+        ):
+            # For a whole group, `first={shar: 0.5}`, the cause alone names the wrong key; elsewhere
+            # it may end at the group.
             of_cause = str(getattr(error.__cause__, "full_key", ""))
             # The keys depend on the chosen options.
             chosen = [override for override in overrides if key_of(override) in options()]
             raise _unknown_key(max(key[1], of_cause, key=len), _known(command, chosen)) from error
         first = str(error).partition("\n")[0]
-        hint = ": -m sweeps over commas, and a list stands in brackets" if first.startswith("Ambiguous value") else ""
+        hint = (
+            ": -m sweeps over commas, and a list stands in brackets"
+            if first.startswith("Ambiguous value")
+            else ""
+        )
         raise RelposError(first + hint) from error
 
 
@@ -156,30 +186,43 @@ def _check_form(override: str) -> None:
     """Refuses words that are no KEY=VALUE, and values that Hydra answers with a traceback."""
     key, equals, value = override.partition("=")
     if override.startswith("~"):
-        raise RelposError(f"{override}: every key is needed; give it another value, {key.lstrip('~') or 'KEY'}=VALUE")
+        raise RelposError(
+            f"{override}: every key is needed; give it another value, "
+            f"{key.lstrip('~') or 'KEY'}=VALUE"
+        )
     if not equals or not KEY.fullmatch(key):
-        raise RelposError(f"{override!r}: overrides have the form KEY=VALUE, without spaces around the =")
+        raise RelposError(
+            f"{override!r}: overrides have the form KEY=VALUE, without spaces around the ="
+        )
     if DIGITS.search(value):  # Python reads no number of so many digits
         raise RelposError(f"{key}={value[:20]}…: a number of more than 1,000 digits")
     is_group = key in options().keys() - SEVERAL or (HYDRA_GROUP.fullmatch(key) and value != "null")
     if is_group and (NO_NAME.fullmatch(value) or max(map(len, value.split(","))) > LONGEST):
-        raise RelposError(f"{override}: the name of an option is expected.{nearest('', options().get(key, ()))}")
+        raise RelposError(
+            f"{override}: the name of an option is expected.{nearest('', options().get(key, ()))}"
+        )
 
 
 def _unknown_key(key: str, keys: set[str]) -> RelposError:
-    """The error for an unknown key, with the nearest right one or, if none is near, a list of the top level.
+    """The error for an unknown key, with the nearest right one or, if none is near, a list of the
+    top level.
 
-    The same key in another group is suggested first. Commands that open a trained network have no keys of a new one.
+    The same key in another group is suggested first. Commands that open a trained network have no
+    keys of a new one.
     """
     if "network" in keys and key.split(".")[0] in SCHEME_KEYS - keys:
-        return RelposError(f"{key}: the network comes from network=, where this override changes nothing")
+        return RelposError(
+            f"{key}: the network comes from network=, where this override changes nothing"
+        )
     group, _, inside = key.partition(".")
     if group == "trainer" and inside in OF_TRAINER:
         return RelposError(f"{key}: relpos does this itself; its key is {OF_TRAINER[inside]}")
     owners = []
     if inside:
         first = inside.split(".")[0]
-        owners = [option for option in options().get(group, ()) if first in _keys_of_option(group, option)]
+        owners = [
+            option for option in options().get(group, ()) if first in _keys_of_option(group, option)
+        ]
     if owners and f"{group}.{inside}" not in keys:
         choices = " or ".join(f"{group}={option}" for option in owners[:5])
         return RelposError(f"{key}: a key of {choices}, which must be chosen beside it")
@@ -187,7 +230,9 @@ def _unknown_key(key: str, keys: set[str]) -> RelposError:
     last = ELSEWHERE.get(last, last)
     elsewhere = sorted(path for path in keys if path.rpartition(".")[2] == last)
     if elsewhere:
-        return RelposError(f"unknown key {key!r}. Did you mean {' or '.join(map(repr, elsewhere[:3]))}?")
+        return RelposError(
+            f"unknown key {key!r}. Did you mean {' or '.join(map(repr, elsewhere[:3]))}?"
+        )
     tail = nearest(key, keys)
     if "Did you mean" not in tail:
         tail = nearest(key, {path for path in keys if "." not in path})
@@ -202,7 +247,8 @@ def _keys_of_option(group: str, option: str) -> set[str]:
 
 
 def _known(command: str, overrides: Sequence[str]) -> set[str]:
-    """The dotted keys of a configuration; without the overrides if only Hydra can compose it with them."""
+    """The dotted keys of a configuration; without the overrides if only Hydra can compose it with
+    them."""
     try:
         return set(_keys(quick.merged(command, overrides)))
     except quick.LeftToHydra:

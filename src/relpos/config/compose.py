@@ -50,17 +50,21 @@ def composed(command: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
             # Hydra composes what only it understands, and words its own errors.
             cfg = _by_hydra(command, overrides)
             content, config = _plain(cfg, resolve=False), _plain(cfg)
-    # The values are checked, but interpolations are returned: they must follow when a table changes the seed.
+    # The values are checked, but interpolations are returned: they must follow when a table changes
+    # the seed.
     check(config, command, overrides)
     return with_scheme(content, command, overrides)
 
 
 def with_scheme(content: dict[str, Any], command: str, overrides: Sequence[str]) -> dict[str, Any]:
-    """The configuration of a training with `scheme`, the typed word for its position scheme, which loggers show."""
+    """The configuration of a training with `scheme`, the typed word for its position scheme, which
+    loggers show."""
     if command not in TRAININGS:
         return content
     words = [entry["position"] for entry in conf_file(command)["defaults"] if "position" in entry]
-    words += [override.partition("=")[2] for override in overrides if key_of(override) == "position"]
+    words += [
+        override.partition("=")[2] for override in overrides if key_of(override) == "position"
+    ]
     return content | {"scheme": str(words[-1])}
 
 
@@ -86,7 +90,8 @@ def unresolved(content: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_hydra(command: str, overrides: Sequence[str]) -> DictConfig:
-    if GlobalHydra.instance().is_initialized():  # inside `hydra.main`: a table composes its rows there
+    # inside `hydra.main`: a table composes its rows there
+    if GlobalHydra.instance().is_initialized():
         GlobalHydra.instance().clear()
     search = [f"hydra.searchpath={spelled([f'file://{folder}' for folder in OWN])}"] if OWN else []
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):

@@ -20,7 +20,8 @@ OWN: list[str] = []
 
 @contextmanager
 def also_in(folders: Iterable[str]) -> Iterator[None]:
-    """Lets configurations composed meanwhile, as those of a table's rows, use options in these folders, too."""
+    """Lets configurations composed meanwhile, as those of a table's rows, use options in these
+    folders, too."""
     OWN[:] = folders
     try:
         yield
@@ -29,7 +30,8 @@ def also_in(folders: Iterable[str]) -> Iterator[None]:
 
 
 def conf_dir() -> Path:
-    """The folder of the configuration: inside the installed package, or beside `src` in a checkout."""
+    """The folder of the configuration: inside the installed package, or beside `src` in a
+    checkout."""
     return shipped("conf")
 
 
@@ -92,15 +94,20 @@ def groups_of(command: str) -> list[str]:
 
 @cache
 def commands() -> dict[str, tuple[str, str]]:
-    """Subcommand → its description and example arguments, from the first two lines of its file in `conf`."""
-    heads = (HEAD.match(path.read_text(encoding="utf-8")) for path in sorted(conf_dir().glob("*.yaml")))
+    """Subcommand → its description and example arguments, from the first two lines of its file in
+    `conf`."""
+    heads = (
+        HEAD.match(path.read_text(encoding="utf-8")) for path in sorted(conf_dir().glob("*.yaml"))
+    )
     return {head["name"]: (head["says"], head["example"]) for head in heads if head}
 
 
 def function_of(command: str) -> Callable[..., Any]:
-    """`pretrain` → the function `pretrain` of `relpos.commands.pretrain`, whose annotations check the keys.
+    """`pretrain` → the function `pretrain` of `relpos.commands.pretrain`, whose annotations check
+    the keys.
 
-    It is imported by name, because commands, like most classes that a `_target_` names, are on a higher floor.
+    It is imported by name, because commands, like most classes that a `_target_` names, are on a
+    higher floor.
     """
     function: Callable[..., Any] = getattr(import_module(f"relpos.commands.{command}"), command)
     return function

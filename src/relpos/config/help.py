@@ -1,4 +1,5 @@
-"""The text of `relpos COMMAND --help`: groups with their options, then every dial with its value and its comment in `conf`."""
+"""The text of `relpos COMMAND --help`: groups with their options, then every dial with its value
+and its comment in `conf`."""
 
 from __future__ import annotations
 
@@ -28,7 +29,11 @@ def help_of(command: str, overrides: Sequence[str] = ()) -> str:
     overrides = rewritten(command, overrides)
     with one_line(command, overrides), initialize_config_dir(str(conf_dir()), version_base="1.3"):
         cfg = compose(command, overrides=list(overrides), return_hydra_config=True)
-    chosen = {name: str(option) for name, option in cfg.hydra.runtime.choices.items() if not name.startswith("hydra/")}
+    chosen = {
+        name: str(option)
+        for name, option in cfg.hydra.runtime.choices.items()
+        if not name.startswith("hydra/")
+    }
     with open_dict(cfg):
         del cfg["hydra"]
     text = _text(command)
@@ -63,14 +68,18 @@ class _Dumper(yaml.SafeDumper):
 
 def _group(name: str, option: str) -> list[str]:
     head = f"  {name + '=' + option:<20} "
-    return textwrap.wrap(", ".join(options()[name]), WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
+    return textwrap.wrap(
+        ", ".join(options()[name]), WIDTH, initial_indent=head, subsequent_indent=" " * len(head)
+    )
 
 
 def _group_phrases(name: str, option: str) -> Iterator[tuple[str, str]]:
-    """(dotted key, phrase) for a group's keys; those of `recipe@pretrain.recipe` are below `pretrain.recipe`.
+    """(dotted key, phrase) for a group's keys; those of `recipe@pretrain.recipe` are below
+    `pretrain.recipe`.
 
-    The chosen option's file comes last and so decides, after its defaults. The group's other files of the same class come before
-    them, so that a key needs a comment in one file only. In another class a key may mean something else.
+    The chosen option's file comes last and so decides, after its defaults. The group's other files
+    of the same class come before them, so that a key needs a comment in one file only. In another
+    class a key may mean something else.
     """
     group, _, place = name.partition("@")
     place = place or package_of(group, option)
@@ -78,7 +87,9 @@ def _group_phrases(name: str, option: str) -> Iterator[tuple[str, str]]:
     content = conf_file(f"{group}/{option}") if option in options()[group] else {}
     deciding = [*content.get("defaults", ()), option]
     target = content.get("_target_")
-    alike = [name for name in options()[group] if conf_file(f"{group}/{name}").get("_target_") == target]
+    alike = [
+        name for name in options()[group] if conf_file(f"{group}/{name}").get("_target_") == target
+    ]
     # First the other options in the order of their names, then those that decide.
     names = sorted(set(alike).difference(deciding)) + [name for name in deciding if name in alike]
     for file in (conf_dir() / group / f"{name}.yaml" for name in names):
@@ -107,5 +118,7 @@ def _keys(text: str) -> Iterator[tuple[str, str, str]]:
     for line in text.splitlines():
         if match := LINE.fullmatch(line):
             indent = len(match["indent"])
-            above = [(depth, key) for depth, key in above if depth < indent] + [(indent, match["key"])]
+            above = [(depth, key) for depth, key in above if depth < indent] + [
+                (indent, match["key"])
+            ]
             yield ".".join(key for _, key in above), line, match["value"]

@@ -1,9 +1,10 @@
 """Composes a configuration as Hydra does, in a fiftieth of its time.
 
-A plan composes hundreds of configurations. Hydra takes a tenth of a second for each, and two thirds of that even if every file is
-parsed only once: it composes its own configuration as well, and makes an object of every value. This module reads the files of
-`conf` once and merges plain values. It handles `GROUP=OPTION` and `KEY=VALUE`; everything else, mistakes included, is left to
-Hydra, which so decides what an override means. The tests compare the two for every option of every group.
+A plan composes hundreds of configurations. Hydra takes a tenth of a second for each, and two thirds
+of that even if every file is parsed only once: it composes its own configuration as well, and makes
+an object of every value. This module reads the files of `conf` once and merges plain values. It
+handles `GROUP=OPTION` and `KEY=VALUE`; everything else, mistakes included, is left to Hydra, which
+so decides what an override means. The tests compare the two for every option of every group.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ OPTION = re.compile(r"(?P<group>\w+)(?P<package>@[\w.]+)?=(?P<option>\w+)")
 INNERMOST = re.compile(r"\$\{([^${}]*)\}")
 """An interpolation without another one inside."""
 PLAIN = re.compile(r"(?!null$)[\w./-]+", re.IGNORECASE)
-"""A default that is its own value, unlike null, of which OmegaConf makes None, and unlike text in quotes."""
+"""A default that is its own value, unlike null, of which OmegaConf makes None, and unlike text in
+quotes."""
 
 
 class LeftToHydra(Exception):
@@ -36,7 +38,8 @@ def merged(command: str, overrides: Sequence[str]) -> dict[str, Any]:
     """A new configuration as plain values with their interpolations, unchecked.
 
     Raises:
-        LeftToHydra: an override does more than choose an option or change the value of a key, or it is wrong.
+        LeftToHydra: an override does more than choose an option or change the value of a key, or it
+            is wrong.
     """
     primary = _file(command)
     entries: dict[str, Any] = {}
@@ -48,7 +51,8 @@ def merged(command: str, overrides: Sequence[str]) -> dict[str, Any]:
         match = OPTION.fullmatch(override)
         if match and (match["group"] + (match["package"] or "")) in entries:
             entries[override.partition("=")[0]] = match["option"]
-        # The value of a group that is not the name of an option: a list, null or a mistake, which Hydra handles.
+        # The value of a group that is not the name of an option: a list, null or a mistake, which
+        # Hydra handles.
         elif override.partition("=")[0] in entries:
             raise LeftToHydra
         else:
@@ -60,7 +64,8 @@ def merged(command: str, overrides: Sequence[str]) -> dict[str, Any]:
                 raise LeftToHydra
             continue
         group, _, package = entry.partition("@")
-        # `recipe: ${size}` follows the option chosen for another group, which an override may have changed.
+        # `recipe: ${size}` follows the option chosen for another group, which an override may have
+        #     changed.
         option = re.sub(r"\$\{(\w+)\}", lambda match: entries[match[1]], option)
         content = _option(group, option)
         # `pretrain.recipe` is a group in a group: the innermost is wrapped first.
@@ -121,7 +126,11 @@ def _parsed(override: str) -> tuple[str, Any]:
     except OverrideParseException as error:
         raise LeftToHydra from error
     value = parsed.value()
-    is_change = parsed.type is OverrideType.CHANGE and not parsed.is_sweep_override() and parsed.package is None
+    is_change = (
+        parsed.type is OverrideType.CHANGE
+        and not parsed.is_sweep_override()
+        and parsed.package is None
+    )
     if not is_change or isinstance(value, dict) or parsed.key_or_group.startswith("hydra"):
         raise LeftToHydra
     return parsed.key_or_group, value
@@ -139,7 +148,8 @@ def resolved(content: Mapping[str, Any]) -> dict[str, Any]:
     """A new dict of the content with a value in place of each interpolation.
 
     Raises:
-        LeftToHydra: an interpolation leads nowhere or is of a kind that `conf` does not use, or a value is missing (`???`).
+        LeftToHydra: an interpolation leads nowhere or is of a kind that `conf` does not use, or a
+            value is missing (`???`).
     """
     try:
         return {key: _resolved(value, content, (key,)) for key, value in content.items()}
@@ -162,7 +172,8 @@ def _resolved(node: Any, root: Mapping[str, Any], path: tuple[str, ...]) -> Any:
         value = _value(match[1], root, path)
         if match[0] == text:
             return value
-        # OmegaConf writes true and null in another way, and never reads a value as a further interpolation.
+        # OmegaConf writes true and null in another way, and never reads a value as a further
+        # interpolation.
         if value is None or isinstance(value, bool) or set(str(value)) & set("${}:"):
             raise LeftToHydra
         text = f"{text[: match.start()]}{value}{text[match.end() :]}"

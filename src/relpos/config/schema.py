@@ -11,7 +11,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypedDict
 
-from relpos.ranges import Arguments, As, Batch, Count, Length, Natural, Positive, Rate, Threads, Width, between
+from relpos.ranges import (
+    Arguments,
+    As,
+    Batch,
+    Count,
+    Length,
+    Natural,
+    Positive,
+    Rate,
+    Threads,
+    Width,
+    between,
+)
 
 Packing = Annotated[str, As("relpos.data.store:Packing")]
 Precision = Annotated[str, As("relpos.model.precision:Precision")]

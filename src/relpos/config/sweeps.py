@@ -1,5 +1,5 @@
-"""Keeps keys of services out of `multirun.yaml`, into which Hydra writes the whole configuration of a
-sweep and the typed overrides."""
+"""Keeps keys of services out of `multirun.yaml`, into which Hydra writes the whole configuration of
+a sweep and the typed overrides."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ VARIABLE = "RELPOS_SWEEP"
 
 
 class KeepsKeys(Callback):
-    """Moves values that may be keys into environment variables, which launchers of sweeps inherit, and
-    leaves references in their place."""
+    """Moves values that may be keys into environment variables, which launchers of sweeps inherit,
+    and leaves references in their place."""
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        """Changes the overrides before anything is written; the configuration of each run is composed
-        from them."""
+        """Changes the overrides before anything is written; the configuration of each run is
+        composed from them."""
         flags = ["struct", "readonly"]
         with flag_override(config, flags, False), flag_override(config.hydra, flags, False):
             config.pop("logger", None)
             config.hydra.job.override_dirname = ""  # it repeats the overrides
             typed, parser = config.hydra.overrides.task, OverridesParser.create()
             for number, word in enumerate(typed):
-                if not KEYS.fullmatch(word) or (override := parser.parse_override(word)).is_sweep_override():
+                if (
+                    not KEYS.fullmatch(word)
+                    or (override := parser.parse_override(word)).is_sweep_override()
+                ):
                     continue
                 key, _, text = word.partition("=")
                 if isinstance(value := override.value(), str):  # in quotes or not

@@ -1,4 +1,5 @@
-"""A stream of lines -> documents of paragraphs, for the four ways in which plain text is laid out; and paragraphs -> sentences.
+"""A stream of lines -> documents of paragraphs, for the four ways in which plain text is laid out;
+and paragraphs -> sentences.
 
 | layout   | recognised by                                             | document      | paragraph                |
 |----------|-----------------------------------------------------------|---------------|--------------------------|
@@ -7,11 +8,14 @@
 | ragged   | the same, without empty lines                             | the file      | up to a line cut short   |
 | lines    | anything else: a sentence or a paragraph a line           | the file      | a line                   |
 
-The beginning of a file decides for the file. From Project Gutenberg's line `*** END OF THE PROJECT GUTENBERG EBOOK` on comes its
-licence: it is cut, up to the next `*** START OF THE PROJECT GUTENBERG EBOOK` or the end. What is left out is counted.
+The beginning of a file decides for the file. From Project Gutenberg's line `*** END OF THE PROJECT
+GUTENBERG EBOOK` on comes its
+licence: it is cut, up to the next `*** START OF THE PROJECT GUTENBERG EBOOK` or the end. What is
+    left out is counted.
 
-Sentences are those of sentencex (English rules, in Rust). Its version is recorded in the manifest of a store (`splitter`) and is
-not part of a run's identity: where a text has a store, a newer version that splits some sentences differently makes no other one.
+Sentences are those of sentencex (English rules, in Rust). Its version is recorded in the manifest
+of a store (`splitter`) and is not part of a run's identity: where a text has a store, a newer
+version that splits some sentences differently makes no other one.
 """
 
 from __future__ import annotations
@@ -41,10 +45,12 @@ PORTION = 1 << 18  # characters split into sentences at a time
 
 @dataclass
 class Document:
-    """One document: where it is from and its paragraphs, to be read once and before the next document is asked for.
+    """One document: where it is from and its paragraphs, to be read once and before the next
+    document is asked for.
 
-    `fingerprint` maps a paragraph to the text that is compared between documents: documents of equal fingerprints are held out
-    together or not at all. `dropped` counts, by kind, what was left out of the text until here; whoever reads it sets it to zero.
+    `fingerprint` maps a paragraph to the text that is compared between documents: documents of
+    equal fingerprints are held out together or not at all. `dropped` counts, by kind, what was left
+    out of the text until here; whoever reads it sets it to zero.
     """
 
     source: str
@@ -54,15 +60,20 @@ class Document:
 
 
 def documents_of(name: str, blocks: Iterator[str]) -> Iterator[Document]:
-    """The documents in a stream of blocks of whole lines. `name` is the file's; RelposError from the blocks."""
-    # The licence is cut first: it is wrapped by hand, and a short file of one sentence a line would be taken for wrapped text.
+    """The documents in a stream of blocks of whole lines. `name` is the file's; RelposError from
+    the blocks."""
+    # The licence is cut first: it is wrapped by hand, and a short file of one sentence a line would
+    # be taken for wrapped text.
     dropped = Counter[str]()
     head, blocks = _peek(_without_licence(blocks, dropped))
     lines = head.split("\n")
-    if TITLE.match(next((line for line in lines if line.strip()), "")):  # the first line that is not empty
+    # the first line that is not empty
+    if TITLE.match(next((line for line in lines if line.strip()), "")):
         yield from _articles(name, blocks, dropped)
     elif (width := wrapped_at(lines)) is None:
-        yield Document(name, (line for block in blocks for line in block.split("\n")), dropped=dropped)
+        yield Document(
+            name, (line for block in blocks for line in block.split("\n")), dropped=dropped
+        )
     elif _has_paragraphs(lines):
         yield Document(name, _wrapped(blocks), dropped=dropped)
     else:
@@ -72,18 +83,25 @@ def documents_of(name: str, blocks: Iterator[str]) -> Iterator[Document]:
 def wrapped_at(lines: list[str]) -> int | None:
     """The width at which lines were wrapped by hand; None where they were not.
 
-    Wrapped means: many lines follow a line on which their first word would not have fitted, few lines are long, and
-    most do not end a sentence. (In 131 novels 0.42 or more of the places against 0.32 at most.)
+    Wrapped means: many lines follow a line on which their first word would not have fitted, few
+    lines are long, and most do not end a sentence. (In 131 novels 0.42 or more of the places
+    against 0.32 at most.)
     """
     bare = [line.strip() for line in lines]
     full = [line for line in bare if line]
-    follows = [(len(a), len(a) + 1 + len(b.split(None, 1)[0])) for a, b in pairwise(bare) if a and b]
+    follows = [
+        (len(a), len(a) + 1 + len(b.split(None, 1)[0])) for a, b in pairwise(bare) if a and b
+    ]
     if len(full) < 20 or len(follows) < 10:
         return None
-    if sum(len(line) > 120 for line in full) > 0.05 * len(full) or sum(line[-1] in ENDS for line in full) > 0.5 * len(full):
+    if sum(len(line) > 120 for line in full) > 0.05 * len(full) or sum(
+        line[-1] in ENDS for line in full
+    ) > 0.5 * len(full):
         return None
     end, next_end = np.asarray(follows).T
-    share, width = max((np.mean((end <= width + 2) & (next_end > width - 3)), width) for width in range(40, 121))
+    share, width = max(
+        (np.mean((end <= width + 2) & (next_end > width - 3)), width) for width in range(40, 121)
+    )
     return width if share > 0.37 else None
 
 
@@ -105,7 +123,8 @@ def _without_licence(blocks: Iterator[str], dropped: Counter[str]) -> Iterator[s
     """The blocks without Project Gutenberg's licence, whose lines `dropped` counts."""
     inside = False
     for block in blocks:
-        # Hardly any block has three asterisks, and looking for them takes a small part of the regular expression's time.
+        # Hardly any block has three asterisks, and looking for them takes a small part of the
+        # regular expression's time.
         if not inside and ("***" not in block or not LICENCE.search(block)):
             yield block
             continue
@@ -121,19 +140,24 @@ def _without_licence(blocks: Iterator[str], dropped: Counter[str]) -> Iterator[s
 
 
 def _has_paragraphs(lines: list[str]) -> bool:
-    """Whether empty lines separate paragraphs, and not only chapter headings: at least one line in 40 is empty."""
+    """Whether empty lines separate paragraphs, and not only chapter headings: at least one line in
+    40 is empty."""
     body = list(lines[len(lines) // 10 :]) or lines
     return 40 * sum(not line.strip() for line in body) > len(body)
 
 
 def _articles(name: str, blocks: Iterator[str], dropped: Counter[str]) -> Iterator[Document]:
-    """WikiText's articles. A title stands between empty lines; ` = 3 = ` within a paragraph's table does not."""
+    """WikiText's articles. A title stands between empty lines; ` = 3 = ` within a paragraph's table
+    does not."""
     lines_of_text = (line for block in blocks for line in block.removesuffix("\n").split("\n"))
     previous, current, following = tee(lines_of_text, 3)
     next(following, None)
     around = zip(chain([""], previous), current, chain(following, [""]), strict=False)
     number = 0
-    for is_title, lines in groupby(around, lambda line: not line[0].strip() and bool(TITLE.match(line[1])) and not line[2].strip()):
+    for is_title, lines in groupby(
+        around,
+        lambda line: not line[0].strip() and bool(TITLE.match(line[1])) and not line[2].strip(),
+    ):
         if is_title:
             dropped["headings"] += len(list(lines))
             continue
@@ -154,14 +178,16 @@ def _without_headings(lines: Iterator[str], dropped: Counter[str]) -> Iterator[s
 
 
 def _shape(paragraph: str) -> str:
-    """The number of words. WikiText-2 and -103 hold the same articles with other rare words made <unk>, and this is
-    what the two have in common: the copies of an article fall on one side of the held-out split."""
+    """The number of words. WikiText-2 and -103 hold the same articles with other rare words made
+    <unk>, and this is what the two have in common: the copies of an article fall on one side of the
+    held-out split."""
     return str(len(paragraph.split()))
 
 
 def untokenised(line: str) -> str:
-    """Undoes WikiText's ` @-@ `, ` @,@ `, ` @.@ ` inside words and numbers. Its <unk> becomes a character for which no tokenizer
-    has a piece, so that it is encoded as one unknown id and not as five pieces of text."""
+    """Undoes WikiText's ` @-@ `, ` @,@ `, ` @.@ ` inside words and numbers. Its <unk> becomes a
+    character for which no tokenizer has a piece, so that it is encoded as one unknown id and not as
+    five pieces of text."""
     if "@" in line:
         line = line.replace(" @-@ ", "-").replace(" @,@ ", ",").replace(" @.@ ", ".")
     return line.replace("<unk>", UNKNOWN)
@@ -174,7 +200,8 @@ def _wrapped(blocks: Iterator[str]) -> Iterator[str]:
         parts = PARAGRAPH.split(tail + block)
         tail = parts.pop()
         yield from (part.replace("\n", " ") for part in parts)
-        # A file without empty lines would otherwise grow in memory, and be split again with each block.
+        # A file without empty lines would otherwise grow in memory, and be split again with each
+        # block.
         if len(tail) > LONGEST:
             whole, _, tail = tail.rpartition("\n")
             yield whole.replace("\n", " ")
@@ -182,14 +209,20 @@ def _wrapped(blocks: Iterator[str]) -> Iterator[str]:
 
 
 def _ragged(blocks: Iterator[str], width: int) -> Iterator[str]:
-    """Paragraphs that end with a line on which the next word would have fitted, or before an indented one."""
+    """Paragraphs that end with a line on which the next word would have fitted, or before an
+    indented one."""
     paragraph: list[str] = []  # lines
     room = 0
     for block in blocks:
         for line in block.split("\n"):
             words = line.split(None, 1)
-            # At most 1,000 lines: text without short or indented lines would be one paragraph in memory.
-            if not words or (paragraph and (len(words[0]) < room or line[0] in " \t")) or len(paragraph) > 1000:
+            # At most 1,000 lines: text without short or indented lines would be one paragraph in
+            # memory.
+            if (
+                not words
+                or (paragraph and (len(words[0]) < room or line[0] in " \t"))
+                or len(paragraph) > 1000
+            ):
                 yield " ".join(paragraph)
                 paragraph = []
             if words:
@@ -204,14 +237,16 @@ def splitter() -> str:
 
 
 def split(text: str) -> list[str]:
-    """The sentences of paragraphs, which empty lines separate; no sentence crosses one. Blanks at both ends are stripped."""
+    """The sentences of paragraphs, which empty lines separate; no sentence crosses one. Blanks at
+    both ends are stripped."""
     import sentencex
 
     return [sentence for part in sentencex.segment("en", text) if (sentence := part.strip())]
 
 
 def portions(paragraphs: Iterable[str]) -> Iterator[str]:
-    """Paragraphs gathered into texts of about PORTION characters, empty lines between them: what `split` reads."""
+    """Paragraphs gathered into texts of about PORTION characters, empty lines between them: what
+    `split` reads."""
     portion: list[str] = []
     size = 0
     for paragraph in paragraphs:

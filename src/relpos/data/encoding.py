@@ -1,8 +1,9 @@
 """Texts -> token ids of their sentences, in order; several processes encode large texts.
 
-loky instead of `relpos.pool` encoded 109 MB of books at 0.66 of its speed and with a tenth more CPU time (medians of 8 pairs in
-alternation, two busy cores). The processes import this module and not the store, which loads torch: 0.14 s and 37 MB for each of
-them, where the store takes 1.1 s and 223 MB.
+loky instead of `relpos.pool` encoded 109 MB of books at 0.66 of its speed and with a tenth more CPU
+time (medians of 8 pairs in alternation, two busy cores). The processes import this module and not
+the store, which loads torch: 0.14 s and 37 MB for each of them, where the store takes 1.1 s and 223
+MB.
 """
 
 from __future__ import annotations
@@ -31,13 +32,16 @@ AHEAD = 4  # texts that are read ahead for each process
 
 
 def encode(tokenizer: Tokenizer, text: str) -> Encoded:
-    """The lengths and ids of a text's sentences; sentences of which normalisation leaves nothing are left out."""
+    """The lengths and ids of a text's sentences; sentences of which normalisation leaves nothing
+    are left out."""
     ids = tokenizer.encode(split(text))
     lengths = np.fromiter(map(len, ids), np.int32, len(ids))
     return lengths[lengths > 0], np.concatenate([np.zeros(0, np.int32), *ids])
 
 
-def encoded(feed: Iterator[str | Mark], tokenizer: Tokenizer, processes: int) -> Iterator[Encoded | Mark]:
+def encoded(
+    feed: Iterator[str | Mark], tokenizer: Tokenizer, processes: int
+) -> Iterator[Encoded | Mark]:
     """`feed` with every text in it encoded; any other item is passed on, in order."""
     waiting: deque[Future[Encoded] | Encoded | Mark] = deque()
     characters = 0
@@ -51,8 +55,11 @@ def encoded(feed: Iterator[str | Mark], tokenizer: Tokenizer, processes: int) ->
                     waiting.append(submit(partial(_encode_with, tokenizer.path), item))
             else:
                 waiting.append(item)
-            # Without a limit a reader that is faster than the processes would hold the whole text in memory.
-            while waiting and (len(waiting) > AHEAD * processes or not isinstance(waiting[0], Future)):
+            # Without a limit a reader that is faster than the processes would hold the whole text
+            # in memory.
+            while waiting and (
+                len(waiting) > AHEAD * processes or not isinstance(waiting[0], Future)
+            ):
                 yield _result(waiting.popleft())
         while waiting:
             yield _result(waiting.popleft())

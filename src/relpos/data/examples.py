@@ -3,8 +3,9 @@
 pair       sentences 1+2, 3+4, … of a document (the last of an odd number is left out): [CLS] a [SEP] b [SEP]
 document   a document's text, sentence after sentence, in windows of `length` - 2 tokens: [CLS] text [SEP]
 
-Differs from the authors' code: their pairs cross the ends of documents, and cutting to `length` loses the last [SEP].
-The index holds one number for each document: example i is found by bisection, so 31 million pairs need no table of pairs.
+Differs from the authors' code: their pairs cross the ends of documents, and cutting to `length`
+loses the last [SEP]. The index holds one number for each document: example i is found by bisection,
+so 31 million pairs need no table of pairs.
 """
 
 from __future__ import annotations
@@ -46,8 +47,15 @@ class ExampleSet(ABC):
         marks: Marks = OURS,
     ) -> None:
         self.marks = marks
-        self.ids, self.sentences, self.first, self.last, self.length = ids, sentences, first, last, length
-        self.before = np.concatenate([[0], np.cumsum(self._counts())])  # examples before each document
+        self.ids, self.sentences, self.first, self.last, self.length = (
+            ids,
+            sentences,
+            first,
+            last,
+            length,
+        )
+        # examples before each document
+        self.before = np.concatenate([[0], np.cumsum(self._counts())])
         self.total = int(self.before[-1])
         self.count = self.total if limit is None else min(self.total, limit)
 
@@ -60,19 +68,22 @@ class ExampleSet(ABC):
 
     @abstractmethod
     def _spans(self, indices: Ints) -> tuple[Ints, Ints, Ints]:
-        """(start, middle, end) in `ids` of each example: its first token, the first of its second part, and the end. An example
-        with a single part has middle = end."""
+        """(start, middle, end) in `ids` of each example: its first token, the first of its second
+        part, and the end. An example with a single part has middle = end."""
 
     def _document(self, indices: Ints) -> tuple[Ints, Ints]:
-        """The document of each example, and the example's number in it; `limit` is taken into account."""
+        """The document of each example, and the example's number in it; `limit` is taken into
+        account."""
         if self.count < self.total:
             indices = indices * self.total // self.count
-        # `right`: a document without an example has the same entry as the next document, and must be passed over.
+        # `right`: a document without an example has the same entry as the next document, and must
+        #     be passed over.
         document = np.searchsorted(self.before, indices, side="right") - 1
         return document, indices - self.before[document]
 
     def documents(self) -> Ints:
-        """(examples,) the document of each example, as a number: examples of one document are not independent."""
+        """(examples,) the document of each example, as a number: examples of one document are not
+        independent."""
         return self._document(np.arange(len(self)))[0]
 
     def lengths(self, indices: Tensor) -> Tensor:
@@ -85,7 +96,8 @@ class ExampleSet(ABC):
         return lengths
 
     def batch(self, indices: Tensor, n: int | None = None) -> tuple[Tensor, Tensor]:
-        """(b,) -> ids (b, n) and lengths (b,); n None: the longest, as a multiple of 8 but not beyond `length`."""
+        """(b,) -> ids (b, n) and lengths (b,); n None: the longest, as a multiple of 8 but not
+        beyond `length`."""
         start, middle, end = (part[:, None] for part in self._spans(indices.numpy()))  # (b, 1)
         lengths = self._lengths(start, middle, end)
         # A multiple of 8 beyond `length` might not fit into a network's table of positions.
@@ -93,10 +105,17 @@ class ExampleSet(ABC):
         place = np.arange(n)[None, :]  # (1, n)
         cut = middle - start + 1  # the place of the first [SEP]
         token = start + place - 1 - (place > cut)
-        # At special tokens and padding `token` may lie outside the store; these ids are replaced below.
+        # At special tokens and padding `token` may lie outside the store; these ids are replaced
+        # below.
         ids = self.ids[np.clip(token, 0, len(self.ids) - 1)].astype(np.int64)
-        ids = np.where((place == cut) | (place == lengths - 1), self.marks.sep, np.where(place == 0, self.marks.cls, ids))
-        return torch.from_numpy(np.where(place < lengths, ids, self.marks.pad)), torch.from_numpy(lengths[:, 0])
+        ids = np.where(
+            (place == cut) | (place == lengths - 1),
+            self.marks.sep,
+            np.where(place == 0, self.marks.cls, ids),
+        )
+        return torch.from_numpy(np.where(place < lengths, ids, self.marks.pad)), torch.from_numpy(
+            lengths[:, 0]
+        )
 
 
 class PairExamples(ExampleSet):

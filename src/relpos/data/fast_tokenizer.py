@@ -1,12 +1,14 @@
 """A tokenizer as a fast tokenizer of Hugging Face: the same pieces under the same ids.
 
-A fast tokenizer is `tokenizer.json`, a description that the library `tokenizers` executes. That of a SentencePiece model consists
-of the normalisation that the model holds, white space as `▁`, and the model itself: unigram, BPE or characters. It reads `[MASK]`,
-`[CLS]`, `[SEP]` and `[PAD]` in a text as special tokens, as `Tokenizer.encode_marked` does.
+A fast tokenizer is `tokenizer.json`, a description that the library `tokenizers` executes. That of
+a SentencePiece model consists of the normalisation that the model holds, white space as `▁`, and
+the model itself: unigram, BPE or characters. It reads `[MASK]`, `[CLS]`, `[SEP]` and `[PAD]` in a
+text as special tokens, as `Tokenizer.encode_marked` does.
 
-Differs from our tokenizer: `<unk>` is called `[UNK]`, because the library reads the name of the unknown token in a text as that
-token, and WikiText has `<unk>` in its text. Several marks for which there is no letter that holds them may change places. Where a
-unigram model has two ways of the same probability (99|9 and 9|99), SentencePiece's rounding decides.
+Differs from our tokenizer: `<unk>` is called `[UNK]`, because the library reads the name of the
+unknown token in a text as that token, and WikiText has `<unk>` in its text. Several marks for which
+there is no letter that holds them may change places. Where a unigram model has two ways of the same
+probability (99|9 and 9|99), SentencePiece's rounding decides.
 """
 
 from __future__ import annotations
@@ -37,13 +39,16 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
     """The fast tokenizer of a SentencePiece model; it puts no special tokens around a text.
 
     Raises:
-        RelposError: the library `tokenizers` is not installed, or it has nothing for an option of the model.
+        RelposError: the library `tokenizers` is not installed, or it has nothing for an option of
+            the model.
     """
     try:
         from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
         from tokenizers import Tokenizer as Fast
     except ImportError:
-        raise RelposError("a fast tokenizer needs the library tokenizers: pip install transformers") from None
+        raise RelposError(
+            "a fast tokenizer needs the library tokenizers: pip install transformers"
+        ) from None
 
     model, unk = tokenizer.proto, tokenizer.unk
     kinds, trained = type(model.pieces[0]), model.trainer_spec
@@ -54,7 +59,8 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
     names = [piece.piece for piece in model.pieces]
     names[unk] = UNKNOWN
     scores = [piece.score for piece in model.pieces]
-    if trained.model_type == UNIGRAM:  # a symbol has the score 0 and is chosen whatever the pieces beside it
+    # a symbol has the score 0 and is chosen whatever the pieces beside it
+    if trained.model_type == UNIGRAM:
         pieces = list(zip(names, scores, strict=True))
         fast = Fast(models.Unigram(pieces, unk_id=unk, byte_fallback=byte_fallback))
     else:
@@ -72,31 +78,48 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
     fast.normalizer = _normalizer(model.normalizer_spec, suffix)
     splits: list[Any] = [pre_tokenizers.Metaspace(SPACE, "never", split=False)]
     prefix = model.normalizer_spec.add_dummy_prefix and not suffix
-    if prefix:  # not `always`: behind a special token a text begins a word only where a space stands, as in `encode_marked`
+    # not `always`: behind a special token a text begins a word only where a space stands, as in
+    # `encode_marked`
+    if prefix:
         splits.insert(0, pre_tokenizers.Metaspace(" ", "first", split=False))
-    # A text may spell the names of these pieces. The library would take it for them, SentencePiece does not.
+    # A text may spell the names of these pieces. The library would take it for them, SentencePiece
+    # does not.
     hidden = [*controls, UNKNOWN, *["<0x"] * byte_fallback]
     cuts = "|".join(f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in hidden)
     splits.append(pre_tokenizers.Split(Regex(cuts), "merged_with_previous"))
     if symbols and trained.model_type != UNIGRAM:
         longest_first = sorted(symbols, key=len, reverse=True)
-        splits.append(pre_tokenizers.Split(Regex("|".join(map(re.escape, longest_first))), "isolated"))
-    # A text stays whole where a piece may hold several words, or where unknown words and the space between are one token.
+        splits.append(
+            pre_tokenizers.Split(Regex("|".join(map(re.escape, longest_first))), "isolated")
+        )
+    # A text stays whole where a piece may hold several words, or where unknown words and the space
+    # between are one token.
     inside, behaviour = slice(1, None), "merged_with_next"
     if suffix:
         inside, behaviour = slice(None, -1), "merged_with_previous"
     if SPACE in names and not any(SPACE in name[inside] for name in names):
         splits.append(pre_tokenizers.Split(SPACE, behaviour))
     fast.pre_tokenizer = pre_tokenizers.Sequence(splits)
-    steps: list[Any] = [decoders.Replace(SPACE, " "), decoders.Fuse(), decoders.Strip(" ", int(prefix), 0)]
+    steps: list[Any] = [
+        decoders.Replace(SPACE, " "),
+        decoders.Fuse(),
+        decoders.Strip(" ", int(prefix), 0),
+    ]
     if byte_fallback:
         steps.insert(0, decoders.ByteFallback())
     fast.decoder = decoders.Sequence(steps)
     # A special token takes the place of a word, with the space before it.
     # Not normalised: with its case folded, `[mask]` in a text would be the special token, too.
     special = sorted([unk, *(getattr(tokenizer, role) for role in NAMES)])
-    fast.add_special_tokens([AddedToken(names[number], lstrip=True, normalized=False, special=True) for number in special])
-    _tell_differences(tokenizer, fast, [piece.piece for piece in model.pieces if piece.type == kinds.NORMAL])
+    fast.add_special_tokens(
+        [
+            AddedToken(names[number], lstrip=True, normalized=False, special=True)
+            for number in special
+        ]
+    )
+    _tell_differences(
+        tokenizer, fast, [piece.piece for piece in model.pieces if piece.type == kinds.NORMAL]
+    )
     return fast
 
 
@@ -120,16 +143,21 @@ def _refuse_inexpressible(tokenizer: Tokenizer, symbols: list[str], controls: li
         if changed := [symbol for symbol in letters if table.normalize_str(symbol) != symbol]:
             reason = f"user_defined_symbols={changed[0]}: {spec.name} changes it in a text, but not as a symbol"
     if reason:
-        raise RelposError(f"tokenizer {tokenizer.path}: there is no fast tokenizer for {reason}; relpos.load opens the network")
+        raise RelposError(
+            f"tokenizer {tokenizer.path}: there is no fast tokenizer for {reason}; "
+            f"relpos.load opens the network"
+        )
 
 
 def _normalizer(spec: Any, suffix: bool) -> Any:
-    """What SentencePiece does to a text before it cuts it into pieces, but for the space at the beginning."""
+    """What SentencePiece does to a text before it cuts it into pieces, but for the space at the
+    beginning."""
     from tokenizers import Regex, normalizers
 
     rules: list[Any] = []
     if spec.precompiled_charsmap:
-        # The library looks up a letter together with its marks and may lose them, where SentencePiece finds those that belong
+        # The library looks up a letter together with its marks and may lose them, where
+        # SentencePiece finds those that belong
         # together: these are composed before, and the others are held apart.
         apart = normalizers.Replace(Regex(r"(?<=[^\0])(?=[\p{M}\p{Cf}\n])"), JOINT)
         table = normalizers.Precompiled(spec.precompiled_charsmap)
@@ -137,8 +165,12 @@ def _normalizer(spec: Any, suffix: bool) -> Any:
     if spec.remove_extra_whitespaces:
         # On the left a space begins a word, also behind a special token.
         left = r"\A +|" if suffix or not spec.add_dummy_prefix else ""
-        rules += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(rf"{left}[ {SPACE}]+\z"), "")]
-    if suffix or not spec.remove_extra_whitespaces:  # else a text that begins with a space would get no other one
+        rules += [
+            normalizers.Replace(Regex(" {2,}"), " "),
+            normalizers.Replace(Regex(rf"{left}[ {SPACE}]+\z"), ""),
+        ]
+    # else a text that begins with a space would get no other one
+    if suffix or not spec.remove_extra_whitespaces:
         rules += [normalizers.Replace(" ", SPACE)]
     if suffix and spec.add_dummy_prefix:
         rules += [normalizers.Replace(Regex(r"(?<=[^\0])\z"), SPACE)]
@@ -146,7 +178,8 @@ def _normalizer(spec: Any, suffix: bool) -> Any:
 
 
 def _merges(scores: dict[str, float]) -> list[tuple[str, str]]:
-    """The pairs of pieces that BPE makes one piece of, in the order in which it does: SentencePiece keeps the pieces alone."""
+    """The pairs of pieces that BPE makes one piece of, in the order in which it does: SentencePiece
+    keeps the pieces alone."""
     ordered = sorted(scores, key=lambda piece: -scores[piece])
     cut = ((piece[:at], piece[at:]) for piece in ordered for at in range(1, len(piece)))
     return [pair for pair in cut if {*pair} <= scores.keys()]
@@ -159,7 +192,10 @@ def _tell_differences(tokenizer: Tokenizer, fast: Fast, pieces: list[str]) -> No
     rows = zip(texts, tokenizer.encode(texts), theirs, strict=True)
     if differing := [text for text, ours, row in rows if ours.tolist() != row.ids]:
         of = plural(len(texts), "piece")
-        say(f"relpos: tokenizer {tokenizer.path}: in transformers {len(differing)} of {of} have other ids, {differing[0]!r} is one")
+        say(
+            f"relpos: tokenizer {tokenizer.path}: in transformers {len(differing)} of {of} have "
+            f"other ids, {differing[0]!r} is one"
+        )
 
 
 def write_fast_tokenizer(
@@ -176,15 +212,22 @@ def write_fast_tokenizer(
         folder: must exist.
         tokenizer: of a run.
         max_length: the longest sequence that the network serves; None: any.
-        second_type: token type of the second of two texts; 0 in our pre-training, 1 in our fine-tuning.
-        open_end: no [SEP] follows a text, as a causal language model has it: the ids of a text begin those of a longer one. [CLS]
-            is also the `bos_token` and [SEP] the `eos_token`.
+        second_type: token type of the second of two texts; 0 in our pre-training, 1 in our
+            fine-tuning.
+        open_end: no [SEP] follows a text, as a causal language model has it: the ids of a text
+            begin those of a longer one. [CLS] is also the `bos_token` and [SEP] the `eos_token`.
         types: whether the network takes token types.
     """
     from tokenizers import processors
 
-    fast = tokenizer.backend if isinstance(tokenizer, PublishedTokenizer) else fast_tokenizer(tokenizer)
-    special = {f"{role}_token": fast.id_to_token(getattr(tokenizer, role)) for role in (*NAMES, "unk")}
+    fast = (
+        tokenizer.backend
+        if isinstance(tokenizer, PublishedTokenizer)
+        else fast_tokenizer(tokenizer)
+    )
+    special = {
+        f"{role}_token": fast.id_to_token(getattr(tokenizer, role)) for role in (*NAMES, "unk")
+    }
     cls, sep = special["cls_token"], special["sep_token"]
     single, between = [f"{cls}:0", "$A:0"], [f"{sep}:0"] * tokenizer.separators
     pair = [*single, *between, f"$B:{second_type}"]

@@ -1,4 +1,5 @@
-"""Name, size and SHA-256 of files, cached by path, size and time under $RELPOS_RUNS/cache, so that a plan is quick."""
+"""Name, size and SHA-256 of files, cached by path, size and time under $RELPOS_RUNS/cache, so that
+a plan is quick."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ Described = list[str | int]  # [name, size, sha256]
 
 
 def described(files: Iterable[Path], below: Path) -> list[Described]:
-    """[name relative to `below`, size, SHA-256] of every file; the cache is written where a file was not in it."""
+    """[name relative to `below`, size, SHA-256] of every file; the cache is written where a file
+    was not in it."""
     try:
         cache: dict[str, str] = read_json(_location(), dict[str, str], {})
     except RelposError:  # damaged: the hashes are computed again
@@ -40,6 +42,14 @@ def _location() -> Path:
 
 def described_folder(folder: Path, below: Path) -> list[Described]:
     """`described`, of all files of a folder but for hidden ones."""
-    # Sorted: a folder lists its entries in any order, and the order of the files is part of the identity.
+    # Sorted: a folder lists its entries in any order, and the order of the files is part of the
+    #     identity.
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return described([path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts)], below)
+    return described(
+        [
+            path
+            for path in files
+            if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        ],
+        below,
+    )

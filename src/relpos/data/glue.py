@@ -1,4 +1,5 @@
-"""The rows of a task in one form, with checked labels: from the files of GLUE, the hub, or the user's own files."""
+"""The rows of a task in one form, with checked labels: from the files of GLUE, the hub, or the
+user's own files."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from relpos.errors import RelposError, nearest, one_line
 
 SPLITS = ("train", "dev", "test")
 # The diagnostic set belongs to no task's folder, and on the hub it is a configuration of its own.
-IN_FOLDER = {"ax": ("AX/test.tsv", "diagnostic/diagnostic.tsv")}  # the original download script has its own name for it
+# the original download script has its own name for it
+IN_FOLDER = {"ax": ("AX/test.tsv", "diagnostic/diagnostic.tsv")}
 ON_HUB = {"ax": ("ax", "test")}
 NAMED = {
     "cola": ("unacceptable", "acceptable"),
@@ -78,7 +80,9 @@ class OwnFiles(TsvGlue):
         places = [self.folder / f"{split}{suffix}" for suffix in (".tsv", ".csv", ".jsonl")]
         names = [path.name for path in places if path.is_file()]
         if len(names) > 1:
-            raise RelposError(f"{self.folder}: both {names[0]} and {names[1]}; which of them is the {split} file?")
+            raise RelposError(
+                f"{self.folder}: both {names[0]} and {names[1]}; which of them is the {split} file?"
+            )
         return places
 
     def identity(self) -> list[Described]:
@@ -91,13 +95,15 @@ class OwnFiles(TsvGlue):
     def missing(self, task: Task, places: list[Path]) -> str:
         if not self.folder.is_dir():
             return f"task.folder: there is no folder {self.folder}"
-        return "task.folder: no {}, {} or {} in {}".format(*(path.name for path in places), self.folder)
+        return "task.folder: no {}, {} or {} in {}".format(
+            *(path.name for path in places), self.folder
+        )
 
 
 @dataclass(frozen=True)
 class HubGlue:
-    """GLUE as `nyu-mll/glue` lays it out, from the hub or a local folder of the same layout (write it with a slash).
-    Labels and scores are turned back into the words of the TSV files.
+    """GLUE as `nyu-mll/glue` lays it out, from the hub or a local folder of the same layout (write
+    it with a slash). Labels and scores are turned back into the words of the TSV files.
 
     `datasets` is imported on use (1 s).
     """
@@ -125,12 +131,16 @@ class HubGlue:
         columns = dict(zip(task.sentences, task.hub_sentences or task.sentences, strict=True))
         missing = [hub for hub in columns.values() if hub not in rows.column_names]
         if missing:
-            raise RelposError(f"{source}: no column {missing[0]!r}. Known: {', '.join(rows.column_names)}.")
+            raise RelposError(
+                f"{source}: no column {missing[0]!r}. Known: {', '.join(rows.column_names)}."
+            )
         texts = {ours: list(rows[hub]) for ours, hub in columns.items()}
         for ours, hub in columns.items():
             if None in texts[ours]:
                 row = texts[ours].index(None) + 1
-                raise RelposError(f"{source} row {row}: column {hub!r} holds null, a text or a number is expected")
+                raise RelposError(
+                    f"{source} row {row}: column {hub!r} holds null, a text or a number is expected"
+                )
         fields = {ours: list(map(str, column)) for ours, column in texts.items()}
         if split in task.labelled and "label" in rows.column_names:
             names = getattr(rows.features["label"], "names", task.labels)
@@ -150,15 +160,21 @@ def _ask(function: Any, data_set: str, config: str, **options: Any) -> Any:
     """Calls `datasets`; its errors, which are of many types and often long, become one line."""
     try:
         return function(data_set, config, **options)
-    except Exception as error:  # the hub, the network and broken files raise errors of many unrelated types
+    except (
+        Exception
+    ) as error:  # the hub, the network and broken files raise errors of many unrelated types
         raise RelposError(f"data set {data_set!r} ({config}): {one_line(error)}") from error
 
 
-def _words(source: str, task: Task, labels: Sequence[Any], names: Sequence[str] | None) -> list[str]:
-    """The words that GLUE's own files have for these labels; a class outside the set keeps its number.
+def _words(
+    source: str, task: Task, labels: Sequence[Any], names: Sequence[str] | None
+) -> list[str]:
+    """The words that GLUE's own files have for these labels; a class outside the set keeps its
+    number.
 
     Args:
-        names: of the classes, in the order of their numbers, which may be another than GLUE's; None of a regression.
+        names: of the classes, in the order of their numbers, which may be another than GLUE's; None
+            of a regression.
 
     Raises:
         RelposError: they are not the classes of the task.
@@ -166,16 +182,23 @@ def _words(source: str, task: Task, labels: Sequence[Any], names: Sequence[str] 
     if task.labels is None or names is None:
         import numpy
 
-        return [str(numpy.float32(label)) for label in labels]  # stored as float32: 3.8 reads 3.799999952316284 otherwise
-    words = dict(zip(NAMED.get(task.name, task.labels), task.labels, strict=True)) | {word: word for word in task.labels}
+        # stored as float32: 3.8 reads 3.799999952316284 otherwise
+        return [str(numpy.float32(label)) for label in labels]
+    words = dict(zip(NAMED.get(task.name, task.labels), task.labels, strict=True)) | {
+        word: word for word in task.labels
+    }
     if unknown := [name for name in names if name.lower() not in words]:
-        raise RelposError(f"{source}: class {unknown[0]!r} is none of task={task.name}: {', '.join(words)} are expected")
+        raise RelposError(
+            f"{source}: class {unknown[0]!r} is none of task={task.name}: "
+            f"{', '.join(words)} are expected"
+        )
     numbered = {number: words[name.lower()] for number, name in enumerate(names)}
     return [numbered.get(label, str(label)) for label in labels]
 
 
 Location = TsvGlue | HubGlue
-"""Where the rows of tasks are: `has(task, split)` and `table(task, split)`; a missing test split is no mistake."""
+"""Where the rows of tasks are: `has(task, split)` and `table(task, split)`; a missing test split is
+no mistake."""
 
 
 @dataclass(frozen=True)
@@ -193,8 +216,9 @@ class TaskRows:
 def read(location: Location, task: Task, split: str) -> TaskRows:
     """Reads one split: `train`, a value of `task.dev` or of `task.test`.
 
-    Raises: RelposError of one line, naming the file and line: a missing or empty file, a missing column, a ragged
-        row, a label outside the set, a score that is no number or out of range, text that is not UTF-8.
+    Raises: RelposError of one line, naming the file and line: a missing or empty file, a missing
+        column, a ragged row, a label outside the set, a score that is no number or out of range,
+        text that is not UTF-8.
     """
     table = location.table(task, split)
     first, *second = [table.column(name) for name in task.sentences]
@@ -214,7 +238,8 @@ def _classes(table: TextTable, words: list[str], classes: Sequence[str]) -> list
     for row, word in enumerate(words):
         if word not in numbers:
             hint = nearest(word, classes)
-            # Without a close match `nearest` lists the classes sorted; here they stand in their own order.
+            # Without a close match `nearest` lists the classes sorted; here they stand in their own
+            # order.
             if "Did you mean" not in hint:
                 hint = f" Known: {', '.join(classes)}."
             raise RelposError(f"{table.where(row)}: label {_shown(word)} is outside the set.{hint}")
@@ -222,7 +247,8 @@ def _classes(table: TextTable, words: list[str], classes: Sequence[str]) -> list
 
 
 def _scores(table: TextTable, words: list[str], task: Task) -> list[float]:
-    """The words as numbers; RelposError where one is no finite number or outside the task's range."""
+    """The words as numbers; RelposError where one is no finite number or outside the task's
+    range."""
     low, high = task.range or (float("-inf"), float("inf"))
     scores = []
     for row, word in enumerate(words):
@@ -233,7 +259,9 @@ def _scores(table: TextTable, words: list[str], task: Task) -> list[float]:
         if not isfinite(score):
             raise RelposError(f"{table.where(row)}: score {_shown(word)} is not a number")
         if not low <= score <= high:
-            raise RelposError(f"{table.where(row)}: score {_shown(word)} is outside {low:g} to {high:g}")
+            raise RelposError(
+                f"{table.where(row)}: score {_shown(word)} is outside {low:g} to {high:g}"
+            )
         scores.append(score)
     return scores
 

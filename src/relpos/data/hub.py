@@ -1,4 +1,5 @@
-"""Tables with a column of text, of the Hugging Face hub or in files, through `datasets`, which is imported when one is read."""
+"""Tables with a column of text, of the Hugging Face hub or in files, through `datasets`, which is
+imported when one is read."""
 
 from __future__ import annotations
 
@@ -26,11 +27,13 @@ TABLES = {".jsonl": "json", ".csv": "csv", ".parquet": "parquet", ".arrow": "arr
 """End of a file's name -> the builder of `datasets` that reads it."""
 COMMIT = re.compile(r"[0-9a-f]{40}")
 BLOCK = 500  # rows
-LONG = 40  # characters from which on a row is taken for one that does not occur by chance in another book
+# characters from which on a row is taken for one that does not occur by chance in another book
+LONG = 40
 SAMPLED = 16  # one in so many long rows is remembered
 FEWEST = 4  # a block with fewer remembered rows is kept: they are too few to tell
 
-Reporting = Callable[[Iterator[str]], Iterator[str]]  # passes blocks through and reports their sizes to a progress bar
+# passes blocks through and reports their sizes to a progress bar
+Reporting = Callable[[Iterator[str]], Iterator[str]]
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,9 @@ def identified(data_set: Mapping[str, Any]) -> dict[str, Any]:
     folder = Path(data_set["id"])
     if not folder.is_dir():
         return dict(data_set)
-    return {key: value for key, value in data_set.items() if key != "id"} | {"files": described_folder(folder, folder)}
+    return {key: value for key, value in data_set.items() if key != "id"} | {
+        "files": described_folder(folder, folder)
+    }
 
 
 def commit(text: Mapping[str, Any]) -> str | None:
@@ -70,14 +75,19 @@ def commit(text: Mapping[str, Any]) -> str | None:
     import datasets
 
     with suppress(Exception):  # of many unrelated types; whoever reads the text says what is wrong
-        builder = datasets.load_dataset_builder(text["id"], text["config"], revision=text["revision"])
+        builder = datasets.load_dataset_builder(
+            text["id"], text["config"], revision=text["revision"]
+        )
         if COMMIT.fullmatch(builder.hash or ""):
             return str(builder.hash)
     return None
 
 
-def documents(text: dict[str, Any], lines: int, streaming: bool, reporting: Reporting) -> Iterator[Document]:
-    """WikiText's articles where the first row is a heading of WikiText, else documents of `lines` rows.
+def documents(
+    text: dict[str, Any], lines: int, streaming: bool, reporting: Reporting
+) -> Iterator[Document]:
+    """WikiText's articles where the first row is a heading of WikiText, else documents of `lines`
+    rows.
 
     `unique` leaves out repeated books.
     """
@@ -93,27 +103,36 @@ def documents(text: dict[str, Any], lines: int, streaming: bool, reporting: Repo
     yield from _documents(text["id"], rows, lines, text["unique"], reporting)
 
 
-def documents_of_file(name: str, path: Path, column: str, lines: int, reporting: Reporting) -> Iterator[Document]:
-    """The documents of a file in one of the formats of `TABLES`; JSONL and CSV may be compressed."""
+def documents_of_file(
+    name: str, path: Path, column: str, lines: int, reporting: Reporting
+) -> Iterator[Document]:
+    """The documents of a file in one of the formats of `TABLES`; JSONL and CSV may be
+    compressed."""
     kind, options = suffix(path), dict[str, Any]()
     if kind in (".csv", ".jsonl"):
         # Not the first block: in a file without a line end it is empty, and the text follows.
         head = next(filter(str.strip, text := blocks(path)), "")
         if not head:  # an empty file has no rows; the builder ends in an error of its own
             return
-    if kind == ".jsonl":  # not by the builder: pyarrow's reader dies of deep nesting, and takes dates for no texts
+    # not by the builder: pyarrow's reader dies of deep nesting, and takes dates for no texts
+    if kind == ".jsonl":
         yield from _documents(name, _json_rows(path, column), lines, False, reporting)
         return
-    if kind == ".csv":  # with the line that is not UTF-8; the builder names a temporary file and a byte
+    # with the line that is not UTF-8; the builder names a temporary file and a byte
+    if kind == ".csv":
         check_head(path, head, column)
         # Each text as it stands, else `NA` and `null` would be no text, and 1984 a number.
         options = {"keep_default_na": False, "converters": {column: str}}
-        if path.suffix == ".zst":  # the builder would take the place where it breaks off for its end
+        # the builder would take the place where it breaks off for its end
+        if path.suffix == ".zst":
             deque(text, maxlen=0)
-    elif kind == ".parquet":  # by default a batch is the file's first group of rows, which may be empty
+    elif (
+        kind == ".parquet"
+    ):  # by default a batch is the file's first group of rows, which may be empty
         options = {"batch_size": ROWS}
     with TemporaryDirectory() as folder:
-        # `datasets` takes `texts[1].csv` for a pattern, which is the name of another file, and `a::b.csv` for two addresses.
+        # `datasets` takes `texts[1].csv` for a pattern, which is the name of another file, and
+        # `a::b.csv` for two addresses.
         plain = Path(folder, f"text{kind}{path.suffix.removeprefix(kind)}")
         plain.symlink_to(path.absolute())
         source = {"data_files": str(plain), "split": "train", "streaming": True}
@@ -121,7 +140,9 @@ def documents_of_file(name: str, path: Path, column: str, lines: int, reporting:
         yield from _documents(name, rows, lines, False, reporting)
 
 
-def _documents(name: str, rows: Iterator[str], lines: int, unique: bool, reporting: Reporting) -> Iterator[Document]:
+def _documents(
+    name: str, rows: Iterator[str], lines: int, unique: bool, reporting: Reporting
+) -> Iterator[Document]:
     head = list(islice(rows, 100))
     rows = chain(head, rows)
     if TITLE.match(next((row for row in head if row.strip()), "")):
@@ -133,7 +154,9 @@ def _documents(name: str, rows: Iterator[str], lines: int, unique: bool, reporti
     number = 0
     while part := list(islice(rows, lines)):
         number += 1
-        paragraphs = chain.from_iterable(block.split("\n") for block in reporting(_blocks(iter(part))))
+        paragraphs = chain.from_iterable(
+            block.split("\n") for block in reporting(_blocks(iter(part)))
+        )
         yield Document(f"{name}#{number}", paragraphs, dropped=dropped)
 
 
@@ -144,7 +167,8 @@ def _blocks(rows: Iterator[str]) -> Iterator[str]:
 
 
 def _rows(place: str, column: str, *names: Any, **options: Any) -> Iterator[str]:
-    """The column of text, row by row; `place` begins the messages, the rest are arguments of `load_dataset`.
+    """The column of text, row by row; `place` begins the messages, the rest are arguments of
+    `load_dataset`.
 
     Raises:
         RelposError: `datasets` cannot load it, or the column is missing or holds something else.
@@ -152,7 +176,8 @@ def _rows(place: str, column: str, *names: Any, **options: Any) -> Iterator[str]
     try:
         import datasets
 
-        getLogger("datasets.packaged_modules").setLevel(CRITICAL)  # builders log their errors, with the name of our temporary file
+        # builders log their errors, with the name of our temporary file
+        getLogger("datasets.packaged_modules").setLevel(CRITICAL)
         for batch in datasets.load_dataset(*names, **options).iter(ROWS):
             if column not in batch:
                 raise RelposError(f"{place} has no column {column!r}.{nearest(column, batch)}")
@@ -164,12 +189,15 @@ def _rows(place: str, column: str, *names: Any, **options: Any) -> Iterator[str]
         raise
     except UnicodeDecodeError:
         raise RelposError(f"{place}: {NOT_UTF8}") from None
-    except Exception as error:  # the hub, the network and broken files raise errors of many unrelated types
+    except (
+        Exception
+    ) as error:  # the hub, the network and broken files raise errors of many unrelated types
         raise RelposError(f"{place}: {one_line(error)}") from error
 
 
 def _json_rows(path: Path, column: str) -> Iterator[str]:
-    """The column of text of JSON lines; a row without it has no text. RelposError names file and line."""
+    """The column of text of JSON lines; a row without it has no text. RelposError names file and
+    line."""
     rows, is_there = objects(path), False
     while part := list(islice(rows, ROWS)):
         is_there = is_there or any(column in fields for _, fields in part)
@@ -188,15 +216,17 @@ def _no_text(column: str, value: object) -> str:
 
 
 def without_repeats(rows: Iterable[str], dropped: Counter[str] | None = None) -> Iterator[str]:
-    """The rows in their order, without the second and later copies of a book; `dropped` counts the rows of these.
+    """The rows in their order, without the second and later copies of a book; `dropped` counts the
+    rows of these.
 
-    BookCorpus holds 7,185 different books in 11,038 (Bandy & Vincent 2021, "Addressing documentation debt"), and the hub keeps it
-    as one sentence a row with no sign where a book ends. Copies of one book in training and in held-out text would make held-out
-    losses too low.
+    BookCorpus holds 7,185 different books in 11,038 (Bandy & Vincent 2021, "Addressing
+    documentation debt"), and the hub keeps it as one sentence a row with no sign where a book ends.
+    Copies of one book in training and in held-out text would make held-out losses too low.
 
-    Rows are taken in blocks. Of the long rows of a block, which hardly ever occur in two books, those with a CRC-32 divisible by
-    `SAMPLED` are remembered: a few million numbers for all of BookCorpus. A block in which at least half of these rows were seen
-    before is part of a copy. At most the two blocks that a copy shares with the books before and after it remain.
+    Rows are taken in blocks. Of the long rows of a block, which hardly ever occur in two books,
+    those with a CRC-32 divisible by `SAMPLED` are remembered: a few million numbers for all of
+    BookCorpus. A block in which at least half of these rows were seen before is part of a copy. At
+    most the two blocks that a copy shares with the books before and after it remain.
 
     >>> book = [f"It was on the {n}th of the month that we met at the station ." for n in range(1000)]
     >>> [*without_repeats(book + book)] == book
@@ -205,8 +235,13 @@ def without_repeats(rows: Iterable[str], dropped: Counter[str] | None = None) ->
     earlier: set[int] = set()  # marks of the blocks before
     rows = iter(rows)
     while block := list(islice(rows, BLOCK)):
-        # Not `hash`, which Python salts anew in each process: the same text must lose the same rows.
-        marks = {code for row in block if len(row) >= LONG and not (code := crc32(row.strip().encode())) % SAMPLED}
+        # Not `hash`, which Python salts anew in each process: the same text must lose the same
+        # rows.
+        marks = {
+            code
+            for row in block
+            if len(row) >= LONG and not (code := crc32(row.strip().encode())) % SAMPLED
+        }
         if len(marks) < FEWEST or 2 * len(marks & earlier) < len(marks):
             yield from block
         elif dropped is not None:

@@ -1,6 +1,7 @@
 """What is predicted of an example, and what the network sees of it.
 
-An objective is a function of the example's ids and, where something is drawn, of its key: no generator, no state.
+An objective is a function of the example's ids and, where something is drawn, of its key: no
+generator, no state.
 """
 
 from __future__ import annotations
@@ -49,11 +50,18 @@ class Predicted(NamedTuple):
 
 
 class Objective:
-    """Ids (b, n) as they stand in the text, lengths (b,), keys (b,) → what is predicted. A row of the result depends only on
-    `seed`, the training's `step`, the row's key and its ids."""
+    """Ids (b, n) as they stand in the text, lengths (b,), keys (b,) → what is predicted. A row of
+    the result depends only on `seed`, the training's `step`, the row's key and its ids."""
 
     def __call__(
-        self, input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
+        self,
+        input_ids: Tensor,
+        lengths: Tensor,
+        keys: Tensor,
+        seed: int,
+        vocabulary: int,
+        marks: Marks = OURS,
+        step: int = 0,
     ) -> Predicted:
         raise NotImplementedError
 
@@ -69,12 +77,14 @@ class Objective:
 
     @property
     def masking(self) -> Any:
-        """The value of `recipe.masking`, and so of a run's meaning, for this objective; None: it has none."""
+        """The value of `recipe.masking`, and so of a run's meaning, for this objective; None: it
+        has none."""
         return None
 
     @property
     def heldout(self) -> Objective:
-        """The objective of the held-out loss: BERT's masks, so that trainings with any masks compare."""
+        """The objective of the held-out loss: BERT's masks, so that trainings with any masks
+        compare."""
         return masked
 
     def on(self, causal: bool) -> Objective:
@@ -87,25 +97,36 @@ class Objective:
             hint = ""
             if isinstance(self.masking, float):
                 hint = "; its modern recipe is training=modern_causal"
-            raise RelposError(f"recipe.masking={self.masking}: a causal network (size.attention=causal) has no masks{hint}")
+            raise RelposError(
+                f"recipe.masking={self.masking}: a causal network "
+                f"(size.attention=causal) has no masks{hint}"
+            )
         return self
 
 
 def mask(
-    input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, rate: float = RATE, marks: Marks = OURS
+    input_ids: Tensor,
+    lengths: Tensor,
+    keys: Tensor,
+    seed: int,
+    vocabulary: int,
+    rate: float = RATE,
+    marks: Marks = OURS,
 ) -> tuple[Tensor, Tensor]:
-    """BERT's masks (Devlin et al. 2019): input_ids (b, n), lengths (b,), keys (b,) → (input_ids, labels), both (b, n). A row's
-    masks depend on `seed`, its key and the token's place alone.
+    """BERT's masks (Devlin et al. 2019): input_ids (b, n), lengths (b,), keys (b,) → (input_ids,
+    labels), both (b, n). A row's masks depend on `seed`, its key and the token's place alone.
 
-    Every token of text is chosen with probability `rate`, 0.15; of the chosen, 80 % become [MASK], 10 % an id drawn evenly from the
-    whole vocabulary, special ids included, 10 % stay. [CLS], [SEP] and padding are never chosen.
-    Differs from the authors' code: the attention mask comes from the lengths, so that a token replaced by [PAD] is still
-    seen (theirs is taken from the ids after the replacement).
+    Every token of text is chosen with probability `rate`, 0.15; of the chosen, 80 % become [MASK],
+    10 % an id drawn evenly from the whole vocabulary, special ids included, 10 % stay. [CLS], [SEP]
+    and padding are never chosen.
+    Differs from the authors' code: the attention mask comes from the lengths, so that a token
+    replaced by [PAD] is still seen (theirs is taken from the ids after the replacement).
     """
     place = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]  # (1, n)
     row = keys[:, None]  # (b, 1)
     text = text_tokens(input_ids, lengths, marks)
-    # Each token is drawn by itself. BERT's code chooses exactly 15 % of each row, so a token's mask depends on the other tokens.
+    # Each token is drawn by itself. BERT's code chooses exactly 15 % of each row, so a token's mask
+    # depends on the other tokens.
     chosen = text & (uniform(seed, row, place, 0) < rate)
     replacement = uniform(seed, row, place, 1)
     drawn = (counter_hash(seed, row, place, 2) >> 1 & (1 << 62) - 1) % vocabulary
@@ -122,8 +143,8 @@ def text_tokens(input_ids: Tensor, lengths: Tensor, marks: Marks) -> Tensor:
 
 @dataclass(frozen=True)
 class Masked(Objective):
-    """BERT's masks, see `mask`, at a rate that may change linearly in training (Ankner et al. 2024, "Dynamic
-    masking rate schedules for MLM pretraining"):
+    """BERT's masks, see `mask`, at a rate that may change linearly in training (Ankner et al. 2024,
+    "Dynamic masking rate schedules for MLM pretraining"):
 
         p_s = first + (last − first) s / steps      at step s = 0, …, steps − 1
     """
@@ -158,7 +179,14 @@ class Masked(Objective):
         return self.first + (self.last - self.first) * step / self.steps
 
     def __call__(
-        self, input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
+        self,
+        input_ids: Tensor,
+        lengths: Tensor,
+        keys: Tensor,
+        seed: int,
+        vocabulary: int,
+        marks: Marks = OURS,
+        step: int = 0,
     ) -> Predicted:
         return Predicted(*mask(input_ids, lengths, keys, seed, vocabulary, self.rate(step), marks))
 
@@ -168,8 +196,8 @@ masked = Masked()
 
 @dataclass(frozen=True)
 class NextTokens(Objective):
-    """Every token of text from the tokens before it; nothing is masked. [CLS] and [SEP] are read and not predicted, as with masks,
-    so that the same tokens count whatever order they stand in."""
+    """Every token of text from the tokens before it; nothing is masked. [CLS] and [SEP] are read
+    and not predicted, as with masks, so that the same tokens count whatever order they stand in."""
 
     @property
     def heldout(self) -> Objective:
@@ -177,26 +205,40 @@ class NextTokens(Objective):
 
     def on(self, causal: bool) -> Objective:
         if not causal:
-            raise RelposError("objective=causal: only a causal network (size.attention=causal) predicts the next token")
+            raise RelposError(
+                "objective=causal: only a causal network (size.attention=causal) "
+                "predicts the next token"
+            )
         return self
 
     def __call__(
-        self, input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
+        self,
+        input_ids: Tensor,
+        lengths: Tensor,
+        keys: Tensor,
+        seed: int,
+        vocabulary: int,
+        marks: Marks = OURS,
+        step: int = 0,
     ) -> Predicted:
-        return Predicted(input_ids, input_ids.masked_fill(~text_tokens(input_ids, lengths, marks), IGNORED))
+        return Predicted(
+            input_ids, input_ids.masked_fill(~text_tokens(input_ids, lengths, marks), IGNORED)
+        )
 
 
 @dataclass(frozen=True)
 class Diffused(Objective):
-    """Masks of a diffusion model (Nie et al. 2025, "Large language diffusion models", Eq. 3, and its code's smallest rate):
+    """Masks of a diffusion model (Nie et al. 2025, "Large language diffusion models", Eq. 3, and
+    its code's smallest rate):
 
         t = ε + (1 − ε) u, u ~ U(0, 1) for each row      each token of text becomes [MASK] with probability t      weight 1/t
 
-    With 1/t a row of few masks counts as much as one of many, and the loss bounds the likelihood of the text. A step divides the
-    weighted sum of its losses by the weighted number of its masks. Differs from the paper: Eq. 3 divides by the number of tokens of
-    text, the mean of that number, and a token that is masked at a small t then has up to 1/ε times its gradient. The ratio has no
-    such steps, but it is biased: rows with small t, whose losses are the lowest, count too little, by about ln(1/ε) divided by the
-    number of tokens of the step.
+    With 1/t a row of few masks counts as much as one of many, and the loss bounds the likelihood of
+    the text. A step divides the weighted sum of its losses by the weighted number of its masks.
+    Differs from the paper: Eq. 3 divides by the number of tokens of text, the mean of that number,
+    and a token that is masked at a small t then has up to 1/ε times its gradient. The ratio has no
+    such steps, but it is biased: rows with small t, whose losses are the lowest, count too little,
+    by about ln(1/ε) divided by the number of tokens of the step.
 
     Args:
         weighted: False: the share is drawn likewise, and each masked token counts alike.
@@ -212,7 +254,14 @@ class Diffused(Objective):
         return "uniform"
 
     def __call__(
-        self, input_ids: Tensor, lengths: Tensor, keys: Tensor, seed: int, vocabulary: int, marks: Marks = OURS, step: int = 0
+        self,
+        input_ids: Tensor,
+        lengths: Tensor,
+        keys: Tensor,
+        seed: int,
+        vocabulary: int,
+        marks: Marks = OURS,
+        step: int = 0,
     ) -> Predicted:
         rates = LEAST + (1 - LEAST) * uniform(seed, keys, _RATE)
         text = text_tokens(input_ids, lengths, marks)
@@ -227,8 +276,8 @@ class Diffused(Objective):
 
 @dataclass(frozen=True)
 class ByRecipe(Objective):
-    """The objective that a recipe's `masking` names: a word; a number, the share of the tokens that are chosen; or two numbers, the
-    first share and the last."""
+    """The objective that a recipe's `masking` names: a word; a number, the share of the tokens that
+    are chosen; or two numbers, the first share and the last."""
 
     masking: Masking = "bert"
     steps: Count = 1
@@ -255,4 +304,6 @@ def trained_for(meaning: Mapping[str, Any]) -> Objective:
     if "objective" in meaning:
         objective: Objective = instantiate(meaning["objective"], "objective")
         return objective.on(causal)
-    return ByRecipe(meaning.get("recipe", {}).get("masking", "bert"), meaning.get("steps", 1)).on(causal)
+    return ByRecipe(meaning.get("recipe", {}).get("masking", "bert"), meaning.get("steps", 1)).on(
+        causal
+    )

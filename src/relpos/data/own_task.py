@@ -1,5 +1,5 @@
-"""A task of the user's own: its keys in the configuration or in a YAML file anywhere (`task=FILE.yaml`), and the `Task` that is
-made from them and from its files."""
+"""A task of the user's own: its keys in the configuration or in a YAML file anywhere
+(`task=FILE.yaml`), and the `Task` that is made from them and from its files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ MOST_CLASSES = 1_000
 
 @dataclass(frozen=True)
 class OwnTask:
-    """One or two texts with a class or a number. The keys of conf/task/custom.yaml, which explains them, are the arguments here.
+    """One or two texts with a class or a number. The keys of conf/task/custom.yaml, which explains
+    them, are the arguments here.
 
     A relative `folder` is looked up below the folder that RELPOS_DATA names, where it is set.
 
@@ -50,9 +51,15 @@ class OwnTask:
 
     def __post_init__(self) -> None:
         if self.folder is None:
-            raise RelposError("task.folder must be given: the folder with train.tsv (.csv, .jsonl) and dev.tsv (.csv, .jsonl)")
+            raise RelposError(
+                "task.folder must be given: the folder with train.tsv (.csv, .jsonl) "
+                "and dev.tsv (.csv, .jsonl)"
+            )
         if not 1 <= len(self.texts) <= 2:
-            raise RelposError("task.columns must be given: one or two columns with text, as in task.columns=[premise,hypothesis]")
+            raise RelposError(
+                "task.columns must be given: one or two columns with text, as in "
+                "task.columns=[premise,hypothesis]"
+            )
         if self.kind == "number" and self.labels is not None:
             raise RelposError("task.labels: task.kind=number has no classes")
         if self.labels is not None and len(set(map(str, self.labels))) < max(2, len(self.labels)):
@@ -72,7 +79,8 @@ class OwnTask:
         return OwnFiles(expanded(os.environ.get("RELPOS_DATA") or "") / expanded(str(self.folder)))
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments of the `Task`, as plain values. Reads the train and the dev file and checks every row.
+        """The arguments of the `Task`, as plain values. Reads the train and the dev file and checks
+        every row.
 
         Raises:
             RelposError: something is wrong with a file; names it and the line.
@@ -102,14 +110,25 @@ class OwnTask:
             "intermediate": self.intermediate,
         }
         files = self.files.identity()
-        labels, rows = _checked(json.dumps(arguments), self.kind, tuple(tuple(file) for file in files))
+        labels, rows = _checked(
+            json.dumps(arguments), self.kind, tuple(tuple(file) for file in files)
+        )
         steps = max(1, round(self.epochs * epoch_steps(rows, self.batch)))
-        return {"_target_": "relpos.data.tasks.Task", **arguments, "labels": labels, "rows": rows, "steps": steps}
+        return {
+            "_target_": "relpos.data.tasks.Task",
+            **arguments,
+            "labels": labels,
+            "rows": rows,
+            "steps": steps,
+        }
 
 
 @lru_cache(maxsize=16)
-def _checked(plain: str, kind: str, files: tuple[tuple[Any, ...], ...]) -> tuple[list[str] | None, int]:
-    """The classes and the number of training rows. Cached, because a table plans its tasks once for each of its rows.
+def _checked(
+    plain: str, kind: str, files: tuple[tuple[Any, ...], ...]
+) -> tuple[list[str] | None, int]:
+    """The classes and the number of training rows. Cached, because a table plans its tasks once for
+    each of its rows.
 
     Args:
         plain: the arguments of the task as JSON, which can be the key of a cache.
@@ -134,9 +153,15 @@ def _classes(location: OwnFiles, task: Task) -> list[str]:
         raise RelposError(f"{table.where(column.index(''))}: no label")
     classes = set(column)
     if len(classes) == 1:
-        raise RelposError(f"{table.source}: every row has the label {column[0]!r}; two or more classes are expected")
+        raise RelposError(
+            f"{table.source}: every row has the label {column[0]!r}; two or more "
+            f"classes are expected"
+        )
     if len(classes) > MOST_CLASSES:
-        raise RelposError(f"{table.source}: {len(classes):,} different labels in column {task.label!r}: is it task.kind=number?")
+        raise RelposError(
+            f"{table.source}: {len(classes):,} different labels in column "
+            f"{task.label!r}: is it task.kind=number?"
+        )
     # As words, 10 would stand before 2: the order of the classes is that of a classifier's outputs.
     if all(re.fullmatch(r"-?\d{1,4300}", word) for word in classes):  # int refuses more digits
         # Of 1 and 01 the word decides: their order in the set changes from process to process.
@@ -150,20 +175,25 @@ def is_task_file(name: str) -> bool:
 
 
 def read_task_file(name: str) -> dict[str, Any]:
-    """The arguments of `OwnTask` in a YAML file; `name` and `folder` are the file's own where it does not set them.
+    """The arguments of `OwnTask` in a YAML file; `name` and `folder` are the file's own where it
+    does not set them.
 
     Raises:
         RelposError: names the file and what is wrong.
     """
     path = expanded(name)
     content = read_yaml(path)
-    if "${" in str(content):  # in a plan it would be read as a reference to another key, or to the environment
+    # in a plan it would be read as a reference to another key, or to the environment
+    if "${" in str(content):
         raise RelposError(f"{name}: the file has ${{, and may not refer to anything")
     if isinstance(content, dict) and "." in str(content.get("metric")):
         refuse(content["metric"], "metric", f"{name}: metric")
     labels = content.get("labels") if isinstance(content, dict) else None
     if isinstance(labels, list) and any(isinstance(label, bool) for label in labels):
-        raise RelposError(f'{name}: labels: YAML reads yes, no, true and false as truth values; put them in quotes, ["no", "yes"]')
+        raise RelposError(
+            f"{name}: labels: YAML reads yes, no, true and false as truth values; "
+            f'put them in quotes, ["no", "yes"]'
+        )
     try:  # here and not by the constructor, whose message would not name the file
         refuse_mistakes(content, OwnTask)
     except RelposError as error:

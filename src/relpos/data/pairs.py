@@ -1,4 +1,5 @@
-"""Minimal pairs, and larger sets of texts of which one is right, by paradigm: their sources and their formats.
+"""Minimal pairs, and larger sets of texts of which one is right, by paradigm: their sources and
+their formats.
 
 text     two lines for a pair, the bad sentence and then the good one (Zorro, Huebner et al. 2021); the paradigm is the file's name
 JSON     one line for a pair or set, in one of the formats of `FORMATS`, which are known by their fields
@@ -48,7 +49,8 @@ class PairItem:
 
     @property
     def has_same_words(self) -> bool:
-        """Whether all texts hold the same words as they are written, whatever their case; a tokenizer may see it otherwise."""
+        """Whether all texts hold the same words as they are written, whatever their case; a
+        tokenizer may see it otherwise."""
         counts = [Counter(re.findall(r"\w+|[^\w\s]", text.lower())) for text in self.texts]
         return all(words == counts[0] for words in counts[1:])
 
@@ -58,8 +60,10 @@ class PairSource(ABC):
     """Where pairs come from.
 
     Args:
-        limit: how many pairs of each paradigm are taken, the first by the hash of their text; None: all.
-        others: how many of those pairs whose sentences do not hold the same words; `limit` then counts the other pairs alone.
+        limit: how many pairs of each paradigm are taken, the first by the hash of their text; None:
+            all.
+        others: how many of those pairs whose sentences do not hold the same words; `limit` then
+            counts the other pairs alone.
             None: `limit` counts all pairs.
     """
 
@@ -68,14 +72,16 @@ class PairSource(ABC):
 
     @abstractmethod
     def all(self) -> list[PairItem]:
-        """All pairs there are, in order; RelposError where one cannot be read, which names file and line."""
+        """All pairs there are, in order; RelposError where one cannot be read, which names file and
+        line."""
 
     @abstractmethod
     def origin(self) -> dict[str, Any]:
         """Plain values that change when these pairs do."""
 
     def pairs(self) -> list[PairItem]:
-        """The pairs that are taken, in their order: of each paradigm those whose text has the smallest SHA-256.
+        """The pairs that are taken, in their order: of each paradigm those whose text has the
+        smallest SHA-256.
 
         Raises:
             RelposError: as `all`.
@@ -84,7 +90,9 @@ class PairSource(ABC):
         for number, pair in enumerate(pairs := self.all()):
             group = pair.paradigm, self.others is not None and not pair.has_same_words
             # By hash and not by place: the choice does not depend on the order of the file.
-            ranked[group].append((hashlib.sha256("\n".join(pair.texts).encode()).hexdigest(), number))
+            ranked[group].append(
+                (hashlib.sha256("\n".join(pair.texts).encode()).hexdigest(), number)
+            )
         limits = {False: self.limit, True: self.others}
         taken: set[int] = set()
         for (_, is_other), entries in ranked.items():
@@ -115,7 +123,10 @@ class PairFiles(PairSource):
             candidates = [file for file in path.iterdir() if file.name[0] != "." and file.is_file()]
         files = sorted(file for file in candidates if file.suffix in SUFFIXES)
         if not files:
-            raise RelposError(f"pairs={path}: a file {' or '.join(SUFFIXES)} is expected, or a folder that holds some")
+            raise RelposError(
+                f"pairs={path}: a file {' or '.join(SUFFIXES)} is expected, or a "
+                f"folder that holds some"
+            )
         return files
 
     def all(self) -> list[PairItem]:
@@ -141,12 +152,16 @@ class Blimp(PairSource):
 
             pairs = []
             for paradigm in datasets.get_dataset_config_names(self.id, revision=self.revision):
-                rows = datasets.load_dataset(self.id, paradigm, revision=self.revision, split="train")
+                rows = datasets.load_dataset(
+                    self.id, paradigm, revision=self.revision, split="train"
+                )
                 for number, row in enumerate(rows, 1):
                     texts = row["sentence_good"], row["sentence_bad"]
                     pairs.append(PairItem(paradigm, texts, f"{self.id} {paradigm}, row {number}"))
             return pairs
-        except Exception as error:  # the hub, the network and broken files raise errors of many unrelated types
+        except (
+            Exception
+        ) as error:  # the hub, the network and broken files raise errors of many unrelated types
             raise RelposError(f"pairs: {self.id}: {one_line(error)}") from error
 
     def origin(self) -> dict[str, Any]:
@@ -166,7 +181,9 @@ class ToyPairs(PairSource):
         pairs = []
         for name in PARADIGMS:
             drawn = draw(name, self.seed, self.count)
-            pairs += [PairItem(name, texts, f"{name} {number}") for number, texts in enumerate(drawn, 1)]
+            pairs += [
+                PairItem(name, texts, f"{name} {number}") for number, texts in enumerate(drawn, 1)
+            ]
         return pairs
 
     def origin(self) -> dict[str, Any]:
@@ -184,7 +201,8 @@ class AutoPairs:
     others: Natural | None = None
 
     def suited(self, toy: bool) -> PairSource | None:
-        """The embedded language's own for a network of that language, else Zorro; None where there is no folder of Zorro."""
+        """The embedded language's own for a network of that language, else Zorro; None where there
+        is no folder of Zorro."""
         if toy:
             return ToyPairs(limit=self.limit, others=self.others)
         if expanded(self.zorro).is_dir():
@@ -207,39 +225,62 @@ def _text_pairs(path: Path) -> Iterator[PairItem]:
     lines = read_text(path).removesuffix("\n").split("\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
-            raise RelposError(f"{path}, line {number}: an empty line; odd lines hold bad sentences, even lines good ones")
+            raise RelposError(
+                f"{path}, line {number}: an empty line; odd lines hold bad "
+                f"sentences, even lines good ones"
+            )
     if len(lines) % 2:
-        raise RelposError(f"{path}, line {len(lines)}: an odd number of lines: the last bad sentence has no good one after it")
+        raise RelposError(
+            f"{path}, line {len(lines)}: an odd number of lines: the last bad "
+            f"sentence has no good one after it"
+        )
     for number in range(0, len(lines), 2):
-        yield PairItem(path.stem, (lines[number + 1].strip(), lines[number].strip()), f"{path}, line {number + 1}")
+        yield PairItem(
+            path.stem,
+            (lines[number + 1].strip(), lines[number].strip()),
+            f"{path}, line {number + 1}",
+        )
 
 
 def _json_items(path: Path) -> Iterator[PairItem]:
     for number, fields in objects(path):
         place = f"{path} line {number}"
-        # One field is enough, so that a line that lacks another one is refused by that field's name.
-        reader = next((reader for marks, reader in FORMATS.items() if not fields.keys().isdisjoint(marks)), None)
+        # One field is enough, so that a line that lacks another one is refused by that field's
+        # name.
+        reader = next(
+            (reader for marks, reader in FORMATS.items() if not fields.keys().isdisjoint(marks)),
+            None,
+        )
         if reader is None:
             formats = "; ".join(" and ".join(marks) for marks in FORMATS)
-            raise RelposError(f"{place}: of no known format; the fields of one are expected: {formats}")
+            raise RelposError(
+                f"{place}: of no known format; the fields of one are expected: {formats}"
+            )
         yield reader(fields, path.stem, place)
 
 
 def _blimp(fields: Fields, stem: str, place: str) -> PairItem:
     """BLiMP (Warstadt et al. 2020), and BabyLM's supplement, which has no `UID`."""
-    good, bad = (inside(fields, key, str, place).strip() for key in ("sentence_good", "sentence_bad"))
+    good, bad = (
+        inside(fields, key, str, place).strip() for key in ("sentence_good", "sentence_bad")
+    )
     return PairItem(str(fields.get("UID") or stem), (good, bad), place)
 
 
 def _ewok(fields: Fields, stem: str, place: str) -> PairItem:
-    """EWoK (Ivanova et al. 2024): the first target must be likelier after its own context than after the other one. The other
-    target has a line of its own, in which contexts and targets are exchanged."""
-    return _of_contexts(fields, str(fields.get("Domain") or stem), place, "Context1", "Context2", "Target1")
+    """EWoK (Ivanova et al. 2024): the first target must be likelier after its own context than
+    after the other one. The other target has a line of its own, in which contexts and targets are
+    exchanged."""
+    return _of_contexts(
+        fields, str(fields.get("Domain") or stem), place, "Context1", "Context2", "Target1"
+    )
 
 
 def _comps(fields: Fields, stem: str, place: str) -> PairItem:
     """COMPS (Misra et al. 2023): the property must be likelier of the concept that has it."""
-    return _of_contexts(fields, stem, place, "prefix_acceptable", "prefix_unacceptable", "property_phrase")
+    return _of_contexts(
+        fields, stem, place, "prefix_acceptable", "prefix_unacceptable", "property_phrase"
+    )
 
 
 def _of_contexts(fields: Fields, paradigm: str, place: str, *keys: str) -> PairItem:
@@ -248,15 +289,23 @@ def _of_contexts(fields: Fields, paradigm: str, place: str, *keys: str) -> PairI
 
 
 def _entities(fields: Fields, stem: str, place: str) -> PairItem:
-    """Entity tracking (Kim & Schuster 2023) as BabyLM has it: of several continuations the first is right."""
-    prefix, options = inside(fields, "input_prefix", str, place), inside(fields, "options", list, place)
-    if not 2 <= len(options) <= MOST or not all(isinstance(option, str) and option.strip() for option in options):
+    """Entity tracking (Kim & Schuster 2023) as BabyLM has it: of several continuations the first is
+    right."""
+    prefix, options = (
+        inside(fields, "input_prefix", str, place),
+        inside(fields, "options", list, place),
+    )
+    if not 2 <= len(options) <= MOST or not all(
+        isinstance(option, str) and option.strip() for option in options
+    ):
         raise RelposError(f"{place}: options: 2 to {MOST} texts are expected")
     paradigm = f"{stem}_{inside(fields, 'numops', int, place)}_ops"
     return _continued(paradigm, (prefix,) * len(options), tuple(options), place)
 
 
-def _continued(paradigm: str, prefixes: tuple[str, ...], scored: tuple[str, ...], place: str) -> PairItem:
+def _continued(
+    paradigm: str, prefixes: tuple[str, ...], scored: tuple[str, ...], place: str
+) -> PairItem:
     texts = tuple(before + after for before, after in zip(prefixes, scored, strict=True))
     return PairItem(paradigm, texts, place, prefixes)
 

@@ -1,4 +1,5 @@
-"""How the examples of a step are spread over forward passes. A matter of speed and memory: results are the same, to rounding."""
+"""How the examples of a step are spread over forward passes. A matter of speed and memory: results
+are the same, to rounding."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ from relpos.data.objective import IGNORED
 MULTIPLE = 8
 """The tokens of a forward pass are padded to a multiple of this."""
 PASS = 512
-"""Tokens of padding that cost as much as the fixed time of a forward pass: one more pass is worth it where it saves more. Padding
-costs little, because attention alone computes it (model/tokens.py)."""
+"""Tokens of padding that cost as much as the fixed time of a forward pass: one more pass is worth
+it where it saves more. Padding costs little, because attention alone computes it
+(model/tokens.py)."""
 
 
 def passes(lengths: Tensor, room: int) -> list[Tensor]:
@@ -32,7 +34,8 @@ def passes(lengths: Tensor, room: int) -> list[Tensor]:
     parts, start = [], 0
     while start < len(padded):
         end = min(len(padded), start + max(1, room // int(padded[start])))
-        saved = (padded[start] - padded[start:end]) * np.arange(end - start, 0, -1)  # by ending before each of them
+        # by ending before each of them
+        saved = (padded[start] - padded[start:end]) * np.arange(end - start, 0, -1)
         if saved.max() > PASS:
             end = start + int(saved.argmax())
         parts.append(by_length[start:end])
@@ -49,17 +52,19 @@ _UNIT = 64  # the tokens that a recorded pass computes are a multiple of this
 class Shapes:
     """The few shapes of the passes of a training on a GPU, where each shape is recorded once.
 
-    A step is dealt out to as few passes as memory allows. All have n columns, and each computes a fixed number of tokens: its real
-    ones, and of the padding behind them so many that there are
+    A step is dealt out to as few passes as memory allows. All have n columns, and each computes a
+    fixed number of tokens: its real ones, and of the padding behind them so many that there are
 
         m + 2 s i tokens, i = −1, 0, 1, …       m, s: mean and standard deviation over steps of rows drawn at random
 
-    So three or four numbers serve nearly all steps, and a step computes at most 2 s tokens too many unless it is unusually short.
+    So three or four numbers serve nearly all steps, and a step computes at most 2 s tokens too many
+    unless it is unusually short.
 
     Args:
         mean: tokens of a row.
         deviation: their standard deviation.
-        n: columns of a pass, about a quarter of `length` or a multiple of that; where a row is longer, `length`.
+        n: columns of a pass, about a quarter of `length` or a multiple of that; where a row is
+            longer, `length`.
         length: tokens of the longest row that there may be.
         room: tokens of a pass, padding included.
     """
@@ -78,14 +83,18 @@ class Shapes:
         return cls(float(numbers.mean()), float(numbers.std(correction=0)), n, length, room)
 
     def deal(self, lengths: Tensor) -> Iterator[tuple[Tensor, int, dict[str, Tensor]]]:
-        """(b,) the tokens of each row of a step → of each pass its rows, the longest first; its columns n; and `held` (tokens,),
-        the places that it computes, row · n + column, in order, of each row the first ones; without it all are computed."""
+        """(b,) the tokens of each row of a step → of each pass its rows, the longest first; its
+        columns n; and `held` (tokens,), the places that it computes, row · n + column, in order, of
+        each row the first ones; without it all are computed."""
         n = self.n
         if int(lengths.max()) > n:
             n = self.length
         count = min(len(lengths), -(-len(lengths) * n // self.room))
         by_length = argsort(lengths, stable=True, descending=True)
-        mean, width = len(lengths) * self.mean / count, max(1.0, 2 * math.sqrt(len(lengths)) * self.deviation / count)
+        mean, width = (
+            len(lengths) * self.mean / count,
+            max(1.0, 2 * math.sqrt(len(lengths)) * self.deviation / count),
+        )
         for part in range(count):
             # Dealt out as to processes, so that all passes have about as many tokens.
             rows = by_length[share(len(lengths), part, count)]
@@ -99,9 +108,10 @@ class Shapes:
 
 
 def outputs(labels: Tensor, held: Tensor | None) -> Tensor:
-    """(places,) at which a recorded pass runs the head: the predicted tokens of labels (b, n), filled up with other computed tokens
-    to a whole number of sixths of `held` (T,), or of all tokens. Nearly all passes of a training then have the same number of
-    places, one sixth, because masks of 15 % are less than that."""
+    """(places,) at which a recorded pass runs the head: the predicted tokens of labels (b, n),
+    filled up with other computed tokens to a whole number of sixths of `held` (T,), or of all
+    tokens. Nearly all passes of a training then have the same number of places, one sixth, because
+    masks of 15 % are less than that."""
     places = held
     if places is None:
         places = arange(labels.numel())
@@ -112,14 +122,15 @@ def outputs(labels: Tensor, held: Tensor | None) -> Tensor:
 
 
 def _places(lengths: Tensor, n: int, tokens: int) -> Tensor:
-    """(tokens,) places of a batch of rows of these lengths: those of all real tokens, then of padding, the first rows' first."""
+    """(tokens,) places of a batch of rows of these lengths: those of all real tokens, then of
+    padding, the first rows' first."""
     padding = (n - lengths).cumsum(0).clamp(max=tokens - int(lengths.sum()))
     ends = lengths + padding.diff(prepend=padding.new_zeros(1))
     return (arange(n) < ends[:, None]).flatten().nonzero().squeeze(1)
 
 
 def share(count: int, rank: int, world: int) -> Tensor:
-    """The places of a sorted list that process `rank` takes. They are dealt out as 0, 1, 2, 2, 1, 0, 0, …, so that no process
-    always gets the longest."""
+    """The places of a sorted list that process `rank` takes. They are dealt out as 0, 1, 2, 2, 1,
+    0, 0, …, so that no process always gets the longest."""
     place = np.arange(count) % (2 * world)
     return from_numpy(np.flatnonzero(np.where(place < world, place, 2 * world - 1 - place) == rank))

@@ -1,8 +1,9 @@
-"""Tokenizers not made here: those of published checkpoints (WordPiece, byte-level BPE, SentencePiece), with the methods of
-`Tokenizer`, and a file of the user's own, completed by the special tokens that we need.
+"""Tokenizers not made here: those of published checkpoints (WordPiece, byte-level BPE,
+SentencePiece), with the methods of `Tokenizer`, and a file of the user's own, completed by the
+special tokens that we need.
 
-They need `transformers`. Their special tokens have other ids and other names than ours: `<s>` is the `[CLS]` of
-RoBERTa, `</s>` its `[SEP]`.
+They need `transformers`. Their special tokens have other ids and other names than ours: `<s>` is
+the `[CLS]` of RoBERTa, `</s>` its `[SEP]`.
 """
 
 from __future__ import annotations
@@ -22,18 +23,28 @@ from relpos.files import copied, replacing
 from relpos.readers import read_bytes, read_json
 
 JSON = "tokenizer.json"
-VOCABULARIES = (FILE, JSON, "vocab.txt", "vocab.json", "spiece.model", "spm.model", "sentencepiece.bpe.model")
+VOCABULARIES = (
+    FILE,
+    JSON,
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "spm.model",
+    "sentencepiece.bpe.model",
+)
 """Every tokenizer has one of these files; the first is ours."""
 
 ROLES = {"pad": ("pad_token",), "unk": ("unk_token",), "cls": ("cls_token", "bos_token"), "sep": ("sep_token", "eos_token"),
          "mask": ("mask_token",)}  # fmt: skip
-"""What we call a special token → what `transformers` calls it; the first name that a tokenizer has counts."""
+"""What we call a special token → what `transformers` calls it; the first name that a tokenizer has
+counts."""
 
 WHOLE = ("WordPiece", "WordLevel")
 """Models whose unknown piece stands for a whole word."""
 
 ROUNDED = 1024
-"""Tables of words are often rounded up: they have fewer rows than this beyond the number of pieces."""
+"""Tables of words are often rounded up: they have fewer rows than this beyond the number of
+pieces."""
 
 
 def has_tokenizer(folder: Path) -> bool:
@@ -42,7 +53,8 @@ def has_tokenizer(folder: Path) -> bool:
 
 
 def load_tokenizer(path: Path | str) -> Tokenizer:
-    """The tokenizer in a folder: one of ours or, where there is none, that of a published checkpoint.
+    """The tokenizer in a folder: one of ours or, where there is none, that of a published
+    checkpoint.
 
     Args:
         path: the folder, or the file `tokenizer.model`.
@@ -60,7 +72,8 @@ class PublishedTokenizer(Tokenizer):
     """The tokenizer of a published checkpoint, from its folder.
 
     Raises:
-        RelposError: its files are damaged, it lacks a special token, or `transformers` is not installed.
+        RelposError: its files are damaged, it lacks a special token, or `transformers` is not
+            installed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -70,33 +83,54 @@ class PublishedTokenizer(Tokenizer):
         self.last = max(self.backend.get_vocab(with_added_tokens=True).values())
         self._check_size()
         ids = {role: self._id(*kinds) for role, kinds in ROLES.items()}
-        self.pad, self.unk, self.cls, self.sep, self.mask = (ids[role] for role in ("pad", "unk", "cls", "sep", "mask"))
-        # At least one: where a tokenizer has no template, it puts no special tokens around texts at all.
+        self.pad, self.unk, self.cls, self.sep, self.mask = (
+            ids[role] for role in ("pad", "unk", "cls", "sep", "mask")
+        )
+        # At least one: where a tokenizer has no template, it puts no special tokens around texts at
+        # all.
         self.separators = max(1, self._marks_around("a", "a") - self._marks_around("a", None))
 
     def _check_size(self) -> None:
-        """Refuses a tokenizer whose size does not fit the network in the same folder, or the number of its pieces."""
+        """Refuses a tokenizer whose size does not fit the network in the same folder, or the number
+        of its pieces."""
         try:
             config = read_json(self.path / "config.json", dict)
-            key = "vocab_size" if "vocab_size" in config else "vocabulary"  # as an exported network of ours has it
+            # as an exported network of ours has it
+            key = "vocab_size" if "vocab_size" in config else "vocabulary"
             rows = int(config[key])
-        except (ValueError, KeyError, TypeError, OverflowError):  # there is no network in the folder
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            OverflowError,
+        ):  # there is no network in the folder
             pieces = self.backend.get_vocab_size(with_added_tokens=True)
             if self.size >= pieces + ROUNDED:
-                raise RelposError(f"tokenizer {self.path}: it has {pieces:,} pieces, and ids up to {self.last:,}") from None
+                raise RelposError(
+                    f"tokenizer {self.path}: it has {pieces:,} pieces, and ids up to {self.last:,}"
+                ) from None
             return
         if not self.size <= rows < self.size + ROUNDED:
-            raise RelposError(f"tokenizer {self.path}: its ids go up to {self.last:,}, config.json says {key}={rows:,}")
+            raise RelposError(
+                f"tokenizer {self.path}: its ids go up to {self.last:,}, config.json "
+                f"says {key}={rows:,}"
+            )
 
     @property
     def size(self) -> int:
         return self.last + 1  # some leave numbers out
 
     def encode(self, texts: list[str]) -> list[npt.NDArray[np.int32]]:
-        # Set at each call, because the tokenizer keeps it and `encode_marked` sets it the other way.
-        self.backend.encode_special_tokens = True  # the library's name for: special tokens in a text are plain text
-        rows = [np.array(row.ids, np.int32) for row in self.backend.encode_batch(list(texts), add_special_tokens=False)]
-        # SentencePiece has special tokens among its pieces and may choose one for a text that spells it.
+        # Set at each call, because the tokenizer keeps it and `encode_marked` sets it the other
+        # way.
+        # the library's name for: special tokens in a text are plain text
+        self.backend.encode_special_tokens = True
+        rows = [
+            np.array(row.ids, np.int32)
+            for row in self.backend.encode_batch(list(texts), add_special_tokens=False)
+        ]
+        # SentencePiece has special tokens among its pieces and may choose one for a text that
+        # spells it.
         return [np.where(np.isin(row, self._special), np.int32(self.unk), row) for row in rows]
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -142,7 +176,9 @@ class PublishedTokenizer(Tokenizer):
         return np.array(self.backend.encode(text, add_special_tokens=False).ids, np.int64)
 
     def decode_marked(self, ids: Iterable[int]) -> str:
-        text = self.backend.decode([int(number) for number in ids if int(number) != self.pad], skip_special_tokens=False)
+        text = self.backend.decode(
+            [int(number) for number in ids if int(number) != self.pad], skip_special_tokens=False
+        )
         return " ".join(str(text).split())
 
     def save(self, folder: Path) -> None:
@@ -168,18 +204,25 @@ class PublishedTokenizer(Tokenizer):
 
     @cached_property
     def _special(self) -> list[int]:
-        return sorted({self.pad, self.cls, self.sep, self.mask, *self.host.all_special_ids} - {self.unk})
+        return sorted(
+            {self.pad, self.cls, self.sep, self.mask, *self.host.all_special_ids} - {self.unk}
+        )
 
     @cached_property
     def _forms(self) -> tuple[str, str, str]:
-        """The kind of the model, what pieces inside a word begin with (WordPiece's `##`), and what those at its end end with."""
+        """The kind of the model, what pieces inside a word begin with (WordPiece's `##`), and what
+        those at its end end with."""
         model = self.backend.model
-        inside, end = (getattr(model, name, None) for name in ("continuing_subword_prefix", "end_of_word_suffix"))
+        inside, end = (
+            getattr(model, name, None)
+            for name in ("continuing_subword_prefix", "end_of_word_suffix")
+        )
         return type(model).__name__, inside or "", end or ""
 
     @cached_property
     def _of_bytes(self) -> Any:
-        """The decoder of pieces made of characters that stand for bytes, as in GPT-2 and RoBERTa; None where they are not."""
+        """The decoder of pieces made of characters that stand for bytes, as in GPT-2 and RoBERTa;
+        None where they are not."""
         from tokenizers import decoders
 
         if self._forms[0] == "BPE" and "ByteLevel" in str(self.backend.pre_tokenizer):
@@ -188,10 +231,11 @@ class PublishedTokenizer(Tokenizer):
 
 
 def opened(path: Path) -> Any:
-    """The tokenizer of a folder, or of a file `tokenizer.json`, in `transformers`; a text has the same ids each time.
+    """The tokenizer of a folder, or of a file `tokenizer.json`, in `transformers`; a text has the
+    same ids each time.
 
-    A class that a folder names may make a tokenizer of its own from the words and leave out the rest of `tokenizer.json`: only the
-    names of the special tokens are read from it.
+    A class that a folder names may make a tokenizer of its own from the words and leave out the
+    rest of `tokenizer.json`: only the names of the special tokens are read from it.
 
     Raises:
         RelposError: the files are damaged, or `transformers` is not installed.
@@ -200,7 +244,9 @@ def opened(path: Path) -> Any:
         from tokenizers import Tokenizer as Backend
         from transformers import AutoTokenizer, PreTrainedTokenizerFast
     except ImportError:
-        raise RelposError(f"tokenizer {path}: needs transformers: pip install transformers") from None
+        raise RelposError(
+            f"tokenizer {path}: needs transformers: pip install transformers"
+        ) from None
     file, special_tokens, differs = path, dict[str, Any](), False
     if path.is_dir():
         file = path / JSON
@@ -210,31 +256,42 @@ def opened(path: Path) -> Any:
             backend = _settled(Backend.from_file(str(file)))
         if path.is_dir():
             try:  # the folder may be a stranger's: code that lies in it is not run
-                theirs = AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
+                theirs = AutoTokenizer.from_pretrained(
+                    str(path), local_files_only=True, trust_remote_code=False
+                )
                 their_backend = _settled(theirs.backend_tokenizer)
-                differs = backend is not None and _ids_of_pieces(backend) != _ids_of_pieces(their_backend)
+                differs = backend is not None and _ids_of_pieces(backend) != _ids_of_pieces(
+                    their_backend
+                )
                 backend = backend or their_backend
             except Exception:  # of many unrelated types
                 if backend is None:
                     raise
-                theirs, differs = PreTrainedTokenizerFast.from_pretrained(str(path), local_files_only=True), True
+                theirs, differs = (
+                    PreTrainedTokenizerFast.from_pretrained(str(path), local_files_only=True),
+                    True,
+                )
             special_tokens = theirs.special_tokens_map
-        # Nothing else of `theirs` is kept: it may name a stranger's code, which would run when what `save` writes is opened.
+        # Nothing else of `theirs` is kept: it may name a stranger's code, which would run when what
+        # `save` writes is opened.
         host = PreTrainedTokenizerFast(tokenizer_object=backend, **special_tokens)
-        # A letter of Old Sogdian: a vocabulary without an unknown piece fails here and not in a text.
+        # A letter of Old Sogdian: a vocabulary without an unknown piece fails here and not in a
+        # text.
         host.backend_tokenizer.encode("\U00010f00")
     except Exception as error:  # damaged files raise errors of many unrelated types
         raise RelposError(f"tokenizer {path}: {one_line(error)}"[:300]) from None
     if differs:
         say(
-            f"relpos: tokenizer {path}: {JSON} counts; the class of transformers that tokenizer_config.json or config.json "
+            f"relpos: tokenizer {path}: {JSON} counts; the class of transformers that "
+            f"tokenizer_config.json or config.json "
             "names would give other ids"
         )
     return host
 
 
 def _settled(backend: Any) -> Any:
-    """The tokenizer without truncation, padding and sampling, so that a text has all its tokens and the same ones each time."""
+    """The tokenizer without truncation, padding and sampling, so that a text has all its tokens and
+    the same ones each time."""
     backend.no_truncation()  # tokenizers of sentence-transformers cut at 128 tokens and pad
     backend.no_padding()
     for chance in ("dropout", "alpha", "nbest_size"):
@@ -247,16 +304,19 @@ def _ids_of_pieces(backend: Any) -> list[int]:
     """The ids of a text of a tokenizer's pieces, all of them or a thousand."""
     pieces = sorted(backend.get_vocab())
     text = " ".join(pieces[:: len(pieces) // 1000 + 1]).replace("##", "").replace(SPACE, " ")
-    ids: list[int] = backend.encode(f"{text} Ein Müller, 12 漢字 don't", add_special_tokens=False).ids
+    ids: list[int] = backend.encode(
+        f"{text} Ein Müller, 12 漢字 don't", add_special_tokens=False
+    ).ids
     return ids
 
 
 def adopt(path: Path, folder: Path) -> None:
-    """Writes into `folder` what `load_tokenizer` reads of a tokenizer that somebody else has made. Its ids stay as they are; a
-    special token that it has none for is added behind its pieces.
+    """Writes into `folder` what `load_tokenizer` reads of a tokenizer that somebody else has made.
+    Its ids stay as they are; a special token that it has none for is added behind its pieces.
 
     Args:
-        path: a SentencePiece model or a `tokenizer.json`, told apart by its content; or a folder with a tokenizer.
+        path: a SentencePiece model or a `tokenizer.json`, told apart by its content; or a folder
+            with a tokenizer.
         folder: is made where it does not exist.
 
     Raises:
@@ -281,12 +341,14 @@ def _adopt_sentencepiece(content: bytes, file: Path, folder: Path) -> None:
     kinds = form.ModelProto.SentencePiece  # type: ignore[attr-defined]
     try:
         model = form.ModelProto.FromString(content)  # type: ignore[attr-defined]
-        is_model = any(piece.type == kinds.UNKNOWN for piece in model.pieces)  # an empty file has no piece
+        # an empty file has no piece
+        is_model = any(piece.type == kinds.UNKNOWN for piece in model.pieces)
     except Exception:  # protobuf's own class
         is_model = False
     if not is_model:
         raise RelposError(
-            f"tokenizer={file}: neither a SentencePiece model nor a tokenizer.json; of a vocab.txt name the folder that it lies in"
+            f"tokenizer={file}: neither a SentencePiece model nor a tokenizer.json; of a vocab.txt "
+            f"name the folder that it lies in"
         )
     numbers = {piece.piece: number for number, piece in enumerate(model.pieces)}
     for names in NAMES.values():
@@ -305,7 +367,10 @@ def _adopt_fast(path: Path, folder: Path) -> None:
     try:
         host = opened(path)
     except RelposError as error:
-        raise RelposError(f"tokenizer={path}: no tokenizer.json that tokenizers reads: {str(error).partition(': ')[2]}") from None
+        raise RelposError(
+            f"tokenizer={path}: no tokenizer.json that tokenizers reads: "
+            f"{str(error).partition(': ')[2]}"
+        ) from None
     pieces = host.get_vocab()
     for role, names in (NAMES | {"unk": ("[UNK]", "<unk>")}).items():
         if all(getattr(host, kind) is None for kind in ROLES[role]):

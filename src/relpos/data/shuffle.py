@@ -1,9 +1,11 @@
-"""Text in another order: held-out examples with the words of each sentence permuted within windows, or with each row read from
-right to left; and sentences whose n-grams are permuted before any training, for a store.
+"""Text in another order: held-out examples with the words of each sentence permuted within windows,
+or with each row read from right to left; and sentences whose n-grams are permuted before any
+training, for a store.
 
-Examples are cut and masked first and permuted afterwards, so that the same tokens are predicted with and without the permutation.
-Masks travel with their pieces. Where words are permuted, [CLS], [SEP] and padding stay where they are, and the pieces of a word
-stay together. Words are read off the ids before masking: a random replacement may look like the beginning of a word.
+Examples are cut and masked first and permuted afterwards, so that the same tokens are predicted
+with and without the permutation. Masks travel with their pieces. Where words are permuted, [CLS],
+[SEP] and padding stay where they are, and the pieces of a word stay together. Words are read off
+the ids before masking: a random replacement may look like the beginning of a word.
 """
 
 from __future__ import annotations
@@ -32,50 +34,73 @@ _NGRAMS = 0x6E677261  # keeps the draws of `ngrams_permuted` apart
 def masked_batches(
     examples: ExampleSet, vocabulary: int, tokens: int, objective: Objective = masked
 ) -> Iterator[tuple[MicroBatch, Tensor]]:
-    """The held-out examples as in every evaluation, about `tokens` a batch, with the number of each example (b,)."""
-    for batch in heldout_batches(examples, max(1, tokens // examples.length), vocabulary, objective=objective):
+    """The held-out examples as in every evaluation, about `tokens` a batch, with the number of each
+    example (b,)."""
+    for batch in heldout_batches(
+        examples, max(1, tokens // examples.length), vocabulary, objective=objective
+    ):
         assert batch.keys is not None
         yield batch, batch.keys
 
 
 def permuted(batch: MicroBatch, numbers: Tensor, words: Words, window: int | None) -> MicroBatch:
-    """`batch` with the words of each sentence permuted within windows of `window` words, counted from the sentence's start.
+    """`batch` with the words of each sentence permuted within windows of `window` words, counted
+    from the sentence's start.
 
-    A permutation depends on the example's number, its sentence, the word's place and the window alone.
+    A permutation depends on the example's number, its sentence, the word's place and the window
+    alone.
 
     Args:
-        batch: masked examples; a sentence is what stands between [CLS] and [SEP] or between two [SEP].
+        batch: masked examples; a sentence is what stands between [CLS] and [SEP] or between two
+            [SEP].
         numbers: (b,) the number of each example.
         words: the boundaries, of the tokenizer that made the ids.
         window: None: all words.
     """
-    source = permutation(torch.where(batch.labels == IGNORED, batch.input_ids, batch.labels), batch, numbers, words, window)
+    source = permutation(
+        torch.where(batch.labels == IGNORED, batch.input_ids, batch.labels),
+        batch,
+        numbers,
+        words,
+        window,
+    )
     return _moved(batch, source)
 
 
 def mirrored(batch: MicroBatch) -> MicroBatch:
-    """`batch` with the real tokens of each row from the last to the first, [CLS] and [SEP] among them; padding stays at the right.
+    """`batch` with the real tokens of each row from the last to the first, [CLS] and [SEP] among
+    them; padding stays at the right.
 
-    The distance between any two tokens stays the same, also from a token to [CLS]: a network that sees nothing but distances
-    predicts the same. With [CLS] and [SEP] left in their places it would not.
+    The distance between any two tokens stays the same, also from a token to [CLS]: a network that
+    sees nothing but distances predicts the same. With [CLS] and [SEP] left in their places it would
+    not.
     """
-    place, lengths = torch.arange(batch.input_ids.shape[1]), batch.attention_mask.sum(1, keepdim=True)
+    place, lengths = (
+        torch.arange(batch.input_ids.shape[1]),
+        batch.attention_mask.sum(1, keepdim=True),
+    )
     return _moved(batch, torch.where(place < lengths, lengths - 1 - place, place))
 
 
 def _moved(batch: MicroBatch, source: Tensor) -> MicroBatch:
-    """`batch` with each token, and what is to be predicted there, taken from the place `source` (b, n)."""
-    return replace(batch, input_ids=batch.input_ids.gather(1, source), labels=batch.labels.gather(1, source))
+    """`batch` with each token, and what is to be predicted there, taken from the place `source` (b,
+    n)."""
+    return replace(
+        batch, input_ids=batch.input_ids.gather(1, source), labels=batch.labels.gather(1, source)
+    )
 
 
-def permutation(ids: Tensor, batch: MicroBatch, numbers: Tensor, words: Words, window: int | None) -> Tensor:
+def permutation(
+    ids: Tensor, batch: MicroBatch, numbers: Tensor, words: Words, window: int | None
+) -> Tensor:
     """ids (b, n) before masking → (b, n): the place that each token comes from."""
     array, real = ids.numpy(), batch.attention_mask.numpy()
     # A [SEP] that the masking drew stands in `input_ids` only, so these are the true ones.
     marks = words.marks
     fixed = ~real | (array == marks.cls) | (array == marks.sep) | (array == marks.pad)
     # `roll` brings the last column round to the first one, where [CLS] stands and is fixed anyway.
-    part = np.cumsum(fixed | np.roll(fixed, 1, 1), 1)  # every fixed token is a part by itself, and so is every sentence
+    # every fixed token is a part by itself, and so is every sentence
+    part = np.cumsum(fixed | np.roll(fixed, 1, 1), 1)
     begins = words.begins(array) | fixed | np.roll(fixed, 1, 1)
     word = np.cumsum(begins, 1)
     place = np.arange(array.shape[1])[None, :]
@@ -84,8 +109,11 @@ def permutation(ids: Tensor, batch: MicroBatch, numbers: Tensor, words: Words, w
     group = np.zeros_like(inside)
     if window:
         group = inside // window
-    draw = counter_hash(_SEED, window or 0, numbers[:, None], torch.from_numpy(part), torch.from_numpy(inside)).numpy()
-    # The last key counts first. The word stands behind the draw: pieces of two words that drew the same number must not mix.
+    draw = counter_hash(
+        _SEED, window or 0, numbers[:, None], torch.from_numpy(part), torch.from_numpy(inside)
+    ).numpy()
+    # The last key counts first. The word stands behind the draw: pieces of two words that drew the
+    # same number must not mix.
     order = np.lexsort((np.broadcast_to(place, array.shape), word, draw, group, part), axis=1)
     return torch.from_numpy(order)
 
@@ -93,17 +121,18 @@ def permutation(ids: Tensor, batch: MicroBatch, numbers: Tensor, words: Words, w
 def ngrams_permuted(
     lengths: npt.NDArray[np.integer], ids: npt.NDArray[np.int32], first: int, words: Words, n: int
 ) -> npt.NDArray[np.int32]:
-    """Sentences with their n-grams in random order, the words inside of an n-gram as they stood (Sinha et al. 2021, "Masked
-    language modeling and the distributional hypothesis", §3).
+    """Sentences with their n-grams in random order, the words inside of an n-gram as they stood
+    (Sinha et al. 2021, "Masked language modeling and the distributional hypothesis", §3).
 
-    Differs from the paper: n-grams lie side by side, the first of 1 to n words, drawn evenly, so that any two neighbours share one
-    with probability (n − 1)/n; theirs lie at random places with single words between them. A word may stay where it was.
+    Differs from the paper: n-grams lie side by side, the first of 1 to n words, drawn evenly, so
+    that any two neighbours share one with probability (n − 1)/n; theirs lie at random places with
+    single words between them. A word may stay where it was.
 
     Args:
         lengths: (sentences,) tokens of each; none is empty.
         ids: (tokens,) the sentences one after the other, without special ids.
-        first: the number of the first sentence in the text; a permutation depends on its sentence's number, on n and on the
-            n-gram's place in the sentence alone.
+        first: the number of the first sentence in the text; a permutation depends on its sentence's
+            number, on n and on the n-gram's place in the sentence alone.
         words: the boundaries, of the tokenizer that made the ids.
         n: words; 1: every order of the words is as likely as any other.
     """
@@ -121,13 +150,16 @@ def ngrams_permuted(
 
 
 def windows_of_text(examples: ExampleSet, count: int) -> Tensor:
-    """(`count`, length − 2) ids of whole windows of text, spread evenly over the examples; all windows where there are fewer.
+    """(`count`, length − 2) ids of whole windows of text, spread evenly over the examples; all
+    windows where there are fewer.
 
     Args:
         examples: of packing `document`.
         count: windows.
     """
-    whole = torch.nonzero(examples.lengths(torch.arange(len(examples))) == examples.length).squeeze(1)
+    whole = torch.nonzero(examples.lengths(torch.arange(len(examples))) == examples.length).squeeze(
+        1
+    )
     count = min(count, len(whole))
     if not count:
         return torch.zeros(0, examples.length - 2, dtype=torch.int64)

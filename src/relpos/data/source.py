@@ -1,7 +1,9 @@
-"""Where text comes from: a folder or files (`Files`), the Hugging Face hub (`Hub`), or the generated language (`Toy`).
+"""Where text comes from: a folder or files (`Files`), the Hugging Face hub (`Hub`), or the
+generated language (`Toy`).
 
-The keys of `conf/data/*.yaml` are the constructor arguments here. A source gives its `identity`, for which at most the hashes
-of its files are computed, and yields its documents. It writes nothing but a cache of these hashes.
+The keys of `conf/data/*.yaml` are the constructor arguments here. A source gives its `identity`,
+for which at most the hashes of its files are computed, and yields its documents. It writes nothing
+but a cache of these hashes.
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ HELDOUT = 0.01  # share of the text
 SAMPLE = 2_000_000  # sentences a tokenizer is trained on
 COLUMN = "text"
 KINDS = (SUFFIXES, tuple(hub.TABLES), MARKDOWN)
-"""Ends of the names of text files, of tables with a column of text, and of Markdown. A folder is read for the first kind that it
+"""Ends of the names of text files, of tables with a column of text, and of Markdown. A folder is
+read for the first kind that it
 has: a README.md, or a table of where texts are from, is no text beside texts."""
-# Raise it when other text is made of the same files: it stands in the identity of every run on text that is not generated.
+# Raise it when other text is made of the same files: it stands in the identity of every run on text
+# that is not generated.
 READING = 2
 
 
@@ -45,19 +49,23 @@ class TextSource:
     shuffle: Count | None = None
 
     alike: ClassVar[bool] = False
-    """Whether the documents are of one size, as generated ones are: whole ones are then held out, see `relpos.data.heldout`."""
+    """Whether the documents are of one size, as generated ones are: whole ones are then held out,
+    see `relpos.data.heldout`."""
 
     def characters(self) -> int | None:
-        """About how much text there is, for a progress bar; None where that is not known before it is read."""
+        """About how much text there is, for a progress bar; None where that is not known before it
+        is read."""
         return None
 
 
 @dataclass(frozen=True)
 class Files(TextSource):
-    """Files of one kind (see KINDS) in a folder of any depth, or one file, by their names. Links to folders are followed.
+    """Files of one kind (see KINDS) in a folder of any depth, or one file, by their names. Links to
+    folders are followed.
 
-    `root` holds `corpus/` and `glue/`; `corpus` and `glue` name one of them and take precedence. Relative names are looked up below
-    the folder that RELPOS_DATA names, where it is set; where none of the three is given, that folder is the root.
+    `root` holds `corpus/` and `glue/`; `corpus` and `glue` name one of them and take precedence.
+    Relative names are looked up below the folder that RELPOS_DATA names, where it is set; where
+    none of the three is given, that folder is the root.
 
     `text` is the column of tables, by default COLUMN; so many rows make a document as `lines` says.
     """
@@ -77,7 +85,8 @@ class Files(TextSource):
         return TsvGlue(_place(self.glue, self.root, "glue"))
 
     def files(self) -> list[Path]:
-        """The files that are read, sorted by name; RelposError where there is no folder or no text in it."""
+        """The files that are read, sorted by name; RelposError where there is no folder or no text
+        in it."""
         place = self.corpus_location()
         if not place.exists():
             raise RelposError(f"data.corpus: there is no folder or file {place}")
@@ -101,8 +110,8 @@ class Files(TextSource):
         raise RelposError(f"data.corpus: {column}{missing} in {place}{instead}")
 
     def identity(self) -> dict[str, Any] | None:
-        """Name, size and SHA-256 of every file, of tables also the column and the rows of a document; None where there is no
-        corpus."""
+        """Name, size and SHA-256 of every file, of tables also the column and the rows of a
+        document; None where there is no corpus."""
         try:
             place, files = self.corpus_location(), self.files()
         except RelposError:
@@ -115,7 +124,8 @@ class Files(TextSource):
         return identity
 
     def glue_identity(self, task: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Name, size and SHA-256 of the files of one task's folder but for hidden ones; None where it is absent."""
+        """Name, size and SHA-256 of the files of one task's folder but for hidden ones; None where
+        it is absent."""
         try:
             place = self.glue_location().folder
         except RelposError:
@@ -140,7 +150,11 @@ class Files(TextSource):
             name = path.relative_to(folder).as_posix()
             if suffix(path) in hub.TABLES:
                 yield from hub.documents_of_file(
-                    name, path, self.text or COLUMN, self.lines, lambda blocks: _reporting(blocks, progress)
+                    name,
+                    path,
+                    self.text or COLUMN,
+                    self.lines,
+                    lambda blocks: _reporting(blocks, progress),
                 )
             else:
                 yield from documents_of(name, _reporting(blocks(path), progress))
@@ -154,11 +168,14 @@ class Generated(Files):
 
 @dataclass(frozen=True)
 class Hub(TextSource):
-    """Data sets of the Hugging Face hub, or local folders in its layout, one after the other; GLUE by its id.
+    """Data sets of the Hugging Face hub, or local folders in its layout, one after the other; GLUE
+    by its id.
 
-    `texts`: mappings with `id` and, where needed, `config`, `revision`, `split`, `text` (the name of the column), and
-    `unique: true`, which leaves out repeated books (`relpos.data.hub.without_repeats`). Rows without WikiText's
-    headings make documents of `lines` rows. `streaming` reads over the network and stores nothing.
+    `texts`: mappings with `id` and, where needed, `config`, `revision`, `split`, `text` (the name
+        of the column), and
+    `unique: true`, which leaves out repeated books (`relpos.data.hub.without_repeats`). Rows
+    without WikiText's headings make documents of `lines` rows. `streaming` reads over the network
+    and stores nothing.
     """
 
     texts: Sequence[Mapping[str, Any]]
@@ -170,7 +187,8 @@ class Hub(TextSource):
     """Id, with `@` the revision that is asked for → the commit that `documents` has read."""
 
     def identity(self) -> dict[str, Any] | None:
-        """Ids and revisions, or the content of folders; configurations, splits, columns; whether repeated books are left out."""
+        """Ids and revisions, or the content of folders; configurations, splits, columns; whether
+        repeated books are left out."""
         return {"hub": [identified(hub.checked(text)) for text in self.texts], "lines": self.lines}
 
     def glue_location(self) -> HubGlue:
@@ -179,19 +197,26 @@ class Hub(TextSource):
 
     def glue_identity(self, task: Mapping[str, Any]) -> dict[str, Any] | None:
         """Id, configuration and revision of the data set; of a folder its content."""
-        return {"hub": identified({"id": self.glue, "config": task["name"], "revision": self.glue_revision})}
+        return {
+            "hub": identified(
+                {"id": self.glue, "config": task["name"], "revision": self.glue_revision}
+            )
+        }
 
     def documents(self, progress: Progress | None = None) -> Iterator[Document]:
         """The documents of all data sets, one data set after the other."""
         for text in map(hub.checked, self.texts):
             if commit := hub.commit(text):
                 self.revisions["@".join(filter(None, (text["id"], text["revision"])))] = commit
-            yield from hub.documents(text, self.lines, self.streaming, lambda blocks: _reporting(blocks, progress))
+            yield from hub.documents(
+                text, self.lines, self.streaming, lambda blocks: _reporting(blocks, progress)
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Toy(TextSource):
-    """The generated language. It must be written into a folder first (`relpos.data.toy.write`); `at(folder)` then reads it."""
+    """The generated language. It must be written into a folder first (`relpos.data.toy.write`);
+    `at(folder)` then reads it."""
 
     seed: Natural = 0
     heldout: Share = 0.05
@@ -211,11 +236,16 @@ class Toy(TextSource):
         """
         check_all_recorded(folder)
         dials = {key: value for key, value in vars(self).items() if key != "seed"}
-        return Generated(corpus=str((folder / "corpus").absolute()), glue=str((folder / "glue").absolute()), **dials)
+        return Generated(
+            corpus=str((folder / "corpus").absolute()),
+            glue=str((folder / "glue").absolute()),
+            **dials,
+        )
 
 
 def _place(folder: str | None, root: str | None, name: str) -> Path:
-    """`folder`, else `root`/`name`, else $RELPOS_DATA/`name`; relative names below $RELPOS_DATA, where it is set."""
+    """`folder`, else `root`/`name`, else $RELPOS_DATA/`name`; relative names below $RELPOS_DATA,
+    where it is set."""
     home = os.environ.get("RELPOS_DATA")
     base = Path.cwd()
     if home:
@@ -226,16 +256,22 @@ def _place(folder: str | None, root: str | None, name: str) -> Path:
         return base / expanded(str(root)) / name
     if home:
         return base / name
-    raise RelposError(f"data.root: no folder of data is given; give data.root=FOLDER, data.{name}=FOLDER or RELPOS_DATA")
+    raise RelposError(
+        f"data.root: no folder of data is given; give data.root=FOLDER, "
+        f"data.{name}=FOLDER or RELPOS_DATA"
+    )
 
 
 def _files(place: Path) -> Iterator[Path]:
-    """The files below a folder but for hidden ones. Each folder is read once, because links may form a circle.
+    """The files below a folder but for hidden ones. Each folder is read once, because links may
+    form a circle.
 
-    Of a data set that `datasets` has saved only the files in its list are read, and of several splits only `train`.
+    Of a data set that `datasets` has saved only the files in its list are read, and of several
+    splits only `train`.
     """
     visited = set()
-    # Links wait until all that `walk` reaches without them is read: a link to a folder inside `place` then changes no file's name.
+    # Links wait until all that `walk` reaches without them is read: a link to a folder inside
+    # `place` then changes no file's name.
     starts = [place]
     for start in starts:
         for folder, folders, names in os.walk(start):
@@ -247,9 +283,13 @@ def _files(place: Path) -> Iterator[Path]:
             if "dataset_dict.json" in names:
                 if "train" not in folders:
                     splits = " or ".join(f"data.corpus={folder}/{name}" for name in folders)
-                    raise RelposError(f"data.corpus: {folder} holds splits and none is called train; name one: {splits}")
+                    raise RelposError(
+                        f"data.corpus: {folder} holds splits and none is called "
+                        f"train; name one: {splits}"
+                    )
                 folders[:] = ["train"]
-            if {"state.json", "dataset_info.json"} <= {*names}:  # beside the parts of the data set there may be what `map` has kept
+            # beside the parts of the data set there may be what `map` has kept
+            if {"state.json", "dataset_info.json"} <= {*names}:
                 names = _parts(Path(folder, "state.json"))
             starts += [path for name in folders if (path := Path(folder, name)).is_symlink()]
             paths = (Path(folder, name) for name in names if not name.startswith("."))
@@ -260,10 +300,16 @@ def _parts(state: Path) -> list[str]:
     """The names of the files that make a saved data set.
 
     Raises:
-        RelposError: the list is damaged, or one of its files is missing and the text would be read without it.
+        RelposError: the list is damaged, or one of its files is missing and the text would be read
+            without it.
     """
     try:
-        names = [part["filename"] for part in fitted(read_json(state, dict).get("_data_files") or [], list[dict[str, str]])]
+        names = [
+            part["filename"]
+            for part in fitted(
+                read_json(state, dict).get("_data_files") or [], list[dict[str, str]]
+            )
+        ]
     except (RelposError, KeyError) as error:
         raise RelposError(f"{state}: damaged: _data_files: {error}") from None
     for name in names:

@@ -1,13 +1,16 @@
-"""What a training step reads: the same `batch` examples whatever the number of processes and the size of forward passes.
+"""What a training step reads: the same `batch` examples whatever the number of processes and the
+size of forward passes.
 
-Step s takes the examples at places s·batch … (s+1)·batch - 1 of the endless order. Sorted by length they are dealt out to the
-processes; each process reads its own alone and cuts them into micro-batches, so that short examples are not padded to the length of
-long ones. Order, masks and dropout are functions of (seed, step, example): resuming at a step is `start=step`, and neither the cut
-nor the padding changes a result by more than rounding.
+Step s takes the examples at places s·batch … (s+1)·batch - 1 of the endless order. Sorted by length
+they are dealt out to the processes; each process reads its own alone and cuts them into
+micro-batches, so that short examples are not padded to the length of long ones. Order, masks and
+dropout are functions of (seed, step, example): resuming at a step is `start=step`, and neither the
+cut nor the padding changes a result by more than rounding.
 
-The order of an epoch is a permutation of 0 … count-1 that is computed where it is needed and never stored: a Feistel network over
-the smallest even number of bits that holds `count`, applied again to results that are not below `count` (cycle walking, Black &
-Rogaway 2002, "Ciphers with arbitrary finite domains"). Integer operations only: the same on every device. Differs from the authors'
+The order of an epoch is a permutation of 0 … count-1 that is computed where it is needed and never
+stored: a Feistel network over the smallest even number of bits that holds `count`, applied again to
+results that are not below `count` (cycle walking, Black & Rogaway 2002, "Ciphers with arbitrary
+finite domains"). Integer operations only: the same on every device. Differs from the authors'
 code: they shuffle once and repeat that order; here every epoch has its own.
 """
 
@@ -28,17 +31,20 @@ from relpos.data.passes import Shapes, outputs, passes, share
 from relpos.errors import RelposError
 
 SAMPLED = 4096  # examples, spread over all, whose lengths decide the shapes of recorded passes
-AT_ONCE = 16  # steps whose examples are drawn together: each for itself would take the time of many small operations
+# steps whose examples are drawn together: each for itself would take the time of many small
+# operations
+AT_ONCE = 16
 HELDOUT_SEED = 20_210_801  # held-out text has the same masks in every run
 ROUNDS = 6  # of the Feistel network
 
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What one forward pass sees: input_ids (b, n) with masks in, attention_mask (b, n) bool, labels (b, n) with -100 = not
-    predicted; and where it is trained on, keys (b,), from which the dropout of each example is drawn, and by how much the loss of
-    each example counts, weights (b,), None: all alike. One of few shapes has held (T,), the places of the tokens that are computed,
-    where these are not all, see `Shapes`, and at (outputs,), those at which the head runs."""
+    """What one forward pass sees: input_ids (b, n) with masks in, attention_mask (b, n) bool,
+    labels (b, n) with -100 = not predicted; and where it is trained on, keys (b,), from which the
+    dropout of each example is drawn, and by how much the loss of each example counts, weights (b,),
+    None: all alike. One of few shapes has held (T,), the places of the tokens that are computed,
+        where these are not all, see `Shapes`, and at (outputs,), those at which the head runs."""
 
     input_ids: Tensor
     attention_mask: Tensor
@@ -61,8 +67,8 @@ class MicroBatch:
 
 @dataclass(frozen=True)
 class Step:
-    """`chosen` counts the predicted tokens of the micro-batches that are held here, by their weights where there are some, `tokens`
-    the real tokens of the whole step."""
+    """`chosen` counts the predicted tokens of the micro-batches that are held here, by their
+    weights where there are some, `tokens` the real tokens of the whole step."""
 
     index: int
     microbatches: list[MicroBatch]
@@ -97,12 +103,16 @@ class Steps(IterableDataset[Step]):
         few_shapes: bool = False,
     ) -> None:
         if len(examples) == 0:
-            raise RelposError("data: no training pairs: no document has two sentences; packing=document takes text as it comes")
+            raise RelposError(
+                "data: no training pairs: no document has two sentences; "
+                "packing=document takes text as it comes"
+            )
         self.examples, self.seed, self.batch, self.vocabulary = examples, seed, batch, vocabulary
         self.room = microbatch * examples.length
         self.start, self.stop, self.rank, self.world = start, stop, rank, world
         self.objective, self.few_shapes = objective, few_shapes
-        self.drawn: tuple[int, Tensor] = -1, torch.empty(0)  # the last block of steps whose examples were drawn
+        # the last block of steps whose examples were drawn
+        self.drawn: tuple[int, Tensor] = -1, torch.empty(0)
 
     def __iter__(self) -> Iterator[Step]:
         return map(self.step, range(self.start, self.stop))
@@ -111,7 +121,10 @@ class Steps(IterableDataset[Step]):
         """The examples of a step, in order: (batch,)."""
         block, row = divmod(index, AT_ONCE)
         if self.drawn[0] != block:
-            place, count = torch.arange(block * AT_ONCE * self.batch, (block + 1) * AT_ONCE * self.batch), len(self.examples)
+            place, count = (
+                torch.arange(block * AT_ONCE * self.batch, (block + 1) * AT_ONCE * self.batch),
+                len(self.examples),
+            )
             out = torch.empty_like(place)
             for epoch in range(int(place[0]) // count, int(place[-1]) // count + 1):
                 here = place // count == epoch
@@ -122,7 +135,8 @@ class Steps(IterableDataset[Step]):
     def step(self, index: int) -> Step:
         """One step, or this process's share of it."""
         pairs = self.pairs(index)
-        # Lengths are differences of offsets: to deal out by length, no process reads the tokens of other processes' examples.
+        # Lengths are differences of offsets: to deal out by length, no process reads the tokens of
+        # other processes' examples.
         lengths = self.examples.lengths(pairs)
         tokens = int(lengths.sum())
         objective = partial(self.objective, step=index)
@@ -130,14 +144,22 @@ class Steps(IterableDataset[Step]):
         def part(rows: Tensor, n: int | None = None) -> MicroBatch:
             # The step is part of the key: an example has another mask each time that it is read.
             keys = counter_hash(index, pairs[rows])
-            return _microbatch(self.examples, pairs[rows], keys, self.seed, self.vocabulary, objective, n)
+            return _microbatch(
+                self.examples, pairs[rows], keys, self.seed, self.vocabulary, objective, n
+            )
 
         if self.few_shapes:
-            dealt = [(part(rows, n), places.get("held")) for rows, n, places in self.shapes.deal(lengths)]
-            parts = [replace(made, held=held, at=outputs(made.labels, held)) for made, held in dealt]
+            dealt = [
+                (part(rows, n), places.get("held")) for rows, n, places in self.shapes.deal(lengths)
+            ]
+            parts = [
+                replace(made, held=held, at=outputs(made.labels, held)) for made, held in dealt
+            ]
         else:
             # Stable: examples of one length are dealt out alike on every machine.
-            own = torch.argsort(lengths, stable=True, descending=True)[share(self.batch, self.rank, self.world)]
+            own = torch.argsort(lengths, stable=True, descending=True)[
+                share(self.batch, self.rank, self.world)
+            ]
             parts = [part(own[rows]) for rows in passes(lengths[own], self.room)]
         return Step(index, parts, sum(part.chosen for part in parts), tokens)
 
@@ -149,10 +171,12 @@ class Steps(IterableDataset[Step]):
 
 
 def order(count: int, epoch: int, seed: int, positions: Tensor) -> Tensor:
-    """Which pair stands at `positions` (any shape, each in [0, count)) of an epoch: a bijection of [0, count)."""
+    """Which pair stands at `positions` (any shape, each in [0, count)) of an epoch: a bijection of
+    [0, count)."""
     half = max(1, ((count - 1).bit_length() + 1) // 2)
     out = _feistel(positions, half, epoch, seed)
-    while bool((outside := out >= count).any()):  # at most 4 times as many values as pairs: few rounds
+    # at most 4 times as many values as pairs: few rounds
+    while bool((outside := out >= count).any()):
         out = torch.where(outside, _feistel(out, half, epoch, seed), out)
     return out
 
@@ -166,11 +190,19 @@ def _feistel(x: Tensor, half: int, epoch: int, seed: int) -> Tensor:
 
 
 def heldout_batches(
-    examples: ExampleSet, microbatch: int, vocabulary: int, rank: int = 0, world: int = 1, objective: Objective = masked
+    examples: ExampleSet,
+    microbatch: int,
+    vocabulary: int,
+    rank: int = 0,
+    world: int = 1,
+    objective: Objective = masked,
 ) -> Iterator[MicroBatch]:
-    """All held-out examples, by length, masked as in every other run; of several processes each takes its share."""
+    """All held-out examples, by length, masked as in every other run; of several processes each
+    takes its share."""
     indices = torch.arange(len(examples))
-    held = torch.argsort(examples.lengths(indices), stable=True, descending=True)[share(len(examples), rank, world)]
+    held = torch.argsort(examples.lengths(indices), stable=True, descending=True)[
+        share(len(examples), rank, world)
+    ]
     for part in passes(examples.lengths(held), microbatch * examples.length):
         yield _microbatch(examples, held[part], held[part], HELDOUT_SEED, vocabulary, objective)
 
@@ -184,7 +216,8 @@ def _microbatch(
     objective: Callable[..., Predicted],
     n: int | None = None,
 ) -> MicroBatch:
-    """Examples with masks in, of n columns; None: of as many as the longest has. A row's masks depend on the seed and its key."""
+    """Examples with masks in, of n columns; None: of as many as the longest has. A row's masks
+    depend on the seed and its key."""
     ids, lengths = examples.batch(pairs, n)
     attention = torch.arange(ids.shape[1])[None, :] < lengths[:, None]
     seen, labels, weights = objective(ids, lengths, keys, seed, vocabulary, examples.marks)

@@ -1,4 +1,5 @@
-"""A store of sentences on disk: tokens, where sentences and documents begin, and which documents are held out.
+"""A store of sentences on disk: tokens, where sentences and documents begin, and which documents
+are held out.
 
     ids.bin         uint16 or uint32 (tokens,)      the sentences one after the other, without special ids
     sentences.bin   int64 (sentences + 1,)          where each begins in ids
@@ -7,8 +8,9 @@
     sources.txt     a line for each document        where it is from
     manifest.json   sizes and SHA-256 of the others; written last, so that a folder without it is no finished store
 
-Little-endian, mapped into memory when read: opening costs nothing, and several processes share the pages. When it is written,
-memory holds only a few portions of text, and of each document its name and sixteen bytes.
+Little-endian, mapped into memory when read: opening costs nothing, and several processes share the
+pages. When it is written, memory holds only a few portions of text, and of each document its name
+and sixteen bytes.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ Packing = Literal["pair", "document"]
 
 
 class Store:
-    """A finished store, open for reading; RelposError where it is missing, unfinished or damaged."""
+    """A finished store, open for reading; RelposError where it is missing, unfinished or
+    damaged."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
@@ -74,11 +77,18 @@ class Store:
         length: Length = 128,
         limit: Count | None = None,
     ) -> ExampleSet:
-        """The examples of a split ("train" or "heldout"); `limit` keeps so many, spread evenly over the store."""
+        """The examples of a split ("train" or "heldout"); `limit` keeps so many, spread evenly over
+        the store."""
         check("packing", packing, Packing)
         chosen = np.flatnonzero(self.heldout == (split == "heldout"))
         return PACKINGS[packing](
-            self.ids, self.sentences, self.documents[chosen], self.documents[chosen + 1], length, limit, self.marks
+            self.ids,
+            self.sentences,
+            self.documents[chosen],
+            self.documents[chosen + 1],
+            length,
+            limit,
+            self.marks,
         )
 
     def counts(self) -> npt.NDArray[np.int64]:
@@ -90,22 +100,33 @@ class Store:
         return counts
 
     def verify(self) -> None:
-        """Compares every file's SHA-256 with the manifest's, once in a process; RelposError names the file that differs."""
+        """Compares every file's SHA-256 with the manifest's, once in a process; RelposError names
+        the file that differs."""
         for name, entry in self.manifest["files"].items():
             if known_sha256(self.folder / name) != entry["sha256"]:
-                raise RelposError(f"damaged store: {self.folder / name} is not what the manifest says; {_REMEDY}")
+                raise RelposError(
+                    f"damaged store: {self.folder / name} is not what the manifest says; {_REMEDY}"
+                )
 
     def _checked_manifest(self) -> dict[str, Any]:
         path = self.folder / MANIFEST
         if not path.is_file():
-            raise RelposError(f"store {self.folder}: no {MANIFEST}: there is no store, or it was not finished")
+            raise RelposError(
+                f"store {self.folder}: no {MANIFEST}: there is no store, or it was not finished"
+            )
         try:
             manifest: dict[str, Any] = read_json(path, dict)
             # Every key that is read later, too: what lacks one is refused here.
-            _ = int(manifest["vocabulary"]), np.dtype(manifest["dtype"]), manifest.get("marks", {}).items()
+            _ = (
+                int(manifest["vocabulary"]),
+                np.dtype(manifest["dtype"]),
+                manifest.get("marks", {}).items(),
+            )
             _ = [entry["sha256"] for entry in manifest["files"].values()]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RelposError(f"store {self.folder}: {MANIFEST} cannot be read: {one_line(error)}; {_REMEDY}") from None
+            raise RelposError(
+                f"store {self.folder}: {MANIFEST} cannot be read: {one_line(error)}; {_REMEDY}"
+            ) from None
         return manifest
 
     def _mapped(self, name: str, dtype: str) -> npt.NDArray[Any]:
@@ -115,24 +136,30 @@ class Store:
 
 @cache
 def tell(folder: Path) -> None:
-    """Prints, once in a process, what was read into a store, what of it is held out, and what of the text was left out."""
+    """Prints, once in a process, what was read into a store, what of it is held out, and what of
+    the text was left out."""
     store = Store(folder)
     sizes = np.diff(store.sentences[store.documents])
     held = store.heldout.sum()
     names = (folder / "sources.txt").read_text(encoding="utf-8").splitlines()
-    documents = sum(not name.endswith(ITS_END) for name in names)  # in a store, a document and its end are two
+    # in a store, a document and its end are two
+    documents = sum(not name.endswith(ITS_END) for name in names)
     kinds = [f"{number:,} {kind}" for kind, number in store.manifest.get("dropped", {}).items()]
     parts = "document or end of a document"
     if held != 1:
         parts = "documents or ends of documents"
     say(
         f"relpos: {plural(documents, 'document')}, {plural(len(store.sentences) - 1, 'sentence')}, "
-        f"{plural(len(store.ids), 'token')}; held out {sizes[store.heldout].sum() / sizes.sum():.2%} of the tokens, in "
+        f"{plural(len(store.ids), 'token')}; held out "
+        f"{sizes[store.heldout].sum() / sizes.sum():.2%} of the tokens, in "
         f"{held:,} {parts}; "
         f"left out {', '.join(kinds) or 'nothing'}"
     )
     if (unknown := store.manifest.get("unknown", 0) / len(store.ids)) > MANY:
-        say(f"relpos: {unknown:.1%} of these tokens are unknown to the tokenizer; one made for such text would know them")
+        say(
+            f"relpos: {unknown:.1%} of these tokens are unknown to the tokenizer; one made for "
+            f"such text would know them"
+        )
 
 
 def write_store(
@@ -144,12 +171,15 @@ def write_store(
     shuffle: int | None = None,
     alike: bool = False,
 ) -> None:
-    """Writes a store into `folder`; its manifest comes last. The bytes do not depend on the number of processes.
+    """Writes a store into `folder`; its manifest comes last. The bytes do not depend on the number
+    of processes.
 
     Args:
-        heldout: share of the text that is held out: whole documents, and the ends of such as are too large.
+        heldout: share of the text that is held out: whole documents, and the ends of such as are
+            too large.
         processes: encode the text; None: one for each processor.
-        shuffle: words of the n-grams that are permuted within each sentence, see `ngrams_permuted`; None: text as it stands.
+        shuffle: words of the n-grams that are permuted within each sentence, see `ngrams_permuted`;
+            None: text as it stands.
         alike: the documents are of one size, see `relpos.data.heldout`.
 
     Raises:
@@ -185,7 +215,8 @@ def write_store(
 
 @dataclass(frozen=True)
 class _End:
-    """The end of a document: where it is from, the 64-bit hash of its content, and what was left out of the text meanwhile."""
+    """The end of a document: where it is from, the 64-bit hash of its content, and what was left
+    out of the text meanwhile."""
 
     source: str
     content: int
@@ -209,12 +240,18 @@ class _Writer:
     def __enter__(self) -> _Writer:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for name, file in self.files.items():
             if kind is None:
                 file.close()
                 continue
-            # An error is on its way: one of closing, about the same full disk, must not take its place.
+            # An error is on its way: one of closing, about the same full disk, must not take its
+            # place.
             with suppress(OSError):
                 file.close()
             (self.folder / name).unlink(missing_ok=True)
@@ -222,7 +259,9 @@ class _Writer:
     def add(self, lengths: npt.NDArray[np.int32], ids: npt.NDArray[np.int32]) -> None:
         """Sentences of the document that is being written."""
         self.files["ids.bin"].write(ids.astype(self.dtype))
-        self.files["sentences.bin"].write((self.tokens + np.cumsum(lengths, dtype=np.int64)).astype("<i8"))
+        self.files["sentences.bin"].write(
+            (self.tokens + np.cumsum(lengths, dtype=np.int64)).astype("<i8")
+        )
         self.tokens += len(ids)
         self.unknowns += int((ids == self.unknown).sum())
         self.sentences += len(lengths)
@@ -231,7 +270,10 @@ class _Writer:
 
     def _refuse_unknown(self) -> None:
         if self.tokens == self.unknowns:
-            raise RelposError(f"tokenizer: it knows none of the text's first {self.tokens:,} tokens; choose one made for such text")
+            raise RelposError(
+                f"tokenizer: it knows none of the text's first {self.tokens:,} "
+                f"tokens; choose one made for such text"
+            )
 
     def end(self, document: _End) -> None:
         """The end of a document; a document without a sentence is left out."""
@@ -257,11 +299,15 @@ class _Writer:
         document = np.searchsorted(whole, starts[:-1], side="right") - 1
         flags = starts[:-1] >= behind[document]
         is_end = starts[:-1] > whole[document]
-        lines = (self.sources[i] + ITS_END * bool(end) + "\n" for i, end in zip(document, is_end, strict=True))
+        lines = (
+            self.sources[i] + ITS_END * bool(end) + "\n"
+            for i, end in zip(document, is_end, strict=True)
+        )
         self.files["sources.txt"].write("".join(lines).encode(errors="backslashreplace"))
         self.files["documents.bin"].write(starts.astype("<i8"))
         self.files["heldout.bin"].write(flags.astype("u1"))
-        # Flushed before the manifest exists: after a power cut it must not stand beside incomplete files.
+        # Flushed before the manifest exists: after a power cut it must not stand beside incomplete
+        # files.
         for file in self.files.values():
             file.flush()
             os.fsync(file.fileno())
@@ -278,7 +324,9 @@ def _feed(documents: Iterable[Document]) -> Iterator[str | _End]:
     for document in documents:
         content = hashlib.blake2b(digest_size=8)
         yield from portions(_hashed(document, content))
-        yield _End(document.source, int.from_bytes(content.digest(), "little"), Counter(document.dropped))
+        yield _End(
+            document.source, int.from_bytes(content.digest(), "little"), Counter(document.dropped)
+        )
         document.dropped.clear()
 
 

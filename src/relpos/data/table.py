@@ -1,4 +1,5 @@
-"""Rows of text fields under named columns, read from TSV, CSV or JSON lines, which may be a stranger's."""
+"""Rows of text fields under named columns, read from TSV, CSV or JSON lines, which may be a
+stranger's."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class TextTable:
         return f"{self.source} {self.place} {self.places[row]}"
 
     def column(self, name: str) -> list[str]:
-        """Raises: RelposError with the nearest name where there is no such column, or where there are two."""
+        """Raises: RelposError with the nearest name where there is no such column, or where there
+        are two."""
         if name not in self.header:
             raise RelposError(f"{self.source}: no column {name!r}.{nearest(name, self.header)}")
         if self.header.count(name) > 1:
@@ -45,11 +47,20 @@ class TextTable:
         return [row[at] for row in self.rows]
 
 
-def check_widths(path: Path, rows: list[list[str]], places: Sequence[int], width: int, owner: str = "the header has") -> None:
-    """Raises: RelposError naming file and line of the first row that has another number of columns."""
+def check_widths(
+    path: Path,
+    rows: list[list[str]],
+    places: Sequence[int],
+    width: int,
+    owner: str = "the header has",
+) -> None:
+    """Raises: RelposError naming file and line of the first row that has another number of
+    columns."""
     for row, place in zip(rows, places, strict=True):
         if len(row) != width:
-            raise RelposError(f"{path} line {place}: {plural(len(row), 'column')} where {owner} {width}")
+            raise RelposError(
+                f"{path} line {place}: {plural(len(row), 'column')} where {owner} {width}"
+            )
 
 
 def read_text(path: Path) -> str:
@@ -68,13 +79,15 @@ def read_text(path: Path) -> str:
 def read_table(path: Path, header: Sequence[str] | None = None, broken: bool = False) -> TextTable:
     """A TSV file, read strictly: split on tab and on line feed, quotes are ordinary characters.
 
-    A reader that takes quotes for delimiters would join lines and lose rows (169 lines of MRPC's training file have an odd `"`).
+    A reader that takes quotes for delimiters would join lines and lose rows (169 lines of MRPC's
+    training file have an odd `"`).
 
     Args:
         header: names the columns of a file that has no header line.
         broken: leave out rows that a line end inside a field has broken in two.
 
-    Raises: RelposError naming file and line: unreadable, empty, no rows, not UTF-8, another number of columns.
+    Raises: RelposError naming file and line: unreadable, empty, no rows, not UTF-8, another number
+        of columns.
     """
     # splitlines would cut a sentence at U+2028, U+0085 and other characters that are text here.
     lines = [line.removesuffix("\r") for line in read_text(path).removesuffix("\n").split("\n")]
@@ -94,14 +107,16 @@ def read_table(path: Path, header: Sequence[str] | None = None, broken: bool = F
 
 
 def csv_table(path: Path) -> TextTable:
-    """A CSV file with a header line; quotes enclose fields, so that a text may hold commas, quotes and line ends.
+    """A CSV file with a header line; quotes enclose fields, so that a text may hold commas, quotes
+    and line ends.
 
     Raises:
         RelposError: names file and line: not CSV, no rows, another number of columns.
     """
     rows, places, line = [], [], 1
     text = read_text(path)
-    # Strict: otherwise a quote that is never closed would make one field of the rest of the file, without an error.
+    # Strict: otherwise a quote that is never closed would make one field of the rest of the file,
+    #     without an error.
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     limit = csv.field_size_limit(len(text))  # 131,072 characters, where nobody has set another
     try:
@@ -109,7 +124,8 @@ def csv_table(path: Path) -> TextTable:
             if row:  # an empty line is no row
                 rows.append(row)
                 places.append(line)
-            line = reader.line_num + 1  # a row may take several lines: the next one starts after them
+            # a row may take several lines: the next one starts after them
+            line = reader.line_num + 1
     except csv.Error as error:
         raise RelposError(f"{path} line {line}: not CSV: {error}") from None
     finally:
@@ -122,18 +138,23 @@ def csv_table(path: Path) -> TextTable:
 
 
 def check_commas(source: str, header: Sequence[str]) -> None:
-    """Raises: RelposError where the header of a CSV file is one field with other separators than commas in it."""
+    """Raises: RelposError where the header of a CSV file is one field with other separators than
+    commas in it."""
     if len(header) == 1 and (mark := next((mark for mark in ";\t|" if mark in header[0]), None)):
-        raise RelposError(f"{source} line 1: its columns stand between {mark!r}; write them between commas, or as JSONL")
+        raise RelposError(
+            f"{source} line 1: its columns stand between {mark!r}; write them "
+            f"between commas, or as JSONL"
+        )
 
 
 def check_head(path: Path, text: str, column: str) -> None:
-    """Refuses a CSV file that begins with this text, not a blank one, if pandas would read other columns than those of its header,
-    or this column stands twice in it.
+    """Refuses a CSV file that begins with this text, not a blank one, if pandas would read other
+    columns than those of its header, or this column stands twice in it.
 
     Raises:
-        RelposError: see `check_commas`; or the first row has more columns than the header, of which pandas takes the first one for
-            the name of the row and each column for the one before it.
+        RelposError: see `check_commas`; or the first row has more columns than the header, of which
+            pandas takes the first one for the name of the row and each column for the one before
+            it.
     """
     limit = csv.field_size_limit(len(text) + 1)
     try:
@@ -143,7 +164,8 @@ def check_head(path: Path, text: str, column: str) -> None:
     check_commas(str(path), header)
     if header.count(column) > 1:
         raise RelposError(f"{path}: two columns {column!r}")
-    if rows and len(rows[0]) > len(header):  # the text may break off within a row, which then has fewer
+    # the text may break off within a row, which then has fewer
+    if rows and len(rows[0]) > len(header):
         check_widths(path, rows, [2], len(header))
 
 
@@ -151,7 +173,8 @@ def json_table(path: Path, columns: Sequence[str]) -> TextTable:
     """These columns of the rows in a file.
 
     Raises:
-        RelposError: names file and line: see `objects`; a column is missing, or holds neither a text nor a number.
+        RelposError: names file and line: see `objects`; a column is missing, or holds neither a
+            text nor a number.
     """
     rows, places = [], []
     for number, fields in objects(path):
@@ -174,9 +197,11 @@ def objects(path: Path) -> Iterator[tuple[int, Fields]]:
             raise RelposError(f"{path} line {number}: {NUL}")
         try:
             fields = json.loads(line, object_pairs_hook=_unique)
-            # Only an escape makes a surrogate, for UTF-8 is read strictly; to check every line would take longer than to parse it.
+            # Only an escape makes a surrogate, for UTF-8 is read strictly; to check every line
+            # would take longer than to parse it.
             if "\\u" in line:
-                json.dumps(fields, ensure_ascii=False).encode()  # half a surrogate pair is JSON, and no tokenizer takes it
+                # half a surrogate pair is JSON, and no tokenizer takes it
+                json.dumps(fields, ensure_ascii=False).encode()
         except RecursionError:
             raise RelposError(f"{path} line {number}: not JSON: nested too deep") from None
         except ValueError as error:
@@ -206,7 +231,11 @@ def inside(fields: object, key: str, kind: type, place: str) -> Any:
     if isinstance(fields, dict):
         value = fields.get(key)
     # To isinstance a truth value is an int, but in a file it is no number.
-    if not isinstance(value, kind) or isinstance(value, bool) or (isinstance(value, str) and not value.strip()):
+    if (
+        not isinstance(value, kind)
+        or isinstance(value, bool)
+        or (isinstance(value, str) and not value.strip())
+    ):
         raise RelposError(f"{place}: no {KINDS[kind]} under {key!r}")
     return value
 
@@ -223,5 +252,8 @@ def _field(place: str, fields: Fields, column: str) -> str:
     if isinstance(value, str):
         return value
     if value is None or isinstance(value, list | dict):
-        raise RelposError(f"{place}: column {column!r} holds {json.dumps(value)[:40]}, a text or a number is expected")
+        raise RelposError(
+            f"{place}: column {column!r} holds {json.dumps(value)[:40]}, a text or a "
+            f"number is expected"
+        )
     return json.dumps(value)

@@ -1,7 +1,8 @@
-"""The rows of a task as token ids, `[CLS] a [SEP]` (types 0) `b [SEP]` (types 1), the longer one cut first; and batches of them.
+"""The rows of a task as token ids, `[CLS] a [SEP]` (types 0) `b [SEP]` (types 1), the longer one
+cut first; and batches of them.
 
-Batches are drawn at random, each forward pass padded to its own longest row. Which rows meet in which step is a pure function of
-(seed, epoch), so that a run can go on from any step.
+Batches are drawn at random, each forward pass padded to its own longest row. Which rows meet in
+which step is a pure function of (seed, epoch), so that a run can go on from any step.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ def encode(rows: TaskRows, tokenizer: Tokenizer, length: int = 128) -> Encoded:
     if rows.sentence_b is not None:
         between = tokenizer.separators
     if length < 4 + between:
-        raise RelposError(f"length={length}: a pair needs at least {4 + between} positions, [CLS] a {'[SEP] ' * between}b [SEP]")
+        raise RelposError(
+            f"length={length}: a pair needs at least {4 + between} positions, [CLS] "
+            f"a {'[SEP] ' * between}b [SEP]"
+        )
     firsts = tokenizer.encode(rows.sentence_a)
     seconds: list[Ids] | list[None] = [None] * len(firsts)
     if rows.sentence_b is not None:
@@ -69,9 +73,11 @@ def encode(rows: TaskRows, tokenizer: Tokenizer, length: int = 128) -> Encoded:
 
 
 def cut(a: int, b: int, room: int) -> tuple[int, int]:
-    """Longest first: the lengths left when the longer of two loses its last token until `a + b <= room`.
+    """Longest first: the lengths left when the longer of two loses its last token until `a + b <=
+    room`.
 
-    Of two equally long ones the second loses its token first, as in the library that the authors used.
+    Of two equally long ones the second loses its token first, as in the library that the authors
+    used.
     """
     if a + b <= room:
         return a, b
@@ -83,7 +89,9 @@ def cut(a: int, b: int, room: int) -> tuple[int, int]:
     return room - half, half
 
 
-def _assemble(a: Ids, b: Ids | None, tokenizer: Tokenizer, length: int) -> tuple[Ids, NDArray[np.uint8]]:
+def _assemble(
+    a: Ids, b: Ids | None, tokenizer: Tokenizer, length: int
+) -> tuple[Ids, NDArray[np.uint8]]:
     """Ids and types of one row."""
     if b is None:
         a = a[: length - 2]
@@ -104,14 +112,17 @@ def _assemble(a: Ids, b: Ids | None, tokenizer: Tokenizer, length: int) -> tuple
 
 
 def collate(encoded: Encoded, rows: Tensor, n: int | None = None) -> dict[str, Tensor]:
-    """`rows` (b,) of the encoded data as padded tensors (b, n); n None: the longest, as a multiple of 8 or the full length.
+    """`rows` (b,) of the encoded data as padded tensors (b, n); n None: the longest, as a multiple
+    of 8 or the full length.
 
-    Keys: input_ids, token_types (int64), attention_mask (bool, True = real token), labels (b,) where there are some.
+    Keys: input_ids, token_types (int64), attention_mask (bool, True = real token), labels (b,)
+        where there are some.
     """
     picked = rows.tolist()
     longest = max(len(encoded.ids[row]) for row in picked)
     n = n or min(-(-longest // MULTIPLE) * MULTIPLE, encoded.length)
-    input_ids = np.full((len(picked), n), encoded.pad, dtype=np.int64)  # filled row by row: NumPy has less overhead
+    # filled row by row: NumPy has less overhead
+    input_ids = np.full((len(picked), n), encoded.pad, dtype=np.int64)
     token_types = np.zeros_like(input_ids)
     for at, row in enumerate(picked):
         size = len(encoded.ids[row])
@@ -129,8 +140,9 @@ def collate(encoded: Encoded, rows: Tensor, n: int | None = None) -> dict[str, T
 class TuningStep:
     """The micro-batches of an update and the number of rows in all of them.
 
-    A micro-batch has the tensors of `collate`, and `keys` (b,), from which the dropout of each row is drawn. With few shapes it may
-    have `held` (T,), the places of the tokens that are computed, see `Shapes`; without it all are.
+    A micro-batch has the tensors of `collate`, and `keys` (b,), from which the dropout of each row
+    is drawn. With few shapes it may have `held` (T,), the places of the tokens that are computed,
+    see `Shapes`; without it all are.
     """
 
     index: int
@@ -139,10 +151,11 @@ class TuningStep:
 
 
 def epoch_batches(rows: int, seed: int, epoch: int, batch: int) -> list[Tensor]:
-    """The rows of each batch of one epoch, drawn at random: every row once, `ceil(rows / batch)` batches, the last one short.
+    """The rows of each batch of one epoch, drawn at random: every row once, `ceil(rows / batch)`
+    batches, the last one short.
 
-    Batches of rows of like length would cost less padding, but length says something about the label: on QQP the mean label of such
-    batches varies six times as much.
+    Batches of rows of like length would cost less padding, but length says something about the
+    label: on QQP the mean label of such batches varies six times as much.
     """
     order = torch.argsort(counter_hash(_ROWS, seed, epoch, torch.arange(rows)), stable=True)
     return list(order.split(batch))
@@ -159,9 +172,22 @@ class TuningSteps(IterableDataset[TuningStep]):
     """
 
     def __init__(
-        self, encoded: Encoded, seed: int, batch: int, steps: int, microbatch: int, start: int = 0, few_shapes: bool = False
+        self,
+        encoded: Encoded,
+        seed: int,
+        batch: int,
+        steps: int,
+        microbatch: int,
+        start: int = 0,
+        few_shapes: bool = False,
     ) -> None:
-        self.encoded, self.seed, self.batch, self.start, self.stop = encoded, seed, batch, start, steps
+        self.encoded, self.seed, self.batch, self.start, self.stop = (
+            encoded,
+            seed,
+            batch,
+            start,
+            steps,
+        )
         self.room, self.few_shapes = microbatch * encoded.length, few_shapes
 
     def __iter__(self) -> Iterator[TuningStep]:
@@ -190,7 +216,8 @@ class TuningSteps(IterableDataset[TuningStep]):
 
 
 def evaluation_batches(encoded: Encoded, batch: int) -> Iterator[dict[str, Tensor]]:
-    """Every row once, sorted by length; `rows` (b,) in a batch says which, to put the outputs back in order."""
+    """Every row once, sorted by length; `rows` (b,) in a batch says which, to put the outputs back
+    in order."""
     order = torch.argsort(encoded.lengths, stable=True)
     for rows in order.split(batch):
         yield {**collate(encoded, rows), "rows": rows}

@@ -1,7 +1,7 @@
 """Tasks: their files and columns, labels, metric, and the numbers that they are trained with.
 
-Each task has a YAML file in `conf/task/`; its keys are the arguments of `Task`. A task of the user's own becomes a `Task` in
-`relpos.data.own_task`. Nothing here reads a file.
+Each task has a YAML file in `conf/task/`; its keys are the arguments of `Task`. A task of the
+user's own becomes a `Task` in `relpos.data.own_task`. Nothing here reads a file.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from relpos.ranges import Batch, Count, NotNegative, Positive
 class Task:
     """One task: of GLUE, or of the user's own.
 
-    The training numbers are those of the authors' released `run_glue.py`; `paper_*` are those that the paper's Table 5 prints,
-    `albert_*` those of ALBERT's `run_glue.sh`.
+    The training numbers are those of the authors' released `run_glue.py`; `paper_*` are those that
+    the paper's Table 5 prints, `albert_*` those of ALBERT's `run_glue.sh`.
     """
 
     name: str  # also its configuration in nyu-mll/glue
     folder: str  # in GLUE's own layout; of a task of the user's own, a path
     sentences: Sequence[str]  # one or two columns of the TSV files
     label: str  # column with the label
-    labels: Sequence[str] | None  # the words in that column, class 0 first (nyu-mll/glue's order); None = regression
+    # the words in that column, class 0 first (nyu-mll/glue's order); None = regression
+    labels: Sequence[str] | None
     columns: Sequence[str]  # columns of the results table
     dev: Mapping[str, str]  # column of the results table -> split it is measured on
     test: Mapping[str, str]  # file name in a submission, without .tsv -> split it predicts
@@ -43,7 +44,8 @@ class Task:
     albert_lr: NotNegative | None = None
     intermediate: str | None = None  # the task whose fine-tuned encoder this one starts from
     range: Sequence[float] | None = None  # of a regression's scores
-    headers: Mapping[str, Sequence[str]] = field(default_factory=dict)  # split -> columns of a file without a header line
+    # split -> columns of a file without a header line
+    headers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     hub_sentences: Sequence[str] | None = None  # where nyu-mll/glue names the columns otherwise
     broken: bool = False  # leave out rows that a line end inside a sentence has broken in two
 
@@ -81,6 +83,7 @@ def epoch_steps(rows: int, batch: int) -> int:
 
 
 def authors_steps(task: Task, rows: int, batch: int, epochs: float | None = None) -> int:
-    """The authors' steps for the official rows and their batch; for other numbers, the same number of epochs, or `epochs`."""
+    """The authors' steps for the official rows and their batch; for other numbers, the same number
+    of epochs, or `epochs`."""
     epochs = epochs or task.steps / epoch_steps(task.rows, task.batch)
     return max(1, round(epochs * epoch_steps(rows, batch)))

@@ -1,7 +1,8 @@
-"""A text file, plain or compressed, as a stream of blocks of whole lines: strict UTF-8, LF line ends, no byte order mark.
+"""A text file, plain or compressed, as a stream of blocks of whole lines: strict UTF-8, LF line
+ends, no byte order mark.
 
-Blocks have about a megabyte, because Python's overhead is paid once for each block and not for each line; memory is that of one
-block, also for a file that is one single line.
+Blocks have about a megabyte, because Python's overhead is paid once for each block and not for each
+line; memory is that of one block, also for a file that is one single line.
 """
 
 from __future__ import annotations
@@ -70,13 +71,17 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
             if line.strip():
                 yield number, line
         if len(tail) > LONGEST:
-            raise RelposError(f"{path} line {number + 1}: longer than {LONGEST:,} characters; write it as several rows")
+            raise RelposError(
+                f"{path} line {number + 1}: longer than {LONGEST:,} characters; "
+                f"write it as several rows"
+            )
     if tail.strip():
         yield number + 1, tail
 
 
 def _cut(data: bytes) -> int:
-    """Where a block ends: after its last line end or, where a line is longer than a block, after its last space."""
+    """Where a block ends: after its last line end or, where a line is longer than a block, after
+    its last space."""
     end = data.rfind(b"\n") + 1
     if end == 0 and len(data) >= BLOCK:
         # Without the last character, which may not be complete.

@@ -1,8 +1,10 @@
-"""The tokenizer: a SentencePiece model that holds everything it needs, case folding too; by default an uncased unigram model.
+"""The tokenizer: a SentencePiece model that holds everything it needs, case folding too; by default
+an uncased unigram model.
 
-Differs from the authors' code: ids 0 [PAD], 1 <unk>, 2 [CLS], 3 [SEP], 4 [MASK] and then the pieces (they append the
-special ones); case folding by the rule `nmt_nfkc_cf` inside the model, in training as in encoding (they lower-case and
-strip accents outside, and only when encoding); `vocabulary` counts every id (30,004 in all).
+Differs from the authors' code: ids 0 [PAD], 1 <unk>, 2 [CLS], 3 [SEP], 4 [MASK] and then the pieces
+(they append the special ones); case folding by the rule `nmt_nfkc_cf` inside the model, in training
+as in encoding (they lower-case and strip accents outside, and only when encoding); `vocabulary`
+counts every id (30,004 in all).
 """
 
 from __future__ import annotations
@@ -31,7 +33,12 @@ from relpos.readers import check_recorded, read_bytes
 Ids = npt.NDArray[np.int64]
 Kind = Literal["unigram", "bpe"]
 PAD, UNK, CLS, SEP, MASK = range(5)
-NAMES = {"pad": ("[PAD]", "<pad>"), "cls": ("[CLS]", "<s>"), "sep": ("[SEP]", "</s>"), "mask": ("[MASK]", "<mask>")}
+NAMES = {
+    "pad": ("[PAD]", "<pad>"),
+    "cls": ("[CLS]", "<s>"),
+    "sep": ("[SEP]", "</s>"),
+    "mask": ("[MASK]", "<mask>"),
+}
 """What we call a special token -> its names in tokenizers of ours and of others."""
 FILE = "tokenizer.model"
 SPACE = "▁"  # U+2581, SentencePiece's white space
@@ -39,7 +46,8 @@ UNKNOWN_WORD = f"{SPACE}\ufffd"
 """The `word_piece` of an unknown piece that stands for a whole word."""
 WORD = 3  # SentencePiece's number in `trainer_spec.model_type` for a model of whole words
 LONGEST = 4192  # bytes of a sentence; SentencePiece does not train on longer ones
-NEEDED = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")  # SentencePiece: the ids that no vocabulary can do without
+# SentencePiece: the ids that no vocabulary can do without
+NEEDED = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 
 
 @dataclass(frozen=True)
@@ -59,23 +67,29 @@ def train_tokenizer(
     documents: Iterable[Document], folder: Path, vocabulary: int, sample: int, threads: int, kind: Kind = "unigram",
     cased: bool = False, byte_fallback: bool = False,
 ) -> None:  # fmt: skip
-    """Write `folder`/tokenizer.model, trained on `sample` sentences drawn evenly from all documents.
+    """Write `folder`/tokenizer.model, trained on `sample` sentences drawn evenly from all
+    documents.
 
-    The pieces depend on the documents, `vocabulary`, `sample` and `threads` (the sums of the EM steps are split by
-    thread), the kind of model, `cased` (case is kept) and `byte_fallback` (a character without a piece is encoded as its bytes,
-    which are 256 of the pieces), and on nothing else. A small text yields fewer than `vocabulary` pieces.
+    The pieces depend on the documents, `vocabulary`, `sample` and `threads` (the sums of the EM
+    steps are split by thread), the kind of model, `cased` (case is kept) and `byte_fallback` (a
+    character without a piece is encoded as its bytes, which are 256 of the pieces), and on nothing
+    else. A small text yields fewer than `vocabulary` pieces.
 
     Raises:
-        RelposError: there is no text, none of its sentences is short enough, or `vocabulary` has no room for its characters.
+        RelposError: there is no text, none of its sentences is short enough, or `vocabulary` has no
+            room for its characters.
     """
-    # Left in, the character that stands for WikiText's <unk> would become a piece, and would no longer be encoded as unknown.
+    # Left in, the character that stands for WikiText's <unk> would become a piece, and would no
+    # longer be encoded as unknown.
     drawn = reservoir((sentence.replace(UNKNOWN, "") for sentence in sentences(documents)), sample)
     if not drawn:
         raise RelposError("data: the corpus has no sentences")
     if all(len(sentence.encode()) > LONGEST for sentence in drawn):
         raise RelposError(
-            f"data: all sentences are longer than {LONGEST:,} bytes, and a tokenizer is trained on shorter ones only; "
-            "is the text one long line without full stops? Put each sentence, or each paragraph, on a line of its own"
+            f"data: all sentences are longer than {LONGEST:,} bytes, and a tokenizer is trained on "
+            f"shorter ones only; "
+            "is the text one long line without full stops? Put each sentence, or each paragraph, "
+            "on a line of its own"
         )
     model = io.BytesIO()
     rule = "nmt_nfkc_cf"
@@ -83,29 +97,34 @@ def train_tokenizer(
         rule = "nmt_nfkc"
     try:
         sentencepiece.SentencePieceTrainer.train(
-            # With less room than the special tokens need, SentencePiece may fail before it says how many ids the characters need.
+            # With less room than the special tokens need, SentencePiece may fail before it says how
+            # many ids the characters need.
             sentence_iterator=iter(drawn), model_writer=model, model_type=kind, vocab_size=max(vocabulary, MASK + 1),
             hard_vocab_limit=False, normalization_rule_name=rule,
             num_threads=threads, minloglevel=2,
             pad_id=PAD, pad_piece="[PAD]", unk_id=UNK, unk_piece="<unk>", bos_id=-1, eos_id=-1,
-            # Control symbols, not user-defined ones: a text that spells [MASK] must not be encoded as that token.
+            # Control symbols, not user-defined ones: a text that spells [MASK] must not be encoded
+            # as that token.
             control_symbols=["[CLS]", "[SEP]", "[MASK]"], max_sentence_length=LONGEST, byte_fallback=byte_fallback,
         )  # fmt: skip
     except RuntimeError as error:
         if needed := NEEDED.search(str(error)):
             raise RelposError(
-                f"vocabulary={vocabulary}: too small for this text, whose single characters and the {MASK + 1} special tokens "
+                f"vocabulary={vocabulary}: too small for this text, whose single characters and "
+                f"the {MASK + 1} special tokens "
                 f"make {needed[1]} ids: vocabulary={needed[1]} or more"
             ) from None
         raise RelposError(
-            f"vocabulary={vocabulary}: no tokenizer from {plural(len(drawn), 'sentence')}: {one_line(error)}"
+            f"vocabulary={vocabulary}: no tokenizer from {plural(len(drawn), 'sentence')}: "
+            f"{one_line(error)}"
         ) from None
     with replacing(folder / FILE) as temporary:
         temporary.write_bytes(model.getvalue())
 
 
 def reservoir(stream: Iterable[str], size: int) -> list[str]:
-    """`size` items of a stream, each as probable as any, in the memory of `size` items (Li 1994, algorithm L)."""
+    """`size` items of a stream, each as probable as any, in the memory of `size` items (Li 1994,
+    algorithm L)."""
     draw = random.Random(0)
     iterator: Iterator[str] = iter(stream)
     kept = list(islice(iterator, max(size, 0)))
@@ -124,9 +143,11 @@ def reservoir(stream: Iterable[str], size: int) -> list[str]:
 
 
 class Tokenizer:
-    """Text → ids. `encode` never returns special ids: it reads `[MASK]` in a text as text, `encode_marked` as the special token.
+    """Text → ids. `encode` never returns special ids: it reads `[MASK]` in a text as text,
+    `encode_marked` as the special token.
 
-    `relpos.data.published_tokenizer` has a class with the same methods for tokenizers of published checkpoints.
+    `relpos.data.published_tokenizer` has a class with the same methods for tokenizers of published
+    checkpoints.
     """
 
     pad: int
@@ -150,14 +171,21 @@ class Tokenizer:
         self.unk = self.processor.unk_id()
         for role, names in NAMES.items():
             numbers = [self.processor.piece_to_id(name) for name in names]
-            present = [number for number, name in zip(numbers, names, strict=True) if self.piece(number) == name]
+            present = [
+                number
+                for number, name in zip(numbers, names, strict=True)
+                if self.piece(number) == name
+            ]
             if not present:
-                raise RelposError(f"tokenizer {path}: it has no {names[0]}; tokenizer=FILE adds what is missing")
+                raise RelposError(
+                    f"tokenizer {path}: it has no {names[0]}; tokenizer=FILE adds what is missing"
+                )
             setattr(self, role, present[0])
 
     @classmethod
     def load(cls, path: Path | str) -> Tokenizer:
-        """From `tokenizer.model` or the folder that holds it; `load_tokenizer` takes the folder of a published checkpoint too.
+        """From `tokenizer.model` or the folder that holds it; `load_tokenizer` takes the folder of
+        a published checkpoint too.
 
         Raises:
             RelposError: there is no such file, or it is damaged.
@@ -181,8 +209,11 @@ class Tokenizer:
 
     def encode(self, texts: list[str]) -> list[npt.NDArray[np.int32]]:
         """The ids of each text, without special ones."""
-        # By default each of the encoding processes would share its texts out among as many threads as there are processors.
-        ids: list[npt.NDArray[np.int32]] = self.processor.encode(texts, return_type="numpy", num_threads=1)
+        # By default each of the encoding processes would share its texts out among as many threads
+        # as there are processors.
+        ids: list[npt.NDArray[np.int32]] = self.processor.encode(
+            texts, return_type="numpy", num_threads=1
+        )
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -204,16 +235,22 @@ class Tokenizer:
         return str(self.processor.id_to_piece(int(number)))
 
     def word_piece(self, number: int) -> str:
-        """The piece of an id, with `▁` where it begins, or ends, a word; empty for special tokens, the unknown one and bytes."""
+        """The piece of an id, with `▁` where it begins, or ends, a word; empty for special tokens,
+        the unknown one and bytes."""
         processor = self.processor
         if processor.is_unknown(number) and self.proto.trainer_spec.model_type == WORD:
             return UNKNOWN_WORD
-        if processor.is_control(number) or processor.is_unknown(number) or processor.is_byte(number):
+        if (
+            processor.is_control(number)
+            or processor.is_unknown(number)
+            or processor.is_byte(number)
+        ):
             return ""
         return self.piece(number)
 
     def sample(self) -> tuple[str, int]:
-        """A text in which `word_piece` can be tried, and how many words it has; SentencePiece's marks need no trial."""
+        """A text in which `word_piece` can be tried, and how many words it has; SentencePiece's
+        marks need no trial."""
         return "", 0
 
     def save(self, folder: Path) -> None:
@@ -222,9 +259,11 @@ class Tokenizer:
             shutil.copyfile(self.path, temporary)
 
     def encode_marked(self, text: str) -> Ids:
-        """(n,) the ids of a text in which `[MASK]`, `[SEP]`, `[CLS]` and `[PAD]` are tokens; other text is encoded as usual.
+        """(n,) the ids of a text in which `[MASK]`, `[SEP]`, `[CLS]` and `[PAD]` are tokens; other
+        text is encoded as usual.
 
-        A special token takes the place of a word, with the space before it: text after it begins a word only after a space.
+        A special token takes the place of a word, with the space before it: text after it begins a
+        word only after a space.
         """
         ids: list[int] = []
         specials = self.specials | self.typed
@@ -241,7 +280,8 @@ class Tokenizer:
         return np.array(ids, np.int64)
 
     def marked_ids(self, text: str) -> Ids:
-        """(n,) `encode_marked` of a text, with [CLS] before and [SEP] after it unless it has them already.
+        """(n,) `encode_marked` of a text, with [CLS] before and [SEP] after it unless it has them
+        already.
 
         Raises:
             RelposError: the text is empty but for [CLS], [SEP] and [PAD].
@@ -256,7 +296,8 @@ class Tokenizer:
         return np.array(ids, np.int64)
 
     def is_special(self, ids: Ids) -> npt.NDArray[np.bool_]:
-        """(n,) → (n,): which tokens are special. The unknown token is not: it stands for some text."""
+        """(n,) → (n,): which tokens are special. The unknown token is not: it stands for some
+        text."""
         special: npt.NDArray[np.bool_] = np.isin(ids, list(self.specials.values()))
         return special
 
@@ -287,7 +328,8 @@ class Tokenizer:
 
     @cached_property
     def _without_prefix(self) -> sentencepiece.SentencePieceProcessor:
-        """The same model for a text that continues a word: it adds no space in front, as SentencePiece otherwise does."""
+        """The same model for a text that continues a word: it adds no space in front, as
+        SentencePiece otherwise does."""
         model = type(self.proto)()
         model.CopyFrom(self.proto)
         model.normalizer_spec.add_dummy_prefix = False

@@ -1,10 +1,11 @@
 """What a word is, for everything that moves, counts or hides whole words.
 
-A text is cut into words by white space, and each punctuation mark is a word by itself; a word is the tuple of its pieces. The
-boundaries are read off the pieces, because a store holds no text: a piece that begins with SentencePiece's `▁` begins a word, a
-piece that begins with a punctuation mark begins one too (unless a lone `▁` stands before it, which then belongs to it), and so does
-whatever follows a piece that ends with one. A piece is never cut: one that holds several marks (`...`) is one word. A tokenizer
-whose pieces do not tell is refused.
+A text is cut into words by white space, and each punctuation mark is a word by itself; a word is
+the tuple of its pieces. The boundaries are read off the pieces, because a store holds no text: a
+piece that begins with SentencePiece's `▁` begins a word, a piece that begins with a punctuation
+mark begins one too (unless a lone `▁` stands before it, which then belongs to it), and so does
+whatever follows a piece that ends with one. A piece is never cut: one that holds several marks
+(`...`) is one word. A tokenizer whose pieces do not tell is refused.
 """
 
 from __future__ import annotations
@@ -25,17 +26,22 @@ Ints = npt.NDArray[np.int64]
 
 
 def is_punctuation(character: str) -> bool:
-    """Unicode's categories P*, and the symbols of ASCII (`$+<=>^|~` and the backquote), as BERT's own cutting into words has it."""
-    return unicodedata.category(character)[0] == "P" or (character.isascii() and unicodedata.category(character)[0] == "S")
+    """Unicode's categories P*, and the symbols of ASCII (`$+<=>^|~` and the backquote), as BERT's
+    own cutting into words has it."""
+    return unicodedata.category(character)[0] == "P" or (
+        character.isascii() and unicodedata.category(character)[0] == "S"
+    )
 
 
 class Words:
     """The word boundaries of texts under one tokenizer.
 
-    A special id ([CLS], [MASK], …) and `<unk>` are no punctuation: `<unk>` inside a word belongs to it.
+    A special id ([CLS], [MASK], …) and `<unk>` are no punctuation: `<unk>` inside a word belongs to
+    it.
 
     Raises:
-        RelposError: words of a text of the tokenizer's own pieces would begin elsewhere than its pre-tokenizer has them begin.
+        RelposError: words of a text of the tokenizer's own pieces would begin elsewhere than its
+            pre-tokenizer has them begin.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -45,19 +51,36 @@ class Words:
         ends = tokenizer.marks_ends
         self._spaced: Bools = np.array([piece.startswith(SPACE) and not ends for piece in pieces])
         self._alone: Bools = np.array([piece == SPACE and not ends for piece in pieces])
-        self._mark_first: Bools = np.array([bool(text) and is_punctuation(text[0]) for text in texts])
-        self._mark_last: Bools = np.array([bool(text) and is_punctuation(text[-1]) for text in texts])
+        self._mark_first: Bools = np.array(
+            [bool(text) and is_punctuation(text[0]) for text in texts]
+        )
+        self._mark_last: Bools = np.array(
+            [bool(text) and is_punctuation(text[-1]) for text in texts]
+        )
         self._mark_last |= np.array([piece.endswith(SPACE) and ends for piece in pieces])
         self._closing: Bools = np.array([piece == SPACE and ends for piece in pieces])
         sample, words = tokenizer.sample()
-        if any(SPACE in text for text in texts) or len(self.split(tokenizer.encode([sample])[0])) != words:
-            raise RelposError(f"tokenizer {tokenizer.path}: its pieces do not tell where words begin, and words are asked for here")
+        if (
+            any(SPACE in text for text in texts)
+            or len(self.split(tokenizer.encode([sample])[0])) != words
+        ):
+            raise RelposError(
+                f"tokenizer {tokenizer.path}: its pieces do not tell where words "
+                f"begin, and words are asked for here"
+            )
 
     def begins(self, ids: npt.NDArray[np.integer]) -> Bools:
-        """ids (…, n) of texts without special ids → (…, n): whether each piece begins a word. The first one does."""
+        """ids (…, n) of texts without special ids → (…, n): whether each piece begins a word. The
+        first one does."""
         before = ids[..., :-1]
-        inner = self._spaced[ids[..., 1:]] | (self._mark_first[ids[..., 1:]] & ~self._alone[before]) | self._mark_last[before]
-        return np.concatenate([np.ones_like(ids[..., :1], dtype=bool), inner & ~self._closing[ids[..., 1:]]], -1)
+        inner = (
+            self._spaced[ids[..., 1:]]
+            | (self._mark_first[ids[..., 1:]] & ~self._alone[before])
+            | self._mark_last[before]
+        )
+        return np.concatenate(
+            [np.ones_like(ids[..., :1], dtype=bool), inner & ~self._closing[ids[..., 1:]]], -1
+        )
 
     def numbers(self, ids: npt.NDArray[np.integer]) -> Ints:
         """ids (…, n) → (…, n): which word each piece belongs to, counted from 0."""
@@ -69,8 +92,12 @@ class Words:
         array = np.asarray(ids, np.int64)
         if not len(array):
             return []
-        return [tuple(part.tolist()) for part in np.split(array, np.flatnonzero(self.begins(array))[1:])]
+        return [
+            tuple(part.tolist()) for part in np.split(array, np.flatnonzero(self.begins(array))[1:])
+        ]
 
     def same(self, first: npt.NDArray[np.integer], second: npt.NDArray[np.integer]) -> bool:
         """Whether two texts hold the same words: equal multisets."""
-        return len(first) == len(second) and Counter(self.split(first)) == Counter(self.split(second))
+        return len(first) == len(second) and Counter(self.split(first)) == Counter(
+            self.split(second)
+        )

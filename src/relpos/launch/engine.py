@@ -1,8 +1,10 @@
-"""An engine decides where runs are executed; the launcher watches the folders until all runs are settled.
+"""An engine decides where runs are executed; the launcher watches the folders until all runs are
+settled.
 
-The folders are the queue and the locks keep workers apart, so nothing is lost with the launcher, and several launchers may work on
-one table. An engine starts workers for a job with all the runs; the launcher polls them, and shuts them down at the end. `Debug`
-and `Local` use this machine alone: this very process, and worker processes.
+The folders are the queue and the locks keep workers apart, so nothing is lost with the launcher,
+and several launchers may work on one table. An engine starts workers for a job with all the runs;
+the launcher polls them, and shuts them down at the end. `Debug` and `Local` use this machine alone:
+this very process, and worker processes.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from relpos.runs.run import Run
 FRUITLESS = 3
 """The launch ends after so many workers in a row that ended without having started a run."""
 SCRIPT = "array.sh"
-"""File in a launch's folder with the script of a cluster's tasks, which may wait in the queue when the launcher is gone."""
+"""File in a launch's folder with the script of a cluster's tasks, which may wait in the queue when
+the launcher is gone."""
 
 
 class Workers(Protocol):
@@ -47,11 +50,13 @@ class Workers(Protocol):
         """
 
     def shutdown(self) -> None:
-        """Ends the workers, which write a checkpoint of a run under way; called once, at the end or when the launcher stops."""
+        """Ends the workers, which write a checkpoint of a run under way; called once, at the end or
+        when the launcher stops."""
 
 
 class Engine(Protocol):
-    """The way in which runs are executed: a class named by `engine._target_`; the other keys are its arguments."""
+    """The way in which runs are executed: a class named by `engine._target_`; the other keys are
+    its arguments."""
 
     def start(self, standing: Standing, folder: Path) -> Workers | None:
         """Starts workers on a job.
@@ -64,17 +69,22 @@ class Engine(Protocol):
             The workers to wait for; None where there is nothing to wait for.
         """
 
-    def apply(self, function: Callable[[Item], Result], items: Sequence[Item], title: str) -> list[Result]:
-        """Applies a function to each item, see `relpos.pool`; by default one after another in this process."""
+    def apply(
+        self, function: Callable[[Item], Result], items: Sequence[Item], title: str
+    ) -> list[Result]:
+        """Applies a function to each item, see `relpos.pool`; by default one after another in this
+        process."""
         return [function(item) for item in items]
 
 
 @dataclass(frozen=True)
 class Debug(Engine):
-    """`engine=debug`: one run after another in this process, where a breakpoint, a debugger and a profiler reach it.
+    """`engine=debug`: one run after another in this process, where a breakpoint, a debugger and a
+    profiler reach it.
 
-    The output of a run is shown and not kept. The first run that fails ends the command with that run's own error, so that
-    `python -m pdb -c continue -m relpos.cli reproduce … engine=debug` stops where it happened.
+    The output of a run is shown and not kept. The first run that fails ends the command with that
+    run's own error, so that `python -m pdb -c continue -m relpos.cli reproduce … engine=debug`
+    stops where it happened.
     """
 
     def start(self, standing: Standing, folder: Path) -> None:
@@ -85,19 +95,23 @@ class Debug(Engine):
         """
         for run in standing.open():
             say(f"relpos: {run.stage} {run.name}")
-            with interruptible():  # for each run, because training installs its own signal handlers and does not remove them
+            # for each run, because training installs its own signal handlers and does not remove
+            # them
+            with interruptible():
                 execute(run)
 
 
 @dataclass(frozen=True)
 class Local(Engine):
-    """`engine=local`: worker processes here, all taking runs from one job, with the GPUs that CUDA_VISIBLE_DEVICES leaves.
+    """`engine=local`: worker processes here, all taking runs from one job, with the GPUs that
+    CUDA_VISIBLE_DEVICES leaves.
 
-    It divides the cores among the workers, restarts a worker that died, and passes Ctrl-C on. The worker of a run of several
-    devices starts a process for each of them.
+    It divides the cores among the workers, restarts a worker that died, and passes Ctrl-C on. The
+    worker of a run of several devices starts a process for each of them.
 
     Args:
-        workers: processes side by side; None: `runs_per_device` on each GPU, or one per core where there is no GPU.
+        workers: processes side by side; None: `runs_per_device` on each GPU, or one per core where
+            there is no GPU.
         threads: CPU threads of each worker; None: the cores divided among them.
         runs_per_device: runs side by side on one GPU.
     """
@@ -112,8 +126,11 @@ class Local(Engine):
         standing.job.write(folder / "job.json")
         return LocalWorkers(standing, folder, environments)
 
-    def apply(self, function: Callable[[Item], Result], items: Sequence[Item], title: str) -> list[Result]:
-        """Applies a function in as many processes as there are workers, each with a worker's threads and GPU."""
+    def apply(
+        self, function: Callable[[Item], Result], items: Sequence[Item], title: str
+    ) -> list[Result]:
+        """Applies a function in as many processes as there are workers, each with a worker's
+        threads and GPU."""
         environments = self._environments(self._slots(False, size=1)[: len(items)])
         if len(environments) < 2:
             return super().apply(function, items, title)
@@ -130,14 +147,18 @@ class Local(Engine):
         return environments
 
     def places(self, pending: list[Run]) -> list[str | None]:
-        """One entry per worker, at most one per run: the GPUs that it sees, as many as a run takes; None: it works on the CPU.
+        """One entry per worker, at most one per run: the GPUs that it sees, as many as a run takes;
+        None: it works on the CPU.
 
         Raises:
             RelposError: there are fewer GPUs than a run takes.
         """
-        speeds = [run.config["speed"] for run in pending if "speed" in run.config]  # other stages use no GPU
+        # other stages use no GPU
+        speeds = [run.config["speed"] for run in pending if "speed" in run.config]
         on_cpu = all(speed.get("accelerator") == "cpu" for speed in speeds)
-        return self._slots(on_cpu, max((shape(run)[1] for run in pending), default=1))[: len(pending)]
+        return self._slots(on_cpu, max((shape(run)[1] for run in pending), default=1))[
+            : len(pending)
+        ]
 
     def _slots(self, on_cpu: bool, size: int) -> list[str | None]:
         """One entry per worker: the `size` GPUs that it sees; None: it works on the CPU."""
@@ -150,11 +171,13 @@ class Local(Engine):
             raise RelposError(f"speed.devices={size}: engine=local has {plural(len(gpus), 'GPU')}")
         # Round by round, so that few workers spread over all GPUs.
         slots = [share for _ in range(self.runs_per_device) for share in shares]
-        return [slots[i % len(slots)] for i in range(self.workers or len(slots))]  # more workers than slots: they share them
+        # more workers than slots: they share them
+        return [slots[i % len(slots)] for i in range(self.workers or len(slots))]
 
 
 def _gpus() -> list[str]:
-    """Names of the GPUs that CUDA_VISIBLE_DEVICES allows, of all if it is not set; without loading torch."""
+    """Names of the GPUs that CUDA_VISIBLE_DEVICES allows, of all if it is not set; without loading
+    torch."""
     names = os.environ.get("CUDA_VISIBLE_DEVICES")
     if names is not None:
         return [name for name in names.split(",") if name.strip() not in ("", "-1")]
@@ -162,14 +185,18 @@ def _gpus() -> list[str]:
 
 
 class LocalWorkers:
-    """Worker processes, each tethered to this one by a pipe that is its standard input; their logs are in `folder`.
+    """Worker processes, each tethered to this one by a pipe that is its standard input; their logs
+    are in `folder`.
 
-    The death of a worker during a run is counted in that run's record (relpos.runs.retries), and after a few deaths the run is
-    given up. A worker that dies before it has started any run (a broken environment, a full disk) is in no record, and would be
-    restarted for ever; therefore workers are counted that end without any start of a run since they began.
+    The death of a worker during a run is counted in that run's record (relpos.runs.retries), and
+    after a few deaths the run is given up. A worker that dies before it has started any run (a
+    broken environment, a full disk) is in no record, and would be restarted for ever; therefore
+    workers are counted that end without any start of a run since they began.
     """
 
-    def __init__(self, standing: Standing, folder: Path, environments: list[dict[str, str]]) -> None:
+    def __init__(
+        self, standing: Standing, folder: Path, environments: list[dict[str, str]]
+    ) -> None:
         self.standing, self.folder, self.environments = standing, folder, environments
         self.fruitless = 0
         """Workers in a row that have ended without a start of any run, by whichever worker."""
@@ -202,12 +229,15 @@ class LocalWorkers:
             return
         # Read after the exit codes, so that the records are the workers' last ones.
         unsettled = self.standing.open()
-        if not ended and unsettled:  # all workers ended normally, but the folder of a finished run was deleted
+        # all workers ended normally, but the folder of a finished run was deleted
+        if not ended and unsettled:
             ended = [0]
         for number in ended:
             self.fruitless = self.fruitless + 1 if self.standing.starts == self.began[number] else 0
             if self.fruitless >= FRUITLESS:
-                raise RelposError(f"workers end with {exit_status(codes[number])}: see {self.logs[number]}")
+                raise RelposError(
+                    f"workers end with {exit_status(codes[number])}: see {self.logs[number]}"
+                )
             self.processes[number] = self._start(number)
 
     def shutdown(self) -> None:
@@ -216,23 +246,33 @@ class LocalWorkers:
 
 
 def run_all(
-    runs: list[Run], folder: Path, engine: Engine, retries: int = 0, settled: Callable[[Run], None] = lambda run: None
+    runs: list[Run],
+    folder: Path,
+    engine: Engine,
+    retries: int = 0,
+    settled: Callable[[Run], None] = lambda run: None,
 ) -> list[Run]:
     """Executes the missing runs; returns the runs that failed.
 
     Args:
         runs: inputs before the runs that need them.
-        folder: of the table. Job files and logs go into a subfolder for this launch, which is kept if a run failed.
+        folder: of the table. Job files and logs go into a subfolder for this launch, which is kept
+            if a run failed.
         engine: where to execute them.
         retries: how often a run that fails is tried again.
         settled: called for each run once it is finished or has failed, while other runs go on.
 
     Raises:
-        KeyboardInterrupt: the launcher was told to stop; the workers have written their checkpoints.
-        RelposError: workers die before they start a run; or several launchers were started by torchrun or srun.
+        KeyboardInterrupt: the launcher was told to stop; the workers have written their
+            checkpoints.
+        RelposError: workers die before they start a run; or several launchers were started by
+            torchrun or srun.
     """
     if place() is not None:
-        raise RelposError("a table is started once, not by torchrun or srun: its engine starts the processes that runs ask for")
+        raise RelposError(
+            "a table is started once, not by torchrun or srun: its engine starts the "
+            "processes that runs ask for"
+        )
     job = Job.now(runs, retries)
     standing = Standing(job)
     if not standing.open():
@@ -263,7 +303,9 @@ def _is_left(launch: Path) -> bool:
     return (launch / LOCK).exists() and not (launch / SCRIPT).exists() and not is_locked(launch)
 
 
-def _watch(standing: Standing, table: str, workers: Workers, settled: Callable[[Run], None]) -> None:
+def _watch(
+    standing: Standing, table: str, workers: Workers, settled: Callable[[Run], None]
+) -> None:
     with displayed(standing, table) as show:
         while True:
             began = time.monotonic()

@@ -1,7 +1,7 @@
 """A job: the runs that a worker executes one after another.
 
-The file of a job has each run once, and the inputs of a run as identities. Inputs that only finished runs read are in the file,
-which must describe every run, but not in the job.
+The file of a job has each run once, and the inputs of a run as identities. Inputs that only
+finished runs read are in the file, which must describe every run, but not in the job.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ PAUSE, LONGEST = 0.3, 10.0
 PLAN = "plan.json"
 """File beside a table with the job of its newest launch."""
 LOGGERS = "RELPOS_LOGGERS"
-"""Environment variable with the loggers of a job's runs as JSON, which the job's file refers to by their places."""
+"""Environment variable with the loggers of a job's runs as JSON, which the job's file refers to by
+their places."""
 WAITING = "waiting for a failed run"
 """State of a run that cannot be executed, because it needs a run that has failed."""
 IMPOSSIBLE = "neither executed nor marked as failed"
@@ -39,7 +40,8 @@ class Job:
     Args:
         runs: inputs before the runs that need them.
         retries: how often a run that fails is tried again.
-        starts: identity → number of starts in the run's record before this launch, if there were any.
+        starts: identity → number of starts in the run's record before this launch, if there were
+            any.
     """
 
     runs: list[Run]
@@ -50,7 +52,9 @@ class Job:
     def now(cls, runs: list[Run], retries: int) -> Job:
         """The job of a launch that begins now: failures before it do not count."""
         # Retries count from this launch on.
-        counts = {run.identity: len(run.record.get("starts", [])) for run in runs if not run.is_given}
+        counts = {
+            run.identity: len(run.record.get("starts", [])) for run in runs if not run.is_given
+        }
         return cls(runs, retries, {identity: count for identity, count in counts.items() if count})
 
     def retries_of(self, run: Run) -> Retries:
@@ -73,7 +77,12 @@ class Job:
             flat.append([run.identity, asdict(replace(run, config=config, inputs={})), inputs])
         os.environ[LOGGERS] = json.dumps(loggers)
         described = [run.identity for run in everything if run.identity not in of_job]
-        content = {"retries": self.retries, "starts": self.starts, "runs": flat, "only_described": described}
+        content = {
+            "retries": self.retries,
+            "starts": self.starts,
+            "runs": flat,
+            "only_described": described,
+        }
         write_text(path, json.dumps(content))
 
     @classmethod
@@ -90,19 +99,27 @@ class Job:
             for identity, run, inputs in content.runs:
                 if loggers is not None and isinstance(number := run.config.get("logger"), int):
                     run = replace(run, config=run.config | {"logger": loggers[number]})
-                runs[identity] = replace(run, inputs={name: runs[identity_of_input] for name, identity_of_input in inputs.items()})
+                runs[identity] = replace(
+                    run,
+                    inputs={
+                        name: runs[identity_of_input] for name, identity_of_input in inputs.items()
+                    },
+                )
             for identity in content.only_described:
                 del runs[identity]
         except KeyError as error:
             raise RelposError(f"{path}: damaged: it lacks the run {error}") from error
         except IndexError as error:
-            raise RelposError(f"{path}: {LOGGERS} in the environment does not say how its runs are logged") from error
+            raise RelposError(
+                f"{path}: {LOGGERS} in the environment does not say how its runs are logged"
+            ) from error
         return cls(list(runs.values()), content.retries, content.starts)
 
 
 @dataclass
 class _Written:
-    """The content of a job's file: for each run its identity, the run without inputs, and name → identity of the inputs."""
+    """The content of a job's file: for each run its identity, the run without inputs, and name →
+    identity of the inputs."""
 
     runs: list[tuple[str, Run, dict[str, str]]]
     retries: int
@@ -111,16 +128,18 @@ class _Written:
 
 
 class Standing:
-    """The states of a job's runs, read from their folders. A settled run (finished, or out of retries) is not read again."""
+    """The states of a job's runs, read from their folders. A settled run (finished, or out of
+    retries) is not read again."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self.unsettled = {run.identity: run for run in job.runs}
         self.states: dict[str, str] = {}
-        """Identity → state as it was last read; `WAITING` if the run needs, at any depth, a run that has failed."""
+        """Identity → state as it was last read; `WAITING` if the run needs, at any depth, a run
+        that has failed."""
         self.settled: list[Run] = []
-        """Runs that are finished or out of retries, in the order in which that was read; without runs
-        that wait for a failed one."""
+        """Runs that are finished or out of retries, in the order in which that was read; without
+        runs that wait for a failed one."""
         self.starts_of: dict[str, int] = {}
         """Identity → starts in the run's record."""
 
@@ -142,7 +161,8 @@ class Standing:
         return True
 
     def walk(self) -> Iterator[tuple[Run, str]]:
-        """The runs that are neither settled nor hopeless, with their states; each record is read when its turn comes."""
+        """The runs that are neither settled nor hopeless, with their states; each record is read
+        when its turn comes."""
         # A copy: settled runs are taken out.
         for run in list(self.unsettled.values()):
             state = self._read(run)
@@ -164,7 +184,8 @@ class Standing:
             self.states[run.identity] = seen(state, run.path)
 
     def set_aside(self, run: Run) -> None:
-        """Gives up a run that can be neither executed nor marked as failed; nothing then waits for it or for runs that need it."""
+        """Gives up a run that can be neither executed nor marked as failed; nothing then waits for
+        it or for runs that need it."""
         self.states[run.identity] = IMPOSSIBLE
         self.unsettled.pop(run.identity, None)
 
@@ -179,13 +200,16 @@ class Standing:
         state = str(record.get("state", "missing"))
         self.starts_of[run.identity] = len(record.get("starts", []))
         self.states[run.identity] = state
-        if state == "finished" or (state == "failed" and self.job.retries_of(run).are_used_up(record)):
+        if state == "finished" or (
+            state == "failed" and self.job.retries_of(run).are_used_up(record)
+        ):
             self.settled.append(self.unsettled.pop(run.identity))
         return state
 
 
 def pause_after(seconds: float) -> float:
-    """How long to sleep before reading the runs' folders again: five times the seconds of the last read, from PAUSE to LONGEST.
+    """How long to sleep before reading the runs' folders again: five times the seconds of the last
+    read, from PAUSE to LONGEST.
 
     So reading takes at most a sixth of the time, unless the disk is very slow.
     """
@@ -193,7 +217,8 @@ def pause_after(seconds: float) -> float:
 
 
 def seen(state: str, folder: Path) -> str:
-    """The state of a run for its observers: a run that is `running` in its record is interrupted if no process holds its lock."""
+    """The state of a run for its observers: a run that is `running` in its record is interrupted if
+    no process holds its lock."""
     # A killed process loses its lock, but cannot write its end into the record.
     if state == "running" and not is_locked(folder):
         return "interrupted"

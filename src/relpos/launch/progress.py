@@ -1,4 +1,5 @@
-"""The state of a table's runs, as its launcher and `relpos status` show it; it is read from the runs' folders, not from workers."""
+"""The state of a table's runs, as its launcher and `relpos status` show it; it is read from the
+runs' folders, not from workers."""
 
 from __future__ import annotations
 
@@ -32,13 +33,15 @@ WIDE = 200
 
 
 def console(stderr: bool = False) -> Console:
-    """The console for pictures: as wide as the terminal or, without one, wide enough for the names of runs."""
+    """The console for pictures: as wide as the terminal or, without one, wide enough for the names
+    of runs."""
     stream = sys.stderr if stderr else sys.stdout
     return plain_console(stderr=stderr, highlight=False, width=None if stream.isatty() else WIDE)
 
 
 class Picture:
-    """Counts of a job's runs, a line for each row, the runs under way, and the runs that have failed.
+    """Counts of a job's runs, a line for each row, the runs under way, and the runs that have
+    failed.
 
     Args:
         standing: the state of the job's runs, which the caller keeps up to date.
@@ -50,7 +53,8 @@ class Picture:
         self.reported = len(standing.settled)
         machine = hardware()
         for record in (run.record for run in standing.settled if not run.is_given):
-            if record.get("hardware") == machine:  # runs that finish later count whatever machine made them
+            # runs that finish later count whatever machine made them
+            if record.get("hardware") == machine:
                 self.estimate.add(record)
 
     def news(self) -> list[Run]:
@@ -62,8 +66,11 @@ class Picture:
         return new
 
     def left(self) -> str:
-        """The time that the table still takes, as `; about 2:05 left`; empty if it is unknown, and at the end."""
-        at_work = {run.identity: (run.record, newest(run.path)) for run in self.standing.those("running")}
+        """The time that the table still takes, as `; about 2:05 left`; empty if it is unknown, and
+        at the end."""
+        at_work = {
+            run.identity: (run.record, newest(run.path)) for run in self.standing.those("running")
+        }
         remaining = self.estimate.left(self.standing.unsettled.values(), at_work)
         return f"; {remaining}" if remaining else ""
 
@@ -74,10 +81,16 @@ class Picture:
         failed = self.standing.those("failed")[:MOST_FAILED]
         running = [self.under_way()] if self.standing.those("running") else []
         return Group(
-            Text(f"{self.name}: {plural(len(self.standing.job.runs), 'run')}: {head}{self.left()}", style="bold"),
+            Text(
+                f"{self.name}: {plural(len(self.standing.job.runs), 'run')}: {head}{self.left()}",
+                style="bold",
+            ),
             self._rows(),
             *running,
-            *(Text(f"failed: {run.stage} {run.name}: {run.record.get('error')}", style="red") for run in failed),
+            *(
+                Text(f"failed: {run.stage} {run.name}: {run.record.get('error')}", style="red")
+                for run in failed
+            ),
         )
 
     def _rows(self) -> Table:
@@ -90,7 +103,9 @@ class Picture:
             others = [run for run in runs if not run.is_tuning]
             failed = self._count(runs, "failed")
             # As `Text`, because rich would take brackets in the name of a row for markup.
-            table.add_row(Text(row), self._finished(others), self._finished(tunings), str(failed or ""))
+            table.add_row(
+                Text(row), self._finished(others), self._finished(tunings), str(failed or "")
+            )
         return table
 
     def _finished(self, runs: list[Run]) -> str:
@@ -103,14 +118,17 @@ class Picture:
 
     def under_way(self) -> Table:
         """A line for each run that a process executes, from its newest log line."""
-        table = _table("under way", "step", "steps/s", "loss", "left", "where", words=("under way", "where"))
+        table = _table(
+            "under way", "step", "steps/s", "loss", "left", "where", words=("under way", "where")
+        )
         for run in self.standing.those("running"):
             table.add_row(f"{run.stage} {run.name}", *_progress(run))
         return table
 
 
 def _progress(run: Run) -> list[str]:
-    """Step, steps per second, loss, time left and process of a run under way; empty where they are unknown."""
+    """Step, steps per second, loss, time left and process of a run under way; empty where they are
+    unknown."""
     line = newest(run.path)
     step = rate = loss = left = place = ""
     if line:
@@ -138,7 +156,8 @@ def _table(*columns: str, words: tuple[str, ...]) -> Table:
 
 @contextmanager
 def displayed(standing: Standing, name: str) -> Iterator[Callable[[], list[Run]]]:
-    """Yields a function that prints on stderr a line for each run settled since its last call, and returns these runs.
+    """Yields a function that prints on stderr a line for each run settled since its last call, and
+    returns these runs.
 
     On a terminal it also shows the picture; elsewhere it shows the runs under way every `SECONDS`.
     """
@@ -151,7 +170,8 @@ def displayed(standing: Standing, name: str) -> Iterator[Callable[[], list[Run]]
         nonlocal last_report
         settled = picture.news()
         for number, run in enumerate(settled, picture.reported - len(settled) + 1):
-            # As `Text`, because rich would take brackets of an error message for markup, and fail at some.
+            # As `Text`, because rich would take brackets of an error message for markup, and fail
+            # at some.
             screen.print(Text(f"[{number}/{runs}] {ending(run)}{picture.left()}"), soft_wrap=True)
         if live:
             live.update(picture.whole(), refresh=True)
@@ -172,7 +192,9 @@ def ending(run: Run) -> str:
         return f"{run.stage} {run.name}: its folder {run.path} is gone"
     if state == "failed":
         return f"{run.stage} {run.name} failed: {record['error']}"
-    numbers = scores(record) or {key: value for key, value in final(record).items() if key == "perplexity"}
+    numbers = scores(record) or {
+        key: value for key, value in final(record).items() if key == "perplexity"
+    }
     figures = ", ".join(f"{key} {value:.4g}" for key, value in numbers.items())
     tries = failures(record)
     before = f", after {tries} that failed: see {run.path / LOG}" if tries else ""

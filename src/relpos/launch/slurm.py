@@ -1,7 +1,8 @@
-"""The Slurm engine: an array of the worker that `engine=local` uses, on any number of nodes that see the folders.
+"""The Slurm engine: an array of the worker that `engine=local` uses, on any number of nodes that
+see the folders.
 
-The locks of the runs keep its tasks apart, and the tasks of other launches of the same table. Besides, Slurm only has to answer
-whether the array is still in its queue.
+The locks of the runs keep its tasks apart, and the tasks of other launches of the same table.
+Besides, Slurm only has to answer whether the array is still in its queue.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Slurm(Engine):
     Args:
         partition: None: the cluster's default; likewise for `account` and `memory`.
         account: the account that pays for the time.
-        time: minutes that a task may take; then it goes back into the queue, and its run goes on from a checkpoint.
+        time: minutes that a task may take; then it goes back into the queue, and its run goes on
+            from a checkpoint.
         threads: CPU cores of each process of a run.
         gpus: GPUs of each process of a run.
         memory: of a node, such as 16GB.
@@ -60,8 +62,12 @@ class Slurm(Engine):
     more: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        if self.signal >= 60 * self.time:  # a task with the signal at its begin would go back into the queue for ever
-            raise RelposError(f"engine.signal={self.signal}: fewer seconds are expected than engine.time={self.time} minutes have")
+        # a task with the signal at its begin would go back into the queue for ever
+        if self.signal >= 60 * self.time:
+            raise RelposError(
+                f"engine.signal={self.signal}: fewer seconds are expected than "
+                f"engine.time={self.time} minutes have"
+            )
 
     def start(self, standing: Standing, folder: Path) -> SlurmArray:
         """Submits the array.
@@ -78,12 +84,14 @@ class Slurm(Engine):
         tasks = min(self.array, len(runs))
         write_text(folder / SCRIPT, self.script(nodes, processes, folder / "job.json", tasks))
         answer = _answer("sbatch", "--parsable", str(folder / SCRIPT))
-        return SlurmArray(answer.strip().partition(";")[0], standing, folder)  # the cluster's name may follow
+        # the cluster's name may follow
+        return SlurmArray(answer.strip().partition(";")[0], standing, folder)
 
     def script(self, nodes: int, processes: int, job: Path, tasks: int) -> str:
         """The batch script for an array of tasks, each with so many processes on each of its nodes.
 
-        The script becomes the worker, which starts the processes of a run on the task's nodes when it comes to that run.
+        The script becomes the worker, which starts the processes of a run on the task's nodes when
+        it comes to that run.
         """
         options = {
             "job-name": "relpos",
@@ -108,7 +116,9 @@ class Slurm(Engine):
                 lines.append(f"#SBATCH --{name}")
             elif value is not None and value is not False:  # mem=0: all of it
                 lines.append(f"#SBATCH --{name}={shlex.quote(str(value))}")
-        variables = thread_variables((self.threads or 1) * processes, asked=self.threads is not None)
+        variables = thread_variables(
+            (self.threads or 1) * processes, asked=self.threads is not None
+        )
         for name, value in (variables | {SAFE_PATH: "1"}).items():
             lines.append(f"export {name}={shlex.quote(value)}")
         worker = sys.executable, "-m", "relpos.launch.worker", str(job), "--slurm"
@@ -132,7 +142,8 @@ class SlurmArray:
     next_look: float = 0.0
 
     def poll(self) -> None:
-        """Reads the queue now and then; tasks that Slurm puts back into it still belong to the array.
+        """Reads the queue now and then; tasks that Slurm puts back into it still belong to the
+        array.
 
         Raises:
             RelposError: all tasks have ended, and runs are left.
@@ -145,28 +156,39 @@ class SlurmArray:
         if not self._is_queued() and (unsettled := self.standing.open()):
             logs = self.folder / "worker-*.log"
             raise RelposError(
-                f"engine=slurm: the tasks of array {self.number} have ended, and {plural(len(unsettled), 'run')} are left: "
+                f"engine=slurm: the tasks of array {self.number} have ended, and "
+                f"{plural(len(unsettled), 'run')} are left: "
                 f"see {logs}; the same command submits another array"
             )
 
     def _is_queued(self) -> bool:
         """Whether a task waits or runs; True if Slurm does not answer."""
         try:
-            return self.number in _answer("squeue", "--noheader", "--format=%F", f"--user={getpass.getuser()}").split()
+            return (
+                self.number
+                in _answer(
+                    "squeue", "--noheader", "--format=%F", f"--user={getpass.getuser()}"
+                ).split()
+            )
         except RelposError:  # a busy or restarting controller must not end a launch of days
             return True
 
     def shutdown(self) -> None:
-        """Cancels waiting tasks, makes running ones write a checkpoint and end, and waits for that, unless Ctrl-C comes again.
+        """Cancels waiting tasks, makes running ones write a checkpoint and end, and waits for that,
+        unless Ctrl-C comes again.
 
         If an error ends the launcher, nothing is cancelled: the tasks go on.
         """
         if isinstance(sys.exception(), Exception):  # KeyboardInterrupt is not an Exception
-            say("relpos: engine=slurm: tasks in the queue stay there; the same command adds others to them")
+            say(
+                "relpos: engine=slurm: tasks in the queue stay there; the same command adds others "
+                "to them"
+            )
             return
         deadline = time.monotonic() + PATIENCE
         try:
-            # Signals reach running tasks only; one to all steps would end the processes of a run before their checkpoint.
+            # Signals reach running tasks only; one to all steps would end the processes of a run
+            # before their checkpoint.
             _cancel("--state=PENDING", self.number)
             _cancel("--batch", "--signal=TERM", self.number)
             while self._is_queued() and time.monotonic() < deadline:
@@ -188,9 +210,15 @@ def _answer(*command: str) -> str:
         RelposError: the command fails; the message is its own.
     """
     # A launcher that is itself a job has variables of that job, which its tasks must not inherit.
-    environment = {name: value for name, value in os.environ.items() if name == "SLURM_CONF" or not name.startswith("SLURM_")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name == "SLURM_CONF" or not name.startswith("SLURM_")
+    }
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environment).stdout
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=120, env=environment
+        ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         message = str(getattr(error, "stderr", None) or "").strip() or str(error)
         raise RelposError(f"engine=slurm: {command[0]}: {message.splitlines()[0]}") from error

@@ -1,8 +1,10 @@
-"""`python -m relpos.launch.worker JOB.json`: executes the runs of a job, one after another, until none is left to do.
+"""`python -m relpos.launch.worker JOB.json`: executes the runs of a job, one after another, until
+none is left to do.
 
-Any number of workers may share a job, on any number of machines that see the folders: the locks keep them apart.
-Standard input is a pipe from the launcher; when it closes, the worker writes a checkpoint and ends. With `--slurm` the worker is a
-task of a Slurm array, and nothing is read from standard input.
+Any number of workers may share a job, on any number of machines that see the folders: the locks
+keep them apart. Standard input is a pipe from the launcher; when it closes, the worker writes a
+checkpoint and ends. With `--slurm` the worker is a task of a Slurm array, and nothing is read from
+standard input.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from relpos.when_imported import import_quickly
 
 
 def work(job: Job, stop: threading.Event) -> None:
-    """Executes the first ready run that no other process holds, and then looks again from the top, until none is left.
+    """Executes the first ready run that no other process holds, and then looks again from the top,
+    until none is left.
 
     It waits for runs that other processes hold, because runs that need them may follow.
 
@@ -58,15 +61,20 @@ def work(job: Job, stop: threading.Event) -> None:
 
 
 def _attempt(run: Run, standing: Standing) -> bool:
-    """Tries a run. Returns True if it is settled or may be tried again, False if another process holds it.
+    """Tries a run. Returns True if it is settled or may be tried again, False if another process
+    holds it.
 
-    A try that ends with an error counts as a failure in the run's record. If the record cannot be written, the run is set aside.
+    A try that ends with an error counts as a failure in the run's record. If the record cannot be
+    written, the run is set aside.
     """
     _reset()
     before = failures(run.record)
     try:
         execute(run, wait=False, log=True, retries=standing.job.retries_of(run))
-    except (Exception, SystemExit) as error:  # it is in the record and the run's log; the worker goes on with other runs
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # it is in the record and the run's log; the worker goes on with other runs
         say(f"--- {run.path}")
         traceback.print_exc()
         if not _record_failure(run, error, before):
@@ -76,7 +84,8 @@ def _attempt(run: Run, standing: Standing) -> bool:
 
 
 def _record_failure(run: Run, error: BaseException, before: int) -> bool:
-    """Writes a failure into the record that `execute` could not write, such as an error before the start.
+    """Writes a failure into the record that `execute` could not write, such as an error before the
+    start.
 
     Args:
         run: the run.
@@ -88,7 +97,8 @@ def _record_failure(run: Run, error: BaseException, before: int) -> bool:
     """
     try:
         with locked(run.path, wait=False) as is_held:
-            if is_held and failures(run.record) <= before:  # otherwise it is recorded, or another process is at work on the run
+            # otherwise it is recorded, or another process is at work on the run
+            if is_held and failures(run.record) <= before:
                 run.fail(str(error).split("\n")[0] or type(error).__name__)
     except (OSError, RelposError):
         traceback.print_exc()
@@ -97,9 +107,11 @@ def _record_failure(run: Run, error: BaseException, before: int) -> bool:
 
 
 def _reset() -> None:
-    """Restores signal handlers, the number of threads and the memory of this process, which a run changes."""
+    """Restores signal handlers, the number of threads and the memory of this process, which a run
+    changes."""
     on_stops(interrupt)
-    # Trainer and module refer to each other, so that weights and maps of the store would stay for several runs.
+    # Trainer and module refer to each other, so that weights and maps of the store would stay for
+    # several runs.
     gc.collect()
     if threads := omp_threads():
         torch.set_num_threads(threads)
@@ -108,7 +120,8 @@ def _reset() -> None:
 def slurm_task(job: Job) -> int:
     """Works on a job as a task of an array; returns the exit status.
 
-    Slurm sends SIGUSR2 before the time limit and before a preemption; the task then goes back into the queue.
+    Slurm sends SIGUSR2 before the time limit and before a preemption; the task then goes back into
+    the queue.
     """
     stopped = interrupted(job)
     if stopped is None:
@@ -121,7 +134,8 @@ def slurm_task(job: Job) -> int:
 
 
 def interrupted(job: Job, stop: threading.Event | None = None) -> int | None:
-    """Calls `work`; returns the signal that stopped it, or None. Ends the process with status 1 if the work cannot go on."""
+    """Calls `work`; returns the signal that stopped it, or None. Ends the process with status 1 if
+    the work cannot go on."""
     _reset()
     try:
         work(job, stop or threading.Event())
@@ -133,7 +147,8 @@ def interrupted(job: Job, stop: threading.Event | None = None) -> int | None:
 
 
 def tethered(job: Job) -> int:
-    """Works on a job until it is done or standard input closes; returns the exit status, 130 if it was told to stop."""
+    """Works on a job until it is done or standard input closes; returns the exit status, 130 if it
+    was told to stop."""
     stop = threading.Event()
     threading.Thread(target=tether, args=(stop.set,), daemon=True).start()
     was_stopped = interrupted(job, stop) is not None

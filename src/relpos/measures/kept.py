@@ -1,8 +1,9 @@
 """A network's results, measured once and kept in the folder of its run.
 
-A pre-training's folder has `order/MEASURE-HASH.json` for each measure, network (the final one and each snapshot) and choice of
-dials: `share`, the per cent of its training steps that the network had done (100: the final one); `meaning`, everything else that
-the results depend on; and `results`. `kept` reads these files.
+A pre-training's folder has `order/MEASURE-HASH.json` for each measure, network (the final one and
+each snapshot) and choice of
+dials: `share`, the per cent of its training steps that the network had done (100: the final one);
+`meaning`, everything else that the results depend on; and `results`. `kept` reads these files.
 """
 
 from __future__ import annotations
@@ -45,10 +46,14 @@ class KeptResults:
 
 
 def kept(run: Path, measure: str) -> list[KeptResults]:
-    """A measure's results in a pre-training's folder, sorted by share; a damaged file is left out."""
+    """A measure's results in a pre-training's folder, sorted by share; a damaged file is left
+    out."""
     entries = [_read(path) for path in sorted((run / FOLDER).glob(f"{measure}-*.json"))]
     # Results of another version were computed in another way; they may not stand beside these.
-    return sorted((entry for entry in entries if entry and entry.meaning.get("version") == VERSION), key=lambda entry: entry.share)
+    return sorted(
+        (entry for entry in entries if entry and entry.meaning.get("version") == VERSION),
+        key=lambda entry: entry.share,
+    )
 
 
 def measured(sample: Sample, wanted: Sequence[Measure], named: bool = True) -> Results:
@@ -57,8 +62,8 @@ def measured(sample: Sample, wanted: Sequence[Measure], named: bool = True) -> R
     Args:
         sample: the network, and what it is measured on.
         wanted: the measures.
-        named: whether the user named them; else measures that do not suit the network, or lack text or pairs, are skipped, the
-            latter with a line on stderr.
+        named: whether the user named them; else measures that do not suit the network, or lack text
+            or pairs, are skipped, the latter with a line on stderr.
 
     Raises:
         RelposError: a named measure lacks text, pairs or a GPU; or nothing can be measured.
@@ -75,7 +80,10 @@ def measured(sample: Sample, wanted: Sequence[Measure], named: bool = True) -> R
                 raise
             say(f"relpos: without {measure.name}: {error}")
     if not results:
-        raise RelposError(f"{sample.network.name}: there is nothing to measure it on: neither held-out text nor pairs")
+        raise RelposError(
+            f"{sample.network.name}: there is nothing to measure it on: neither "
+            f"held-out text nor pairs"
+        )
     return results
 
 
@@ -90,11 +98,15 @@ def _measured(sample: Sample, measure: Measure) -> Results:
     # A damaged file is measured again and replaced.
     results = measure.measure(sample)
     if file:
-        write_json(file, sealed({"meaning": meaning, "share": sample.network.share, "results": results}))
+        write_json(
+            file, sealed({"meaning": meaning, "share": sample.network.share, "results": results})
+        )
     return results
 
 
-def seen(sample: Sample, wanted: Sequence[Measure], course: bool = False, named: bool = True) -> Measured:
+def seen(
+    sample: Sample, wanted: Sequence[Measure], course: bool = False, named: bool = True
+) -> Measured:
     """A network's results for figures and claims; with `course` also those of its snapshots.
 
     Raises:
@@ -121,7 +133,8 @@ def is_here(network: Network, measure: Measure) -> bool:
 
 
 def is_measured(network: Network, measure: Measure, nothing: bool = True) -> bool:
-    """Whether the results are in the run's folder; returns `nothing` where such a network cannot be measured."""
+    """Whether the results are in the run's folder; returns `nothing` where such a network cannot be
+    measured."""
     try:
         file = _file(network, _meaning(measure, network))
     except NothingToMeasure:
@@ -131,11 +144,14 @@ def is_measured(network: Network, measure: Measure, nothing: bool = True) -> boo
 
 
 def snapshots(network: Network) -> dict[int, Network]:
-    """Per cent of the steps → the snapshot of the network, where its weights or results are here. A snapshot has no snapshots."""
+    """Per cent of the steps → the snapshot of the network, where its weights or results are here. A
+    snapshot has no snapshots."""
     if network.run is None or network.is_snapshot:
         return {}
     # The final network keeps its results in the same folder, and is no snapshot.
-    with_results = {entry.share for measure in measures() for entry in kept(network.run, measure.name)} - {network.share}
+    with_results = {
+        entry.share for measure in measures() for entry in kept(network.run, measure.name)
+    } - {network.share}
     return {share: network.at(share) for share in sorted({*network.snapshots(), *with_results})}
 
 
@@ -146,11 +162,19 @@ def _read(path: Path) -> KeptResults | None:
         [measure] = chosen([str(entry.meaning.get("measure"))])
         for column in measure.columns:
             with suppress(KeyError):  # another version of this measure kept less
-                figure = measure.figure(column.name, entry.results)  # as whoever reads the results will ask
+                # as whoever reads the results will ask
+                figure = measure.figure(column.name, entry.results)
                 least, most = column.bounds or (-inf, inf)
                 if figure and (figure.value < least or figure.value > most):
                     raise RelposError(f"{path}: {column.title} {figure.value:g} is impossible")
-    except (RelposError, IndexError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
+    except (
+        RelposError,
+        IndexError,
+        ArithmeticError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as error:
         why = one_line(error)
         if isinstance(error, RelposError):
             why = str(error).removeprefix(f"{path}: ")
@@ -167,5 +191,10 @@ def _file(network: Network, meaning: dict[str, Any]) -> Path | None:
     """Where the results are kept; None for a network without a run."""
     if network.run is None:
         return None
-    # The name of the weights' file tells the networks of a run apart: `model`, or a snapshot's per cent.
-    return network.run / FOLDER / f"{meaning['measure']}-{digest([meaning, network.weights.stem])}.json"
+    # The name of the weights' file tells the networks of a run apart: `model`, or a snapshot's per
+    # cent.
+    return (
+        network.run
+        / FOLDER
+        / f"{meaning['measure']}-{digest([meaning, network.weights.stem])}.json"
+    )

@@ -1,5 +1,6 @@
-"""Maps that are drawn and not kept, because they are large, and made of the weights in a second: P and the cosines of position
-embeddings, and F̂_P by head (Wennberg & Henter 2021, Figures 1 and 3 to 8)."""
+"""Maps that are drawn and not kept, because they are large, and made of the weights in a second: P
+and the cosines of position embeddings, and F̂_P by head (Wennberg & Henter 2021, Figures 1 and 3 to
+8)."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 @dataclass(frozen=True)
 class Similarity(Measure):
-    """Maps of P and of the cosines of all positions, some of their rows, the mean of each diagonal."""
+    """Maps of P and of the cosines of all positions, some of their rows, the mean of each
+    diagonal."""
 
     is_kept = False
 
@@ -43,7 +45,9 @@ class Similarity(Measure):
             axes[column].set_title(f"{product}, R² {toeplitz_r2(values):.3f}", fontsize=9)
             n = len(values)
             for line, row in enumerate(np.linspace(0, n - 1, min(ROWS + 2, n)).astype(int)[1:-1]):
-                axes[2 + column].plot(range(n), values[row], label=f"i = {row}", **style.look(line, 0.5))
+                axes[2 + column].plot(
+                    range(n), values[row], label=f"i = {row}", **style.look(line, 0.5)
+                )
             axes[2 + column].set_xlabel("position j", fontsize=8)
             axes[2 + column].legend(fontsize=6, frameon=False)
         figure.suptitle(f"{name}: position embeddings, products of rows", fontsize=10)
@@ -58,7 +62,8 @@ class Similarity(Measure):
 
 @dataclass(frozen=True)
 class Profiles(Measure):
-    """F̂_P of the heads of one layer: each as a map, and its means by offset with the function fitted to them.
+    """F̂_P of the heads of one layer: each as a map, and its means by offset with the function
+    fitted to them.
 
     Args:
         layer: from 1.
@@ -107,7 +112,8 @@ class Profiles(Measure):
 
 @dataclass(frozen=True)
 class Responses(Profiles):
-    """What a token at one of five places adds to its score at each offset: rows of F̂_P, with a panel for each head."""
+    """What a token at one of five places adds to its score at each offset: rows of F̂_P, with a
+    panel for each head."""
 
     def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
         heads, fits, n = results["heads"], results["fits"], len(results["heads"][0])
@@ -117,9 +123,16 @@ class Responses(Profiles):
         rows: list[dict[str, Any]] = []
         for number, head in enumerate(heads):
             for line, i in enumerate(places):
-                axes[number].plot(np.arange(n) - i, head[i], label=f"i = {i}", **style.look(line, 0.8))
-                rows += [{"head": number + 1, "i": i, "offset": j - i, "response": float(value)} for j, value in enumerate(head[i])]
-            axes[number].plot(offsets, fits[number](offsets), color="0.3", linewidth=1.4, label="fit")
+                axes[number].plot(
+                    np.arange(n) - i, head[i], label=f"i = {i}", **style.look(line, 0.8)
+                )
+                rows += [
+                    {"head": number + 1, "i": i, "offset": j - i, "response": float(value)}
+                    for j, value in enumerate(head[i])
+                ]
+            axes[number].plot(
+                offsets, fits[number](offsets), color="0.3", linewidth=1.4, label="fit"
+            )
             axes[number].set_title(f"head {number + 1}", fontsize=8)
         axes[0].legend(fontsize=5, frameon=False)
         figure.supxlabel("offset j − i", fontsize=8)

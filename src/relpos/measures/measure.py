@@ -1,7 +1,9 @@
-"""What a measure is: from a network to kept values, and from these to columns of a table, figures and claims.
+"""What a measure is: from a network to kept values, and from these to columns of a table, figures
+and claims.
 
-A new measure is a file in `kinds/`. It is found there: its name is the file's, and `relpos order` measures it, keeps its results in
-the runs' folders, and tables have its columns. It is a dataclass whose fields are its dials.
+A new measure is a file in `kinds/`. It is found there: its name is the file's, and `relpos order`
+measures it, keeps its results in the runs' folders, and tables have its columns. It is a dataclass
+whose fields are its dials.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ NATS = "nats"
 
 
 class Dials(TypedDict):
-    """Keys of `relpos order` and of a table's stage `order` that set the fields of this name in all measures that have it."""
+    """Keys of `relpos order` and of a table's stage `order` that set the fields of this name in all
+    measures that have it."""
 
     examples: Count
     form: Literal["within_word", "plain"]
@@ -56,7 +59,8 @@ class MeasuredColumn:
         title: its head in the table.
         metric: accuracy, or `NATS`.
         bounds: the least and the largest possible value; None: there are none.
-        snapshots_only: the column is shown for snapshots alone, because the table has its value at the end elsewhere.
+        snapshots_only: the column is shown for snapshots alone, because the table has its value at
+            the end elsewhere.
     """
 
     name: str
@@ -74,7 +78,8 @@ class Figure:
         value: in the unit of the column.
         interval: 95 %, over examples or over pairs of these paradigms.
         n: number of pairs.
-        parts: (2, examples or pairs): the value is the sum of the first line over the sum of the second; None: no bootstrap.
+        parts: (2, examples or pairs): the value is the sum of the first line over the sum of the
+            second; None: no bootstrap.
         groups: the paradigm of each pair.
         documents: the number of each example's document; None where it was not kept.
         guess: what guessing gives; None where that means nothing.
@@ -96,8 +101,14 @@ class Figure:
         return self.parts.shape[1]
 
     @staticmethod
-    def of_examples(value: float, interval: Sequence[float] | None, by_example: Mapping[str, Sequence[float]], key: str) -> Figure:
-        """A mean over predicted tokens; `by_example` is made by the function below, `key` is the quantity in it."""
+    def of_examples(
+        value: float,
+        interval: Sequence[float] | None,
+        by_example: Mapping[str, Sequence[float]],
+        key: str,
+    ) -> Figure:
+        """A mean over predicted tokens; `by_example` is made by the function below, `key` is the
+        quantity in it."""
         ends = None
         if interval:
             ends = interval[0], interval[1]
@@ -108,11 +119,13 @@ class Figure:
 def by_example(examples: ExampleSet, predicted: Floats, **nats: Floats) -> dict[str, list[float]]:
     """For each example its document, its number of predicted tokens, and sums over these in nats.
 
-    An interval over several networks draws examples anew, and an error over documents needs the examples of each.
+    An interval over several networks draws examples anew, and an error over documents needs the
+    examples of each.
     """
     counts = {"document": examples.documents(), "predicted": predicted}
     columns = {name: values.astype(int).tolist() for name, values in counts.items()}
-    return columns | {name: values.round(4).tolist() for name, values in nats.items()}  # four digits keep it small
+    # four digits keep it small
+    return columns | {name: values.round(4).tolist() for name, values in nats.items()}
 
 
 def plain(values: Any) -> Any:
@@ -130,7 +143,8 @@ class Measured:
     """A network's results, as figures and claims read them.
 
     Args:
-        name: of the network, or of the row of a table that it belongs to: those of one name are drawn as their mean.
+        name: of the network, or of the row of a table that it belongs to: those of one name are
+            drawn as their mean.
         results: of the network.
         course: per cent of the steps → the results of the network as it was then.
         scores: the numbers in its training's record, such as `heldout_loss`.
@@ -144,7 +158,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A table and its figure, either of which may be missing: `NAME.csv`, `NAME.png`, `NAME.pdf`."""
+    """A table and its figure, either of which may be missing: `NAME.csv`, `NAME.png`,
+    `NAME.pdf`."""
 
     name: str
     rows: Sequence[Mapping[str, Any]] = ()
@@ -156,7 +171,10 @@ class Drawing:
         paths = []
         if self.rows:
             paths.append(folder / f"{self.name}.csv")
-            with replacing(paths[0]) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+            with (
+                replacing(paths[0]) as temporary,
+                temporary.open("w", newline="", encoding="utf-8") as file,
+            ):
                 writer = csv.DictWriter(file, list(self.rows[0]))
                 writer.writeheader()
                 for row in self.rows:
@@ -186,13 +204,16 @@ class Measure:
     note: ClassVar[str] = ""
     """The explanation of its columns below a table."""
     details: ClassVar[tuple[str, ...]] = ()
-    """Keys of the results that only the intervals over several networks need: they are kept, and not shown."""
+    """Keys of the results that only the intervals over several networks need: they are kept, and
+    not shown."""
     is_kept: ClassVar[bool] = True
-    """Whether the results are plain values, which are kept. Maps are not: they are large, and made of the weights in a second."""
+    """Whether the results are plain values, which are kept. Maps are not: they are large, and made
+    of the weights in a second."""
     has_course: ClassVar[bool] = False
     """Whether its figures show the snapshots, too."""
     by_name: ClassVar[bool] = False
-    """Whether it is measured only where it is named, because it takes long passes or is about the weights."""
+    """Whether it is measured only where it is named, because it takes long passes or is about the
+    weights."""
 
     @property
     def at_end(self) -> list[MeasuredColumn]:
@@ -209,8 +230,8 @@ class Measure:
         return not self.by_name
 
     def meaning(self, network: Network) -> dict[str, Any]:
-        """Everything but the network that the results depend on, as plain values: its fields. Results of another meaning are kept
-        beside these.
+        """Everything but the network that the results depend on, as plain values: its fields.
+        Results of another meaning are kept beside these.
 
         Raises:
             NothingToMeasure: there is nothing to measure such a network on.
@@ -226,11 +247,13 @@ class Measure:
         raise NotImplementedError
 
     def figure(self, column: str, results: Results) -> Figure | None:
-        """The value of one of its columns; None where it was not measured. The results are those of all measures together."""
+        """The value of one of its columns; None where it was not measured. The results are those of
+        all measures together."""
         return None
 
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
-        """Figures of several networks, by default `drawn` of each. The results are those of all measures together."""
+        """Figures of several networks, by default `drawn` of each. The results are those of all
+        measures together."""
         for network in networks:
             yield from self.drawn(network.name, network.results)
 
@@ -239,7 +262,8 @@ class Measure:
         yield from ()
 
     def said(self, results: Results) -> list[str]:
-        """The main results in a few words each, for one line on the terminal: by default the values of its columns."""
+        """The main results in a few words each, for one line on the terminal: by default the values
+        of its columns."""
         phrases = []
         for column in self.at_end:
             if figure := self.figure(column.name, results):
@@ -251,20 +275,28 @@ class Measure:
 def measures() -> list[Measure]:
     """All measures whose results are kept, with their default dials, in their order."""
     modules = iter_modules(kinds.__path__)
-    return sorted((_of_file(module.name) for module in modules), key=lambda measure: (measure.place, measure.name))
+    return sorted(
+        (_of_file(module.name) for module in modules),
+        key=lambda measure: (measure.place, measure.name),
+    )
 
 
 @cache
 def _of_file(name: str) -> Measure:
     module = import_module(f"{kinds.__name__}.{name}")
-    classes = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Measure)]
+    classes = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Measure)
+    ]
     # Exactly one for each file, which is how a new measure is found without a list of them.
     [measure] = [cls for cls in classes if cls.__module__ == module.__name__]
     return measure()
 
 
 def chosen(names: Iterable[str] | None, dials: Mapping[str, Any] | None = None) -> list[Measure]:
-    """The measures of these names in this order; None: all measures. A dial sets the field of its name in all that have it.
+    """The measures of these names in this order; None: all measures. A dial sets the field of its
+    name in all that have it.
 
     Raises:
         RelposError: there is no such measure.
@@ -277,10 +309,15 @@ def chosen(names: Iterable[str] | None, dials: Mapping[str, Any] | None = None) 
         if name not in by_name:
             raise RelposError(f"measure={name}: no such measure.{nearest(name, by_name)}")
         own = {field.name for field in fields(by_name[name])}
-        wanted.append(replace(by_name[name], **{key: value for key, value in (dials or {}).items() if key in own}))
+        wanted.append(
+            replace(
+                by_name[name], **{key: value for key, value in (dials or {}).items() if key in own}
+            )
+        )
     return wanted
 
 
 def measured_columns() -> dict[str, tuple[Measure, MeasuredColumn]]:
-    """Name of a column → its measure and itself, for all measures, in the order in which they are shown."""
+    """Name of a column → its measure and itself, for all measures, in the order in which they are
+    shown."""
     return {column.name: (measure, column) for measure in measures() for column in measure.columns}

@@ -1,4 +1,5 @@
-"""A network and the text that it is measured on. Weights, tokenizer and store are loaded once, when a measure first needs them."""
+"""A network and the text that it is measured on. Weights, tokenizer and store are loaded once, when
+a measure first needs them."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class Sample:
         network: as it lies on disk.
         gpu: whether it is measured on a GPU where there is one.
         threads: CPU threads; None: torch's own number.
-        file: a text file that is read in place of the network's own text; results are not kept then.
+        file: a text file that is read in place of the network's own text; results are not kept
+            then.
     """
 
     network: Network
@@ -49,7 +51,8 @@ class Sample:
 
     @cached_property
     def any_model(self) -> Any:
-        """The network with whatever head it has, in evaluation mode and float32, on the device on which it is measured."""
+        """The network with whatever head it has, in evaluation mode and float32, on the device on
+        which it is measured."""
         return self._placed(self.network.load().float())
 
     @cached_property
@@ -88,23 +91,33 @@ class Sample:
 
         Raises:
             NothingToMeasure: the text is not known.
-            RelposError: the text was encoded by another tokenizer, or a file was named in its place.
+            RelposError: the text was encoded by another tokenizer, or a file was named in its
+                place.
         """
         folder = self.network.store
         if self.file is not None:
-            raise RelposError(f"text={self.file}: this is measured on the held-out documents of a run, and not on a text")
+            raise RelposError(
+                f"text={self.file}: this is measured on the held-out documents of a "
+                f"run, and not on a text"
+            )
         if folder is None:
             raise NothingToMeasure(
-                f"network={self.network.folder}: held-out text is not known for a model folder; name it: store=FOLDER"
+                f"network={self.network.folder}: held-out text is not known for a model folder; "
+                f"name it: store=FOLDER"
             )
         store, pieces = Store(folder), self.tokenizer.size
-        # Ids of another tokenizer stand for other pieces, and the results would be wrong without an error.
+        # Ids of another tokenizer stand for other pieces, and the results would be wrong without an
+        # error.
         if store.vocabulary != pieces:
-            raise RelposError(f"store={folder}: made with {store.vocabulary} pieces, the network's tokenizer has {pieces}")
+            raise RelposError(
+                f"store={folder}: made with {store.vocabulary} pieces, the network's "
+                f"tokenizer has {pieces}"
+            )
         return store
 
     def heldout(self, count: int) -> ExampleSet:
-        """`count` held-out examples at most, as they were formed in the network's training, to be masked as BERT masks.
+        """`count` held-out examples at most, as they were formed in the network's training, to be
+        masked as BERT masks.
 
         Raises:
             NothingToMeasure: as `store`.
@@ -112,8 +125,9 @@ class Sample:
         return self.store.examples("heldout", self.network.packing, self.network.length, count)
 
     def texts(self, count: int, length: int, part: Part = "heldout") -> torch.Tensor:
-        """(texts, n) ids of windows of text of one length without special tokens, `count` at most: of the file, or of the network's
-        own text, and then no longer than the examples that it has read in training.
+        """(texts, n) ids of windows of text of one length without special tokens, `count` at most:
+        of the file, or of the network's own text, and then no longer than the examples that it has
+        read in training.
 
         Raises:
             NothingToMeasure: no text is known.
@@ -124,23 +138,37 @@ class Sample:
         elif self.network.store is not None:
             ids = self._of_store(count, length, part)
         else:
-            raise NothingToMeasure(f"{self.network.name}: text is needed: text=FILE, or store=FOLDER")
+            raise NothingToMeasure(
+                f"{self.network.name}: text is needed: text=FILE, or store=FOLDER"
+            )
         if not len(ids):
-            raise RelposError(f"{self.file or self.network.store}: too short for a single window of text")
+            raise RelposError(
+                f"{self.file or self.network.store}: too short for a single window of text"
+            )
         return ids
 
     def _of_store(self, count: int, length: int, part: Part) -> torch.Tensor:
         examples = self.store.examples("train", self.network.packing, self.network.length, SEEN)
         longest = length
-        if len(examples):  # results beyond the lengths of the training would say nothing of what was learned
+        # results beyond the lengths of the training would say nothing of what was learned
+        if len(examples):
             longest = int(examples.lengths(torch.arange(len(examples))).max()) - 2
         if longest < length and part == "heldout":
-            say(f"relpos: {self.network.name}: texts of {longest} tokens, as long as it has read in training")
-        return windows_of_text(self.store.examples(part, "document", min(length, longest) + 2), count)
+            say(
+                f"relpos: {self.network.name}: texts of {longest} tokens, as long as it has read "
+                f"in training"
+            )
+        return windows_of_text(
+            self.store.examples(part, "document", min(length, longest) + 2), count
+        )
 
     def _of_file(self, path: Path, count: int, length: int, part: Part) -> torch.Tensor:
         """Windows of a text file, whose lines are read as one text."""
-        lines = [line for line in read_bytes(path, ANY).decode(errors="replace").splitlines() if line.strip()]
+        lines = [
+            line
+            for line in read_bytes(path, ANY).decode(errors="replace").splitlines()
+            if line.strip()
+        ]
         windows_per_result = EVERY / (EVERY - 1)
         if part == "heldout":
             windows_per_result = EVERY
@@ -152,7 +180,9 @@ class Sample:
             if sum(map(len, ids)) > needed:
                 break
         flat = np.concatenate(ids)
-        windows = torch.from_numpy(flat[: len(flat) // length * length].astype(np.int64)).view(-1, length)
+        windows = torch.from_numpy(flat[: len(flat) // length * length].astype(np.int64)).view(
+            -1, length
+        )
         # Every tenth window, and not the last tenth of the text, which often ends unlike it begins.
         is_held_out = torch.arange(len(windows)) % EVERY == 0
         return windows[is_held_out == (part == "heldout")][:count]
@@ -168,7 +198,8 @@ def is_toy(data: Mapping[str, Any]) -> bool:
 
 
 def data_of(store: Path | None) -> dict[str, Any]:
-    """The node `data` of the configuration that a token store was made with; empty where it is not known."""
+    """The node `data` of the configuration that a token store was made with; empty where it is not
+    known."""
     # A store may have been copied without its run.
     if store is None or not (store / "config.yaml").is_file():
         return {}

@@ -43,10 +43,11 @@ class HeadSettings(TypedDict, total=False):
 def initialise(model: Network, seed: int) -> None:
     """Weights of linear maps and embeddings N(0, 0.02²), biases 0, layer norms (1, 0).
 
-    A position scheme, and a convolution for parameters that belong to no linear map, say themselves what is drawn, as in the
-    authors' code. The row of the padding is drawn like the others. Each value is a function of the seed, the parameter's name and
-    its place, so that two models that differ in scheme or convolution start from the same weights wherever both have them: the rows
-    of a table are paired.
+    A position scheme, and a convolution for parameters that belong to no linear map, say themselves
+    what is drawn, as in the authors' code. The row of the padding is drawn like the others. Each
+    value is a function of the seed, the parameter's name and its place, so that two models that
+    differ in scheme or convolution start from the same weights wherever both have them: the rows of
+    a table are paired.
 
     What a class from outside the package has drawn in another way is left as it is.
     """
@@ -67,13 +68,20 @@ def build(
     kernel: kernels.Name = "auto",
     head: HeadSettings | None = None,
 ) -> Any:
-    """A `MaskedLM`, or the network that `head` describes. `size` holds the encoder's keyword arguments.
+    """A `MaskedLM`, or the network that `head` describes. `size` holds the encoder's keyword
+    arguments.
 
     All randomness follows from torch's generator.
     """
     # Before the network is built, so that it does not depend on how much that draws.
     seed = int(torch.randint(1 << 62, (), device="cpu"))
-    encoder = Encoder(position, conv, vocabulary=vocabulary, kernel=kernel, **{str(key): size[key] for key in size})
+    encoder = Encoder(
+        position,
+        conv,
+        vocabulary=vocabulary,
+        kernel=kernel,
+        **{str(key): size[key] for key in size},
+    )
     model = _with_head(encoder, head or {})
     initialise(model, seed)
     return model
@@ -87,13 +95,19 @@ def _with_head(encoder: Encoder, head: HeadSettings) -> Network:
         return MaskedLM(encoder, head.get("activation"), head.get("tied", True))
     if kind == "replaced_tokens":
         return ReplacedTokens(encoder)
-    return Classifier(encoder, head["outputs"], kind=head.get("classifier", "plain")) if kind == "classifier" else encoder
+    return (
+        Classifier(encoder, head["outputs"], kind=head.get("classifier", "plain"))
+        if kind == "classifier"
+        else encoder
+    )
 
 
 def count(model: Network) -> dict[str, Any]:
-    """Trainable parameters: {"total", "position", "parts"}; tied ones are counted once, in the first part that has them.
+    """Trainable parameters: {"total", "position", "parts"}; tied ones are counted once, in the
+    first part that has them.
 
-    The head is all that belongs to no other part, a pooler included. The norm behind the last layer counts among the layers.
+    The head is all that belongs to no other part, a pooler included. The norm behind the last layer
+    counts among the layers.
     """
     encoder = encoder_of(model)
     parts = {
@@ -106,7 +120,11 @@ def count(model: Network) -> dict[str, Any]:
     }
     total, numbers = _parameters(model), {name: _parameters(part) for name, part in parts.items()}
     numbers["layers"] += _parameters(encoder.norm)
-    return {"total": total, "position": numbers["position"], "parts": numbers | {"head": total - sum(numbers.values())}}
+    return {
+        "total": total,
+        "position": numbers["position"],
+        "parts": numbers | {"head": total - sum(numbers.values())},
+    }
 
 
 def _parameters(module: nn.Module | None) -> int:

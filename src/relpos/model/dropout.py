@@ -1,11 +1,13 @@
 """Dropout whose masks are a pure function of a seed.
 
-A mask is an integer hash of (seed, place in the model, pass through the layer, example, head, token, channel or other token): the
-same bits on every device and in every kernel, whatever else has drawn random numbers. An example has the same mask in any batch and
-with any padding, so that masks do not depend on how a step is cut into forward passes.
+A mask is an integer hash of (seed, place in the model, pass through the layer, example, head,
+token, channel or other token): the same bits on every device and in every kernel, whatever else has
+drawn random numbers. An example has the same mask in any batch and with any padding, so that masks
+do not depend on how a step is cut into forward passes.
 
-On a CPU it costs a tenth of `bernoulli_`: one 64-bit word decides four elements. Each gets 15 bits, so a rate is a multiple of
-1/32768 (0.1 becomes 0.100006; kept elements are rescaled for this exact rate).
+On a CPU it costs a tenth of `bernoulli_`: one 64-bit word decides four elements. Each gets 15 bits,
+so a rate is a multiple of 1/32768 (0.1 becomes 0.100006; kept elements are rescaled for this exact
+rate).
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from relpos.model.tokens import Tokens
 
 _LEVELS = 1 << 15
 _LANES = 0x0001_0001_0001_0001
-_FACTOR = -0x61C8_8646_80B5_83EB  # odd, 2^64 / golden ratio: multiplying by it spreads every bit upwards
+# odd, 2^64 / golden ratio: multiplying by it spreads every bit upwards
+_FACTOR = -0x61C8_8646_80B5_83EB
 _INTEGER = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes of a floating-point number
 
 
@@ -53,9 +56,12 @@ class Examples:
         self._some: WeakKeyDictionary[Tokens, Tensor] = WeakKeyDictionary()
 
     def tokens(self, n: int) -> Int64[Tensor, "batch n"]:
-        """(B, n) a well-mixed word for each of the first n tokens of each example; computed once for all places of a model."""
+        """(B, n) a well-mixed word for each of the first n tokens of each example; computed once
+        for all places of a model."""
         if n not in self._tokens:
-            self._tokens[n] = counter_hash(self.keys[:, None], torch.arange(n, device=self.keys.device))
+            self._tokens[n] = counter_hash(
+                self.keys[:, None], torch.arange(n, device=self.keys.device)
+            )
         return self._tokens[n]
 
     def some(self, tokens: Tokens, at: Int64[Tensor, "tokens"]) -> Int64[Tensor, "tokens"]:
@@ -71,9 +77,11 @@ def _rows_as_examples(batch: int, device: torch.device) -> Examples:
 
 
 class Draw(NamedTuple):
-    """What decides one use of dropout. Without `examples` the rows of the batch count as examples 0, 1, …
+    """What decides one use of dropout. Without `examples` the rows of the batch count as examples
+    0, 1, …
 
-    With `tokens` the tensor holds only these tokens of the batch: (T, C), where each has the mask that it has among all.
+    With `tokens` the tensor holds only these tokens of the batch: (T, C), where each has the mask
+    that it has among all.
     """
 
     rate: float
@@ -83,12 +91,17 @@ class Draw(NamedTuple):
 
     def beside(self) -> Draw:
         """Another draw of the same pass."""
-        return self._replace(key=counter_hash(self.key, 1) if isinstance(self.key, Tensor) else fold(self.key, 1))
+        return self._replace(
+            key=counter_hash(self.key, 1) if isinstance(self.key, Tensor) else fold(self.key, 1)
+        )
 
 
-@cache  # not an LRU cache: a recorded forward pass reads these tensors by their address, so they must stay alive
+# not an LRU cache: a recorded forward pass reads these tensors by their address, so they must stay
+# alive
+@cache
 def axis_words(count: int, device: torch.device) -> Tensor:
-    """(count,) well-mixed words, one for each place along an axis: what the words of rows are mixed with for heads and columns."""
+    """(count,) well-mixed words, one for each place along an axis: what the words of rows are mixed
+    with for heads and columns."""
     return counter_hash(0, torch.arange(count, device=device))
 
 
@@ -98,8 +111,9 @@ def _stir_(words: Tensor) -> Tensor:
 
 
 def unmixed(shape: torch.Size, draw: Draw, device: torch.device) -> tuple[Tensor, Tensor]:
-    """What a kernel draws the masks of a shape (..., C) without heads from: a word for each token, of (B, C) for each example, or
-    for each of the draw's tokens, still to be mixed with the draw's key, and one for every four columns (C / 4,)."""
+    """What a kernel draws the masks of a shape (..., C) without heads from: a word for each token,
+    of (B, C) for each example, or for each of the draw's tokens, still to be mixed with the draw's
+    key, and one for every four columns (C / 4,)."""
     some = draw.tokens
     examples = draw.examples or _rows_as_examples(shape[0] if some is None else some.batch, device)
     if some is not None and some.at is not None:
@@ -110,8 +124,11 @@ def unmixed(shape: torch.Size, draw: Draw, device: torch.device) -> tuple[Tensor
     return of_rows, axis_words((shape[-1] + 3) // 4, device)
 
 
-def words(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device) -> tuple[Tensor, Tensor]:
-    """What `dropped` mixes: a word for each row of a mask of this shape (..., C), and one for every four columns (C / 4,)."""
+def words(
+    shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """What `dropped` mixes: a word for each row of a mask of this shape (..., C), and one for every
+    four columns (C / 4,)."""
     shape = torch.Size(shape)
     of_rows, of_columns = unmixed(shape, draw, device)
     if len(shape) == 4:
@@ -119,27 +136,37 @@ def words(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device)
     return _stir_(of_rows ^ draw.key), of_columns
 
 
-def dropped(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device) -> Int16[Tensor, "..."]:
+def dropped(
+    shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device
+) -> Int16[Tensor, "..."]:
     """int16 of this shape, negative where the element is dropped.
 
     Args:
-        shape: (B, C), (B, tokens, C), (B, heads, tokens, C), or (T, C) of the draw's tokens. Element c of a row is 16-bit lane
-            c mod 4 of its word c div 4.
+        shape: (B, C), (B, tokens, C), (B, heads, tokens, C), or (T, C) of the draw's tokens.
+            Element c of a row is 16-bit lane c mod 4 of its word c div 4.
     """
     of_rows, of_columns = words(shape, draw, device)
     mixed = _stir_(of_rows[..., None] ^ of_columns)
-    # In each lane, 2^15 + threshold - 1 - x has its sign bit set just where x < threshold, and borrows nothing from the next.
-    mixed.bitwise_and_(0x7FFF * _LANES).neg_().add_(signed((_LEVELS + threshold(draw.rate) - 1) * _LANES))
+    # In each lane, 2^15 + threshold - 1 - x has its sign bit set just where x < threshold, and
+    # borrows nothing from the next.
+    mixed.bitwise_and_(0x7FFF * _LANES).neg_().add_(
+        signed((_LEVELS + threshold(draw.rate) - 1) * _LANES)
+    )
     return mixed.view(torch.int16)[..., : shape[-1]]
 
 
-def keep_bits(shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device) -> Int16[Tensor, "..."]:
+def keep_bits(
+    shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device
+) -> Int16[Tensor, "..."]:
     """int16 of this shape: all bits set where the element is kept, none where it is dropped."""
     return dropped(shape, draw, device).bitwise_right_shift_(15).bitwise_not_()
 
 
-def zero_dropped(x: Float[Tensor, "*shape"], bits: Int16[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """x where `keep_bits` are set, else 0. An integer AND: multiplying by a bool tensor would first turn that into x's type."""
+def zero_dropped(
+    x: Float[Tensor, "*shape"], bits: Int16[Tensor, "*shape"]
+) -> Float[Tensor, "*shape"]:
+    """x where `keep_bits` are set, else 0. An integer AND: multiplying by a bool tensor would first
+    turn that into x's type."""
     return x.view(_INTEGER[x.element_size()]).bitwise_and(bits).view(x.dtype)
 
 
@@ -169,7 +196,8 @@ def drop(x: Float[Tensor, "*shape"], draw: Draw | tuple[float, int]) -> Float[Te
 
 
 def transformed() -> bool:
-    """Whether a transform of torch.func, or forward-mode differentiation, is at work: it needs operations of torch's own."""
+    """Whether a transform of torch.func, or forward-mode differentiation, is at work: it needs
+    operations of torch's own."""
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
@@ -178,8 +206,9 @@ ROOM = 1024
 
 
 class RecordedKeys:
-    """Takes the place of a seed where a forward pass is recorded, so that each replay draws new masks: the key of each use is an
-    element of one tensor on the device, written by `fill` before each step."""
+    """Takes the place of a seed where a forward pass is recorded, so that each replay draws new
+    masks: the key of each use is an element of one tensor on the device, written by `fill` before
+        each step."""
 
     def __init__(self, device: torch.device) -> None:
         self.values: Int64[Tensor, "room"] = torch.zeros(ROOM, dtype=torch.int64, device=device)
@@ -207,7 +236,8 @@ class RecordedKeys:
 def fresh_key() -> int | Tensor:
     """A key from torch's generator."""
     drawn = torch.randint(1 << 62, (), device="cpu")
-    return drawn if torch.compiler.is_compiling() else int(drawn)  # a compiler does not know its value
+    # a compiler does not know its value
+    return drawn if torch.compiler.is_compiling() else int(drawn)
 
 
 class Dropout(nn.Module):
@@ -244,12 +274,16 @@ class Dropout(nn.Module):
         return f"p={self.p}"
 
 
-def seed_dropout(module: nn.Module, seed: int | RecordedKeys | None, examples: Tensor | None = None) -> None:
-    """Makes every later forward pass of `module` a pure function of (weights, batch, seed, examples).
+def seed_dropout(
+    module: nn.Module, seed: int | RecordedKeys | None, examples: Tensor | None = None
+) -> None:
+    """Makes every later forward pass of `module` a pure function of (weights, batch, seed,
+    examples).
 
     Args:
         seed: None leaves the masks to torch's generator.
-        examples: (B,) int64 a key for each row of the coming batch; None: the rows count as examples 0, 1, …
+        examples: (B,) int64 a key for each row of the coming batch; None: the rows count as
+            examples 0, 1, …
     """
     named = None if examples is None else Examples(examples)
     places = [part for part in module.modules() if isinstance(part, Dropout)]

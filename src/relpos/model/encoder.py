@@ -1,4 +1,5 @@
-"""The encoder: post-layer-norm BERT with factorised embeddings, as Chang et al. ran it, and the choices of later encoders."""
+"""The encoder: post-layer-norm BERT with factorised embeddings, as Chang et al. ran it, and the
+choices of later encoders."""
 
 from __future__ import annotations
 
@@ -25,95 +26,158 @@ from relpos.model.shape import Ids, Mask, Shape
 from relpos.model.tokens import Tokens
 from relpos.ranges import Positive, Rate, Width, between, checked
 
-Words = Ids | Float[Tensor, "batch n embedding"]  # numbers of words, or vectors in place of their rows of the table
+# numbers of words, or vectors in place of their rows of the table
+Words = Ids | Float[Tensor, "batch n embedding"]
 
 
 class Embedding(nn.Module):
-    """ids (B, n) → (B, n, hidden), or the rows of some tokens: words + token types + positions → norm over the embedding's
-    width → dropout → linear map to the hidden width. The map exists only where the widths differ, and nothing follows it. With
-    `token_types=0` nothing is added for the types, as in DistilBERT and MPNet.
+    """ids (B, n) → (B, n, hidden), or the rows of some tokens: words + token types + positions →
+    norm over the embedding's width → dropout → linear map to the hidden width. The map exists only
+    where the widths differ, and nothing follows it. With `token_types=0` nothing is added for the
+    types, as in DistilBERT and MPNet.
     """
 
-    def __init__(self, shape: Shape, vocabulary: int, token_types: int, block: Block, kernel: str) -> None:
+    def __init__(
+        self, shape: Shape, vocabulary: int, token_types: int, block: Block, kernel: str
+    ) -> None:
         super().__init__()
         self.kernel = kernel
         self.words = nn.Embedding(vocabulary, shape.embedding)
         self.types = nn.Embedding(token_types, shape.embedding) if token_types else None
         self.norm = block.norm_of(shape.embedding)
         self.dropout = Dropout(block.dropout)
-        self.widen = nn.Identity() if shape.embedding == shape.hidden else nn.Linear(shape.embedding, shape.hidden, block.bias)
+        self.widen = (
+            nn.Identity()
+            if shape.embedding == shape.hidden
+            else nn.Linear(shape.embedding, shape.hidden, block.bias)
+        )
 
     def forward(
-        self, words: Words, token_types: Ids | None, positions: Float[Tensor, "n embedding"] | None, held: Tokens
+        self,
+        words: Words,
+        token_types: Ids | None,
+        positions: Float[Tensor, "n embedding"] | None,
+        held: Tokens,
     ) -> Float[Tensor, "*tokens hidden"]:
         x = words if words.is_floating_point() else self.words(words)
         beside: list[Tensor] = []
         if self.types is not None:
-            # A network with one type, such as RoBERTa, does not see which sentence a token belongs to.
-            beside.append(self.types.weight[0] if token_types is None or len(self.types.weight) == 1 else self.types(token_types))
+            # A network with one type, such as RoBERTa, does not see which sentence a token belongs
+            # to.
+            beside.append(
+                self.types.weight[0]
+                if token_types is None or len(self.types.weight) == 1
+                else self.types(token_types)
+            )
         if positions is not None:
             beside.append(positions.to(x.dtype))
         swept = x.device.type != "cpu" and sweeps.serve(self.kernel, x, self.training)
         if beside and isinstance(self.norm, nn.LayerNorm) and self.norm.bias is not None and swept:
             dtype = compute_dtype(x)
-            x, _ = sweeps.add_norm(x.to(dtype), reduce(torch.add, beside).to(dtype).expand_as(x), self.norm, Draw(0.0, 0))
+            x, _ = sweeps.add_norm(
+                x.to(dtype),
+                reduce(torch.add, beside).to(dtype).expand_as(x),
+                self.norm,
+                Draw(0.0, 0),
+            )
         else:
             x = self.norm(reduce(torch.add, beside, x))
-        # Under autocast the norm gives float32; what follows is in the number format of matrix products.
+        # Under autocast the norm gives float32; what follows is in the number format of matrix
+        # products.
         x = held.take(sweeps.dropped(self.kernel, x.to(compute_dtype(x)), self.dropout.draw()))
-        return sweeps.linear(x, self.widen, self.kernel, self.training) if isinstance(self.widen, nn.Linear) else x
+        return (
+            sweeps.linear(x, self.widen, self.kernel, self.training)
+            if isinstance(self.widen, nn.Linear)
+            else x
+        )
 
 
 class Layer(nn.Module):
     """x ← N(x + drop(attention(x))); x ← N(x + drop(W_2 act(W_1 x))).
 
-    With `norm_first` x ← x + drop(attention(N(x))); x ← x + drop(W_2 act(W_1 N(x))). `Block` says what N and act are.
+    With `norm_first` x ← x + drop(attention(N(x))); x ← x + drop(W_2 act(W_1 N(x))). `Block` says
+    what N and act are.
 
     Args:
-        normed: x comes from a norm, so that with `norm_first` the attention has none of its own, as in ModernBERT's first layer.
+        normed: x comes from a norm, so that with `norm_first` the attention has none of its own, as
+            in ModernBERT's first layer.
     """
 
-    def __init__(self, shape: Shape, attention: Attention, ffn: int, block: Block, normed: bool = False) -> None:
+    def __init__(
+        self, shape: Shape, attention: Attention, ffn: int, block: Block, normed: bool = False
+    ) -> None:
         super().__init__()
         self.attention, self.block = attention, block
         self.attention_dropout = Dropout(block.dropout)
-        self.attention_norm = nn.Identity() if block.norm_first and normed else block.norm_of(shape.hidden)
-        self.widen, self.narrow = nn.Linear(shape.hidden, block.inner(ffn), block.bias), nn.Linear(ffn, shape.hidden, block.bias)
+        self.attention_norm = (
+            nn.Identity() if block.norm_first and normed else block.norm_of(shape.hidden)
+        )
+        self.widen, self.narrow = (
+            nn.Linear(shape.hidden, block.inner(ffn), block.bias),
+            nn.Linear(ffn, shape.hidden, block.bias),
+        )
         self.ffn_dropout, self.ffn_norm = Dropout(block.dropout), block.norm_of(shape.hidden)
 
     def forward(
-        self, x: Float[Tensor, "*tokens hidden"], read: Float[Tensor, "*tokens hidden"], call: LayerCall
+        self,
+        x: Float[Tensor, "*tokens hidden"],
+        read: Float[Tensor, "*tokens hidden"],
+        call: LayerCall,
     ) -> tuple[Float[Tensor, "*kept hidden"], Float[Tensor, "*kept hidden"]]:
-        """x of the tokens `held` → the layer's output at the tokens `kept`, for which alone all after it is computed; both
-        twice, for the next sum and for what is computed beside it, see `sweeps.add_norm`."""
-        layer, wanted, conv, first = call.layer, call.kept, self.attention.conv, self.block.norm_first
+        """x of the tokens `held` → the layer's output at the tokens `kept`, for which alone all
+        after it is computed; both twice, for the next sum and for what is computed beside it, see
+        `sweeps.add_norm`."""
+        layer, wanted, conv, first = (
+            call.layer,
+            call.kept,
+            self.attention.conv,
+            self.block.norm_first,
+        )
         if conv.places & {"ffn", "inner"}:  # there the tokens that are wanted see their neighbours
             call = call._replace(kept=call.held)
         kept = call.kept
 
         # The single passes know layer norms and biases, and the exact GELU without a gate.
-        swept = self.block.norm == "layer" and self.block.bias and sweeps.serve(self.attention.kernel, x, self.training)
-        apart = swept and x.device.type != "cpu"  # the sums with the residual stream add the biases of the maps before them
+        swept = (
+            self.block.norm == "layer"
+            and self.block.bias
+            and sweeps.serve(self.attention.kernel, x, self.training)
+        )
+        # the sums with the residual stream add the biases of the maps before them
+        apart = swept and x.device.type != "cpu"
 
         def add(y: Tensor, norm: Any, draw: Draw, *beside: Tensor) -> tuple[Tensor, Tensor]:
-            """The residual stream behind a sum, for the next sum and for what is computed beside it."""
+            """The residual stream behind a sum, for the next sum and for what is computed beside
+            it."""
             if swept and not first:
                 return sweeps.add_norm(x, y, norm, draw, *beside)
-            total = sweeps.dropped(self.attention.kernel, y, draw, x) if first else add_norm(x, y, norm, draw)
+            total = (
+                sweeps.dropped(self.attention.kernel, y, draw, x)
+                if first
+                else add_norm(x, y, norm, draw)
+            )
             return total, total
 
         y = self.attention(normed(read, self.attention_norm) if first else read, call, not apart)
-        # The residual stream is cut to the same tokens as the attention's output; only in the last layer are there fewer.
+        # The residual stream is cut to the same tokens as the attention's output; only in the last
+        # layer are there fewer.
         x = kept.among(call.held, x)
-        # A mask depends on the place in the batch, so that it is the same whichever tokens are computed.
+        # A mask depends on the place in the batch, so that it is the same whichever tokens are
+        # computed.
         draw = self.attention_dropout.draw(layer)._replace(tokens=kept)
-        x, read = add(y, self.attention_norm, draw, *((self.attention.output.bias,) if apart else ()))
+        x, read = add(
+            y, self.attention_norm, draw, *((self.attention.output.bias,) if apart else ())
+        )
         # With norms behind the sums x is normed already.
         read = normed(read, self.ffn_norm) if first else read
         y = convolved(conv, "ffn", read, read, call)
         beside: tuple[Tensor, ...] = ()
         if "inner" in conv.places:
-            y = self.narrow(wanted.among(kept, self.block.activate(convolved(conv, "inner", self.widen(y), y, call))))
+            y = self.narrow(
+                wanted.among(
+                    kept, self.block.activate(convolved(conv, "inner", self.widen(y), y, call))
+                )
+            )
         elif swept and self.block.activation == "gelu" and not self.block.glu:
             y = sweeps.feed_forward(wanted.among(kept, y), self.widen, self.narrow, not apart)
             beside = (self.narrow.bias,) if apart else ()
@@ -125,26 +189,33 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """ids (B, n) → (B, n, hidden). `position` and `conv` are called with the Shape; `layers` counts passes.
+    """ids (B, n) → (B, n, hidden). `position` and `conv` are called with the Shape; `layers` counts
+    passes.
 
-    `pooler` is a linear map (hidden → hidden) that published checkpoints have for a classifier, and that only a classifier reads;
-    encoders that are pre-trained here have none.
+    `pooler` is a linear map (hidden → hidden) that published checkpoints have for a classifier, and
+    that only a classifier reads; encoders that are pre-trained here have none.
 
     With `attention="causal"` token i sees the tokens j ≤ i alone, as in a decoder.
 
     Args:
-        norm_first: norms stand before attention and feed-forward network and one behind the last layer (Xiong et al. 2020, pre-LN),
-            instead of behind both. The first layer's attention has none where it reads the embedding's.
-        norm: `layer`, or `rms` (Zhang & Sennrich 2019, Eq. 4): no mean is subtracted and no shift added.
-        glu: the feed-forward network is W_2 (act(a) ⊙ b), (a, b) = W_1 x, a and b of the width `ffn` (Shazeer 2020).
-        bias: whether the linear maps of layers, embedding and head, and layer norms, add one. What position schemes and
-            convolutions bring keeps its own, and so does the bias of the vocabulary.
-        qk_norm: a norm over each head's query and key (Henry et al. 2020; with gains, as Dehghani et al. 2023 have it), which all
-            heads of a layer share. Position schemes see and turn what comes out of it.
+        norm_first: norms stand before attention and feed-forward network and one behind the last
+            layer (Xiong et al. 2020, pre-LN), instead of behind both. The first layer's attention
+            has none where it reads the embedding's.
+        norm: `layer`, or `rms` (Zhang & Sennrich 2019, Eq. 4): no mean is subtracted and no shift
+            added.
+        glu: the feed-forward network is W_2 (act(a) ⊙ b), (a, b) = W_1 x, a and b of the width
+            `ffn` (Shazeer 2020).
+        bias: whether the linear maps of layers, embedding and head, and layer norms, add one. What
+            position schemes and convolutions bring keeps its own, and so does the bias of the
+            vocabulary.
+        qk_norm: a norm over each head's query and key (Henry et al. 2020; with gains, as Dehghani
+            et al. 2023 have it), which all heads of a layer share. Position schemes see and turn
+            what comes out of it.
 
     Raises:
-        RelposError: `hidden` is not a multiple of `heads`; the position scheme and the convolution mean nothing together; or one of
-            them reads tokens on the right of a token, and the attention is causal.
+        RelposError: `hidden` is not a multiple of `heads`; the position scheme and the convolution
+            mean nothing together; or one of them reads tokens on the right of a token, and the
+            attention is causal.
     """
 
     pooler: nn.Linear | None
@@ -181,26 +252,51 @@ class Encoder(nn.Module):
             raise RelposError(f"hidden={hidden} is not a multiple of heads={heads}")
         self.activation, self.kernel, self.causal = activation, kernel, attention == "causal"
         self.block = block = Block(
-            dropout, attention_dropout, activation, norm_eps, norm_first=norm_first, norm=norm, glu=glu, bias=bias, qk_norm=qk_norm
+            dropout,
+            attention_dropout,
+            activation,
+            norm_eps,
+            norm_first=norm_first,
+            norm=norm,
+            glu=glu,
+            bias=bias,
+            qk_norm=qk_norm,
         )
-        self.shape = shape = Shape(heads, hidden // heads, hidden, embedding, layers, max_positions, block.inner(ffn))
-        # Whatever a scheme or a convolution draws, the rest of the network draws the same: the rows of a table are paired.
+        self.shape = shape = Shape(
+            heads, hidden // heads, hidden, embedding, layers, max_positions, block.inner(ffn)
+        )
+        # Whatever a scheme or a convolution draws, the rest of the network draws the same: the rows
+        # of a table are paired.
         with torch.random.fork_rng(devices=[]):
-            # A seed of its own, so that the convolution does not draw the same numbers as the scheme.
+            # A seed of its own, so that the convolution does not draw the same numbers as the
+            # scheme.
             torch.default_generator.manual_seed(int(torch.randint(1 << 62, (), device="cpu")))
             convs = [(conv or NoConv)(shape) for _ in range(1 if share_layers else layers)]
         with torch.random.fork_rng(devices=[]):
             self.position = position(replace(shape, heads=convs[0].scored_heads or heads))
         convs[0].check_position(self.position)
         if self.causal and (self.position.reads_ahead or convs[0].reads_ahead):
-            ahead = f"position {name_of(self.position)}" if self.position.reads_ahead else f"conv {convs[0].name}"
-            raise RelposError(f"size.attention=causal: {ahead} reads what stands on the right of a token")
+            ahead = (
+                f"position {name_of(self.position)}"
+                if self.position.reads_ahead
+                else f"conv {convs[0].name}"
+            )
+            raise RelposError(
+                f"size.attention=causal: {ahead} reads what stands on the right of a token"
+            )
         self.embedding = Embedding(shape, vocabulary, token_types, block, kernel)
 
         def layer(number: int, conv: Conv) -> Layer:
             made = Attention(shape, self.position.projections, conv, block, kernel)
-            # Behind a map that widens the embedding stands no norm, and a shared layer reads the outputs of others, too.
-            return Layer(shape, made, ffn, block, normed=number == 0 and embedding == hidden and not share_layers)
+            # Behind a map that widens the embedding stands no norm, and a shared layer reads the
+            # outputs of others, too.
+            return Layer(
+                shape,
+                made,
+                ffn,
+                block,
+                normed=number == 0 and embedding == hidden and not share_layers,
+            )
 
         self.layers = nn.ModuleList(layer(number, conv) for number, conv in enumerate(convs))
         self.norm = block.norm_of(hidden) if norm_first else nn.Identity()
@@ -222,12 +318,15 @@ class Encoder(nn.Module):
         Args:
             attention_mask: 1 at real tokens; None: all are real.
             token_types: None: all of type 0.
-            at: return only the outputs at these tokens, (kept, hidden), which saves most of the last layer's work, and that for
-                padding. Token j of row i is i · n + j; none may be there twice.
-            hidden_states: return a list instead: the embeddings, then the output of each layer (layers + 1 tensors); without `at`
-                or `held`.
-            held: the tokens that are computed, and returned where there is no `at`: the real ones, those of `at` and any others.
-                None: with `at` they are counted, for which a GPU is waited for; without it all are computed.
+            at: return only the outputs at these tokens, (kept, hidden), which saves most of the
+                last layer's work, and that for padding. Token j of row i is i · n + j; none may be
+                there twice.
+            hidden_states: return a list instead: the embeddings, then the output of each layer
+                (layers + 1 tensors); without `at` or `held`.
+            held: the tokens that are computed, and returned where there is no `at`: the real ones,
+                those of `at` and any others.
+                None: with `at` they are counted, for which a GPU is waited for; without it all are
+                    computed.
             maps: a list, to which each layer adds its attention map, see `LayerCall`.
         """
         batch, n = input_ids.shape[:2]
@@ -237,7 +336,9 @@ class Encoder(nn.Module):
             held = Tokens(batch, n, None if at is None else self._needed(mask, at))
         kept = held if at is None else Tokens(batch, n, at)
         x = read = self.embedding(input_ids, token_types, self.position.embed(n), held)
-        call = LayerCall(0, self.position, self.position.prepare(n), mask, held, held, self.causal, maps)
+        call = LayerCall(
+            0, self.position, self.position.prepare(n), mask, held, held, self.causal, maps
+        )
         states = [x]
         for number in range(self.shape.layers):
             last = number == self.shape.layers - 1
@@ -251,10 +352,12 @@ class Encoder(nn.Module):
         return states if hidden_states else x
 
     def _needed(self, mask: Mask | None, at: Int[Tensor, "kept"]) -> Int[Tensor, "tokens"] | None:
-        """The places of real tokens and of those at `at`. None: all tokens are computed; so with the plain kernel."""
+        """The places of real tokens and of those at `at`. None: all tokens are computed; so with
+        the plain kernel."""
         if mask is None or self.kernel == "eager" or torch.compiler.is_compiling():
             return None
-        # A token that is asked for is computed even if it is padding: its output exists without `at`, too.
+        # A token that is asked for is computed even if it is padding: its output exists without
+        # `at`, too.
         needed = mask.flatten().index_fill(0, at, True)
         places = needed.nonzero().squeeze(1)
         return places if 0 < len(places) < len(needed) else None

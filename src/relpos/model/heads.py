@@ -20,24 +20,37 @@ from relpos.model.tokens import Tokens, in_batch
 
 
 class Head(nn.Module):
-    """(..., hidden) → (..., vocabulary): linear map to the embedding's width, activation, norm, word table transposed, bias.
+    """(..., hidden) → (..., vocabulary): linear map to the embedding's width, activation, norm,
+    word table transposed, bias.
 
-    The word table is passed in: that of the encoder or, where `tied` is false, the head's own `table` (vocabulary, embedding).
+    The word table is passed in: that of the encoder or, where `tied` is false, the head's own
+    `table` (vocabulary, embedding).
     """
 
-    def __init__(self, hidden: int, embedding: int, vocabulary: int, activation: str, block: Block, tied: bool = True) -> None:
+    def __init__(
+        self,
+        hidden: int,
+        embedding: int,
+        vocabulary: int,
+        activation: str,
+        block: Block,
+        tied: bool = True,
+    ) -> None:
         super().__init__()
         self.narrow = nn.Linear(hidden, embedding, block.bias)
         self.activation = ACTIVATIONS[activation]
         self.norm = block.norm_of(embedding)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         # Published checkpoints may have one; networks trained here are tied.
-        self.table = None if tied else normal_(nn.Parameter(torch.empty(vocabulary, embedding)), 0.02)
+        self.table = (
+            None if tied else normal_(nn.Parameter(torch.empty(vocabulary, embedding)), 0.02)
+        )
 
     def transform(self, x: Float[Tensor, "*batch hidden"]) -> Float[Tensor, "*batch embedding"]:
         """(..., hidden) → (..., embedding): what the word table is multiplied with."""
         x = self.activation(self.narrow(x))
-        return self.norm(x.to(self.narrow.weight.dtype))  # autocast would do this for a layer norm, and not for RMS
+        # autocast would do this for a layer norm, and not for RMS
+        return self.norm(x.to(self.narrow.weight.dtype))
 
     def forward(
         self, x: Float[Tensor, "*batch hidden"], words: Float[Tensor, "vocabulary embedding"]
@@ -46,14 +59,15 @@ class Head(nn.Module):
 
 
 class MaskedLM(nn.Module):
-    """The encoder with a masked-language-modelling head. If the encoder is causal, it is a language model: the output at token i
-    predicts token i + 1.
+    """The encoder with a masked-language-modelling head. If the encoder is causal, it is a language
+    model: the output at token i predicts token i + 1.
 
     Labels stand at the token that is predicted, whichever output predicts it.
 
     Args:
         activation: of the head; None: that of the encoder.
-        tied: the logits are products with the encoder's word table; false: with a table of the head's own.
+        tied: the logits are products with the encoder's word table; false: with a table of the
+            head's own.
     """
 
     def __init__(self, encoder: Encoder, activation: str | None = None, tied: bool = True) -> None:
@@ -61,7 +75,9 @@ class MaskedLM(nn.Module):
         self.encoder = encoder
         shape, words = encoder.shape, encoder.embedding.words
         activation = activation or encoder.activation
-        self.head = Head(shape.hidden, shape.embedding, words.num_embeddings, activation, encoder.block, tied)
+        self.head = Head(
+            shape.hidden, shape.embedding, words.num_embeddings, activation, encoder.block, tied
+        )
 
     @property
     def table(self) -> Float[Tensor, "vocabulary embedding"]:
@@ -69,7 +85,10 @@ class MaskedLM(nn.Module):
         return self.encoder.embedding.words.weight if self.head.table is None else self.head.table
 
     def forward(
-        self, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
+        self,
+        input_ids: Ids,
+        attention_mask: Shaped[Tensor, "batch n"] | None = None,
+        token_types: Ids | None = None,
     ) -> Float[Tensor, "batch n vocabulary"]:
         """Logits (B, n, vocabulary) at every token."""
         return self.head(self.encoder(input_ids, attention_mask, token_types), self.table)
@@ -84,13 +103,16 @@ class MaskedLM(nn.Module):
         weights: Float[Tensor, "batch"] | None = None,
         held: Tokens | None = None,
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""], Real[Tensor, ""]]:
-        """(sum of the losses, number of tokens at which the head ran, number predicted right). It runs at the chosen tokens only.
+        """(sum of the losses, number of tokens at which the head ran, number predicted right). It
+        runs at the chosen tokens only.
 
         Args:
-            at: the head runs at these tokens instead, the chosen ones and others, which do not count, so that the CPU need not wait
-                for the device to count the chosen. A causal network, which chooses nearly all, runs it at all that are computed.
-            weights: by how much the losses and the hits of each row count. Both are for training alone: without gradients `weights`
-                counts for nothing, and `at` fails where it holds others than the chosen tokens.
+            at: the head runs at these tokens instead, the chosen ones and others, which do not
+                count, so that the CPU need not wait for the device to count the chosen. A causal
+                network, which chooses nearly all, runs it at all that are computed.
+            weights: by how much the losses and the hits of each row count. Both are for training
+                alone: without gradients `weights` counts for nothing, and `at` fails where it holds
+                    others than the chosen tokens.
             held: the tokens that the encoder computes, see there.
         """
         labels = at_outputs(self.encoder, labels).flatten()
@@ -98,31 +120,45 @@ class MaskedLM(nn.Module):
         if at is None:
             at = labels.ne(IGNORED).nonzero().squeeze(1)
         elif self.encoder.causal:  # whose outputs stand elsewhere than what they predict
-            at = torch.arange(len(labels), device=labels.device) if held is None or held.at is None else held.at
+            at = (
+                torch.arange(len(labels), device=labels.device)
+                if held is None or held.at is None
+                else held.at
+            )
         x = self.head.transform(self.encoder(input_ids, attention_mask, token_types, at, held=held))
         of_tokens = None if weights is None else weights[at // input_ids.shape[1]]
         # On a CPU weighted losses keep the order of sums that committed results have.
-        swept = (weights is None or x.device.type != "cpu") and sweeps.serve(self.encoder.kernel, x, self.training)
-        total, right = tied_cross_entropy(x, self.table, self.head.bias, labels[at], padded, swept, of_tokens)
+        swept = (weights is None or x.device.type != "cpu") and sweeps.serve(
+            self.encoder.kernel, x, self.training
+        )
+        total, right = tied_cross_entropy(
+            x, self.table, self.head.bias, labels[at], padded, swept, of_tokens
+        )
         return total, torch.tensor(len(at)), right
 
     def loss(
-        self, input_ids: Ids, labels: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
+        self,
+        input_ids: Ids,
+        labels: Ids,
+        attention_mask: Shaped[Tensor, "batch n"] | None = None,
+        token_types: Ids | None = None,
     ) -> Float[Tensor, ""]:
-        """Mean cross-entropy over the tokens whose label is not −100; 0 where there is none. A causal network predicts no first
-        token."""
+        """Mean cross-entropy over the tokens whose label is not −100; 0 where there is none. A
+        causal network predicts no first token."""
         total, number, _ = self.loss_sum(input_ids, labels, attention_mask, token_types)
         return total / max(int(number), 1)
 
 
 def at_outputs(encoder: Encoder, labels: Ids) -> Ids:
-    """Labels (B, n) of tokens → (B, n) of the outputs that predict them: those of a causal encoder one token earlier."""
+    """Labels (B, n) of tokens → (B, n) of the outputs that predict them: those of a causal encoder
+    one token earlier."""
     return functional.pad(labels[:, 1:], (0, 1), value=IGNORED) if encoder.causal else labels
 
 
 class ReplacedTokens(nn.Module):
-    """The encoder with the head of ELECTRA's discriminator (Clark et al. 2020): linear map, activation, linear map to one logit per
-    token, which is positive where the token is judged to be a replaced one.
+    """The encoder with the head of ELECTRA's discriminator (Clark et al. 2020): linear map,
+    activation, linear map to one logit per token, which is positive where the token is judged to be
+    a replaced one.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -133,7 +169,10 @@ class ReplacedTokens(nn.Module):
         self.output = nn.Linear(encoder.shape.hidden, 1)
 
     def forward(
-        self, input_ids: Ids, attention_mask: Shaped[Tensor, "batch n"] | None = None, token_types: Ids | None = None
+        self,
+        input_ids: Ids,
+        attention_mask: Shaped[Tensor, "batch n"] | None = None,
+        token_types: Ids | None = None,
     ) -> Float[Tensor, "batch n"]:
         """Logits (B, n)."""
         x = self.encoder(input_ids, attention_mask, token_types)
@@ -144,16 +183,18 @@ ClassifierKind = Literal["plain", "jiant", "mean", "jiant_mean"]
 
 
 class Classifier(nn.Module):
-    """Encoder → pooler (linear, tanh, on the first token, or on the last real one if the encoder is causal) → dropout → linear to
-    the labels; one label means regression.
+    """Encoder → pooler (linear, tanh, on the first token, or on the last real one if the encoder is
+    causal) → dropout → linear to the labels; one label means regression.
 
     Args:
-        kind: `jiant` has dropout, a linear map and tanh between pooler and dropout, as jiant 2 has on top of a pooled output;
-            `mean` gives the pooler the mean of the outputs at real tokens, as sentence encoders do (Reimers & Gurevych 2019, §3);
-            `jiant_mean` does both.
+        kind: `jiant` has dropout, a linear map and tanh between pooler and dropout, as jiant 2 has
+            on top of a pooled output; `mean` gives the pooler the mean of the outputs at real
+            tokens, as sentence encoders do (Reimers & Gurevych 2019, §3); `jiant_mean` does both.
     """
 
-    def __init__(self, encoder: Encoder, labels: int, dropout: float = 0.1, kind: ClassifierKind = "plain") -> None:
+    def __init__(
+        self, encoder: Encoder, labels: int, dropout: float = 0.1, kind: ClassifierKind = "plain"
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         dense = kind in ("jiant", "jiant_mean")
@@ -163,8 +204,13 @@ class Classifier(nn.Module):
         self.dropout = Dropout(dropout)
         self.dense_dropout = Dropout(dropout) if dense else None
         self.classifier = nn.Linear(encoder.shape.hidden, labels)
-        # Here too, because most classifiers are put on a trained encoder, which is not initialised again.
-        for part in (self.pooler, self.classifier) if self.dense is None else (self.pooler, self.dense, self.classifier):
+        # Here too, because most classifiers are put on a trained encoder, which is not initialised
+        # again.
+        for part in (
+            (self.pooler, self.classifier)
+            if self.dense is None
+            else (self.pooler, self.dense, self.classifier)
+        ):
             normal_(part.weight, 0.02)
             nn.init.zeros_(part.bias)
 
@@ -180,13 +226,19 @@ class Classifier(nn.Module):
             x = self.encoder(input_ids, attention_mask, token_types, held=held)
             x = _mean(x if held is None else held.spread(x), attention_mask)
         else:  # of the last layer, the rows of these tokens alone
-            x = self.encoder(input_ids, attention_mask, token_types, _of_row(self.encoder, input_ids, attention_mask), held=held)
+            x = self.encoder(
+                input_ids,
+                attention_mask,
+                token_types,
+                _of_row(self.encoder, input_ids, attention_mask),
+                held=held,
+            )
         return class_logits(self, x)
 
 
 def class_logits(parts: Any, x: Float[Tensor, "batch hidden"]) -> Float[Tensor, "batch labels"]:
-    """(B, labels) of the vector that stands for each row, in float32 or wider; `parts` is a `Classifier`, or a module of another
-    library that has its parts."""
+    """(B, labels) of the vector that stands for each row, in float32 or wider; `parts` is a
+    `Classifier`, or a module of another library that has its parts."""
     x = torch.tanh(parts.pooler(x))
     if parts.dense is not None:
         x = torch.tanh(parts.dense(parts.dense_dropout(x)))
@@ -195,28 +247,44 @@ def class_logits(parts: Any, x: Float[Tensor, "batch hidden"]) -> Float[Tensor, 
 
 
 def pooled(
-    encoder: Encoder, x: Float[Tensor, "batch n hidden"], attention_mask: Shaped[Tensor, "batch n"] | None, mean: bool
+    encoder: Encoder,
+    x: Float[Tensor, "batch n hidden"],
+    attention_mask: Shaped[Tensor, "batch n"] | None,
+    mean: bool,
 ) -> Float[Tensor, "batch hidden"]:
-    """The output that stands for each row, out of those of all tokens: of one token, or the mean."""
+    """The output that stands for each row, out of those of all tokens: of one token, or the
+    mean."""
     if mean:
         return _mean(x, attention_mask)
     return x.flatten(0, 1)[_of_row(encoder, x[..., 0], attention_mask)]
 
 
-def _mean(x: Float[Tensor, "batch n hidden"], attention_mask: Shaped[Tensor, "batch n"] | None) -> Float[Tensor, "batch hidden"]:
-    """The mean over the real tokens of each row; zeros for a row of padding, whose outputs are no numbers."""
+def _mean(
+    x: Float[Tensor, "batch n hidden"], attention_mask: Shaped[Tensor, "batch n"] | None
+) -> Float[Tensor, "batch hidden"]:
+    """The mean over the real tokens of each row; zeros for a row of padding, whose outputs are no
+    numbers."""
     if attention_mask is None:
         return x.mean(1)
     # In bfloat16 more than 256 tokens could not be counted.
     real = attention_mask.to(torch.promote_types(x.dtype, torch.float32)).unsqueeze(2)
-    return (x.masked_fill(real == 0, 0).to(real.dtype).sum(1) / real.sum(1).clamp(min=1)).to(x.dtype)
+    return (x.masked_fill(real == 0, 0).to(real.dtype).sum(1) / real.sum(1).clamp(min=1)).to(
+        x.dtype
+    )
 
 
 def _of_row(
-    encoder: Encoder, like: Shaped[Tensor, "batch n"], attention_mask: Shaped[Tensor, "batch n"] | None
+    encoder: Encoder,
+    like: Shaped[Tensor, "batch n"],
+    attention_mask: Shaped[Tensor, "batch n"] | None,
 ) -> Int[Tensor, "batch"]:
-    """The place in the batch of the token that stands for each row: the first one; if the encoder is causal, the last real one."""
-    real = torch.ones_like(like, dtype=torch.int64) if attention_mask is None else attention_mask.to(torch.int64)
+    """The place in the batch of the token that stands for each row: the first one; if the encoder
+    is causal, the last real one."""
+    real = (
+        torch.ones_like(like, dtype=torch.int64)
+        if attention_mask is None
+        else attention_mask.to(torch.int64)
+    )
     columns, n = torch.zeros_like(real[:, 0]), like.shape[1]
     if encoder.causal:
         # The largest column of a real token, whichever side the padding is on.

@@ -1,8 +1,10 @@
-"""Initial values of parameters: drawn from the counter hash of (seed, name, element), the same bits on every processor.
+"""Initial values of parameters: drawn from the counter hash of (seed, name, element), the same bits
+on every processor.
 
-A scheme or convolution says by `normal_` and `uniform_` from which distribution its parameters are drawn. Their first values follow
-from torch's generator, as in any module; once the whole network is built, `redraw` draws them again from a seed and their names. So
-two networks that both have a parameter give it the same initial values, whatever else they have.
+A scheme or convolution says by `normal_` and `uniform_` from which distribution its parameters are
+drawn. Their first values follow from torch's generator, as in any module; once the whole network is
+built, `redraw` draws them again from a seed and their names. So two networks that both have a
+parameter give it the same initial values, whatever else they have.
 """
 
 from __future__ import annotations
@@ -32,17 +34,24 @@ class Distribution:
     gaussian: bool
 
     def fill(self, parameter: Tensor, key: int) -> None:
-        """Writes the values of this key into the parameter; not into one on the meta device, which has no memory."""
+        """Writes the values of this key into the parameter; not into one on the meta device, which
+        has no memory."""
         if parameter.is_meta:
             return
         draw = normal if self.gaussian else uniform
         with torch.no_grad():
-            # On the processor by name: a default device, as a context, would pass each operation through Python.
+            # On the processor by name: a default device, as a context, would pass each operation
+            # through Python.
             values = torch.empty(parameter.numel(), dtype=torch.float32, device="cpu")
             for start in range(0, len(values), _BLOCK):
                 block = values[start : start + _BLOCK]
-                # Two operations, each rounded the same on every processor; one that multiplies and adds at once might not be.
-                block.copy_(draw(key, torch.arange(start, start + len(block), device="cpu")).mul_(self.factor).add_(self.shift))
+                # Two operations, each rounded the same on every processor; one that multiplies and
+                # adds at once might not be.
+                block.copy_(
+                    draw(key, torch.arange(start, start + len(block), device="cpu"))
+                    .mul_(self.factor)
+                    .add_(self.shift)
+                )
             parameter.copy_(values.view(parameter.shape))
 
 
@@ -63,7 +72,8 @@ def glorot(*shape: int, fans: int) -> nn.Parameter:
 
 
 def describe(parameter: Filled, distribution: Distribution) -> Filled:
-    """Notes the distribution from which `redraw` will draw the parameter, and returns the parameter."""
+    """Notes the distribution from which `redraw` will draw the parameter, and returns the
+    parameter."""
     parameter.initial = distribution  # type: ignore[attr-defined]
     return parameter
 
@@ -74,7 +84,8 @@ def _drawn(parameter: Filled, distribution: Distribution) -> Filled:
 
 
 def redraw(parameters: Iterable[tuple[str, nn.Parameter]], seed: int) -> None:
-    """Draws every parameter that has a distribution again, from the seed and its name. The others stay as they are."""
+    """Draws every parameter that has a distribution again, from the seed and its name. The others
+    stay as they are."""
     for name, parameter in parameters:
         distribution = getattr(parameter, "initial", None)
         if distribution is not None:

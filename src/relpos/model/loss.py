@@ -17,17 +17,25 @@ IGNORED = -100
 
 
 def _rows_at_once(x: Tensor) -> int:
-    """Tokens whose logits exist in float32 at a time: on a CPU as many as its cache holds, on a GPU enough to keep it busy."""
+    """Tokens whose logits exist in float32 at a time: on a CPU as many as its cache holds, on a GPU
+    enough to keep it busy."""
     return 64 if x.device.type == "cpu" else 2048
 
 
 class _TiedCrossEntropy(torch.autograd.Function):
-    """The gradient with respect to the logits, softmax − one-hot, is computed by the forward pass, which keeps no logits."""
+    """The gradient with respect to the logits, softmax − one-hot, is computed by the forward pass,
+    which keeps no logits."""
 
     @staticmethod
     @as_given
     def forward(
-        ctx: Any, x: Tensor, words: Tensor, bias: Tensor, target: Tensor, counts: Tensor | None, swept: bool
+        ctx: Any,
+        x: Tensor,
+        words: Tensor,
+        bias: Tensor,
+        target: Tensor,
+        counts: Tensor | None,
+        swept: bool,
     ) -> tuple[Tensor, Tensor]:
         dtype = x.dtype
         if swept:
@@ -54,7 +62,11 @@ class _TiedCrossEntropy(torch.autograd.Function):
         words_type, bias_type = ctx.types
         scale = scale.to(x.dtype)
         scaled = x * scale
-        of_words, of_bias = (grad.t() @ scaled, grad.sum(0)) if x.device.type == "cpu" else sweeps.grad_logits(grad, scaled)
+        of_words, of_bias = (
+            (grad.t() @ scaled, grad.sum(0))
+            if x.device.type == "cpu"
+            else sweeps.grad_logits(grad, scaled)
+        )
         return (
             (grad @ table).mul_(scale),
             of_words[: ctx.vocabulary].to(words_type),
@@ -68,10 +80,13 @@ class _TiedCrossEntropy(torch.autograd.Function):
 def _block_by_block(
     x: Tensor, table: Tensor, shift: Tensor, target: Tensor, counts: Tensor | None, grad: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The sum of the losses and the number predicted right; softmax − one-hot is written to `grad`."""
+    """The sum of the losses and the number predicted right; softmax − one-hot is written to
+    `grad`."""
     total = x.new_zeros((), dtype=torch.promote_types(x.dtype, torch.float32))
     right = torch.zeros(
-        (), dtype=torch.int64 if counts is None else torch.promote_types(counts.dtype, torch.int64), device=x.device
+        (),
+        dtype=torch.int64 if counts is None else torch.promote_types(counts.dtype, torch.int64),
+        device=x.device,
     )
     at_once = _rows_at_once(x)
     for start in range(0, len(x), at_once):
@@ -79,17 +94,20 @@ def _block_by_block(
         predicted = None if counts is None else counts[rows]
         logits, correct = _logits(x[rows], table, shift, target[rows])
         top, chosen = logits.amax(1), logits.gather(1, correct).squeeze(1)
-        right += _sum(chosen == top, predicted)  # argmax is slow; in a training log a tie of rounded logits may count as a hit
+        # argmax is slow; in a training log a tie of rounded logits may count as a hit
+        right += _sum(chosen == top, predicted)
         p = torch.softmax(logits, 1)
         total += _sum(top - p.amax(1).log() - chosen, predicted)  # log Σ exp = top − log p(top)
-        # Subtracted in float32: bfloat16 has no number between 0.996 and 1, so that p − 1 of a likely target would be 0.
+        # Subtracted in float32: bfloat16 has no number between 0.996 and 1, so that p − 1 of a
+        # likely target would be 0.
         p.scatter_add_(1, correct, p.new_full(correct.shape, -1))
         grad[rows] = p if predicted is None else p.mul_(predicted[:, None])
     return total, right
 
 
 def _sum(values: Tensor, predicted: Tensor | None) -> Tensor:
-    """Sum over the rows, each times how much it counts: 0 or 1 where only some are predicted; None: all alike."""
+    """Sum over the rows, each times how much it counts: 0 or 1 where only some are predicted; None:
+    all alike."""
     return values.sum() if predicted is None else (values * predicted).sum()
 
 
@@ -100,7 +118,8 @@ def _logits(x: Tensor, table: Tensor, shift: Tensor, target: Tensor) -> tuple[Te
 
 
 def _evaluated(x: Tensor, words: Tensor, bias: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The same two results without keeping anything for a gradient; of equal logits the first one is the prediction."""
+    """The same two results without keeping anything for a gradient; of equal logits the first one
+    is the prediction."""
     dtype = compute_dtype(x)
     x, table, shift = x.to(dtype), words.to(dtype), bias.to(dtype)
     total = x.new_zeros((), dtype=torch.promote_types(dtype, torch.float32))
@@ -122,20 +141,27 @@ def tied_cross_entropy(
     swept: bool = False,
     weights: Float[Tensor, "tokens"] | None = None,
 ) -> tuple[Float[Tensor, ""], Real[Tensor, ""]]:
-    """x (N, E), words (V, E), bias (V,), target (N,) → (Σ −log softmax(x wordsᵀ + bias)[target], number predicted right).
+    """x (N, E), words (V, E), bias (V,), target (N,) → (Σ −log softmax(x wordsᵀ + bias)[target],
+    number predicted right).
 
     Args:
         padded: rows whose target is IGNORED do not count; only where gradients are computed.
         swept: through the single pass of kernels/sweeps.py.
         weights: by how much each token counts, in both results; only where gradients are computed.
     """
-    # Checked here: inside `forward` gradients are always off, and `needs_input_grad` is true under `no_grad` as well.
+    # Checked here: inside `forward` gradients are always off, and `needs_input_grad` is true under
+    # `no_grad` as well.
     if torch.is_grad_enabled() and any(part.requires_grad for part in (x, words, bias)):
         counts = weights
         if padded:
             predicted = target != IGNORED
             # IGNORED is no row of a table; what stands in its place is counted 0 times.
-            counts, target = predicted if weights is None else weights * predicted, target.clamp(min=0)
-        total, right = _TiedCrossEntropy.apply(x.to(compute_dtype(x)), words, bias, target, counts, swept)
+            counts, target = (
+                predicted if weights is None else weights * predicted,
+                target.clamp(min=0),
+            )
+        total, right = _TiedCrossEntropy.apply(
+            x.to(compute_dtype(x)), words, bias, target, counts, swept
+        )
         return total, right
     return _evaluated(x, words, bias, target)

@@ -1,4 +1,5 @@
-"""Number formats: `with autocast(precision, device): …` around forward passes is the only way to choose one."""
+"""Number formats: `with autocast(precision, device): …` around forward passes is the only way to
+choose one."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def autocast(precision: str, device: str | torch.device) -> AbstractContextManager[object]:
-    """`fp32` does nothing; `bf16` multiplies matrices in bfloat16, with float32 weights, sums and normalisations."""
+    """`fp32` does nothing; `bf16` multiplies matrices in bfloat16, with float32 weights, sums and
+    normalisations."""
     check("precision", precision, Precision)
     if precision == "fp32":
         return nullcontext()
@@ -28,15 +30,17 @@ def autocast(precision: str, device: str | torch.device) -> AbstractContextManag
     return torch.autocast(kind, dtype=torch.bfloat16)
 
 
-_casts: dict[torch.Tensor, torch.Tensor] | None = None  # of the update that `casting_once` is around
+# of the update that `casting_once` is around
+_casts: dict[torch.Tensor, torch.Tensor] | None = None
 
 
 @contextmanager
 def casting_once(precision: str, device: str | torch.device) -> Iterator[None]:
-    """Around all forward passes of an update: each weight is cast to bfloat16 once, and not once in each pass.
+    """Around all forward passes of an update: each weight is cast to bfloat16 once, and not once in
+    each pass.
 
-    torch keeps casts until the outermost autocast ends, which is this one, so weights must not change inside. Backward passes may
-    run inside.
+    torch keeps casts until the outermost autocast ends, which is this one, so weights must not
+    change inside. Backward passes may run inside.
     """
     global _casts
     if precision == "fp32":
@@ -51,7 +55,8 @@ def casting_once(precision: str, device: str | torch.device) -> Iterator[None]:
 
 
 def cast_once(weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The weight in this number format: for operations of our own, to which autocast does not hand its casts."""
+    """The weight in this number format: for operations of our own, to which autocast does not hand
+    its casts."""
     if _casts is None or weight.dtype == dtype:
         return weight.to(dtype)
     if weight not in _casts:
@@ -80,22 +85,29 @@ def _copied(tensors: Sequence[torch.Tensor], dtype: torch.dtype) -> list[torch.T
 
 
 def cast_together(weights: dict[str, torch.Tensor], dtype: torch.dtype) -> dict[str, torch.Tensor]:
-    """All weights, of one number format, in another: forward and backward a single launch on a GPU, and not one for each."""
+    """All weights, of one number format, in another: forward and backward a single launch on a GPU,
+    and not one for each."""
     return dict(zip(weights, _CastTogether.apply(dtype, *weights.values()), strict=True))
 
 
 def has_bf16() -> bool:
-    """Whether oneDNN multiplies bfloat16 on this CPU: with instructions for it or, more slowly, with AVX-512 alone."""
-    return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    """Whether oneDNN multiplies bfloat16 on this CPU: with instructions for it or, more slowly,
+    with AVX-512 alone."""
+    return torch.backends.mkldnn.is_available() and bool(
+        torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    )
 
 
 @cache
 def _multiply_in_float32() -> torch.library.Library:
-    """From now on this process multiplies matrices of bfloat16 on the CPU as float32, and rounds the product.
+    """From now on this process multiplies matrices of bfloat16 on the CPU as float32, and rounds
+    the product.
 
-    Instructions for bfloat16 also add up in float32. Without them torch's products take ten times as long as those of float32.
+    Instructions for bfloat16 also add up in float32. Without them torch's products take ten times
+    as long as those of float32.
     """
-    library = torch.library.Library("aten", "IMPL")  # returned, and so kept by `cache`: its kernels go with it
+    # returned, and so kept by `cache`: its kernels go with it
+    library = torch.library.Library("aten", "IMPL")
     for name in ("mm", "bmm", "addmm", "baddbmm"):
         with warnings.catch_warnings(action="ignore"):  # of a kernel that takes another one's place
             library.impl(name, _in_float32(getattr(torch.ops.aten, name).out), "CPU")
@@ -103,7 +115,8 @@ def _multiply_in_float32() -> torch.library.Library:
 
 
 def _in_float32(product: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """The product with an `out`, which is no kernel of ours, as one without; of factors in bfloat16 by way of float32."""
+    """The product with an `out`, which is no kernel of ours, as one without; of factors in bfloat16
+    by way of float32."""
 
     def multiply(*factors: torch.Tensor, **scales: float) -> torch.Tensor:
         dtype = factors[-1].dtype
@@ -116,8 +129,9 @@ def _in_float32(product: Callable[..., torch.Tensor]) -> Callable[..., torch.Ten
 
 
 def as_given(function: F) -> F:
-    """Around `forward` and `backward` of an autograd.Function: the number formats are those of its arguments. CUDA's autocast gives
-    layer norms, softmax and sums in float32, that of a CPU does not, and what a backward pass is handed would not fit together.
+    """Around `forward` and `backward` of an autograd.Function: the number formats are those of its
+    arguments. CUDA's autocast gives layer norms, softmax and sums in float32, that of a CPU does
+    not, and what a backward pass is handed would not fit together.
     """
 
     @wraps(function)
@@ -133,4 +147,8 @@ def compute_dtype(x: torch.Tensor) -> torch.dtype:
     """The number format of matrix products with x under the autocast in force."""
     # Autocast leaves products of float64 in float64.
     kind = x.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) and x.dtype != torch.float64 else x.dtype
+    return (
+        torch.get_autocast_dtype(kind)
+        if torch.is_autocast_enabled(kind) and x.dtype != torch.float64
+        else x.dtype
+    )

@@ -1,4 +1,5 @@
-"""The sizes that a position scheme or a convolution may depend on, and the tensors that pass between the parts of the model."""
+"""The sizes that a position scheme or a convolution may depend on, and the tensors that pass
+between the parts of the model."""
 
 from __future__ import annotations
 
@@ -8,11 +9,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 Heads = Float[Tensor, "batch heads n head_dim"]  # queries, keys, values, or what a head gives
-Turned = Float[Tensor, "batch heads n turned_dim"]  # queries and keys as a scheme turns them, which may be wider than values
+# queries and keys as a scheme turns them, which may be wider than values
+Turned = Float[Tensor, "batch heads n turned_dim"]
 Hidden = Float[Tensor, "batch n hidden"]  # a vector for each token
 Ids = Int[Tensor, "batch n"]  # a number for each token
 Mask = Bool[Tensor, "batch n"]  # true at real tokens
-Masks = Bool[Tensor, "sequences longest"]  # the same where q, k and v may be one row of all sequences
+# the same where q, k and v may be one row of all sequences
+Masks = Bool[Tensor, "sequences longest"]
 
 
 def scaled(q: Tensor | None, scale: float) -> Tensor | None:
@@ -22,8 +25,8 @@ def scaled(q: Tensor | None, scale: float) -> Tensor | None:
 
 @dataclass(frozen=True)
 class Shape:
-    """`layers` counts passes: twelve for ALBERT's one shared layer. `ffn` is the width of the feed-forward
-    network before its activation."""
+    """`layers` counts passes: twelve for ALBERT's one shared layer. `ffn` is the width of the
+    feed-forward network before its activation."""
 
     heads: int
     head_dim: int

@@ -1,4 +1,5 @@
-"""Replaces the positions of a trained network (Wennberg & Henter 2021, Section 5 and Appendix C)."""
+"""Replaces the positions of a trained network (Wennberg & Henter 2021, Section 5 and Appendix
+C)."""
 
 from __future__ import annotations
 
@@ -31,16 +32,19 @@ def average_positions(encoder: Encoder) -> None:
 
 @torch.no_grad()
 def fold_positions(encoder: Encoder) -> None:
-    """Gives the same network as `average_positions`, but without a table: the mean row is added to the rows of the token types.
+    """Gives the same network as `average_positions`, but without a table: the mean row is added to
+    the rows of the token types.
 
     Sequences may then have any length.
 
     Raises:
-        RelposError: the network has no table of position embeddings, or more than a table; or it has no token types.
+        RelposError: the network has no table of position embeddings, or more than a table; or it
+            has no token types.
     """
     if not isinstance(encoder.position, Absolute):
         raise RelposError(
-            f"{type(encoder.position).__name__} is more than a table of position embeddings: it cannot be folded away"
+            f"{type(encoder.position).__name__} is more than a table of position embeddings: it "
+            f"cannot be folded away"
         )
     table, types = position_table(encoder), token_types(encoder)
     types.add_(table.double().mean(0).to(types.dtype))
@@ -48,29 +52,36 @@ def fold_positions(encoder: Encoder) -> None:
 
 
 def add_tisa(encoder: Encoder, functions: int, reused: bool = False) -> Tisa:
-    """Adds TISA to the network's position scheme, with initial values as the authors released them; returns the new module.
+    """Adds TISA to the network's position scheme, with initial values as the authors released them;
+    returns the new module.
 
-    If its amplitudes are then set to zero, the network computes the same as before, to the last bit.
+    If its amplitudes are then set to zero, the network computes the same as before, to the last
+    bit.
 
     Args:
         functions: S.
         reused: one module for all layers instead of one for each layer.
 
     Raises:
-        RelposError: the network has no scores to which TISA could be added, or not those of its scheme.
+        RelposError: the network has no scores to which TISA could be added, or not those of its
+            scheme.
     """
     shape = _shape(encoder)
     tisa = Tisa(shape, functions, reused).to(encoder.embedding.words.weight.device)
     scheme = encoder.position
     # The scheme itself, with its trained parameters, and not a new one of its class.
-    both = tisa if isinstance(scheme, NoPosition) else Merge(shape, [lambda _: scheme, lambda _: tisa])
+    both = (
+        tisa if isinstance(scheme, NoPosition) else Merge(shape, [lambda _: scheme, lambda _: tisa])
+    )
     next(part for part in encoder.modules() if isinstance(part, Conv)).check_position(both)
     encoder.position = both
     return tisa
 
 
 @torch.no_grad()
-def set_tisa(tisa: Tisa, values: Sequence[Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]]) -> None:
+def set_tisa(
+    tisa: Tisa, values: Sequence[Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]]
+) -> None:
     """Fills amplitude, sharpness and centre.
 
     Args:
@@ -78,7 +89,11 @@ def set_tisa(tisa: Tisa, values: Sequence[Sequence[tuple[ArrayLike, ArrayLike, A
     """
     for name, place in (("amplitude", 0), ("sharpness", 1), ("centre", 2)):
         table: Float[Tensor, "modules heads functions"] = getattr(tisa, name)
-        table.copy_(torch.as_tensor(np.array([[head[place] for head in heads] for heads in values]), dtype=table.dtype))
+        table.copy_(
+            torch.as_tensor(
+                np.array([[head[place] for head in heads] for heads in values]), dtype=table.dtype
+            )
+        )
 
 
 def position_table(encoder: Encoder) -> nn.Parameter:
@@ -101,7 +116,9 @@ def token_types(encoder: Encoder) -> Tensor:
         RelposError: there are none.
     """
     if encoder.embedding.types is None:
-        raise RelposError("this network has no token types, to which the mean of its positions could be added")
+        raise RelposError(
+            "this network has no token types, to which the mean of its positions could be added"
+        )
     return encoder.embedding.types.weight
 
 

@@ -1,7 +1,7 @@
 """Which tokens of a batch a tensor holds.
 
-Most of a layer works on one token at a time. Such steps are computed without padding, and in the last layer only for the tokens
-that somebody reads.
+Most of a layer works on one token at a time. Such steps are computed without padding, and in the
+last layer only for the tokens that somebody reads.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ class Tokens:
     """Some tokens of a batch (B, n), or all.
 
     Args:
-        at: (T,) their places, row · n + token, each once; None: all tokens, whose tensors stay (B, n, …).
-        starts: (B + 1,) if these are the first tokens of each row in order, where in `at` those of each begin, and T; None: they
-            may be any.
+        at: (T,) their places, row · n + token, each once; None: all tokens, whose tensors stay (B,
+            n, …).
+        starts: (B + 1,) if these are the first tokens of each row in order, where in `at` those of
+            each begin, and T; None: they may be any.
 
     Example:
         >>> real = Tokens(2, 3, torch.tensor([0, 1, 2, 3]))
@@ -31,7 +32,11 @@ class Tokens:
     """
 
     def __init__(
-        self, batch: int, n: int, at: Int[Tensor, "tokens"] | None = None, starts: Int[Tensor, "ends"] | None = None
+        self,
+        batch: int,
+        n: int,
+        at: Int[Tensor, "tokens"] | None = None,
+        starts: Int[Tensor, "ends"] | None = None,
     ) -> None:
         self.batch, self.n, self.at, self.starts = batch, n, at, starts
 
@@ -42,7 +47,12 @@ class Tokens:
         >>> Tokens.first(2, 3, torch.tensor([0, 1, 3])).starts.tolist()
         [0, 2, 3]
         """
-        return cls(batch, n, at, torch.searchsorted(at, torch.arange(0, batch * n + 1, n, device=at.device)))
+        return cls(
+            batch,
+            n,
+            at,
+            torch.searchsorted(at, torch.arange(0, batch * n + 1, n, device=at.device)),
+        )
 
     def take(self, x: Float[Tensor, "batch n width"]) -> Float[Tensor, "*tokens width"]:
         """(B, n, C) → (T, C)."""
@@ -52,25 +62,39 @@ class Tokens:
         """(T, C) → (B, n, C), 0 at all other tokens."""
         return x if self.at is None else _Spread.apply(x, self.at, self.batch, self.n)
 
-    def among(self, held: Tokens, x: Float[Tensor, "*held width"]) -> Float[Tensor, "*tokens width"]:
+    def among(
+        self, held: Tokens, x: Float[Tensor, "*held width"]
+    ) -> Float[Tensor, "*tokens width"]:
         """x of the tokens `held` → (T, C) of these, which are among them."""
         if self is held:
             return x
         if held.starts is None or held.at is None or self.at is None:
             return self.take(held.spread(x))
-        return _Take.apply(x[None], torch.searchsorted(held.at, self.at))  # the first ones of each row stand in order
+        # the first ones of each row stand in order
+        return _Take.apply(x[None], torch.searchsorted(held.at, self.at))
 
-    def take_heads(self, x: Float[Tensor, "batch heads n width"]) -> Float[Tensor, "1 heads tokens width"]:
+    def take_heads(
+        self, x: Float[Tensor, "batch heads n width"]
+    ) -> Float[Tensor, "1 heads tokens width"]:
         """(B, H, n, C) → (1, H, T, C): the tokens in one row."""
-        return self.take(x.transpose(1, 2).flatten(2)).unflatten(1, x.shape[1::2]).transpose(0, 1)[None]
+        return (
+            self.take(x.transpose(1, 2).flatten(2))
+            .unflatten(1, x.shape[1::2])
+            .transpose(0, 1)[None]
+        )
 
-    def spread_heads(self, x: Float[Tensor, "1 heads tokens width"]) -> Float[Tensor, "batch heads n width"]:
+    def spread_heads(
+        self, x: Float[Tensor, "1 heads tokens width"]
+    ) -> Float[Tensor, "batch heads n width"]:
         """(1, H, T, C) → (B, H, n, C), 0 at all other tokens."""
-        return self.spread(x[0].transpose(0, 1).flatten(1)).unflatten(2, x.shape[1::2]).transpose(1, 2)
+        return (
+            self.spread(x[0].transpose(0, 1).flatten(1)).unflatten(2, x.shape[1::2]).transpose(1, 2)
+        )
 
 
 def side_by_side(x: Float[Tensor, "batch n width"], widths: list[int]) -> tuple[Tensor, ...]:
-    """x in parts of these widths, as `split` gives them. Where the parts' gradients lie side by side, too, they are not copied."""
+    """x in parts of these widths, as `split` gives them. Where the parts' gradients lie side by
+    side, too, they are not copied."""
     if x.device.type == "cpu" or torch.compiler.is_compiling():
         return x.split(widths, -1)
     parts: tuple[Tensor, ...] = _Split.apply(x, widths)
@@ -88,7 +112,10 @@ class _Split(torch.autograd.Function):
         first, total = grads[0], sum(ctx.widths)
         strides, place = (*first.stride()[:-1], 1), first.storage_offset()
         for grad, width in zip(grads, ctx.widths, strict=True):
-            there = grad.untyped_storage()._cdata == first.untyped_storage()._cdata and grad.stride() == strides
+            there = (
+                grad.untyped_storage()._cdata == first.untyped_storage()._cdata
+                and grad.stride() == strides
+            )
             if not (there and grad.storage_offset() == place and strides[-2] == total):
                 return torch.cat(grads, -1), None
             place += width

@@ -1,12 +1,26 @@
-"""ALBERT, version 1 and 2 (Lan et al. 2020): one layer for all passes, embeddings narrower than the layers."""
+"""ALBERT, version 1 and 2 (Lan et al. 2020): one layer for all passes, embeddings narrower than the
+layers."""
 
 from __future__ import annotations
 
 from relpos.pretrained.bert import EMBEDDINGS, POSITIONS
-from relpos.pretrained.family import ABSOLUTE, NO_CONV, NO_DECODER, SIZE, ConfigKey, Family, classifier, linear, masked_lm
+from relpos.pretrained.family import (
+    ABSOLUTE,
+    NO_CONV,
+    NO_DECODER,
+    SIZE,
+    ConfigKey,
+    Family,
+    classifier,
+    linear,
+    masked_lm,
+)
 
 _LAYER = "encoder.albert_layer_groups.0.albert_layers.0"
-_TRANSFORM = (*linear("head.narrow", "predictions.dense"), *linear("head.norm", "predictions.LayerNorm"))
+_TRANSFORM = (
+    *linear("head.narrow", "predictions.dense"),
+    *linear("head.norm", "predictions.LayerNorm"),
+)
 
 FAMILY = Family(
     model_type="albert",
@@ -32,7 +46,10 @@ FAMILY = Family(
     constants=NO_DECODER | {"num_hidden_groups": 1, "inner_group_num": 1},
     encoder=(*EMBEDDINGS, POSITIONS),
     layer=(
-        *linear("layers.0.attention.project", *(f"{_LAYER}.attention.{name}" for name in ("query", "key", "value"))),
+        *linear(
+            "layers.0.attention.project",
+            *(f"{_LAYER}.attention.{name}" for name in ("query", "key", "value")),
+        ),
         *linear("layers.0.attention.output", f"{_LAYER}.attention.dense"),
         *linear("layers.0.attention_norm", f"{_LAYER}.attention.LayerNorm"),
         *linear("layers.0.widen", f"{_LAYER}.ffn"),
@@ -42,7 +59,13 @@ FAMILY = Family(
     widen=linear("embedding.widen", "encoder.embedding_hidden_mapping_in"),
     pooler=linear("pooler", "pooler"),
     heads=(
-        *masked_lm("AlbertForMaskedLM", _TRANSFORM, "predictions.bias", "predictions.decoder.weight", "predictions.decoder.bias"),
+        *masked_lm(
+            "AlbertForMaskedLM",
+            _TRANSFORM,
+            "predictions.bias",
+            "predictions.decoder.weight",
+            "predictions.decoder.bias",
+        ),
         classifier("AlbertForSequenceClassification", "albert.pooler"),
     ),
     unread=(r"sop_classifier\..*", r"predictions\.decoder\.weight", r".*\.position_ids"),

@@ -1,6 +1,8 @@
-"""BERT (Devlin et al. 2019), and every checkpoint of its form: MiniLM, the encoders of sentence-transformers, …
+"""BERT (Devlin et al. 2019), and every checkpoint of its form: MiniLM, the encoders of
+sentence-transformers, …
 
-ERNIE (Sun et al. 2019) computes the same unless it adds an embedding of the task, as ERNIE 2.0 and 3.0 do.
+ERNIE (Sun et al. 2019) computes the same unless it adds an embedding of the task, as ERNIE 2.0 and
+3.0 do.
 """
 
 from __future__ import annotations
@@ -45,21 +47,35 @@ _TRANSFORM = (
     *linear("head.norm", f"{_PREDICTIONS}.transform.LayerNorm"),
 )
 MASKED_LM = masked_lm(
-    "BertForMaskedLM", _TRANSFORM, f"{_PREDICTIONS}.bias", f"{_PREDICTIONS}.decoder.weight", f"{_PREDICTIONS}.decoder.bias"
+    "BertForMaskedLM",
+    _TRANSFORM,
+    f"{_PREDICTIONS}.bias",
+    f"{_PREDICTIONS}.decoder.weight",
+    f"{_PREDICTIONS}.decoder.bias",
 )
 
 FAMILY = Family(
     model_type="bert",
     prefix="bert.",
     base="BertModel",
-    settings={"size": SIZE, "position": ABSOLUTE, "conv": NO_CONV, "vocabulary": ConfigKey("vocab_size", 30522)},
+    settings={
+        "size": SIZE,
+        "position": ABSOLUTE,
+        "conv": NO_CONV,
+        "vocabulary": ConfigKey("vocab_size", 30522),
+    },
     constants=NO_DECODER,
     encoder=(*EMBEDDINGS, POSITIONS),
     layer=LAYER,
     pooler=linear("pooler", "pooler.dense"),
     heads=(*MASKED_LM, classifier("BertForSequenceClassification", "bert.pooler.dense")),
-    # The head for next sentences, a tied decoder, which repeats the word table, and a buffer of numbers of positions.
-    unread=(r"cls\.seq_relationship\..*", r"cls\.predictions\.decoder\.weight", r".*\.position_ids"),
+    # The head for next sentences, a tied decoder, which repeats the word table, and a buffer of
+    # numbers of positions.
+    unread=(
+        r"cls\.seq_relationship\..*",
+        r"cls\.predictions\.decoder\.weight",
+        r".*\.position_ids",
+    ),
 )
 
 ERNIE = replace(
@@ -68,5 +84,8 @@ ERNIE = replace(
     prefix="ernie.",
     base="ErnieModel",
     constants=NO_DECODER | {"use_task_id": False},
-    heads=(*renamed(MASKED_LM, "Bert", "Ernie"), classifier("ErnieForSequenceClassification", "ernie.pooler.dense")),
+    heads=(
+        *renamed(MASKED_LM, "Bert", "Ernie"),
+        classifier("ErnieForSequenceClassification", "ernie.pooler.dense"),
+    ),
 )

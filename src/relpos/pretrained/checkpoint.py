@@ -1,4 +1,5 @@
-"""A folder of a published checkpoint → our configuration, and the weights of the network that it describes."""
+"""A folder of a published checkpoint → our configuration, and the weights of the network that it
+describes."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Checkpoint:
     """A published checkpoint on disk.
 
     Raises:
-        RelposError: its family is not supported, or a file is missing or damaged; the message names file and key.
+        RelposError: its family is not supported, or a file is missing or damaged; the message names
+            file and key.
 
     Example:
         >>> Checkpoint(Path("nowhere")).settings
@@ -49,13 +51,17 @@ class Checkpoint:
 
     @cached_property
     def family(self) -> Family:
-        """The description by which it is read: that of `model_type` or, in files of 2018 and 2019, which have none, that of the
-        weights' names."""
+        """The description by which it is read: that of `model_type` or, in files of 2018 and 2019,
+        which have none, that of the weights' names."""
         name = str(self.config.get("model_type") or self._named_by_weights())
         if name not in FAMILIES:
-            # No "did you mean": a family with a similar name may compute something else from weights of the same names.
+            # No "did you mean": a family with a similar name may compute something else from
+            # weights of the same names.
             supported = ", ".join(sorted(FAMILIES))
-            raise RelposError(f"{self.folder / CONFIG}: model_type={name} is not supported; these are: {supported}")
+            raise RelposError(
+                f"{self.folder / CONFIG}: model_type={name} is not supported; these "
+                f"are: {supported}"
+            )
         return FAMILIES[name]
 
     def _named_by_weights(self) -> str:
@@ -64,7 +70,8 @@ class Checkpoint:
             if any(weight.startswith(family.prefix) for weight in self.tensors):
                 return name
         raise RelposError(
-            f"{self.folder / CONFIG}: model_type is missing, and the names of the weights do not say it: {', '.join(FAMILIES)}?"
+            f"{self.folder / CONFIG}: model_type is missing, and the names of the weights do not "
+            f"say it: {', '.join(FAMILIES)}?"
             f"{wrapper(self.tensors)}"
         )
 
@@ -75,7 +82,8 @@ class Checkpoint:
 
     @cached_property
     def prefix(self) -> str:
-        """The beginning of the names of the encoder's weights; empty for an encoder that was stored without a head."""
+        """The beginning of the names of the encoder's weights; empty for an encoder that was stored
+        without a head."""
         prefix = self.family.prefix
         if any(name.startswith(prefix) for name in self.tensors):
             return prefix
@@ -88,7 +96,9 @@ class Checkpoint:
         tied = self.config.get("tie_word_embeddings", True) is not False and not self._own_decoder
         for head in self.family.heads:
             # Without the pooler, which stands in the encoder and says nothing about the head.
-            head_names = {name for name in names_of(head.weights) if not name.startswith(self.family.prefix)}
+            head_names = {
+                name for name in names_of(head.weights) if not name.startswith(self.family.prefix)
+            }
             other_decoder = "kind" not in head.settings and head.settings.get("tied", True) != tied
             if head_names & self.tensors.keys() and not other_decoder:
                 return replace(head, weights=tuple(map(self._with_decoders_bias, head.weights)))
@@ -96,27 +106,46 @@ class Checkpoint:
 
     @property
     def _own_decoder(self) -> bool:
-        """Whether the words are predicted with a stored table that is not the word table, as after training that untied the two."""
+        """Whether the words are predicted with a stored table that is not the word table, as after
+        training that untied the two."""
         tables: list[str] = []
         for head in self.family.heads:
             tables += [names(weight)[0] for weight in head.weights if weight.ours == "head.table"]
         decoder = next((self.tensors[name] for name in tables if name in self.tensors), None)
-        [words] = [self.prefix + names(weight)[0] for weight in self.family.encoder if weight.ours == "embedding.words.weight"]
-        return decoder is not None and words in self.tensors and not torch.equal(decoder, self.tensors[words])
+        [words] = [
+            self.prefix + names(weight)[0]
+            for weight in self.family.encoder
+            if weight.ours == "embedding.words.weight"
+        ]
+        return (
+            decoder is not None
+            and words in self.tensors
+            and not torch.equal(decoder, self.tensors[words])
+        )
 
     def _with_decoders_bias(self, weight: Weight) -> Weight:
         """Of two biases of the words that differ, the decoder's is used, as in `transformers`."""
-        stored = [name for name in (*names(weight), *weight.also) if weight.ours == "head.bias" and name in self.tensors]
+        stored = [
+            name
+            for name in (*names(weight), *weight.also)
+            if weight.ours == "head.bias" and name in self.tensors
+        ]
         if len(stored) < 2 or torch.equal(*(self.tensors[name] for name in stored)):
             return weight
         decoders = next(name for name in stored if ".decoder." in name)
-        return replace(weight, theirs=decoders, also=tuple(name for name in stored if name != decoders))
+        return replace(
+            weight, theirs=decoders, also=tuple(name for name in stored if name != decoders)
+        )
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """Our configuration of the network: `size`, `position`, `conv`, `vocabulary`, and `head` or `outputs`."""
+        """Our configuration of the network: `size`, `position`, `conv`, `vocabulary`, and `head` or
+        `outputs`."""
         if self.family.refused:
-            raise RelposError(f"{self.folder / CONFIG}: model_type={self.family.model_type}: {self.family.refused}")
+            raise RelposError(
+                f"{self.folder / CONFIG}: model_type={self.family.model_type}: "
+                f"{self.family.refused}"
+            )
         self._check_head()
         try:
             settings = from_config(self.family, self.config)
@@ -139,20 +168,29 @@ class Checkpoint:
         return settings
 
     def _check_head(self) -> None:
-        """Raises RelposError for a head that has the weights of a classifier, or a part of them, and computes something else."""
+        """Raises RelposError for a head that has the weights of a classifier, or a part of them,
+        and computes something else."""
         reasons = dict(OTHER_HEADS)
         if not any(head.settings.get("kind") == "classifier" for head in self.family.heads):
             reasons["SequenceClassification"] = "its classifier computes something else than ours"
         for architecture in self.config.get("architectures") or []:
-            if kind := next((kind for kind in reasons if str(architecture).endswith(f"For{kind}")), None):
-                raise RelposError(f"{self.folder / CONFIG}: architectures={architecture}: {reasons[kind]}")
+            if kind := next(
+                (kind for kind in reasons if str(architecture).endswith(f"For{kind}")), None
+            ):
+                raise RelposError(
+                    f"{self.folder / CONFIG}: architectures={architecture}: {reasons[kind]}"
+                )
         if self.head is not None and self.head.settings.get("kind") == "classifier":
             pooler = [weight for weight in self.head.weights if weight.ours.startswith("pooler.")]
             if not names_of(pooler) & self.tensors.keys():
-                raise RelposError(f"{self.folder}: a classifier without a pooler: {OTHER_HEADS['TokenClassification']}")
+                raise RelposError(
+                    f"{self.folder}: a classifier without a pooler: "
+                    f"{OTHER_HEADS['TokenClassification']}"
+                )
 
     def fill(self, model: nn.Module) -> None:
-        """Assigns the weights to a network made from `settings`; they keep the number format in which they are stored.
+        """Assigns the weights to a network made from `settings`; they keep the number format in
+        which they are stored.
 
         Raises:
             RelposError: a weight is missing, unknown, or of another shape; names it.
@@ -161,32 +199,47 @@ class Checkpoint:
         weights = listed(self.family, self.head, size, self._has_pooler, self.prefix)
         parameters = {name: tuple(value.shape) for name, value in model.named_parameters()}
         try:
-            state = {weight.ours: read(weight, self.tensors, parameters[weight.ours], size["heads"]) for weight in weights}
+            state = {
+                weight.ours: read(weight, self.tensors, parameters[weight.ours], size["heads"])
+                for weight in weights
+            }
         except RelposError as error:
-            raise RelposError(f"{self.folder}: {error}{wrapper(self.tensors, self.family.prefix)}") from None
+            raise RelposError(
+                f"{self.folder}: {error}{wrapper(self.tensors, self.family.prefix)}"
+            ) from None
         self._check_computed()
         expected = names_of(weights).union(*(weight.also for weight in weights))
         # `$^` matches no name.
         unread = re.compile("|".join(self.family.unread) or "$^")
         for name in sorted(self.tensors.keys() - expected):
             if not unread.fullmatch(name):
-                raise RelposError(f"{self.folder}: weight {name!r} is unknown to {self.family.model_type}")
+                raise RelposError(
+                    f"{self.folder}: weight {name!r} is unknown to {self.family.model_type}"
+                )
         missing = parameters.keys() - state.keys()
         assert not missing, f"{self.family.model_type} says nothing about {sorted(missing)}"
         # Assigned, not copied: the weights stay mapped from the file, and in its number format.
-        # Not strict: no checkpoint has the buffers of our position schemes. Parameters were compared above.
+        # Not strict: no checkpoint has the buffers of our position schemes. Parameters were
+        # compared above.
         model.load_state_dict(state, strict=False, assign=True)
 
     def _check_computed(self) -> None:
-        """Raises RelposError where a weight that we compute, such as RoFormer's sines, has other values in the checkpoint."""
+        """Raises RelposError where a weight that we compute, such as RoFormer's sines, has other
+        values in the checkpoint."""
         for name, compute in self.family.computed.items():
             stored = self.tensors.get(self.prefix + name)
             if stored is None:
                 continue
             expected = compute(self.config)
-            allowed = max(1e-3, torch.finfo(stored.dtype).eps)  # tables may be computed in float32, or stored in less
-            if stored.shape != expected.shape or not bool(((stored.double() - expected).abs() <= allowed).all()):
-                raise RelposError(f"{self.folder}: weight {self.prefix + name!r} is not the table that it is by config.json")
+            # tables may be computed in float32, or stored in less
+            allowed = max(1e-3, torch.finfo(stored.dtype).eps)
+            if stored.shape != expected.shape or not bool(
+                ((stored.double() - expected).abs() <= allowed).all()
+            ):
+                raise RelposError(
+                    f"{self.folder}: weight {self.prefix + name!r} is not the table "
+                    f"that it is by config.json"
+                )
 
     @property
     def _has_pooler(self) -> bool:
@@ -208,4 +261,6 @@ def position_table(folder: Path) -> Float[Tensor, "positions embedding"]:
             name = checkpoint.prefix + names(weight)[0]
             if name in checkpoint.tensors:
                 return checkpoint.tensors[name][weight.reserved :]
-    raise RelposError(f"{folder}: {checkpoint.family.model_type} has no table of absolute positions")
+    raise RelposError(
+        f"{folder}: {checkpoint.family.model_type} has no table of absolute positions"
+    )

@@ -1,7 +1,7 @@
 """ConvBERT (Jiang et al. 2020): half of the heads are dynamic convolutions.
 
-In `transformers` the convolutions read padding, so that the last real tokens of a text depend on the padding after it.
-Ours hide it. Without padding both compute the same.
+In `transformers` the convolutions read padding, so that the last real tokens of a text depend on
+the padding after it. Ours hide it. Without padding both compute the same.
 """
 
 from __future__ import annotations
@@ -26,12 +26,19 @@ FAMILY = Family(
     model_type="convbert",
     prefix="convbert.",
     base="ConvBertModel",
-    settings=BERT.settings | {"size": SIZE | {"embedding": ConfigKey("embedding_size", 768)}, "conv": _CONV},
+    settings=BERT.settings
+    | {"size": SIZE | {"embedding": ConfigKey("embedding_size", 768)}, "conv": _CONV},
     # Only with a head_ratio of 2 half of their heads are ordinary, as ours are.
     constants=BERT.constants | {"head_ratio": 2, "num_groups": 1},
     encoder=(*EMBEDDINGS, POSITIONS),
     layer=(
-        *linear("layers.{n}.attention.project", f"{_SELF}.query", f"{_SELF}.key", f"{_SELF}.value", f"{_SELF}.conv_out_layer"),
+        *linear(
+            "layers.{n}.attention.project",
+            f"{_SELF}.query",
+            f"{_SELF}.key",
+            f"{_SELF}.value",
+            f"{_SELF}.conv_out_layer",
+        ),
         # Theirs are weights of Conv1d modules, with an axis of length 1 that ours leave out.
         Weight(f"{_OURS}.key.depthwise.weight", f"{_KEY}.depthwise.weight", single=1),
         Weight(f"{_OURS}.key.pointwise.weight", f"{_KEY}.pointwise.weight", single=2),

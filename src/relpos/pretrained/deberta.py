@@ -1,8 +1,9 @@
-"""DeBERTa, version 3 (He et al. 2023), mDeBERTa, and version 2 (He et al. 2021) without its convolution: shared maps, log
-buckets, a normed table, no absolute positions.
+"""DeBERTa, version 3 (He et al. 2023), mDeBERTa, and version 2 (He et al. 2021) without its
+convolution: shared maps, log buckets, a normed table, no absolute positions.
 
-Masked words are predicted as in `transformers`, without the enhanced mask decoder, which reads absolute positions. The head of
-version 3 that finds replaced tokens is not read: it has a norm that ours does not have.
+Masked words are predicted as in `transformers`, without the enhanced mask decoder, which reads
+absolute positions. The head of version 3 that finds replaced tokens is not read: it has a norm that
+ours does not have.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ from typing import Any
 from relpos.errors import RelposError
 from relpos.pretrained.bert import AFTER_ATTENTION, MASKED_LM
 from relpos.pretrained.distilbert import FAMILY as DISTILBERT
-from relpos.pretrained.family import NO_CONV, SIZE, ConfigKey, Family, HeadLayout, Weight, linear, renamed
+from relpos.pretrained.family import (
+    NO_CONV,
+    SIZE,
+    ConfigKey,
+    Family,
+    HeadLayout,
+    Weight,
+    linear,
+    renamed,
+)
 
 _SELF, _LM = "encoder.layer.{n}.attention.self", "lm_predictions.lm_head"
 _HIDDEN, _LENGTH = ConfigKey("hidden_size", 1536), ConfigKey("max_position_embeddings", 512)
@@ -45,16 +55,19 @@ def _buckets(number: Any) -> Any:
 
 
 def stated(config: Mapping[str, Any]) -> dict[str, Any]:
-    """With every key that decides which network it is, `pos_att_type` as a sorted list, and the distances as a number.
+    """With every key that decides which network it is, `pos_att_type` as a sorted list, and the
+    distances as a number.
 
     Raises:
-        RelposError: the embeddings are narrower than the layers: they are normed behind the map between the two, ours before it.
+        RelposError: the embeddings are narrower than the layers: they are normed behind the map
+            between the two, ours before it.
     """
     given = _MISSING | {name: value for name, value in config.items() if value is not None}
     hidden, kinds = _HIDDEN.of(given), given["pos_att_type"]
     if given.get("embedding_size", hidden) != hidden:
         raise RelposError(
-            f"embedding_size={given['embedding_size']}: only that of hidden_size={hidden} is supported for deberta-v2"
+            f"embedding_size={given['embedding_size']}: only that of hidden_size={hidden} is "
+            f"supported for deberta-v2"
         )
     if isinstance(kinds, str):
         kinds = [kind.strip() for kind in kinds.lower().split("|")]
@@ -97,7 +110,10 @@ FAMILY = Family(
         *linear("position.norm", "encoder.LayerNorm"),
     ),
     layer=(
-        *linear("layers.{n}.attention.project", *(f"{_SELF}.{name}_proj" for name in ("query", "key", "value"))),
+        *linear(
+            "layers.{n}.attention.project",
+            *(f"{_SELF}.{name}_proj" for name in ("query", "key", "value")),
+        ),
         *AFTER_ATTENTION,
     ),
     heads=(
@@ -105,10 +121,19 @@ FAMILY = Family(
         # The names of the authors' own files, which transformers has with legacy=false.
         HeadLayout(
             "DebertaV2ForMaskedLM",
-            (*linear("head.narrow", f"{_LM}.dense"), *linear("head.norm", f"{_LM}.LayerNorm"), Weight("head.bias", f"{_LM}.bias")),
+            (
+                *linear("head.narrow", f"{_LM}.dense"),
+                *linear("head.norm", f"{_LM}.LayerNorm"),
+                Weight("head.bias", f"{_LM}.bias"),
+            ),
         ),
     ),
     # A tied decoder, the head that finds replaced tokens, and what the enhanced mask decoder reads.
-    unread=(r"cls\.predictions\.decoder\.weight", r"mask_predictions\..*", r".*\.position_ids", r".*\.position_embeddings\.weight"),
+    unread=(
+        r"cls\.predictions\.decoder\.weight",
+        r"mask_predictions\..*",
+        r".*\.position_ids",
+        r".*\.position_embeddings\.weight",
+    ),
     normalised=stated,
 )

@@ -6,7 +6,17 @@ Its classifier is not read: between its two linear maps it has ReLU where ours h
 from __future__ import annotations
 
 from relpos.pretrained.bert import POSITIONS
-from relpos.pretrained.family import ABSOLUTE, NO_CONV, NO_DECODER, SIZE, ConfigKey, Family, Weight, linear, masked_lm
+from relpos.pretrained.family import (
+    ABSOLUTE,
+    NO_CONV,
+    NO_DECODER,
+    SIZE,
+    ConfigKey,
+    Family,
+    Weight,
+    linear,
+    masked_lm,
+)
 
 _LAYER, _HIDDEN = "transformer.layer.{n}", ConfigKey("dim", 768)
 _TRANSFORM = (*linear("head.narrow", "vocab_transform"), *linear("head.norm", "vocab_layer_norm"))
@@ -41,13 +51,17 @@ FAMILY = Family(
         POSITIONS,
     ),
     layer=(
-        *linear("layers.{n}.attention.project", *(f"{_LAYER}.attention.{name}_lin" for name in "qkv")),
+        *linear(
+            "layers.{n}.attention.project", *(f"{_LAYER}.attention.{name}_lin" for name in "qkv")
+        ),
         *linear("layers.{n}.attention.output", f"{_LAYER}.attention.out_lin"),
         *linear("layers.{n}.attention_norm", f"{_LAYER}.sa_layer_norm"),
         *linear("layers.{n}.widen", f"{_LAYER}.ffn.lin1"),
         *linear("layers.{n}.narrow", f"{_LAYER}.ffn.lin2"),
         *linear("layers.{n}.ffn_norm", f"{_LAYER}.output_layer_norm"),
     ),
-    heads=masked_lm("DistilBertForMaskedLM", _TRANSFORM, "vocab_projector.bias", "vocab_projector.weight"),
+    heads=masked_lm(
+        "DistilBertForMaskedLM", _TRANSFORM, "vocab_projector.bias", "vocab_projector.weight"
+    ),
     unread=(r"vocab_projector\.weight", r".*\.position_ids"),
 )

@@ -1,4 +1,5 @@
-"""ELECTRA (Clark et al. 2020), discriminator and generator: BERT's layers under embeddings that may be narrower."""
+"""ELECTRA (Clark et al. 2020), discriminator and generator: BERT's layers under embeddings that may
+be narrower."""
 
 from __future__ import annotations
 
@@ -6,7 +7,10 @@ from relpos.pretrained.bert import EMBEDDINGS, LAYER, POSITIONS
 from relpos.pretrained.bert import FAMILY as BERT
 from relpos.pretrained.family import SIZE, ConfigKey, Family, HeadLayout, linear, masked_lm
 
-_TRANSFORM = (*linear("head.narrow", "generator_predictions.dense"), *linear("head.norm", "generator_predictions.LayerNorm"))
+_TRANSFORM = (
+    *linear("head.narrow", "generator_predictions.dense"),
+    *linear("head.norm", "generator_predictions.LayerNorm"),
+)
 GENERATOR = masked_lm(
     "ElectraForMaskedLM",
     _TRANSFORM,
@@ -34,7 +38,10 @@ FAMILY = Family(
         *GENERATOR,
         HeadLayout(
             "ElectraForPreTraining",
-            (*linear("dense", "discriminator_predictions.dense"), *linear("output", "discriminator_predictions.dense_prediction")),
+            (
+                *linear("dense", "discriminator_predictions.dense"),
+                *linear("output", "discriminator_predictions.dense_prediction"),
+            ),
             {"kind": "replaced_tokens"},
         ),
     ),

@@ -1,4 +1,5 @@
-"""A network of ours → `config.json` and weights as `transformers` has them, or the reason why it has no such network."""
+"""A network of ours → `config.json` and weights as `transformers` has them, or the reason why it
+has no such network."""
 
 from __future__ import annotations
 
@@ -13,17 +14,20 @@ from relpos.pretrained.family import Family, HeadLayout
 from relpos.pretrained.mapping import listed, to_config, write
 
 
-def to_huggingface(network: nn.Module, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def to_huggingface(
+    network: nn.Module, settings: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The content of `config.json`, and name → weight.
 
-    `absolute` becomes BERT where the embedding is as wide as the layers, else ELECTRA, or ALBERT where layers are shared; `rope`
-    RoFormer; `convbert` ConvBERT; `deberta` DeBERTa-v2; `layers` ModernBERT. But for q and k of the last, the weights share the
-    network's memory. A RoFormer's pooler, or one beside a head for words, has its published name; transformers ignores it.
+    `absolute` becomes BERT where the embedding is as wide as the layers, else ELECTRA, or ALBERT
+    where layers are shared; `rope` RoFormer; `convbert` ConvBERT; `deberta` DeBERTa-v2; `layers`
+    ModernBERT. But for q and k of the last, the weights share the network's memory. A RoFormer's
+    pooler, or one beside a head for words, has its published name; transformers ignores it.
 
     Args:
         network: a `MaskedLM`, a `Classifier`, a `ReplacedTokens` or an `Encoder`.
-        settings: its configuration as in a model folder's config.yaml: `size`, `position`, `conv`, `vocabulary`, `head` or
-            `outputs`.
+        settings: its configuration as in a model folder's config.yaml: `size`, `position`, `conv`,
+            `vocabulary`, `head` or `outputs`.
 
     Raises:
         RelposError: `transformers` has no such network; names the key and the reason.
@@ -35,9 +39,14 @@ def to_huggingface(network: nn.Module, settings: Mapping[str, Any]) -> tuple[dic
     if head is None:
         config |= {"architectures": [family.base], "tie_word_embeddings": True}
     else:
-        config |= {"architectures": [head.architecture], "tie_word_embeddings": head.settings.get("tied", True)}
+        config |= {
+            "architectures": [head.architecture],
+            "tie_word_embeddings": head.settings.get("tied", True),
+        }
     if "outputs" in settings:
-        config["id2label"] = {str(number): f"LABEL_{number}" for number in range(settings["outputs"])}
+        config["id2label"] = {
+            str(number): f"LABEL_{number}" for number in range(settings["outputs"])
+        }
         config["label2id"] = {label: int(number) for number, label in config["id2label"].items()}
     return config, _weights(network, family, head, settings, config)
 
@@ -51,7 +60,10 @@ def family_of(settings: Mapping[str, Any]) -> Family:
     size = settings["size"]
     position, conv = (settings[key]["_target_"].rpartition(".")[2] for key in ("position", "conv"))
     if size.get("attention") == "causal":
-        raise RelposError("size.attention=causal: transformers has encoders of these families alone, and no decoder")
+        raise RelposError(
+            "size.attention=causal: transformers has encoders of these families "
+            "alone, and no decoder"
+        )
     shared, widens = bool(size.get("share_layers", False)), size["embedding"] != size["hidden"]
     if (position, conv) == ("Absolute", "NoConv") and (widens or not shared):
         if not widens:
@@ -68,7 +80,9 @@ def family_of(settings: Mapping[str, Any]) -> Family:
         return FAMILIES["convbert"]
     by_position = {"Rope": "roformer", "Layers": "modernbert", "Deberta": "deberta-v2"}
     if conv != "NoConv" or position not in by_position:
-        raise RelposError(f"position={position}, conv={conv}: transformers has no encoder with these two")
+        raise RelposError(
+            f"position={position}, conv={conv}: transformers has no encoder with these two"
+        )
     return FAMILIES[by_position[position]]
 
 
@@ -84,7 +98,9 @@ def _head(family: Family, settings: Mapping[str, Any]) -> HeadLayout | None:
         raise RelposError(f"head={classifier}: transformers has no such classifier")
     heads = [head for head in family.heads if head.settings.get("kind", "masked_lm") == kind]
     if not heads:
-        raise RelposError(f"{family.base} has no head of the kind {kind} that computes what ours does")
+        raise RelposError(
+            f"{family.base} has no head of the kind {kind} that computes what ours does"
+        )
     if kind != "masked_lm":
         return heads[0]
     activation = described.get("activation") or settings["size"].get("activation", "gelu")
@@ -92,12 +108,18 @@ def _head(family: Family, settings: Mapping[str, Any]) -> HeadLayout | None:
     head = next(head for head in heads if head.settings.get("tied", True) == tied)
     needed = head.settings.get("activation", settings["size"].get("activation", "gelu"))
     if activation != needed:
-        raise RelposError(f"{head.architecture} has {needed} in its head, this network {activation}")
+        raise RelposError(
+            f"{head.architecture} has {needed} in its head, this network {activation}"
+        )
     return head
 
 
 def _weights(
-    network: nn.Module, family: Family, head: HeadLayout | None, settings: Mapping[str, Any], config: Mapping[str, Any]
+    network: nn.Module,
+    family: Family,
+    head: HeadLayout | None,
+    settings: Mapping[str, Any],
+    config: Mapping[str, Any],
 ) -> dict[str, Tensor]:
     parameters = {name: value.detach() for name, value in network.named_parameters()}
     size = settings["size"]
@@ -113,9 +135,13 @@ def _weights(
             raise RelposError(f"{family.model_type} has {weight.ours}, this network has none")
         parameter = parameters.pop(weight.ours)
         weights.update(write(weight, parameter, size["heads"]))
-        # The bias of the words: transformers has it twice where the table of the words is another, and computes with the first.
-        weights.update({name: parameter.clone() for name in weight.also if not config["tie_word_embeddings"]})
+        # The bias of the words: transformers has it twice where the table of the words is another,
+        # and computes with the first.
+        weights.update(
+            {name: parameter.clone() for name in weight.also if not config["tie_word_embeddings"]}
+        )
     if parameters:  # a pooler, which some families have none of
         raise RelposError(f"{family.model_type} has no {', '.join(sorted(parameters))}")
-    # In float64, so that whoever loads the network in another number format than it is stored in has the sines of that format.
+    # In float64, so that whoever loads the network in another number format than it is stored in
+    # has the sines of that format.
     return weights | {prefix + name: compute(config) for name, compute in family.computed.items()}

@@ -1,8 +1,10 @@
-"""How a family of published checkpoints is described: one mapping of its configuration and one of its weights, read both ways.
+"""How a family of published checkpoints is described: one mapping of its configuration and one of
+its weights, read both ways.
 
-A family says which key of `config.json` is which value of our configuration (`size`, `position`, `conv`, `vocabulary`; in this
-package called settings), and which of its weights is which of our parameters. `mapping.py` reads these descriptions
-in either direction. What a description cannot say, a family does itself: `Family.normalised`, `Family.computed`.
+A family says which key of `config.json` is which value of our configuration (`size`, `position`,
+`conv`, `vocabulary`; in this package called settings), and which of its weights is which of our
+parameters. `mapping.py` reads these descriptions in either direction. What a description cannot
+say, a family does itself: `Family.normalised`, `Family.computed`.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ class ConfigKey:
 
 @dataclass(frozen=True)
 class Weight:
-    """One of our parameters and the weights of a checkpoint that make it. `{n}` in a name is the number of the layer.
+    """One of our parameters and the weights of a checkpoint that make it. `{n}` in a name is the
+    number of the layer.
 
     Args:
         ours: name of the parameter.
@@ -56,8 +59,9 @@ class Weight:
         reserved: rows at the beginning of theirs that ours does not have.
         single: axis of length 1 in theirs that ours does not have.
         transposed: a matrix whose rows are our columns.
-        halves: ours are the rows of all queries, keys and values. A rotation turns channels m and m + head_dim/2 of their heads
-            together, where ours turns neighbours: queries and keys are put in our order.
+        halves: ours are the rows of all queries, keys and values. A rotation turns channels m and m
+            + head_dim/2 of their heads together, where ours turns neighbours: queries and keys are
+            put in our order.
         since: the first layer that has it.
     """
 
@@ -78,7 +82,8 @@ class HeadLayout:
     Args:
         architecture: name of the class in `transformers`.
         weights: of the head.
-        settings: `head` in our configuration, see `relpos.model.build.HeadSettings`; a classifier has `outputs` instead.
+        settings: `head` in our configuration, see `relpos.model.build.HeadSettings`; a classifier
+            has `outputs` instead.
     """
 
     architecture: str
@@ -99,11 +104,15 @@ class Family:
         encoder: weights of the encoder outside its layers, without the prefix.
         layer: weights of a layer.
         heads: the heads that are understood.
-        widen: weights of the map from the embedding's width to the hidden one, where the two differ.
+        widen: weights of the map from the embedding's width to the hidden one, where the two
+            differ.
         pooler: weights of the pooler.
-        unread: regular expressions of weights that published checkpoints have and none of our networks needs.
-        computed: weights that `transformers` computes and stores all the same: their names → functions of `config.json`.
-        normalised: `config.json` of any version of `transformers` → with the keys that the description names.
+        unread: regular expressions of weights that published checkpoints have and none of our
+            networks needs.
+        computed: weights that `transformers` computes and stores all the same: their names →
+            functions of `config.json`.
+        normalised: `config.json` of any version of `transformers` → with the keys that the
+            description names.
         refused: why we have no such network, if only the position table of the family can be read.
     """
 
@@ -124,21 +133,29 @@ class Family:
 
 
 def linear(ours: str, *theirs: str) -> tuple[Weight, Weight]:
-    """Weight and bias of a linear map or a layer norm; several of theirs are concatenated into one of ours."""
+    """Weight and bias of a linear map or a layer norm; several of theirs are concatenated into one
+    of ours."""
     weight, bias = (tuple(f"{name}.{kind}" for name in theirs) for kind in ("weight", "bias"))
     return Weight(f"{ours}.weight", weight), Weight(f"{ours}.bias", bias)
 
 
 def masked_lm(
-    architecture: str, transform: tuple[Weight, ...], bias: str, decoder: str, decoder_bias: str = "", **settings: Any
+    architecture: str,
+    transform: tuple[Weight, ...],
+    bias: str,
+    decoder: str,
+    decoder_bias: str = "",
+    **settings: Any,
 ) -> tuple[HeadLayout, HeadLayout]:
-    """The language-modelling head that predicts with the word table, and the one with a table of its own.
+    """The language-modelling head that predicts with the word table, and the one with a table of
+    its own.
 
     Args:
         transform: weights before the table.
         bias: name of the bias of the words.
         decoder: name of the head's own table.
-        decoder_bias: name of the bias beside that table. Files have either name or both, by the version that wrote them.
+        decoder_bias: name of the bias beside that table. Files have either name or both, by the
+            version that wrote them.
         settings: of both.
     """
     tied = untied = Weight("head.bias", bias)
@@ -146,12 +163,18 @@ def masked_lm(
         tied = Weight("head.bias", bias, also=(decoder_bias,))
         untied = Weight("head.bias", decoder_bias, also=(bias,))
     weights = (*transform, untied, Weight("head.table", decoder))
-    return HeadLayout(architecture, (*transform, tied), settings), HeadLayout(architecture, weights, settings | {"tied": False})
+    return HeadLayout(architecture, (*transform, tied), settings), HeadLayout(
+        architecture, weights, settings | {"tied": False}
+    )
 
 
 def classifier(architecture: str, pooler: str, output: str = "classifier") -> HeadLayout:
     """The classifier of texts, by the names of its two linear maps."""
-    return HeadLayout(architecture, (*linear("pooler", pooler), *linear("classifier", output)), {"kind": "classifier"})
+    return HeadLayout(
+        architecture,
+        (*linear("pooler", pooler), *linear("classifier", output)),
+        {"kind": "classifier"},
+    )
 
 
 def renamed(heads: tuple[HeadLayout, ...], old: str, new: str) -> tuple[HeadLayout, ...]:
@@ -210,4 +233,9 @@ SIZE: dict[str, Any] = {
 ABSOLUTE = {"_target_": "relpos.model.position.Absolute"}
 NO_CONV = {"_target_": "relpos.model.conv.NoConv"}
 # Keys that turn the encoder into another network; not all of them show in the names of the weights.
-NO_DECODER = {"is_decoder": False, "add_cross_attention": False, "position_embedding_type": "absolute", "pruned_heads": {}}
+NO_DECODER = {
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "position_embedding_type": "absolute",
+    "pruned_heads": {},
+}

@@ -1,7 +1,7 @@
 """The files of a checkpoint: where they lie, which ones exist, and its configuration.
 
-The internet is used only for an id of the Hugging Face hub, and not with `HF_HUB_OFFLINE=1`; checkpoints that were fetched before
-are found without it.
+The internet is used only for an id of the Hugging Face hub, and not with `HF_HUB_OFFLINE=1`;
+checkpoints that were fetched before are found without it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,23 @@ CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 """Looked for in this order; each may be cut into shards with an index."""
 
-TOKENIZER = ("tokenizer*", "special_tokens_map.json", "vocab.*", "merges.txt", "spiece.model", "spm.model", "sentencepiece*.model")
+TOKENIZER = (
+    "tokenizer*",
+    "special_tokens_map.json",
+    "vocab.*",
+    "merges.txt",
+    "spiece.model",
+    "spm.model",
+    "sentencepiece*.model",
+)
 """Patterns of the files of a tokenizer."""
 
 ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w.-]+)?")
 """Of the hub: `name` or `owner/name`, and perhaps a revision after an @."""
 
 OWN = "relpos"
-"""`model_type` of an exported network that `transformers` has no class for: its `config.json` and parameters are ours."""
+"""`model_type` of an exported network that `transformers` has no class for: its `config.json` and
+parameters are ours."""
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -42,22 +51,26 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def is_published(folder: Path) -> bool:
-    """Whether `transformers` has written this folder for one of its own classes, or another library in the same form."""
+    """Whether `transformers` has written this folder for one of its own classes, or another library
+    in the same form."""
     return has_config_json(folder) and not is_exported(folder)
 
 
 def is_exported(folder: Path) -> bool:
-    """Whether `relpos export` has written this folder for a network that `transformers` has no class for."""
+    """Whether `relpos export` has written this folder for a network that `transformers` has no
+    class for."""
     return has_config_json(folder) and read_config(folder).get("model_type") == OWN
 
 
 def has_config_json(folder: Path) -> bool:
-    """Whether the folder is one of these two: there is a `config.json`, and not the `config.yaml` of a run's model folder."""
+    """Whether the folder is one of these two: there is a `config.json`, and not the `config.yaml`
+    of a run's model folder."""
     return (folder / CONFIG).is_file() and not (folder / "config.yaml").is_file()
 
 
 def name_of(folder: Path) -> str:
-    """The name of a checkpoint: of its folder, of the folder above one that is called `model`, or of the hub's repository.
+    """The name of a checkpoint: of its folder, of the folder above one that is called `model`, or
+    of the hub's repository.
 
     >>> name_of(Path("hub/models--google--electra-small/snapshots/5c6d"))
     'google/electra-small'
@@ -103,7 +116,11 @@ def shards(index: Path) -> dict[str, str]:
         raise RelposError(f"{index}: damaged: a weight_map from weights to files is expected")
     for file in shards.values():
         # A name with a folder in it could point anywhere on this machine.
-        if not isinstance(file, str) or Path(file).name != file or not (index.parent / file).is_file():
+        if (
+            not isinstance(file, str)
+            or Path(file).name != file
+            or not (index.parent / file).is_file()
+        ):
             raise RelposError(f"{index}: shard {file} is missing")
     return shards
 
@@ -125,19 +142,32 @@ def located(name: str | Path) -> Path:
 
     def fetched(*patterns: str) -> Path:
         # Without subfolders, which have other formats and training states.
-        return Path(snapshot_download(repository, revision=revision or None, allow_patterns=[*patterns], ignore_patterns="*/*"))
+        return Path(
+            snapshot_download(
+                repository,
+                revision=revision or None,
+                allow_patterns=[*patterns],
+                ignore_patterns="*/*",
+            )
+        )
 
     try:
-        # Many repositories have the weights twice; the pickled ones are fetched only where there are no others.
+        # Many repositories have the weights twice; the pickled ones are fetched only where there
+        # are no others.
         place = fetched(CONFIG, *TOKENIZER, "model*.safetensors*")
         if list(place.glob("*.safetensors")):
             return place
         return fetched(CONFIG, *TOKENIZER, "pytorch_model*.bin*")
-    except Exception as error:  # offline, no such id, no permission: the library has a class for each
-        raise RelposError(f"{name}: no such folder, and the hub gives no such checkpoint: {one_line(error)}") from None
+    except (
+        Exception
+    ) as error:  # offline, no such id, no permission: the library has a class for each
+        raise RelposError(
+            f"{name}: no such folder, and the hub gives no such checkpoint: {one_line(error)}"
+        ) from None
 
 
 def is_remote(name: str) -> bool:
-    """Whether a name is no folder and may be an id of the hub: `name`, or `owner/name` where there is no folder `owner`."""
+    """Whether a name is no folder and may be an id of the hub: `name`, or `owner/name` where there
+    is no folder `owner`."""
     is_id = ID.fullmatch(name) is not None and ("/" not in name or not Path(name).parent.is_dir())
     return is_id and not expanded(name).exists()

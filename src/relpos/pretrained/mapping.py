@@ -1,5 +1,6 @@
-"""A family's description read in both directions: `config.json` ↔ our configuration, a template with
-a `ConfigKey` for every value of the file; and weights of a checkpoint ↔ our parameters, by lists."""
+"""A family's description read in both directions: `config.json` ↔ our configuration, a template
+with a `ConfigKey` for every value of the file; and weights of a checkpoint ↔ our parameters, by
+lists."""
 
 from __future__ import annotations
 
@@ -32,13 +33,16 @@ def from_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
     config = family.normalised(config)
     for name, needed in family.constants.items():
         if config.get(name, needed) not in (needed, None):  # a key without a value says nothing
-            raise RelposError(f"{name}={config[name]}: only {needed} is supported for {family.model_type}")
+            raise RelposError(
+                f"{name}={config[name]}: only {needed} is supported for {family.model_type}"
+            )
     settings: dict[str, Any] = _filled(family.settings, config)
     return settings
 
 
 def to_config(family: Family, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The `config.json` of a network with our configuration `settings`, without the keys of its head.
+    """The `config.json` of a network with our configuration `settings`, without the keys of its
+    head.
 
     Raises:
         RelposError: the family cannot express it; names the key.
@@ -48,13 +52,18 @@ def to_config(family: Family, settings: Mapping[str, Any]) -> dict[str, Any]:
     for path, leaf, value in _leaves(family.settings, settings, ""):
         if not isinstance(leaf, ConfigKey):
             if value != leaf:
-                raise RelposError(f"{family.model_type} has {path}={leaf}, this network {path}={value}")
+                raise RelposError(
+                    f"{family.model_type} has {path}={leaf}, this network {path}={value}"
+                )
             continue
         written = leaf.write(value)
         # Two of our values may come from one key, as width and embedding width of BERT.
         if config.get(leaf.name, written) != written:
             earlier = paths[leaf.name]
-            raise RelposError(f"{family.model_type} has one {leaf.name}, this network {path}={value} and another {earlier}")
+            raise RelposError(
+                f"{family.model_type} has one {leaf.name}, this network "
+                f"{path}={value} and another {earlier}"
+            )
         config[leaf.name], paths[leaf.name] = written, path
     return config
 
@@ -90,7 +99,8 @@ def _leaves(template: Any, ours: Any, path: str) -> Iterator[tuple[str, Any, Any
 
 
 def _value(node: Mapping[str, Any], path: str, name: str) -> Any:
-    """A value of our configuration at this path; one that is left out has the default of the constructor's argument."""
+    """A value of our configuration at this path; one that is left out has the default of the
+    constructor's argument."""
     if name in node:
         return node[name]
     target: Any = Encoder
@@ -99,7 +109,9 @@ def _value(node: Mapping[str, Any], path: str, name: str) -> Any:
     return inspect.signature(target).parameters[name].default
 
 
-def listed(family: Family, head: HeadLayout | None, size: Mapping[str, Any], pooler: bool, prefix: str) -> list[Weight]:
+def listed(
+    family: Family, head: HeadLayout | None, size: Mapping[str, Any], pooler: bool, prefix: str
+) -> list[Weight]:
     """Every weight of a network of this size, under full names on both sides.
 
     Args:
@@ -116,7 +128,9 @@ def listed(family: Family, head: HeadLayout | None, size: Mapping[str, Any], poo
         layers = 1  # with weights of its own
     for number in range(layers):
         parts += [_numbered(weight, number) for weight in family.layer if number >= weight.since]
-    encoder = [replace(weight, theirs=tuple(prefix + name for name in names(weight))) for weight in parts]
+    encoder = [
+        replace(weight, theirs=tuple(prefix + name for name in names(weight))) for weight in parts
+    ]
     if head is None:  # the network is the encoder itself
         return encoder
     return [*(replace(weight, ours=f"encoder.{weight.ours}") for weight in encoder), *head.weights]
@@ -135,7 +149,8 @@ def names_of(weights: Iterable[Weight]) -> set[str]:
 
 
 def read(weight: Weight, tensors: Mapping[str, Tensor], shape: Shape, heads: int) -> Tensor:
-    """Our parameter of this shape, from the weights of the checkpoint. Where a single weight makes it, nothing is copied.
+    """Our parameter of this shape, from the weights of the checkpoint. Where a single weight makes
+    it, nothing is copied.
 
     Raises:
         RelposError: a weight is missing, has another shape, or no floating-point numbers; names it.
@@ -144,7 +159,9 @@ def read(weight: Weight, tensors: Mapping[str, Tensor], shape: Shape, heads: int
     expected = _their_shape(weight, shape)
     for name, part in zip(names(weight), parts, strict=True):
         if tuple(part.shape) != expected:
-            raise RelposError(f"weight {name!r} has shape {tuple(part.shape)}; by config.json it is {expected}")
+            raise RelposError(
+                f"weight {name!r} has shape {tuple(part.shape)}; by config.json it is {expected}"
+            )
         check_numbers(name, part)
     whole = parts[0]  # not a copy: weights stay mapped from their file
     if len(parts) > 1:

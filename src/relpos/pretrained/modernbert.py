@@ -1,7 +1,9 @@
-"""ModernBERT (Warner et al. 2024), mmBERT (Marone et al. 2025), Ettin: every third layer is global, the others see a window.
+"""ModernBERT (Warner et al. 2024), mmBERT (Marone et al. 2025), Ettin: every third layer is global,
+the others see a window.
 
-Dropout, of which published networks have none, stands elsewhere in `transformers`: `mlp_dropout`, our `dropout`, applies
-to the inner vectors of the feed-forward network, and the output of attention has `attention_dropout`.
+Dropout, of which published networks have none, stands elsewhere in `transformers`: `mlp_dropout`,
+our `dropout`, applies to the inner vectors of the feed-forward network, and the output of attention
+has `attention_dropout`.
 """
 
 from __future__ import annotations
@@ -13,11 +15,19 @@ from relpos.errors import RelposError
 from relpos.pretrained.family import NO_CONV, SIZE, ConfigKey, Family, Weight, linear, masked_lm
 
 _EVERY, _LAYERS = 3, 22
-_THETAS = {"full_attention": ConfigKey("global_rope_theta", 160000.0), "sliding_attention": ConfigKey("local_rope_theta", 10000.0)}
+_THETAS = {
+    "full_attention": ConfigKey("global_rope_theta", 160000.0),
+    "sliding_attention": ConfigKey("local_rope_theta", 10000.0),
+}
 
 
 def _rope(kind: str) -> dict[str, Any]:
-    return {"_target_": "relpos.model.position.Rope", "base": _THETAS[kind], "values": False, "fraction": 1.0}
+    return {
+        "_target_": "relpos.model.position.Rope",
+        "base": _THETAS[kind],
+        "values": False,
+        "fraction": 1.0,
+    }
 
 
 _REACH = ConfigKey("local_attention", 128, lambda width: width // 2, lambda reach: 2 * reach)
@@ -26,15 +36,20 @@ _LOCAL = {"_target_": "relpos.model.position.Merge", "parts": [_rope("sliding_at
 
 
 def older(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of `transformers` 5, `layer_types` and `rope_parameters`, as those of version 4, which version 5 still reads.
+    """The keys of `transformers` 5, `layer_types` and `rope_parameters`, as those of version 4,
+    which version 5 still reads.
 
     Raises:
         RelposError: other layers than every third are global, or angles are scaled.
     """
     types = config.get("layer_types") or []
     # False and True as places in `_THETAS`, which names full attention first.
-    if not isinstance(types, list) or types != [list(_THETAS)[layer % _EVERY > 0] for layer in range(len(types))]:
-        raise RelposError(f"layer_types={types}: only full_attention in every third layer is supported")
+    if not isinstance(types, list) or types != [
+        list(_THETAS)[layer % _EVERY > 0] for layer in range(len(types))
+    ]:
+        raise RelposError(
+            f"layer_types={types}: only full_attention in every third layer is supported"
+        )
     thetas = {key.name: _theta(config, kind, key) for kind, key in _THETAS.items()}
     return {**config, **thetas}
 
@@ -76,7 +91,12 @@ FAMILY = Family(
     },
     constants={
         **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), False),
-        **{"decoder_bias": True, "classifier_activation": "gelu", "global_attn_every_n_layers": _EVERY, "rope_scaling": None},
+        **{
+            "decoder_bias": True,
+            "classifier_activation": "gelu",
+            "global_attn_every_n_layers": _EVERY,
+            "rope_scaling": None,
+        },
     },
     encoder=(
         Weight("embedding.words.weight", "embeddings.tok_embeddings.weight"),
@@ -85,7 +105,8 @@ FAMILY = Family(
         linear("norm", "final_norm")[0],
     ),
     layer=(
-        # The first layer reads what the norm of the embeddings has just normed, and has none of its own.
+        # The first layer reads what the norm of the embeddings has just normed, and has none of its
+        # own.
         Weight("layers.{n}.attention_norm.weight", "layers.{n}.attn_norm.weight", since=1),
         Weight("layers.{n}.attention.project.weight", "layers.{n}.attn.Wqkv.weight", halves=True),
         linear("layers.{n}.attention.output", "layers.{n}.attn.Wo")[0],

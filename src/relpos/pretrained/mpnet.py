@@ -1,4 +1,5 @@
-"""MPNet (Song et al. 2020): RoBERTa without token types, and with T5's bias, one table for all layers, beside its positions.
+"""MPNet (Song et al. 2020): RoBERTa without token types, and with T5's bias, one table for all
+layers, beside its positions.
 
 `transformers` computes the buckets of T5's default, whatever `config.json` says.
 """
@@ -34,7 +35,9 @@ FAMILY = Family(
         Weight("position.parts.1.table", "encoder.relative_attention_bias.weight", transposed=True),
     ),
     layer=(
-        *linear("layers.{n}.attention.project", *(f"{_LAYER}.attention.attn.{name}" for name in "qkv")),
+        *linear(
+            "layers.{n}.attention.project", *(f"{_LAYER}.attention.attn.{name}" for name in "qkv")
+        ),
         *linear("layers.{n}.attention.output", f"{_LAYER}.attention.attn.o"),
         *linear("layers.{n}.attention_norm", f"{_LAYER}.attention.LayerNorm"),
         *linear("layers.{n}.widen", f"{_LAYER}.intermediate.dense"),

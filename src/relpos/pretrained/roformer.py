@@ -14,8 +14,16 @@ from relpos.pretrained.bert import FAMILY as BERT
 from relpos.pretrained.electra import FAMILY as ELECTRA
 from relpos.pretrained.family import SIZE, ConfigKey, Family, linear, renamed
 
-_ROPE = {"_target_": "relpos.model.position.Rope", "base": 10000.0, "values": ConfigKey("rotary_value", False), "fraction": 1.0}
-_SIZE = SIZE | {"embedding": ConfigKey("embedding_size", 768), "max_positions": ConfigKey("max_position_embeddings", 1536)}
+_ROPE = {
+    "_target_": "relpos.model.position.Rope",
+    "base": 10000.0,
+    "values": ConfigKey("rotary_value", False),
+    "fraction": 1.0,
+}
+_SIZE = SIZE | {
+    "embedding": ConfigKey("embedding_size", 768),
+    "max_positions": ConfigKey("max_position_embeddings", 1536),
+}
 
 
 def waves(config: Mapping[str, Any]) -> Float[Tensor, "positions head_dim"]:
@@ -30,7 +38,8 @@ FAMILY = Family(
     model_type="roformer",
     prefix="roformer.",
     base="RoFormerModel",
-    settings=BERT.settings | {"size": _SIZE, "position": _ROPE, "vocabulary": ConfigKey("vocab_size", 50000)},
+    settings=BERT.settings
+    | {"size": _SIZE, "position": _ROPE, "vocabulary": ConfigKey("vocab_size", 50000)},
     constants=BERT.constants,
     encoder=EMBEDDINGS,
     layer=LAYER,

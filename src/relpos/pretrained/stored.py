@@ -18,24 +18,32 @@ from relpos.readers import check_recorded, check_regular
 
 OLD_NAMES = {"gamma": "weight", "beta": "bias"}
 """Last parts of names in checkpoints converted from TensorFlow → ours."""
-WRAPPERS = {"module.": "DistributedDataParallel", "_orig_mod.": "torch.compile", "model.": "a LightningModule"}
+WRAPPERS = {
+    "module.": "DistributedDataParallel",
+    "_orig_mod.": "torch.compile",
+    "model.": "a LightningModule",
+}
 """Prefix of all names in a state that was saved with its wrapper → the wrapper."""
 
 
 def read_weights(folder: Path, names: Callable[[str], str] | None = None) -> dict[str, Tensor]:
-    """Name → weight. The files are mapped into memory, so that weights that are not used are not read.
+    """Name → weight. The files are mapped into memory, so that weights that are not used are not
+    read.
 
     Args:
         names: name in the file → name in the result; None: the names of newer checkpoints.
 
     Raises:
-        RelposError: a file is missing, truncated, damaged or has code inside; or shards do not match their index.
+        RelposError: a file is missing, truncated, damaged or has code inside; or shards do not
+            match their index.
     """
     files = weight_files(folder)
     index: Path | None = None
     shard_of: dict[str, str] = {}
     if len(files) > 1:  # a single file may lie beside the index of shards that are not there
-        index = next(filter(Path.is_file, (folder / f"{name}.index.json" for name in WEIGHTS)), None)
+        index = next(
+            filter(Path.is_file, (folder / f"{name}.index.json" for name in WEIGHTS)), None
+        )
     if index:
         shard_of = shards(index)
     tensors: dict[str, Tensor] = {}
@@ -50,7 +58,9 @@ def read_weights(folder: Path, names: Callable[[str], str] | None = None) -> dic
                 fault = "has a foreign"
                 if wrong[0] in expected:
                     fault = "lacks"
-                raise RelposError(f"{file}: {fault} weight {wrong[0]!r}; {index.name} says otherwise")
+                raise RelposError(
+                    f"{file}: {fault} weight {wrong[0]!r}; {index.name} says otherwise"
+                )
         tensors |= part
     return {(names or _renamed)(name): tensor for name, tensor in tensors.items()}
 
@@ -62,15 +72,22 @@ def check_numbers(name: str, weight: Tensor) -> None:
         RelposError: it is not of floating-point numbers, or one of them is not finite; names it.
     """
     if not weight.is_floating_point():
-        raise RelposError(f"weight {name!r} is {str(weight.dtype).removeprefix('torch.')}: quantised weights are not supported")
+        raise RelposError(
+            f"weight {name!r} is {str(weight.dtype).removeprefix('torch.')}: "
+            f"quantised weights are not supported"
+        )
     if weight.element_size() == 1:  # torch has no isfinite for these formats
         weight = weight.float()
     if not bool(torch.isfinite(weight).all()):
-        raise RelposError(f"weight {name!r} has numbers that are not finite: the training that wrote it has diverged")
+        raise RelposError(
+            f"weight {name!r} has numbers that are not finite: the training that "
+            f"wrote it has diverged"
+        )
 
 
 def wrapper(tensors: Collection[str], prefix: str = "") -> str:
-    """The end of a message, which names the wrapper whose prefix all weights have; empty where there is none.
+    """The end of a message, which names the wrapper whose prefix all weights have; empty where
+    there is none.
 
     Args:
         prefix: that of the family, which is no wrapper's.
@@ -97,15 +114,20 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
 def _pickled(path: Path) -> dict[str, Tensor]:
     check_regular(path)
     try:
-        with warnings.catch_warnings(action="ignore"):  # torch wonders about the protocol of a pickle that another program wrote
+        # torch wonders about the protocol of a pickle that another program wrote
+        with warnings.catch_warnings(action="ignore"):
             try:
                 content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
             except RuntimeError:  # files in torch's format before 1.6 cannot be mapped
                 content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if "GLOBAL" in str(error):  # torch names the function or class that the file asks for
-            raise RelposError(f"{path}: holds more than weights: refused, and nothing in it was executed") from None
-        raise RelposError(f"cannot read {path}: not a file of weights (a Git LFS pointer?)") from None
+            raise RelposError(
+                f"{path}: holds more than weights: refused, and nothing in it was executed"
+            ) from None
+        raise RelposError(
+            f"cannot read {path}: not a file of weights (a Git LFS pointer?)"
+        ) from None
     except (RuntimeError, OSError, EOFError, ValueError) as error:
         raise RelposError(f"cannot read {path}: {one_line(error)}") from error
     if not isinstance(content, dict) or not all(map(_is_plain, content.values())):
@@ -114,8 +136,13 @@ def _pickled(path: Path) -> dict[str, Tensor]:
 
 
 def _is_plain(weight: object) -> bool:
-    """Whether it is a tensor with all its numbers, as neither a sparse, a nested nor a `meta` one is."""
-    return isinstance(weight, Tensor) and weight.layout == torch.strided and not (weight.is_nested or weight.is_meta)
+    """Whether it is a tensor with all its numbers, as neither a sparse, a nested nor a `meta` one
+    is."""
+    return (
+        isinstance(weight, Tensor)
+        and weight.layout == torch.strided
+        and not (weight.is_nested or weight.is_meta)
+    )
 
 
 def _renamed(name: str) -> str:

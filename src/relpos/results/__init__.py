@@ -1,1 +1,2 @@
-"""What finished runs measured: every number read once, what may be compared, and the statistics of differences."""
+"""What finished runs measured: every number read once, what may be compared, and the statistics of
+differences."""

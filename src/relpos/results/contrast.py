@@ -1,26 +1,33 @@
-"""Differences between rows of a scale: each with its own error, moderated by those of all other differences.
+"""Differences between rows of a scale: each with its own error, moderated by those of all other
+differences.
 
-A unit is a pre-training: the mean over its fine-tunings, which are not independent of each other. Three pre-trainings of two rows
-say little about the error of their difference; all pairs of fifteen rows say much about what such errors are like. Rows that share
-seeds are paired: what a seed does to both rows (initial weights, order of the text) cancels. The variance s² of the differences,
-with d = seeds − 1 degrees of freedom, is then shrunk toward the others, by limma's moderated variance (Smyth 2004, *Linear models
-and empirical Bayes methods for assessing differential expression in microarray experiments*, Eq. 4 and Section 6.2):
+A unit is a pre-training: the mean over its fine-tunings, which are not independent of each other.
+Three pre-trainings of two rows say little about the error of their difference; all pairs of fifteen
+rows say much about what such errors are like. Rows that share seeds are paired: what a seed does to
+both rows (initial weights, order of the text) cancels. The variance s² of the differences, with d =
+seeds − 1 degrees of freedom, is then shrunk toward the others, by limma's moderated variance (Smyth
+2004, *Linear models and empirical Bayes methods for assessing differential expression in microarray
+experiments*, Eq. 4 and Section 6.2):
 
     s̃² = (d₀·s₀² + d·s²) / (d₀ + d)          tested by Student's t with d₀ + d degrees of freedom, at most those of all rows
 
-The true variances are assumed to be distributed as s₀²·d₀/χ²(d₀). s₀² and d₀ follow from mean and variance of log s² over all pairs
-of rows. If these vary no more than by chance, d₀ is infinite, and s̃² is the mean of all: the residual variance of
-*row + seed + error* fitted by least squares. If they vary much, d₀ is small, and each pair stands nearly alone.
+The true variances are assumed to be distributed as s₀²·d₀/χ²(d₀). s₀² and d₀ follow from mean and
+variance of log s² over all pairs of rows. If these vary no more than by chance, d₀ is infinite, and
+s̃² is the mean of all: the residual variance of *row + seed + error* fitted by least squares. If
+they vary much, d₀ is small, and each pair stands nearly alone.
 
-Differences are pooled and not rows, because a contrast needs them, and because a seed does not do the same to all rows: in the
-committed table `composite` and its kin leave the plateau with the same seeds, and rows that never leave it have a fiftieth of
-that variance. An effect of the seed that is common to all rows would put the spread of the first into the residuals of the second.
-Simulations in the tests: under spreads as unequal as in that table the size, over all pairs, is 0.03 to 0.07 at 3, 5 and 10 seeds,
-and 0.05 nats between two rows with a tenth of the others' spread are found with three seeds in at least 80 % of the draws.
+Differences are pooled and not rows, because a contrast needs them, and because a seed does not do
+the same to all rows: in the committed table `composite` and its kin leave the plateau with the same
+seeds, and rows that never leave it have a fiftieth of that variance. An effect of the seed that is
+common to all rows would put the spread of the first into the residuals of the second. Simulations
+in the tests: under spreads as unequal as in that table the size, over all pairs, is 0.03 to 0.07 at
+3, 5 and 10 seeds, and 0.05 nats between two rows with a tenth of the others' spread are found with
+three seeds in at least 80 % of the draws.
 
-A row whose units are all equal is constant by theorem (`none` when words are shuffled, `alibi` when rows are reversed), and
-a row at the constant answer nearly so. Such rows stay outside, because their spread says nothing about that of others. A comparison
-with one of them has its own error alone.
+A row whose units are all equal is constant by theorem (`none` when words are shuffled, `alibi` when
+rows are reversed), and a row at the constant answer nearly so. Such rows stay outside, because
+their spread says nothing about that of others. A comparison with one of them has its own error
+alone.
 """
 
 from __future__ import annotations
@@ -34,7 +41,16 @@ from math import exp, inf, log
 import numpy as np
 from numpy.typing import NDArray
 
-from relpos.results.statistics import ALPHA, POINT, SEED, Difference, combined, paired, satterthwaite, welch
+from relpos.results.statistics import (
+    ALPHA,
+    POINT,
+    SEED,
+    Difference,
+    combined,
+    paired,
+    satterthwaite,
+    welch,
+)
 
 Units = Mapping[int, float]
 """Pre-training seed → score × 100, or nats."""
@@ -43,14 +59,16 @@ Cells = tuple[tuple[int, int, float], ...]
 SAME = 1e-6
 """Units of a row that differ by less than this, in points or nats, do not differ."""
 LEAST = 1e-5
-"""Variances below this share of their median count as this share, so that one of zero has a logarithm (limma does the same)."""
+"""Variances below this share of their median count as this share, so that one of zero has a
+logarithm (limma does the same)."""
 DRAWS = 999
 """Draws of the null distribution of Bartlett's statistic."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The estimated variance of pre-trainings about the mean of their row, and its degrees of freedom."""
+    """The estimated variance of pre-trainings about the mean of their row, and its degrees of
+    freedom."""
 
     variance: float
     freedom: float
@@ -80,10 +98,14 @@ class Prior:
         if self.freedom == inf:
             return Spread(self.variance, self.most)
         total = self.freedom + freedom
-        return Spread((self.freedom * self.variance + freedom * variance) / total, min(total, self.most))
+        return Spread(
+            (self.freedom * self.variance + freedom * variance) / total, min(total, self.most)
+        )
 
 
-def difference(rows: Mapping[str, Units], first: str, second: str, constant: Collection[str] = ()) -> Difference | None:
+def difference(
+    rows: Mapping[str, Units], first: str, second: str, constant: Collection[str] = ()
+) -> Difference | None:
     """`first − second`: the `contrast` of two rows.
 
     >>> tested = difference({"a": {0: 71.0, 1: 72.5}, "b": {0: 70.0, 1: 71.0}, "c": {0: 65.0, 1: 66.1}}, "a", "b")
@@ -93,8 +115,11 @@ def difference(rows: Mapping[str, Units], first: str, second: str, constant: Col
     return contrast(rows, {first: 1.0, second: -1.0}, constant)
 
 
-def contrast(rows: Mapping[str, Units], weights: Mapping[str, float], constant: Collection[str] = ()) -> Difference | None:
-    """Σ weight · row, the weights adding up to zero; None if the rows do not show how much pre-trainings differ.
+def contrast(
+    rows: Mapping[str, Units], weights: Mapping[str, float], constant: Collection[str] = ()
+) -> Difference | None:
+    """Σ weight · row, the weights adding up to zero; None if the rows do not show how much
+    pre-trainings differ.
 
     >>> rows = {"a": {0: 4.0, 1: 5.0}, "b": {0: 1.0, 1: 2.5}, "c": {0: 2.0, 1: 2.5}}
     >>> round(contrast(rows, {"a": 1.0, "b": -0.5, "c": -0.5}).value, 6)
@@ -123,7 +148,8 @@ def contrast(rows: Mapping[str, Units], weights: Mapping[str, float], constant: 
         return replace(_moderated(alone, prior, squares), alone=alone) if prior else alone
     if prior is None:
         return None
-    # Rows of one pre-training each, with the same seed: only other rows show how large the error is.
+    # Rows of one pre-training each, with the same seed: only other rows show how large the error
+    # is.
     return _moderated(Difference(values[0], 0.0, 0.0, 1), prior, squares)
 
 
@@ -139,13 +165,16 @@ def _pool(rows: Mapping[str, Units], constant: Collection[str]) -> dict[str, Uni
 
 
 def _moderated(alone: Difference, prior: Prior, squares: float) -> Difference:
-    """A paired difference with its variance moderated; `squares` is Σ weight², and the prior is of a weight of 1."""
+    """A paired difference with its variance moderated; `squares` is Σ weight², and the prior is of
+    a weight of 1."""
     moderated = prior.moderated(alone.error**2 * alone.n / squares, alone.freedom)
     error = (moderated.variance * squares / alone.n) ** 0.5
     return replace(alone, error=error if error >= POINT else 0.0, freedom=moderated.freedom)
 
 
-def _unpaired(rows: Mapping[str, Units], weights: Mapping[str, float], pool: Mapping[str, Units]) -> Difference | None:
+def _unpaired(
+    rows: Mapping[str, Units], weights: Mapping[str, float], pool: Mapping[str, Units]
+) -> Difference | None:
     """Rows of different seeds: Welch's test with the variance of each row moderated."""
     prior = _prior(_cells(pool), False)
     if prior is None:
@@ -156,7 +185,9 @@ def _unpaired(rows: Mapping[str, Units], weights: Mapping[str, float], pool: Map
         variance = float(np.var(values, ddof=1)) if len(values) > 1 else 0.0
         moderated = prior.moderated(variance, len(values) - 1.0)
         error = (moderated.variance / len(values)) ** 0.5
-        terms.append((weight, Difference(float(np.mean(values)), error, moderated.freedom, len(values))))
+        terms.append(
+            (weight, Difference(float(np.mean(values)), error, moderated.freedom, len(values)))
+        )
     tested = combined(terms)
     return replace(tested, freedom=min(tested.freedom, prior.most), n=terms[0][1].n)
 
@@ -172,8 +203,14 @@ def _prior(cells: Cells, is_crossed: bool) -> Prior | None:
     most = float(_fit(cells, is_crossed)[1])
     mean = float((variances * freedom).sum() / freedom.sum())
     # Compared by their logarithms, whose expectation and spread under one true variance are known.
-    logs = np.log(np.maximum(variances, LEAST * np.median(variances))) - digamma(freedom / 2) + np.log(freedom / 2)
-    varies = float(np.var(logs, ddof=1) - polygamma(1, freedom / 2).mean()) if len(logs) > 1 else 0.0
+    logs = (
+        np.log(np.maximum(variances, LEAST * np.median(variances)))
+        - digamma(freedom / 2)
+        + np.log(freedom / 2)
+    )
+    varies = (
+        float(np.var(logs, ddof=1) - polygamma(1, freedom / 2).mean()) if len(logs) > 1 else 0.0
+    )
     if varies <= 0:
         return Prior(mean, inf, most)
     half = _trigamma_inverse(varies)
@@ -195,9 +232,11 @@ def _trigamma_inverse(value: float) -> float:
 def _variances(
     places: Sequence[tuple[int, int]], scores: NDArray[np.float64], is_crossed: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Variances and degrees of freedom: of each row or, if crossed, of each difference of two rows over their shared seeds.
+    """Variances and degrees of freedom: of each row or, if crossed, of each difference of two rows
+    over their shared seeds.
 
-    Variances of differences are halved, so that those of independent rows have the same expectation as variances of rows.
+    Variances of differences are halved, so that those of independent rows have the same expectation
+    as variances of rows.
 
     Args:
         places: (place of the row, seed) of each score.
@@ -207,8 +246,15 @@ def _variances(
     for line, (place, seed) in enumerate(places):
         rows.setdefault(place, {})[seed] = line
     if is_crossed:
-        lines = [np.array([(a[seed], b[seed]) for seed in a if seed in b]) for a, b in combinations(rows.values(), 2)]
-        values = [(scores[..., pair[:, 0]] - scores[..., pair[:, 1]]) / 2**0.5 for pair in lines if len(pair) > 1]
+        lines = [
+            np.array([(a[seed], b[seed]) for seed in a if seed in b])
+            for a, b in combinations(rows.values(), 2)
+        ]
+        values = [
+            (scores[..., pair[:, 0]] - scores[..., pair[:, 1]]) / 2**0.5
+            for pair in lines
+            if len(pair) > 1
+        ]
     else:
         values = [scores[..., list(units.values())] for units in rows.values() if len(units) > 1]
     freedom = np.array([sample.shape[-1] - 1.0 for sample in values])
@@ -218,10 +264,12 @@ def _variances(
 
 
 def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) -> Spread | None:
-    """How much pre-trainings of `row` with different seeds differ; None if no row has several pre-trainings.
+    """How much pre-trainings of `row` with different seeds differ; None if no row has several
+    pre-trainings.
 
-    The variance is the sum of two components, seeds and errors, both estimated from all rows, with degrees of freedom by
-    Satterthwaite's formula. If the test of equal spreads rejects, the variance is the row's own, moderated by the other rows'.
+    The variance is the sum of two components, seeds and errors, both estimated from all rows, with
+    degrees of freedom by Satterthwaite's formula. If the test of equal spreads rejects, the
+    variance is the row's own, moderated by the other rows'.
 
     >>> spread({"a": {0: 71.0, 1: 73.0}}, "a")
     Spread(variance=2.0, freedom=1.0)
@@ -242,8 +290,8 @@ def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) 
     # Too few rows or seeds to tell the two components apart: their sum is still known.
     if by_seeds < 1 or residual_freedom < 1:
         return Spread(squares / freedom, float(freedom))
-    # With r rows a seed, the mean square of seeds is error + r · seed, that of errors is error. So seed + error is the first / r
-    # plus the second · (1 − 1/r).
+    # With r rows a seed, the mean square of seeds is error + r · seed, that of errors is error. So
+    # seed + error is the first / r plus the second · (1 − 1/r).
     several = [units for units in pool.values() if len(units) > 1]
     share = len({seed for units in several for seed in units}) / sum(map(len, several))  # 1/r
     parts = share * (squares - within) / by_seeds, (1 - share) * within / residual_freedom
@@ -253,58 +301,73 @@ def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) 
 
 
 def _cells(pool: Mapping[str, Units]) -> Cells:
-    # Sorted by the seeds that they have, so that draws for these places do not depend on the order of rows and runs.
-    rows = sorted((sorted(units.items()) for units in pool.values()), key=lambda units: [seed for seed, _ in units])
+    # Sorted by the seeds that they have, so that draws for these places do not depend on the order
+    # of rows and runs.
+    rows = sorted(
+        (sorted(units.items()) for units in pool.values()),
+        key=lambda units: [seed for seed, _ in units],
+    )
     return tuple((place, seed, score) for place, units in enumerate(rows) for seed, score in units)
 
 
 # Not statsmodels' OLS, which takes 1.4 s of CPU time to import.
 @lru_cache(maxsize=256)
 def _fit(cells: Cells, is_crossed: bool) -> tuple[float, int]:
-    """Sum of the squared residuals and their degrees of freedom, by least squares with an effect for each row and, if crossed, each
-    seed but the first. Cached for all pairs of a scale."""
+    """Sum of the squared residuals and their degrees of freedom, by least squares with an effect
+    for each row and, if crossed, each seed but the first. Cached for all pairs of a scale."""
     rows = 1 + max(place for place, *_ in cells)
-    # The first seed has no effect of its own: with one for every row and every seed the design would be singular.
+    # The first seed has no effect of its own: with one for every row and every seed the design
+    # would be singular.
     seeds = sorted({seed for _, seed, _ in cells})[1:] if is_crossed else []
     design = np.zeros((len(cells), rows + len(seeds)))
     for line, (place, seed, _) in enumerate(cells):
         design[line, place] = 1.0
         if seed in seeds:
             design[line, rows + seeds.index(seed)] = 1.0
-    # By rank: where rows share no seed, the effect of a seed cannot be told from that of a row, and a column is too many.
+    # By rank: where rows share no seed, the effect of a seed cannot be told from that of a row, and
+    # a column is too many.
     effects, _, rank, _ = np.linalg.lstsq(design, scores := _split(cells)[1])
     return float(((scores - design @ effects) ** 2).sum()), len(cells) - int(rank)
 
 
 @lru_cache(maxsize=256)
 def equal_spreads(cells: Cells) -> float:
-    """p-value of equal spreads: Bartlett's statistic with its null distribution simulated for exactly these rows and seeds.
+    """p-value of equal spreads: Bartlett's statistic with its null distribution simulated for
+    exactly these rows and seeds.
 
-    The statistic is log of the mean variance − mean log variance, over the differences of two rows that share seeds, and where none
-    do over rows. In differences an effect of the seed cancels, so the test is exact for normal errors at any number of seeds, and
-    also finds rows that have more in common than a seed's effect. 1.0 where there are fewer than two variances.
+    The statistic is log of the mean variance − mean log variance, over the differences of two rows
+    that share seeds, and where none do over rows. In differences an effect of the seed cancels, so
+    the test is exact for normal errors at any number of seeds, and also finds rows that have more
+    in common than a seed's effect. 1.0 where there are fewer than two variances.
     """
     places, scores = _split(cells)
     is_crossed = len(_variances(places, scores, True)[0]) > 0
     variances, freedom = _variances(places, scores, is_crossed)
     if len(variances) < 2 or variances.max() < POINT**2:
         return 1.0
-    return float((1 + (_null(places, is_crossed) >= _bartlett(variances, freedom)).sum()) / (1 + DRAWS))
+    return float(
+        (1 + (_null(places, is_crossed) >= _bartlett(variances, freedom)).sum()) / (1 + DRAWS)
+    )
 
 
 def _bartlett(variances: NDArray[np.float64], freedom: NDArray[np.float64]) -> NDArray[np.float64]:
     """(…,) of variances (…, rows or pairs)."""
     weights = freedom / freedom.sum()
-    return np.asarray(np.log(variances @ weights) - np.log(np.maximum(variances, POINT**2)) @ weights)
+    return np.asarray(
+        np.log(variances @ weights) - np.log(np.maximum(variances, POINT**2)) @ weights
+    )
 
 
 @lru_cache(maxsize=64)
 def _null(places: tuple[tuple[int, int], ...], is_crossed: bool) -> NDArray[np.float64]:
     """(draws,): Bartlett's statistic of normal numbers of one spread in these places."""
-    # The statistic does not depend on means or on the common spread, so that standard normal numbers stand for all.
+    # The statistic does not depend on means or on the common spread, so that standard normal
+    # numbers stand for all.
     drawn = np.random.default_rng(SEED).standard_normal((DRAWS, len(places)))
     return _bartlett(*_variances(places, drawn, is_crossed))
 
 
 def _split(cells: Cells) -> tuple[tuple[tuple[int, int], ...], NDArray[np.float64]]:
-    return tuple((place, seed) for place, seed, _ in cells), np.array([score for *_, score in cells])
+    return tuple((place, seed) for place, seed, _ in cells), np.array(
+        [score for *_, score in cells]
+    )

@@ -1,4 +1,5 @@
-"""The difference between two rows of one scale over their pre-trainings, as a number with its error and as a line of text."""
+"""The difference between two rows of one scale over their pre-trainings, as a number with its error
+and as a line of text."""
 
 from __future__ import annotations
 
@@ -36,9 +37,12 @@ class Gain:
 
     Args:
         value: difference of the means, × 100; for `loss` and `order`, nats.
-        tested: the difference with its error over pre-trainings; None if the rows do not show how much pre-trainings differ.
-        columns: the columns of the mean; empty if both rows are at the constant answer, which shows nothing about them.
-        text: `composite − absolute +3.2 [+1.0, +5.4] over 10 pre-training seeds, 18 degrees of freedom`.
+        tested: the difference with its error over pre-trainings; None if the rows do not show how
+            much pre-trainings differ.
+        columns: the columns of the mean; empty if both rows are at the constant answer, which shows
+            nothing about them.
+        text: `composite − absolute +3.2 [+1.0, +5.4] over 10 pre-training seeds, 18 degrees of
+            freedom`.
     """
 
     value: float
@@ -47,24 +51,31 @@ class Gain:
     text: str
 
 
-def gain(scale: Scale, rows: Sequence[str], column: str = MEAN, only: Sequence[str] | None = None) -> Gain | None:
+def gain(
+    scale: Scale, rows: Sequence[str], column: str = MEAN, only: Sequence[str] | None = None
+) -> Gain | None:
     """The gain of one row over another; None if one of them has no score in this column.
 
     Args:
-        scale: all its rows together show how much pre-trainings differ, see `relpos.results.contrast`.
+        scale: all its rows together show how much pre-trainings differ, see
+            `relpos.results.contrast`.
         rows: the row that is expected to be better, and the one that it is compared with.
-        column: of GLUE, `loss` or `order`, or `glue`: the mean of the nine, or of those that both rows have. Columns in which
-            neither row is better than the constant answer are left out; if none is left, nothing can be said.
+        column: of GLUE, `loss` or `order`, or `glue`: the mean of the nine, or of those that both
+            rows have. Columns in which neither row is better than the constant answer are left out;
+            if none is left, nothing can be said.
         only: the columns of the mean; None: all.
     """
     first, second = rows
     names = scale.shared(columns_named(column, only), *rows)
     if not names:
         return None
-    # Two rows at the constant answer show nothing; their zero difference would shrink the mean over the columns.
+    # Two rows at the constant answer show nothing; their zero difference would shrink the mean over
+    # the columns.
     columns = scale.telling(names, first, second)
     if not columns:
-        return Gain(0.0, None, (), f"{first} and {second}: at the constant answer in {', '.join(names)}")
+        return Gain(
+            0.0, None, (), f"{first} and {second}: at the constant answer in {', '.join(names)}"
+        )
     if not (estimate := _estimate(scale, {first: 1.0, second: -1.0}, columns)):
         return None
     value, tested = estimate
@@ -80,7 +91,8 @@ def gain(scale: Scale, rows: Sequence[str], column: str = MEAN, only: Sequence[s
 
 
 def _between_singles(scale: Scale, rows: Sequence[str], columns: Sequence[str]) -> str:
-    """What rows without a spread over pre-trainings show: at most how much these two models differ."""
+    """What rows without a spread over pre-trainings show: at most how much these two models
+    differ."""
     first, second = (scale.singles(row, columns) for row in rows)
     if models := between_models(first, second):
         interval = f"{models.interval(digits(columns[0]))} over {models.n} fine-tunings"
@@ -90,8 +102,11 @@ def _between_singles(scale: Scale, rows: Sequence[str], columns: Sequence[str]) 
     return "(no pre-training seeds to compare)"
 
 
-def mean_gain(scale: Scale, pairs: Sequence[Contrast], column: str, only: Sequence[str] | None) -> Gain | None:
-    """The mean of the gains of several pairs `(first, second)`, in the columns that all of these rows have."""
+def mean_gain(
+    scale: Scale, pairs: Sequence[Contrast], column: str, only: Sequence[str] | None
+) -> Gain | None:
+    """The mean of the gains of several pairs `(first, second)`, in the columns that all of these
+    rows have."""
     # A row may stand in several pairs: its weights add up.
     weights = dict.fromkeys(sorted({row for pair in pairs for row in pair}), 0.0)
     for first, second in pairs:
@@ -103,11 +118,16 @@ def mean_gain(scale: Scale, pairs: Sequence[Contrast], column: str, only: Sequen
     value, tested = estimate
     places = digits(columns[0])
     spread = f" {tested.interval(places)} over {tested.n} {scale.units}" if tested else ""
-    return Gain(value, tested, tuple(columns), f"mean of these {value:+.{places}f}{spread}{_where(columns)}")
+    return Gain(
+        value, tested, tuple(columns), f"mean of these {value:+.{places}f}{spread}{_where(columns)}"
+    )
 
 
-def _estimate(scale: Scale, weights: Mapping[str, float], columns: Sequence[str]) -> tuple[float, Difference | None] | None:
-    """Σ weight · row, and the same with its error if the rows show one; None if a row has no run with all of these columns."""
+def _estimate(
+    scale: Scale, weights: Mapping[str, float], columns: Sequence[str]
+) -> tuple[float, Difference | None] | None:
+    """Σ weight · row, and the same with its error if the rows show one; None if a row has no run
+    with all of these columns."""
     rows = scale.by_seed(columns)
     if not all(rows[row] for row in weights):
         return None
@@ -120,29 +140,37 @@ def _estimate(scale: Scale, weights: Mapping[str, float], columns: Sequence[str]
 def between_models(first: Mapping[Seed, float], second: Mapping[Seed, float]) -> Difference | None:
     """The difference of two models, one pre-training each, paired over their fine-tuning seeds.
 
-    None for rows of several pre-trainings. It says nothing about other pre-trainings of these two rows.
+    None for rows of several pre-trainings. It says nothing about other pre-trainings of these two
+    rows.
 
     >>> between_models({(0, 0): 71.0, (0, 1): 73.0}, {(0, 0): 70.0, (0, 1): 71.0}).value
     1.5
     """
     if max(len({seed for seed, _ in scores}) for scores in (first, second)) > 1:
         return None
-    ours, theirs = ({seed: value for (_, seed), value in scores.items()} for scores in (first, second))
-    # Paired, because the seed of a fine-tuning (the order of its examples) acts on both models alike.
+    ours, theirs = (
+        {seed: value for (_, seed), value in scores.items()} for scores in (first, second)
+    )
+    # Paired, because the seed of a fine-tuning (the order of its examples) acts on both models
+    # alike.
     return paired_by_seed(ours, theirs)
 
 
 def over_texts(first: Sequence[Figure], second: Sequence[Figure]) -> Difference | None:
     """The difference of two rows' losses on the same held-out text, with its error over documents.
 
-    The error says by how much another text would change the difference of these networks. It is taken over examples where their
-    documents were not kept. None where losses were not kept by example, or not of the same examples.
+    The error says by how much another text would change the difference of these networks. It is
+    taken over examples where their documents were not kept. None where losses were not kept by
+    example, or not of the same examples.
 
     Args:
         first: a figure for each network of the row.
         second: the same for the other row.
     """
-    parts = [[figure.parts for figure in figures if figure.parts is not None] for figures in (first, second)]
+    parts = [
+        [figure.parts for figure in figures if figure.parts is not None]
+        for figures in (first, second)
+    ]
     sizes = {tuple(sizes) for of_row in parts for _, sizes in of_row}
     if len(sizes) != 1 or [*map(len, parts)] != [len(first), len(second)]:
         return None
@@ -151,14 +179,18 @@ def over_texts(first: Sequence[Figure], second: Sequence[Figure]) -> Difference 
 
 
 def _documents(first: Sequence[Figure], second: Sequence[Figure]) -> Sequence[float] | None:
-    """The document of each example of the text on which all these networks were measured; None where it was not kept."""
+    """The document of each example of the text on which all these networks were measured; None
+    where it was not kept."""
     return next((figure.documents for figure in (*first, *second) if figure.documents), None)
 
 
 def _of_texts(scale: Scale, rows: Sequence[str], columns: Sequence[str]) -> str:
     if len(columns) > 1 or columns[0] not in WHERE:
         return ""
-    first, second = ([value.figure or Figure(value.value) for value in scale.values[row][columns[0]]] for row in rows)
+    first, second = (
+        [value.figure or Figure(value.value) for value in scale.values[row][columns[0]]]
+        for row in rows
+    )
     if not (over := over_texts(first, second)):
         return ""
     units = "documents" if _documents(first, second) else "examples"

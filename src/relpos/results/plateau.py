@@ -1,8 +1,11 @@
-"""When and how far a row has left the bag-of-words plateau: the loss of a network that knows the words but not their order.
+"""When and how far a row has left the bag-of-words plateau: the loss of a network that knows the
+words but not their order.
 
-All rows are of one scale, and one of them is `none`, which has no positions. *Order known* after a number of tokens is
+All rows are of one scale, and one of them is `none`, which has no positions. *Order known* after a
+number of tokens is
 
-    (loss of none then − loss of the row then) ÷ (loss of none − lowest loss of all rows, both at the end)
+    (loss of none then − loss of the row then) ÷ (loss of none − lowest loss of all rows, both at
+    the end)
 
 and a row *finds order* at the number of tokens at which it first knows half.
 """
@@ -19,14 +22,16 @@ from relpos.results.contrast import Spread, Units, difference, spread
 from relpos.results.statistics import Difference
 
 NONE = "none"
-"""The row without positions, which cannot leave the plateau, unless its attention is causal, which is an order by itself."""
+"""The row without positions, which cannot leave the plateau, unless its attention is causal, which
+is an order by itself."""
 LEAST_GAP = 0.1
 """Nats: the whole interval of the shuffle gap of a row that has left the plateau is above."""
 LEAST_KNOWN = 0.1
-"""The fraction of the best row's order that such a row must know: the gap shows how much a row relies on order, not how much it
-gains."""
+"""The fraction of the best row's order that such a row must know: the gap shows how much a row
+relies on order, not how much it gains."""
 LEAD = 0.05
-"""Nats by which its loss must be below that of `none` where there are too few seeds to estimate noise."""
+"""Nats by which its loss must be below that of `none` where there are too few seeds to estimate
+noise."""
 PLATEAU = f"no lead over {NONE} or no shuffle gap above {LEAST_GAP} nats beyond noise, or too little order"
 HALF = 0.5
 """The fraction of order at which a row has found order."""
@@ -39,9 +44,10 @@ class Onset(NamedTuple):
 
     Args:
         tokens: None if the row has not found order.
-        low: lower end of the 95 % interval of the mean logarithm over seeds; with one seed the evaluation before. For a row that
-            has not found order, the last evaluation.
-        high: upper end, with one seed the evaluation after; None for a row that has not found order.
+        low: lower end of the 95 % interval of the mean logarithm over seeds; with one seed the
+            evaluation before. For a row that has not found order, the last evaluation.
+        high: upper end, with one seed the evaluation after; None for a row that has not found
+            order.
     """
 
     tokens: float | None
@@ -50,7 +56,8 @@ class Onset(NamedTuple):
 
 
 def order_known(losses: Mapping[str, Units], row: str) -> float | None:
-    """(loss of `none` − loss of the row) ÷ (loss of `none` − lowest loss), means over seeds; None without a row `none`.
+    """(loss of `none` − loss of the row) ÷ (loss of `none` − lowest loss), means over seeds; None
+    without a row `none`.
 
     >>> order_known({"none": {0: 6.0}, "absolute": {0: 5.5}, "fixed": {0: 4.0}}, "absolute")
     0.25
@@ -70,9 +77,10 @@ def _all_order(means: Mapping[str, float]) -> float:
 def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Units], row: str) -> bool | None:
     """Whether a row is still on the bag-of-words plateau.
 
-    A row has left the plateau when its held-out loss is below that of `none` beyond noise, the rise of that loss when words are
-    shuffled is above `LEAST_GAP` beyond noise, and it knows at least `LEAST_KNOWN` of the order that the best row knows. None
-    where the row's gap was not measured, unless it knows too little order. Without a row `none` the gap alone decides.
+    A row has left the plateau when its held-out loss is below that of `none` beyond noise, the rise
+    of that loss when words are shuffled is above `LEAST_GAP` beyond noise, and it knows at least
+    `LEAST_KNOWN` of the order that the best row knows. None where the row's gap was not measured,
+    unless it knows too little order. Without a row `none` the gap alone decides.
 
     >>> losses = {"none": {0: 6.14, 1: 6.15}, "fixed": {0: 5.23, 1: 5.25}, "absolute": {0: 6.05, 1: 6.06}}
     >>> gaps = {"fixed": {0: 1.4, 1: 1.5}, "absolute": {0: 0.2, 1: 0.21}}
@@ -105,9 +113,14 @@ def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Units], row: s
 
 
 def _least(gaps: Mapping[str, Units], row: str) -> float:
-    """The lower end of the 95 % interval of a row's mean gap; the mean where no row has several pre-trainings."""
+    """The lower end of the 95 % interval of a row's mean gap; the mean where no row has several
+    pre-trainings."""
     # Rows that use no order have gaps of zero; their spread shows nothing about that of other rows.
-    using = {name: units for name, units in gaps.items() if units and fmean(units.values()) > LEAST_GAP / 10}
+    using = {
+        name: units
+        for name, units in gaps.items()
+        if units and fmean(units.values()) > LEAST_GAP / 10
+    }
     values = gaps[row].values()
     if pooled := spread(using, row):
         return _mean(values, pooled).low
@@ -116,13 +129,17 @@ def _least(gaps: Mapping[str, Units], row: str) -> float:
 
 def _mean(values: Collection[float], pooled: Spread) -> Difference:
     """The mean of a row's units, with its error by the spread between pre-trainings."""
-    return Difference(fmean(values), (pooled.variance / len(values)) ** 0.5, pooled.freedom, len(values))
+    return Difference(
+        fmean(values), (pooled.variance / len(values)) ** 0.5, pooled.freedom, len(values)
+    )
 
 
 def order_found(curves: Mapping[str, Mapping[int, Curve]]) -> dict[str, Onset]:
-    """Row → when it found order; empty without a row `none`. A row has not found order if one of its seeds has not.
+    """Row → when it found order; empty without a row `none`. A row has not found order if one of
+    its seeds has not.
 
-    Between two evaluations the order known is read along a straight line over the logarithm of tokens.
+    Between two evaluations the order known is read along a straight line over the logarithm of
+    tokens.
 
     >>> none, late = {1: 6.0, 2: 6.0, 4: 6.0, 8: 6.0}, {1: 6.0, 2: 6.0, 4: 5.9, 8: 5.5}
     >>> order_found({"none": {0: none}, "fixed": {0: {1: 6.0, 2: 5.75, 4: 4.75, 8: 4.0}}, "absolute": {0: late}})["fixed"]
@@ -131,21 +148,36 @@ def order_found(curves: Mapping[str, Mapping[int, Curve]]) -> dict[str, Onset]:
     Onset(tokens=None, low=8, high=None)
 
     Args:
-        curves: row → pre-training seed → loss along its training, until the learning rate falls, of the rows of one scale.
+        curves: row → pre-training seed → loss along its training, until the learning rate falls, of
+            the rows of one scale.
     """
-    end = max((at for units in curves.values() for curve in units.values() for at in curve), default=0)
+    end = max(
+        (at for units in curves.values() for curve in units.values() for at in curve), default=0
+    )
     # A record may lack the last evaluation.
-    whole = {row: {seed: curve for seed, curve in units.items() if end in curve} for row, units in curves.items()}
-    at_end = {row: fmean(curve[end] for curve in units.values()) for row, units in whole.items() if units}
+    whole = {
+        row: {seed: curve for seed, curve in units.items() if end in curve}
+        for row, units in curves.items()
+    }
+    at_end = {
+        row: fmean(curve[end] for curve in units.values()) for row, units in whole.items() if units
+    }
     if NONE not in at_end or (most := _all_order(at_end)) <= 0:
         return {}
     of_none = list(whole[NONE].values())
-    half = {at: fmean(curve[at] for curve in of_none if at in curve) - HALF * most for at in set().union(*of_none)}
-    onsets = {row: {seed: _crossing(curve, half) for seed, curve in whole[row].items()} for row in at_end}
+    half = {
+        at: fmean(curve[at] for curve in of_none if at in curve) - HALF * most
+        for at in set().union(*of_none)
+    }
+    onsets = {
+        row: {seed: _crossing(curve, half) for seed, curve in whole[row].items()} for row in at_end
+    }
     logs: dict[str, Units] = {}
     for row, units in onsets.items():
         if all(onset.tokens for onset in units.values()):
-            logs[row] = {seed: math.log(onset.tokens) for seed, onset in units.items() if onset.tokens}
+            logs[row] = {
+                seed: math.log(onset.tokens) for seed, onset in units.items() if onset.tokens
+            }
     return {row: _over_seeds(list(units.values()), logs, row) for row, units in onsets.items()}
 
 

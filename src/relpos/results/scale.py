@@ -1,22 +1,26 @@
-"""Which runs may be compared: those of one scale, and of these the values that stand beside each other.
+"""Which runs may be compared: those of one scale, and of these the values that stand beside each
+other.
 
-A *scale* is everything about a pre-training but position scheme, convolution, seed, and `recipe.position_lr` and `recipe.conv_lr`,
-which are tuned for each kind of scheme. A *row* is a scheme, recognised by the configuration of its runs and not by the table that
-made them. Within a row and a column:
+A *scale* is everything about a pre-training but position scheme, convolution, seed, and
+`recipe.position_lr` and `recipe.conv_lr`, which are tuned for each kind of scheme. A *row* is a
+scheme, recognised by the configuration of its runs and not by the table that made them. Within a
+row and a column:
 
-- Of several rates, those with most seeds count (the chosen ones are trained with more seeds than those they were chosen from); of
-  equally many, those with a `conv_lr`, then the lowest: never those with the best scores, which would favour rows that were tuned
-  longer.
-- Values that were measured in several ways are never mixed; the way of most values of the scale counts.
-- Runs that today's code would not make are left out. So are pilots, with which rates were chosen: on the seed that chose it, a
-  rate is the best in part by chance.
+- Of several rates, those with most seeds count (the chosen ones are trained with more seeds than
+  those they were chosen from); of equally many, those with a `conv_lr`, then the lowest: never
+  those with the best scores, which would favour rows that were tuned longer.
+- Values that were measured in several ways are never mixed; the way of most values of the scale
+  counts.
+- Runs that today's code would not make are left out. So are pilots, with which rates were chosen:
+  on the seed that chose it, a rate is the best in part by chance.
 - A score within two standard errors of the constant answer's shows nothing, see `at_constant`.
-- Two rows on the bag-of-words plateau differ by how they learn the words, which shows nothing about positions, see
-  `relpos.results.plateau`.
+- Two rows on the bag-of-words plateau differ by how they learn the words, which shows nothing about
+  positions, see `relpos.results.plateau`.
 
-Fine-tunings of one network that the user names, from a folder or the hub, are a scale as well, with the rows of Tables 3a and 3b
-of Wennberg & Henter (2021). These differ only in the fine-tuning. Fine-tunings are repeated there, with seeds in place of those of
-pre-trainings, and a finding concerns this one network.
+Fine-tunings of one network that the user names, from a folder or the hub, are a scale as well, with
+the rows of Tables 3a and 3b of Wennberg & Henter (2021). These differ only in the fine-tuning.
+Fine-tunings are repeated there, with seeds in place of those of pre-trainings, and a finding
+concerns this one network.
 """
 
 from __future__ import annotations
@@ -34,7 +38,19 @@ from relpos.pretrained.files import name_of
 from relpos.ranges import shown
 from relpos.results import plateau
 from relpos.results.statistics import standard_error
-from relpos.results.values import GAP, GLUE, LOSS, Plain, Rates, Value, by, per_group, precedence, shared_ways, slowest
+from relpos.results.values import (
+    GAP,
+    GLUE,
+    LOSS,
+    Plain,
+    Rates,
+    Value,
+    by,
+    per_group,
+    precedence,
+    shared_ways,
+    slowest,
+)
 from relpos.runs.shelf import END
 from relpos.stages.identity import other_layers
 from relpos.train.network import class_of
@@ -45,10 +61,11 @@ MEAN = "glue"
 NAMED = {LOSS: ("loss", -1.0), GAP: ("order", 1.0)}
 """Columns of pre-trainings → their name in a scale, and the sign with which higher is better."""
 CLEAR = 2.0
-"""A score within so many standard errors (of the dev examples) of the constant answer's cannot be told from it."""
+"""A score within so many standard errors (of the dev examples) of the constant answer's cannot be
+told from it."""
 SHORT_TRAVEL = 5.0
-"""A position parameter that cannot move as far may not reach the value that it would learn (kernels of `fixed` reach about 4 when
-they can). A verdict about such rows says so."""
+"""A position parameter that cannot move as far may not reach the value that it would learn (kernels
+of `fixed` reach about 4 when they can). A verdict about such rows says so."""
 SCHEME_KEYS = ("position", "conv", "k", "outside", "kernels")
 """Keys of a configuration that define the scheme."""
 ROWS = {"keep": ("absolute", "absolute_tisa"), "remove": ("none", "tisa")}
@@ -58,7 +75,8 @@ NAMED_BY_S = {1: "_s1", 3: "_s3", 5: ""}
 Start = tuple[str, bool]
 """How TISA starts (`change.start`), and whether one module serves all layers (`change.reused`)."""
 Seed = tuple[int, int]
-"""(seed of the pre-training, seed of the fine-tuning); the second is 0 where there is no fine-tuning."""
+"""(seed of the pre-training, seed of the fine-tuning); the second is 0 where there is no
+fine-tuning."""
 
 
 @dataclass
@@ -70,10 +88,12 @@ class Scale:
         store: name of the folder of the text that they read.
         label: names the scale in one line.
         folders: row → seed → the pre-training's folder.
-        values: row → column → values at the end of the training, higher is better: scores × 100 or, for `loss` and `order`, nats.
+        values: row → column → values at the end of the training, higher is better: scores × 100 or,
+            for `loss` and `order`, nats.
         travels: row → about how far a parameter of its scheme can move, see `travel`.
         units: what is repeated to get several scores of a row.
-        is_of_paper: whether the claims are about its protocol; the verdict of another scale is never the headline.
+        is_of_paper: whether the claims are about its protocol; the verdict of another scale is
+            never the headline.
     """
 
     meaning: Plain
@@ -94,22 +114,30 @@ class Scale:
         return int(size["layers"] * size["hidden"] * (4 * size["hidden"] + matrices * size["ffn"]))
 
     def add(self, rows: Mapping[str, Sequence[Value]]) -> None:
-        """Adds values of rows: of each column those that were measured in the way that most of them share."""
-        at_end = {row: [value for value in values if value.percent == END] for row, values in rows.items()}
+        """Adds values of rows: of each column those that were measured in the way that most of them
+        share."""
+        at_end = {
+            row: [value for value in values if value.percent == END] for row, values in rows.items()
+        }
         used = shared_ways(value for values in at_end.values() for value in values)
         for row, values in at_end.items():
             columns = self.values.setdefault(row, {})
             for value in values:
                 if value.way == used[value.column] and (value.is_tuning or value.column in NAMED):
                     name, sign = NAMED.get(value.column, (value.column, 1.0))
-                    columns.setdefault(name, []).append(replace(value, column=name, value=sign * value.value))
+                    columns.setdefault(name, []).append(
+                        replace(value, column=name, value=sign * value.value)
+                    )
 
     def shared(self, columns: Sequence[str], *rows: str) -> list[str]:
         """The columns, of these, that all of the rows have."""
-        return [column for column in columns if all(column in self.values.get(row, {}) for row in rows)]
+        return [
+            column for column in columns if all(column in self.values.get(row, {}) for row in rows)
+        ]
 
     def telling(self, columns: Sequence[str], *rows: str) -> list[str]:
-        """The columns, of these, in which at least one row is better than the constant answer; the rest show nothing."""
+        """The columns, of these, in which at least one row is better than the constant answer; the
+        rest show nothing."""
 
         def is_telling(column: str) -> bool:
             return any(errors_above(self.values[row][column]) > CLEAR for row in rows)
@@ -121,7 +149,8 @@ class Scale:
         return mean_of([scores_by_seeds(self.values[row][column]) for column in columns])
 
     def by_seed(self, columns: Sequence[str]) -> dict[str, dict[int, float]]:
-        """Row → pre-training seed → mean over its fine-tunings, for all rows that have these columns."""
+        """Row → pre-training seed → mean over its fine-tunings, for all rows that have these
+        columns."""
         rows = [row for row in self.values if self.shared(columns, row) == list(columns)]
         return {row: by_pretraining(self.singles(row, columns)) for row in rows}
 
@@ -136,10 +165,14 @@ class Scale:
 
     def losses(self) -> dict[str, dict[int, float]]:
         """Row → pre-training seed → held-out loss."""
-        return {row: {seed: -value for seed, value in units.items()} for row, units in self.by_seed(["loss"]).items()}
+        return {
+            row: {seed: -value for seed, value in units.items()}
+            for row, units in self.by_seed(["loss"]).items()
+        }
 
     def is_on_plateau(self, row: str) -> bool | None:
-        """Whether a row has not left the bag-of-words plateau; None where its shuffle gap was not measured."""
+        """Whether a row has not left the bag-of-words plateau; None where its shuffle gap was not
+        measured."""
         return plateau.is_on_plateau(self.losses(), self.by_seed(["order"]), row)
 
 
@@ -148,8 +181,8 @@ class Scales:
     """All scales; iterating gives those of pre-trainings.
 
     Args:
-        pretrained: scales of pre-trainings, the smallest first; of equally large ones, those with fewest steps and with a first
-            stage.
+        pretrained: scales of pre-trainings, the smallest first; of equally large ones, those with
+            fewest steps and with a first stage.
         older: number of runs left out because today's code would not make them.
         pilots: number of runs left out because rates were chosen with them.
         tuned: scales of fine-tunings of networks named by the user, for claims about such.
@@ -164,21 +197,28 @@ class Scales:
         return iter(self.pretrained)
 
 
-def scales(values: Sequence[Value], rows: Mapping[str, Iterable[str]], pilot_seeds: Collection[int] = ()) -> Scales:
+def scales(
+    values: Sequence[Value], rows: Mapping[str, Iterable[str]], pilot_seeds: Collection[int] = ()
+) -> Scales:
     """The scales of pre-trainings, with what their fine-tunings scored.
 
     Args:
         values: of all runs.
         rows: row → the overrides that make it.
-        pilot_seeds: seeds of pilots. They are left out at every scale, because a pilot is often shorter or smaller than the
-            training for which it chose a rate.
+        pilot_seeds: seeds of pilots. They are left out at every scale, because a pilot is often
+            shorter or smaller than the training for which it chose a rate.
     """
     # One value a run, of those that were pre-trained from scratch.
-    trained = [values_of_run[0] for values_of_run in by(values, "run").values() if values_of_run[0].is_pretraining]
+    trained = [
+        values_of_run[0]
+        for values_of_run in by(values, "run").values()
+        if values_of_run[0].is_pretraining
+    ]
     trained = [value for value in trained if "start" not in json.loads(value.scale)[0]]
     current = [value for value in trained if value.is_current]
     used = [value for value in current if value.pretrain_seed not in pilot_seeds]
-    # Without pre-trainings there is nothing to recognise, and composing the schemes of all rows takes time.
+    # Without pre-trainings there is nothing to recognise, and composing the schemes of all rows
+    # takes time.
     names = {scheme(overrides): name for name, overrides in rows.items()} if trained else {}
     variants: dict[tuple[str, str], dict[Rates, list[Value]]] = {}
     for value in used:
@@ -193,8 +233,12 @@ def scales(values: Sequence[Value], rows: Mapping[str, Iterable[str]], pilot_see
         rates, runs = max(by_rates.items(), key=lambda item: (len(item[1]), precedence(*item[0])))
         scale.folders[row] = {seeds(run)[0]: run.run for run in runs}
         parameters = has_parameters(by_origin[runs[0].origin], json.loads(runs[0].scheme)["conv"])
-        scale.travels[row] = travel(scale.meaning.get("recipe"), scale.meaning["steps"], rates, *parameters)
-        values_at.setdefault(key, {})[row] = [value for run in runs for value in by_origin[run.origin]]
+        scale.travels[row] = travel(
+            scale.meaning.get("recipe"), scale.meaning["steps"], rates, *parameters
+        )
+        values_at.setdefault(key, {})[row] = [
+            value for run in runs for value in by_origin[run.origin]
+        ]
     # All rows of a scale at once, because together they decide which way of measuring counts.
     for key, of_rows in values_at.items():
         by_scale[key].add(of_rows)
@@ -207,14 +251,19 @@ def scales(values: Sequence[Value], rows: Mapping[str, Iterable[str]], pilot_see
 
 
 def _tell_apart(scales: Iterable[Scale]) -> None:
-    """Adds the settings in which they differ, as in ` lr=0.003`, to the labels of scales with the same label.
+    """Adds the settings in which they differ, as in ` lr=0.003`, to the labels of scales with the
+    same label.
 
     Labels must differ, because chance is corrected for by label.
     """
     alike: dict[str, list[tuple[Scale, Plain]]] = {}
     for scale in scales:
-        dials = {key: value for key, value in scale.meaning.items() if key not in ("size", "recipe")}
-        alike.setdefault(scale.label, []).append((scale, dials | scale.meaning["size"] | scale.meaning.get("recipe", {})))
+        dials = {
+            key: value for key, value in scale.meaning.items() if key not in ("size", "recipe")
+        }
+        alike.setdefault(scale.label, []).append(
+            (scale, dials | scale.meaning["size"] | scale.meaning.get("recipe", {}))
+        )
     for group in alike.values():
         for scale, dials in group:
             for key, value in dials.items():
@@ -225,7 +274,8 @@ def _tell_apart(scales: Iterable[Scale]) -> None:
 def pretraining_scale(meaning: Plain, store: str) -> Scale:
     """The scale of pre-trainings with this meaning and text in common, still without runs.
 
-    Its label is as `4×256, 1,000 steps of 64, files (67a04f)`. Meaning and store stand in `Value.scale`.
+    Its label is as `4×256, 1,000 steps of 64, files (67a04f)`. Meaning and store stand in
+    `Value.scale`.
     """
     size, recipe = meaning["size"], meaning.get("recipe", {})
     layers = other_layers(size)
@@ -249,13 +299,17 @@ def pretraining_scale(meaning: Plain, store: str) -> Scale:
     label += f", {name} ({identity[:6]})"
     if meaning.get("pairs"):
         label += f", {meaning['pairs']:,} pairs"
-    # The layers, the optimiser and the masks must be the papers', and the text in its order; size, text and length are free.
-    is_of_paper = not layers and not {"optimizer", "masking"} & recipe.keys() and "shuffle" not in meaning
+    # The layers, the optimiser and the masks must be the papers', and the text in its order; size,
+    # text and length are free.
+    is_of_paper = (
+        not layers and not {"optimizer", "masking"} & recipe.keys() and "shuffle" not in meaning
+    )
     return Scale(meaning, store, label, is_of_paper=is_of_paper)
 
 
 def tuned_checkpoint(name: str, start: Start) -> Scale:
-    """The scale, still without runs, of fine-tunings of one network with one way of starting TISA."""
+    """The scale, still without runs, of fine-tunings of one network with one way of starting
+    TISA."""
     way, reused = start
     is_fitted = way == "regression"
     label = f"fine-tuned from {name}, TISA from {'regression' if is_fitted else 'random values'}"
@@ -263,26 +317,42 @@ def tuned_checkpoint(name: str, start: Start) -> Scale:
         label += ", one module"
     meaning = {"checkpoint": name, "start": way, "reused": reused}
     # The authors' code of the paper has initial values by regression alone.
-    return Scale(meaning, "", label, units="fine-tuning seeds", is_of_paper=is_fitted and not reused)
+    return Scale(
+        meaning, "", label, units="fine-tuning seeds", is_of_paper=is_fitted and not reused
+    )
 
 
 def tuned_checkpoints(values: Iterable[Value]) -> list[Scale]:
-    """The scales of fine-tunings that started from a network named by the user, if it has position embeddings.
+    """The scales of fine-tunings that started from a network named by the user, if it has position
+    embeddings.
 
-    It has position embeddings if a fine-tuning removed them or fitted TISA to them. No run is left out, because the records do
-    not show whether today's code would make these runs.
+    It has position embeddings if a fine-tuning removed them or fitted TISA to them. No run is left
+    out, because the records do not show whether today's code would make these runs.
     """
     scales: list[Scale] = []
-    tunings = [value for value in values if value.is_tuning and value.pretrain_seed is None and value.scale]
+    tunings = [
+        value for value in values if value.is_tuning and value.pretrain_seed is None and value.scale
+    ]
     for checkpoint, runs in by(tunings, "origin").items():
         changes = {scheme: json.loads(scheme) for scheme in by(runs, "scheme")}
-        if not any(change.get("positions") == "remove" or change.get("start") == "regression" for change in changes.values()):
+        if not any(
+            change.get("positions") == "remove" or change.get("start") == "regression"
+            for change in changes.values()
+        ):
             continue
         # A scale for each way of starting TISA; the rows without it belong to all of them.
-        for start in dict.fromkeys((change["start"], change["reused"]) for change in changes.values() if change.get("tisa")):
+        for start in dict.fromkeys(
+            (change["start"], change["reused"]) for change in changes.values() if change.get("tisa")
+        ):
             rows = {scheme: row_of(change, start) for scheme, change in changes.items()}
             scale = tuned_checkpoint(name_of(Path(checkpoint)), start)
-            scale.add({row: [value for value in runs if rows[value.scheme] == row] for row in rows.values() if row})
+            scale.add(
+                {
+                    row: [value for value in runs if rows[value.scheme] == row]
+                    for row in rows.values()
+                    if row
+                }
+            )
             scales.append(scale)
     return scales
 
@@ -297,7 +367,8 @@ def row_of(change: Plain, start: Start) -> str | None:
 
 
 def seeds(value: Value) -> Seed:
-    """The seeds of a value; for a fine-tuning of a named network, which has no pre-training, its own seed and 0."""
+    """The seeds of a value; for a fine-tuning of a named network, which has no pre-training, its
+    own seed and 0."""
     if value.pretrain_seed is None:
         return value.seed, 0
     return value.pretrain_seed, value.seed
@@ -326,7 +397,8 @@ def by_pretraining(single: Mapping[Seed, float]) -> dict[int, float]:
 
 
 def errors_above(values: Sequence[Value]) -> float:
-    """How far the mean of a row's scores lies above the constant answer's, in standard errors of the dev examples.
+    """How far the mean of a row's scores lies above the constant answer's, in standard errors of
+    the dev examples.
 
     Infinite where the constant answer or the number of examples is unknown.
 
@@ -343,7 +415,8 @@ def errors_above(values: Sequence[Value]) -> float:
 
 
 def columns_named(column: str, only: Collection[str] | None = None) -> list[str]:
-    """The columns that a name stands for: `glue` for the nine, or for those of the nine that are in `only`."""
+    """The columns that a name stands for: `glue` for the nine, or for those of the nine that are in
+    `only`."""
     return [name for name in GLUE if only is None or name in only] if column == MEAN else [column]
 
 
@@ -354,21 +427,30 @@ def _scheme(overrides: tuple[str, ...]) -> str:
 
 
 def scheme(overrides: Iterable[str]) -> str:
-    """Position scheme and convolution that a pre-training's overrides give, in the form of `Value.scheme`.
+    """Position scheme and convolution that a pre-training's overrides give, in the form of
+    `Value.scheme`.
 
     >>> scheme(["position=tisa", "kernels=5", "size=small"]) == scheme(["position=tisa", "conv=none"])
     True
     >>> scheme(["position=tisa", "kernels=3"]) == scheme(["position=tisa"])
     False
     """
-    return _scheme(tuple(override for override in overrides if key_of(override).split(".")[0] in SCHEME_KEYS))
+    return _scheme(
+        tuple(override for override in overrides if key_of(override).split(".")[0] in SCHEME_KEYS)
+    )
 
 
-def travel(recipe: Plain | None, steps: int, rates: Rates, has_position: bool = True, has_conv: bool = False) -> float | None:
+def travel(
+    recipe: Plain | None,
+    steps: int,
+    rates: Rates,
+    has_position: bool = True,
+    has_conv: bool = False,
+) -> float | None:
     """About how far a parameter of a scheme can move: the sum of its learning rates over the steps.
 
-    Adam moves a parameter in a step by at most about the learning rate. None if there is no recipe, or if neither the position
-    scheme nor the convolution has parameters.
+    Adam moves a parameter in a step by at most about the learning rate. None if there is no recipe,
+    or if neither the position scheme nor the convolution has parameters.
     """
     position_lr, conv_lr = rates
     factors = []
@@ -383,17 +465,20 @@ def travel(recipe: Plain | None, steps: int, rates: Rates, has_position: bool = 
 
 
 def has_parameters(values: Iterable[Value], conv: Plain | None) -> tuple[bool, bool]:
-    """Whether a pre-training's position scheme has parameters, as far as its values show, and whether it has a convolution."""
+    """Whether a pre-training's position scheme has parameters, as far as its values show, and
+    whether it has a convolution."""
     counts = [value.value for value in values if value.column == "position_parameters"]
     return not counts or max(counts) > 0, class_of(conv) != plateau.NONE
 
 
 def short_travel(travels: Iterable[float | None]) -> str:
-    """A warning if parameters of a row could not move far in the training, which alone may make rows differ; else empty."""
+    """A warning if parameters of a row could not move far in the training, which alone may make
+    rows differ; else empty."""
     least = min((travel for travel in travels if travel is not None), default=SHORT_TRAVEL)
     if least >= SHORT_TRAVEL:
         return ""
     return (
-        f"position parameters could move by at most about {least:.2g} (the sum of their learning rates); "
+        f"position parameters could move by at most about {least:.2g} (the sum of their learning "
+        f"rates); "
         f"below {SHORT_TRAVEL:g} a scheme may lose by that alone: more steps, or recipe.position_lr"
     )

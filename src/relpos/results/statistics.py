@@ -17,11 +17,13 @@ SEED = 0
 UNDECIDED, NOT_RUN = "undecided", "not run"
 """Verdicts on a difference that the runs do not show, and on one without runs."""
 HOLDS, FAILS, NOT_HERE = "holds", "fails", "cannot be said here"
-"""Further verdicts, on claims. `NOT_HERE`: the rows that are compared are on the plateau, see `relpos.results.plateau`."""
+"""Further verdicts, on claims. `NOT_HERE`: the rows that are compared are on the plateau, see
+`relpos.results.plateau`."""
 POINT = 1e-12
 """Standard errors below this count as zero."""
 FOUND = 1.959964 + 0.841621
-"""A difference of so many standard errors is found at 0.05 with probability 0.8: normal quantiles of 0.975 and 0.8."""
+"""A difference of so many standard errors is found at 0.05 with probability 0.8: normal quantiles
+of 0.975 and 0.8."""
 MOST = 1_000
 """A difference that needs so many pre-training seeds is called too small to be found."""
 Interval = tuple[float, float]
@@ -41,7 +43,8 @@ class Difference:
         error: its standard error; below 1e-12 the interval is a point.
         freedom: degrees of freedom of the t-distribution.
         n: pairs, or values of `first`.
-        alone: of a moderated error, the same difference by its own pairs alone; see `relpos.results.contrast`.
+        alone: of a moderated error, the same difference by its own pairs alone; see
+            `relpos.results.contrast`.
     """
 
     value: float
@@ -91,11 +94,15 @@ class Difference:
         return float(stdtrit(self.freedom, 1 - ALPHA / 2)) * self.error
 
 
-def clustered(differences: NDArray[np.float64], sizes: NDArray[np.float64], clusters: Sequence[float] | None = None) -> Difference:
+def clustered(
+    differences: NDArray[np.float64],
+    sizes: NDArray[np.float64],
+    clusters: Sequence[float] | None = None,
+) -> Difference:
     """Σ differences / Σ sizes with its standard error over clusters.
 
-    This is the ratio-to-size estimate of Cochran (1977), *Sampling techniques*, Chapter 9A. With y and m a cluster's sums and R
-    the ratio:
+    This is the ratio-to-size estimate of Cochran (1977), *Sampling techniques*, Chapter 9A. With y
+    and m a cluster's sums and R the ratio:
 
         error² = C/(C − 1) · Σ_c (y_c − R·m_c)² / (Σ_c m_c)²          C clusters, t-distribution with C − 1 degrees of freedom
 
@@ -108,7 +115,8 @@ def clustered(differences: NDArray[np.float64], sizes: NDArray[np.float64], clus
     Args:
         differences: (examples,) summed over the predicted tokens of each example.
         sizes: (examples,) the number of these tokens.
-        clusters: (examples,) the number of the cluster of each example; None: each example is a cluster.
+        clusters: (examples,) the number of the cluster of each example; None: each example is a
+            cluster.
     """
     if clusters is None:
         clusters = np.arange(len(sizes)).tolist()
@@ -117,11 +125,14 @@ def clustered(differences: NDArray[np.float64], sizes: NDArray[np.float64], clus
     count, tokens, ratio = len(m), float(m.sum()), float(y.sum() / m.sum())
     # A single cluster has no spread: its residual is zero, and `max` keeps the factor finite.
     factor = count / max(count - 1, 1)
-    return Difference(ratio, sqrt(factor * float(((y - ratio * m) ** 2).sum())) / tokens, max(count - 1, 1), count)
+    return Difference(
+        ratio, sqrt(factor * float(((y - ratio * m) ** 2).sum())) / tokens, max(count - 1, 1), count
+    )
 
 
 def of_errors(gain: float, base: float) -> float | None:
-    """Per cent of the errors of a score × 100 that a gain over it removes; None where the score has no errors.
+    """Per cent of the errors of a score × 100 that a gain over it removes; None where the score has
+    no errors.
 
     90 → 95 and 50 → 75 both halve the errors, though the points differ.
 
@@ -134,11 +145,12 @@ def of_errors(gain: float, base: float) -> float | None:
 
 
 def standard_error(score: float, examples: int, metric: str) -> float:
-    """Standard error of a score × 100 over examples: how much the score of one model differs between sets of this size.
+    """Standard error of a score × 100 over examples: how much the score of one model differs
+    between sets of this size.
 
-    Binomial, 100·√(p(1−p)/n), for accuracies; p is smoothed by Laplace's rule, (pn + 1)/(n + 2), because a score of 100 is not free
-    of error. 100·(1 − r²)/√n for a correlation r of numbers (Pearson, Spearman). 100/√n, the error of no correlation, for every
-    other metric.
+    Binomial, 100·√(p(1−p)/n), for accuracies; p is smoothed by Laplace's rule, (pn + 1)/(n + 2),
+    because a score of 100 is not free of error. 100·(1 − r²)/√n for a correlation r of numbers
+    (Pearson, Spearman). 100/√n, the error of no correlation, for every other metric.
 
     >>> round(standard_error(50.0, 400, "accuracy"), 1), standard_error(12.0, 400, "matthews")
     (2.5, 5.0)
@@ -155,7 +167,8 @@ def standard_error(score: float, examples: int, metric: str) -> float:
 
 
 def paired(first: Sequence[float], second: Sequence[float] | float = 0.0) -> Difference | None:
-    """Student's paired test of `first − second`, two rows over the same seeds; None for fewer than two pairs.
+    """Student's paired test of `first − second`, two rows over the same seeds; None for fewer than
+    two pairs.
 
     Against a number it is the one-sample test.
 
@@ -183,7 +196,8 @@ def paired_by_seed(first: Mapping[int, float], second: Mapping[int, float]) -> D
 def welch(terms: Sequence[tuple[float, Sequence[float]]]) -> Difference | None:
     """Σ weight · mean of several rows over different seeds, each with a spread of its own.
 
-    Degrees of freedom are by Welch and Satterthwaite. None where a row has fewer than two values, and where no row has any spread.
+    Degrees of freedom are by Welch and Satterthwaite. None where a row has fewer than two values,
+    and where no row has any spread.
 
     >>> welch([(1.0, [71.0, 73.0]), (-1.0, [70.0])]) is None
     True
@@ -203,7 +217,8 @@ def welch(terms: Sequence[tuple[float, Sequence[float]]]) -> Difference | None:
 
 
 def combined(terms: Sequence[tuple[float, Difference]]) -> Difference:
-    """Σ weight · difference of independent differences; degrees of freedom by Welch and Satterthwaite.
+    """Σ weight · difference of independent differences; degrees of freedom by Welch and
+    Satterthwaite.
 
     >>> combined([(1.0, Difference(3.0, 0.3, 10.0, 5)), (-1.0, Difference(1.0, 0.4, 10.0, 5))]).error
     0.5
@@ -215,7 +230,8 @@ def combined(terms: Sequence[tuple[float, Difference]]) -> Difference:
 
 
 def satterthwaite(variances: Sequence[float], freedom: Sequence[float]) -> float:
-    """Degrees of freedom of the sum of independent estimates v with d degrees each: (Σ v)² / Σ v²/d.
+    """Degrees of freedom of the sum of independent estimates v with d degrees each: (Σ v)² / Σ
+    v²/d.
 
     >>> satterthwaite([1.0, 1.0], [10, 10]), satterthwaite([0.0, 0.0], [10, 20])
     (20.0, 10)
@@ -230,16 +246,21 @@ def holm(p_values: Sequence[float]) -> list[float]:
     >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]
     """
-    order = np.argsort(p_values)  # statsmodels' multipletests collects garbage at every call, which takes 50 ms
-    # Adjusted p-values never fall along the order: after the first that is not significant Holm's method rejects nothing.
-    steps = np.maximum.accumulate(np.asarray(p_values)[order] * (len(order) - np.arange(len(order))))
+    # statsmodels' multipletests collects garbage at every call, which takes 50 ms
+    order = np.argsort(p_values)
+    # Adjusted p-values never fall along the order: after the first that is not significant Holm's
+    # method rejects nothing.
+    steps = np.maximum.accumulate(
+        np.asarray(p_values)[order] * (len(order) - np.arange(len(order)))
+    )
     adjusted = np.empty(len(order))
     adjusted[order] = np.minimum(steps, 1.0)
     return [float(p) for p in adjusted]
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """p-values of one page, adjusted by Benjamini and Hochberg's method: at 0.05, one in twenty findings is expected to be false.
+    """p-values of one page, adjusted by Benjamini and Hochberg's method: at 0.05, one in twenty
+    findings is expected to be false.
 
     >>> [round(p, 3) for p in benjamini_hochberg([0.01, 0.04, 0.03])]
     [0.03, 0.04, 0.04]
@@ -251,7 +272,8 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
 
 
 def seeds_needed(tested: Difference, against: float = 0.0) -> int:
-    """Seeds of each row with which a two-sided t-test at 0.05 finds this difference with probability 0.8; `MOST` at most.
+    """Seeds of each row with which a two-sided t-test at 0.05 finds this difference with
+    probability 0.8; `MOST` at most.
 
     By the normal approximation, plus one seed for the t-distribution.
 

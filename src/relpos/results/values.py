@@ -1,7 +1,8 @@
-"""Every number of every finished run, read once into one long table, from which claims, tables and figures select.
+"""Every number of every finished run, read once into one long table, from which claims, tables and
+figures select.
 
-A line is a frozen `Value` and the table a plain list, because importing pandas would make `relpos claims` half as slow again.
-Records that lack a key of `NEEDED` are named on stderr and left out.
+A line is a frozen `Value` and the table a plain list, because importing pandas would make `relpos
+claims` half as slow again. Records that lack a key of `NEEDED` are named on stderr and left out.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
 LOSS, GAP = "heldout_loss", "shuffle_gap"
 """Columns of pre-trainings: nats of held-out loss and of shuffle gap."""
 LONGEST = 5
-"""How many fine-tunings of fine-tunings are followed at most: damaged records may name each other in a circle."""
+"""How many fine-tunings of fine-tunings are followed at most: damaged records may name each other
+in a circle."""
 NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "pretrain": {
         **dict.fromkeys(("stage", "identity"), str),
@@ -72,18 +74,22 @@ class Value(OfStage):
     Args:
         run: the run's folder.
         stage: pretrain or finetune.
-        column: a figure of the record such as `heldout_loss`, a column of a task, or one of a measure such as `shuffle_gap`.
+        column: a figure of the record such as `heldout_loss`, a column of a task, or one of a
+            measure such as `shuffle_gap`.
         value: score × 100, nats, or as the record has it.
-        origin: name of the folder of the pre-training; for fine-tunings of a network that the user named, that network's folder.
-        scale: JSON of what comparable values have in common: the meaning of the pre-trainings without seed, scheme and rates, and
-            the name of their text. For a named network: its folder. Empty where the folder of runs lacks the pre-training.
-        scheme: position scheme and convolution of the pre-training, as JSON. For a named network: the `change` made of it.
+        origin: name of the folder of the pre-training; for fine-tunings of a network that the user
+            named, that network's folder.
+        scale: JSON of what comparable values have in common: the meaning of the pre-trainings
+            without seed, scheme and rates, and the name of their text. For a named network: its
+            folder. Empty where the folder of runs lacks the pre-training.
+        scheme: position scheme and convolution of the pre-training, as JSON. For a named network:
+            the `change` made of it.
         rates: of the pre-training.
         pretrain_seed: None for a named network.
         seed: of the fine-tuning; 0 for a pre-training.
         percent: share of the pre-training's steps that the network had done; 100 at the end.
-        way: how it was measured, as JSON: the settings of the fine-tunings in between, or those of a measure. Values of a column
-            that were measured in two ways are not compared.
+        way: how it was measured, as JSON: the settings of the fine-tunings in between, or those of
+            a measure. Values of a column that were measured in two ways are not compared.
         is_current: whether today's code would make the same run, and those that it started from.
         metric: dotted name of the function that scores the dev set, or nats.
         examples: size of the dev set, or the number of examples that a measure was given.
@@ -113,7 +119,8 @@ class Value(OfStage):
 
 
 def read(measured: Collection[str] = ("shuffle",)) -> list[Value]:
-    """The numbers of all finished pre-trainings and fine-tunings, and the kept results of measures of these names."""
+    """The numbers of all finished pre-trainings and fine-tunings, and the kept results of measures
+    of these names."""
     pretrainings, tunings = (list(_whole(stage)) for stage in NEEDED)
     values: list[Value] = []
     for folder, record in pretrainings:
@@ -124,16 +131,24 @@ def read(measured: Collection[str] = ("shuffle",)) -> list[Value]:
     current = {name: is_current(record) for name, record in records.items()}
     for folder, _ in tunings:
         chain = [folder.name]
-        while (start := Path(records[chain[-1]]["inputs"]["start"])).name in records and len(chain) < LONGEST:
+        while (start := Path(records[chain[-1]]["inputs"]["start"])).name in records and len(
+            chain
+        ) < LONGEST:
             chain.append(start.name)
         values += tuning_values(
-            folder, [records[name] for name in chain], sources.get(start.name), all(current[name] for name in chain)
+            folder,
+            [records[name] for name in chain],
+            sources.get(start.name),
+            all(current[name] for name in chain),
         )
     return values
 
 
-def pretraining_values(folder: Path, record: Plain, measured: Collection[str] = ()) -> Iterator[Value]:
-    """The numbers of one pre-training: those of its record, and the kept results of measures of its networks."""
+def pretraining_values(
+    folder: Path, record: Plain, measured: Collection[str] = ()
+) -> Iterator[Value]:
+    """The numbers of one pre-training: those of its record, and the kept results of measures of its
+    networks."""
     meaning, inputs = record["meaning"], record["inputs"]
     shared = common(meaning)
     # A network that was trained further is compared with others that began with the same.
@@ -151,7 +166,9 @@ def pretraining_values(folder: Path, record: Plain, measured: Collection[str] = 
         meaning["seed"],
         is_current=is_current(record),
     )
-    entries = [(measure, entry) for measure in chosen(measured) for entry in kept(folder, measure.name)]
+    entries = [
+        (measure, entry) for measure in chosen(measured) for entry in kept(folder, measure.name)
+    ]
     losses: list[Figure] = []
     for measure, entry in entries:
         has_loss = any(column.name == LOSS for column in measure.columns)
@@ -191,21 +208,29 @@ def figure_values(base: Value, measures: Iterable[Measure], results: Results) ->
                 )
 
 
-def tuning_values(folder: Path, chain: Sequence[Plain], source: Value | None, is_made_today: bool = True) -> Iterator[Value]:
+def tuning_values(
+    folder: Path, chain: Sequence[Plain], source: Value | None, is_made_today: bool = True
+) -> Iterator[Value]:
     """The numbers of one fine-tuning.
 
     Args:
-        chain: its record, then the records of the fine-tunings that it started from, the first of them last.
+        chain: its record, then the records of the fine-tunings that it started from, the first of
+            them last.
         source: any value of the pre-training; None if that is not in this folder of runs.
         is_made_today: whether today's code would make these fine-tunings.
     """
     record, start = chain[0], Path(chain[-1]["inputs"]["start"])
     meaning, metrics = record["meaning"], record["metrics"]
-    base = Value(folder, "finetune", "", 0.0, str(start), seed=meaning["seed"], is_current=is_made_today)
+    base = Value(
+        folder, "finetune", "", 0.0, str(start), seed=meaning["seed"], is_current=is_made_today
+    )
     if source:
         base = replace(
             base,
-            **{key: getattr(source, key) for key in ("origin", "scale", "scheme", "rates", "pretrain_seed")},
+            **{
+                key: getattr(source, key)
+                for key in ("origin", "scale", "scheme", "rates", "pretrain_seed")
+            },
             is_current=is_made_today and source.is_current,
         )
     # Below these folders lie runs, whose scales are those of their pre-trainings.
@@ -239,7 +264,9 @@ def _record_values(base: Value, record: Plain) -> Iterator[Value]:
 def _whole(stage: str) -> Iterator[tuple[Path, Plain]]:
     """Folder and record of the finished runs of a stage whose records have what is needed."""
     for folder, record in finished(stage):
-        if lacking := [key for key, kind in NEEDED[stage].items() if not isinstance(_at(record, key), kind)]:
+        if lacking := [
+            key for key, kind in NEEDED[stage].items() if not isinstance(_at(record, key), kind)
+        ]:
             path = folder / "record.json"
             say(f"relpos: damaged record {path}: no {lacking[0]}: delete the folder to start anew")
         else:
@@ -278,11 +305,15 @@ def by(values: Iterable[Value], key: str) -> dict[Any, list[Value]]:
 
 
 def shared_ways(
-    values: Iterable[Value], group: Callable[[Value], Hashable] = lambda _: "", groups: Collection[Hashable] = ("",)
+    values: Iterable[Value],
+    group: Callable[[Value], Hashable] = lambda _: "",
+    groups: Collection[Hashable] = ("",),
 ) -> dict[str, str]:
-    """Column → the way of measuring in which these groups of values are compared, see `most_shared`.
+    """Column → the way of measuring in which these groups of values are compared, see
+    `most_shared`.
 
-    Of two equally shared ways the one with more examples counts. By default all values are one group.
+    Of two equally shared ways the one with more examples counts. By default all values are one
+    group.
     """
 
     def rank(value: Value) -> tuple[int, str]:
@@ -294,7 +325,9 @@ def shared_ways(
     return most_shared(((value.column, value.way, group(value)) for value in ordered), groups)
 
 
-def per_group(groups: Iterable[Group], values: Iterable[float], statistic: str = "mean") -> dict[Group, float]:
+def per_group(
+    groups: Iterable[Group], values: Iterable[float], statistic: str = "mean"
+) -> dict[Group, float]:
     """Group → the mean, best or median of its values.
 
     Fine-tunings of one pre-training depend on each other, so groups are pre-trainings.
@@ -337,7 +370,8 @@ def slowest(position_lr: PartRates) -> float:
 
 
 def precedence(position_lr: PartRates, conv_lr: float | None) -> tuple[bool, float, float]:
-    """A sort key for rates: of several rates with equally many pre-trainings, a row is read at the last one.
+    """A sort key for rates: of several rates with equally many pre-trainings, a row is read at the
+    last one.
 
     That is a rate with a `conv_lr`, then the lowest; the scores do not count.
 
@@ -348,16 +382,18 @@ def precedence(position_lr: PartRates, conv_lr: float | None) -> tuple[bool, flo
 
 
 def best_on_halves(rows: Mapping[str, Halves]) -> list[tuple[str, int, int]]:
-    """For each half of the examples: the best row there (the first of equal ones), that half, and the other one.
+    """For each half of the examples: the best row there (the first of equal ones), that half, and
+    the other one.
 
-    The row is to be scored on the other half, because the best of several rows gains by choice alone on the
-    examples that chose it.
+    The row is to be scored on the other half, because the best of several rows gains by choice
+    alone on the examples that chose it.
     """
     return [(max(rows, key=lambda row: rows[row][half]), half, 1 - half) for half in (0, 1)]
 
 
 def halves(path: Path, metric: str) -> Halves:
-    """The scores of a file of answers; `metric` is the dotted name of the function that scores them."""
+    """The scores of a file of answers; `metric` is the dotted name of the function that scores
+    them."""
     columns = answers(path).T
     even, odd = (100 * applied(metric, "task.metric", *columns[:, half::2]) for half in (0, 1))
     return even, odd
@@ -371,7 +407,9 @@ def answers(path: Path) -> NDArray[np.float64]:
     """
     check_recorded(path)
     try:
-        table: NDArray[np.float64] = np.loadtxt(read_text(path).splitlines(), delimiter="\t", skiprows=1, ndmin=2)
+        table: NDArray[np.float64] = np.loadtxt(
+            read_text(path).splitlines(), delimiter="\t", skiprows=1, ndmin=2
+        )
     except ValueError as error:  # no number, or a line that was cut short
         raise RelposError(f"{path}: damaged: {one_line(error)}") from error
     if not table.size:

@@ -1,10 +1,13 @@
-"""What a run costs: how many floating-point operations it needs, from its configuration alone, and how long they take here.
+"""What a run costs: how many floating-point operations it needs, from its configuration alone, and
+how long they take here.
 
-Operations are an estimate: only matrix products are counted, and every sequence as if it had the full length.
+Operations are an estimate: only matrix products are counted, and every sequence as if it had the
+full length.
 
-A run takes as long as its operations at a *rate*: that of the table's finished rows; before there is one, that of a run under way,
-or the one which `relpos cost` measured on this hardware. A *device* is a GPU or, where there is none, one thread of the processor.
-Time is that of the clock: runs that shared the machine with other work say how long runs beside other work take.
+A run takes as long as its operations at a *rate*: that of the table's finished rows; before there
+is one, that of a run under way, or the one which `relpos cost` measured on this hardware. A
+*device* is a GPU or, where there is none, one thread of the processor. Time is that of the clock:
+runs that shared the machine with other work say how long runs beside other work take.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from relpos.readers import read_json
 from relpos.runs.run import Run, runs_root
 
 RATE = "rate.json"
-"""In the runs folder: hardware, and operations per second of each device, as `relpos cost` measured them last."""
+"""In the runs folder: hardware, and operations per second of each device, as `relpos cost` measured
+them last."""
 CPUINFO = Path("/proc/cpuinfo")
 WIDEST = ("amx_bf16", "avx512_bf16", "avx512f", "avx2")
 """Sets of vector instructions, as Linux names them, the widest first."""
@@ -31,26 +35,37 @@ GPUS = Path("/proc/driver/nvidia/gpus")
 
 
 def costs(run: Run) -> dict[str, float]:
-    """The operations of a run, and those for each token that it reads, as its record has them: three times the forward passes of a
-    training; 0 for a stage that does not train."""
+    """The operations of a run, and those for each token that it reads, as its record has them:
+    three times the forward passes of a training; 0 for a stage that does not train."""
     from relpos.stages.stage import stage_of  # loads torch
 
     phases = stage_of(run).phases()
-    operations, tokens = sum(tokens * cost for tokens, cost in phases), sum(tokens for tokens, _ in phases)
+    operations, tokens = (
+        sum(tokens * cost for tokens, cost in phases),
+        sum(tokens for tokens, _ in phases),
+    )
     return {"flops": operations, "flops_per_token": operations / tokens if tokens else 0.0}
 
 
 def hardware() -> dict[str, Any]:
-    """Processor, cores, the widest vector instructions, on which the last digits of sums depend, and GPUs, if there are any."""
+    """Processor, cores, the widest vector instructions, on which the last digits of sums depend,
+    and GPUs, if there are any."""
     about: dict[str, str] = {}
     # Elsewhere than on Linux there is no such file, and `platform` has to do.
     with suppress(OSError):
         text = CPUINFO.read_text(encoding="utf-8").partition("\n\n")[0]  # of the first core
-        about = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+        about = {
+            key.strip(): value.strip()
+            for key, _, value in (line.partition(":") for line in text.splitlines())
+        }
     processor = about.get("model name") or platform.processor() or platform.machine()
     result: dict[str, Any] = {"processor": processor, "cores": os.cpu_count()}
     flags = about.get("flags", "").split()
-    result |= {"instructions": next(name for name in WIDEST if name in flags)} if set(WIDEST) & set(flags) else {}
+    result |= (
+        {"instructions": next(name for name in WIDEST if name in flags)}
+        if set(WIDEST) & set(flags)
+        else {}
+    )
     gpus = [
         line.partition(":")[2].strip()
         for file in sorted(GPUS.glob("*/information"))
@@ -79,14 +94,20 @@ class Estimate:
         """What `relpos cost` measured on this hardware."""
         with suppress(RelposError, KeyError):
             content = read_json(runs_root() / RATE, dict[str, Any])
-            return float(content["operations_per_second"]) if content["hardware"] == hardware() else None
+            return (
+                float(content["operations_per_second"])
+                if content["hardware"] == hardware()
+                else None
+            )
         return None
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """Takes the speed of a finished training, unless its seconds are not those of all its steps."""
+        """Takes the speed of a finished training, unless its seconds are not those of all its
+        steps."""
         with suppress(KeyError, ValueError, TypeError, AttributeError):  # the record does not say
             (start,) = record["starts"]  # several: steps were lost or done twice
-            if start.get("from_step") or record["state"] != "finished":  # others: taken over from another run
+            # others: taken over from another run
+            if start.get("from_step") or record["state"] != "finished":
                 return
             operations, seconds = self.finished.get(record["stage"], (0.0, 0.0))
             seconds += record["fit_seconds"] * _devices(record)
@@ -99,7 +120,8 @@ class Estimate:
         return self._operations[run.identity]
 
     def rate(self, stage: str) -> float | None:
-        """Operations per second of each device; None: unknown. Where no run of the stage has finished, that of the other ones."""
+        """Operations per second of each device; None: unknown. Where no run of the stage has
+        finished, that of the other ones."""
         known = [self.finished[stage]] if stage in self.finished else [*self.finished.values()]
         operations, seconds = sum(work for work, _ in known), sum(time for _, time in known)
         return operations / seconds if seconds else self.under_way or self.measured
@@ -114,8 +136,13 @@ class Estimate:
             total += self.operations(run) / (rate or 1.0)
         return total
 
-    def left(self, unsettled: Iterable[Run], at_work: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
-        """`about 2:05 left` by the clock, with as many workers as were at work at once; empty if nothing is known.
+    def left(
+        self,
+        unsettled: Iterable[Run],
+        at_work: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]],
+    ) -> str:
+        """`about 2:05 left` by the clock, with as many workers as were at work at once; empty if
+        nothing is known.
 
         Args:
             unsettled: the runs to be done and those under way.
@@ -131,14 +158,17 @@ class Estimate:
                 continue
             self.devices = _devices(record)
             own += seconds * self.devices
-            self.under_way = self.operations(run) * line["steps_per_second"] / run.config["steps"] / self.devices
+            self.under_way = (
+                self.operations(run) * line["steps_per_second"] / run.config["steps"] / self.devices
+            )
         if (rest := self.seconds(others)) is None or not own + rest:
             return ""
         return f"about {clock((own + rest) / self.devices / max(1, min(self.workers, len(runs))))} left"
 
 
 def left_of(run: Run, line: Mapping[str, Any]) -> float | None:
-    """Seconds that a run under way still takes at the speed of its newest log line; None if that has no speed."""
+    """Seconds that a run under way still takes at the speed of its newest log line; None if that
+    has no speed."""
     steps, speed = run.config.get("steps"), line.get("steps_per_second")
     return (steps - line.get("step", 0)) / speed if steps and speed else None
 
@@ -170,4 +200,6 @@ def duration(seconds: float) -> str:
 def _devices(record: Mapping[str, Any]) -> int:
     """GPUs or threads of the newest start."""
     start = record["starts"][-1]
-    return int(start.get("processes", 1) * (1 if "gpus" in record["hardware"] else start.get("threads", 1)))
+    return int(
+        start.get("processes", 1) * (1 if "gpus" in record["hardware"] else start.get("threads", 1))
+    )

@@ -1,7 +1,8 @@
 """A run that several processes share: which process this is, and how the others are started.
 
-The processes are never started by executing the command line again, which would repeat a whole sweep in each. Either torchrun or
-srun has started this process as one of several, or `launch` starts `python -m relpos.runs.rank` for one run.
+The processes are never started by executing the command line again, which would repeat a whole
+sweep in each. Either torchrun or srun has started this process as one of several, or `launch`
+starts `python -m relpos.runs.rank` for one run.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ ALONE = (1, 1)
 PAUSE = 0.05
 """Seconds between two looks at the processes."""
 PATIENCE = 30.0
-"""Seconds that the other processes have to end by themselves when one has ended badly; then they are killed."""
+"""Seconds that the other processes have to end by themselves when one has ended badly; then they
+are killed."""
 STOPPING = 600.0
 """Seconds that processes have for their step and a checkpoint when they are asked to stop."""
 
@@ -49,7 +51,8 @@ class Place:
 
 
 def shape(run: Run) -> tuple[int, int]:
-    """The nodes that a run asks for, and the processes on each of them: `speed.nodes` and `speed.devices`."""
+    """The nodes that a run asks for, and the processes on each of them: `speed.nodes` and
+    `speed.devices`."""
     from relpos.stages.stage import stage_of  # loads torch
 
     speed = run.config.get("speed", {}) if stage_of(run).shared else {}
@@ -64,12 +67,16 @@ def processes(run: Run) -> int:
 def place(environment: Mapping[str, str] = os.environ) -> Place | None:
     """Where torchrun, srun or `launch` has put this process; None where it stands alone.
 
-    SLURM_NTASKS would not do: a batch script has it too. Only a process that srun has started has SLURM_STEP_NUM_TASKS.
+    SLURM_NTASKS would not do: a batch script has it too. Only a process that srun has started has
+    SLURM_STEP_NUM_TASKS.
 
     Raises:
         RelposError: a variable holds no number, or one that does not fit the others.
     """
-    for size, number, local in (("WORLD_SIZE", "RANK", "LOCAL_RANK"), ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID")):
+    for size, number, local in (
+        ("WORLD_SIZE", "RANK", "LOCAL_RANK"),
+        ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID"),
+    ):
         world, rank = number_in(size, 1, environment, MOST), number_in(number, -1, environment)
         if world > 1 and rank >= world:
             raise RelposError(f"{number}={rank}: processes are counted from 0, and {size}={world}")
@@ -88,14 +95,18 @@ def meet(here: Place, run: Run) -> Group:
     if wanted not in (1, here.world):
         speed = run.config["speed"]
         what = f"speed.devices={speed['devices']} speed.nodes={speed['nodes']} ask for {wanted} processes"
-        raise RelposError(f"{what}, but {here.world} were started; leave both out to take what is there")
+        raise RelposError(
+            f"{what}, but {here.world} were started; leave both out to take what is there"
+        )
     from relpos.train.group import join
 
     # Not Lightning's own object: it refuses `srun -n 4`, and takes one port for all steps of a job.
     if not os.environ.get("MASTER_ADDR"):
         from lightning_fabric.plugins.environments import SLURMEnvironment
 
-        nodes = os.environ.get("SLURM_STEP_NODELIST") or os.environ.get("SLURM_NODELIST") or "127.0.0.1"
+        nodes = (
+            os.environ.get("SLURM_STEP_NODELIST") or os.environ.get("SLURM_NODELIST") or "127.0.0.1"
+        )
         os.environ["MASTER_ADDR"] = SLURMEnvironment.resolve_root_node_address(nodes)
     if not os.environ.get("MASTER_PORT"):
         number = number_in("SLURM_JOB_ID", 0) + 101 * (number_in("SLURM_STEP_ID", 0) % 10_000)
@@ -106,9 +117,10 @@ def meet(here: Place, run: Run) -> Group:
 def launch(run: Run, wait: bool = True) -> None:
     """Executes a run in processes of its own and returns when it is finished.
 
-    The processes hold the run's lock themselves, so that it is held as long as any of them can write. A pipe ties them to this
-    process: when it closes, or this process is gone, they write a checkpoint and end. On several nodes srun starts them, and
-    passes the pipe on.
+    The processes hold the run's lock themselves, so that it is held as long as any of them can
+    write. A pipe ties them to this
+    process: when it closes, or this process is gone, they write a checkpoint and end. On several
+    nodes srun starts them, and passes the pipe on.
 
     Raises:
         RelposError: the run failed, or asks for several nodes, and there are none.
@@ -117,7 +129,8 @@ def launch(run: Run, wait: bool = True) -> None:
     nodes, devices = shape(run)
     if nodes > 1 and "SLURM_JOB_ID" not in os.environ:
         raise RelposError(
-            f"speed.nodes={nodes}: start the command on every node with torchrun or srun; a table does it with engine=slurm"
+            f"speed.nodes={nodes}: start the command on every node with torchrun or srun; a table "
+            f"does it with engine=slurm"
         )
     content = json.dumps({"run": asdict(run), "wait": wait}).encode() + b"\n"
     budget = omp_threads() or cores()  # a table's engine sets the variable for each worker
@@ -143,7 +156,10 @@ def launch(run: Run, wait: bool = True) -> None:
     if wait and run.state == "interrupted":  # somebody has stopped the processes and not this one
         raise KeyboardInterrupt(signal.SIGTERM)
     if not run.path.is_dir():
-        raise RelposError(f"{run.path} is gone: it was deleted while the run was under way; give the same command again")
+        raise RelposError(
+            f"{run.path} is gone: it was deleted while the run was under way; give "
+            f"the same command again"
+        )
     # A process that was asked to stop, or that found the run held by others, ends with 0.
     if any(codes):
         failed = [rank for rank, code in enumerate(codes) if code]
@@ -151,8 +167,10 @@ def launch(run: Run, wait: bool = True) -> None:
         how |= {rank: f"{rank} hung and was killed" for rank in hung}
         why = f"its processes ended: {', '.join(how[rank] for rank in failed)}"
         _settle(run, run.state, "failed", error=why)
-        error = run.record.get("error") or why  # none where another process has taken up the run since
-        # The first process has recorded what it saw: that another one was lost. How, this process knows.
+        # none where another process has taken up the run since
+        error = run.record.get("error") or why
+        # The first process has recorded what it saw: that another one was lost. How, this process
+        # knows.
         lost = [how[rank] for rank in failed if codes[rank] < 0]
         raise RelposError(f"{error}; process {', '.join(lost)}" if lost and error != why else error)
 
@@ -166,12 +184,20 @@ def _settle(run: Run, before: str, state: str, **facts: str) -> None:
 
 
 def _start_ranks_on_nodes(nodes: int, devices: int, threads: int) -> subprocess.Popen[bytes]:
-    """srun, which starts the processes on the nodes of the Slurm job that this process belongs to."""
+    """srun, which starts the processes on the nodes of the Slurm job that this process belongs
+    to."""
     # One that ends badly ends all: the others would wait for it, and srun for them.
-    options = f"--nodes={nodes}", f"--ntasks-per-node={devices}", f"--cpus-per-task={threads}", "--kill-on-bad-exit=1"
+    options = (
+        f"--nodes={nodes}",
+        f"--ntasks-per-node={devices}",
+        f"--cpus-per-task={threads}",
+        "--kill-on-bad-exit=1",
+    )
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     before = ("srun", "--unbuffered", *options)
-    return started("relpos.runs.rank", environment=environment, before=before, stdout=2, process_group=0)
+    return started(
+        "relpos.runs.rank", environment=environment, before=before, stdout=2, process_group=0
+    )
 
 
 def _start_rank(rank: int, world: int, port: int, threads: int) -> subprocess.Popen[bytes]:
@@ -181,15 +207,18 @@ def _start_rank(rank: int, world: int, port: int, threads: int) -> subprocess.Po
     # Gloo would look up the host's own name, which many laptops and containers cannot resolve.
     meeting |= {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
     environment = os.environ | meeting | {name: str(number) for name, number in numbers.items()}
-    # Output goes to stderr, since stdout has the result. A process group of its own keeps Ctrl-C from arriving twice.
+    # Output goes to stderr, since stdout has the result. A process group of its own keeps Ctrl-C
+    # from arriving twice.
     return started("relpos.runs.rank", environment=environment, stdout=2, process_group=0)
 
 
 def _watch(ranks: list[subprocess.Popen[bytes]], stopped: list[int]) -> tuple[list[int], set[int]]:
-    """Waits for all processes; returns their exit codes, and the numbers of those that had to be killed.
+    """Waits for all processes; returns their exit codes, and the numbers of those that had to be
+    killed.
 
-    Their pipes are closed where this process is asked to stop. When one ends badly, the others are killed after `PATIENCE`; all are
-    after `STOPPING` where they were asked to stop, and at once after a second Ctrl-C.
+    Their pipes are closed where this process is asked to stop. When one ends badly, the others are
+    killed after `PATIENCE`; all are after `STOPPING` where they were asked to stop, and at once
+    after a second Ctrl-C.
     """
     deadline, killed = math.inf, set[int]()
     while any(process.poll() is None for process in ranks):
@@ -201,7 +230,9 @@ def _watch(ranks: list[subprocess.Popen[bytes]], stopped: list[int]) -> tuple[li
             for process in ranks:
                 if process.stdin and not process.stdin.closed:
                     ask_to_end(process)
-            deadline = min(deadline, time.monotonic() + (0 if signal.SIGINT in stopped[1:] else STOPPING))
+            deadline = min(
+                deadline, time.monotonic() + (0 if signal.SIGINT in stopped[1:] else STOPPING)
+            )
         if time.monotonic() >= deadline:
             killed |= {rank for rank, process in enumerate(ranks) if process.poll() is None}
             for process in ranks:
@@ -229,8 +260,9 @@ def _noting_stops(ranks: list[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
 def reserved_port() -> Iterator[int]:
     """A port of this machine that the system gives to nobody else meanwhile.
 
-    The processes that meet there take seconds to start. Until then a socket that does not listen holds the port; a process that
-    names this port and allows its reuse, as torch does, can listen there all the same.
+    The processes that meet there take seconds to start. Until then a socket that does not listen
+    holds the port; a process that names this port and allows its reuse, as torch does, can listen
+    there all the same.
     """
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

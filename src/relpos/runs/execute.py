@@ -1,4 +1,5 @@
-"""Executes a run: first its inputs, then, under its lock, the run itself from its last checkpoint. The record says how."""
+"""Executes a run: first its inputs, then, under its lock, the run itself from its last checkpoint.
+The record says how."""
 
 from __future__ import annotations
 
@@ -30,8 +31,18 @@ from relpos.runs.shelf import LOG, LOGGED, SNAPSHOTS, snapshots
 from relpos.stages.stage import stage_of
 
 WAITS = 2.0
-"""What the first of several processes says while it waits for the run's lock; then whether the run is started."""
-KEPT = ("model/*", f"{SNAPSHOTS}/*", "predictions/*", "dev/*", LOGGED, "tokenizer.*", "corpus/*", "glue/*/*")
+"""What the first of several processes says while it waits for the run's lock; then whether the run
+is started."""
+KEPT = (
+    "model/*",
+    f"{SNAPSHOTS}/*",
+    "predictions/*",
+    "dev/*",
+    LOGGED,
+    "tokenizer.*",
+    "corpus/*",
+    "glue/*/*",
+)
 """A finished run's files whose checksums are recorded. A store has a manifest of its own."""
 PACKAGES = ("relpos", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sentencex")
 
@@ -41,20 +52,24 @@ def execute(run: Run, wait: bool = True, log: bool = False, retries: Retries | N
 
     Args:
         run: the run wanted; its inputs are executed first.
-        wait: if another process holds the run, whether to wait until that one is done; if not, the run is returned as it is.
+        wait: if another process holds the run, whether to wait until that one is done; if not, the
+            run is returned as it is.
         log: keep what is printed, and any traceback, in the run's folder instead of showing it.
         retries: a run that has used up its retries is left as it is; None: it is always tried.
 
     Raises:
         RelposError: an input is wrong; the record then says `failed` and why.
-        KeyboardInterrupt: the process was asked to stop; a checkpoint was written first, and the same call goes on from there.
+        KeyboardInterrupt: the process was asked to stop; a checkpoint was written first, and the
+            same call goes on from there.
     """
     here = place() if stage_of(run).shared else None
-    # Where several processes share the run, all must hear of it in `_execute_with_others`: one that returned would be waited for.
+    # Where several processes share the run, all must hear of it in `_execute_with_others`: one that
+    # returned would be waited for.
     if run.state == "finished" and not here:
         _name_missing_snapshots(run)
         return run
-    # Without this run's retries: whoever waits for an input waits until it is there, or fails with it.
+    # Without this run's retries: whoever waits for an input waits until it is there, or fails with
+    # it.
     for needed in run.inputs.values():
         execute(needed)
     if here:
@@ -71,22 +86,29 @@ def execute(run: Run, wait: bool = True, log: bool = False, retries: Retries | N
 def _is_to_start(run: Run, retries: Retries | None) -> bool:
     """Marks a start whose process died. Returns whether to start the run now.
 
-    Called while the lock is held: another process may have finished or tried the run before this one got the lock.
+    Called while the lock is held: another process may have finished or tried the run before this
+    one got the lock.
 
-    The rule for retries is in retries.py. It is applied here, where every process of every engine passes before it starts a run.
+    The rule for retries is in retries.py. It is applied here, where every process of every engine
+    passes before it starts a run.
     """
     record = run.record
-    if record.get("state") == "running" and record.get("starts"):  # this process has the lock, so the one that began is dead
+    # this process has the lock, so the one that began is dead
+    if record.get("state") == "running" and record.get("starts"):
         run.note_start(ended="died")
         if retries and retries.crashes(run.record, run.checkpoint) >= CRASHES:
-            run.fail(f"its process died {CRASHES} times in a row without getting further; it may need more memory than there is")
+            run.fail(
+                f"its process died {CRASHES} times in a row without getting further; it may "
+                f"need more memory than there is"
+            )
             return False
     return record.get("state") != "finished" and not (retries and retries.are_used_up(record))
 
 
 def _execute_with_others(run: Run, here: Place, wait: bool, retries: Retries | None) -> None:
-    """Does this process's part of a run that several processes share. The first process locks the run, decides whether to start it,
-    and tells the others: all start it or none does, even if the record changes while they arrive."""
+    """Does this process's part of a run that several processes share. The first process locks the
+    run, decides whether to start it, and tells the others: all start it or none does, even if the
+    record changes while they arrive."""
     group = meet(here, run)
     if not group.first:
         while (said := group.said()) == WAITS:
@@ -101,7 +123,8 @@ def _execute_with_others(run: Run, here: Place, wait: bool, retries: Retries | N
 
 
 def _execute_in_processes(run: Run, wait: bool, log: bool, retries: Retries | None) -> None:
-    """Executes the run in processes of its own, which take the lock. Starting them takes seconds: it is checked first."""
+    """Executes the run in processes of its own, which take the lock. Starting them takes seconds:
+    it is checked first."""
     with locked(run.path, wait) as held:
         if not held or not _is_to_start(run, retries):
             return
@@ -121,7 +144,8 @@ def _record_start(run: Run) -> None:
         meaning=run.meaning,
         inputs={name: within_runs(needed.path) for name, needed in run.inputs.items()},
         command=command(),
-        versions={name: _version(name) for name in PACKAGES} | {"python": platform.python_version()},
+        versions={name: _version(name) for name in PACKAGES}
+        | {"python": platform.python_version()},
         commit=_commit(),
         hardware=hardware(),
         error=None,
@@ -131,15 +155,22 @@ def _record_start(run: Run) -> None:
 
 @cache
 def _commit() -> str | None:
-    """The commit of this checkout, with `+` if files differ from it; None for an installed package."""
+    """The commit of this checkout, with `+` if files differ from it; None for an installed
+    package."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
     try:
-        # `--no-optional-locks`: else `git status` takes the index's lock, and a commit of the user's fails meanwhile.
+        # `--no-optional-locks`: else `git status` takes the index's lock, and a commit of the
+        # user's fails meanwhile.
         commands = (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
         answers = [
-            subprocess.run(["git", "--no-optional-locks", "-C", str(root), *arguments], capture_output=True, text=True, check=True)
+            subprocess.run(
+                ["git", "--no-optional-locks", "-C", str(root), *arguments],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
             for arguments in commands
         ]
     except (OSError, subprocess.CalledProcessError):
@@ -156,24 +187,30 @@ def _execute_here(run: Run, log: bool = False) -> None:
         try:
             _record_start(run)
         except RelposError as error:
-            with suppress(RelposError):  # the record may be there all the same, and only its place in the folder not yet on disk
+            # the record may be there all the same, and only its place in the folder not yet on disk
+            with suppress(RelposError):
                 if len(run.record.get("starts", [])) > before:
                     _record_failure(run, error)
             raise
         remove_left(run.path)
 
-    def seconds() -> float:  # with those of the starts that were interrupted, since a run goes on from there
+    # with those of the starts that were interrupted, since a run goes on from there
+    def seconds() -> float:
         return round(float(run.record.get("seconds", 0.0)) + time.perf_counter() - started, 2)
 
     with _printing_to(run.path / LOG) if log else nullcontext():
         try:
-            # Before the work: afterwards the network that it began with may be gone, and all would be lost.
+            # Before the work: afterwards the network that it began with may be gone, and all would
+            # be lost.
             cost = costs(run)
             with naming(run.path):
                 metrics = stage_of(run).work()
-                files = sorted({file for pattern in KEPT for file in run.path.glob(pattern) if file.is_file()})
+                files = sorted(
+                    {file for pattern in KEPT for file in run.path.glob(pattern) if file.is_file()}
+                )
                 sums = {file.relative_to(run.path).as_posix(): sha256(file) for file in files}
-        # Everything, SystemExit included: a start without an end would count as a death of the process.
+        # Everything, SystemExit included: a start without an end would count as a death of the
+        # process.
         except BaseException as error:
             _record_end(run, error, seconds, log)
             raise
@@ -187,7 +224,8 @@ def _execute_here(run: Run, log: bool = False) -> None:
 def _printing_to(path: Path) -> Iterator[None]:
     """Appends standard output and standard error to `path`.
 
-    The file descriptors are redirected, not `sys.stdout`, so that output of C libraries and child processes goes there too.
+    The file descriptors are redirected, not `sys.stdout`, so that output of C libraries and child
+    processes goes there too.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -207,7 +245,8 @@ def _printing_to(path: Path) -> Iterator[None]:
 
 
 def _record_end(run: Run, error: BaseException, seconds: Callable[[], float], log: bool) -> None:
-    """Writes into the record that the run was interrupted, or that it failed and why; however often it is asked to stop meanwhile.
+    """Writes into the record that the run was interrupted, or that it failed and why; however often
+    it is asked to stop meanwhile.
 
     Raises:
         KeyboardInterrupt: it was; the end is written first.
@@ -220,7 +259,8 @@ def _record_end(run: Run, error: BaseException, seconds: Callable[[], float], lo
                 say(f"relpos: {error}")
             elif log and not isinstance(error, KeyboardInterrupt):
                 traceback.print_exc()
-            # On a full disk the record cannot be written either; the first error is the one to show.
+            # On a full disk the record cannot be written either; the first error is the one to
+            # show.
             with suppress(RelposError):
                 if isinstance(error, KeyboardInterrupt):
                     run.end("interrupted", seconds=seconds())
@@ -233,8 +273,13 @@ def _record_end(run: Run, error: BaseException, seconds: Callable[[], float], lo
 
 
 def _record_failure(run: Run, error: BaseException) -> None:
-    """Writes into the record that the run failed and why, with the end of the traceback unless the input was wrong."""
-    last = "".join(traceback.format_exception(error)[-3:]) if not isinstance(error, RelposError) else None
+    """Writes into the record that the run failed and why, with the end of the traceback unless the
+    input was wrong."""
+    last = (
+        "".join(traceback.format_exception(error)[-3:])
+        if not isinstance(error, RelposError)
+        else None
+    )
     why = str(error).split("\n")[0] or type(error).__name__
     run.fail(why, traceback=last)
 
@@ -248,7 +293,11 @@ def _version(name: str) -> str | None:
 
 
 def _name_missing_snapshots(run: Run) -> None:
-    """Says so if the run is asked for snapshots that it did not keep; they are not part of its identity."""
+    """Says so if the run is asked for snapshots that it did not keep; they are not part of its
+    identity."""
     wanted = {int(share) for share in run.config.get("snapshots") or ()}
     if missing := sorted(wanted - {*snapshots(run.path)}):
-        say(f"relpos: finished before, without snapshots at {', '.join(map(str, missing))} %: delete {run.path} to train again")
+        say(
+            f"relpos: finished before, without snapshots at {', '.join(map(str, missing))} %: "
+            f"delete {run.path} to train again"
+        )

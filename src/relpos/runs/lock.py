@@ -1,4 +1,5 @@
-"""A run is locked before it is touched. The operating system releases the lock when its holder ends, however that happens."""
+"""A run is locked before it is touched. The operating system releases the lock when its holder
+ends, however that happens."""
 
 from __future__ import annotations
 
@@ -26,14 +27,17 @@ NO_LOCKS = "its file system has no locks, which keep two processes from one run;
 
 
 @contextmanager
-def locked(folder: Path, wait: bool = True, meanwhile: Callable[[], object] = int) -> Iterator[bool]:
+def locked(
+    folder: Path, wait: bool = True, meanwhile: Callable[[], object] = int
+) -> Iterator[bool]:
     """Locks the run in `folder` for this process; yields whether it did.
 
     The lock file is never deleted: after an unlink two processes could hold "the" lock.
 
     Args:
         folder: the run's folder; made where it is missing.
-        wait: until the present holder is done; otherwise yields False at once where another process holds the run.
+        wait: until the present holder is done; otherwise yields False at once where another process
+            holds the run.
         meanwhile: is called once a minute as long as this process waits.
 
     Raises:
@@ -43,17 +47,21 @@ def locked(folder: Path, wait: bool = True, meanwhile: Callable[[], object] = in
     check_place(folder / LOCK)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Once for all that is written under the lock, also by other programs: nothing of a run is a link that we have made.
+        # Once for all that is written under the lock, also by other programs: nothing of a run is a
+        # link that we have made.
         refuse_links(folder.iterdir())
         free = _acquire(lock)
     except OSError as error:
-        raise RelposError(f"cannot make the run's folder {folder} ({error.strerror}): see RELPOS_RUNS") from error
+        raise RelposError(
+            f"cannot make the run's folder {folder} ({error.strerror}): see RELPOS_RUNS"
+        ) from error
     if not free:
         if not wait:
             yield False
             return
         say(f"relpos: waiting for {_describe(folder / HOLDER)} to finish {folder}")
-        # Without a limit: a training takes days, and the system frees the lock of a holder that dies.
+        # Without a limit: a training takes days, and the system frees the lock of a holder that
+        # dies.
         while not _acquire(lock, MINUTE):
             meanwhile()
     note_locked(folder, True)
@@ -72,8 +80,9 @@ def locked(folder: Path, wait: bool = True, meanwhile: Callable[[], object] = in
 def is_locked(folder: Path) -> bool:
     """Whether a process somewhere is at work on the run in `folder`.
 
-    The only way to know is to take its lock for a moment; `claim.json` goes on naming who held it last. If this process may not
-    lock the folder, the run counts as locked: its record says `running`, and nothing speaks against it.
+    The only way to know is to take its lock for a moment; `claim.json` goes on naming who held it
+    last. If this process may not lock the folder, the run counts as locked: its record says
+    `running`, and nothing speaks against it.
     """
     lock = FileLock(folder / LOCK)
     if not (folder / LOCK).exists():  # nobody has ever locked it; and asking makes no files
@@ -90,7 +99,8 @@ def _acquire(lock: FileLock, seconds: float = 0) -> bool:
     """Whether this process has the lock now, or has it in so many seconds.
 
     Raises:
-        OSError: the file system has no locks. What filelock does instead outlives the process, and everybody waits for a dead one.
+        OSError: the file system has no locks. What filelock does instead outlives the process, and
+            everybody waits for a dead one.
     """
     free = True
     try:

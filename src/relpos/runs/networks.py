@@ -1,7 +1,9 @@
-"""A name that a user gives to a network → the network as it lies on disk. Every command and `network=` read names here.
+"""A name that a user gives to a network → the network as it lies on disk. Every command and
+`network=` read names here.
 
-A name is the folder of a finished run, a snapshot's file, a model folder, a published checkpoint (its folder or its id on the
-Hugging Face hub), or `TABLE:ROW`: the finished pre-trainings of a row of a table that has been written.
+A name is the folder of a finished run, a snapshot's file, a model folder, a published checkpoint
+(its folder or its id on the Hugging Face hub), or `TABLE:ROW`: the finished pre-trainings of a row
+of a table that has been written.
 """
 
 from __future__ import annotations
@@ -44,11 +46,13 @@ class Network:
     Args:
         name: of its folder; for a snapshot, with its per cent of the steps.
         folder: the model folder: configuration and tokenizer.
-        weights: the file that fills the network, or the first of several; a snapshot's or the model folder's own.
+        weights: the file that fills the network, or the first of several; a snapshot's or the model
+            folder's own.
         run: the folder of the run that trained it, where there is one: results are kept there.
         record: of that run.
         row: the row of a table that the user named it by.
-        store: the tokens that it was pre-trained on and the held-out ones; None where they are not known.
+        store: the tokens that it was pre-trained on and the held-out ones; None where they are not
+            known.
         packing, length, precision: how the pre-training read its examples.
         seed: of the run.
     """
@@ -71,7 +75,8 @@ class Network:
 
     @property
     def is_pretraining(self) -> bool:
-        """Whether it is that of a pre-training, and not of a fine-tuning or of nobody knows what."""
+        """Whether it is that of a pre-training, and not of a fine-tuning or of nobody knows
+        what."""
         return self.record.get("stage") == "pretrain"
 
     @property
@@ -90,7 +95,8 @@ class Network:
         return self.name.replace(" at ", "-").replace(" %", "")
 
     def load(self) -> Any:
-        """The network in evaluation mode, with whatever head it has, in the number format in which it is stored."""
+        """The network in evaluation mode, with whatever head it has, in the number format in which
+        it is stored."""
         return load_model(self.path)
 
     def masked_lm(self) -> MaskedLM:
@@ -102,7 +108,9 @@ class Network:
         self.refuse_classifier()
         model = self.load()
         if not isinstance(model, MaskedLM):
-            raise RelposError(f"network={self.folder}: this checkpoint has no head that predicts words")
+            raise RelposError(
+                f"network={self.folder}: this checkpoint has no head that predicts words"
+            )
         return model.float()
 
     def refuse_classifier(self) -> None:
@@ -117,7 +125,10 @@ class Network:
         if start or "outputs" in read_model_config(self.folder):
             hint = f", {input_of(self.run, 'start')}" if self.run and start else ""
             named = self.run or self.folder
-            raise RelposError(f"network={named}: a fine-tuned classifier predicts no words; name its pre-training{hint}")
+            raise RelposError(
+                f"network={named}: a fine-tuned classifier predicts no words; name "
+                f"its pre-training{hint}"
+            )
 
     def tokenizer(self) -> Tokenizer:
         """Its tokenizer.
@@ -132,7 +143,8 @@ class Network:
         return {share: self.at(share) for share in snapshots(self.run)} if self.run else {}
 
     def at(self, share: int) -> Network:
-        """The network of a run as it was at so many per cent of the steps; its weights may be missing."""
+        """The network of a run as it was at so many per cent of the steps; its weights may be
+        missing."""
         assert self.run is not None
         return replace(self, name=f"{self.name} at {share} %", weights=snapshot(self.run, share))
 
@@ -147,7 +159,8 @@ def resolve(name: str | Path) -> Network:
 
 
 def networks_of(name: str | Path, store: Path | None = None) -> list[Network]:
-    """All networks of a name: one, but a row and the folder of a table stand for all their finished pre-trainings.
+    """All networks of a name: one, but a row and the folder of a table stand for all their finished
+    pre-trainings.
 
     Args:
         name: see above.
@@ -176,20 +189,23 @@ def networks_of_table(table: str) -> list[Network]:
 
 
 def labels(networks: Sequence[Network]) -> list[str]:
-    """Names that tell some networks apart: a row's, or position and convolution of the run. If these are not different, they are
-    the whole names.
+    """Names that tell some networks apart: a row's, or position and convolution of the run. If
+    these are not different, they are the whole names.
     """
     in_row = Counter(network.row for network in networks)
     # Seeds are added only where a row is there several times: labels are read in legends.
     short = [
-        network.row + f" seed {network.seed}" * (in_row[network.row] > 1) if network.row else _scheme(network)
+        network.row + f" seed {network.seed}" * (in_row[network.row] > 1)
+        if network.row
+        else _scheme(network)
         for network in networks
     ]
     return short if len(set(short)) == len(short) else [network.name for network in networks]
 
 
 def _scheme(network: Network) -> str:
-    """Position and convolution, as the run's meaning has them; the name of a network whose training is not known."""
+    """Position and convolution, as the run's meaning has them; the name of a network whose training
+    is not known."""
     meaning = network.record.get("meaning") or {}
     if not (meaning.get("position") and meaning.get("conv")):
         return network.name
@@ -200,7 +216,8 @@ def _from_path(name: str, path: Path, store: Path | None) -> Network:
     if path.suffix == ".safetensors" and path.parent.name == SNAPSHOTS:
         if not path.is_file():
             raise RelposError(
-                f"network={path}: no such snapshot.{nearest(path.name, (file.name for file in path.parent.glob('*')))}"
+                f"network={path}: no such "
+                f"snapshot.{nearest(path.name, (file.name for file in path.parent.glob('*')))}"
             )
         run = of_run(path.parent.parent)
         return replace(run, name=f"{run.name} at {path.stem} %", weights=path)
@@ -214,7 +231,9 @@ def _from_path(name: str, path: Path, store: Path | None) -> Network:
         longest = read_config(folder).get("max_position_embeddings")
         length = min(LENGTH, longest) if isinstance(longest, int) and longest > 0 else LENGTH
         label = name_of(folder) if folder == path else name
-        return Network(label.replace("/", "-"), folder, weight_files(folder)[0], store=store, length=length)
+        return Network(
+            label.replace("/", "-"), folder, weight_files(folder)[0], store=store, length=length
+        )
     weights = weight_files(folder)[0] if is_exported(folder) else folder / WEIGHTS
     if not weights.is_file():
         raise RelposError(f"network={path}: {_instead(path)}")
@@ -229,12 +248,20 @@ def of_run(folder: Path) -> Network:
     """
     record = read_record(folder)
     stage, state = record.get("stage"), record.get("state")
-    if stage is None:  # deleted after its table was written, for instance, or failed before it began
-        raise RelposError(f"network={folder}: no run that has begun (record.json is missing or names no stage)")
+    # deleted after its table was written, for instance, or failed before it began
+    if stage is None:
+        raise RelposError(
+            f"network={folder}: no run that has begun (record.json is missing or names no stage)"
+        )
     if stage not in KINDS:
-        raise RelposError(f"network={folder}: a run of stage {stage} holds no network; a pre-training or fine-tuning is expected")
+        raise RelposError(
+            f"network={folder}: a run of stage {stage} holds no network; a "
+            f"pre-training or fine-tuning is expected"
+        )
     if state != "finished":
-        raise RelposError(f"network={folder}: this {KINDS[stage]} is not finished (its record says {state})")
+        raise RelposError(
+            f"network={folder}: this {KINDS[stage]} is not finished (its record says {state})"
+        )
     model, name = folder / "model", folder.resolve().name
     # The weights may be missing, as in committed records: whoever only reads results needs none.
     network = Network(name, model, model / WEIGHTS, folder, record)
@@ -245,20 +272,30 @@ def of_run(folder: Path) -> Network:
         dials = {key: config[key] for key in ("packing", "length", "precision", "seed")}
         return replace(network, store=input_of(folder, "store"), **dials)
     except (KeyError, TypeError) as error:
-        raise RelposError(f"network={folder}: damaged: its record or config.yaml lacks something ({error})") from error
+        raise RelposError(
+            f"network={folder}: damaged: its record or config.yaml lacks something ({error})"
+        ) from error
 
 
 def _from_table(override: str, folder: Path, row: str | None = None) -> list[Network]:
-    """The finished pre-trainings of a table's row, in the order of their seeds; None: of all rows."""
+    """The finished pre-trainings of a table's row, in the order of their seeds; None: of all
+    rows."""
     rows = runs_by_row(folder)
     if row is not None:
         refuse_unknown(f"table {folder.name}: unknown row", row, rows)
         rows = {row: rows[row]}
     wanted = "pretrain", "finished"
-    runs = [(name, runs_root() / run.path) for name, some in rows.items() for run in some if (run.stage, run.state) == wanted]
+    runs = [
+        (name, runs_root() / run.path)
+        for name, some in rows.items()
+        for run in some
+        if (run.stage, run.state) == wanted
+    ]
     networks = [replace(of_run(run), row=name) for name, run in runs]
     if not networks:
-        raise RelposError(f"{override}: no pre-training {'of this row ' if row is not None else ''}is finished")
+        raise RelposError(
+            f"{override}: no pre-training {'of this row ' if row is not None else ''}is finished"
+        )
     return networks
 
 
@@ -268,8 +305,12 @@ def _instead(path: Path) -> str:
         hint = nearest(path.name, _names(path.parent.glob("*")))
         return f"no such folder or file{f'.{hint}' if 'Did you mean' in hint else ''}"
     said = f"no finished run and no model folder ({WEIGHTS} is missing)"
-    inside = _names(file.parent for pattern in (WEIGHTS, "record.json") for file in path.glob(f"*/{pattern}"))
-    return f"{said}; it holds {', '.join(inside[:3])}{', …' * (len(inside) > 3)}" if inside else said
+    inside = _names(
+        file.parent for pattern in (WEIGHTS, "record.json") for file in path.glob(f"*/{pattern}")
+    )
+    return (
+        f"{said}; it holds {', '.join(inside[:3])}{', …' * (len(inside) > 3)}" if inside else said
+    )
 
 
 def _names(paths: Iterable[Path]) -> list[str]:

@@ -1,4 +1,5 @@
-"""A configuration → the run that it names, with the runs that must be finished before it. Nothing is executed; files are hashed."""
+"""A configuration → the run that it names, with the runs that must be finished before it. Nothing
+is executed; files are hashed."""
 
 from __future__ import annotations
 
@@ -17,10 +18,12 @@ def plan(cfg: DictConfig | Mapping[str, Any]) -> Run:
     """The run that a checked configuration names.
 
     Raises:
-        RelposError: the command of `cfg` makes no run; a file that it needs is missing; or it will have no figure `metric`.
+        RelposError: the command of `cfg` makes no run; a file that it needs is missing; or it will
+            have no figure `metric`.
     """
     content = unresolved(cfg)
     run = STAGES.get(str(content.get("stage")), Stage).plan(content)
     if content.get("metric"):
-        checked_metric(resolved(content)["metric"], stage_of(run).figures())  # behind a training it would come too late
+        # behind a training it would come too late
+        checked_metric(resolved(content)["metric"], stage_of(run).figures())
     return run

@@ -1,5 +1,6 @@
-"""`python -m relpos.runs.rank`: one of the processes that share a run. The run comes as a JSON line on standard input, which then
-stays open: when it closes, the process that started this one is gone, and this one stops as if it had been asked to."""
+"""`python -m relpos.runs.rank`: one of the processes that share a run. The run comes as a JSON line
+on standard input, which then stays open: when it closes, the process that started this one is gone,
+and this one stops as if it had been asked to."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from relpos.when_imported import import_quickly
 
 
 def main() -> int:
-    """Executes the run; the record says how it ended, the status whether this process did its part."""
+    """Executes the run; the record says how it ended, the status whether this process did its
+    part."""
     # The only signal that reaches it from its parent, which passes every other one on as this.
     signal.signal(signal.SIGTERM, interrupt)
     content = json.loads(sys.stdin.buffer.readline())

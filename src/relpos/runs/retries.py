@@ -1,11 +1,13 @@
-"""The rule for retries: how often a run is tried. It is counted from the starts in the run's record, and from nothing else.
+"""The rule for retries: how often a run is tried. It is counted from the starts in the run's
+record, and from nothing else.
 
-Every start stands in the record before the work begins, and gets its end: `finished`, `failed` or `interrupted`. A process that is
-killed writes none. Its lock is released with it, so the next process that locks the run sees a start without an end and marks it
-`died`.
+Every start stands in the record before the work begins, and gets its end: `finished`, `failed` or
+`interrupted`. A process that is killed writes none. Its lock is released with it, so the next
+process that locks the run sees a start without an end and marks it `died`.
 
-One death says little: a node may have been rebooted. Three in a row from the same checkpoint say that the run itself kills its
-process, by its memory for example, and that the next try would end the same way.
+One death says little: a node may have been rebooted. Three in a row from the same checkpoint say
+that the run itself kills its process, by its memory for example, and that the next try would end
+the same way.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ class Retries:
 
     Args:
         allowed: how often the run is tried again after it has failed.
-        forgiven: the starts that the record had when the launch began. They count neither as failures nor as crashes: whoever gives
-            the command again wants another try.
+        forgiven: the starts that the record had when the launch began. They count neither as
+            failures nor as crashes: whoever gives the command again wants another try.
     """
 
     allowed: int = 0
@@ -41,10 +43,19 @@ class Retries:
 
         Args:
             record: in which all deaths are marked.
-            checkpoint: the one that the next try would go on from. A try that began from another one has made progress.
+            checkpoint: the one that the next try would go on from. A try that began from another
+                one has made progress.
         """
         last = reversed(record.get("starts", [])[self.forgiven :])
-        return sum(1 for _ in takewhile(lambda start: start.get("ended") == "died" and start.get("checkpoint") == checkpoint, last))
+        return sum(
+            1
+            for _ in takewhile(
+                lambda start: (
+                    start.get("ended") == "died" and start.get("checkpoint") == checkpoint
+                ),
+                last,
+            )
+        )
 
 
 def failures(record: dict[str, Any]) -> int:

@@ -1,6 +1,8 @@
-"""What a run is: a stage, the meaning of its configuration and the identities of its inputs, and the folder that follows from them.
+"""What a run is: a stage, the meaning of its configuration and the identities of its inputs, and
+the folder that follows from them.
 
-Same identity, same run: nothing is trained twice, and the state of a table is read from the folders.
+Same identity, same run: nothing is trained twice, and the state of a table is read from the
+folders.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from relpos.train.checkpoint_files import by_age
 GIVEN = "given"
 """The stage of what the user named."""
 VERSIONS = {"toy": 1, "tokenizer": 1, "store": 1, "pretrain": 3, "finetune": 3}
-"""Bumped when a change of code alters the results of a stage; the golden values of the tests make such a change visible."""
+"""Bumped when a change of code alters the results of a stage; the golden values of the tests make
+such a change visible."""
 
 
 SHAPES: dict[str, Any] = {
@@ -38,14 +41,20 @@ SHAPES: dict[str, Any] = {
 """What the keys of a record are that every reader of it needs."""
 
 
-POSSIBLE = {"heldout_loss": (0, inf), "heldout_accuracy": (0, 1), "heldout_perplexity": (1, inf), "perplexity": (1, inf)}
+POSSIBLE = {
+    "heldout_loss": (0, inf),
+    "heldout_accuracy": (0, 1),
+    "heldout_perplexity": (1, inf),
+    "perplexity": (1, inf),
+}
 """Name of a final metric → its least and largest value."""
 SCORES = -100.001, 100.001
 """Those of a score in per cent, with room for rounding."""
 
 
 def identity_of(stage: str, meaning: dict[str, Any], inputs: dict[str, str]) -> str:
-    """Twelve hexadecimal digits of the SHA-256 of stage, version, meaning and the identities of the inputs."""
+    """Twelve hexadecimal digits of the SHA-256 of stage, version, meaning and the identities of the
+    inputs."""
     return digest([stage, VERSIONS.get(stage, 0), meaning, inputs], 12)
 
 
@@ -74,7 +83,8 @@ class Run(OfStage):
         meaning: everything that can change the result, as plain values.
         config: what the stage is called with; more than its meaning (loggers, threads).
         inputs: the runs whose results it reads, under the names that the stage uses.
-        folder: of a run that was not planned: of the stage `given`, the network that the user named; else see `recorded`.
+        folder: of a run that was not planned: of the stage `given`, the network that the user
+            named; else see `recorded`.
     """
 
     stage: str
@@ -91,19 +101,27 @@ class Run(OfStage):
 
     @cached_property
     def identity(self) -> str:
-        """The run's identity, see `identity_of`; of a `recorded` run that in its record, whatever code has computed it."""
+        """The run's identity, see `identity_of`; of a `recorded` run that in its record, whatever
+        code has computed it."""
         if self.folder and not self.is_given:
             return str(self.record.get("identity"))
-        return identity_of(self.stage, self.meaning, {name: run.identity for name, run in self.inputs.items()})
+        return identity_of(
+            self.stage, self.meaning, {name: run.identity for name, run in self.inputs.items()}
+        )
 
     @property
     def path(self) -> Path:
         """`$RELPOS_RUNS/<stage>/<name>-<identity>`."""
-        return Path(self.folder) if self.folder else runs_root() / self.stage / f"{self.name}-{self.identity}"
+        return (
+            Path(self.folder)
+            if self.folder
+            else runs_root() / self.stage / f"{self.name}-{self.identity}"
+        )
 
     @property
     def network(self) -> Path:
-        """The model folder of a training; of the stage `given`, what the user named: a model folder or a snapshot's file."""
+        """The model folder of a training; of the stage `given`, what the user named: a model folder
+        or a snapshot's file."""
         return self.path if self.is_given else self.path / "model"
 
     @property
@@ -129,11 +147,13 @@ class Run(OfStage):
 
     @property
     def checkpoint(self) -> str | None:
-        """Name of the newest checkpoint, or None. Each checkpoint has another name: a changed name means progress."""
+        """Name of the newest checkpoint, or None. Each checkpoint has another name: a changed name
+        means progress."""
         return next((file.name for file in by_age(self.path / "checkpoint")), None)
 
     def begin(self, **facts: Any) -> None:
-        """Adds a start to the record: time, process, host and the checkpoint that it goes on from."""
+        """Adds a start to the record: time, process, host and the checkpoint that it goes on
+        from."""
         start = self._start() | {"checkpoint": self.checkpoint}
         self.update(state="running", starts=[*self.record.get("starts", []), start], **facts)
 
@@ -145,10 +165,12 @@ class Run(OfStage):
     def end(self, state: str, **facts: Any) -> None:
         """Writes into the record how the newest start ended: finished, failed or interrupted.
 
-        If there was no start yet, because an input is wrong for instance, one is added, so that the failure counts as a try.
+        If there was no start yet, because an input is wrong for instance, one is added, so that the
+        failure counts as a try.
         """
         record = self.record
-        # A start that was ended before must not be overwritten by the end of one that never was noted.
+        # A start that was ended before must not be overwritten by the end of one that never was
+        # noted.
         starts = record.get("starts", [])
         if record.get("state") != "running" or not starts:
             starts = [*starts, self._start()]
@@ -165,7 +187,9 @@ class Run(OfStage):
     def update(self, **changes: Any) -> None:
         """Writes `changes` into the record, atomically, and seals it where the run is finished."""
         record = self.record | changes
-        write_json(self.path / RECORD, sealed(record) if record.get("state") == "finished" else record)
+        write_json(
+            self.path / RECORD, sealed(record) if record.get("state") == "finished" else record
+        )
 
 
 def recorded(folder: Path) -> Run:
@@ -178,7 +202,13 @@ def recorded(folder: Path) -> Run:
     for key in ("stage", "meaning"):
         if key not in record:
             raise RelposError(f"damaged record {folder / 'record.json'}: no {key}")
-    return Run(record["stage"], folder.resolve().name, record["meaning"], config, folder=str(folder.resolve()))
+    return Run(
+        record["stage"],
+        folder.resolve().name,
+        record["meaning"],
+        config,
+        folder=str(folder.resolve()),
+    )
 
 
 def closure(runs: list[Run]) -> list[Run]:
@@ -198,7 +228,8 @@ def closure(runs: list[Run]) -> list[Run]:
 
 
 def within_runs(path: Path) -> str:
-    """A place as a record names it: relative to the runs folder where it is in there, so that runs folders may be merged."""
+    """A place as a record names it: relative to the runs folder where it is in there, so that runs
+    folders may be merged."""
     root = runs_root()
     return (path.relative_to(root) if path.is_relative_to(root) else path).as_posix()
 
@@ -236,12 +267,16 @@ def read_record(folder: Path) -> dict[str, Any]:
     except RelposError as error:
         if isinstance(error.__cause__, OSError):
             raise RelposError(f"cannot read {error}") from error
-        raise RelposError(f"damaged record {path}: delete the folder to start anew ({str(error).partition(': ')[2]})") from error
+        raise RelposError(
+            f"damaged record {path}: delete the folder to start anew "
+            f"({str(error).partition(': ')[2]})"
+        ) from error
     return record
 
 
 def _impossible(record: Mapping[str, Any]) -> Iterator[str]:
-    """Final metrics outside of what they can be, as `perplexity 0.5`; a metric from outside the package may be anything."""
+    """Final metrics outside of what they can be, as `perplexity 0.5`; a metric from outside the
+    package may be anything."""
     metrics, task = record.get("metrics") or {}, record.get("meaning", {}).get("task")
     bounds: dict[str, tuple[float, float]] = dict(POSSIBLE)
     if isinstance(task, dict) and str(task.get("metric")).startswith("relpos."):

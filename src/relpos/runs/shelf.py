@@ -1,4 +1,5 @@
-"""What lies below `$RELPOS_RUNS`: finished runs of a stage, what they logged, and which of them may be compared.
+"""What lies below `$RELPOS_RUNS`: finished runs of a stage, what they logged, and which of them may
+be compared.
 
 Whoever reads many runs finds them here, so that all agree on which runs count.
 """
@@ -19,7 +20,8 @@ from relpos.runs.run import identity_of, placed, read_record, runs_root
 What = TypeVar("What", bound=Hashable)
 Group = TypeVar("Group", bound=Hashable)
 LOGGED = "metrics.jsonl"
-"""In a run's folder: one line for each logged step, which `relpos.train.loggers.JsonLines` writes."""
+"""In a run's folder: one line for each logged step, which `relpos.train.loggers.JsonLines`
+writes."""
 SNAPSHOTS = "snapshots"
 """In a run's folder: the weights at some steps."""
 END = 100
@@ -47,11 +49,13 @@ def run_folders(stage: str, root: Path | None = None) -> list[Path]:
 def finished(stage: str, root: Path | None = None) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Folder and record of each finished run of a stage, sorted by name.
 
-    A damaged record is named on stderr and left out: it is no reason to stop for those who read other runs. A progress bar is shown
-    where there are many records.
+    A damaged record is named on stderr and left out: it is no reason to stop for those who read
+    other runs. A progress bar is shown where there are many records.
     """
     folders = run_folders(stage, root)
-    for folder in tracked(folders, f"reading records of {stage}") if len(folders) > MANY else folders:
+    for folder in (
+        tracked(folders, f"reading records of {stage}") if len(folders) > MANY else folders
+    ):
         try:
             record = read_record(folder)
         except RelposError as error:
@@ -69,13 +73,21 @@ def snapshots(run: Path) -> list[int]:
 
 
 def snapshot(run: Path, share: int) -> Path:
-    """The file with the weights of a pre-training at so many per cent of its steps, whether it is there or not."""
+    """The file with the weights of a pre-training at so many per cent of its steps, whether it is
+    there or not."""
     return run / SNAPSHOTS / f"{share}.safetensors"
 
 
 def run_of(path: Path) -> Path:
-    """The folder of the run whose network lies there: RUN, RUN/model, or a snapshot's file; of any other place the place itself."""
-    return path.parent.parent if path.parent.name == SNAPSHOTS else path.parent if path.name == "model" else path
+    """The folder of the run whose network lies there: RUN, RUN/model, or a snapshot's file; of any
+    other place the place itself."""
+    return (
+        path.parent.parent
+        if path.parent.name == SNAPSHOTS
+        else path.parent
+        if path.name == "model"
+        else path
+    )
 
 
 def inputs_of(folder: Path) -> dict[str, Path]:
@@ -85,7 +97,9 @@ def inputs_of(folder: Path) -> dict[str, Path]:
     return {name: needed for name, needed in folders.items() if needed.exists()}
 
 
-def made_from(folder: Path, stage: str, inputs: Callable[[Path], Mapping[str, Path]] = inputs_of) -> Path | None:
+def made_from(
+    folder: Path, stage: str, inputs: Callable[[Path], Mapping[str, Path]] = inputs_of
+) -> Path | None:
     """The folder of the run of a stage, such as `store`, that a run was made from: its own where it
     is of this stage; None where records do not say."""
     passed = set()
@@ -94,50 +108,68 @@ def made_from(folder: Path, stage: str, inputs: Callable[[Path], Mapping[str, Pa
             return folder
         passed.add(folder)
         needed = inputs(folder)
-        folder = next((needed[name] for name in (stage, "store", "start") if name in needed), folder)
+        folder = next(
+            (needed[name] for name in (stage, "store", "start") if name in needed), folder
+        )
     return None
 
 
 def is_current(record: Mapping[str, Any]) -> bool:
-    """Whether today's code gives a run of this meaning and these inputs the identity in its record."""
+    """Whether today's code gives a run of this meaning and these inputs the identity in its
+    record."""
     try:
-        return identity_of(record["stage"], record["meaning"], input_identities(record)) == record["identity"]
+        return (
+            identity_of(record["stage"], record["meaning"], input_identities(record))
+            == record["identity"]
+        )
     except (KeyError, RelposError):  # a damaged record is nobody's
         return False
 
 
 def input_identities(record: Mapping[str, Any]) -> dict[str, str]:
-    """Name of an input → its identity, of the run of a record; RelposError where the record is damaged."""
+    """Name of an input → its identity, of the run of a record; RelposError where the record is
+    damaged."""
     inputs: dict[str, str] = fitted(record.get("inputs"), dict[str, str])
     # From the folders' names: the records of stores may be elsewhere.
     return {name: Path(folder).name.rpartition("-")[2] for name, folder in inputs.items()}
 
 
 def logged(run: Path) -> list[dict[str, Any]]:
-    """What a run has logged, a dictionary for each line, in the order of its steps; empty where it has logged nothing.
+    """What a run has logged, a dictionary for each line, in the order of its steps; empty where it
+    has logged nothing.
 
     Raises:
-        RelposError: a line is damaged, and file and line are named; or the run is finished, and the file another one since.
+        RelposError: a line is damaged, and file and line are named; or the run is finished, and the
+            file another one since.
     """
     if (run / LOGGED).exists():
         check_recorded(run / LOGGED)
     lines = json_lines(run / LOGGED)
     for number, line in enumerate(lines, 1):
-        if not isinstance(line.get("step"), int) or not isinstance(line.get("heldout_loss", 0.0), int | float):
-            raise RelposError(f"{run / LOGGED}, line {number}: damaged: a step and numbers are expected")
+        if not isinstance(line.get("step"), int) or not isinstance(
+            line.get("heldout_loss", 0.0), int | float
+        ):
+            raise RelposError(
+                f"{run / LOGGED}, line {number}: damaged: a step and numbers are expected"
+            )
     return lines
 
 
 def newest(run: Path, key: str = "step") -> dict[str, Any]:
-    """The last of the lines with this key that a run has logged; empty where there is none. Only the end of the file is read."""
+    """The last of the lines with this key that a run has logged; empty where there is none. Only
+    the end of the file is read."""
     try:
         return [line for line in json_lines(run / LOGGED, TAIL) if key in line][-1]
-    except (RelposError, IndexError):  # those who watch a run go on watching it, whatever a crash left in the file
+    except (
+        RelposError,
+        IndexError,
+    ):  # those who watch a run go on watching it, whatever a crash left in the file
         return {}
 
 
 def last_lines(path: Path) -> list[str]:
-    """The last five lines of a log that are not blank, from its last 8 KiB; none where there is no log."""
+    """The last five lines of a log that are not blank, from its last 8 KiB; none where there is no
+    log."""
     try:
         text = read_bytes(path, end=8192).decode("utf-8", errors="replace")
     except RelposError:
@@ -162,7 +194,8 @@ def scores(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def figure(run: Path, metric: str) -> float:
-    """The final figure of this name; with a minus sign in front, as in `-rte`, its negative, so that the least is the best.
+    """The final figure of this name; with a minus sign in front, as in `-rte`, its negative, so
+    that the least is the best.
 
     Raises:
         RelposError: the run has none of this name.
@@ -184,14 +217,17 @@ def checked_metric(metric: str, known: Collection[str]) -> str:
 
 
 def protocol(*meanings: Mapping[str, Any], without: Collection[str] = ("seed",)) -> str:
-    """Everything in the meanings of some runs except a few keys, as text: runs of one protocol differ in these keys alone.
+    """Everything in the meanings of some runs except a few keys, as text: runs of one protocol
+    differ in these keys alone.
 
     Args:
         meanings: of a run; or of a fine-tuning and the fine-tunings that it started from.
         without: the keys.
     """
     # As text, so that it can be counted, compared and be a key.
-    kept = [{key: value for key, value in meaning.items() if key not in without} for meaning in meanings]
+    kept = [
+        {key: value for key, value in meaning.items() if key not in without} for meaning in meanings
+    ]
     return json.dumps(kept, sort_keys=True)
 
 
@@ -211,19 +247,28 @@ def leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 def common(meaning: Mapping[str, Any]) -> dict[str, Any]:
     """What the rows of one scale have in common in the meaning of a pre-training.
 
-    It is everything but seed, scheme and convolution, and `position_lr` and `conv_lr`, which are tuned for each kind of scheme.
+    It is everything but seed, scheme and convolution, and `position_lr` and `conv_lr`, which are
+    tuned for each kind of scheme.
     """
     shared = {key: value for key, value in meaning.items() if key not in DISTINGUISHING}
     if "recipe" in shared:
-        shared["recipe"] = {key: value for key, value in shared["recipe"].items() if key not in ("position_lr", "conv_lr")}
+        shared["recipe"] = {
+            key: value
+            for key, value in shared["recipe"].items()
+            if key not in ("position_lr", "conv_lr")
+        }
     return shared
 
 
-def most_shared(runs: Iterable[tuple[What, str, Group]], groups: Collection[Group]) -> dict[What, str]:
-    """The protocol of each thing that was measured, in which it is compared: runs of several protocols are never mixed.
+def most_shared(
+    runs: Iterable[tuple[What, str, Group]], groups: Collection[Group]
+) -> dict[What, str]:
+    """The protocol of each thing that was measured, in which it is compared: runs of several
+    protocols are never mixed.
 
-    It is the protocol with most runs in the group that has the fewest, so that a group with many runs does not decide for one that
-    has few. Of equally good ones the first counts. What no protocol gives for all groups is left out.
+    It is the protocol with most runs in the group that has the fewest, so that a group with many
+    runs does not decide for one that has few. Of equally good ones the first counts. What no
+    protocol gives for all groups is left out.
 
     Args:
         runs: what was measured, by which protocol, and in which group, for each run.
@@ -235,6 +280,11 @@ def most_shared(runs: Iterable[tuple[What, str, Group]], groups: Collection[Grou
     counts: dict[What, dict[str, Counter[Group]]] = {}
     for what, way, group in runs:
         counts.setdefault(what, {}).setdefault(way, Counter())[group] += 1
-    fewest = {what: {way: min(count[group] for group in groups) for way, count in ways.items()} for what, ways in counts.items()}
+    fewest = {
+        what: {way: min(count[group] for group in groups) for way, count in ways.items()}
+        for what, ways in counts.items()
+    }
     # `max` gives the first of equals, and a dictionary keeps the order of the runs.
-    return {what: max(ways, key=ways.__getitem__) for what, ways in fewest.items() if any(ways.values())}
+    return {
+        what: max(ways, key=ways.__getitem__) for what, ways in fewest.items() if any(ways.values())
+    }

@@ -1,4 +1,5 @@
-"""The one reader of `$RELPOS_RUNS/tables/NAME/table.json`. Whoever reads it says which part of it is needed, as a dataclass."""
+"""The one reader of `$RELPOS_RUNS/tables/NAME/table.json`. Whoever reads it says which part of it
+is needed, as a dataclass."""
 
 from __future__ import annotations
 
@@ -53,27 +54,35 @@ def table_folder(name: str) -> Path:
     """The folder of a table of this name, or of the one that an experiment file of this path makes.
 
     Raises:
-        RelposError: the name is none for a folder of its own, as that of `...yaml`, whose stem is `..`.
+        RelposError: the name is none for a folder of its own, as that of `...yaml`, whose stem is
+            `..`.
     """
     # A dot in a table's name is no suffix.
     stem = Path(name).stem if name.endswith((".yaml", ".yml")) else name
     if stem[:1] in ("", ".") or "/" in stem or not stem.isprintable():
-        raise RelposError(f"table={name}: {stem!r} cannot be the name of a table: it begins with a dot or has a / in it")
+        raise RelposError(
+            f"table={name}: {stem!r} cannot be the name of a table: it begins with a "
+            f"dot or has a / in it"
+        )
     return runs_root() / "tables" / stem
 
 
 def read_table(folder: Path, form: type[Form]) -> Form:
-    """What the `table.json` of a folder says, in this form. An older file may lack keys, which then have the form's defaults.
+    """What the `table.json` of a folder says, in this form. An older file may lack keys, which then
+    have the form's defaults.
 
     Raises:
-        RelposError: there is none, and the nearest names are given; or its file is damaged, and the place in it is named.
+        RelposError: there is none, and the nearest names are given; or its file is damaged, and the
+            place in it is named.
     """
     path = folder / FILE
     if not path.exists():
         # Only then is there a command that makes the table.
         is_experiment = (shipped("experiments") / f"{folder.name}.yaml").is_file()
         command = f" yet: relpos reproduce table={folder.name} makes it" if is_experiment else ""
-        known = nearest(folder.name, (other.parent.name for other in folder.parent.glob(f"*/{FILE}")))
+        known = nearest(
+            folder.name, (other.parent.name for other in folder.parent.glob(f"*/{FILE}"))
+        )
         raise RelposError(f"no table {folder.name!r} in {folder.parent}{command}.{known}")
     content = read_json(path, dict)
     try:

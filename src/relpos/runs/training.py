@@ -1,5 +1,5 @@
-"""The two stages that train: from a run to a trainer and back to final metrics; and of each start where it begins, with what it
-computes, and what it leaves behind."""
+"""The two stages that train: from a run to a trainer and back to final metrics; and of each start
+where it begins, with what it computes, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -44,7 +44,14 @@ from relpos.stages.finetune import FinetuneStage
 from relpos.stages.identity import WATCHING
 from relpos.stages.pretrain import PretrainStage
 from relpos.stages.stage import TrainingStage
-from relpos.train.checkpoint import Checkpointing, EvaluatedFirst, Kept, Snapshots, WholeCheckpoints, stopping
+from relpos.train.checkpoint import (
+    Checkpointing,
+    EvaluatedFirst,
+    Kept,
+    Snapshots,
+    WholeCheckpoints,
+    stopping,
+)
 from relpos.train.checkpoint_files import newest
 from relpos.train.finetune import Finetuning, FinetuningData, Splits, columns, read_before
 from relpos.train.group import ALONE, LONG, Group, present
@@ -61,7 +68,8 @@ from relpos.trust import instantiate
 
 for noisy in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
     logging.getLogger(noisy).setLevel(logging.ERROR)
-warnings.filterwarnings("ignore", module=r"pytorch_lightning|lightning_fabric")  # advice about workers and loggers
+# advice about workers and loggers
+warnings.filterwarnings("ignore", module=r"pytorch_lightning|lightning_fabric")
 
 
 @dataclass(frozen=True)
@@ -94,7 +102,14 @@ def pretraining_parts(stage: PretrainStage) -> Parts:
     dials = _of(config, "steps", "seed", "precision", "log_every")
     recorder = recorder_of(run, model.encoder, group)
     recipe = Recipe.of(config["recipe"])
-    module = Pretraining(model, recipe, **dials, group=group, recorder=recorder, operations=costs(run)["flops_per_token"])
+    module = Pretraining(
+        model,
+        recipe,
+        **dials,
+        group=group,
+        recorder=recorder,
+        operations=costs(run)["flops_per_token"],
+    )
     microbatch = microbatch_of(run, model.encoder, group)
     data = PretrainingData(
         store,
@@ -109,13 +124,15 @@ def pretraining_parts(stage: PretrainStage) -> Parts:
 
 
 def pretrain(stage: PretrainStage) -> dict[str, Any]:
-    """Pre-trains, alone or as one of several processes; the first writes `model/`, `snapshots/` and the figure of the kernels."""
+    """Pre-trains, alone or as one of several processes; the first writes `model/`, `snapshots/` and
+    the figure of the kernels."""
     run, parts = stage.run, pretraining_parts(stage)
     module, data = parts.module, parts.data
     assert isinstance(module, Pretraining)
     assert isinstance(data, PretrainingData)
     trainer = fit(stage, parts, run.config["evaluations"])
-    if module.evaluated != trainer.global_step:  # no evaluation was due after the last step, or this process began behind it
+    # no evaluation was due after the last step, or this process began behind it
+    if module.evaluated != trainer.global_step:
         with stopping():
             trainer.validate(module, data, verbose=False)
     if not module.group.first:
@@ -144,15 +161,20 @@ def finetuning_parts(stage: FinetuneStage) -> Parts:
     tokenizer, location = load_tokenizer(folder), stage.task_files()
     splits = read_before(_content(run, folder), Splits(location, task, tokenizer, config["length"]))
     tested = [split for split in task.test.values() if split in splits]
-    encoded, *_ = [splits[split] for split in ("train", *task.dev.values(), *tested)]  # a mistake in a file shows before training
+    # a mistake in a file shows before training
+    encoded, *_ = [splits[split] for split in ("train", *task.dev.values(), *tested)]
     stage.refuse_changed()
     model, settings = stage.model()
-    steps = config["steps"] or authors_steps(task, len(encoded), config["batch"], config["recipe"].get("epochs"))
+    steps = config["steps"] or authors_steps(
+        task, len(encoded), config["batch"], config["recipe"].get("epochs")
+    )
     recorder = recorder_of(run, model.encoder, ALONE)
     dials = _of(config, "seed", "precision", "log_every")
     module = Finetuning(task, model, Recipe.of(config["recipe"]), steps, **dials, recorder=recorder)
     microbatch, few_shapes = microbatch_of(run, model.encoder, ALONE), recorder is not None
-    tuning = TuningSteps(encoded, config["seed"], config["batch"], steps, microbatch, few_shapes=few_shapes)
+    tuning = TuningSteps(
+        encoded, config["seed"], config["batch"], steps, microbatch, few_shapes=few_shapes
+    )
     return Parts(module, FinetuningData(tuning, splits), settings, tokenizer, microbatch)
 
 
@@ -176,10 +198,15 @@ def finetune(stage: FinetuneStage) -> dict[str, Any]:
 
 
 def _content(run: Run, folder: Path) -> str:
-    """A key for a fine-tuning's encoded rows: all that the run depends on but its seed and the weights that it starts from."""
+    """A key for a fine-tuning's encoded rows: all that the run depends on but its seed and the
+    weights that it starts from."""
     meaning = {key: value for key, value in run.meaning.items() if key != "seed"}
     inputs = {name: other.identity for name, other in run.inputs.items() if name != "start"}
-    tokenizer = {path.name: sha256(path) for path in folder.iterdir() if path.suffix in (".model", ".json", ".txt")}
+    tokenizer = {
+        path.name: sha256(path)
+        for path in folder.iterdir()
+        if path.suffix in (".model", ".json", ".txt")
+    }
     return json.dumps([meaning, inputs, tokenizer], sort_keys=True, default=str)
 
 
@@ -203,7 +230,8 @@ class Start:
 
 
 def fit(stage: TrainingStage, parts: Parts, evaluations: int) -> pl.Trainer:
-    """Trains from the newest checkpoint, or from the beginning, to the last step. Of several processes the first one writes."""
+    """Trains from the newest checkpoint, or from the beginning, to the last step. Of several
+    processes the first one writes."""
     run, module, microbatch = stage.run, parts.module, parts.microbatch
     group = module.group
 
@@ -216,10 +244,13 @@ def fit(stage: TrainingStage, parts: Parts, evaluations: int) -> pl.Trainer:
     if isinstance(module, Pretraining) and start.step:
         _restore_evaluation(run, module, trainer, evaluations, start.step)
     if group.first:
-        tell_of_precision(run.config["precision"], trainer.strategy.root_device)  # which the trainer has chosen
+        # which the trainer has chosen
+        tell_of_precision(run.config["precision"], trainer.strategy.root_device)
     checkpointing = next(each for each in trainer.callbacks if isinstance(each, Checkpointing))  # type: ignore[attr-defined]
     started, worked = time.perf_counter(), time.process_time()
-    most = -(-max(run.config["batch"], run.meaning.get("first", run.config)["batch"]) // group.world)
+    most = -(
+        -max(run.config["batch"], run.meaning.get("first", run.config)["batch"]) // group.world
+    )
     try:
         restoring = _restoring(start.checkpoint, lambda: checkpointing.has_begun)
         with restoring, stopping(), explained_memory(microbatch, most, note=note_memory):
@@ -227,24 +258,35 @@ def fit(stage: TrainingStage, parts: Parts, evaluations: int) -> pl.Trainer:
     finally:
         # Also of a start that failed: an attention kernel may be why.
         if group.first and (used := kernels_used(module.model)):
-            with suppress(RelposError) if sys.exc_info()[0] else nullcontext():  # the first error is the one to show
+            # the first error is the one to show
+            with suppress(RelposError) if sys.exc_info()[0] else nullcontext():
                 run.note_start(kernels=used)
     if group.first:
-        # Of the last start alone, since one that is interrupted does not come here; an estimate reads runs of a single start only.
-        seconds = {"fit_seconds": time.perf_counter() - started, "fit_cpu_seconds": time.process_time() - worked}
+        # Of the last start alone, since one that is interrupted does not come here; an estimate
+        # reads runs of a single start only.
+        seconds = {
+            "fit_seconds": time.perf_counter() - started,
+            "fit_cpu_seconds": time.process_time() - worked,
+        }
         run.update(**{key: round(value, 2) for key, value in seconds.items()})
     return trainer
 
 
 def _start(stage: TrainingStage, module: Training, microbatch: int) -> Start:
-    """Where a start begins, which the record is told. Sets the threads, and takes over the log of another run's steps.
+    """Where a start begins, which the record is told. Sets the threads, and takes over the log of
+    another run's steps.
 
     Raises:
         RelposError: the checkpoint is of another network, or the processes see different ones.
     """
     run, group = stage.run, module.group
-    # The threads of its first start give the same bits as without the interruption; but what the user asks for comes first.
-    kept = None if ASKED in os.environ else next((start["threads"] for start in _starts_with(run, "threads", group.world)), None)
+    # The threads of its first start give the same bits as without the interruption; but what the
+    # user asks for comes first.
+    kept = (
+        None
+        if ASKED in os.environ
+        else next((start["threads"] for start in _starts_with(run, "threads", group.world)), None)
+    )
     # Before anything is computed: sums over another number of threads differ in their last bits.
     threads = set_threads(run.config["speed"]["threads"] or kept)
     # Its own checkpoint first; another run's is only a way to begin.
@@ -255,19 +297,31 @@ def _start(stage: TrainingStage, module: Training, microbatch: int) -> Start:
     # Read once more here, so that a wrong shape is named before Lightning's traceback.
     step = _checked_step(checkpoint, module) if checkpoint else 0
     if group.sums([step], LONG)[0] != step * group.world:
-        raise RelposError(f"the processes of {run.path} see different checkpoints: is the folder one for all nodes?")
+        raise RelposError(
+            f"the processes of {run.path} see different checkpoints: is the folder "
+            f"one for all nodes?"
+        )
     if group.first:
         recorded = module.recorder is not None
-        run.note_start(from_step=step, threads=threads, processes=group.world, microbatch=microbatch, recorded=recorded)
+        run.note_start(
+            from_step=step,
+            threads=threads,
+            processes=group.world,
+            microbatch=microbatch,
+            recorded=recorded,
+        )
         if shared:
             trunk.copy_log(shared, run)
             run.note_start(checkpoint=shared.checkpoint.name, trunk_of=shared.folder.name)
     return Start(checkpoint, step, keeps)
 
 
-def _restore_evaluation(run: Run, module: Pretraining, trainer: pl.Trainer, evaluations: int, step: int) -> None:
-    """Takes the evaluation of the checkpoint's step from the log. Where it is due and not there, because a kill came between the
-    checkpoint and its evaluation, it is made before training goes on."""
+def _restore_evaluation(
+    run: Run, module: Pretraining, trainer: pl.Trainer, evaluations: int, step: int
+) -> None:
+    """Takes the evaluation of the checkpoint's step from the log. Where it is due and not there,
+    because a kill came between the checkpoint and its evaluation, it is made before training goes
+    on."""
     lines = logged(run.path) if module.group.first else []
     found = [line for line in lines if line.pop("step") == step and "heldout_loss" in line]
     if module.group.said(float(bool(found))):
@@ -277,10 +331,13 @@ def _restore_evaluation(run: Run, module: Pretraining, trainer: pl.Trainer, eval
 
 
 def _trainer(run: Run, parts: Parts, evaluations: int, start: Start) -> pl.Trainer:
-    """Lightning's trainer with our checkpoints, and in the first process with loggers, snapshots and a bar."""
+    """Lightning's trainer with our checkpoints, and in the first process with loggers, snapshots
+    and a bar."""
     module, group, config, speed = parts.module, parts.module.group, run.config, run.config["speed"]
     # What is to be kept of a step comes before checkpointing, which may stop at this step.
-    callbacks: list[pl.Callback] = [Kept(run.path / trunk.FOLDER, start.keeps)] if start.keeps else []
+    callbacks: list[pl.Callback] = (
+        [Kept(run.path / trunk.FOLDER, start.keeps)] if start.keeps else []
+    )
     callbacks += [Snapshots(run.path / SNAPSHOTS, config["snapshots"])] if group.first else []
     callbacks += [Checkpointing(run.path / "checkpoint", config["checkpoint_every"], group)]
     for node in (config.get("callbacks") or {}).values():
@@ -296,14 +353,16 @@ def _trainer(run: Run, parts: Parts, evaluations: int, start: Start) -> pl.Train
         max_steps=module.steps,
         logger=loggers,
         callbacks=callbacks,
-        # Under srun Lightning would take ranks and requeueing into its own hands, if no environment were named.
+        # Under srun Lightning would take ranks and requeueing into its own hands, if no environment
+        # were named.
         plugins=[WholeCheckpoints(), LightningEnvironment()],
         val_check_interval=interval(module.steps, evaluations) if evaluations else None,
         check_val_every_n_epoch=None,
         limit_val_batches=1.0 if evaluations else 0,
         num_sanity_val_steps=0,
         deterministic="warn" if speed["deterministic"] else None,
-        # The data modules give each process its share of a step; a sampler would deal the examples out again.
+        # The data modules give each process its share of a step; a sampler would deal the examples
+        # out again.
         use_distributed_sampler=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -324,16 +383,28 @@ def _switches(run: Run) -> dict[str, Any]:
 
 
 def tell_of_precision(precision: str, device: torch.device) -> None:
-    """Prints a line where the other number format would be much faster on this device, or this one is no faster."""
-    if device.type == "cuda" and precision == "fp32" and (times := round(fp32_over_bf16(device))) > 1:
+    """Prints a line where the other number format would be much faster on this device, or this one
+    is no faster."""
+    if (
+        device.type == "cuda"
+        and precision == "fp32"
+        and (times := round(fp32_over_bf16(device))) > 1
+    ):
         name = torch.cuda.get_device_name(device)
-        say(f"relpos: {name} multiplies matrices {times} times as fast with precision=bf16 as with fp32")
+        say(
+            f"relpos: {name} multiplies matrices {times} times as fast with precision=bf16 as with "
+            f"fp32"
+        )
     if device.type == "cpu" and precision == "bf16" and not has_bf16():
-        say("relpos: this processor has no instructions for bfloat16, so that precision=bf16 is no faster here than fp32")
+        say(
+            "relpos: this processor has no instructions for bfloat16, so that precision=bf16 is no "
+            "faster here than fp32"
+        )
 
 
 def fp32_over_bf16(device: torch.device) -> float:
-    """The time of a large matrix product in float32 over that in bfloat16, on a GPU; some milliseconds are enough to tell."""
+    """The time of a large matrix product in float32 over that in bfloat16, on a GPU; some
+    milliseconds are enough to tell."""
     times = []
     for dtype in (torch.float32, torch.bfloat16):
         x = torch.zeros(4096, 4096, dtype=dtype, device=device)
@@ -353,9 +424,11 @@ def _starts_with(run: Run, what: str, processes: int) -> list[dict[str, Any]]:
 
 
 def microbatch_of(run: Run, encoder: Encoder, group: Group) -> int:
-    """Examples of full length in a forward pass: what the user says; else what the record says; else what suits the machine.
+    """Examples of full length in a forward pass: what the user says; else what the record says;
+    else what suits the machine.
 
-    The record's is that of the first start that took less than has ever been too much; where there is none, half of that.
+    The record's is that of the first start that took less than has ever been too much; where there
+    is none, half of that.
     """
     asked, accelerator = run.config["speed"]["microbatch"], run.config["speed"]["accelerator"]
     if asked != "auto":
@@ -363,18 +436,34 @@ def microbatch_of(run: Run, encoder: Encoder, group: Group) -> int:
     recorded = [start["microbatch"] for start in _starts_with(run, "microbatch", group.world)]
     failed = [start["out_of_memory"] for start in _starts_with(run, "out_of_memory", group.world)]
     if not failed:
-        return recorded[0] if recorded else fitting_microbatch(encoder, run.config["length"], accelerator)
-    # A micro-batch that was recorded and has not failed gives the same bits as before; a new one does not.
-    fitting = next((microbatch for microbatch in recorded if microbatch < min(failed)), max(1, min(failed) // 2))
+        return (
+            recorded[0]
+            if recorded
+            else fitting_microbatch(encoder, run.config["length"], accelerator)
+        )
+    # A micro-batch that was recorded and has not failed gives the same bits as before; a new one
+    # does not.
+    fitting = next(
+        (microbatch for microbatch in recorded if microbatch < min(failed)),
+        max(1, min(failed) // 2),
+    )
     if group.first:
-        say(f"relpos: {run.name} ran out of memory with speed.microbatch={min(failed)}; now {fitting}")
+        say(
+            f"relpos: {run.name} ran out of memory with speed.microbatch={min(failed)}; now "
+            f"{fitting}"
+        )
     return fitting
 
 
 def recorder_of(run: Run, encoder: Encoder, group: Group) -> Callable[[], Recorder] | None:
-    """What records the passes of a training as CUDA graphs; None unless `speed.graphs` is set, on one GPU with steps all alike."""
+    """What records the passes of a training as CUDA graphs; None unless `speed.graphs` is set, on
+    one GPU with steps all alike."""
     speed, alone = run.config["speed"], group.world == 1 and encoder.position.same_each_step
-    return CudaGraphs if speed["graphs"] and alone and speed["accelerator"] != "cpu" and torch.cuda.is_available() else None
+    return (
+        CudaGraphs
+        if speed["graphs"] and alone and speed["accelerator"] != "cpu" and torch.cuda.is_available()
+        else None
+    )
 
 
 def _device(accelerator: str, group: Group) -> Any:
@@ -393,45 +482,62 @@ def _checked_step(path: Path, module: Training) -> int:
     """The step of a checkpoint; RelposError where it is none of this network."""
     needed = {name: tuple(value.shape) for name, value in module.state_dict().items()}
     with _restoring(path):
-        # `weights_only`: a checkpoint may have come from elsewhere, and nothing in it is to be executed.
+        # `weights_only`: a checkpoint may have come from elsewhere, and nothing in it is to be
+        #     executed.
         content = torch.load(path, map_location="cpu", weights_only=True)
         saved = {name: tuple(value.shape) for name, value in content["state_dict"].items()}
         step = int(content["global_step"])
     for name in sorted(needed.keys() | saved.keys()):
         if needed.get(name) != saved.get(name):
             raise RelposError(
-                f"checkpoint {path}: {name} is {saved.get(name)}, this model needs {needed.get(name)}; delete it to start anew"
+                f"checkpoint {path}: {name} is {saved.get(name)}, this model needs "
+                f"{needed.get(name)}; delete it to start anew"
             )
     return step
 
 
 @contextmanager
 def _restoring(path: Path | None, is_done: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """What fails inside is laid to the checkpoint, which may be forged, until it is restored; None: there is none."""
+    """What fails inside is laid to the checkpoint, which may be forged, until it is restored; None:
+    there is none."""
     try:
         yield
     # What torch and Lightning meet in a file with other content than theirs.
-    except (LookupError, TypeError, AttributeError, ValueError, RuntimeError, EOFError, UnpicklingError) as error:
+    except (
+        LookupError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        RuntimeError,
+        EOFError,
+        UnpicklingError,
+    ) as error:
         if path is None or isinstance(error, RelposError) or is_done() or "memory" in str(error):
             raise
-        raise RelposError(f"damaged checkpoint {path}: {with_class(error)}; delete it to start anew") from error
+        raise RelposError(
+            f"damaged checkpoint {path}: {with_class(error)}; delete it to start anew"
+        ) from error
 
 
 def _more_loggers(run: Run, settings: dict[str, Any]) -> list[Any]:
-    """The logger that the user asks for, which is told of the run, and of the network by its `settings`."""
+    """The logger that the user asks for, which is told of the run, and of the network by its
+    `settings`."""
     if not run.config["logger"]:
         return []
     names: dict[str, Any] = {key: run.config.get(key) for key in ("scheme", "table", "row")}
-    names["scheme"] = names["scheme"] or scheme_name(settings)  # of a network that nobody has named by a word
-    fields = identified(run.identity, run.path.name, run.stage, _origin(run, settings) | run.meaning, **names)
+    # of a network that nobody has named by a word
+    names["scheme"] = names["scheme"] or scheme_name(settings)
+    fields = identified(
+        run.identity, run.path.name, run.stage, _origin(run, settings) | run.meaning, **names
+    )
     logger = made(run.config["logger"], fields, run.path)
     log_again(logger, logged(run.path))
     return [logger]
 
 
 def _origin(run: Run, settings: dict[str, Any]) -> dict[str, Any]:
-    """What a run's own meaning lacks: the network, and the one that it began with; the text that this
-    was pre-trained on, where that is known; its tokenizer, and the number of pieces."""
+    """What a run's own meaning lacks: the network, and the one that it began with; the text that
+    this was pre-trained on, where that is known; its tokenizer, and the number of pieces."""
     known = description(settings, settings["vocabulary"])
     first = run.inputs.get("start", run).beginning
     if first is not run:

@@ -1,8 +1,10 @@
-"""Runs of several lengths that share their first steps: with `recipe.schedule=wsd` a scaling curve costs one training.
+"""Runs of several lengths that share their first steps: with `recipe.schedule=wsd` a scaling curve
+costs one training.
 
-Until its rate falls, a pre-training does not depend on how many steps follow: every draw is a function of the step. Each such run
-keeps the checkpoint of that moment in `trunk/`. It is also, bit for bit, where a longer run of otherwise the same meaning would be
-at that step, so that a longer run begins there.
+Until its rate falls, a pre-training does not depend on how many steps follow: every draw is a
+function of the step. Each such run keeps the checkpoint of that moment in `trunk/`. It is also, bit
+for bit, where a longer run of otherwise the same meaning would be at that step, so that a longer
+run begins there.
 """
 
 from __future__ import annotations
@@ -33,13 +35,15 @@ class Trunk(NamedTuple):
 def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:
     """The farthest step of another run at which this one can begin; None where there is none.
 
-    Results depend on threads and micro-batch in their last bits, so that the other run must have the same. Of machine, kernel and
-    torch nothing is asked: a run goes on from its own checkpoint elsewhere, too.
+    Results depend on threads and micro-batch in their last bits, so that the other run must have
+    the same. Of machine, kernel and torch nothing is asked: a run goes on from its own checkpoint
+    elsewhere, too.
     """
     from relpos.train.checkpoint import snapshot_step  # loads Lightning
 
     steps = run.config["steps"]
-    end = min([end, *(snapshot_step(share, steps) - 1 for share in run.config["snapshots"])])  # a snapshot needs its own training
+    # a snapshot needs its own training
+    end = min([end, *(snapshot_step(share, steps) - 1 for share in run.config["snapshots"])])
     inputs = {name: other.identity for name, other in run.inputs.items()}
     found = []
     for folder in (runs_root() / run.stage).glob(f"{run.name}-*"):
@@ -48,13 +52,18 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:
             continue
         try:
             record = read_record(folder)
-        except RelposError as error:  # another run's file is no reason to fail: this one can do without
+        except (
+            RelposError
+        ) as error:  # another run's file is no reason to fail: this one can do without
             say(f"relpos: {error}")
             continue
         if not record or not is_current(record):
             continue
         step = Recipe.of(record["meaning"]["recipe"]).decay_start(record["meaning"]["steps"])
-        alike = (input_identities(record), _shared(record["meaning"])) == (inputs, _shared(run.meaning))
+        alike = (input_identities(record), _shared(record["meaning"])) == (
+            inputs,
+            _shared(run.meaning),
+        )
         if alike and step <= end and _computed_with(record, threads, microbatch):
             found.append((step, folder))
     # The farthest first; a nearer one serves where that checkpoint is damaged.
@@ -84,4 +93,6 @@ def _computed_with(record: dict[str, Any], threads: int, microbatch: int) -> boo
     # Starts that ended before any training have computed nothing.
     begun = [start for start in record.get("starts", []) if "from_step" in start]
     wanted = {"threads": threads, "microbatch": microbatch, "processes": 1}
-    return bool(begun) and all(start.get(key) == value for start in begun for key, value in wanted.items())
+    return bool(begun) and all(
+        start.get(key) == value for start in begun for key, value in wanted.items()
+    )

@@ -1,4 +1,5 @@
-"""The stages of runs, a class and a file each; a new one is a new file, and its name in this list."""
+"""The stages of runs, a class and a file each; a new one is a new file, and its name in this
+list."""
 
 from relpos.stages import finetune, given, pretrain, store, tokenizer, toy
 

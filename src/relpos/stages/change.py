@@ -1,4 +1,5 @@
-"""Other positions in a trained network: those that `change` describes, in the network and in the node that describes it."""
+"""Other positions in a trained network: those that `change` describes, in the network and in the
+node that describes it."""
 
 from __future__ import annotations
 
@@ -22,26 +23,34 @@ ABSOLUTE = f"{PACKAGE}.Absolute"
 
 
 def change_positions(encoder: Encoder, change: dict[str, Any], length: int, seed: int) -> None:
-    """Gives a network, in place, other positions, as Wennberg & Henter (2021, Section 5) gave ALBERT. TISA is fitted to F̂_P of the
-    network as it was before position embeddings are removed.
+    """Gives a network, in place, other positions, as Wennberg & Henter (2021, Section 5) gave
+    ALBERT. TISA is fitted to F̂_P of the network as it was before position embeddings are removed.
 
-    The paper does not say to how many positions TISA is fitted, nor whether it is fitted where the position embeddings stay. Here
-    the fit is to the `length` of the fine-tuning, and `change.start` says whether there is one.
+    The paper does not say to how many positions TISA is fitted, nor whether it is fitted where the
+    position embeddings stay. Here the fit is to the `length` of the fine-tuning, and `change.start`
+    says whether there is one.
 
     Args:
-        change: `positions`, `tisa`, `start`, `reused` as in conf/finetune.yaml; what is left out is not changed.
+        change: `positions`, `tisa`, `start`, `reused` as in conf/finetune.yaml; what is left out is
+            not changed.
         length: of the profiles F̂_P to which TISA is fitted.
         seed: of the random start.
 
     Raises:
-        RelposError: the network has no table of position embeddings where one is removed or fitted to.
+        RelposError: the network has no table of position embeddings where one is removed or fitted
+            to.
     """
     functions, reused = change.get("tisa", 0), change.get("reused", False)
-    values = fitted_values(encoder, functions, reused, length) if functions and change["start"] == "regression" else None
+    values = (
+        fitted_values(encoder, functions, reused, length)
+        if functions and change["start"] == "regression"
+        else None
+    )
     if change["positions"] == "remove":
         fold_positions(encoder)
     if functions:
-        # The modules draw their initial values when they are made; these are drawn again, from the run's seed.
+        # The modules draw their initial values when they are made; these are drawn again, from the
+        # run's seed.
         with torch.random.fork_rng(devices=[]):
             tisa = add_tisa(encoder, functions, reused)
         redraw(tisa.named_parameters(), seed)
@@ -50,7 +59,8 @@ def change_positions(encoder: Encoder, change: dict[str, Any], length: int, seed
 
 
 def check_change(encoder: Encoder, change: dict[str, Any], length: int) -> None:
-    """Raises RelposError where `change_positions` would for another reason than the positions, which `changed_position` checks."""
+    """Raises RelposError where `change_positions` would for another reason than the positions,
+    which `changed_position` checks."""
     from relpos.analysis.profiles import check_maps
 
     if change["positions"] == "remove":
@@ -60,9 +70,11 @@ def check_change(encoder: Encoder, change: dict[str, Any], length: int) -> None:
 
 
 def fitted_values(encoder: Encoder, functions: int, reused: bool, length: int) -> list[Values]:
-    """For each module of TISA and each head: amplitudes, sharpnesses and centres by least squares to F̂_P of the module's layer.
+    """For each module of TISA and each head: amplitudes, sharpnesses and centres by least squares
+    to F̂_P of the module's layer.
 
-    One module for all layers is fitted to the mean of their F̂_P. Layers that share their weights share the fit.
+    One module for all layers is fitted to the mean of their F̂_P. Layers that share their weights
+    share the fit.
     """
     from relpos.analysis.profiles import profiles
 
@@ -76,16 +88,20 @@ def fitted_values(encoder: Encoder, functions: int, reused: bool, length: int) -
 
 
 _FITS: dict[tuple[str, int], Values] = {}
-"""Fits made in this process: the runs of a table start from one network, and a fit takes seconds."""
+"""Fits made in this process: the runs of a table start from one network, and a fit takes
+seconds."""
 
 
 def _fitted(heads: Tensor, functions: int) -> Values:
-    """Amplitudes, sharpnesses and centres for each head of a layer; `heads` is its F̂_P (heads, n, n)."""
+    """Amplitudes, sharpnesses and centres for each head of a layer; `heads` is its F̂_P (heads, n,
+    n)."""
     from relpos.analysis.profiles import fit_profiles
 
     key = hashlib.sha256(heads.numpy().tobytes()).hexdigest(), functions
     if key not in _FITS:
-        _FITS[key] = [(fit.amplitude, fit.sharpness, fit.centre) for fit in fit_profiles(heads, functions)]
+        _FITS[key] = [
+            (fit.amplitude, fit.sharpness, fit.centre) for fit in fit_profiles(heads, functions)
+        ]
     return _FITS[key]
 
 
@@ -93,7 +109,8 @@ def changed_position(position: dict[str, Any], change: dict[str, Any] | None) ->
     """The node `position` of a network after `change_positions`.
 
     Raises:
-        RelposError: position embeddings are to be removed, and the network has others or more than those.
+        RelposError: position embeddings are to be removed, and the network has others or more than
+            those.
 
     >>> changed_position({"_target_": "relpos.model.position.Absolute"}, {"positions": "remove"})["_target_"]
     'relpos.model.position.NoPosition'
@@ -103,13 +120,28 @@ def changed_position(position: dict[str, Any], change: dict[str, Any] | None) ->
     is_bare = position["_target_"].endswith(".NoPosition")
     if change["positions"] == "remove":
         if not is_table(position):
-            raise RelposError(f"change.positions=remove: {class_of(position)} is no table of position embeddings alone")
+            raise RelposError(
+                f"change.positions=remove: {class_of(position)} is no table of "
+                f"position embeddings alone"
+            )
         position, is_bare = {"_target_": f"{PACKAGE}.NoPosition", "_partial_": True}, True
     if not change.get("tisa"):
         return position
-    if change["start"] == "regression" and not has_table(position) and change["positions"] == "keep":
-        raise RelposError(f"change.start=regression: {class_of(position)} has no position embeddings to fit TISA to; start=random")
-    tisa = {"_target_": f"{PACKAGE}.{Tisa.__name__}", "_partial_": True, "kernels": change["tisa"], "reused": change["reused"]}
+    if (
+        change["start"] == "regression"
+        and not has_table(position)
+        and change["positions"] == "keep"
+    ):
+        raise RelposError(
+            f"change.start=regression: {class_of(position)} has no position "
+            f"embeddings to fit TISA to; start=random"
+        )
+    tisa = {
+        "_target_": f"{PACKAGE}.{Tisa.__name__}",
+        "_partial_": True,
+        "kernels": change["tisa"],
+        "reused": change["reused"],
+    }
     if is_bare:
         return tisa
     return {"_target_": f"{PACKAGE}.Merge", "_partial_": True, "parts": [position, tisa]}
@@ -117,7 +149,9 @@ def changed_position(position: dict[str, Any], change: dict[str, Any] | None) ->
 
 def has_table(position: dict[str, Any]) -> bool:
     """Whether a node `position` has a table of position embeddings, itself or in a part."""
-    return is_table(position) or any(has_table(part) for key in ("parts", "layers") for part in position.get(key) or ())
+    return is_table(position) or any(
+        has_table(part) for key in ("parts", "layers") for part in position.get(key) or ()
+    )
 
 
 def is_table(position: dict[str, Any]) -> bool:

@@ -1,6 +1,7 @@
 """One task → columns, `predictions/` and `model/`.
 
-The task is one of conf/task, or one of the user's own files. Both end as the arguments of one `Task`.
+The task is one of conf/task, or one of the user's own files. Both end as the arguments of one
+`Task`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,14 @@ from relpos.readers import sha256
 from relpos.runs.run import Run
 from relpos.stages.change import change_positions, changed_position
 from relpos.stages.given import given_run
-from relpos.stages.identity import DIALS, MACHINE, Content, lightning_part, machine_part, recipe_part
+from relpos.stages.identity import (
+    DIALS,
+    MACHINE,
+    Content,
+    lightning_part,
+    machine_part,
+    recipe_part,
+)
 from relpos.stages.pretrain import PretrainStage
 from relpos.stages.stage import Figures, TrainingStage, stage_of
 from relpos.stages.toy import corpus_of
@@ -43,12 +51,13 @@ RESERVED = ("glue", "loss", "order", "heldout_loss", "shuffle_gap", "perplexity"
 """Names of other figures in tables and claims."""
 OWN_TASK = f"{OwnTask.__module__}.{OwnTask.__qualname__}"
 CLASS_METRICS = {"accuracy": None, "f1": 2, "accuracy_and_f1": 2, "matthews": 2}
-"""The metrics of relpos.train.metrics that compare classes → the number of classes they are made for; None: any."""
+"""The metrics of relpos.train.metrics that compare classes → the number of classes they are made
+for; None: any."""
 NUMBER_METRICS = ("pearson", "spearman", "pearson_and_spearman")
 """The metrics of relpos.train.metrics that compare numbers."""
 UNREAD = "albert_"
-"""Prefix of a task's keys that are left out of identities: only `recipe=tisa` reads them, and its part of the identity has their
-values. They were added when there were runs without them."""
+"""Prefix of a task's keys that are left out of identities: only `recipe=tisa` reads them, and its
+part of the identity has their values. They were added when there were runs without them."""
 
 
 class FinetuneStage(TrainingStage):
@@ -60,7 +69,8 @@ class FinetuneStage(TrainingStage):
 
         Args:
             content: the checked configuration, with its interpolations.
-            start: the run to start from; None: the network or the pre-training of the configuration.
+            start: the run to start from; None: the network or the pre-training of the
+                configuration.
             later: the intermediate tasks of the fine-tunings that this one is made for.
 
         Raises:
@@ -72,15 +82,27 @@ class FinetuneStage(TrainingStage):
             start = given_run(str(named)) if named else PretrainStage.plan(_pretraining_of(config))
         task, task_meaning = _task_and_meaning(config["task"])
         intermediate = config["intermediate"]
-        # A task is not fine-tuned before itself, as MNLI is not where MNLI is its own intermediate task.
+        # A task is not fine-tuned before itself, as MNLI is not where MNLI is its own intermediate
+        # task.
         if intermediate["task"] not in (None, "none", task["name"]):
             if intermediate["task"] in later:
-                raise RelposError(f"task.intermediate={intermediate['task']}: this task would be fine-tuned before itself")
+                raise RelposError(
+                    f"task.intermediate={intermediate['task']}: this task would be "
+                    f"fine-tuned before itself"
+                )
             # Left out rather than null, which would replace the steps of that task's recipe.
             steps = {} if intermediate["steps"] is None else {"steps": intermediate["steps"]}
-            start = cls.plan(with_task(content, intermediate["task"], **steps), start, (*later, intermediate["task"]))
+            start = cls.plan(
+                with_task(content, intermediate["task"], **steps),
+                start,
+                (*later, intermediate["task"]),
+            )
         inputs = {"start": start}
-        meaning: dict[str, Any] = {key: config[key] for key in DIALS} | task_meaning | {"recipe": recipe_part(config["recipe"])}
+        meaning: dict[str, Any] = (
+            {key: config[key] for key in DIALS}
+            | task_meaning
+            | {"recipe": recipe_part(config["recipe"])}
+        )
         meaning |= lightning_part(config)
         # An intermediate task has already changed the network.
         if not start.is_tuning and (change := _change(config["change"])):
@@ -89,7 +111,8 @@ class FinetuneStage(TrainingStage):
         if config["head"] != "plain":
             meaning["head"] = config["head"]
         corpus = corpus_of(config)
-        # A task of the user's own has its files hashed already; of GLUE the source knows where it lies.
+        # A task of the user's own has its files hashed already; of GLUE the source knows where it
+        # lies.
         if "files" not in meaning:  # the task is one of the source's
             inputs |= corpus.inputs
             if not corpus.inputs:
@@ -118,7 +141,8 @@ class FinetuneStage(TrainingStage):
         return task
 
     def task_files(self) -> Any:
-        """Where `relpos.data.glue.read` finds the rows of the task: the user's own files, or GLUE as `data` has it."""
+        """Where `relpos.data.glue.read` finds the rows of the task: the user's own files, or GLUE
+        as `data` has it."""
         if "files" in self.meaning:
             return OwnFiles(Path(self.config["task"]["folder"]))
         return self.source().glue_location()
@@ -133,22 +157,29 @@ class FinetuneStage(TrainingStage):
         super().refuse_absent()
         task = self.config["task"]
         if "toy" in self.inputs and task["folder"] not in FOLDERS:
-            raise RelposError(f"task={task['name']}: the toy language has no such task; choose data=files")
+            raise RelposError(
+                f"task={task['name']}: the toy language has no such task; choose data=files"
+            )
         if self.meaning.get("glue", self) is None:
             place = self.source().glue_location().folder
-            files = f"there is no folder {task['folder']} with files of task {task['name']} in {place}"
+            files = (
+                f"there is no folder {task['folder']} with files of task {task['name']} in {place}"
+            )
             raise RelposError(f"data.glue: {files}")
 
     def description(self) -> dict[str, Any]:
         settings = stage_of(self.inputs["start"]).description()
-        return settings | {"position": changed_position(settings["position"], self.config.get("change"))}
+        return settings | {
+            "position": changed_position(settings["position"], self.config.get("change"))
+        }
 
     def size(self) -> dict[str, Any]:
         return stage_of(self.inputs["start"]).size()
 
     def model(self) -> tuple[Classifier, dict[str, Any]]:
-        """A classifier on the encoder that the run starts from, and the description of it. Its output layer is drawn from `seed`,
-        so is the pooler unless an intermediate task has trained one. With `change`, the encoder gets other positions first."""
+        """A classifier on the encoder that the run starts from, and the description of it. Its
+        output layer is drawn from `seed`, so is the pooler unless an intermediate task has trained
+        one. With `change`, the encoder gets other positions first."""
         start, config, task = self.inputs["start"], self.config, self.task()
         kind, change = config.get("head", "plain"), config.get("change")
         before: Any
@@ -157,26 +188,36 @@ class FinetuneStage(TrainingStage):
         else:
             before, settings = stage_of(start).model()
         head = {} if kind == "plain" else {"head": {"classifier": kind}}
-        settings = {key: value for key, value in settings.items() if key != "head"} | {"outputs": task.outputs} | head
+        settings = (
+            {key: value for key, value in settings.items() if key != "head"}
+            | {"outputs": task.outputs}
+            | head
+        )
         settings["position"] = changed_position(settings["position"], change)
-        before = before.float()  # a published checkpoint may hold half precision, in which small updates would be lost
+        # a published checkpoint may hold half precision, in which small updates would be lost
+        before = before.float()
         encoder = encoder_of(before)
         if change:
             change_positions(encoder, change, config["length"], config["seed"])
         # Here and not before: loading the network and changing its positions draw numbers, too.
         torch.manual_seed(config["seed"])
-        return classifier_on(before, task.outputs, encoder.embedding.dropout.p, kind).train(), settings
+        return classifier_on(
+            before, task.outputs, encoder.embedding.dropout.p, kind
+        ).train(), settings
 
     def steps(self) -> float:
         if self.config.get("steps"):
             return float(self.config["steps"])
         task, batch = self.config["task"], self.config["batch"]
-        epochs = self.config["recipe"].get("epochs") or task["steps"] / -(-task["rows"] // task["batch"])
+        epochs = self.config["recipe"].get("epochs") or task["steps"] / -(
+            -task["rows"] // task["batch"]
+        )
         return float(epochs * -(-task["rows"] // batch))
 
 
 def _network_name(start: Run) -> str:
-    """How a fine-tuning's folder names the network that it starts from: a given one, or a pre-training without text and seed."""
+    """How a fine-tuning's folder names the network that it starts from: a given one, or a
+    pre-training without text and seed."""
     first = start.beginning
     if first.is_given:
         return start.name
@@ -184,37 +225,63 @@ def _network_name(start: Run) -> str:
 
 
 def _pretraining_of(config: Content) -> Content:
-    """The configuration of the pre-training that a fine-tuning's configuration describes; both are resolved."""
-    shared = ("size", "position", "conv", "data", "vocabulary", "tokenizer", "k", "outside", "kernels", "length", *MACHINE)
-    return {key: config[key] for key in (*shared, "scheme") if key in config} | config["pretrain"] | {"stage": "pretrain"}
+    """The configuration of the pre-training that a fine-tuning's configuration describes; both are
+    resolved."""
+    shared = (
+        "size",
+        "position",
+        "conv",
+        "data",
+        "vocabulary",
+        "tokenizer",
+        "k",
+        "outside",
+        "kernels",
+        "length",
+        *MACHINE,
+    )
+    return (
+        {key: config[key] for key in (*shared, "scheme") if key in config}
+        | config["pretrain"]
+        | {"stage": "pretrain"}
+    )
 
 
 def _task_and_meaning(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arguments of a run's `Task` as plain values, and the task's part of a fine-tuning's identity.
+    """The arguments of a run's `Task` as plain values, and the task's part of a fine-tuning's
+    identity.
 
-    For a task of conf/task the identity holds all arguments but those of `UNREAD`. For a task of the user's own it holds the hashes
-    of the files instead of their folder.
+    For a task of conf/task the identity holds all arguments but those of `UNREAD`. For a task of
+    the user's own it holds the hashes of the files instead of their folder.
 
     Raises:
         RelposError: something is wrong with a task of the user's own or its files.
     """
-    if node["_target_"] != OWN_TASK:  # compared by name, because instantiating the tasks of a large table takes seconds
-        return node, {"task": {key: value for key, value in node.items() if not key.startswith(UNREAD)}}
+    # compared by name, because instantiating the tasks of a large table takes seconds
+    if node["_target_"] != OWN_TASK:
+        return node, {
+            "task": {key: value for key, value in node.items() if not key.startswith(UNREAD)}
+        }
     task: OwnTask = instantiate(node, "task")
     arguments = task.arguments()
     # In tables and claims a column of such a name would be taken for GLUE's.
     names = {"mnli_m", "mnli_mm", *RESERVED, *options()["task"]}
     if arguments["name"] in names:
-        raise RelposError(f"task.name={arguments['name']}: a task or a figure of relpos has this name; choose another one")
+        raise RelposError(
+            f"task.name={arguments['name']}: a task or a figure of relpos has this "
+            f"name; choose another one"
+        )
     known = {key: value for key, value in arguments.items() if key != "folder"}
-    # Without its folder: the files of the intermediate task are part of the identity of its own run.
+    # Without its folder: the files of the intermediate task are part of the identity of its own
+    # run.
     if is_task_file(str(known["intermediate"])):
         known["intermediate"] = Path(known["intermediate"]).name
     return arguments, {"task": known, "files": task.files.identity()} | _metric_source(arguments)
 
 
 def _metric_source(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The hash of the module of a metric from outside the package, for the identity; empty for those of relpos.train.metrics."""
+    """The hash of the module of a metric from outside the package, for the identity; empty for
+    those of relpos.train.metrics."""
     module, _, name = arguments["metric"].rpartition(".")
     if module != METRICS:
         find(arguments["metric"], "metric", "task.metric")
@@ -227,7 +294,9 @@ def _metric_source(arguments: dict[str, Any]) -> dict[str, Any]:
     labels = arguments["labels"]
     # Refused when it is planned: behind the training the metric's own error would come too late.
     if (name in NUMBER_METRICS) != (labels is None):
-        raise RelposError(f"task.metric={name}: it does not compare {'numbers' if labels is None else 'classes'}")
+        raise RelposError(
+            f"task.metric={name}: it does not compare {'numbers' if labels is None else 'classes'}"
+        )
     if labels is not None and CLASS_METRICS[name] not in (None, len(labels)):
         raise RelposError(f"task.metric={name}: it is for two classes, this task has {len(labels)}")
     return {}
@@ -246,14 +315,23 @@ def _node_of(name: str) -> dict[str, Any]:
 
 
 def with_task(cfg: DictConfig | Content, name: str, **dials: Any) -> Content:
-    """The same fine-tuning on another task: steps, batch and intermediate task are the other task's; `dials` are set afterwards.
+    """The same fine-tuning on another task: steps, batch and intermediate task are the other
+    task's; `dials` are set afterwards.
 
     Raises:
         RelposError: there is no such task.
     """
     content = unresolved(cfg)
-    task_meaning = {"steps": "${recipe.steps}", "batch": "${recipe.batch}", "intermediate": INTERMEDIATE}
-    return content | ({} if name == content["task"]["name"] else {"task": _node_of(name)} | task_meaning) | dials
+    task_meaning = {
+        "steps": "${recipe.steps}",
+        "batch": "${recipe.batch}",
+        "intermediate": INTERMEDIATE,
+    }
+    return (
+        content
+        | ({} if name == content["task"]["name"] else {"task": _node_of(name)} | task_meaning)
+        | dials
+    )
 
 
 def _change(change: dict[str, Any]) -> dict[str, Any]:
@@ -264,7 +342,8 @@ def _change(change: dict[str, Any]) -> dict[str, Any]:
 
 
 def _change_name(meaning: dict[str, Any]) -> str:
-    """How a fine-tuning's folder says what was changed: `-removed+tisa3`; empty where nothing was."""
+    """How a fine-tuning's folder says what was changed: `-removed+tisa3`; empty where nothing
+    was."""
     change = meaning.get("change") or {"positions": "keep"}
     removed = "-removed" if change["positions"] == "remove" else ""
     return removed + (f"+tisa{change['tisa']}" if change.get("tisa") else "")

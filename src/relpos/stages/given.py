@@ -29,7 +29,8 @@ class GivenStage(Stage):
 def given_run(name: str) -> Run:
     """The network of this name as a run that nobody has to make.
 
-    A network of a run is identified by that run, another one by the SHA-256 of its files, one from the hub by its id and commit.
+    A network of a run is identified by that run, another one by the SHA-256 of its files, one from
+    the hub by its id and commit.
 
     Raises:
         RelposError: there is no such network.
@@ -37,11 +38,17 @@ def given_run(name: str) -> Run:
     network, path = resolve(name), expanded(name)
     folder, run = network.folder, network.run
     if is_published(folder):
-        # The hub's cache keeps the files of a commit in snapshots/COMMIT: the folder's name identifies them, unhashed.
+        # The hub's cache keeps the files of a commit in snapshots/COMMIT: the folder's name
+        # identifies them, unhashed.
         if folder.parent.name == "snapshots" and not path.is_dir():
             meaning = {"hub": name.partition("@")[0], "revision": folder.name}
             return Run(GIVEN, name.replace("/", "-"), meaning, {}, folder=str(folder))
-        return _given(folder.resolve().name, folder, "model", [folder / CONFIG, *weight_files(folder), *tokenizer_files(folder)])
+        return _given(
+            folder.resolve().name,
+            folder,
+            "model",
+            [folder / CONFIG, *weight_files(folder), *tokenizer_files(folder)],
+        )
     typed = _typed(run) if run else {}
     if run and network.is_snapshot:
         label = f"{run.resolve().name}-at{network.share}"
@@ -54,20 +61,28 @@ def given_run(name: str) -> Run:
 
 
 def _typed(run: Path) -> dict[str, Any]:
-    """`scheme`, the word that was typed for a run's position scheme, where its configuration has it."""
+    """`scheme`, the word that was typed for a run's position scheme, where its configuration has
+    it."""
     file = run / "config.yaml"
     config = fitted(read_yaml(file), dict) if file.is_file() else {}
     return {key: value for key, value in config.items() if key == "scheme"}
 
 
-def _given(label: str, path: Path, what: str, files: Iterable[Path], config: Mapping[str, Any] | None = None) -> Run:
+def _given(
+    label: str,
+    path: Path,
+    what: str,
+    files: Iterable[Path],
+    config: Mapping[str, Any] | None = None,
+) -> Run:
     """A network, or its tokenizer, that is identified by what these files contain."""
     meaning = {what: described(files, path if path.is_dir() else path.parent)}
     return Run(GIVEN, label, meaning, dict(config or {}), folder=str(path.resolve()))
 
 
 def tokenizer_of(start: Run, vocabulary: int) -> Run:
-    """The tokenizer in the folder of a given network; it is identified by its own files, so that networks may share a store.
+    """The tokenizer in the folder of a given network; it is identified by its own files, so that
+    networks may share a store.
 
     Raises:
         RelposError: there is none.

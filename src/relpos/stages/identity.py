@@ -12,7 +12,8 @@ from relpos.readers import sha256
 from relpos.trust import find, targets
 
 Content = Mapping[str, Any]
-"""A configuration as plain values: `config` where it is resolved, `content` with its interpolations."""
+"""A configuration as plain values: `config` where it is resolved, `content` with its
+interpolations."""
 DIALS = ("steps", "batch", "seed", "precision", "length")
 """Keys that are part of the identity of every training run."""
 PAPERS_LAYERS = {
@@ -23,14 +24,16 @@ PAPERS_LAYERS = {
     "bias": True,
     "qk_norm": False,
 }
-"""Keys of `size` that an identity leaves out where they have these values, which are those of the papers' networks."""
+"""Keys of `size` that an identity leaves out where they have these values, which are those of the
+papers' networks."""
 IDLE: Mapping[str, tuple[Any, ...]] = {
     "position_lr": (1,),
     "optimizer": ("adamw",),
     "masking": (None, RATE),
     "schedule": ("linear",),
 }
-"""Keys of a recipe that an identity leaves out where they have one of these values: they change nothing then."""
+"""Keys of a recipe that an identity leaves out where they have one of these values: they change
+nothing then."""
 MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "log_every")
 """Keys that a run reads but that do not change its result: they are not part of its identity."""
 WATCHING = ("pytorch_lightning.callbacks.lr_monitor.LearningRateMonitor",)
@@ -40,10 +43,12 @@ SWITCHES = ("overfit_batches", "fast_dev_run")
 
 
 def architecture_part(config: dict[str, Any]) -> dict[str, Any]:
-    """Size, position, convolution, and an objective of the user's own. A class from outside the package is identified by the hash
-    of its source file. Keys of the size that came later are left out where the layers are the papers': runs keep the identity from
-    before."""
-    size = {key: value for key, value in config["size"].items() if key not in PAPERS_LAYERS} | other_layers(config["size"])
+    """Size, position, convolution, and an objective of the user's own. A class from outside the
+    package is identified by the hash of its source file. Keys of the size that came later are left
+    out where the layers are the papers': runs keep the identity from before."""
+    size = {
+        key: value for key, value in config["size"].items() if key not in PAPERS_LAYERS
+    } | other_layers(config["size"])
     nodes = {"size": size, "position": config["position"], "conv": config["conv"]}
     if not config["objective"]["_target_"].startswith("relpos."):  # others are named by `masking`
         nodes["objective"] = config["objective"]
@@ -52,8 +57,8 @@ def architecture_part(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sources(nodes: Content) -> dict[str, str]:
-    """Class of the user's own → the hash of its source file, which stands for the version that other
-    classes have."""
+    """Class of the user's own → the hash of its source file, which stands for the version that
+    other classes have."""
     outside = {
         node["_target_"]: find(node["_target_"], path.split(".")[0], f"{path}._target_")
         for path, node in targets(nodes)
@@ -68,14 +73,17 @@ def other_layers(size: Content) -> dict[str, Any]:
 
 
 def recipe_part(recipe: dict[str, Any]) -> dict[str, Any]:
-    """The recipe without `steps`, `batch` and `head`, whose dials at the top level count, and without what is idle."""
+    """The recipe without `steps`, `batch` and `head`, whose dials at the top level count, and
+    without what is idle."""
     recipe = {key: value for key, value in recipe.items() if key not in ("steps", "batch", "head")}
     # Two ways to write one training must give one identity: a list of equal values is that value.
     if isinstance(rates := recipe["position_lr"], list) and len(set(rates)) == 1:
         recipe["position_lr"] = rates[0]
-    if recipe.get("conv_lr") in (None, recipe.get("position_lr")):  # convolutions take the rate of positions by themselves
+    # convolutions take the rate of positions by themselves
+    if recipe.get("conv_lr") in (None, recipe.get("position_lr")):
         recipe.pop("conv_lr", None)
-    if recipe.get("schedule") == "linear":  # which falls from the first step on, and has no last phase
+    # which falls from the first step on, and has no last phase
+    if recipe.get("schedule") == "linear":
         del recipe["decay"]
     return {key: value for key, value in recipe.items() if value not in IDLE.get(key, ())}
 
@@ -83,7 +91,11 @@ def recipe_part(recipe: dict[str, Any]) -> dict[str, Any]:
 def lightning_part(config: Content) -> dict[str, Any]:
     """Callbacks and switches of Lightning's Trainer by which a result may change, for the identity;
     empty without any."""
-    callbacks = {name: node for name, node in (config.get("callbacks") or {}).items() if node["_target_"] not in WATCHING}
+    callbacks = {
+        name: node
+        for name, node in (config.get("callbacks") or {}).items()
+        if node["_target_"] not in WATCHING
+    }
     trainer = {key: value for key in SWITCHES if (value := (config.get("trainer") or {}).get(key))}
     sources = _sources({"callbacks": callbacks})
     parts = {"callbacks": callbacks | ({"sources": sources} if sources else {}), "trainer": trainer}

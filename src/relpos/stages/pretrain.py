@@ -41,16 +41,20 @@ class PretrainStage(TrainingStage):
 
         Args:
             content: the checked configuration, with its interpolations.
-            start: the network that is trained further; None: the one of the configuration's `network`, where there is one.
+            start: the network that is trained further; None: the one of the configuration's
+                `network`, where there is one.
         """
         config = resolved(content)
         if config.get("network"):
             start = given_run(str(config["network"]))
         if start:
-            # After the composed values: the network on disk says what it is, and overrides of its shape were refused.
+            # After the composed values: the network on disk says what it is, and overrides of its
+            # shape were refused.
             config |= stage_of(start).description()
             config["scheme"] = start.config.get("scheme")
-        store = StoreStage.plan(config, tokenizer_of(start, config["vocabulary"]) if start else None)
+        store = StoreStage.plan(
+            config, tokenizer_of(start, config["vocabulary"]) if start else None
+        )
         meaning = {key: config[key] for key in (*DIALS, "packing")} | architecture_part(config)
         # The objective is part of the recipe, under `masking`.
         meaning["recipe"] = recipe_part(config["recipe"] | {"masking": trained_for(config).masking})
@@ -63,9 +67,15 @@ class PretrainStage(TrainingStage):
             if meaning["first"]["packing"] == config["packing"]:
                 del meaning["first"]["packing"]
         size, causal = config["size"], "-causal" * (config["size"].get("attention") == "causal")
-        begins = start.name if start else f"{scheme_name(config)}-{size['layers']}x{size['hidden']}{causal}"
+        begins = (
+            start.name
+            if start
+            else f"{scheme_name(config)}-{size['layers']}x{size['hidden']}{causal}"
+        )
         name = f"{begins}-{store.name}-seed{config['seed']}"
-        inputs = {"store": store, "tokenizer": store.inputs["tokenizer"]} | ({"start": start} if start else {})
+        inputs = {"store": store, "tokenizer": store.inputs["tokenizer"]} | (
+            {"start": start} if start else {}
+        )
         return Run(cls.name, name, meaning, meaning | machine_part(config), inputs)
 
     def work(self) -> Figures:
@@ -79,19 +89,29 @@ class PretrainStage(TrainingStage):
         return pretraining_parts(self)
 
     def figures(self) -> tuple[str, ...]:
-        return (*HELDOUT, "perplexity", "unigram_perplexity", "parameters", "position_parameters", "steps")
+        return (
+            *HELDOUT,
+            "perplexity",
+            "unigram_perplexity",
+            "parameters",
+            "position_parameters",
+            "steps",
+        )
 
     def description(self) -> dict[str, Any]:
         return description(self.config, self.inputs["tokenizer"].config["vocabulary"])
 
     def model(self, vocabulary: int | None = None) -> tuple[MaskedLM, dict[str, Any]]:
-        """The masked language model before its first step: weights from `seed`, attention by `speed.kernel`.
+        """The masked language model before its first step: weights from `seed`, attention by
+        `speed.kernel`.
 
-        One that goes on with another network begins with that, in float32. A head that predicts words is trained further; where
-        there is none, or a classifier's, which is dropped, the head is drawn from `seed`.
+        One that goes on with another network begins with that, in float32. A head that predicts
+        words is trained further; where there is none, or a classifier's, which is dropped, the head
+        is drawn from `seed`.
 
         Args:
-            vocabulary: of the store; None: that of the tokenizer, or what is asked for while that is not trained.
+            vocabulary: of the store; None: that of the tokenizer, or what is asked for while that
+                is not trained.
         """
         kernel, seed = self.config["speed"]["kernel"], self.config["seed"]
         if "start" not in self.inputs:
@@ -102,9 +122,14 @@ class PretrainStage(TrainingStage):
             torch.manual_seed(seed)
             return network(settings | {"kernel": kernel}), settings
         before, settings = opened(self.inputs["start"].path, kernel)
-        # The seed is set behind that line, because building a network to load weights into draws numbers, too.
+        # The seed is set behind that line, because building a network to load weights into draws
+        # numbers, too.
         torch.manual_seed(seed)
-        head = {key: value for key, value in settings.get("head", {}).items() if key in ("activation", "tied")}
+        head = {
+            key: value
+            for key, value in settings.get("head", {}).items()
+            if key in ("activation", "tied")
+        }
         settings = {key: value for key, value in settings.items() if key not in ("head", "outputs")}
         return masked_lm_on(before.float()).train(), settings | ({"head": head} if head else {})
 
@@ -114,7 +139,8 @@ class PretrainStage(TrainingStage):
     def last_constant_step(self) -> int | None:
         """The step after which the rate falls; None if no other run can share the steps until then.
 
-        A warm-up that is a share of the steps is another one in a longer run, and so are a first phase and annealed masks.
+        A warm-up that is a share of the steps is another one in a longer run, and so are a first
+        phase and annealed masks.
         """
         recipe = Recipe.of(self.config["recipe"])
         if recipe.schedule == "linear" or 0 < recipe.warmup < 1:

@@ -56,12 +56,16 @@ class Stage:
         """The run that a checked configuration, with its interpolations, names.
 
         Raises:
-            RelposError: no command makes a run of this stage alone; or a file that it needs is missing.
+            RelposError: no command makes a run of this stage alone; or a file that it needs is
+                missing.
         """
-        raise RelposError("this configuration makes no run; those of data, pretrain and finetune make one")
+        raise RelposError(
+            "this configuration makes no run; those of data, pretrain and finetune make one"
+        )
 
     def work(self) -> Figures:
-        """Does the run in its folder, from its last checkpoint where there is one; returns its final figures."""
+        """Does the run in its folder, from its last checkpoint where there is one; returns its
+        final figures."""
         raise RelposError(f"{self.run.name}: a run of stage {self.run.stage} is not made here")
 
     def figures(self) -> tuple[str, ...]:
@@ -69,7 +73,8 @@ class Stage:
         return ()
 
     def source(self) -> Any:
-        """The source that the run's `data` describes; for the toy language, the files that its run has written."""
+        """The source that the run's `data` describes; for the toy language, the files that its run
+        has written."""
         source = instantiate(self.config["data"], "data")
         return source.at(self.inputs["toy"].path) if "toy" in self.inputs else source
 
@@ -78,7 +83,8 @@ class Stage:
         return {"corpus": lambda: self.source().identity()}
 
     def refuse_changed(self) -> None:
-        """Called when a run has read its text or its task: hours may lie between its plan and its turn in a table.
+        """Called when a run has read its text or its task: hours may lie between its plan and its
+        turn in a table.
 
         Raises:
             RelposError: the files are no longer those of which the run's identity has the hashes.
@@ -92,7 +98,8 @@ class Stage:
         """Refuses a run whose files or logger are missing, those of its inputs not included.
 
         Raises:
-            RelposError: names the folder in which they were expected, or the package that the logger needs.
+            RelposError: names the folder in which they were expected, or the package that the
+                logger needs.
         """
         if self.meaning.get("corpus", self) is None:
             self.source().characters()
@@ -101,11 +108,13 @@ class Stage:
         """Refuses a network that cannot be built, see `refuse_impossible` below."""
 
     def phases(self) -> list[tuple[float, float]]:
-        """(tokens, operations for each) of the phases of a training; none for a stage that does not train."""
+        """(tokens, operations for each) of the phases of a training; none for a stage that does not
+        train."""
         return []
 
     def description(self) -> dict[str, Any]:
-        """The `relpos.train.network.description` of the network that is trained, or that the user named."""
+        """The `relpos.train.network.description` of the network that is trained, or that the user
+        named."""
         raise NotImplementedError
 
     def size(self) -> dict[str, Any]:
@@ -114,7 +123,8 @@ class Stage:
         return size
 
     def model(self) -> tuple[MaskedLM | Classifier, dict[str, Any]]:
-        """The network before its first step, and the description of it in the run's model folder."""
+        """The network before its first step, and the description of it in the run's model
+        folder."""
         raise NotImplementedError
 
 
@@ -142,11 +152,13 @@ class TrainingStage(Stage):
         return float(self.config["steps"])
 
     def last_constant_step(self) -> int | None:
-        """The step after which the rate falls; None if no other run can share the steps until then."""
+        """The step after which the rate falls; None if no other run can share the steps until
+        then."""
         return None
 
     def expected(self) -> tuple[int, float]:
-        """The vocabulary that the head predicts, 0 for none, and the share of the tokens at which it does so."""
+        """The vocabulary that the head predicts, 0 for none, and the share of the tokens at which
+        it does so."""
         return 0, 0.0
 
     def phases(self) -> list[tuple[float, float]]:
@@ -155,7 +167,10 @@ class TrainingStage(Stage):
         shares = [(1 - first["share"], self.config), (first["share"], first)]
         return [
             # Three: the backward pass has two matrix products for each one of the forward pass.
-            (share * steps * phase["batch"] * phase["length"], 3.0 * forward(size, phase["length"], vocabulary, head))
+            (
+                share * steps * phase["batch"] * phase["length"],
+                3.0 * forward(size, phase["length"], vocabulary, head),
+            )
             for share, phase in shares
             if share
         ]
@@ -170,8 +185,15 @@ class TrainingStage(Stage):
             return
         speed, length = self.config["speed"], self.config["length"]
         asking = {"accelerator": "gpu", "kernel": "triton"}.items() & speed.items()
-        if is_here and asking and not (torch.cuda.is_available() or torch.backends.mps.is_available()):
-            raise RelposError(f"speed.{'='.join(min(asking))}: torch finds no GPU on this machine; auto takes what there is")
+        if (
+            is_here
+            and asking
+            and not (torch.cuda.is_available() or torch.backends.mps.is_available())
+        ):
+            raise RelposError(
+                f"speed.{'='.join(min(asking))}: torch finds no GPU on this machine; "
+                f"auto takes what there is"
+            )
         with torch.random.fork_rng(devices=[]), without_memory():
             model = network(self.description() | {"kernel": speed["kernel"]})
         counted(model)
@@ -179,41 +201,55 @@ class TrainingStage(Stage):
         if change := self.config.get("change"):
             check_change(model.encoder, change, length)
         # The meaning has the first phase where there is one.
-        model.encoder.position.check_length(max(self.meaning.get("first", self.config)["length"], length))
+        model.encoder.position.check_length(
+            max(self.meaning.get("first", self.config)["length"], length)
+        )
         if speed["kernel"] == name_of(fused):
             self._refuse_fused()
 
     def _refuse_fused(self) -> None:
-        """Raises RelposError where the terms of a scheme have what `speed.kernel=fused` does not compute: the scheme says so alone
-        in a forward pass, which a narrow network of its layers and heads makes here."""
+        """Raises RelposError where the terms of a scheme have what `speed.kernel=fused` does not
+        compute: the scheme says so alone in a forward pass, which a narrow network of its layers
+            and heads makes here."""
         settings = self.description()
         width = 8 * settings["size"]["heads"]
         narrow = settings["size"] | {"hidden": width, "embedding": width, "ffn": width}
         try:
-            with torch.random.fork_rng(devices=[]), torch.no_grad(), autocast(self.config["precision"], "cpu"):
+            with (
+                torch.random.fork_rng(devices=[]),
+                torch.no_grad(),
+                autocast(self.config["precision"], "cpu"),
+            ):
                 model = network(settings | {"size": narrow, "kernel": name_of(fused)})
                 model.encoder(torch.zeros(1, 8, dtype=torch.long))
         except RelposError as error:
-            if str(error).startswith("attention kernel"):  # what else does not suit so narrow a network may suit this one
-                raise RelposError("speed.kernel=fused does not serve this position scheme; auto takes one that serves") from error
+            # what else does not suit so narrow a network may suit this one
+            if str(error).startswith("attention kernel"):
+                raise RelposError(
+                    "speed.kernel=fused does not serve this position scheme; auto "
+                    "takes one that serves"
+                ) from error
 
 
 def model_of(run: Run) -> MaskedLM | Classifier:
-    """The network of a pre-training or a fine-tuning before its first step. Torch's random generator is left as it was.
+    """The network of a pre-training or a fine-tuning before its first step. Torch's random
+    generator is left as it was.
 
-    If the tokenizer is not trained yet, it is assumed to have as many pieces as the configuration asks for (a small text yields
-    fewer). If the run that a fine-tuning starts from is not finished, the encoder has that run's initial weights.
+    If the tokenizer is not trained yet, it is assumed to have as many pieces as the configuration
+    asks for (a small text yields fewer). If the run that a fine-tuning starts from is not finished,
+    the encoder has that run's initial weights.
     """
     with torch.random.fork_rng(devices=[]):
         return stage_of(run).model()[0]
 
 
 def refuse_absent(run: Run) -> None:
-    """Refuses a run whose corpus, GLUE files or logger are missing, or those of its inputs. Called before the run's folder is made
-    and before its inputs are executed, which can take days.
+    """Refuses a run whose corpus, GLUE files or logger are missing, or those of its inputs. Called
+    before the run's folder is made and before its inputs are executed, which can take days.
 
     Raises:
-        RelposError: names the folder in which they were expected, or the package that the logger needs.
+        RelposError: names the folder in which they were expected, or the package that the logger
+            needs.
     """
     stage_of(run).refuse_absent()
     for needed in run.inputs.values():
@@ -221,14 +257,16 @@ def refuse_absent(run: Run) -> None:
 
 
 def refuse_impossible(run: Run, is_here: bool = True) -> None:
-    """Refuses a network that cannot be built, before any work on the run or its inputs. The check allocates no memory for weights.
+    """Refuses a network that cannot be built, before any work on the run or its inputs. The check
+    allocates no memory for weights.
 
     Args:
         is_here: whether this machine, and no other, is to execute the run.
 
     Raises:
-        RelposError: size, position, convolution, length and `recipe.position_lr` do not go together, or `change` does not suit the
-            positions; `speed.kernel` does not serve them; or there is no GPU here, and `speed` asks for one.
+        RelposError: size, position, convolution, length and `recipe.position_lr` do not go
+            together, or `change` does not suit the positions; `speed.kernel` does not serve them;
+            or there is no GPU here, and `speed` asks for one.
     """
     # Inputs first: of a fine-tuning that cannot start, the pre-training is what is to be mended.
     for needed in run.inputs.values():

@@ -32,10 +32,13 @@ class StoreStage(Stage):
         tokenizer = tokenizer or TokenizerStage.plan(config, corpus)
         meaning: dict[str, Any] = {"heldout": source.heldout}
         # The run's name says so, too: two stores of one text would differ by their hash alone.
-        if source.shuffle:  # the tokenizer's text stays as it stands, so that the pieces are the same
+        # the tokenizer's text stays as it stands, so that the pieces are the same
+        if source.shuffle:
             name, meaning["shuffle"] = f"{name}-shuffled{source.shuffle}", source.shuffle
         inputs = corpus.inputs | {"tokenizer": tokenizer}
-        return Run(cls.name, name, corpus.meaning | meaning, meaning | {"data": config["data"]}, inputs)
+        return Run(
+            cls.name, name, corpus.meaning | meaning, meaning | {"data": config["data"]}, inputs
+        )
 
     def work(self) -> Figures:
         source, folder = self.source(), self.run.path

@@ -32,15 +32,22 @@ class TokenizerStage(Stage):
 
     @classmethod
     def plan(cls, content: Content, corpus: Corpus | None = None) -> Run:
-        """The tokenizer of `data`, `vocabulary` and `tokenizer`, resolved; `corpus` is that of `data`."""
+        """The tokenizer of `data`, `vocabulary` and `tokenizer`, resolved; `corpus` is that of
+        `data`."""
         own = content["tokenizer"]
         if own.get("file"):
             return cls._own(expanded(own["file"]).resolve(), content["vocabulary"])
         corpus = corpus or corpus_of(content)
         source = corpus.source
-        trained = {"vocabulary": content["vocabulary"], "sample": source.sample, "threads": TOKENIZER_THREADS}
+        trained = {
+            "vocabulary": content["vocabulary"],
+            "sample": source.sample,
+            "threads": TOKENIZER_THREADS,
+        }
         # Left out where they are ours.
-        other = {key: value for key, value in own.items() if key in TOKENIZER and value != TOKENIZER[key]}
+        other = {
+            key: value for key, value in own.items() if key in TOKENIZER and value != TOKENIZER[key]
+        }
         trained |= other
         words = [str(other["kind"]) if key == "kind" else key for key in TOKENIZER if key in other]
         name = "-".join([type(source).__name__.lower(), str(content["vocabulary"]), *words])
@@ -49,13 +56,17 @@ class TokenizerStage(Stage):
 
     @classmethod
     def _own(cls, path: Path, vocabulary: int) -> Run:
-        """The tokenizer of a file, or of the folder of a checkpoint or a run. It is identified by what its files contain; nothing
-        else of the configuration counts."""
+        """The tokenizer of a file, or of the folder of a checkpoint or a run. It is identified by
+        what its files contain; nothing else of the configuration counts."""
         folder = path / "model" if (path / "model").is_dir() else path
         files = tokenizer_files(folder)
         if not path.is_file() and not files:
-            raise RelposError(f"tokenizer={path}: there is no such file, and no folder with a tokenizer")
-        meaning: dict[str, Any] = {"file": sha256(path)} if path.is_file() else {"files": described(files, folder)}
+            raise RelposError(
+                f"tokenizer={path}: there is no such file, and no folder with a tokenizer"
+            )
+        meaning: dict[str, Any] = (
+            {"file": sha256(path)} if path.is_file() else {"files": described(files, folder)}
+        )
         return Run(cls.name, "own", meaning, {"file": str(folder), "vocabulary": vocabulary})
 
     def work(self) -> Figures:

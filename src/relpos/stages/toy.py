@@ -1,4 +1,5 @@
-"""The toy language: `corpus/` and `glue/`, written from a seed. And the text of a configuration, which may be that."""
+"""The toy language: `corpus/` and `glue/`, written from a seed. And the text of a configuration,
+which may be that."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class Corpus:
 
     @cached_property
     def meaning(self) -> dict[str, Any]:
-        """Its part of an identity: what the files contain; of the toy language nothing, since its run is an input."""
+        """Its part of an identity: what the files contain; of the toy language nothing, since its
+        run is an input."""
         if self.inputs:
             return {}
         reading = {} if self.source.alike else {"reading": READING}

@@ -1,4 +1,5 @@
-"""Changes that a command line makes to an experiment file: which rows they affect, and where the changed table is written."""
+"""Changes that a command line makes to an experiment file: which rows they affect, and where the
+changed table is written."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from relpos.stages.identity import MACHINE
 from relpos.tables.experiment import Experiment, of_stage, overrides_of
 
 SAME_ROW = (*MACHINE, "seed", "data.root", "data.glue")
-"""Keys, or groups, that may differ while a row is still that of the file: machines, seeds, and the folders of the same data."""
+"""Keys, or groups, that may differ while a row is still that of the file: machines, seeds, and the
+folders of the same data."""
 PUBLISHED = ("hub", "files")
 """Options of `data` that give the same text, from the hub and from a folder."""
 LONGEST = 60
@@ -54,7 +56,9 @@ class Changes:
             values = range(value) if isinstance(value, int) else value
             keys.append(f"{key}=[{','.join(Path(str(item)).name for item in values)}]")
         last = {key_of(override): override.lstrip("+") for override in self.overrides}
-        return keys + [override for key, override in last.items() if not _is_below(_plain(key), MACHINE)]
+        return keys + [
+            override for key, override in last.items() if not _is_below(_plain(key), MACHINE)
+        ]
 
     @property
     def words(self) -> list[str]:
@@ -72,19 +76,28 @@ def _is_below(key: str, keys: Collection[str]) -> bool:
 
 
 def effective(experiment: Experiment, name: str, overrides: Sequence[str]) -> list[str]:
-    """The overrides of a row, in which overrides of the command line stand in place of those that they replace.
+    """The overrides of a row, in which overrides of the command line stand in place of those that
+    they replace.
 
     >>> table = Experiment(Path("t.yaml"), "?", {"a": ["size=base", "position=none"]}, tasks=[])
     >>> effective(table, "a", ["pretrain.size=tiny", "k=3"])
     ['pretrain.size=tiny', 'position=none']
     """
     by_stage = {
-        stage: {key_of(reduced): override for override in overrides for reduced in of_stage(stage, [override])}
+        stage: {
+            key_of(reduced): override
+            for override in overrides
+            for reduced in of_stage(stage, [override])
+        }
         for stage in experiment.trained
     }
     result: list[str] = []
     for own_override in experiment.rows[name]:
-        reached = [(stage, key_of(reduced)) for stage in by_stage for reduced in of_stage(stage, [own_override])]
+        reached = [
+            (stage, key_of(reduced))
+            for stage in by_stage
+            for reduced in of_stage(stage, [own_override])
+        ]
         typed = [by_stage[stage].get(key) for stage, key in reached]
         # The row's own override stays if it still counts in one of the stages.
         if not typed or None in typed:
@@ -104,8 +117,12 @@ def is_changed(experiment: Experiment, name: str, overrides: Sequence[str]) -> b
     for stage in experiment.trained:
         row = overrides_of(stage, experiment, experiment.rows.get(name, ()))
         of_file = {key_of(override): override.partition("=")[2] for override in row}
-        typed = {key_of(override): override.partition("=")[2] for override in of_stage(stage, overrides)}
-        if not all(_is_same(key, value, of_file.get(key), experiment) for key, value in typed.items()):
+        typed = {
+            key_of(override): override.partition("=")[2] for override in of_stage(stage, overrides)
+        }
+        if not all(
+            _is_same(key, value, of_file.get(key), experiment) for key, value in typed.items()
+        ):
             return True
     return False
 
@@ -119,9 +136,11 @@ def _is_same(key: str, value: str, of_file: str | None, experiment: Experiment) 
 
 
 def folder_of(experiment: Experiment, changes: Changes, identities: Collection[str]) -> Path:
-    """The folder in which the table is written: `tables/NAME`, or one beside it that is named after the changes.
+    """The folder in which the table is written: `tables/NAME`, or one beside it that is named after
+    the changes.
 
-    A changed table is written beside if the one in `tables/NAME` has finished runs that the changed one leaves out.
+    A changed table is written beside if the one in `tables/NAME` has finished runs that the changed
+    one leaves out.
 
     Args:
         identities: of the runs of this table.
@@ -133,7 +152,9 @@ def folder_of(experiment: Experiment, changes: Changes, identities: Collection[s
     _refuse_other_file(folder, experiment)
     if not changes.words or not _finished(folder) - {*identities}:
         return folder
-    say(f"relpos: {folder} has results that are not asked for here: this table is written beside it")
+    say(
+        f"relpos: {folder} has results that are not asked for here: this table is written beside it"
+    )
     words = "-".join(changes.words)
     short = re.sub(r"[^\w.]+", "-", words)[:LONGEST].strip("-.")
     name = f"{folder.name}-{short}"
@@ -144,11 +165,17 @@ def folder_of(experiment: Experiment, changes: Changes, identities: Collection[s
 
 
 def _finished(folder: Path) -> set[str]:
-    """The identities of the finished runs that the table of a folder shows; none where there is no table."""
+    """The identities of the finished runs that the table of a folder shows; none where there is no
+    table."""
     if not (folder / FILE).is_file():
         return set()
     try:
-        return {run.identity for runs in runs_by_row(folder).values() for run in runs if run.state == "finished"}
+        return {
+            run.identity
+            for runs in runs_by_row(folder).values()
+            for run in runs
+            if run.state == "finished"
+        }
     except RelposError as error:
         say(f"relpos: {error}; it is written anew")
         return set()
@@ -160,7 +187,8 @@ def claim_folder(folder: Path, experiment: Experiment) -> None:
 
 
 def _source(experiment: Experiment) -> str:
-    """The path of the file, or the name alone for a file of the package, which each machine has in another folder."""
+    """The path of the file, or the name alone for a file of the package, which each machine has in
+    another folder."""
     is_shipped = experiment.file.resolve().parent == shipped("experiments").resolve()
     return experiment.name if is_shipped else str(experiment.file.resolve())
 
@@ -175,5 +203,6 @@ def _refuse_other_file(folder: Path, experiment: Experiment) -> None:
     # A file that has moved is the same one; and so is a copy.
     if path.is_file() and read_bytes(path) != read_bytes(experiment.file):
         raise RelposError(
-            f"table={experiment.file}: {folder} is the table of {before}; the file's name is the table's: give it another one"
+            f"table={experiment.file}: {folder} is the table of {before}; the file's name is the "
+            f"table's: give it another one"
         )

@@ -1,4 +1,5 @@
-"""What a paper gains by taking the best of several rows in each column, compared with rows that are fixed in advance.
+"""What a paper gains by taking the best of several rows in each column, compared with rows that are
+fixed in advance.
 
 Wennberg & Henter (2021, Tables 3a and 3b) print Δ of the best S of each task, chosen by the same
 dev scores. Such a maximum is above what the chosen S would score on other examples, even if all S
@@ -34,11 +35,14 @@ def by_choice(rows: Sequence[Row], experiment: Experiment) -> list[SideTable]:
     return tables
 
 
-def side_table(rows: Sequence[Row], base: str, choices: Sequence[str], statistic: str) -> SideTable | None:
-    """Gains of rows over a baseline: a line for each row, then the best row of each column and how optimistic its choice is.
+def side_table(
+    rows: Sequence[Row], base: str, choices: Sequence[str], statistic: str
+) -> SideTable | None:
+    """Gains of rows over a baseline: a line for each row, then the best row of each column and how
+    optimistic its choice is.
 
-    The table has the columns in which all of these rows have scores (not nats); None without such columns. Δ% is computed from
-    unrounded scores.
+    The table has the columns in which all of these rows have scores (not nats); None without such
+    columns. Δ% is computed from unrounded scores.
 
     Args:
         rows: all rows of the table.
@@ -56,9 +60,15 @@ def side_table(rows: Sequence[Row], base: str, choices: Sequence[str], statistic
         of_rows = {row.name: row.columns.get(column, Column()) for row in compared}
         if not all(score.values and score.is_score for score in of_rows.values()):
             continue
-        scores = {name: of([seed for seed, _ in score.seeds], score.values) for name, score in of_rows.items()}
+        scores = {
+            name: of([seed for seed, _ in score.seeds], score.values)
+            for name, score in of_rows.items()
+        }
         gains = {name: scores[name] - scores[base] for name in choices}
-        text_of = {name: f"{signed(gain, 2)} ({signed(of_errors(gain, scores[base]))} %)" for name, gain in gains.items()}
+        text_of = {
+            name: f"{signed(gain, 2)} ({signed(of_errors(gain, scores[base]))} %)"
+            for name, gain in gains.items()
+        }
         best = max(gains, key=gains.__getitem__)  # the first of equal ones
         chosen, judged = _on_halves({row.name: _halves(row, column, of) for row in compared}, base)
         on_halves = [signed(gain, 2) for gain in (chosen, judged, minus(chosen, judged))]
@@ -66,14 +76,27 @@ def side_table(rows: Sequence[Row], base: str, choices: Sequence[str], statistic
     if not texts:
         return None
     names = [*(f"{name} in every column" for name in choices), "the best of each column"]
-    names += ["the best on half of the examples", "the same row on the other half", "optimism of the choice"]
+    names += [
+        "the best on half of the examples",
+        "the same row on the other half",
+        "optimism of the choice",
+    ]
     lines = [(name, list(line)) for name, *line in zip(names, *texts.values(), strict=True)]
-    return SideTable(f"Δ (Δ%) of {statistic}s to {base}, by choice of the row", list(map(title, texts)), lines)
+    return SideTable(
+        f"Δ (Δ%) of {statistic}s to {base}, by choice of the row", list(map(title, texts)), lines
+    )
 
 
-def _halves(row: Row, column: str, of: Callable[[Sequence[int | None], Sequence[float]], float]) -> Halves | None:
-    """The statistic of a row's fine-tunings on even and on odd examples; None if a run kept no answers."""
-    runs = [run for run in row.runs if run.is_tuning and run.state == "finished" and column in run.columns]
+def _halves(
+    row: Row, column: str, of: Callable[[Sequence[int | None], Sequence[float]], float]
+) -> Halves | None:
+    """The statistic of a row's fine-tunings on even and on odd examples; None if a run kept no
+    answers."""
+    runs = [
+        run
+        for run in row.runs
+        if run.is_tuning and run.state == "finished" and column in run.columns
+    ]
     paths = [runs_root() / run.path / "dev" / f"{column}.tsv" for run in runs]
     if not paths or not all(path.is_file() for path in paths):
         return None
@@ -84,7 +107,8 @@ def _halves(row: Row, column: str, of: Callable[[Sequence[int | None], Sequence[
 
 
 def _on_halves(rows: Mapping[str, Halves | None], base: str) -> tuple[float | None, float | None]:
-    """The gain of the best row on the half that chose it, and on the other half: means over both choices."""
+    """The gain of the best row on the half that chose it, and on the other half: means over both
+    choices."""
     # Without the answers of one row the choice among all rows cannot be repeated.
     answered = {name: scores for name, scores in rows.items() if scores is not None}
     if len(answered) < len(rows):

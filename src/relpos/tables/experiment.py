@@ -1,4 +1,5 @@
-"""Experiment files, one for each table: the question, the rows, and the overrides that all rows share."""
+"""Experiment files, one for each table: the question, the rows, and the overrides that all rows
+share."""
 
 from __future__ import annotations
 
@@ -34,16 +35,18 @@ LONGEST_NAME = 100
 
 @dataclass(frozen=True)
 class Experiment:
-    """The content of an experiment file; the fields are the keys of the file, and their annotations check its values.
+    """The content of an experiment file; the fields are the keys of the file, and their annotations
+    check its values.
 
-    Overrides are Hydra's, as typed on the command line. `pretrain.X=…`, `finetune.X=…` and `order.X=…` reach one stage only.
+    Overrides are Hydra's, as typed on the command line. `pretrain.X=…`, `finetune.X=…` and
+    `order.X=…` reach one stage only.
 
     Args:
         file: its path.
         question: what the table answers.
         rows: name → the overrides in which the row differs.
-        tasks: tasks of conf/task and the user's YAML files (paths from the folder of the experiment file), each fine-tuned with
-            every seed; with an empty list there are only pre-trainings.
+        tasks: tasks of conf/task and the user's YAML files (paths from the folder of the experiment
+            file), each fine-tuned with every seed; with an empty list there are only pre-trainings.
         base: overrides of all rows, for both stages.
         stages: `pretrain`, `finetune` and `order` → overrides of that stage alone.
         seeds: of fine-tuning; in the file, a number n is short for 0, …, n − 1.
@@ -53,19 +56,28 @@ class Experiment:
         statistic: how a printed number sums up the paper's runs: mean, best or median.
         split: the set on which the paper measured: dev or test.
         server: row → column → the score × 100 that the GLUE server gave; of two metrics their mean.
-        baseline: the rows that the others are compared with; each row with the baseline that shares most overrides with it.
-        lengths: of sequences at which the held-out loss of every row is measured; needs `packing=document`.
-        order: measures that become columns, such as `shuffle` and `pairs`; their overrides stand under the stage `order`.
-            With a stage `order_snapshots`, the snapshots of pre-trainings are measured too; its overrides come after `order`'s.
-        network: the published checkpoint (folder or hub id) from which the rows are fine-tuned: nothing is pre-trained. `network=`
-            on the command line names another one; with `???` it must. If there is no such checkpoint here, rows have no runs.
-        choices: the rows of which the paper prints the best one of each column; a side table shows what that choice gains.
-        parameters: a paper whose parameter counts are the whole table, see `relpos.commands.params`.
-        properties: a paper whose schemes' properties are the whole table, see `relpos.commands.analyze`.
+        baseline: the rows that the others are compared with; each row with the baseline that shares
+            most overrides with it.
+        lengths: of sequences at which the held-out loss of every row is measured; needs
+            `packing=document`.
+        order: measures that become columns, such as `shuffle` and `pairs`; their overrides stand
+            under the stage `order`. With a stage `order_snapshots`, the snapshots of pre-trainings
+            are measured too; its overrides come after `order`'s.
+        network: the published checkpoint (folder or hub id) from which the rows are fine-tuned:
+            nothing is pre-trained. `network=` on the command line names another one; with `???` it
+            must. If there is no such checkpoint here, rows have no runs.
+        choices: the rows of which the paper prints the best one of each column; a side table shows
+            what that choice gains.
+        parameters: a paper whose parameter counts are the whole table, see
+            `relpos.commands.params`.
+        properties: a paper whose schemes' properties are the whole table, see
+            `relpos.commands.analyze`.
         claims: ids of the claims that the table is about.
-        primary: the measure that decides these claims first, chosen before the runs: `loss` (held-out loss) or `order` (shuffle
-            gap). `claims.txt` beside the table shows the variants in this measure, then the other variants, then the claims.
-        tuned: the table in which the rows' `recipe.position_lr` was chosen, to which the page refers.
+        primary: the measure that decides these claims first, chosen before the runs: `loss`
+            (held-out loss) or `order` (shuffle gap). `claims.txt` beside the table shows the
+            variants in this measure, then the other variants, then the claims.
+        tuned: the table in which the rows' `recipe.position_lr` was chosen, to which the page
+            refers.
     """
 
     file: Path
@@ -94,7 +106,8 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """The name of the file without its suffix, so that a copy under another name is another table."""
+        """The name of the file without its suffix, so that a copy under another name is another
+        table."""
         return self.file.stem
 
     @property
@@ -120,7 +133,11 @@ class Experiment:
             raise RelposError(f"table {self.name}: rows=[]: no row.{nearest('', self.rows)}")
         for name in names or ():
             refuse_unknown(f"table {self.name}: unknown row", name, self.rows)
-        return {name: overrides for name, overrides in self.rows.items() if names is None or name in names}
+        return {
+            name: overrides
+            for name, overrides in self.rows.items()
+            if names is None or name in names
+        }
 
 
 def load(table: str, changes: Mapping[str, Any] | None = None) -> Experiment:
@@ -158,7 +175,10 @@ def _find(table: str) -> Path:
         return path
     files = {path.stem: path for path in shipped("experiments").glob("*.yaml")}
     if table not in files:
-        raise RelposError(f"unknown table {table!r}.{nearest(table, files)} One of your own is named by its file: table=FILE.yaml.")
+        raise RelposError(
+            f"unknown table {table!r}.{nearest(table, files)} One of your own is "
+            f"named by its file: table=FILE.yaml."
+        )
     return files[table]
 
 
@@ -178,13 +198,17 @@ def _values(content: dict[str, Any], path: Path) -> dict[str, Any]:
     for key in ("rows", "stages"):
         if isinstance(values.get(key), dict):
             values[key] = {
-                str(name): _overrides(f"{key}.{name}", overrides, path.parent) for name, overrides in values[key].items()
+                str(name): _overrides(f"{key}.{name}", overrides, path.parent)
+                for name, overrides in values[key].items()
             }
     # Rows that are no mapping are refused below, by the rule of their annotation.
     names = list(values["rows"]) if isinstance(values["rows"], dict) else []
     for name in names:
         if not name.isprintable() or "/" in name or "\\" in name or len(name) > LONGEST_NAME:
-            raise RelposError(f"rows: {name[:LONGEST_NAME]!r}: a name of at most {LONGEST_NAME} signs without / and \\ is expected")
+            raise RelposError(
+                f"rows: {name[:LONGEST_NAME]!r}: a name of at most {LONGEST_NAME} "
+                f"signs without / and \\ is expected"
+            )
     if len(names) > MOST_ROWS:
         raise RelposError(f"rows: {len(names):,} are too many: a table has {MOST_ROWS:,} at most")
     for key in ("seeds", "pretrain_seeds"):
@@ -223,7 +247,8 @@ def _seeds(key: str, value: Any) -> list[int]:
 def _task(name: str, folder: Path) -> str:
     """The name of a task of conf/task, or the absolute path of a user's task file.
 
-    The file has the path from the folder of the experiment file; a relative path would depend on the working directory.
+    The file has the path from the folder of the experiment file; a relative path would depend on
+    the working directory.
     """
     if is_task_file(name):
         return str((folder / expanded(name)).resolve())
@@ -238,7 +263,8 @@ def _check_server(server: dict[str, Any]) -> None:
         for column, score in scores.items():
             refuse_unknown(f"server.{row}: unknown column", column, SERVER_COLUMNS)
             check(f"server.{row}.{column}", score, ServerScore)
-        # A single score may be below 1; if all are, they are fractions. Zero is the same in both scales.
+        # A single score may be below 1; if all are, they are fractions. Zero is the same in both
+        # scales.
         if any(scores.values()) and all(abs(score) <= 1 for score in scores.values()):
             raise RelposError(f"server.{row}: scores are × 100, as in cola: 41.2, not cola: 0.412")
 
@@ -251,7 +277,10 @@ def _check_order(values: dict[str, Any]) -> None:
         refuse_unknown("order: unknown measure", name, measures_at_end)
     for stage in ("order", "order_snapshots"):
         if stage in values.get("stages", {}) and not names:
-            raise RelposError(f"stages.{stage}: nothing is measured without the key order, as in order: [shuffle, pairs]")
+            raise RelposError(
+                f"stages.{stage}: nothing is measured without the key order, as in "
+                f"order: [shuffle, pairs]"
+            )
 
 
 def _overrides(key: str, overrides: list[str] | None, folder: Path) -> list[str]:
@@ -271,7 +300,8 @@ def _overrides(key: str, overrides: list[str] | None, folder: Path) -> list[str]
 
 
 def _with_task_file(override: str, folder: Path) -> str:
-    """The override; in `intermediate=FILE.yaml` the path from the experiment file's folder becomes absolute."""
+    """The override; in `intermediate=FILE.yaml` the path from the experiment file's folder becomes
+    absolute."""
     key, _, value = override.partition("=")
     is_intermediate = key_of(override).removesuffix(".task").rpartition(".")[2] == "intermediate"
     if not is_intermediate or not is_task_file(name := value.strip("'\"")):
@@ -282,11 +312,16 @@ def _with_task_file(override: str, folder: Path) -> str:
 def of_stage(stage: str, overrides: Iterable[str]) -> list[str]:
     """The overrides that reach one stage, without the stage's name before them."""
     other_stages = tuple(f"{name}." for name in STAGES if name != stage)
-    return [override.removeprefix(f"{stage}.") for override in overrides if not override.startswith(other_stages)]
+    return [
+        override.removeprefix(f"{stage}.")
+        for override in overrides
+        if not override.startswith(other_stages)
+    ]
 
 
 def overrides_of(stage: str, experiment: Experiment, overrides: Iterable[str]) -> list[str]:
-    """The overrides that reach one stage, without prefixes: those of all rows, those of the stage, then `overrides`.
+    """The overrides that reach one stage, without prefixes: those of all rows, those of the stage,
+    then `overrides`.
 
     Later ones win.
 
@@ -303,7 +338,8 @@ def experiments() -> list[Experiment]:
 
 
 def pilot_seeds(files: Iterable[Experiment]) -> set[int]:
-    """The pre-training seeds of the tables in which rates were chosen; other tables name these tables by `tuned`.
+    """The pre-training seeds of the tables in which rates were chosen; other tables name these
+    tables by `tuned`.
 
     Compared rows are trained with other seeds than those that chose their rates, at every scale.
     """
@@ -316,7 +352,8 @@ def pilot_seeds(files: Iterable[Experiment]) -> set[int]:
 
 
 def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:
-    """Row → column → the paper's number, from the CSV that an experiment names; its heads are `COLUMN` or `COLUMN_mean`.
+    """Row → column → the paper's number, from the CSV that an experiment names; its heads are
+    `COLUMN` or `COLUMN_mean`.
 
     Raises:
         RelposError: there is no such file, it lies elsewhere, or it is no CSV with a column `row`.
@@ -326,13 +363,27 @@ def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:
     path = experiment.folder / experiment.printed
     # A stranger's file must not show the user's other files.
     if not path.resolve().is_relative_to(experiment.folder.resolve()):
-        raise RelposError(f"table {experiment.name}: printed: {path} lies outside the folder of the experiment file")
+        raise RelposError(
+            f"table {experiment.name}: printed: {path} lies outside the folder of "
+            f"the experiment file"
+        )
     if not path.is_file():
         raise RelposError(f"table {experiment.name}: printed: there is no file {path}")
     try:
-        return {line["row"]: _numbers(line) for line in csv.DictReader(read_text(path).splitlines(keepends=True))}
-    except (KeyError, ValueError, AttributeError, TypeError, csv.Error) as error:  # lines of other lengths than the head
-        raise RelposError(f"table {experiment.name}: printed: {path} is no CSV with a column 'row' and numbers") from error
+        return {
+            line["row"]: _numbers(line)
+            for line in csv.DictReader(read_text(path).splitlines(keepends=True))
+        }
+    except (
+        KeyError,
+        ValueError,
+        AttributeError,
+        TypeError,
+        csv.Error,
+    ) as error:  # lines of other lengths than the head
+        raise RelposError(
+            f"table {experiment.name}: printed: {path} is no CSV with a column 'row' and numbers"
+        ) from error
 
 
 def _numbers(line: dict[str, str]) -> dict[str, float]:

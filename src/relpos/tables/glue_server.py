@@ -1,8 +1,8 @@
 """The files that gluebenchmark.com accepts: eleven, with lines of `index<TAB>prediction`.
 
-Names of the files and row counts are listed in `templates/glue_server.csv`; the answers are the labels of conf/task. The column
-`constant` has the answer that fills a file for which there is no model: the majority class, 0 for STS-B. The server asks this of
-those who submit single tasks.
+Names of the files and row counts are listed in `templates/glue_server.csv`; the answers are the
+labels of conf/task. The column `constant` has the answer that fills a file for which there is no
+model: the majority class, 0 for STS-B. The server asks this of those who submit single tasks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Answers:
     constant: str
 
     def problem(self, text: str) -> str | None:
-        """The first fault for which the server would refuse a file, in a few words; None for a right file.
+        """The first fault for which the server would refuse a file, in a few words; None for a
+        right file.
 
         >>> wnli = Answers("WNLI", "wnli", 2, ("0", "1"), None, "0")
         >>> wnli.problem("index\\tprediction\\n0\\t1\\n1\\t2\\n")
@@ -74,7 +75,10 @@ class Answers:
 
     def constant_file(self) -> str:
         """A file with the same answer for every row."""
-        return "".join(f"{line}\n" for line in (HEADER, *(f"{row}\t{self.constant}" for row in range(self.rows))))
+        return "".join(
+            f"{line}\n"
+            for line in (HEADER, *(f"{row}\t{self.constant}" for row in range(self.rows)))
+        )
 
 
 def layout() -> list[Answers]:
@@ -87,5 +91,9 @@ def layout() -> list[Answers]:
         task = task_of[line["file"]]
         labels = tuple(task["labels"]) if task["labels"] is not None else None
         bounds = tuple(task["range"]) if task.get("range") is not None else None
-        result.append(Answers(line["file"], line["column"], int(line["rows"]), labels, bounds, line["constant"]))
+        result.append(
+            Answers(
+                line["file"], line["column"], int(line["rows"]), labels, bounds, line["constant"]
+            )
+        )
     return result

@@ -1,6 +1,7 @@
 """Measures of how much the networks of a table know about order.
 
-The figures are kept in the folders of the runs, see `relpos.measures.kept`, and shared with `relpos order`.
+The figures are kept in the folders of the runs, see `relpos.measures.kept`, and shared with `relpos
+order`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Instrument:
     snapshots: Instrument | None = None
 
     def columns(self, snapshots: bool = False) -> list[str]:
-        """The names of the columns that these measures give, at the end of the pre-training or for snapshots."""
+        """The names of the columns that these measures give, at the end of the pre-training or for
+        snapshots."""
         names: list[str] = []
         for measure in self.measures:
             columns = measure.columns if snapshots else measure.at_end
@@ -49,8 +51,11 @@ class Instrument:
         return names
 
 
-def instrument(experiment: Experiment, overrides: Iterable[str] = (), plan: Iterable[PlannedRow] = ()) -> Instrument | None:
-    """The instrument that the stages `order` and `order_snapshots` of a table describe; None without columns about order.
+def instrument(
+    experiment: Experiment, overrides: Iterable[str] = (), plan: Iterable[PlannedRow] = ()
+) -> Instrument | None:
+    """The instrument that the stages `order` and `order_snapshots` of a table describe; None
+    without columns about order.
 
     Args:
         experiment: the table.
@@ -61,11 +66,16 @@ def instrument(experiment: Experiment, overrides: Iterable[str] = (), plan: Iter
         RelposError: an override is wrong, named pairs cannot be read, or a row keeps no snapshots.
     """
     overrides = list(overrides)
-    measured_stages = ["order", *({"order_snapshots"} & experiment.stages.keys())] if experiment.order else []
+    measured_stages = (
+        ["order", *({"order_snapshots"} & experiment.stages.keys())] if experiment.order else []
+    )
     for override in overrides:
         stage = override.partition(".")[0]
         if stage in ("order", "order_snapshots") and stage not in measured_stages:
-            raise RelposError(f"table {experiment.name}: {override}: nothing is measured without {stage}: in the file")
+            raise RelposError(
+                f"table {experiment.name}: {override}: nothing is measured without "
+                f"{stage}: in the file"
+            )
     if not experiment.order:
         return None
     of_columns = _overrides("order", experiment, overrides)
@@ -76,7 +86,8 @@ def instrument(experiment: Experiment, overrides: Iterable[str] = (), plan: Iter
         # After the training it would be too late to get a snapshot.
         if row.pretrainings and not row.pretrainings[0].config["snapshots"]:
             raise RelposError(
-                f"table {experiment.name}, row {row.name!r}: stages.order_snapshots: no snapshots are kept; "
+                f"table {experiment.name}, row {row.name!r}: stages.order_snapshots: no snapshots "
+                f"are kept; "
                 "name some, as in stages.pretrain: [snapshots=[10,30]]"
             )
     of_snapshots = [*of_columns, *_overrides("order_snapshots", experiment, overrides)]
@@ -84,7 +95,11 @@ def instrument(experiment: Experiment, overrides: Iterable[str] = (), plan: Iter
 
 
 def _overrides(stage: str, experiment: Experiment, overrides: list[str]) -> list[str]:
-    typed = [override.removeprefix(f"{stage}.") for override in overrides if override.startswith(f"{stage}.")]
+    typed = [
+        override.removeprefix(f"{stage}.")
+        for override in overrides
+        if override.startswith(f"{stage}.")
+    ]
     return [*experiment.stages.get(stage, []), *typed]
 
 
@@ -92,7 +107,10 @@ def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Ins
     for override in overrides:
         key = key_of(override).split(".")[0]
         if key not in KEYS:
-            raise RelposError(f"table {experiment.name}: {stage}.{override}: not a dial of a table.{nearest(key, KEYS)}")
+            raise RelposError(
+                f"table {experiment.name}: {stage}.{override}: not a dial of a "
+                f"table.{nearest(key, KEYS)}"
+            )
     # The command needs the name of a network; here the networks come from the plan.
     cfg = compose("order", ["network=''", *overrides])
     pairs: PairSource | AutoPairs = instantiate(cfg.pairs, "pairs")
@@ -106,7 +124,8 @@ def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Ins
 class ToMeasure:
     """A network and the instrument that measures it.
 
-    The last network of a pre-training has two of them: one for the table's columns, one for the curve over snapshots.
+    The last network of a pre-training has two of them: one for the table's columns, one for the
+    curve over snapshots.
 
     Args:
         run: the pre-training.
@@ -158,8 +177,11 @@ def to_measure(run: Run, instrument: Instrument) -> list[ToMeasure]:
     return networks
 
 
-def results_of(runs: Iterable[Run], instrument: Instrument, apply: Apply) -> list[tuple[ToMeasure, Results]]:
-    """All networks of the finished pre-trainings with their results; `apply` measures those that have none yet."""
+def results_of(
+    runs: Iterable[Run], instrument: Instrument, apply: Apply
+) -> list[tuple[ToMeasure, Results]]:
+    """All networks of the finished pre-trainings with their results; `apply` measures those that
+    have none yet."""
     # Rows may share a pre-training.
     distinct = {run.path: run for run in runs if run.state == "finished"}.values()
     networks = [network for run in distinct for network in to_measure(run, instrument)]

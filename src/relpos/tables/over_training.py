@@ -1,7 +1,9 @@
-"""When in the training the differences between rows appear, and how well the early ranking of the rows predicts the last one.
+"""When in the training the differences between rows appear, and how well the early ranking of the
+rows predicts the last one.
 
-Both are computed from the snapshots that a table has measured (`order_snapshots`): the differences that claims are about, at each
-percentage of the steps, with a 95 % interval over pre-trainings from the pooled errors of all rows at that time. The intervals are
+Both are computed from the snapshots that a table has measured (`order_snapshots`): the differences
+that claims are about, at each percentage of the steps, with a 95 % interval over pre-trainings from
+the pooled errors of all rows at that time. The intervals are
 pointwise: each holds for its own time, they are no band for the whole curve.
 """
 
@@ -36,7 +38,8 @@ RATES = ("recipe.position_lr", "recipe.conv_lr")
 
 @dataclass(frozen=True)
 class Agreement:
-    """Spearman's ρ between the ranking of rows at some time and at the end, with a 95 % interval by bootstrap over rows."""
+    """Spearman's ρ between the ranking of rows at some time and at the end, with a 95 % interval by
+    bootstrap over rows."""
 
     rho: float
     interval: Interval
@@ -44,12 +47,18 @@ class Agreement:
 
 
 Courses = Mapping[str, tuple[float, Mapping[Contrast, Mapping[int, Difference]]]]
-"""Claim → the bound in nats below which a difference counts as none, and pair of rows → per cent of the steps → their difference in
-nats (higher is better)."""
+"""Claim → the bound in nats below which a difference counts as none, and pair of rows → per cent of
+the steps → their difference in nats (higher is better)."""
 
 
-def draw(folder: Path, rows: Sequence[Row], claims: Mapping[str, tuple[float, Sequence[Contrast]]], measure: str) -> None:
-    """Writes the figure and its numbers, `claims_over_training.png` and `.json`; nothing where no snapshot was measured.
+def draw(
+    folder: Path,
+    rows: Sequence[Row],
+    claims: Mapping[str, tuple[float, Sequence[Contrast]]],
+    measure: str,
+) -> None:
+    """Writes the figure and its numbers, `claims_over_training.png` and `.json`; nothing where no
+    snapshot was measured.
 
     Args:
         folder: of the table.
@@ -63,7 +72,9 @@ def draw(folder: Path, rows: Sequence[Row], claims: Mapping[str, tuple[float, Se
         _figure(folder / f"{NAME}.png", courses, ranks, measure)
 
 
-def courses_of(rows: Sequence[Row], claims: Mapping[str, tuple[float, Sequence[Contrast]]], measure: str) -> Courses:
+def courses_of(
+    rows: Sequence[Row], claims: Mapping[str, tuple[float, Sequence[Contrast]]], measure: str
+) -> Courses:
     """The claims of which some pair of rows has snapshots that can be compared."""
     units = _units(rows, measure)
     courses: dict[str, tuple[float, dict[Contrast, dict[int, Difference]]]] = {}
@@ -87,16 +98,21 @@ def _course(pair: Contrast, units: Mapping[int, Mapping[str, Units]]) -> dict[in
 
 
 def agreements(rows: Sequence[Row], measure: str) -> dict[int, Agreement]:
-    """Per cent of the steps → how far the ranking of the rows agrees with the last one; empty for too few rows.
+    """Per cent of the steps → how far the ranking of the rows agrees with the last one; empty for
+    too few rows.
 
-    Rows that differ in their rates alone are alike at any time: one of them counts, the one from which claims are read.
+    Rows that differ in their rates alone are alike at any time: one of them counts, the one from
+    which claims are read.
     """
     twins: dict[object, list[Row]] = {}
     for row in rows:
         scheme = tuple(override for override in row.overrides if key_of(override) not in RATES)
         # A row without overrides has no twin.
         twins.setdefault(scheme or row.name, []).append(row)
-    rows = [max(group, key=lambda row: precedence(row.position_lr, row.conv_lr)) for group in twins.values()]
+    rows = [
+        max(group, key=lambda row: precedence(row.position_lr, row.conv_lr))
+        for group in twins.values()
+    ]
     means: dict[int, dict[str, float]] = {}
     for percent, by_row in _units(rows, measure).items():
         means[percent] = {name: fmean(units.values()) for name, units in by_row.items()}
@@ -114,21 +130,28 @@ def agreements(rows: Sequence[Row], measure: str) -> dict[int, Agreement]:
 
 def _units(rows: Sequence[Row], measure: str) -> dict[int, dict[str, Units]]:
     """Per cent of the steps → row → pre-training seed → nats, higher is better."""
-    name, sign = next((column, sign) for column, (of_scale, sign) in NAMED.items() if of_scale == measure)
+    name, sign = next(
+        (column, sign) for column, (of_scale, sign) in NAMED.items() if of_scale == measure
+    )
     by_percent: dict[int, dict[str, Units]] = {}
     for row in rows:
         for percent, columns in row.snapshots.items():
             if name in columns and columns[name].values:
-                units = by_pretraining({seed: sign * value for seed, value in columns[name].by_seed.items()})
+                units = by_pretraining(
+                    {seed: sign * value for seed, value in columns[name].by_seed.items()}
+                )
                 by_percent.setdefault(percent, {})[row.name] = units
     return dict(sorted(by_percent.items()))
 
 
 def _agreement(then: np.ndarray, last: np.ndarray) -> Agreement:
-    # Rows are drawn and not seeds: the question is whether another choice of schemes would be ranked early as well.
+    # Rows are drawn and not seeds: the question is whether another choice of schemes would be
+    # ranked early as well.
     drawn = np.random.default_rng(SEED).integers(len(then), size=(RESAMPLES, len(then)))
     several = [places for places in drawn if len({*places}) > 2]  # ρ of two different rows is ±1
-    low, high = np.quantile([_rho(then[places], last[places]) for places in several], [ALPHA / 2, 1 - ALPHA / 2])
+    low, high = np.quantile(
+        [_rho(then[places], last[places]) for places in several], [ALPHA / 2, 1 - ALPHA / 2]
+    )
     return Agreement(_rho(then, last), (float(low), float(high)), len(then))
 
 
@@ -142,14 +165,22 @@ def _plain(courses: Courses, ranks: Mapping[int, Agreement]) -> dict[str, Any]:
     claims: dict[str, dict[str, dict[str, Any]]] = {}
     for id, (_, differences) in courses.items():
         claims[id] = {str(pair): _plain_course(tested) for pair, tested in differences.items()}
-    return {"claims": claims, "ranks": {str(percent): asdict(agreement) for percent, agreement in ranks.items()}}
+    return {
+        "claims": claims,
+        "ranks": {str(percent): asdict(agreement) for percent, agreement in ranks.items()},
+    }
 
 
 def _plain_course(tested: Mapping[int, Difference]) -> dict[str, Any]:
     course = {}
     for percent, gain in tested.items():
         interval = [gain.low, gain.high]
-        course[str(percent)] = {"value": gain.value, "interval": interval, "freedom": gain.freedom, "seeds": gain.n}
+        course[str(percent)] = {
+            "value": gain.value,
+            "interval": interval,
+            "freedom": gain.freedom,
+            "seeds": gain.n,
+        }
     return course
 
 
@@ -159,7 +190,9 @@ def _figure(path: Path, courses: Courses, ranks: Mapping[int, Agreement], measur
         for place, (pair, tested) in enumerate(differences.items()):
             look = style.look(place, 1.5)
             gains = list(tested.values())
-            axes.plot(list(tested), [gain.value for gain in gains], marker=".", label=str(pair), **look)
+            axes.plot(
+                list(tested), [gain.value for gain in gains], marker=".", label=str(pair), **look
+            )
             style.band(axes, tested, [(gain.low, gain.high) for gain in gains], look["color"])
         axes.axhline(0, color="0.4", linewidth=0.8)
         axes.axhline(bound, color="0.4", linewidth=0.8, linestyle="--")
@@ -168,7 +201,9 @@ def _figure(path: Path, courses: Courses, ranks: Mapping[int, Agreement], measur
         axes.set_ylabel("nats", fontsize=8)
     if ranks:
         axes = panels[len(courses)]
-        axes.plot(list(ranks), [agreement.rho for agreement in ranks.values()], marker=".", color="black")
+        axes.plot(
+            list(ranks), [agreement.rho for agreement in ranks.values()], marker=".", color="black"
+        )
         style.band(axes, ranks, [agreement.interval for agreement in ranks.values()], "black")
         axes.set_ylim(-1.05, 1.05)
         axes.set_title("order of the rows against the last one", fontsize=9)

@@ -41,7 +41,8 @@ class Tuning:
 
 @dataclass(frozen=True)
 class PlannedRow:
-    """One planned row of a table: its runs, finished or not; none where the checkpoint to fine-tune from is not at hand.
+    """One planned row of a table: its runs, finished or not; none where the checkpoint to fine-tune
+    from is not at hand.
 
     Args:
         name: its name in the experiment file.
@@ -61,8 +62,11 @@ class PlannedRow:
         return [*self.pretrainings, *(tuning.run for tuning in self.tunings)]
 
 
-def plan_table(experiment: Experiment, rows: list[str] | None = None, overrides: Iterable[str] = ()) -> list[PlannedRow]:
-    """The rows of these names, or all, with their runs; `overrides` are added to those of every row.
+def plan_table(
+    experiment: Experiment, rows: list[str] | None = None, overrides: Iterable[str] = ()
+) -> list[PlannedRow]:
+    """The rows of these names, or all, with their runs; `overrides` are added to those of every
+    row.
 
     Raises:
         RelposError: an override is wrong; the row is named.
@@ -76,7 +80,9 @@ def plan_table(experiment: Experiment, rows: list[str] | None = None, overrides:
     may_use_network = allows(NETWORK) or experiment.folder.resolve() == shipped("experiments")
     typed = None if may_use_network else {*map(key_of, overrides)}
     if typed is not None and not typed & {*NETWORK_KEYS} and is_remote(experiment.network or "???"):
-        raise _asks_for_network(f"table {experiment.name}, network: {experiment.network}", "network=…")
+        raise _asks_for_network(
+            f"table {experiment.name}, network: {experiment.network}", "network=…"
+        )
     network = _network_of(experiment, overrides)
     result = []
     for name in experiment.select(rows):
@@ -87,7 +93,13 @@ def plan_table(experiment: Experiment, rows: list[str] | None = None, overrides:
     return result
 
 
-def _row(experiment: Experiment, network: Run | None, name: str, overrides: list[str], typed: Collection[str] | None) -> PlannedRow:
+def _row(
+    experiment: Experiment,
+    network: Run | None,
+    name: str,
+    overrides: list[str],
+    typed: Collection[str] | None,
+) -> PlannedRow:
     """The row of this name, planned.
 
     Args:
@@ -111,7 +123,8 @@ def _row(experiment: Experiment, network: Run | None, name: str, overrides: list
 
 
 def _refuse_network(content: Mapping[str, Any], typed: Collection[str]) -> None:
-    """Refuses to use the network, and the user's key, because of an experiment file instead of the user's own words.
+    """Refuses to use the network, and the user's key, because of an experiment file instead of the
+    user's own words.
 
     Raises:
         RelposError: the message says what to type.
@@ -119,59 +132,85 @@ def _refuse_network(content: Mapping[str, Any], typed: Collection[str]) -> None:
     data, logger = content.get("data") or {}, content.get("logger") or {}
     if str(data.get("_target_")).endswith(".Hub") and "data" not in typed:
         raise _asks_for_network("data=hub", "data=hub")
-    if content.get("stage") == "pretrain" and "network" not in typed and is_remote(content.get("network") or "???"):
+    if (
+        content.get("stage") == "pretrain"
+        and "network" not in typed
+        and is_remote(content.get("network") or "???")
+    ):
         raise _asks_for_network(f"network={content['network']}", "network=…")
     if not str(logger.get("_target_")).endswith(".wandb_logger"):
         return
     if logger.get("entity") and "logger.entity" not in typed:
         raise _asks_for_network(f"logger.entity={logger['entity']}", "logger.entity=…")
-    is_user_choice = "WANDB_MODE" in os.environ or any(key.partition(".")[0] == "logger" for key in typed)
+    is_user_choice = "WANDB_MODE" in os.environ or any(
+        key.partition(".")[0] == "logger" for key in typed
+    )
     if wandb_mode(logger.get("mode", "auto")) == "online" and not is_user_choice:
         raise _asks_for_network(f"logger.mode={logger.get('mode')}", "logger=wandb")
 
 
 def _asks_for_network(setting: str, typed: str) -> RelposError:
-    return RelposError(f"{setting}: this file would use the network; type {typed} yourself, or trust={NETWORK}")
+    return RelposError(
+        f"{setting}: this file would use the network; type {typed} yourself, or trust={NETWORK}"
+    )
 
 
-def _contents(experiment: Experiment, network: Run | None, overrides: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The configurations of a row, resolved: that of its pre-trainings (empty with `network`), and one for each task.
+def _contents(
+    experiment: Experiment, network: Run | None, overrides: list[str]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The configurations of a row, resolved: that of its pre-trainings (empty with `network`), and
+    one for each task.
 
     Raises:
-        RelposError: an override is wrong, two tasks have the same name, or a task has the name of a measured column.
+        RelposError: an override is wrong, two tasks have the same name, or a task has the name of a
+            measured column.
     """
     of_stage = {stage: overrides_of(stage, experiment, overrides) for stage in TRAININGS}
     of_tuning = of_stage["finetune"]
     if network:
         of_tuning = [override for override in of_tuning if key_of(override) != "network"]
         refuse_overrides("finetune", of_tuning, {"network": network.name})
-        # A placeholder, as the network comes as a run: nothing is pre-trained, and the recipe is that of base.
+        # A placeholder, as the network comes as a run: nothing is pre-trained, and the recipe is
+        # that of base.
         of_tuning.append("network=given")
     first = {} if network else composed("pretrain", of_stage["pretrain"])
     tasks = [composed("finetune", [*of_tuning, f"task={task}"]) for task in experiment.tasks]
     # The name of a task leads to its column and its files of answers.
     names = [content["task"]["name"] for content in tasks]
     if len(set(names)) < len(names):
-        raise RelposError(f"tasks: two of them are called {max(names, key=names.count)!r}; name: in a task's file tells them apart")
+        raise RelposError(
+            f"tasks: two of them are called {max(names, key=names.count)!r}; name: "
+            f"in a task's file tells them apart"
+        )
     if clashes := {*measured_columns(), *(plain.name for plain in PLAIN)} & {*names}:
-        raise RelposError(f"tasks: {min(clashes)} is what is measured of networks; name: in the task's file gives it another name")
+        raise RelposError(
+            f"tasks: {min(clashes)} is what is measured of networks; name: in the "
+            f"task's file gives it another name"
+        )
     return first, tasks
 
 
-def _tunings(networks: list[Run], tasks: list[dict[str, Any]], seeds: list[int], label: Callable[[Run], Run]) -> list[Tuning]:
+def _tunings(
+    networks: list[Run], tasks: list[dict[str, Any]], seeds: list[int], label: Callable[[Run], Run]
+) -> list[Tuning]:
     """The fine-tunings of networks, each on every task with every seed."""
     tunings = []
     for network in networks:
         for content in tasks:
-            # Planning resolves values and hashes files, so that one seed is planned and the others are derived.
+            # Planning resolves values and hashes files, so that one seed is planned and the others
+            # are derived.
             first = label(FinetuneStage.plan(content | {"seed": seeds[0]}, network))
             pretrain_seed = network.config.get("seed", 0)
-            tunings += [Tuning(content["task"]["name"], pretrain_seed, seed, reseeded(first, seed)) for seed in seeds]
+            tunings += [
+                Tuning(content["task"]["name"], pretrain_seed, seed, reseeded(first, seed))
+                for seed in seeds
+            ]
     return tunings
 
 
 def reseeded(run: Run, seed: int) -> Run:
-    """The fine-tuning with another seed, and so an intermediate fine-tuning before it; a pre-training keeps its own seed."""
+    """The fine-tuning with another seed, and so an intermediate fine-tuning before it; a
+    pre-training keeps its own seed."""
     start = run.inputs["start"]
     if start.is_tuning:
         start = reseeded(start, seed)
@@ -185,7 +224,8 @@ def reseeded(run: Run, seed: int) -> Run:
 
 
 def _network_of(experiment: Experiment, overrides: Sequence[str]) -> Run | None:
-    """The network from which all rows are fine-tuned; None if rows are pre-trained, or if the file's network is not here.
+    """The network from which all rows are fine-tuned; None if rows are pre-trained, or if the
+    file's network is not here.
 
     Raises:
         RelposError: the network that `overrides` name is not here.
@@ -193,7 +233,9 @@ def _network_of(experiment: Experiment, overrides: Sequence[str]) -> Run | None:
     if experiment.network is None:
         return None
     # The last override counts, as everywhere on a command line.
-    if networks := [override.partition("=")[2] for override in overrides if key_of(override) in NETWORK_KEYS]:
+    if networks := [
+        override.partition("=")[2] for override in overrides if key_of(override) in NETWORK_KEYS
+    ]:
         return given_run(networks[-1])
     # The file leaves the network to the user.
     if experiment.network == "???":
@@ -205,7 +247,8 @@ def _network_of(experiment: Experiment, overrides: Sequence[str]) -> Run | None:
 
 
 def _labelled(run: Run, table: str, row: str) -> Run:
-    """The run, and a fine-tuning before it, with the names of table and row for loggers; they are not part of the identity."""
+    """The run, and a fine-tuning before it, with the names of table and row for loggers; they are
+    not part of the identity."""
     inputs = dict(run.inputs)
     for name, input_run in run.inputs.items():
         if input_run.is_tuning:
@@ -214,7 +257,8 @@ def _labelled(run: Run, table: str, row: str) -> Run:
 
 
 def of_stages(runs: list[Run], stages: list[str] | None) -> list[Run]:
-    """The runs of these stages and the runs that they need; None: all. The stage `order` measures and has no runs.
+    """The runs of these stages and the runs that they need; None: all. The stage `order` measures
+    and has no runs.
 
     Raises:
         RelposError: there is no such stage.
@@ -223,22 +267,29 @@ def of_stages(runs: list[Run], stages: list[str] | None) -> list[Run]:
     for stage in stages or ():
         refuse_unknown("stages: unknown stage", stage, stage_names)
     # Needed runs of other stages are kept: a fine-tuning alone could not start.
-    chosen = {run.identity for run in closure([run for run in runs if stages is None or run.stage in stages])}
+    chosen = {
+        run.identity
+        for run in closure([run for run in runs if stages is None or run.stage in stages])
+    }
     return [run for run in runs if run.identity in chosen]
 
 
 def runs_of(rows: Sequence[PlannedRow]) -> list[Run]:
-    """Every run of the rows once, inputs before the runs that need them: shared inputs, pre-trainings, fine-tunings.
+    """Every run of the rows once, inputs before the runs that need them: shared inputs,
+    pre-trainings, fine-tunings.
 
-    Runs are sorted by depth. At equal depth, inputs of other runs come first, then the first pre-training of every row, the
-    second of every row and so on: a table that is stopped early has fewer seeds but every row.
+    Runs are sorted by depth. At equal depth, inputs of other runs come first, then the first
+    pre-training of every row, the second of every row and so on: a table that is stopped early has
+    fewer seeds but every row.
     """
     rounds = {run.identity: number for row in rows for number, run in enumerate(row.pretrainings)}
     runs = closure([run for row in rows for run in row.runs])
     inputs = _inputs(runs)
     depths: dict[str, int] = {}
     for run in runs:  # inputs come before the runs that need them
-        depths[run.identity] = 1 + max((depths[read.identity] for read in run.inputs.values()), default=-1)
+        depths[run.identity] = 1 + max(
+            (depths[read.identity] for read in run.inputs.values()), default=-1
+        )
 
     def rank(run: Run) -> tuple[int, bool, int]:
         return depths[run.identity], run.identity not in inputs, rounds.get(run.identity, 0)
@@ -253,7 +304,8 @@ def _inputs(runs: Iterable[Run]) -> set[str]:
 
 
 def needed(runs: list[Run]) -> list[Run]:
-    """The runs, inputs first, without missing inputs that only finished runs read: a store is not made again for these."""
+    """The runs, inputs first, without missing inputs that only finished runs read: a store is not
+    made again for these."""
     needed_runs: list[Run] = []
     to_be_read: set[str] = set()
     inputs = _inputs(runs)

@@ -1,4 +1,5 @@
-"""The rows of a planned table. A row selects the values of its finished runs; a column is their mean with spread and count.
+"""The rows of a planned table. A row selects the values of its finished runs; a column is their
+mean with spread and count.
 
 Missing numbers are None, never zero. Columns about order are measured once the runs are finished,
 some seconds per network, by as many processes as the engine has workers on this machine. The
@@ -21,7 +22,16 @@ from relpos.measures.kinds.lengths import losses
 from relpos.measures.measure import NATS, Figure, Results, measured_columns, measures
 from relpos.process import without_keys
 from relpos.results.plateau import NONE, Curve, order_found, order_known
-from relpos.results.scale import MEAN, Scale, columns_named, has_parameters, mean_of, scheme, seeds, travel
+from relpos.results.scale import (
+    MEAN,
+    Scale,
+    columns_named,
+    has_parameters,
+    mean_of,
+    scheme,
+    seeds,
+    travel,
+)
 from relpos.results.statistics import Difference, Interval
 from relpos.results.values import (
     GAP,
@@ -63,16 +73,24 @@ def rows_of(
     Args:
         plan: the planned rows.
         instrument: measures for columns about order; None: there are no such columns.
-        apply: measures the networks without kept results, by default one after another in this process.
+        apply: measures the networks without kept results, by default one after another in this
+            process.
     """
     plan = list(plan)
     values = {planned.name: list(values_of(planned)) for planned in plan}
     rows = [_row(planned, values[planned.name]) for planned in plan]
     if instrument is None:
         return rows
-    results = results_of([run for planned in plan for run in planned.pretrainings], instrument, apply)
-    measured = [_with_order(row, planned, instrument, results) for row, planned in zip(rows, plan, strict=True)]
-    return with_plateau(measured, values, {planned.name: constant_phase(planned.pretrainings) for planned in plan})
+    results = results_of(
+        [run for planned in plan for run in planned.pretrainings], instrument, apply
+    )
+    measured = [
+        _with_order(row, planned, instrument, results)
+        for row, planned in zip(rows, plan, strict=True)
+    ]
+    return with_plateau(
+        measured, values, {planned.name: constant_phase(planned.pretrainings) for planned in plan}
+    )
 
 
 def values_of(planned: PlannedRow) -> Iterator[Value]:
@@ -91,10 +109,16 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
     several, runs = len(planned.pretrainings) > 1, list(_runs(planned))
     columns: dict[str, Column] = {}
     parts: dict[str, tuple[int, int]] = {}
-    for task, node in {tuning.task: tuning.run.config["task"] for tuning in planned.tunings}.items():
+    for task, node in {
+        tuning.task: tuning.run.config["task"] for tuning in planned.tunings
+    }.items():
         states = [run.state for run in runs if run.task == task]
         # Only GLUE's files can be parts of an official release.
-        published = [tuning.run for tuning in planned.tunings if tuning.task == task and "glue" in tuning.run.meaning]
+        published = [
+            tuning.run
+            for tuning in planned.tunings
+            if tuning.task == task and "glue" in tuning.run.meaning
+        ]
         read = [int(final(run.record).get("training_rows", 0)) for run in published]
         if read and 0 < max(read) < WHOLE * node["rows"]:
             parts[task] = max(read), node["rows"]
@@ -113,7 +137,9 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
         name=planned.name,
         overrides=without_keys(planned.overrides),
         position_parameters=int(of_pretrainings["position_parameters"][0].value) if plain else None,
-        travel=travel(config.get("recipe"), config.get("steps", 0), rates, *moved) if plain else None,
+        travel=travel(config.get("recipe"), config.get("steps", 0), rates, *moved)
+        if plain
+        else None,
         position_lr=rates[0],
         conv_lr=rates[1],
         columns=columns,
@@ -128,7 +154,9 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
 def _runs(row: PlannedRow) -> Iterator[RowRun]:
     """The pre-trainings of a row, then its fine-tunings, as their records are now."""
     root = runs_root()
-    trained = [(run, None, run.config.get("seed"), run.config.get("seed")) for run in row.pretrainings]
+    trained = [
+        (run, None, run.config.get("seed"), run.config.get("seed")) for run in row.pretrainings
+    ]
     tuned = [(tuning.run, tuning.task, tuning.pretrain_seed, tuning.seed) for tuning in row.tunings]
     for run, task, pretrain_seed, seed in [*trained, *tuned]:
         record = run.record
@@ -146,9 +174,17 @@ def _runs(row: PlannedRow) -> Iterator[RowRun]:
         )
 
 
-def _with_order(row: Row, planned: PlannedRow, instrument: Instrument, results: Sequence[tuple[ToMeasure, Results]]) -> Row:
+def _with_order(
+    row: Row,
+    planned: PlannedRow,
+    instrument: Instrument,
+    results: Sequence[tuple[ToMeasure, Results]],
+) -> Row:
     """The row with the columns about order in front, and with those of its snapshots."""
-    states, folders = [run.state for run in planned.pretrainings], {run.path for run in planned.pretrainings}
+    states, folders = (
+        [run.state for run in planned.pretrainings],
+        {run.path for run in planned.pretrainings},
+    )
     at_end: list[Value] = []
     course: dict[int, list[Value]] = {}
     for network, of_network in results:
@@ -158,17 +194,32 @@ def _with_order(row: Row, planned: PlannedRow, instrument: Instrument, results: 
             values = at_end if is_of_end else course.setdefault(network.percent, [])
             values += measured_values(network, of_network)
     names = instrument.columns(snapshots=True)
-    snapshots = {percent: order_columns(names, course[percent], states) for percent in sorted(course)}
-    return replace(row, columns=order_columns(instrument.columns(), at_end, states) | row.columns, snapshots=snapshots)
+    snapshots = {
+        percent: order_columns(names, course[percent], states) for percent in sorted(course)
+    }
+    return replace(
+        row,
+        columns=order_columns(instrument.columns(), at_end, states) | row.columns,
+        snapshots=snapshots,
+    )
 
 
 def measured_values(network: ToMeasure, results: Results) -> Iterator[Value]:
     """The values that the results of a network give."""
-    base = Value(network.run.path, "pretrain", "", 0.0, pretrain_seed=network.run.config["seed"], percent=network.percent)
+    base = Value(
+        network.run.path,
+        "pretrain",
+        "",
+        0.0,
+        pretrain_seed=network.run.config["seed"],
+        percent=network.percent,
+    )
     return figure_values(base, measures(), results)
 
 
-def order_columns(names: Iterable[str], values: Sequence[Value], states: Sequence[str]) -> dict[str, Column]:
+def order_columns(
+    names: Iterable[str], values: Sequence[Value], states: Sequence[str]
+) -> dict[str, Column]:
     """Measured columns with mean, standard error and interval over pre-trainings.
 
     Args:
@@ -178,13 +229,19 @@ def order_columns(names: Iterable[str], values: Sequence[Value], states: Sequenc
     """
     by_name = measured_columns()
     several = len(states) > 1
-    return {name: column(select(values, column=name), states, several, by_name[name][1].metric) for name in names}
+    return {
+        name: column(select(values, column=name), states, several, by_name[name][1].metric)
+        for name in names
+    }
 
 
 def with_plateau(
-    rows: Sequence[Row], values: Mapping[str, Sequence[Value]], curves: Mapping[str, Mapping[int, Curve]]
+    rows: Sequence[Row],
+    values: Mapping[str, Sequence[Value]],
+    curves: Mapping[str, Mapping[int, Curve]],
 ) -> list[Row]:
-    """The rows with `order_found`, `order_known` and `on_plateau`, if the shuffle gap is among their columns.
+    """The rows with `order_found`, `order_known` and `on_plateau`, if the shuffle gap is among
+    their columns.
 
     Args:
         rows: rows whose columns about order were measured.
@@ -195,19 +252,22 @@ def with_plateau(
     groups: dict[str, list[tuple[str, Row]]] = {}  # scale → its rows, with their names there
     for row in rows:
         if losses := select(values[row.name], column=LOSS):
-            # The scheme decides, because a table of convolutions may have a row called `none` with positions.
+            # The scheme decides, because a table of convolutions may have a row called `none` with
+            # positions.
             name = NONE if losses[0].scheme == without else f"row {row.name}"
             groups.setdefault(losses[0].scale, []).append((name, row))
     placed: dict[str, Row] = {}
     for group in groups.values():
         scale = Scale({}, "", "")
         for name, row in group:
-            # Whether `none` itself knows order, as it does under causal attention, decides for the other rows of the scale.
+            # Whether `none` itself knows order, as it does under causal attention, decides for the
+            # other rows of the scale.
             gaps = column_values(GAP, row.columns[GAP]) if GAP in row.columns else []
             scale.add({name: [*select(values[row.name], column=LOSS), *gaps]})
         orders = order_found({name: curves.get(row.name, {}) for name, row in group})
         for name, row in group:
-            # Without a gap nothing is said even of `none`: losses of answers, for instance, have no such plateau.
+            # Without a gap nothing is said even of `none`: losses of answers, for instance, have no
+            # such plateau.
             if GAP in row.columns:
                 placed[row.name] = replace(
                     row,
@@ -218,17 +278,23 @@ def with_plateau(
     return [placed.get(row.name, row) for row in rows]
 
 
-def with_heldout_lengths(rows: Sequence[Row], plan: Iterable[PlannedRow], lengths: list[int]) -> list[Row]:
-    """The rows with the mean loss of their finished pre-trainings at each length, see `relpos.measures.kinds.lengths`.
+def with_heldout_lengths(
+    rows: Sequence[Row], plan: Iterable[PlannedRow], lengths: list[int]
+) -> list[Row]:
+    """The rows with the mean loss of their finished pre-trainings at each length, see
+    `relpos.measures.kinds.lengths`.
 
-    The loss is None if the scheme does not serve the length, if no pre-training is finished, or if one cannot be measured (stderr
-    then says why).
+    The loss is None if the scheme does not serve the length, if no pre-training is finished, or if
+    one cannot be measured (stderr then says why).
     """
     result = []
     for row, planned in zip(rows, plan, strict=True):
         finished = [run for run in planned.pretrainings if run.state == "finished"]
         measured = [_losses_at(run, lengths) for run in finished] if lengths else []
-        means = {str(length): mean_if_all([of_run.get(length) for of_run in measured]) for length in lengths}
+        means = {
+            str(length): mean_if_all([of_run.get(length) for of_run in measured])
+            for length in lengths
+        }
         result.append(replace(row, heldout_by_length=means))
     return result
 
@@ -242,7 +308,8 @@ def _losses_at(run: Run, lengths: Sequence[int]) -> Mapping[int, float | None]:
 
 
 def _mean_curve(runs: Sequence[Run]) -> list[tuple[int, float]]:
-    """(step, held-out loss) at the steps that all pre-trainings have reached: the mean over the finished ones, if there are any."""
+    """(step, held-out loss) at the steps that all pre-trainings have reached: the mean over the
+    finished ones, if there are any."""
     finished = [run for run in runs if run.state == "finished"]
     # A run that has logged nothing yet would leave no step that all have reached.
     curves = list(filter(None, map(_curve, finished or runs)))
@@ -257,7 +324,8 @@ def _curve(run: Run) -> dict[int, float]:
 
 
 def constant_phase(runs: Sequence[Run]) -> dict[int, Curve]:
-    """Pre-training seed → tokens (padding included) → held-out loss, for finished runs, until their learning rate falls.
+    """Pre-training seed → tokens (padding included) → held-out loss, for finished runs, until their
+    learning rate falls.
 
     A linear schedule, whose rate falls from the beginning, gives the whole training.
     """
@@ -268,7 +336,9 @@ def constant_phase(runs: Sequence[Run]) -> dict[int, Curve]:
             recipe, steps = Recipe.of(run.config["recipe"]), run.config["steps"]
             tokens = run.config["batch"] * run.config["length"]
             end = steps if recipe.schedule == "linear" else recipe.decay_start(steps)
-            curves[run.config["seed"]] = {step * tokens: loss for step, loss in _curve(run).items() if step <= end}
+            curves[run.config["seed"]] = {
+                step * tokens: loss for step, loss in _curve(run).items() if step <= end
+            }
     return curves
 
 
@@ -276,9 +346,11 @@ def column(values: Sequence[Value], states: Sequence[str], several: bool, metric
     """A column of a row.
 
     Args:
-        values: of the finished runs: one for each fine-tuning of a task, or for each pre-training that was measured.
+        values: of the finished runs: one for each fine-tuning of a task, or for each pre-training
+            that was measured.
         states: of all runs, finished or not.
-        several: whether the row has several pre-trainings, which are then the units of mean, error and interval.
+        several: whether the row has several pre-trainings, which are then the units of mean, error
+            and interval.
         metric: of the scores.
     """
     n_failed = states.count("failed")
@@ -312,12 +384,14 @@ def column(values: Sequence[Value], states: Sequence[str], several: bool, metric
 
 
 def summary(values: Sequence[float], pretrainings: Sequence[Hashable] | None = None) -> Column:
-    """Mean, its standard error s/√n and bootstrap interval (none for a single value), best and median of some scores.
+    """Mean, its standard error s/√n and bootstrap interval (none for a single value), best and
+    median of some scores.
 
     Args:
         values: of fine-tunings.
-        pretrainings: for each value, the pre-training that it started from, if there are several. Fine-tunings of one pre-training
-            are not independent of each other: mean, error and interval are then those of the pre-trainings' means.
+        pretrainings: for each value, the pre-training that it started from, if there are several.
+            Fine-tunings of one pre-training are not independent of each other: mean, error and
+            interval are then those of the pre-trainings' means.
 
     >>> column = summary([70.0, 71.0, 75.0])
     >>> column.mean, column.best, column.median
@@ -325,7 +399,9 @@ def summary(values: Sequence[float], pretrainings: Sequence[Hashable] | None = N
     >>> summary([70.0, 71.0], pretrainings=[0, 0]).sem is None  # one pre-training has no spread
     True
     """
-    units = list(per_group(pretrainings, values).values()) if pretrainings is not None else list(values)
+    units = (
+        list(per_group(pretrainings, values).values()) if pretrainings is not None else list(values)
+    )
     if not values:
         return Column()
     return Column(
@@ -339,39 +415,47 @@ def summary(values: Sequence[float], pretrainings: Sequence[Hashable] | None = N
 
 
 def interval_of_answers(values: Sequence[Value]) -> Interval | None:
-    """95 % Multi-Bootstrap interval of the mean score × 100, over pre-trainings and dev examples at once.
+    """95 % Multi-Bootstrap interval of the mean score × 100, over pre-trainings and dev examples at
+    once.
 
-    A pre-training counts with the mean over its fine-tunings. None if there are fewer than two pre-trainings, or if a run has
-    not kept its answers on the dev set.
+    A pre-training counts with the mean over its fine-tunings. None if there are fewer than two
+    pre-trainings, or if a run has not kept its answers on the dev set.
     """
     # Fine-tunings of one pre-training depend on each other, so that pre-trainings are drawn.
     groups = by(values, "pretrain_seed")
     if len(groups) < 2 or not all(value.answers for value in values):
         return None
-    dev_sets = [[answers(value.answers) for value in group if value.answers] for group in groups.values()]
+    dev_sets = [
+        [answers(value.answers) for value in group if value.answers] for group in groups.values()
+    ]
     shapes = {dev_set.shape for group in dev_sets for dev_set in group}
     # Dev sets of several sizes are from several versions of the data.
     if len(shapes) > 1:
         return None
-    # The array has equally many fine-tunings of each pre-training; those beyond the fewest are left out.
+    # The array has equally many fine-tunings of each pre-training; those beyond the fewest are left
+    # out.
     fewest = min(map(len, dev_sets))
     metric = find(values[0].metric, "metric", "task.metric")
 
     def mean(drawn: NDArray[np.float64]) -> float:
         """Mean score of `fewest` fine-tunings; `drawn` is (examples, fine-tunings, 2)."""
         scores = [metric(drawn[:, tuning, 0], drawn[:, tuning, 1]) for tuning in range(fewest)]
-        # Not-a-number counts as 0, as in `applied`, which would look the metric up in each of some thousand draws.
+        # Not-a-number counts as 0, as in `applied`, which would look the metric up in each of some
+        # thousand draws.
         return 100 * sum(map(np.nan_to_num, scores)) / fewest
 
     # (pre-trainings, examples, fine-tunings, 2)
-    return multi_bootstrap(np.stack([np.stack(group[:fewest], 1) for group in dev_sets]), RESAMPLES, mean)
+    return multi_bootstrap(
+        np.stack([np.stack(group[:fewest], 1) for group in dev_sets]), RESAMPLES, mean
+    )
 
 
 def _of_figures(figures: Sequence[Figure], column: Column, name: str) -> Interval | None:
     """The 95 % interval of a measured column.
 
-    For one network it is over examples or pairs, for a few by the t-distribution over networks, and for `FEWEST` or more by
-    bootstrap over networks and examples. Networks that agree to the last digit have the interval of the first one.
+    For one network it is over examples or pairs, for a few by the t-distribution over networks, and
+    for `FEWEST` or more by bootstrap over networks and examples. Networks that agree to the last
+    digit have the interval of the first one.
     """
     # A spread of zero would make an interval without width, as if one network were proof.
     if column.mean is None or not column.sem:
@@ -397,14 +481,17 @@ def _of_figures(figures: Sequence[Figure], column: Column, name: str) -> Interva
 def mean_column(columns: Mapping[str, Column], several: bool) -> Column:
     """The mean of GLUE's columns, seed by seed; a seed that lacks a column counts as missing.
 
-    `best` is the mean of the columns' bests, because a submission has the best run of each task; `median` likewise.
+    `best` is the mean of the columns' bests, because a submission has the best run of each task;
+    `median` likewise.
     """
     names = columns_named(MEAN, columns)
     if not names:
         return Column()
     parts = [columns[name] for name in names]
     single = mean_of([part.by_seed for part in parts])
-    mean = summary(list(single.values()), [pretraining for pretraining, _ in single] if several else None)
+    mean = summary(
+        list(single.values()), [pretraining for pretraining, _ in single] if several else None
+    )
     # The column with most runs counts: a column that was cut short must not hide missing seeds.
     planned = max(len(part.values) + part.n_failed + part.n_missing for part in parts)
     return replace(

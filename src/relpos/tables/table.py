@@ -1,7 +1,9 @@
-"""A table, its rows and their columns, as `$RELPOS_RUNS/tables/NAME/table.json` keeps them and every renderer shows them.
+"""A table, its rows and their columns, as `$RELPOS_RUNS/tables/NAME/table.json` keeps them and
+every renderer shows them.
 
-All are frozen. Each step from runs to table returns new rows: `rows` selects the values of the runs and adds measures of the
-networks, `comparison` adds the paper's numbers, the GLUE server's and the differences to the baseline.
+All are frozen. Each step from runs to table returns new rows: `rows` selects the values of the runs
+and adds measures of the networks, `comparison` adds the paper's numbers, the GLUE server's and the
+differences to the baseline.
 """
 
 from __future__ import annotations
@@ -37,11 +39,14 @@ class Column:
 
     Args:
         values: scores of the finished runs.
-        seeds: for each value, the seeds of its pre-training and of its fine-tuning (0 where there is none).
-        mean: of the values, or of the means of several pre-trainings; `best` and `median` are those of all values.
+        seeds: for each value, the seeds of its pre-training and of its fine-tuning (0 where there
+            is none).
+        mean: of the values, or of the means of several pre-trainings; `best` and `median` are those
+            of all values.
         sem: standard error of the mean; None for a single run.
-        interval: 95 % bootstrap interval of the mean over seeds; with several pre-trainings, over pre-trainings and, if the runs
-            kept their answers, over dev examples. None for a single run.
+        interval: 95 % bootstrap interval of the mean over seeds; with several pre-trainings, over
+            pre-trainings and, if the runs kept their answers, over dev examples. None for a single
+            run.
         of: the columns that this one is the mean of; empty for a column that is no mean.
         n_failed: runs that failed.
         n_missing: runs that are planned but not finished.
@@ -50,16 +55,20 @@ class Column:
         examples: size of the dev set, or the number of pairs.
         metric: accuracy, matthews, …, or nats.
         printed: the paper's number; `printed_sem` its standard error.
-        difference: ours − printed. Ours is the mean over pre-trainings of the table's statistic; if the paper
-            measured on the test set it is the GLUE server's score, and None until that is typed.
-        inside: whether the printed number lies inside `interval`; None where that shows nothing, see
-            `relpos.tables.comparison`.
+        difference: ours − printed. Ours is the mean over pre-trainings of the table's statistic; if
+            the paper measured on the test set it is the GLUE server's score, and None until that is
+            typed.
+        inside: whether the printed number lies inside `interval`; None where that shows nothing,
+            see `relpos.tables.comparison`.
         delta: mean − the baseline row's mean; None for the baseline itself.
-        delta_percent: 100·delta/(100 − baseline's mean), the per cent of the baseline's errors that are gone.
-        delta_interval: 95 % interval of delta, over pre-trainings if their spread is known, else over fine-tunings: then it says
-            how these two models differ, and nothing about other pre-trainings of the two rows.
-        delta_p: two-sided p-value of no difference between the two rows, over pre-trainings; `delta_p_holm` is adjusted for the
-            rows of the column. None if the rows do not show how much pre-trainings differ.
+        delta_percent: 100·delta/(100 − baseline's mean), the per cent of the baseline's errors that
+            are gone.
+        delta_interval: 95 % interval of delta, over pre-trainings if their spread is known, else
+            over fine-tunings: then it says how these two models differ, and nothing about other
+            pre-trainings of the two rows.
+        delta_p: two-sided p-value of no difference between the two rows, over pre-trainings;
+            `delta_p_holm` is adjusted for the rows of the column. None if the rows do not show how
+            much pre-trainings differ.
         delta_printed: the same difference between the printed numbers.
     """
 
@@ -118,24 +127,27 @@ class Row:
     Args:
         name: its name in the experiment file.
         overrides: the overrides in which the row differs.
-        travel: about how far a parameter of the position scheme could move in pre-training: the sum of its learning rates. None
-            where there is no such parameter, or nothing was pre-trained.
+        travel: about how far a parameter of the position scheme could move in pre-training: the sum
+            of its learning rates. None where there is no such parameter, or nothing was
+            pre-trained.
         perplexity: on held-out text, the mean over the finished pre-trainings.
-        order_found: after how many tokens it knew half of the order, see `relpos.results.plateau`; likewise `order_known`, the
-            fraction of the order that the best row of its scale knows, and `on_plateau`, whether it has not left the bag-of-words
-            plateau. None where that is unknown.
-        position_lr: the factor of the pre-training's learning rate for the parameters of scheme and convolution, or one for each
-            part of the scheme.
+        order_found: after how many tokens it knew half of the order, see `relpos.results.plateau`;
+            likewise `order_known`, the fraction of the order that the best row of its scale knows,
+            and `on_plateau`, whether it has not left the bag-of-words plateau. None where that is
+            unknown.
+        position_lr: the factor of the pre-training's learning rate for the parameters of scheme and
+            convolution, or one for each part of the scheme.
         conv_lr: the factor for the convolution, where it differs.
         columns: name → scores.
         mean: of GLUE's columns, seed by seed; `of` names them.
-        heldout_loss: (step, nats per predicted token): mean over the pre-trainings, the finished ones where one is, at the steps
-            that all have reached.
+        heldout_loss: (step, nats per predicted token): mean over the pre-trainings, the finished
+            ones where one is, at the steps that all have reached.
         heldout_by_length: length in tokens → loss; None if the scheme does not serve the length.
-        snapshots: per cent of the pre-training's steps → columns about order at that time, and `heldout_loss` of the text in order;
-            100 is the end. One value per pre-training.
+        snapshots: per cent of the pre-training's steps → columns about order at that time, and
+            `heldout_loss` of the text in order; 100 is the end. One value per pre-training.
         runs: pre-trainings, then fine-tunings.
-        parts: task → number of training examples, and that of the official release, where ours are fewer.
+        parts: task → number of training examples, and that of the official release, where ours are
+            fewer.
         server: the GLUE server's scores, which are typed into the experiment file.
     """
 
@@ -165,13 +177,18 @@ class Row:
         return {MEAN: self.mean} | self.columns
 
     def server_score(self, name: str) -> float | None:
-        """The GLUE server's score in a column, or the mean of the nine; None where a score is missing."""
+        """The GLUE server's score in a column, or the mean of the nine; None where a score is
+        missing."""
         columns = GLUE if name == MEAN else (name,)
         return mean_if_all([self.server.get(column) for column in columns])
 
     def with_numbers(self, numbers: Mapping[str, Column]) -> Row:
         """The row with these in place of its `numbers`."""
-        return replace(self, mean=numbers[MEAN], columns={name: column for name, column in numbers.items() if name != MEAN})
+        return replace(
+            self,
+            mean=numbers[MEAN],
+            columns={name: column for name, column in numbers.items() if name != MEAN},
+        )
 
 
 @dataclass(frozen=True)
@@ -181,7 +198,8 @@ class PlainColumn:
     Args:
         name: the name of the column, of the number in a record, and of the field of `Row`.
         form: the format of its text.
-        kind: int for a count, which all pre-trainings of a row share; float for a number whose mean is shown.
+        kind: int for a count, which all pre-trainings of a row share; float for a number whose mean
+            is shown.
         better: which numbers are better; None where neither are.
         below: another number of the row, which the page shows below it.
     """
@@ -213,7 +231,15 @@ def scale_of(rows: Sequence[Row]) -> Scale:
 
 def column_values(name: str, column: Column) -> list[Value]:
     """The scores of a column as values of runs."""
-    base = Value(Path(), "", name, 0.0, metric=column.metric or "", examples=column.examples, majority=column.majority)
+    base = Value(
+        Path(),
+        "",
+        name,
+        0.0,
+        metric=column.metric or "",
+        examples=column.examples,
+        majority=column.majority,
+    )
     return [
         replace(base, value=score, pretrain_seed=pretrain_seed, seed=seed)
         for (pretrain_seed, seed), score in column.by_seed.items()
@@ -268,7 +294,8 @@ class Table:
 
 
 def written(name: str) -> tuple[Path, Table]:
-    """The folder of a table that has been written, and the table; `name` may also be the path of its experiment file.
+    """The folder of a table that has been written, and the table; `name` may also be the path of
+    its experiment file.
 
     Raises:
         RelposError: see `read_table`.
@@ -278,9 +305,11 @@ def written(name: str) -> tuple[Path, Table]:
 
 
 def made_with(plan: Iterable[PlannedRow]) -> str:
-    """The processors, versions and commits of a table's runs; where rows mix them, their last digits differ.
+    """The processors, versions and commits of a table's runs; where rows mix them, their last
+    digits differ.
 
-    `Runs were made on AMD EPYC, avx512_bf16 (60) and AMD EPYC, avx2 (12); with torch 2.13.0; at commit 849145d.`, or empty.
+    `Runs were made on AMD EPYC, avx512_bf16 (60) and AMD EPYC, avx2 (12); with torch 2.13.0; at
+    commit 849145d.`, or empty.
     """
     runs = {run.path: run for row in plan for run in row.runs}  # rows may share a run
     records = [run.record for run in runs.values() if run.state == "finished"]
@@ -288,14 +317,20 @@ def made_with(plan: Iterable[PlannedRow]) -> str:
         return ""
     parts = {
         "on ": [_machine(record.get("hardware") or {}) for record in records],
-        "with torch ": [str((record.get("versions") or {}).get("torch", "unknown")) for record in records],
+        "with torch ": [
+            str((record.get("versions") or {}).get("torch", "unknown")) for record in records
+        ],
         "at commit ": [str(record.get("commit") or "unknown")[:SHORT] for record in records],
     }
     return f"Runs were made {'; '.join(before + _counted(values) for before, values in parts.items())}."
 
 
 def _machine(hardware: Mapping[str, Any]) -> str:
-    parts = [*hardware.get("gpus", []), hardware.get("processor", "an unknown processor"), hardware.get("instructions")]
+    parts = [
+        *hardware.get("gpus", []),
+        hardware.get("processor", "an unknown processor"),
+        hardware.get("instructions"),
+    ]
     return ", ".join(str(name) for name in parts if name)
 
 

@@ -1,1 +1,2 @@
-"""Lightning modules and data modules: pre-training, fine-tuning, optimiser, metrics, checkpoints."""
+"""Lightning modules and data modules: pre-training, fine-tuning, optimiser, metrics,
+checkpoints."""

@@ -24,17 +24,19 @@ from relpos.train.group import ALONE, Group
 class Interrupted(BaseException):
     """The process was asked to stop by a signal; a checkpoint has been written.
 
-    It is not a KeyboardInterrupt, to which Lightning would react by exiting. Its argument is the number of the signal that a
-    process of the run got.
+    It is not a KeyboardInterrupt, to which Lightning would react by exiting. Its argument is the
+    number of the signal that a process of the run got.
     """
 
 
 @contextmanager
 def stopping() -> Iterator[None]:
-    """Turns the exceptions by which the trainer ends when it is asked to stop into a KeyboardInterrupt.
+    """Turns the exceptions by which the trainer ends when it is asked to stop into a
+    KeyboardInterrupt.
 
-    They are `Interrupted`, from our callback, and before the first and after the last step Lightning's SystemExit: it reacts to a
-    KeyboardInterrupt by exiting, and by ignoring Ctrl-C from then on, so that the handler is put back.
+    They are `Interrupted`, from our callback, and before the first and after the last step
+    Lightning's SystemExit: it reacts to a KeyboardInterrupt by exiting, and by ignoring Ctrl-C from
+    then on, so that the handler is put back.
     """
     handler = signal.getsignal(signal.SIGINT)
     try:
@@ -42,7 +44,8 @@ def stopping() -> Iterator[None]:
     except Interrupted as stop:
         raise KeyboardInterrupt(*stop.args) from stop
     except SystemExit as stop:
-        # Lightning exits inside its except clause, so that the interrupt is the context; any other SystemExit is not its own.
+        # Lightning exits inside its except clause, so that the interrupt is the context; any other
+        # SystemExit is not its own.
         if isinstance(stop.__context__, KeyboardInterrupt):
             signal.signal(signal.SIGINT, handler)
             raise KeyboardInterrupt(*stop.__context__.args) from stop
@@ -50,9 +53,12 @@ def stopping() -> Iterator[None]:
 
 
 class WholeCheckpoints(TorchCheckpointIO):
-    """Lightning's checkpoint writer, made atomic. Of the path that Lightning passes, folder and stem are used."""
+    """Lightning's checkpoint writer, made atomic. Of the path that Lightning passes, folder and
+    stem are used."""
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
+    ) -> None:
         """Writes the checkpoint, then deletes the earlier ones.
 
         Raises:
@@ -60,12 +66,14 @@ class WholeCheckpoints(TorchCheckpointIO):
         """
         path = Path(path)
         check_place(path)
-        # What a kill has left half written; the process that holds the run's lock is the only one that writes here.
+        # What a kill has left half written; the process that holds the run's lock is the only one
+        # that writes here.
         for half in path.parent.glob(HALF):
             half.unlink(missing_ok=True)
         # The name needs the checksum, and so the whole file.
         unnamed = path.with_name(UNNAMED)
-        # Closed here: torch's own writer keeps a file that failed, and so the blocks of a full disk, as long as its error is known.
+        # Closed here: torch's own writer keeps a file that failed, and so the blocks of a full
+        # disk, as long as its error is known.
         with replacing(unnamed) as temporary, temporary.open("wb") as file:
             torch.save(checkpoint, file)
         named = checked_name(path, unnamed)
@@ -81,13 +89,16 @@ STEPS, SHARE = 500, 1 / 20
 
 
 class Checkpointing(pl.Callback):
-    """Writes a checkpoint after every `every` steps, and one more when the process is asked to stop.
+    """Writes a checkpoint after every `every` steps, and one more when the process is asked to
+    stop.
 
     Args:
         folder: where checkpoints lie.
-        every: steps between two of them; None: `STEPS`, and so many more that writing takes no more than `SHARE` of the time. On a
-            GPU 500 updates take seconds, and a checkpoint may take one.
-        group: the processes that share the run: they stop at the same step, and the first one writes.
+        every: steps between two of them; None: `STEPS`, and so many more that writing takes no more
+            than `SHARE` of the time. On a GPU 500 updates take seconds, and a checkpoint may take
+            one.
+        group: the processes that share the run: they stop at the same step, and the first one
+            writes.
     """
 
     def __init__(self, folder: Path, every: int | None, group: Group = ALONE) -> None:
@@ -95,10 +106,12 @@ class Checkpointing(pl.Callback):
         self.asked: int | None = None
         self.has_begun = False
         """Whether the state of a checkpoint, where there is one, is restored."""
-        self.written, self.took = time.monotonic(), 1.0  # of the last one; before the first a second is assumed
+        # of the last one; before the first a second is assumed
+        self.written, self.took = time.monotonic(), 1.0
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Sets handlers for the signals that ask to stop. Any earlier, Lightning's own handlers would replace them."""
+        """Sets handlers for the signals that ask to stop. Any earlier, Lightning's own handlers
+        would replace them."""
         on_stops(self._ask)
         self.has_begun = True
 
@@ -111,25 +124,35 @@ class Checkpointing(pl.Callback):
         """
         step = trainer.global_step
         # Each process may have got the signal a step earlier or later: together they stop at one.
-        *asked, due = self.group.sums([*(self.asked == number for number in STOPS), self.group.first and self._due(step)])
+        *asked, due = self.group.sums(
+            [*(self.asked == number for number in STOPS), self.group.first and self._due(step)]
+        )
         stop = next((number for number, count in zip(STOPS, asked, strict=True) if count), None)
-        # After the last step only if asked to stop: otherwise the model is written next, and the checkpoints are deleted.
+        # After the last step only if asked to stop: otherwise the model is written next, and the
+        # checkpoints are deleted.
         if stop is not None or (due and step < int(trainer.max_steps)):
-            module.gather()  # which refuses weights that are not finite: they must not replace the last good checkpoint
+            # which refuses weights that are not finite: they must not replace the last good
+            # checkpoint
+            module.gather()
             if self.group.first:
                 began = time.monotonic()
                 trainer.save_checkpoint(self.folder / LAST)
                 self.written = time.monotonic()
                 self.took = self.written - began
-            self.group.said()  # the others wait here, where it may take long, and not in the next step
+            # the others wait here, where it may take long, and not in the next step
+            self.group.said()
         if stop is not None:
             raise Interrupted(stop)
 
-    def on_save_checkpoint(self, trainer: pl.Trainer, module: Any, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, module: Any, checkpoint: dict[str, Any]
+    ) -> None:
         """Notes how many lines the run has logged."""
         checkpoint["logged"] = len(self._lines(trainer))
 
-    def on_load_checkpoint(self, trainer: pl.Trainer, module: Any, checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, module: Any, checkpoint: dict[str, Any]
+    ) -> None:
         """Refuses to go on with a log that lacks some of them.
 
         Raises:
@@ -137,7 +160,10 @@ class Checkpointing(pl.Callback):
         """
         if self.group.first and len(self._lines(trainer)) < checkpoint.get("logged", 0):
             folder = self.folder.parent
-            raise RelposError(f"{folder}: its log lacks lines that stood there at the checkpoint: delete the folder to start anew")
+            raise RelposError(
+                f"{folder}: its log lacks lines that stood there at the checkpoint: "
+                f"delete the folder to start anew"
+            )
 
     def _lines(self, trainer: pl.Trainer) -> list[str]:
         """The lines of the run's log; none in other processes than the first."""
@@ -149,7 +175,8 @@ class Checkpointing(pl.Callback):
         return step % STEPS == 0 and self.took <= SHARE * (time.monotonic() - self.written)
 
     def _ask(self, number: int, frame: Any) -> None:
-        # The step ends first. Who waits for a process that hangs, and is asked twice, goes without a checkpoint.
+        # The step ends first. Who waits for a process that hangs, and is asked twice, goes without
+        # a checkpoint.
         if self.asked and self.group.waits:
             raise KeyboardInterrupt(number)
         self.asked = number
@@ -160,7 +187,8 @@ class EvaluatedFirst(pl.Callback):
 
     @torch.no_grad()
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Lightning's own loop cannot: restored from a checkpoint, it counts the evaluation of that step as done."""
+        """Lightning's own loop cannot: restored from a checkpoint, it counts the evaluation of that
+        step as done."""
         module.eval()
         module.on_validation_epoch_start()
         for index, batch in enumerate(trainer.datamodule.val_dataloader()):  # type: ignore[attr-defined]

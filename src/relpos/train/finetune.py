@@ -1,4 +1,5 @@
-"""Fine-tuning on one task: the module, the task's splits, the columns of the results, and the predictions for the GLUE server."""
+"""Fine-tuning on one task: the module, the task's splits, the columns of the results, and the
+predictions for the GLUE server."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ from relpos.train.prefetch import StepsData
 from relpos.train.recorded import Inputs
 
 EVALUATION_BATCH = {"cpu": 64, "cuda": 1024}
-"""Rows of a forward pass without gradients, sorted by length, by device; fewer where memory is too small for so many."""
+"""Rows of a forward pass without gradients, sorted by length, by device; fewer where memory is too
+small for so many."""
 BETWEEN = {ord(sign): repr(sign)[1:-1] for sign in "\t\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
 """Signs that end a value or a line for some reader → how they are spelled."""
 
@@ -49,13 +51,18 @@ class Finetuning(Training):
         self.shown_as = "squared_error" if task.regression else "accuracy"
 
     def losses(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
-        """The sum of the losses of a micro-batch, and the number of rows predicted right; of a regression its loss again."""
+        """The sum of the losses of a micro-batch, and the number of rows predicted right; of a
+        regression its loss again."""
         labels = batch["labels"]
-        outputs = self.model(batch["input_ids"], batch["attention_mask"], batch["token_types"], held).float()
+        outputs = self.model(
+            batch["input_ids"], batch["attention_mask"], batch["token_types"], held
+        ).float()
         if labels.is_floating_point():
             loss = nn.functional.mse_loss(outputs.squeeze(-1), labels, reduction="sum")
             return loss, loss.detach()
-        return nn.functional.cross_entropy(outputs, labels, reduction="sum"), (outputs.detach().argmax(1) == labels).sum()
+        return nn.functional.cross_entropy(outputs, labels, reduction="sum"), (
+            outputs.detach().argmax(1) == labels
+        ).sum()
 
     def training_step(self, step: TuningStep, _: int) -> None:
         """Sums the gradients of the micro-batches and updates once."""
@@ -66,14 +73,20 @@ class Finetuning(Training):
         self.log_step()
 
     def averages(self, sums: dict[str, float]) -> dict[str, float]:
-        """Mean loss of the steps, accuracy on the training examples just before their updates (of a regression: squared error),
-        examples per second."""
+        """Mean loss of the steps, accuracy on the training examples just before their updates (of a
+        regression: squared error), examples per second."""
         shown = {self.shown_as: sums["right"] / sums["examples"]}
-        return {"loss": sums["loss"] / sums["steps"], **shown, "examples_per_second": sums["examples"] / sums["seconds"]}
+        return {
+            "loss": sums["loss"] / sums["steps"],
+            **shown,
+            "examples_per_second": sums["examples"] / sums["seconds"],
+        }
 
     def on_validation_epoch_start(self) -> None:
         """Forgets the answers of the evaluation before."""
-        self.answers: dict[str, list[tuple[Tensor, Tensor]]] = {column: [] for column in self.task.dev}
+        self.answers: dict[str, list[tuple[Tensor, Tensor]]] = {
+            column: [] for column in self.task.dev
+        }
 
     def validation_step(self, batch: Inputs, _: int, dataloader_idx: int = 0) -> None:
         """Keeps the outputs for the rows of a dev split, one data loader for each column."""
@@ -123,7 +136,9 @@ class Splits:
             RelposError: its file is missing or has a mistake.
         """
         if split not in self._encoded:
-            self._encoded[split] = encode(read(self.location, self.task, split), self.tokenizer, self.length)
+            self._encoded[split] = encode(
+                read(self.location, self.task, split), self.tokenizer, self.length
+            )
         return self._encoded[split]
 
     def __contains__(self, split: str) -> bool:
@@ -151,7 +166,8 @@ _last: dict[str, Splits] = {}
 
 
 def read_before(content: str, made: Splits) -> Splits:
-    """The splits of the previous call where `content` is the same, with all that they have read; otherwise `made`.
+    """The splits of the previous call where `content` is the same, with all that they have read;
+    otherwise `made`.
 
     So further runs of a process on one task, such as ten seeds of it, read nothing again.
 
@@ -164,16 +180,25 @@ def read_before(content: str, made: Splits) -> Splits:
     return _last.setdefault(content, made)
 
 
-def columns(model: Classifier, task: Task, splits: Splits, precision: str, predictions: Path) -> dict[str, Any]:
+def columns(
+    model: Classifier, task: Task, splits: Splits, precision: str, predictions: Path
+) -> dict[str, Any]:
     """Scores the dev splits and writes predictions for the test splits that exist.
 
     The answers on the dev splits are written to a folder `dev` beside the predictions.
 
     Returns:
-        `columns` and `majority`: column → score × 100; `examples`: column → dev rows; `parts`: column → metrics × 100 whose mean
-        the score is, by name; `classes`: column → what `relpos.train.metrics.by_class` gives.
+        `columns` and `majority`: column → score × 100; `examples`: column → dev rows; `parts`:
+        column → metrics × 100 whose mean the score is, by name; `classes`: column → what
+        `relpos.train.metrics.by_class` gives.
     """
-    result: dict[str, Any] = {"columns": {}, "majority": {}, "examples": {}, "parts": {}, "classes": {}}
+    result: dict[str, Any] = {
+        "columns": {},
+        "majority": {},
+        "examples": {},
+        "parts": {},
+        "classes": {},
+    }
     for column, split in task.dev.items():
         rows = splits[split]
         assert rows.labels is not None
@@ -191,7 +216,9 @@ def columns(model: Classifier, task: Task, splits: Splits, precision: str, predi
         # GLUE has test sets without labels for the server; a task of one's own need not.
         if split in splits:
             rows = splits[split]
-            write_predictions(predictions, task, name, decide(task, outputs(model, rows, precision)))
+            write_predictions(
+                predictions, task, name, decide(task, outputs(model, rows, precision))
+            )
     return result
 
 
@@ -210,7 +237,9 @@ def outputs(model: Classifier, encoded: Encoded, precision: str) -> Tensor:
         # Rows come by length, and go back to their places.
         try:
             for batch in evaluation_batches(encoded, most):
-                inputs = (batch[key].to(device) for key in ("input_ids", "attention_mask", "token_types"))
+                inputs = (
+                    batch[key].to(device) for key in ("input_ids", "attention_mask", "token_types")
+                )
                 with autocast(precision, device):
                     result[batch["rows"]] = model(*inputs).double().cpu()
             break
@@ -219,15 +248,18 @@ def outputs(model: Classifier, encoded: Encoded, precision: str) -> Tensor:
                 raise
             most //= 2
     if not np.isfinite(result.numpy()).all():
-        raise RelposError("fine-tuning diverged: the outputs are not numbers; try a lower recipe.lr")
+        raise RelposError(
+            "fine-tuning diverged: the outputs are not numbers; try a lower recipe.lr"
+        )
     return result
 
 
 def write_predictions(folder: Path, task: Task, name: str, predictions: ArrayLike) -> Path:
     """Writes `folder/NAME.tsv` in one piece and returns its path. `name` is a key of `task.test`.
 
-    Predictions are classes or scores, as `relpos.train.metrics.decide` gives them. Classes are written as the words of
-    the task's own files (`entailment`, `1`), scores clipped to the task's range (STS-B: 0 to 5).
+    Predictions are classes or scores, as `relpos.train.metrics.decide` gives them. Classes are
+    written as the words of the task's own files (`entailment`, `1`), scores clipped to the task's
+    range (STS-B: 0 to 5).
     """
     # The server knows words, not our numbers of classes.
     words = _words(task, np.asarray(predictions, dtype=np.float64))
@@ -238,8 +270,11 @@ def write_predictions(folder: Path, task: Task, name: str, predictions: ArrayLik
 
 
 def write_answers(path: Path, predictions: ArrayLike, targets: ArrayLike) -> None:
-    """Writes predicted classes or values beside the right ones: one line for each dev example, in the order of the file."""
-    rows = np.stack([np.asarray(predictions, np.float64), np.asarray(targets, np.float64)], 1).tolist()
+    """Writes predicted classes or values beside the right ones: one line for each dev example, in
+    the order of the file."""
+    rows = np.stack(
+        [np.asarray(predictions, np.float64), np.asarray(targets, np.float64)], 1
+    ).tolist()
     # Nine digits tell any two float32 numbers apart.
     lines = (f"{prediction:.9g}\t{target:.9g}" for prediction, target in rows)
     write_text(path, "".join(f"{line}\n" for line in ["prediction\ttarget", *lines]))
@@ -247,7 +282,8 @@ def write_answers(path: Path, predictions: ArrayLike, targets: ArrayLike) -> Non
 
 def _words(task: Task, predictions: np.ndarray) -> list[str]:
     if task.labels is not None:
-        # CSV and JSON lines may have any sign in a label; here tabs and ends of lines stand between values.
+        # CSV and JSON lines may have any sign in a label; here tabs and ends of lines stand between
+        # values.
         return [task.labels[int(number)].translate(BETWEEN) for number in predictions]
     low, high = task.range or (-np.inf, np.inf)
     return [f"{number:.3f}" for number in np.clip(np.nan_to_num(predictions, nan=low), low, high)]

@@ -1,10 +1,12 @@
 """The processes that share one training run, and what they tell each other.
 
-Each holds a replica of the network and takes whole micro-batches of a step. Gradients are summed, not averaged: the loss of every
-micro-batch has already been divided by the number of chosen tokens in the whole step, so the sum is, to rounding, the gradient that
-one process would compute. All see the same sums, so replicas stay equal bit for bit.
+Each holds a replica of the network and takes whole micro-batches of a step. Gradients are summed,
+not averaged: the loss of every micro-batch has already been divided by the number of chosen tokens
+in the whole step, so the sum is, to rounding, the gradient that one process would compute. All see
+the same sums, so replicas stay equal bit for bit.
 
-Lightning's own wrapper is not used: it needs the same number of backward passes in every process, which a step need not have.
+Lightning's own wrapper is not used: it needs the same number of backward passes in every process,
+which a step need not have.
 """
 
 from __future__ import annotations
@@ -24,13 +26,14 @@ from relpos.errors import RelposError, one_line, say
 from relpos.process import number_in
 
 PATIENCE, LONG = 5 * 60, 30 * 60
-"""Seconds that a process waits for a message of another one: within and between steps; and after the beginning, an evaluation or a
-checkpoint, which may take longer in one process."""
+"""Seconds that a process waits for a message of another one: within and between steps; and after
+the beginning, an evaluation or a checkpoint, which may take longer in one process."""
 DAY, SLICE = timedelta(days=1), timedelta(seconds=1)
-"""Of gloo, which hears no signals: one waits for a slice, again and again. Slices are counted, and not the clock, because a cluster
-may suspend all processes for hours."""
+"""Of gloo, which hears no signals: one waits for a slice, again and again. Slices are counted, and
+not the clock, because a cluster may suspend all processes for hours."""
 MEETING = 120.0
-"""Seconds that processes wait for one another at the beginning; imports from a busy file system take minutes."""
+"""Seconds that processes wait for one another at the beginning; imports from a busy file system
+take minutes."""
 SOON = 10.0
 """Seconds after which one says that it waits; of `LONG` a minute."""
 
@@ -49,7 +52,9 @@ class Group:
         store: where the processes have met.
     """
 
-    def __init__(self, rank: int = 0, world: int = 1, local: int = 0, store: dist.Store | None = None) -> None:
+    def __init__(
+        self, rank: int = 0, world: int = 1, local: int = 0, store: dist.Store | None = None
+    ) -> None:
         self.rank, self.world, self.local, self.store = rank, world, local, store
         # Plain numbers are exchanged over gloo, so that reading them does not wait for a GPU.
         self.control = dist.new_group(backend="gloo", timeout=DAY) if world > 1 else None
@@ -82,36 +87,52 @@ class Group:
     def sum_gradients(self, model: nn.Module) -> None:
         """Sums the gradients of all parameters in place, in one message.
 
-        A parameter that got no gradient in any process keeps None, so that the optimiser skips it, as with one process.
+        A parameter that got no gradient in any process keeps None, so that the optimiser skips it,
+        as with one process.
         """
         if self.world == 1:
             return
         parameters = [p for p in model.parameters() if p.requires_grad]
-        reached = torch.tensor([float(p.grad is not None) for p in parameters], device=parameters[0].device)
+        reached = torch.tensor(
+            [float(p.grad is not None) for p in parameters], device=parameters[0].device
+        )
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         flat = torch.cat([reached, *(part.reshape(-1).float() for part in parts)])
-        # None is the default group, NCCL where there are GPUs: gradients do not pass through the CPU.
+        # None is the default group, NCCL where there are GPUs: gradients do not pass through the
+        # CPU.
         self._exchange(flat, None, PATIENCE)
-        counts = flat[: len(parameters)].tolist()  # processes in which each parameter got a gradient
+        # processes in which each parameter got a gradient
+        counts = flat[: len(parameters)].tolist()
         sizes = [p.numel() for p in parameters]
-        for p, part, count in zip(parameters, flat[len(parameters) :].split(sizes), counts, strict=True):
+        for p, part, count in zip(
+            parameters, flat[len(parameters) :].split(sizes), counts, strict=True
+        ):
             p.grad = part.view_as(p).to(p.dtype) if count else None
 
     def _exchange(self, values: Tensor, group: dist.ProcessGroup | None, patience: int) -> None:
         self.messages += 1
         try:
             work = dist.all_reduce(values, group=group, async_op=True)
-            # NCCL's only waits on the GPU, and the sums before it, over gloo, have shown that all are there.
-            missing = [] if dist.get_backend(group) == "nccl" and work.wait() else self._await(work, patience)
+            # NCCL's only waits on the GPU, and the sums before it, over gloo, have shown that all
+            # are there.
+            missing = (
+                []
+                if dist.get_backend(group) == "nccl" and work.wait()
+                else self._await(work, patience)
+            )
         except RuntimeError as error:  # gloo: "Connection closed by peer"; NCCL: DistBackendError
             atexit.unregister(_leave)  # it would wait for the lost one
             raise Broken(f"another process of this run has ended ({one_line(error)})") from error
         if missing:
             atexit.unregister(_leave)
-            raise Broken(f"process {', '.join(map(str, missing))} of this run has been silent for {patience // 60} minutes")
+            raise Broken(
+                f"process {', '.join(map(str, missing))} of this run has been silent for "
+                f"{patience // 60} minutes"
+            )
 
     def _await(self, work: dist.Work, patience: int) -> list[int]:
-        """Waits until a message is exchanged; returns the processes that it still waits for after so many seconds."""
+        """Waits until a message is exchanged; returns the processes that it still waits for after
+        so many seconds."""
         soon, missing = round(SOON if patience < LONG else 6 * SOON), [0]
         try:
             for second in range(patience):
@@ -123,7 +144,8 @@ class Group:
                         work.wait()  # raises what went wrong, unless it was completed just now
                         return []
                 if second == soon:
-                    # In a thread, because the first process keeps the store, and does not answer where it hangs itself.
+                    # In a thread, because the first process keeps the store, and does not answer
+                    # where it hangs itself.
                     threading.Thread(target=self._look_round, args=(missing,), daemon=True).start()
                 if second >= soon + 3 and missing and not self.waits:
                     self.waits = True
@@ -134,7 +156,8 @@ class Group:
         return missing or [other for other in range(self.world) if other != self.rank]
 
     def _look_round(self, missing: list[int]) -> None:
-        """Tells the others that this process waits, and puts the numbers of those into the list that do not."""
+        """Tells the others that this process waits, and puts the numbers of those into the list
+        that do not."""
         assert self.store is not None
         names = [f"{self.messages} {other}" for other in range(self.world)]
         self.store.set(names[self.rank], "")
@@ -147,7 +170,8 @@ _joined: Group | None = None
 
 
 def join(rank: int, world: int, local: int, accelerator: str = "auto") -> Group:
-    """Joins the group of processes that meet at `MASTER_ADDR` and `MASTER_PORT`. Later calls return the same group.
+    """Joins the group of processes that meet at `MASTER_ADDR` and `MASTER_PORT`. Later calls return
+    the same group.
 
     Gradients travel over NCCL where there are GPUs, over gloo elsewhere and with accelerator `cpu`.
 
@@ -170,7 +194,8 @@ def join(rank: int, world: int, local: int, accelerator: str = "auto") -> Group:
 
 
 def _met(rank: int, world: int) -> dist.Store:
-    """Where the processes leave each other the addresses of their connections; returned once all of them are there.
+    """Where the processes leave each other the addresses of their connections; returned once all of
+    them are there.
 
     Raises:
         RelposError: names those that did not come, and how long this one has waited.
@@ -179,33 +204,52 @@ def _met(rank: int, world: int) -> dist.Store:
     what = f"process {rank} of {world} waits at {address}:{port} for"
     names = [str(other) for other in range(world)]
     # Whoever waits for the place itself is in torch's hands, and can say nothing.
-    notice = threading.Timer(SOON, say, [f"relpos: {what} the others, {MEETING:.0f} seconds at most"])
+    notice = threading.Timer(
+        SOON, say, [f"relpos: {what} the others, {MEETING:.0f} seconds at most"]
+    )
     notice.start()
     try:
         # torchrun holds the place in a process of its own.
         first = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-        place = dist.TCPStore(address, port, world, first, timedelta(seconds=MEETING), wait_for_workers=False, multi_tenant=True)
-        store = dist.PrefixStore(f"relpos {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", place)
+        place = dist.TCPStore(
+            address,
+            port,
+            world,
+            first,
+            timedelta(seconds=MEETING),
+            wait_for_workers=False,
+            multi_tenant=True,
+        )
+        store = dist.PrefixStore(
+            f"relpos {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", place
+        )
         store.set(str(rank), "")
         deadline = time.monotonic() + MEETING
         while not store.check(names) and time.monotonic() < deadline:
             time.sleep(0.05)
         missing = [name for name in names if not store.check([name])]
-    except (RuntimeError, ValueError) as error:  # torch has several classes of RuntimeError for its network
-        raise RelposError(f"{what} process 0: none after {MEETING:.0f} seconds ({one_line(error)})") from error
+    except (
+        RuntimeError,
+        ValueError,
+    ) as error:  # torch has several classes of RuntimeError for its network
+        raise RelposError(
+            f"{what} process 0: none after {MEETING:.0f} seconds ({one_line(error)})"
+        ) from error
     finally:
         notice.cancel()
     if missing:
         hint = "start as many as WORLD_SIZE or srun's -n says"
-        raise RelposError(f"{what} {', '.join(missing)}: not there after {MEETING:.0f} seconds; {hint}")
+        raise RelposError(
+            f"{what} {', '.join(missing)}: not there after {MEETING:.0f} seconds; {hint}"
+        )
     return store
 
 
 def _leave() -> None:
     """Ends the threads of the process groups while Python still runs.
 
-    They live as long as anything refers to their group, and one that lets go of a tensor when Python has begun to end aborts the
-    process (pytorch/pytorch#190489).
+    They live as long as anything refers to their group, and one that lets go of a tensor when
+    Python has begun to end aborts the process (pytorch/pytorch#190489).
     """
     if _joined:
         _joined.control = None

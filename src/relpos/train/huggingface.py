@@ -1,5 +1,6 @@
-"""The classes with which `AutoModel…` opens folders whose `model_type` is relpos, which registers them: the encoder, and heads on
-it with the losses of transformers' BERT. A folder's own code does not register itself, because another folder may have other code.
+"""The classes with which `AutoModel…` opens folders whose `model_type` is relpos, which registers
+them: the encoder, and heads on it with the losses of transformers' BERT. A folder's own code does
+    not register itself, because another folder may have other code.
 
 Where relpos is not installed, the classes come with the folder (standalone.py).
 """
@@ -15,14 +16,17 @@ from transformers.utils import can_return_tuple
 
 from relpos.errors import RelposError
 from relpos.model.heads import at_outputs, class_logits, pooled
-from relpos.train.huggingface_config import RelposConfig as RelposConfig  # whoever registers the classes looks for it here
+
+# whoever registers the classes looks for it here
+from relpos.train.huggingface_config import RelposConfig as RelposConfig
 from relpos.train.huggingface_model import RelposModel as RelposModel  # and `AutoModel` for this
 from relpos.train.huggingface_model import RelposPreTrainedModel
 from relpos.train.network import network
 
 
 class _WithHead(RelposPreTrainedModel):
-    """A network with a head that gives `logits`. Transformers reads the names of the arguments in the signature of `forward`."""
+    """A network with a head that gives `logits`. Transformers reads the names of the arguments in
+    the signature of `forward`."""
 
     _result: Any  # the kind of what `forward` returns
 
@@ -39,11 +43,22 @@ class _WithHead(RelposPreTrainedModel):
     ) -> Any:
         """`logits`; with `labels` the mean `loss`, too."""
         outputs = self.encoder(
-            input_ids, attention_mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states, return_dict=True
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            inputs_embeds,
+            output_attentions,
+            output_hidden_states,
+            return_dict=True,
         )
         logits = self._logits(outputs.last_hidden_state, attention_mask)
         loss = None if labels is None else self._loss(logits, labels)
-        return self._result(loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions)
+        return self._result(
+            loss=loss,
+            logits=logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
 
     def _logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """From the encoder's output (B, n, hidden)."""
@@ -54,9 +69,11 @@ class _WithHead(RelposPreTrainedModel):
 
 
 class RelposForMaskedLM(_WithHead):
-    """The encoder with its masked-language-modelling head: `logits` (B, n, vocabulary), and the mean cross-entropy.
+    """The encoder with its masked-language-modelling head: `logits` (B, n, vocabulary), and the
+    mean cross-entropy.
 
-    `labels` (B, n), −100: not predicted, stand at the token that is predicted, whichever logits predict it.
+    `labels` (B, n), −100: not predicted, stand at the token that is predicted, whichever logits
+    predict it.
 
     Raises:
         RelposError: the network is causal.
@@ -74,11 +91,14 @@ class RelposForMaskedLM(_WithHead):
             raise RelposError(f"this network is {kind}: {auto} opens it")
 
     def _table(self) -> Tensor:
-        table: Tensor = self._embedding().words.weight if self.head.table is None else self.head.table
+        table: Tensor = (
+            self._embedding().words.weight if self.head.table is None else self.head.table
+        )
         return table
 
     def get_output_embeddings(self) -> nn.Linear:
-        """The linear map to the logits: of the word table, or of the head's own, and the head's bias."""
+        """The linear map to the logits: of the word table, or of the head's own, and the head's
+        bias."""
         linear = nn.Linear(1, 1, device="meta")
         linear.weight, linear.bias = nn.Parameter(self._table()), self.head.bias
         linear.out_features, linear.in_features = linear.weight.shape
@@ -91,10 +111,13 @@ class RelposForMaskedLM(_WithHead):
             self.head.table = new_embeddings.weight
 
     def resize_token_embeddings(self, *arguments: Any, **options: Any) -> nn.Embedding:
-        """As for every model of transformers; the bias has as many numbers as the table has rows, new ones 0."""
+        """As for every model of transformers; the bias has as many numbers as the table has rows,
+        new ones 0."""
         words: nn.Embedding = super().resize_token_embeddings(*arguments, **options)
         if new := words.num_embeddings - len(self.head.bias):
-            self.head.bias = nn.Parameter(functional.pad(self.head.bias.detach(), (0, new)), self.head.bias.requires_grad)
+            self.head.bias = nn.Parameter(
+                functional.pad(self.head.bias.detach(), (0, new)), self.head.bias.requires_grad
+            )
         return words
 
     def _logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
@@ -102,7 +125,9 @@ class RelposForMaskedLM(_WithHead):
         return logits
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        return super()._loss(logits, at_outputs(self.encoder.network, labels.view(logits.shape[:2])))
+        return super()._loss(
+            logits, at_outputs(self.encoder.network, labels.view(logits.shape[:2]))
+        )
 
 
 class RelposForCausalLM(RelposForMaskedLM):
@@ -116,10 +141,12 @@ class RelposForCausalLM(RelposForMaskedLM):
 
 
 class RelposForSequenceClassification(_WithHead):
-    """The encoder with pooler and classifier of a text: `logits` (B, labels); one label means regression.
+    """The encoder with pooler and classifier of a text: `logits` (B, labels); one label means
+    regression.
 
-    The loss is the mean of what `config.problem_type` says: cross-entropy, squared error, or for several labels at once the
-    cross-entropy of each. None: what number of labels and type of numbers suggest.
+    The loss is the mean of what `config.problem_type` says: cross-entropy, squared error, or for
+    several labels at once the cross-entropy of each. None: what number of labels and type of
+    numbers suggest.
     """
 
     _result = SequenceClassifierOutput
@@ -138,7 +165,9 @@ class RelposForSequenceClassification(_WithHead):
         return class_logits(self, pooled(self.encoder.network, x, attention_mask, self.mean))
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        if self.config.problem_type == "regression" or (self.config.problem_type is None and self.num_labels == 1):
+        if self.config.problem_type == "regression" or (
+            self.config.problem_type is None and self.num_labels == 1
+        ):
             labels = labels.to(logits.dtype)
         loss: Tensor = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
         return loss

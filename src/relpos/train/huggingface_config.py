@@ -48,12 +48,19 @@ class RelposConfig(PretrainedConfig):
         **others: Any,
     ) -> None:
         # Not in `others`, where a folder may say that nothing is tied; `head` tells.
-        self.size, self.position, self.conv, self.vocabulary, self.head = dict(size or {}), position, conv, vocabulary, head
+        self.size, self.position, self.conv, self.vocabulary, self.head = (
+            dict(size or {}),
+            position,
+            conv,
+            vocabulary,
+            head,
+        )
         super().__init__(**others)
 
     @property
     def tie_word_embeddings(self) -> bool:
-        """Whether the logits are products with the word table; false: with a table of the head's own."""
+        """Whether the logits are products with the word table; false: with a table of the head's
+        own."""
         return bool((self.head or {}).get("tied", True))
 
     @tie_word_embeddings.setter

@@ -1,7 +1,9 @@
-"""A network of ours as a `PreTrainedModel` of transformers: built from its configuration, drawn where no file has it, and saved.
+"""A network of ours as a `PreTrainedModel` of transformers: built from its configuration, drawn
+where no file has it, and saved.
 
-The parameters have our own names, so that the folder opens with `relpos.load` too. The classes contain no code of the network: they
-build ours and return its outputs. Arguments that they do not know are refused by Python, by name.
+The parameters have our own names, so that the folder opens with `relpos.load` too. The classes
+contain no code of the network: they build ours and return its outputs. Arguments that they do not
+know are refused by Python, by name.
 """
 
 from __future__ import annotations
@@ -28,21 +30,28 @@ from relpos.train.standalone import write as write_code
 
 @cache
 def _layer() -> type[Layer]:
-    """`RelposLayer`, made when it is first needed: its base imports the auto classes, with which these are imported themselves."""
+    """`RelposLayer`, made when it is first needed: its base imports the auto classes, with which
+    these are imported themselves."""
     from transformers.modeling_layers import GradientCheckpointingLayer
 
     class RelposLayer(GradientCheckpointingLayer, Layer):
-        """A layer of ours, which transformers may compute again in the backward pass instead of keeping its activations."""
+        """A layer of ours, which transformers may compute again in the backward pass instead of
+        keeping its activations."""
 
         __qualname__ = "RelposLayer"
 
         def __call__(self, x: Tensor, read: Tensor, call: LayerCall) -> tuple[Tensor, Tensor]:
-            # Tensors that several layers share are arguments: a checkpoint that differentiates by itself knows of no others.
+            # Tensors that several layers share are arguments: a checkpoint that differentiates by
+            # itself knows of no others.
             leaves, spec = tree_flatten(call.state)
-            y: tuple[Tensor, Tensor] = super().__call__(x, read, call._replace(state=None), spec, *leaves)
+            y: tuple[Tensor, Tensor] = super().__call__(
+                x, read, call._replace(state=None), spec, *leaves
+            )
             return y
 
-        def forward(self, x: Tensor, read: Tensor, call: LayerCall, spec: Any = None, *leaves: Any) -> tuple[Tensor, Tensor]:
+        def forward(
+            self, x: Tensor, read: Tensor, call: LayerCall, spec: Any = None, *leaves: Any
+        ) -> tuple[Tensor, Tensor]:
             """The layer's output, with the state in parts."""
             return Layer.forward(self, x, read, call._replace(state=tree_unflatten(leaves, spec)))
 
@@ -64,24 +73,31 @@ class RelposPreTrainedModel(PreTrainedModel):
     base_model_prefix = "encoder"
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
-    accepts_loss_kwargs = False  # so that Trainer divides the losses of the passes of a step by their number
+    # so that Trainer divides the losses of the passes of a step by their number
+    accepts_loss_kwargs = False
     _no_split_modules = ["RelposLayer"]  # noqa: RUF012
 
     def __init__(self, config: RelposConfig, made: nn.Module | None = None) -> None:
         super().__init__(config)
-        is_meta = torch.empty(0).device.type == "meta"  # `from_pretrained` will read the weights from a file
-        self._is_part = self._is_hf_initialized = made is not None  # the network of which this one is a part draws it
+        # `from_pretrained` will read the weights from a file
+        is_meta = torch.empty(0).device.type == "meta"
+        # the network of which this one is a part draws it
+        self._is_part = self._is_hf_initialized = made is not None
         if made is None:
             # Without memory: `_init_weights` draws what no file gives.
             with torch.random.fork_rng(devices=[]):
                 made = self._network(filled=False)
-            for module in made.modules():  # buffers that no file stores, which `from_pretrained` overwrites
-                module._computed = {name: value.clone() for name, value in module.named_buffers(recurse=False)}  # type: ignore[assignment]
+            # buffers that no file stores, which `from_pretrained` overwrites
+            for module in made.modules():
+                module._computed = {
+                    name: value.clone() for name, value in module.named_buffers(recurse=False)
+                }  # type: ignore[assignment]
         self._computed: dict[str, Tensor] = {}
         self._adopt(made)
         self.post_init()
         if not is_meta and not self._is_part:
-            for name, value in list(self.named_parameters()):  # where transformers was told to draw nothing
+            # where transformers was told to draw nothing
+            for name, value in list(self.named_parameters()):
                 if value.is_meta:
                     self._replace(name, torch.empty_like(value, device="cpu"))
 
@@ -104,19 +120,26 @@ class RelposPreTrainedModel(PreTrainedModel):
     def _embedding(self) -> Any:
         return self.base_model.embedding
 
-    def save_pretrained(self, save_directory: Any, is_main_process: bool = True, *arguments: Any, **options: Any) -> None:
-        """As for every model of transformers; the folder carries the code of the network, as that of `relpos export`."""
-        if is_main_process and (auto_map := write_code(Path(save_directory), self.config.settings())):
+    def save_pretrained(
+        self, save_directory: Any, is_main_process: bool = True, *arguments: Any, **options: Any
+    ) -> None:
+        """As for every model of transformers; the folder carries the code of the network, as that
+        of `relpos export`."""
+        if is_main_process and (
+            auto_map := write_code(Path(save_directory), self.config.settings())
+        ):
             self.config.auto_map = auto_map
         super().save_pretrained(save_directory, is_main_process, *arguments, **options)
 
     def _initialize_weights(self, module: nn.Module, is_custom_code: bool = False) -> None:
-        # Of a folder's own code, transformers passes over modules without parameters of their own, as the whole network is.
+        # Of a folder's own code, transformers passes over modules without parameters of their own,
+        # as the whole network is.
         super()._initialize_weights(module, is_custom_code=False)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Draws parameters that no file has given, as those of a new network; buffers get the values that they were built with."""
+        """Draws parameters that no file has given, as those of a new network; buffers get the
+        values that they were built with."""
         computed = getattr(module, "_computed", None)
         if computed is None:  # a head of transformers' kind, or a larger word table
             super()._init_weights(module)
@@ -124,7 +147,11 @@ class RelposPreTrainedModel(PreTrainedModel):
         for name, value in computed.items():
             init.copy_(module.get_buffer(name), value)
         given = dict(self.named_parameters()) if module is self else {}
-        missing = {name: value for name, value in given.items() if not getattr(value, "_is_hf_initialized", False)}
+        missing = {
+            name: value
+            for name, value in given.items()
+            if not getattr(value, "_is_hf_initialized", False)
+        }
         if not missing:
             return
         for name, drawn in self._network(filled=True).named_parameters():
@@ -152,7 +179,8 @@ class RelposModel(RelposPreTrainedModel):
     def _adopt(self, made: Any) -> None:
         for layer in made.layers:
             layer.__class__ = _layer()
-        # Its parts are ours, too, and have the same names here; as a part itself it would be saved under another one.
+        # Its parts are ours, too, and have the same names here; as a part itself it would be saved
+        # under another one.
         self.__dict__["network"] = made
         self._modules.update(made._modules)
 
@@ -166,27 +194,35 @@ class RelposModel(RelposPreTrainedModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
     ) -> Any:
-        """`last_hidden_state` (B, n, hidden); where they are asked for, `hidden_states`, and `attentions` (B, heads, n, n) of the
-        heads that have scores.
+        """`last_hidden_state` (B, n, hidden); where they are asked for, `hidden_states`, and
+        `attentions` (B, heads, n, n) of the heads that have scores.
 
         Args:
             inputs_embeds: (B, n, size.embedding) in place of rows of the word table.
 
         Raises:
-            RelposError: not one of `input_ids` and `inputs_embeds`; `attention_mask` is not (B, n); or no head has scores.
+            RelposError: not one of `input_ids` and `inputs_embeds`; `attention_mask` is not (B, n);
+                or no head has scores.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise RelposError("You must specify exactly one of input_ids or inputs_embeds")
         if attention_mask is not None and attention_mask.dim() != 2:
-            raise RelposError(f"attention_mask has {attention_mask.dim()} axes; (batch, n) is expected, 1 at real tokens")
+            raise RelposError(
+                f"attention_mask has {attention_mask.dim()} axes; (batch, n) is "
+                f"expected, 1 at real tokens"
+            )
         given = input_ids if inputs_embeds is None else inputs_embeds
-        maps: list[Tensor] | None = [] if _or(output_attentions, self.config.output_attentions) else None
+        maps: list[Tensor] | None = (
+            [] if _or(output_attentions, self.config.output_attentions) else None
+        )
         states = self.network(given, attention_mask, token_type_ids, hidden_states=True, maps=maps)
         if maps == []:
             raise RelposError("output_attentions: no head of this network has scores")
         keep = _or(output_hidden_states, self.config.output_hidden_states)
         return BaseModelOutput(
-            last_hidden_state=states[-1], hidden_states=tuple(states) if keep else None, attentions=tuple(maps) if maps else None
+            last_hidden_state=states[-1],
+            hidden_states=tuple(states) if keep else None,
+            attentions=tuple(maps) if maps else None,
         )
 
 

@@ -1,5 +1,5 @@
-"""Whether a logger can log, before any work; whether Weights & Biases is asked, and at which address: the user says so, and no file
-that lies about."""
+"""Whether a logger can log, before any work; whether Weights & Biases is asked, and at which
+address: the user says so, and no file that lies about."""
 
 from __future__ import annotations
 
@@ -26,13 +26,16 @@ NAMES: dict[str, Where] = {
 }
 """What WANDB_MODE may say → what it means."""
 
-LOGGERS = {f"relpos.train.loggers.{package}_logger": package for package in ("wandb", "tensorboard", "trackio")}
+LOGGERS = {
+    f"relpos.train.loggers.{package}_logger": package
+    for package in ("wandb", "tensorboard", "trackio")
+}
 """Logger → the package that it needs."""
 
 
 def refuse_logger(node: Mapping[str, Any]) -> None:
-    """Refuses a logger of ours whose package is not installed, or whom WANDB_MODE tells what it does not understand; and one that
-    cannot be called.
+    """Refuses a logger of ours whose package is not installed, or whom WANDB_MODE tells what it
+    does not understand; and one that cannot be called.
 
     Raises:
         RelposError: says what to install or to set, or which argument is at fault.
@@ -48,7 +51,8 @@ def refuse_logger(node: Mapping[str, Any]) -> None:
 
 
 def arguments(node: Mapping[str, Any], run: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """What a logger is given beside the keys of its node: a function what the run is, a class the folder where it takes one."""
+    """What a logger is given beside the keys of its node: a function what the run is, a class the
+    folder where it takes one."""
     found = find(node["_target_"], "logger", "logger._target_")
     if not inspect.isclass(found):
         return {"run": run, "folder": folder}
@@ -57,8 +61,8 @@ def arguments(node: Mapping[str, Any], run: dict[str, Any], folder: Path) -> dic
 
 
 def wandb_mode(mode: Mode) -> Where:
-    """online, offline or disabled: what the user has typed, else what WANDB_DISABLED or WANDB_MODE says, else online where
-    WANDB_API_KEY is set and offline elsewhere.
+    """online, offline or disabled: what the user has typed, else what WANDB_DISABLED or WANDB_MODE
+    says, else online where WANDB_API_KEY is set and offline elsewhere.
 
     Raises:
         RelposError: WANDB_MODE says something else.
@@ -67,7 +71,9 @@ def wandb_mode(mode: Mode) -> Where:
         return mode
     if os.environ.get("WANDB_DISABLED", "").lower() in ("1", "true", "yes", "on"):
         return "disabled"
-    said = os.environ.get("WANDB_MODE") or ("online" if os.environ.get("WANDB_API_KEY") else "offline")
+    said = os.environ.get("WANDB_MODE") or (
+        "online" if os.environ.get("WANDB_API_KEY") else "offline"
+    )
     if said.lower() not in NAMES:
         raise RelposError(f"WANDB_MODE={said}: online, offline or disabled is expected")
     return NAMES[said.lower()]
@@ -76,14 +82,18 @@ def wandb_mode(mode: Mode) -> Where:
 def set_up(mode: Where) -> None:
     """Loads the settings of Weights & Biases from the user's own file and the environment alone.
 
-    By itself it reads `wandb/settings` of the working directory, too, which may have come from anywhere, and sends the user's key
-    to the address that stands there.
+    By itself it reads `wandb/settings` of the working directory, too, which may have come from
+    anywhere, and sends the user's key to the address that stands there.
     """
     import wandb
 
     home = os.path.expanduser(os.environ.get("WANDB_CONFIG_DIR") or "~/.config/wandb")
-    own: dict[str, Any] = {"root_dir": os.getcwd(), "settings_system": os.path.abspath(os.path.join(home, "settings"))}
-    # The working directory is where it looks, whatever its settings say. Disabled, it starts no process there.
+    own: dict[str, Any] = {
+        "root_dir": os.getcwd(),
+        "settings_system": os.path.abspath(os.path.join(home, "settings")),
+    }
+    # The working directory is where it looks, whatever its settings say. Disabled, it starts no
+    # process there.
     with tempfile.TemporaryDirectory() as empty, chdir(empty):
         wandb.setup(wandb.Settings(mode="disabled", **own))
     wandb.setup(wandb.Settings(mode=mode))

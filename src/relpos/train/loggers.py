@@ -1,5 +1,5 @@
-"""Where metrics go: always a JSON line for each logged step in the run's folder, and a progress bar on stderr; on request to
-another logger, too."""
+"""Where metrics go: always a JSON line for each logged step in the run's folder, and a progress bar
+on stderr; on request to another logger, too."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from relpos.trust import instantiate
 LONGEST_TAG = 64
 """Characters; Weights & Biases allows no more."""
 _open: list[Any] = []
-"""Runs of Weights & Biases that are open in this process. One that broke off is closed before the next begins, which may be the
-same run once more: W&B refuses to begin what is open."""
+"""Runs of Weights & Biases that are open in this process. One that broke off is closed before the
+next begins, which may be the same run once more: W&B refuses to begin what is open."""
 
 
 class JsonLines(Logger):
@@ -37,15 +37,16 @@ class JsonLines(Logger):
     cuts it meanwhile, the next line brings all of it back.
 
     Args:
-        path: the file; lines after `step` are cut, so that a run that is continued from a checkpoint logs each step once, and so
-            are damaged ones.
+        path: the file; lines after `step` are cut, so that a run that is continued from a
+            checkpoint logs each step once, and so are damaged ones.
         step: the step from which the run is continued.
     """
 
     def __init__(self, path: Path, step: int) -> None:
         super().__init__()
         self.path = path
-        # A process that was killed may have written half a line, and steps after its last checkpoint.
+        # A process that was killed may have written half a line, and steps after its last
+        # checkpoint.
         lines = read_bytes(path).split(b"\n")[:-1] if step and path.exists() else []
         self.lines = [f"{line.decode()}\n" for line in lines if _step(line) <= step]
         self._restore()
@@ -58,11 +59,15 @@ class JsonLines(Logger):
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Appends one line."""
-        line = json.dumps({"step": step} | {name: float(value) for name, value in metrics.items()}) + "\n"
+        line = (
+            json.dumps({"step": step} | {name: float(value) for name, value in metrics.items()})
+            + "\n"
+        )
         with naming(self.path):
             if not self.path.exists() or self.path.stat().st_size != self.size:
                 self._restore()
-            # Closed after each line, so that a kill loses none and whoever watches the run reads it at once.
+            # Closed after each line, so that a kill loses none and whoever watches the run reads it
+            # at once.
             with opened(self.path, "a", encoding="utf-8") as file:
                 file.write(line)
         self.lines.append(line)
@@ -82,45 +87,71 @@ def _step(line: bytes) -> float:
 
 
 def made(node: dict[str, Any], run: dict[str, Any], folder: Path) -> Logger:
-    """The logger that a configuration describes: a function, as those below, or a class of Lightning's.
+    """The logger that a configuration describes: a function, as those below, or a class of
+    Lightning's.
 
-    Such a class has its own arguments alone, of which `save_dir` is the run's folder if it is not given, and is told of the run as
-    of hyperparameters.
+    Such a class has its own arguments alone, of which `save_dir` is the run's folder if it is not
+    given, and is told of the run as of hyperparameters.
     """
     refuse_logger(node)  # of a worker, too, whose machine may lack what that of the launcher has
     logger: Logger = instantiate(node, "logger", **(given := arguments(node, run, folder)))
     if not hasattr(logger, "log_metrics"):
-        raise RelposError(f"logger._target_={node['_target_']}: it returned {logger!r:.100}, which is no logger")
+        raise RelposError(
+            f"logger._target_={node['_target_']}: it returned {logger!r:.100}, which is no logger"
+        )
     if "run" not in given:
         logger.log_hyperparams({"identity": run["id"], **run["config"]})
     return logger
 
 
 def identified(
-    identity: str, name: str, stage: str, meaning: dict[str, Any], *, scheme: str, table: str | None = None, row: str | None = None
+    identity: str,
+    name: str,
+    stage: str,
+    meaning: dict[str, Any],
+    *,
+    scheme: str,
+    table: str | None = None,
+    row: str | None = None,
 ) -> dict[str, Any]:
-    """What a logger is told about a run. The runs of a table share its group, and so do those of a `-m` sweep; table, row, scheme
-    and stage are tags, and keys to group by.
+    """What a logger is told about a run. The runs of a table share its group, and so do those of a
+    `-m` sweep; table, row, scheme and stage are tags, and keys to group by.
 
     A run that several tables share is logged under the table that made it.
     """
     names = {"table": table, "row": row, "scheme": scheme, "stage": stage}
     known = {key: value for key, value in names.items() if value}
-    tags = list(dict.fromkeys(value[:LONGEST_TAG] for value in known.values()))  # W&B refuses two that are equal
+    # W&B refuses two that are equal
+    tags = list(dict.fromkeys(value[:LONGEST_TAG] for value in known.values()))
     group = table or _sweep() or name
-    return {"id": identity, "name": name, "group": group, "job_type": stage, "tags": tags, "config": meaning | known}
+    return {
+        "id": identity,
+        "name": name,
+        "group": group,
+        "job_type": stage,
+        "tags": tags,
+        "config": meaning | known,
+    }
 
 
 def _sweep() -> str | None:
-    """A name for the sweep that this process is part of, the same whenever it is typed; None where there is none."""
+    """A name for the sweep that this process is part of, the same whenever it is typed; None where
+    there is none."""
     program, *words = command().split()
-    return f"{words[0]}-sweep-{digest(words)}" if program == "relpos" and {"-m", "--multirun"} & {*words} else None
+    return (
+        f"{words[0]}-sweep-{digest(words)}"
+        if program == "relpos" and {"-m", "--multirun"} & {*words}
+        else None
+    )
 
 
-def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str, Any], folder: Path) -> Logger:
+def wandb_logger(
+    project: str, entity: str | None, mode: Mode, *, run: dict[str, Any], folder: Path
+) -> Logger:
     """Weights & Biases under our own run identity: group = table, job_type = stage.
 
-    Metrics of a fine-tuning are called `finetune-…`, so that no panel averages its loss with that of the pre-training.
+    Metrics of a fine-tuning are called `finetune-…`, so that no panel averages its loss with that
+    of the pre-training.
 
     Args:
         mode: see `wandb_mode`.
@@ -135,8 +166,15 @@ def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str,
     folder.mkdir(parents=True, exist_ok=True)
     while _open:
         _open.pop().finish(exit_code=1)
-    arguments: dict[str, Any] = {"project": project, "entity": entity, "dir": folder, "mode": where, **run}
-    # A worker makes one run after another; by default the second would be logged into a first that was interrupted.
+    arguments: dict[str, Any] = {
+        "project": project,
+        "entity": entity,
+        "dir": folder,
+        "mode": where,
+        **run,
+    }
+    # A worker makes one run after another; by default the second would be logged into a first that
+    # was interrupted.
     settings = wandb.Settings(console="off", reinit="create_new")
     try:
         experiment = wandb.init(settings=settings, **arguments)
@@ -146,7 +184,9 @@ def wandb_logger(project: str, entity: str | None, mode: Mode, *, run: dict[str,
         set_up("offline")
         experiment = wandb.init(settings=settings, **arguments | {"mode": "offline"})
     _open.append(experiment)
-    return WandbLogger(experiment=experiment, prefix="" if run["job_type"] == "pretrain" else run["job_type"])
+    return WandbLogger(
+        experiment=experiment, prefix="" if run["job_type"] == "pretrain" else run["job_type"]
+    )
 
 
 class Trackio(Logger):
@@ -175,18 +215,22 @@ def trackio_logger(project: str, *, run: dict[str, Any], folder: Path) -> Logger
 
 
 def log_again(logger: Logger, lines: Iterable[dict[str, Any]]) -> None:
-    """Tells Weights & Biases what a run logged before it was interrupted, or what the run logged whose checkpoint it begins with.
+    """Tells Weights & Biases what a run logged before it was interrupted, or what the run logged
+    whose checkpoint it begins with.
 
-    Every start of a run is a file of its own there, and the last one that is uploaded replaces the others.
+    Every start of a run is a file of its own there, and the last one that is uploaded replaces the
+    others.
     """
     if isinstance(logger, WandbLogger):
         for line in lines:
-            logger.log_metrics({name: value for name, value in line.items() if name != "step"}, step=line["step"])
+            logger.log_metrics(
+                {name: value for name, value in line.items() if name != "step"}, step=line["step"]
+            )
 
 
 def conclude(loggers: list[Logger], figures: dict[str, float]) -> None:
-    """Tells the loggers that the run is over. Its final figures become summary metrics of Weights & Biases, by which pages sort and
-    group."""
+    """Tells the loggers that the run is over. Its final figures become summary metrics of Weights &
+    Biases, by which pages sort and group."""
     for logger in loggers:
         if isinstance(logger, WandbLogger):
             logger.experiment.summary.update(figures)
@@ -199,7 +243,8 @@ def conclude(loggers: list[Logger], figures: dict[str, float]) -> None:
 
 def tensorboard_logger(*, run: dict[str, Any], folder: Path) -> Logger:
     """TensorBoard: `tensorboard --logdir $RELPOS_RUNS`."""
-    # An empty version: with None Lightning begins a new folder, version_1, each time that the run is continued.
+    # An empty version: with None Lightning begins a new folder, version_1, each time that the run
+    # is continued.
     return TensorBoardLogger(save_dir=folder, name="tensorboard", version="")
 
 
@@ -211,22 +256,33 @@ def log_figure(loggers: list[Logger], name: str, path: Path) -> None:
         elif isinstance(logger, TensorBoardLogger):
             import matplotlib.image
 
-            logger.experiment.add_image(name, matplotlib.image.imread(path)[..., :3], dataformats="HWC")
+            logger.experiment.add_image(
+                name, matplotlib.image.imread(path)[..., :3], dataformats="HWC"
+            )
 
 
 class Bar(pl.Callback):
-    """Step, speed, time left and the newest logged loss: on a terminal a line that moves, elsewhere a line now and then."""
+    """Step, speed, time left and the newest logged loss: on a terminal a line that moves, elsewhere
+    a line now and then."""
 
     def __init__(self, name: str, steps: int) -> None:
         self.name, self.steps = name, steps
-        columns = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), "{task.fields[shown]}"
+        columns = (
+            "{task.description}",
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            "{task.fields[shown]}",
+        )
         self.progress = display(*columns)
         self.last_line = time.monotonic()
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Shows the bar, beginning at the step from which the run is continued."""
         self.progress.start()
-        self.bar = self.progress.add_task(self.name, total=self.steps, completed=trainer.global_step, shown="")
+        self.bar = self.progress.add_task(
+            self.name, total=self.steps, completed=trainer.global_step, shown=""
+        )
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
         """Moves the bar; where stderr is not a terminal, prints a line when one is due."""

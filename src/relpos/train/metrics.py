@@ -1,9 +1,11 @@
 """The columns of GLUE, on all predictions at once in float64.
 
-A constant prediction scores 0 in Matthews and in correlations (GLUE's practice), and so do predictions that are not finite.
+A constant prediction scores 0 in Matthews and in correlations (GLUE's practice), and so do
+predictions that are not finite.
 
-torchmetrics, which Lightning brings, has other values (1.9): accuracy, F1 and Matthews in float32, two thirds as 0.66666669; for
-a constant prediction a Matthews correlation of 0.02 to 0.41; and 10⁻⁶ in the denominator of Spearman's, 0.9999985 for equal ranks.
+torchmetrics, which Lightning brings, has other values (1.9): accuracy, F1 and Matthews in float32,
+two thirds as 0.66666669; for a constant prediction a Matthews correlation of 0.02 to 0.41; and 10⁻⁶
+in the denominator of Spearman's, 0.9999985 for equal ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from relpos.trust import find
 
 Floats = NDArray[np.float64]
 CONSTANTS = 100
-"""So many values of a regression are tried as constant answers: with each of many thousands the time would be their square."""
+"""So many values of a regression are tried as constant answers: with each of many thousands the
+time would be their square."""
 
 
 def accuracy(predictions: ArrayLike, targets: ArrayLike) -> float:
@@ -30,7 +33,8 @@ def accuracy(predictions: ArrayLike, targets: ArrayLike) -> float:
 
 
 def f1(predictions: ArrayLike, targets: ArrayLike) -> float:
-    """2 TP / (2 TP + FP + FN) of class 1; 0 where class 1 is neither among the targets nor predicted."""
+    """2 TP / (2 TP + FP + FN) of class 1; 0 where class 1 is neither among the targets nor
+    predicted."""
     p, t = _pair(predictions, targets)
     ones = np.sum(p == 1) + np.sum(t == 1)
     return float(2 * np.sum((p == 1) & (t == 1)) / ones) if ones else 0.0
@@ -42,7 +46,8 @@ def accuracy_and_f1(predictions: ArrayLike, targets: ArrayLike) -> float:
 
 
 def matthews(predictions: ArrayLike, targets: ArrayLike) -> float:
-    """Matthews correlation of two classes = Pearson correlation of the 0/1 vectors: the column of CoLA."""
+    """Matthews correlation of two classes = Pearson correlation of the 0/1 vectors: the column of
+    CoLA."""
     return pearson(predictions, targets)
 
 
@@ -56,7 +61,8 @@ def pearson(predictions: ArrayLike, targets: ArrayLike) -> float:
 
 
 def spearman(predictions: ArrayLike, targets: ArrayLike) -> float:
-    """Pearson correlation of the ranks, ties sharing their mean rank; 0 where either side is constant or not finite."""
+    """Pearson correlation of the ranks, ties sharing their mean rank; 0 where either side is
+    constant or not finite."""
     p, t = _pair(predictions, targets)
     # Checked here, because ranks are always finite: NaN would be sorted behind all numbers.
     if not (np.isfinite(p).all() and np.isfinite(t).all()):
@@ -72,7 +78,8 @@ def pearson_and_spearman(predictions: ArrayLike, targets: ArrayLike) -> float:
 
 
 def decide(task: Task, outputs: Tensor) -> Floats:
-    """Outputs of the classifier (rows, task.outputs) to predictions (rows,): the class, or a regression's value."""
+    """Outputs of the classifier (rows, task.outputs) to predictions (rows,): the class, or a
+    regression's value."""
     if task.regression:
         return outputs.detach().double().squeeze(-1).cpu().numpy()
     return outputs.detach().argmax(-1).double().cpu().numpy()
@@ -84,10 +91,13 @@ def score(task: Task, predictions: ArrayLike, targets: ArrayLike) -> float:
 
 
 def parts(task: Task, predictions: ArrayLike, targets: ArrayLike) -> dict[str, float]:
-    """The metrics, x 100, whose mean the task's column is, by name: of `accuracy_and_f1`, those before and behind the `and`."""
+    """The metrics, x 100, whose mean the task's column is, by name: of `accuracy_and_f1`, those
+    before and behind the `and`."""
     module, _, name = task.metric.rpartition(".")
     names = name.split("_and_") if module == __name__ and "_and_" in name else []
-    return {part: 100 * applied(f"{module}.{part}", task.name, predictions, targets) for part in names}
+    return {
+        part: 100 * applied(f"{module}.{part}", task.name, predictions, targets) for part in names
+    }
 
 
 def by_class(task: Task, predictions: ArrayLike, targets: ArrayLike) -> dict[str, dict[str, Any]]:
@@ -111,16 +121,21 @@ def by_class(task: Task, predictions: ArrayLike, targets: ArrayLike) -> dict[str
 
 
 def majority(task: Task, targets: Sequence[int] | Sequence[float]) -> float:
-    """The column, x 100, of the best constant answer: the majority class, where accuracy alone counts; of a regression with many
-    values the best of `CONSTANTS`, spread evenly over them."""
+    """The column, x 100, of the best constant answer: the majority class, where accuracy alone
+    counts; of a regression with many values the best of `CONSTANTS`, spread evenly over them."""
     values = np.unique(targets)
     if task.regression:
-        values = values[np.unique(np.linspace(0, len(values) - 1, min(len(values), CONSTANTS)).round().astype(int))]
+        values = values[
+            np.unique(
+                np.linspace(0, len(values) - 1, min(len(values), CONSTANTS)).round().astype(int)
+            )
+        ]
     return max(score(task, np.full(len(targets), value), targets) for value in values)
 
 
 def applied(name: str, key: str, predictions: ArrayLike, targets: ArrayLike) -> float:
-    """A metric by its dotted name; 0 where it is not a number, as scipy's correlation of a constant answer.
+    """A metric by its dotted name; 0 where it is not a number, as scipy's correlation of a constant
+    answer.
 
     Raises:
         RelposError: begins with `key`: there is no such metric.
@@ -132,5 +147,7 @@ def applied(name: str, key: str, predictions: ArrayLike, targets: ArrayLike) -> 
 def _pair(predictions: ArrayLike, targets: ArrayLike) -> tuple[Floats, Floats]:
     p, t = np.asarray(predictions, dtype=np.float64), np.asarray(targets, dtype=np.float64)
     if p.shape != t.shape or p.ndim != 1 or not len(p):
-        raise ValueError(f"predictions {p.shape} and targets {t.shape} must be equally long vectors, not empty")
+        raise ValueError(
+            f"predictions {p.shape} and targets {t.shape} must be equally long vectors, not empty"
+        )
     return p, t

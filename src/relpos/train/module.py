@@ -1,7 +1,8 @@
 """What pre-training and fine-tuning share: the update, and how a step is logged.
 
-Dropout is drawn from (seed, step, example), so an update is a pure function of weights, optimiser state and step: checkpoints hold
-no state of random generators, and how a step is cut into forward passes changes its result by rounding alone.
+Dropout is drawn from (seed, step, example), so an update is a pure function of weights, optimiser
+state and step: checkpoints hold no state of random generators, and how a step is cut into forward
+passes changes its result by rounding alone.
 """
 
 from __future__ import annotations
@@ -37,11 +38,13 @@ class Training(pl.LightningModule):
         precision: `fp32` or `bf16`.
         log_every: steps between two log lines.
         group: the processes that share the run.
-        recorder: called once the network is on its device; records the passes of steps, which then come in few shapes.
+        recorder: called once the network is on its device; records the passes of steps, which then
+            come in few shapes.
     """
 
     partial: tuple[str, ...] = ()
-    """Sums over the micro-batches of this process; a stage that several processes share names its own."""
+    """Sums over the micro-batches of this process; a stage that several processes share names its
+    own."""
 
     def __init__(
         self,
@@ -55,7 +58,8 @@ class Training(pl.LightningModule):
         recorder: Callable[[], Recorder] | None = None,
     ) -> None:
         super().__init__()
-        # A step has several backward passes whose number depends on its examples; Lightning expects one.
+        # A step has several backward passes whose number depends on its examples; Lightning expects
+        # one.
         self.automatic_optimization = False
         self.model: Any = model
         self.recipe = recipe
@@ -75,38 +79,54 @@ class Training(pl.LightningModule):
         """
         if self.trainer.world_size > 1:
             raise RelposError(
-                f"Trainer(devices={self.trainer.world_size}): relpos divides a step among processes "
+                f"Trainer(devices={self.trainer.world_size}): relpos divides a step among "
+                f"processes "
                 "itself; speed.devices=N of relpos pretrain trains on several"
             )
         if self.trainer.precision != "32-true":
             raise RelposError(
-                f"Trainer(precision={self.trainer.precision!r}): relpos casts by itself; precision=bf16 of relpos.compose says so"
+                f"Trainer(precision={self.trainer.precision!r}): relpos casts by itself; "
+                f"precision=bf16 of relpos.compose says so"
             )
 
     def configure_optimizers(self) -> Any:
         """AdamW, and the schedule that `training_step` advances."""
         optimizer = self.recipe.optimizer_of(self.model)
         # Lightning keeps the state of both in its checkpoints.
-        return {"optimizer": optimizer, "lr_scheduler": self.recipe.scheduler(optimizer, self.steps)}
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": self.recipe.scheduler(optimizer, self.steps),
+        }
 
     def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Any:
-        """Moves dataclasses of tensors as a whole, which Lightning does not; recorded steps copy theirs to where they are read."""
+        """Moves dataclasses of tensors as a whole, which Lightning does not; recorded steps copy
+        theirs to where they are read."""
         return batch if self.recorded and self.trainer.training else move(batch, device)
 
     def losses(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
-        """The sum of the losses of a micro-batch, and another sum over it; `held` are the tokens that are computed."""
+        """The sum of the losses of a micro-batch, and another sum over it; `held` are the tokens
+        that are computed."""
         raise NotImplementedError
 
     def recording(self, recorder: Recorder, optimizer: torch.optim.Optimizer) -> RecordedSteps:
         """What computes `losses`, their gradients and the update in recordings."""
-        return RecordedSteps(self.model, self.seed, self.precision, recorder, self.losses, optimizer, self.recipe.clip)
+        return RecordedSteps(
+            self.model,
+            self.seed,
+            self.precision,
+            recorder,
+            self.losses,
+            optimizer,
+            self.recipe.clip,
+        )
 
     def learn(self, index: int, passes: list[Inputs], number: float) -> list[tuple[Tensor, ...]]:
-        """One step: its gradient is that of the summed losses, divided by `number`. Returns the sums of `losses` of its passes,
-        which recorded passes add up.
+        """One step: its gradient is that of the summed losses, divided by `number`. Returns the
+        sums of `losses` of its passes, which recorded passes add up.
 
         Raises:
-            RelposError: on a CPU: the gradient's norm is not finite; the weights are still those before the update.
+            RelposError: on a CPU: the gradient's norm is not finite; the weights are still those
+                before the update.
         """
         self.model.encoder.position.begin_step(index)
         if self.recorded is None:
@@ -116,23 +136,30 @@ class Training(pl.LightningModule):
             norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
         else:
             found = [(*self.recorded.sums(index, passes),)]
-            norm = self.recorded.update(number)  # which leaves no `grad`: the step below is one that Lightning counts, and no more
+            # which leaves no `grad`: the step below is one that Lightning counts, and no more
+            norm = self.recorded.update(number)
         self.add(gradient_norm=norm, steps=1)
-        if norm.device.type == "cpu":  # reading it on a GPU would wait for the device: there `log_step` and checkpoints check
+        # reading it on a GPU would wait for the device: there `log_step` and checkpoints check
+        if norm.device.type == "cpu":
             self.check_finite()
         optimizer: Any = self.optimizers()
         scheduler: Any = self.lr_schedulers()
-        # The first group has the recipe's own rate; those of position scheme and convolution may be multiples of it.
-        self.rate = float(optimizer.param_groups[0]["lr"])  # of this update: the schedule goes on to the next one's
+        # The first group has the recipe's own rate; those of position scheme and convolution may be
+        # multiples of it.
+        # of this update: the schedule goes on to the next one's
+        self.rate = float(optimizer.param_groups[0]["lr"])
         optimizer.step()
-        # None and not 0: AdamW skips a parameter without a gradient, and would decay one whose gradient is 0.
+        # None and not 0: AdamW skips a parameter without a gradient, and would decay one whose
+        # gradient is 0.
         optimizer.zero_grad(set_to_none=True)
         scheduler.step()
         return found
 
-    def gradients(self, index: int, passes: list[Inputs], number: float) -> list[tuple[Tensor, ...]]:
-        """Leaves the gradient of the summed losses of a step, divided by `number`, in `grad`; the sums of `losses` of its
-        passes."""
+    def gradients(
+        self, index: int, passes: list[Inputs], number: float
+    ) -> list[tuple[Tensor, ...]]:
+        """Leaves the gradient of the summed losses of a step, divided by `number`, in `grad`; the
+        sums of `losses` of its passes."""
         found: list[tuple[Tensor, ...]] = []
         with casting_once(self.precision, self.device):
             for part in passes:
@@ -143,7 +170,8 @@ class Training(pl.LightningModule):
         return found
 
     def forward_scope(self, step: int, examples: Tensor) -> Any:
-        """Seeds dropout for the examples (b,) of one forward pass and gives the context of that pass."""
+        """Seeds dropout for the examples (b,) of one forward pass and gives the context of that
+        pass."""
         seed_dropout(self.model, fold(self.seed, step), examples)
         return autocast(self.precision, self.device)
 
@@ -155,20 +183,24 @@ class Training(pl.LightningModule):
         Raises:
             RelposError: the norm of one of them is not finite: training has diverged.
         """
-        norm = float(self.sums.get("gradient_norm", 0.0))  # a sum of norms: not finite where one of them is not
+        # a sum of norms: not finite where one of them is not
+        norm = float(self.sums.get("gradient_norm", 0.0))
         if not math.isfinite(norm):
             raise RelposError(
-                f"training diverged after {self.global_step} steps: the norm of the gradient is {norm}; try a lower recipe.lr"
+                f"training diverged after {self.global_step} steps: the norm of the gradient is "
+                f"{norm}; try a lower recipe.lr"
             )
 
     def add(self, **sums: Tensor | float) -> None:
         """Sums quantities until the next log line; nothing is read back from the device before."""
         for name, value in sums.items():
-            self.sums[name] = self.sums.get(name, 0.0) + (value.detach() if isinstance(value, Tensor) else value)
+            self.sums[name] = self.sums.get(name, 0.0) + (
+                value.detach() if isinstance(value, Tensor) else value
+            )
 
     def gather(self) -> dict[str, float]:
-        """The sums and seconds since the last log line, over all processes; called before anything is logged or a checkpoint is
-        written, which then has the beginning of the next line.
+        """The sums and seconds since the last log line, over all processes; called before anything
+        is logged or a checkpoint is written, which then has the beginning of the next line.
 
         Raises:
             RelposError: training has diverged.
@@ -178,13 +210,20 @@ class Training(pl.LightningModule):
         self.add(seconds=now - self.clock)
         self.clock = now
         sums = {name: float(value) for name, value in self.sums.items()}
-        sums |= zip(self.partial, self.group.sums([sums.get(name, 0.0) for name in self.partial]), strict=True)
+        sums |= zip(
+            self.partial,
+            self.group.sums([sums.get(name, 0.0) for name in self.partial]),
+            strict=True,
+        )
         self._go_on_from(sums)
         return sums
 
     def _go_on_from(self, sums: dict[str, float]) -> None:
         # Those over all processes are the first one's alone.
-        self.sums = {name: value if self.group.first or name not in self.partial else 0.0 for name, value in sums.items()}
+        self.sums = {
+            name: value if self.group.first or name not in self.partial else 0.0
+            for name, value in sums.items()
+        }
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keeps what has been summed since the last log line."""
@@ -201,7 +240,10 @@ class Training(pl.LightningModule):
             return
         sums = self.gather()
         if not math.isfinite(sums.get("loss", 0.0)):
-            raise RelposError(f"training diverged after {step} steps: the loss is {sums['loss']}; try a lower recipe.lr")
+            raise RelposError(
+                f"training diverged after {step} steps: the loss is {sums['loss']}; "
+                f"try a lower recipe.lr"
+            )
         self.shown = self.averages(sums) | {
             "gradient_norm": sums["gradient_norm"] / sums["steps"],
             "learning_rate": self.rate,
@@ -225,8 +267,8 @@ class Training(pl.LightningModule):
         raise NotImplementedError
 
     def on_train_start(self) -> None:
-        """Makes the recorder, now that the network is on its device. Starts the clock only now, so that the time for reading the
-        data does not count."""
+        """Makes the recorder, now that the network is on its device. Starts the clock only now, so
+        that the time for reading the data does not count."""
         if self.recorder:
             optimizer: Any = self.optimizers()
             self.recorded = self.recording(self.recorder(), optimizer.optimizer)

@@ -1,4 +1,5 @@
-"""From the keys `size`, `position`, `conv`, `vocabulary` to a network, without touching data; and new heads on its encoder."""
+"""From the keys `size`, `position`, `conv`, `vocabulary` to a network, without touching data; and
+new heads on its encoder."""
 
 from __future__ import annotations
 
@@ -25,13 +26,16 @@ MOST = 10**13
 
 
 def network(config: Mapping[str, Any], filled: bool = True) -> Any:
-    """The network that `size`, `position`, `conv`, `vocabulary` describe; initialised from torch's present seed.
+    """The network that `size`, `position`, `conv`, `vocabulary` describe; initialised from torch's
+    present seed.
 
-    It is a `MaskedLM`; a `Classifier` where `outputs` gives a number of outputs; or has the head that `head` describes.
+    It is a `MaskedLM`; a `Classifier` where `outputs` gives a number of outputs; or has the head
+    that `head` describes.
 
     Args:
-        filled: false leaves the parameters without memory (torch's device `meta`), until those of a file are assigned. Only the
-            position scheme has values all the same: it holds numbers that no file stores, and parameters that the file may lack.
+        filled: false leaves the parameters without memory (torch's device `meta`), until those of a
+            file are assigned. Only the position scheme has values all the same: it holds numbers
+            that no file stores, and parameters that the file may lack.
 
     Raises:
         RelposError: a class named by `_target_` is not a Scheme, or refuses its arguments.
@@ -59,14 +63,15 @@ def description(config: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
 
 
 def scheme_name(meaning: Mapping[str, Any]) -> str:
-    """Position scheme and convolution of a configuration, as the name of its run begins: `rope-depthwise`."""
+    """Position scheme and convolution of a configuration, as the name of its run begins:
+    `rope-depthwise`."""
     position, conv = (class_of(meaning[key]) for key in ("position", "conv"))
     return position if conv == "none" else f"{position}-{conv}"
 
 
 def class_of(node: Mapping[str, Any] | None) -> str:
-    """The class that a node names, in snake case, or `none`; of a merge, the names of its parts: `absolute+tisa`; of a list by
-    layers, those of its schemes: `rope_or_rope+window`."""
+    """The class that a node names, in snake case, or `none`; of a merge, the names of its parts:
+    `absolute+tisa`; of a list by layers, those of its schemes: `rope_or_rope+window`."""
     if not node:
         return "none"
     if parts := node.get("parts"):
@@ -74,21 +79,36 @@ def class_of(node: Mapping[str, Any] | None) -> str:
     if layers := node.get("layers"):
         return "_or_".join(dict.fromkeys(map(class_of, layers)))
     name = str(node["_target_"]).rpartition(".")[2]
-    return "none" if name in ("NoPosition", "NoConv") else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return (
+        "none"
+        if name in ("NoPosition", "NoConv")
+        else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    )
 
 
-def classifier_on(model: nn.Module, outputs: int, dropout: float, kind: ClassifierKind = "plain") -> Classifier:
+def classifier_on(
+    model: nn.Module, outputs: int, dropout: float, kind: ClassifierKind = "plain"
+) -> Classifier:
     """A new classifier on a pre-trained or fine-tuned encoder, drawn from torch's present seed.
 
-    The pooler of an intermediate task, or of a published checkpoint, is kept; the output layer is new, as in the authors' code.
+    The pooler of an intermediate task, or of a published checkpoint, is kept; the output layer is
+    new, as in the authors' code.
     """
-    # Drawn before the classifier is built, so that it does not depend on how many numbers that draws.
+    # Drawn before the classifier is built, so that it does not depend on how many numbers that
+    # draws.
     seed = int(torch.randint(1 << 62, (), device="cpu"))
     encoder = encoder_of(model)
     # The classifier has one of its own: two would be stored, and one of them never read.
     pooler, encoder.pooler = encoder.pooler, None
     new = Classifier(encoder, outputs, dropout, kind)
-    redraw(((name, parameter) for name, parameter in new.named_parameters() if not name.startswith("encoder.")), seed)
+    redraw(
+        (
+            (name, parameter)
+            for name, parameter in new.named_parameters()
+            if not name.startswith("encoder.")
+        ),
+        seed,
+    )
     if isinstance(model, Classifier):
         pooler = model.pooler
     if pooler is not None:
@@ -97,7 +117,8 @@ def classifier_on(model: nn.Module, outputs: int, dropout: float, kind: Classifi
 
 
 def masked_lm_on(model: nn.Module) -> MaskedLM:
-    """The model itself if it is a masked language model; otherwise its encoder with a new head, drawn from torch's present seed."""
+    """The model itself if it is a masked language model; otherwise its encoder with a new head,
+    drawn from torch's present seed."""
     encoder = encoder_of(model)
     encoder.pooler = None  # nothing would train it
     if isinstance(model, MaskedLM):
@@ -107,13 +128,21 @@ def masked_lm_on(model: nn.Module) -> MaskedLM:
     describe(new.head.narrow.weight, WEIGHTS)
     if new.head.narrow.bias is not None:
         nn.init.zeros_(new.head.narrow.bias)
-    redraw(((name, parameter) for name, parameter in new.named_parameters() if name.startswith("head.")), seed)
+    redraw(
+        (
+            (name, parameter)
+            for name, parameter in new.named_parameters()
+            if name.startswith("head.")
+        ),
+        seed,
+    )
     return new
 
 
 @contextmanager
 def without_memory() -> Iterator[None]:
-    """Networks made inside this context have shapes but no values. Sizes that no tensor can have raise RelposError."""
+    """Networks made inside this context have shapes but no values. Sizes that no tensor can have
+    raise RelposError."""
     try:
         with torch.device("meta"), _Undrawn():
             yield
@@ -124,9 +153,12 @@ def without_memory() -> Iterator[None]:
 
 
 class _Undrawn(TorchFunctionMode):
-    """`normal_` does nothing: on the meta device it would import torch's compiler, which takes two seconds."""
+    """`normal_` does nothing: on the meta device it would import torch's compiler, which takes two
+    seconds."""
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         if function is torch.nn.init.normal_:
             return kwargs["tensor"]

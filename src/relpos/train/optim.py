@@ -24,16 +24,20 @@ class Recipe:
         lr: the highest learning rate.
         warmup: steps of linear warm-up, as a count (1 or more) or as a share of the steps.
         clip: the largest norm of the gradient of all parameters together.
-        position_lr: multiplies the learning rate of the parameters of position scheme and convolution. AdamW moves a weight by
-            about the sum of the learning rates, whatever the gradient, and biases of scores have farther to go than weights of
-            matrices: in a short run they cannot get there at the rate of all others. 1 in the papers. A list has one factor
-            for each part of a merge or of a list by layers, in their order.
-        conv_lr: the same for the convolution alone; None: `position_lr` counts for it too, if it is one number.
-        schedule: `linear`: after the warm-up the rate falls linearly to 0, as in the papers. `wsd` (warm-up, stable, decay; Hu et
-            al. 2024, MiniCPM): it stays at `lr` and falls linearly to 0 over the last steps. Until then the length of the run does
-            not matter, so that runs of several lengths share that part, see `relpos.runs.trunk`.
-        optimizer: `adamw`, as in the papers. `muon`: the weights of the layers' linear maps move by Muon (Jordan et al. 2024), all
-            other parameters by AdamW. See `MuonAndAdamW`.
+        position_lr: multiplies the learning rate of the parameters of position scheme and
+            convolution. AdamW moves a weight by about the sum of the learning rates, whatever the
+            gradient, and biases of scores have farther to go than weights of
+            matrices: in a short run they cannot get there at the rate of all others. 1 in the
+            papers. A list has one factor for each part of a merge or of a list by layers, in their
+            order.
+        conv_lr: the same for the convolution alone; None: `position_lr` counts for it too, if it is
+            one number.
+        schedule: `linear`: after the warm-up the rate falls linearly to 0, as in the papers. `wsd`
+            (warm-up, stable, decay; Hu et al. 2024, MiniCPM): it stays at `lr` and falls linearly
+            to 0 over the last steps. Until then the length of the run does not matter, so that runs
+            of several lengths share that part, see `relpos.runs.trunk`.
+        optimizer: `adamw`, as in the papers. `muon`: the weights of the layers' linear maps move by
+            Muon (Jordan et al. 2024), all other parameters by AdamW. See `MuonAndAdamW`.
         decay: steps over which `wsd` falls, as a count (1 or more) or as a share of the steps.
     """
 
@@ -51,8 +55,11 @@ class Recipe:
 
     @classmethod
     def of(cls, recipe: Mapping[str, Any]) -> Recipe:
-        """The recipe in a run's configuration or meaning, which may have further keys, such as `batch`."""
-        return cls(**{field.name: recipe[field.name] for field in fields(cls) if field.name in recipe})
+        """The recipe in a run's configuration or meaning, which may have further keys, such as
+        `batch`."""
+        return cls(
+            **{field.name: recipe[field.name] for field in fields(cls) if field.name in recipe}
+        )
 
     def warmup_steps(self, steps: int) -> int:
         """Steps of warm-up in a run of `steps`."""
@@ -72,15 +79,20 @@ class Recipe:
         return self.lr * (steps + self.decay_start(steps) - self.warmup_steps(steps)) / 2
 
     def optimizer_of(self, model: nn.Module) -> torch.optim.Optimizer:
-        """The optimiser of a network's parameters. Biases and norms are exempt from decay, tables, kernels and convolution taps are
-        not.
+        """The optimiser of a network's parameters. Biases and norms are exempt from decay, tables,
+        kernels and convolution taps are not.
 
         Differs from the authors' code: eps is added after the bias correction, as PyTorch does.
 
         Raises:
             RelposError: as `multipliers`.
         """
-        exempt = {id(p) for m in model.modules() if isinstance(m, nn.LayerNorm | nn.RMSNorm) for p in m.parameters()}
+        exempt = {
+            id(p)
+            for m in model.modules()
+            if isinstance(m, nn.LayerNorm | nn.RMSNorm)
+            for p in m.parameters()
+        }
         # Names, because a bias is also a parameter of modules that are no linear maps.
         exempt |= {id(p) for name, p in model.named_parameters() if name.endswith("bias")}
         multiplier, matrices = self.multipliers(model), self.matrices(model)
@@ -89,22 +101,31 @@ class Recipe:
         rest = [p for p in model.parameters() if id(p) not in by_muon]
         groups = [
             {
-                "params": [p for p in rest if (id(p) in exempt, multiplier.get(id(p), 1)) == (without_decay, times)],
+                "params": [
+                    p
+                    for p in rest
+                    if (id(p) in exempt, multiplier.get(id(p), 1)) == (without_decay, times)
+                ],
                 "weight_decay": 0.0 if without_decay else self.weight_decay,
                 "lr": self.lr * times,
             }
-            for times in dict.fromkeys((1, *multiplier.values()))  # at 1 the groups, and so the optimiser's state, are the papers'
+            # at 1 the groups, and so the optimiser's state, are the papers'
+            for times in dict.fromkeys((1, *multiplier.values()))
             for without_decay in (False, True)
         ]
         groups = [group for group in groups if group["params"]]
         beta1, beta2 = self.betas
-        adamw = torch.optim.AdamW(groups, lr=self.lr, betas=(beta1, beta2), eps=self.eps, fused=True)
-        # One optimiser: Lightning's `global_step` counts the steps of every optimiser, and a run goes on at that step.
+        adamw = torch.optim.AdamW(
+            groups, lr=self.lr, betas=(beta1, beta2), eps=self.eps, fused=True
+        )
+        # One optimiser: Lightning's `global_step` counts the steps of every optimiser, and a run
+        # goes on at that step.
         return MuonAndAdamW(matrices, self.lr, self.weight_decay, adamw) if matrices else adamw
 
     def matrices(self, model: nn.Module) -> list[nn.Parameter]:
-        """What Muon moves: the weights of the linear maps in a network's layers, but for those of convolutions: q, k and v,
-        which are one matrix, W_o, and those of the feed-forward network."""
+        """What Muon moves: the weights of the linear maps in a network's layers, but for those of
+        convolutions: q, k and v, which are one matrix, W_o, and those of the feed-forward
+            network."""
         if self.optimizer != "muon":
             return []
         layers = [layer for layer in model.modules() if isinstance(layer, Layer)]
@@ -116,28 +137,43 @@ class Recipe:
         """Id of a parameter of position scheme or convolution → the factor of its rate.
 
         Raises:
-            RelposError: `position_lr` is a list that does not fit the position scheme, or leaves the convolution without a factor.
+            RelposError: `position_lr` is a list that does not fit the position scheme, or leaves
+                the convolution without a factor.
         """
-        schemes, convs = ([m for m in model.modules() if isinstance(m, kind)] for kind in (Scheme, Conv))
+        schemes, convs = (
+            [m for m in model.modules() if isinstance(m, kind)] for kind in (Scheme, Conv)
+        )
         parts: list[nn.Module] = list(schemes[:1])  # the first holds all others
         conv_parameters = [p for conv in convs for p in conv.parameters()]
         if isinstance(self.position_lr, Sequence):
-            parts, rates = list(getattr(parts[0], "parts", parts)) if parts else [], list(self.position_lr)
+            parts, rates = (
+                list(getattr(parts[0], "parts", parts)) if parts else [],
+                list(self.position_lr),
+            )
             if len(rates) != len(parts):
                 raise RelposError(
-                    f"recipe.position_lr={rates}: a list of {len(parts)}, one for each part of the scheme, is expected"
+                    f"recipe.position_lr={rates}: a list of {len(parts)}, one for each part of the "
+                    f"scheme, is expected"
                 )
             if conv_parameters and self.conv_lr is None:
-                raise RelposError(f"recipe.position_lr={rates}: the convolution needs a rate of its own, recipe.conv_lr")
+                raise RelposError(
+                    f"recipe.position_lr={rates}: the convolution needs a rate of "
+                    f"its own, recipe.conv_lr"
+                )
             conv_lr = self.conv_lr or 1.0
         else:
             rates = [self.position_lr] * len(parts)
             conv_lr = self.position_lr if self.conv_lr is None else self.conv_lr
-        times = {id(p): rate for part, rate in zip(parts, rates, strict=True) for p in part.parameters()}
+        times = {
+            id(p): rate for part, rate in zip(parts, rates, strict=True) for p in part.parameters()
+        }
         return times | {id(p): conv_lr for p in conv_parameters}
 
-    def scheduler(self, optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
-        """Linear from 0 (the first update) to `lr`, which stays until `decay_start`, then linear to 0 at the last step."""
+    def scheduler(
+        self, optimizer: torch.optim.Optimizer, steps: int
+    ) -> torch.optim.lr_scheduler.LambdaLR:
+        """Linear from 0 (the first update) to `lr`, which stays until `decay_start`, then linear to
+        0 at the last step."""
         warmup, start = self.warmup_steps(steps), self.decay_start(steps)
 
         # A factor and not a rate: each group keeps its own multiple.
@@ -150,11 +186,13 @@ class Recipe:
 
 
 class MuonAndAdamW(torch.optim.Optimizer):
-    """torch's Muon for some matrices and its AdamW for all other parameters, as one optimiser with one state.
+    """torch's Muon for some matrices and its AdamW for all other parameters, as one optimiser with
+    one state.
 
-    Muon (Jordan et al. 2024): B ← μB + (1 − μ)G; the step is along O, the semi-orthogonal matrix that five steps of Newton and
-    Schulz's iteration make of (1 − μ)G + μB, μ = 0.95. It is multiplied by the rate and 0.2 √max(rows, columns) (Liu et al. 2025,
-    "Muon is scalable for LLM training"), so that numbers move about as far as by AdamW: one rate and one decay serve both.
+    Muon (Jordan et al. 2024): B ← μB + (1 − μ)G; the step is along O, the semi-orthogonal matrix
+    that five steps of Newton and Schulz's iteration make of (1 − μ)G + μB, μ = 0.95. It is
+    multiplied by the rate and 0.2 √max(rows, columns) (Liu et al. 2025, "Muon is scalable for LLM
+    training"), so that numbers move about as far as by AdamW: one rate and one decay serve both.
 
     Args:
         matrices: two-dimensional.
@@ -163,8 +201,12 @@ class MuonAndAdamW(torch.optim.Optimizer):
         adamw: with the other parameters in its groups.
     """
 
-    def __init__(self, matrices: list[nn.Parameter], lr: float, weight_decay: float, adamw: torch.optim.AdamW) -> None:
-        muon = torch.optim.Muon(matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
+    def __init__(
+        self, matrices: list[nn.Parameter], lr: float, weight_decay: float, adamw: torch.optim.AdamW
+    ) -> None:
+        muon = torch.optim.Muon(
+            matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw"
+        )
         self.both: list[torch.optim.Optimizer] = [muon, adamw]
         super().__init__([group for inner in self.both for group in inner.param_groups], {})
 

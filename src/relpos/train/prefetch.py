@@ -18,7 +18,8 @@ AHEAD = 4
 
 
 class Prefetched(IterableDataset[Any]):
-    """The items of a data set in their order, read ahead by a thread; with CUDA into pinned memory, for copies without waiting."""
+    """The items of a data set in their order, read ahead by a thread; with CUDA into pinned memory,
+    for copies without waiting."""
 
     def __init__(self, data: IterableDataset[Any]) -> None:
         self.data = data
@@ -44,7 +45,8 @@ class StepsData(pl.LightningDataModule):
     """The steps of a training that are still to be done.
 
     Args:
-        phases: steps from `start` to `stop`, which share one count, so that a checkpoint says where to go on in any of them.
+        phases: steps from `start` to `stop`, which share one count, so that a checkpoint says where
+            to go on in any of them.
         few_shapes: for recorded passes; a thread reads the next steps.
     """
 
@@ -81,7 +83,8 @@ def move(value: Any, device: Any) -> Any:
 
 
 def pinned(value: Any) -> Any:
-    """The value with its tensors in pinned memory, from which a GPU copies while the CPU goes on."""
+    """The value with its tensors in pinned memory, from which a GPU copies while the CPU goes
+    on."""
     return _each(value, Tensor.pin_memory)
 
 
@@ -93,5 +96,8 @@ def _each(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, dict):
         return {key: _each(item, function) for key, item in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{field.name: _each(getattr(value, field.name), function) for field in fields(value)})
+        return replace(
+            value,
+            **{field.name: _each(getattr(value, field.name), function) for field in fields(value)},
+        )
     return value

@@ -33,10 +33,12 @@ MOST_LOSS = 700.0
 
 
 class Pretraining(Training):
-    """One run of language modelling; the loss of a step is the sum over its chosen tokens divided by their number.
+    """One run of language modelling; the loss of a step is the sum over its chosen tokens divided
+    by their number.
 
-    Chosen tokens are those that are to be predicted: the 15 % that are masked, or in a causal network all tokens of text. With
-    `recipe.masking=diffusion` losses, hits and number are weighted: see `relpos.data.objective.diffused`.
+    Chosen tokens are those that are to be predicted: the 15 % that are masked, or in a causal
+    network all tokens of text. With `recipe.masking=diffusion` losses, hits and number are
+    weighted: see `relpos.data.objective.diffused`.
     """
 
     model: MaskedLM
@@ -57,28 +59,34 @@ class Pretraining(Training):
         self.chosen = math.inf if self.global_step else 0.0
 
     def losses(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
-        """The sum of the losses of a micro-batch and the number of tokens predicted right, by the weights of the rows if there are
-        some."""
+        """The sum of the losses of a micro-batch and the number of tokens predicted right, by the
+        weights of the rows if there are some."""
         given = batch["input_ids"], batch["labels"], batch["attention_mask"]
-        loss, _, correct = self.model.loss_sum(*given, at=batch.get("at"), weights=batch.get("weights"), held=held)
+        loss, _, correct = self.model.loss_sum(
+            *given, at=batch.get("at"), weights=batch.get("weights"), held=held
+        )
         return loss, correct
 
     def training_step(self, step: Step, _index: int) -> None:
         """Sums the gradients of the passes and updates once."""
         # The mean is over the tokens of all processes, which have different numbers of them.
         chosen = self.group.sums([step.chosen])[0]
-        for loss, correct in self.learn(step.index, [part.inputs for part in step.microbatches], max(1.0, chosen)):
+        for loss, correct in self.learn(
+            step.index, [part.inputs for part in step.microbatches], max(1.0, chosen)
+        ):
             self.add(loss=loss, correct=correct)
         self.add(chosen=chosen, tokens=step.tokens)
         self.log_step()
 
     def averages(self, sums: dict[str, float]) -> dict[str, float]:
-        """Loss and accuracy per chosen token, and real tokens (padding not counted) per second; `mfu`,
-        the share of their operations in what the devices can do at most, where that is known."""
+        """Loss and accuracy per chosen token, and real tokens (padding not counted) per second;
+        `mfu`, the share of their operations in what the devices can do at most, where that is
+        known."""
         self.chosen += sums["chosen"]
         if not self.chosen and self.global_step == self.steps:
             raise RelposError(
-                f"nothing was learned: in {self.steps} steps no token was masked; give longer texts or a larger batch"
+                f"nothing was learned: in {self.steps} steps no token was masked; give longer "
+                f"texts or a larger batch"
             )
         chosen = max(1.0, sums["chosen"])  # in few short examples none may be chosen
         speed = sums["tokens"] / sums["seconds"]
@@ -109,16 +117,19 @@ class Pretraining(Training):
         """Logs the held-out loss and keeps the figures as `self.result`.
 
         Raises:
-            RelposError: no held-out token is predicted; or the loss or the perplexity is not a finite number: training has
-                diverged.
+            RelposError: no held-out token is predicted; or the loss or the perplexity is not a
+                finite number: training has diverged.
         """
         loss, chosen, correct = self.group.sums([float(total) for total in self.heldout], LONG)
         if not chosen:
-            raise RelposError("data: no token of the held-out text is predicted: the corpus is too small")
+            raise RelposError(
+                "data: no token of the held-out text is predicted: the corpus is too small"
+            )
         # Not `>=`, which NaN would pass.
         if not loss / chosen < MOST_LOSS:
             raise RelposError(
-                f"training diverged after {self.global_step} steps: the held-out loss is {loss / chosen:.4g}; try a lower recipe.lr"
+                f"training diverged after {self.global_step} steps: the held-out loss is "
+                f"{loss / chosen:.4g}; try a lower recipe.lr"
             )
         self.clock += time.perf_counter() - self.paused
         self.evaluated = self.global_step
@@ -150,7 +161,8 @@ class PretrainingData(StepsData):
             other steps `batch` examples of `length`; None: all steps do the latter.
         group: the processes among which the examples of a step, and the held-out ones, are divided.
         few_shapes: see `StepsData`.
-        objective: what is predicted in training; its `heldout` is what is predicted of the held-out examples.
+        objective: what is predicted in training; its `heldout` is what is predicted of the held-out
+            examples.
 
     Raises:
         RelposError: there are too few held-out examples for each process to have one.
@@ -175,26 +187,38 @@ class PretrainingData(StepsData):
         self.store = store
         examples = store.examples("train", packing, length, pairs)
         self.heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES)
-        place: dict[str, Any] = {"rank": group.rank, "world": group.world, "objective": objective, "few_shapes": few_shapes}
+        place: dict[str, Any] = {
+            "rank": group.rank,
+            "world": group.world,
+            "objective": objective,
+            "few_shapes": few_shapes,
+        }
         self.steps = Steps(examples, seed, batch, microbatch, store.vocabulary, stop=steps, **place)
         phases = [self.steps]
         if first:
             packing = first.get("packing", packing)
             examples = store.examples("train", packing, first["length"], pairs)
             end = round(first["share"] * steps)
-            phases.insert(0, Steps(examples, seed, first["batch"], microbatch, store.vocabulary, stop=end, **place))
+            phases.insert(
+                0,
+                Steps(
+                    examples, seed, first["batch"], microbatch, store.vocabulary, stop=end, **place
+                ),
+            )
         super().__init__(phases, few_shapes)
-        # Without one Lightning would evaluate nothing and say nothing, and another process would wait for this one.
+        # Without one Lightning would evaluate nothing and say nothing, and another process would
+        # wait for this one.
         if len(self.heldout) < group.world:
             raise RelposError(
-                f"data: the held-out text makes {plural(len(self.heldout), 'example')}, and each process needs one; raise "
+                f"data: the held-out text makes {plural(len(self.heldout), 'example')}, and each "
+                f"process needs one; raise "
                 "data.heldout, or take packing=document, where a single sentence makes one"
             )
         self.microbatch = max(16, microbatch)  # of the held-out examples, which need less memory
 
     def unigram_loss(self) -> float:
-        """Held-out loss, in nats, of a model that knows how often each piece occurs and nothing else:
-        what a network has to be below to have learned from context."""
+        """Held-out loss, in nats, of a model that knows how often each piece occurs and nothing
+        else: what a network has to be below to have learned from context."""
         counts = torch.from_numpy(self.store.counts()).double() + 1  # each piece is possible
         losses = -(counts / counts.sum()).log()
         steps = self.steps
@@ -209,6 +233,13 @@ class PretrainingData(StepsData):
     def val_dataloader(self) -> DataLoader[MicroBatch]:
         """Held-out examples under fixed masks."""
         steps = self.steps
-        batches = heldout_batches(self.heldout, self.microbatch, steps.vocabulary, steps.rank, steps.world, steps.objective.heldout)
+        batches = heldout_batches(
+            self.heldout,
+            self.microbatch,
+            steps.vocabulary,
+            steps.rank,
+            steps.world,
+            steps.objective.heldout,
+        )
         # A list: every evaluation goes through it, and it has some megabytes.
         return DataLoader(list(batches), batch_size=None)  # type: ignore[arg-type]

@@ -1,14 +1,18 @@
-"""Steps on a GPU whose passes are recorded once for each shape and replayed: one launch instead of hundreds.
+"""Steps on a GPU whose passes are recorded once for each shape and replayed: one launch instead of
+hundreds.
 
-Results are those of the plain step to rounding. The CPU never waits for the device: inputs come with masks in and with the places
-of the tokens that are computed and predicted (`relpos.data.passes`), so that nothing has to be counted before a pass is launched;
-the device draws dropout alone.
+Results are those of the plain step to rounding. The CPU never waits for the device: inputs come
+with masks in and with the places of the tokens that are computed and predicted
+(`relpos.data.passes`), so that nothing has to be counted before a pass is launched; the device
+draws dropout alone.
 
-On CUDA a recording is a graph. Its inputs lie in buffers that every call fills, its gradients are added to tensors of its own and
-not to `grad`, its outputs are overwritten by the next call. The update, clipping and AdamW, is a recording too: by plain calls it
-takes the processor longer than the GPU. A recording proves itself before it is trusted: the first time, its outputs and all that it
-changes are compared with what the plain function makes of the same state. Where they differ, or recording fails, one warning says
-so and the plain function is used. `Recorder` has the same interface without recording, so that tests can replay on a CPU.
+On CUDA a recording is a graph. Its inputs lie in buffers that every call fills, its gradients are
+added to tensors of its own and not to `grad`, its outputs are overwritten by the next call. The
+update, clipping and AdamW, is a recording too: by plain calls it takes the processor longer than
+the GPU. A recording proves itself before it is trusted: the first time, its outputs and all that it
+changes are compared with what the plain function makes of the same state. Where they differ, or
+recording fails, one warning says so and the plain function is used. `Recorder` has the same
+interface without recording, so that tests can replay on a CPU.
 """
 
 from __future__ import annotations
@@ -38,31 +42,36 @@ Losses = Callable[[Inputs, Tokens], tuple[Tensor, ...]]
 Changed = Callable[[], Mapping[str, Tensor]]
 
 TOLERANCE = 1e-2
-"""Largest distance of a replay from the plain function, relative to the norm: wide enough for sums of bfloat16 in another order.
-For a gradient it grows by so much of itself relative to the norm of all: that of the keys' bias is rounding and nothing else."""
+"""Largest distance of a replay from the plain function, relative to the norm: wide enough for sums
+of bfloat16 in another order. For a gradient it grows by so much of itself relative to the norm of
+all: that of the keys' bias is rounding and nothing else."""
 
 
 class Recorder:
     """How a function without arguments is recorded: here not at all, a replay is a call."""
 
     def warm_up(self, function: Callable[[], None]) -> None:
-        """Calls the function once, so that all that its first call creates exists before the recording."""
+        """Calls the function once, so that all that its first call creates exists before the
+        recording."""
         function()
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Returns a function that replays it; the results of a function must keep their place in memory."""
+        """Returns a function that replays it; the results of a function must keep their place in
+        memory."""
         return function
 
 
 class CudaGraphs(Recorder):
-    """CUDA graphs that share their memory: they run one after another, and outputs are used before the next replay."""
+    """CUDA graphs that share their memory: they run one after another, and outputs are used before
+    the next replay."""
 
     def __init__(self) -> None:
         self.stream = torch.cuda.Stream()
         self.pool = torch.cuda.graph_pool_handle()
 
     def warm_up(self, function: Callable[[], None]) -> None:
-        # The two streams wait for each other: inputs and gradients are written on one and read on the other.
+        # The two streams wait for each other: inputs and gradients are written on one and read on
+        # the other.
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
             function()
@@ -70,8 +79,11 @@ class CudaGraphs(Recorder):
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
-        # "thread_local": the thread that reads the next steps may allocate pinned memory during the recording.
-        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
+        # "thread_local": the thread that reads the next steps may allocate pinned memory during the
+        # recording.
+        with torch.cuda.graph(
+            graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"
+        ):
             function()
         return graph.replay
 
@@ -88,18 +100,34 @@ class Replay:
 
     Args:
         function: returns tensors; for inputs of the same shapes it must launch the same operations.
-        changed: by name, what it changes. The first call may add to it; from then on all keep their place in memory.
-        noise: by how much of a change, relative to the norm of all, a replay of it may be off beside `TOLERANCE` of itself.
+        changed: by name, what it changes. The first call may add to it; from then on all keep their
+            place in memory.
+        noise: by how much of a change, relative to the norm of all, a replay of it may be off
+            beside `TOLERANCE` of itself.
     """
 
-    def __init__(self, function: Function, changed: Changed, device: torch.device, recorder: Recorder, noise: float) -> None:
-        self.function, self.changed, self.device, self.recorder, self.noise = function, changed, device, recorder, noise
+    def __init__(
+        self,
+        function: Function,
+        changed: Changed,
+        device: torch.device,
+        recorder: Recorder,
+        noise: float,
+    ) -> None:
+        self.function, self.changed, self.device, self.recorder, self.noise = (
+            function,
+            changed,
+            device,
+            recorder,
+            noise,
+        )
         self.recordings: dict[tuple[tuple[int, ...], ...], _Recording] = {}
         self.trusted = True
         """Until a recording fails, or differs from the plain function."""
 
     def __call__(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        """The function's outputs; use them before the next call, which overwrites them. Inputs may lie in the CPU's memory."""
+        """The function's outputs; use them before the next call, which overwrites them. Inputs may
+        lie in the CPU's memory."""
         shapes = tuple(tuple(value.shape) for value in inputs.values())
         if self.trusted and shapes not in self.recordings:
             self._record(shapes, inputs)
@@ -131,23 +159,36 @@ class Replay:
             return found
 
         try:
-            # The plain call is the warm-up, too: what a first call creates must be there before the recording.
+            # The plain call is the warm-up, too: what a first call creates must be there before the
+            # recording.
             plain = results(lambda: self.recorder.warm_up(run))
             replay = self.recorder.record(run)
             fault = self._difference(plain, results(replay), len(outputs))
-        except Exception as error:  # of any kind: recording is optional, and training goes on without it
-            fault = with_class(error.__context__ or error)  # an error ends the recording with a second one, which says nothing
+        except (
+            Exception
+        ) as error:  # of any kind: recording is optional, and training goes on without it
+            # an error ends the recording with a second one, which says nothing
+            fault = with_class(error.__context__ or error)
         if fault is None:
             self.recordings[shapes] = _Recording(buffers, replay, outputs)
         else:
             self.trusted = False
-            warnings.warn(f"steps are not recorded as CUDA graphs: {fault}; plain calls are used", stacklevel=4)
+            warnings.warn(
+                f"steps are not recorded as CUDA graphs: {fault}; plain calls are used",
+                stacklevel=4,
+            )
 
-    def _difference(self, plain: dict[str, Tensor], replayed: dict[str, Tensor], outputs: int) -> str | None:
-        """Names the first result that is too far apart, the outputs before the changes; None where none is."""
+    def _difference(
+        self, plain: dict[str, Tensor], replayed: dict[str, Tensor], outputs: int
+    ) -> str | None:
+        """Names the first result that is too far apart, the outputs before the changes; None where
+        none is."""
         norms, distances = (
             [float(x.double().norm()) for x in found]
-            for found in (plain.values(), [replayed[name] - expected for name, expected in plain.items()])
+            for found in (
+                plain.values(),
+                [replayed[name] - expected for name, expected in plain.items()],
+            )
         )
         whole = math.hypot(*norms[outputs:])
         for number, (name, norm, distance) in enumerate(zip(plain, norms, distances, strict=True)):
@@ -164,9 +205,10 @@ class RecordedSteps:
     Args:
         seed: of dropout.
         precision: `fp32` or `bf16`.
-        losses: the inputs of a pass (input_ids (b, n), keys (b,) and others) and the tokens that are computed → the sum of its
-            losses, and other sums over it.
-        optimizer: of the model's parameters. AdamW's step is recorded, that of another optimiser is called.
+        losses: the inputs of a pass (input_ids (b, n), keys (b,) and others) and the tokens that
+            are computed → the sum of its losses, and other sums over it.
+        optimizer: of the model's parameters. AdamW's step is recorded, that of another optimiser is
+            called.
         clip: the largest norm of the gradient of all parameters together.
     """
 
@@ -192,13 +234,15 @@ class RecordedSteps:
         self.capturable = all("capturable" in group for group in optimizer.param_groups)
 
     def sums(self, index: int, passes: list[Inputs]) -> Tensor:
-        """Adds the gradient of the summed losses to `gradients`; the sums of `losses` over the passes, float64, on the device."""
+        """Adds the gradient of the summed losses to `gradients`; the sums of `losses` over the
+        passes, float64, on the device."""
         self.keys.fill(fold(self.seed, index))
         # Copied at once: the next replay overwrites the outputs of this one.
         return reduce(torch.add, [self.passes(part)[0].clone() for part in passes])
 
     def update(self, number: float) -> Tensor:
-        """Updates the weights by `gradients` ÷ `number`, which are zero then; the norm of these before they are clipped."""
+        """Updates the weights by `gradients` ÷ `number`, which are zero then; the norm of these
+        before they are clipped."""
         rates = [group["lr"] for group in self.optimizer.param_groups]
         inputs = {"number": torch.tensor(number, dtype=torch.float64), "rates": torch.tensor(rates)}
         if not self.capturable:
@@ -213,11 +257,18 @@ class RecordedSteps:
         seed_dropout(self.model, self.keys, inputs["keys"])
         with autocast(self.precision, self.device):
             cast = cast_together(self.multiplied, torch.bfloat16) if self.multiplied else {}
-            given = inputs, Tokens.first(batch, n, inputs["held"]) if "held" in inputs else Tokens(batch, n)
+            given = (
+                inputs,
+                Tokens.first(batch, n, inputs["held"]) if "held" in inputs else Tokens(batch, n),
+            )
             loss, *others = functional_call(_Called(self.model, self.losses), cast, given)
         # One addition for all parameters, and not one for each.
         grads = torch.autograd.grad(loss, [*self.parameters.values()], allow_unused=True)
-        reached = {name: grad for name, grad in zip(self.parameters, grads, strict=True) if grad is not None}
+        reached = {
+            name: grad
+            for name, grad in zip(self.parameters, grads, strict=True)
+            if grad is not None
+        }
         for name in reached.keys() - self.gradients.keys():
             self.gradients[name] = torch.zeros_like(self.parameters[name])
         torch._foreach_add_([self.gradients[name] for name in reached], [*reached.values()])
@@ -232,7 +283,11 @@ class RecordedSteps:
         for name, grad in self.gradients.items():
             self.parameters[name].grad = grad
         norm = nn.utils.clip_grad_norm_(self.parameters.values(), self.clip)
-        with self._rates(inputs["rates"]) if self.capturable and self.updates.trusted else nullcontext():
+        with (
+            self._rates(inputs["rates"])
+            if self.capturable and self.updates.trusted
+            else nullcontext()
+        ):
             self.optimizer.step()
         for name in self.gradients:
             self.parameters[name].grad = None
@@ -241,8 +296,8 @@ class RecordedSteps:
 
     @contextmanager
     def _rates(self, rates: Tensor) -> Iterator[None]:
-        """The optimiser reads its rates on the device, where a replay finds those of its step; checkpoints and the schedule see
-        numbers."""
+        """The optimiser reads its rates on the device, where a replay finds those of its step;
+        checkpoints and the schedule see numbers."""
         groups = self.optimizer.param_groups
         before = [(group["lr"], group["capturable"]) for group in groups]
         try:
@@ -256,7 +311,11 @@ class RecordedSteps:
     def _updated(self) -> dict[str, Tensor]:
         """All that an update changes."""
         state = self.optimizer.state
-        moments = {f"{key} of {name}": x for name, p in self.parameters.items() for key, x in state.get(p, {}).items()}
+        moments = {
+            f"{key} of {name}": x
+            for name, p in self.parameters.items()
+            for key, x in state.get(p, {}).items()
+        }
         return self._gradients() | self.parameters | moments
 
 
@@ -272,10 +331,14 @@ class _Called(nn.Module):
 
 
 def _multiplied(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """What is multiplied in bfloat16, by its name in `_Called`. Schemes and convolutions choose their number formats themselves,
-    and bias + GELU adds its bias in float32."""
+    """What is multiplied in bfloat16, by its name in `_Called`. Schemes and convolutions choose
+    their number formats themselves, and bias + GELU adds its bias in float32."""
     for name, module in model.named_modules(prefix="model"):
-        if isinstance(module, nn.Linear) and not {"position", "conv"} & {*name.split(".")} and module.weight.dtype == torch.float32:
+        if (
+            isinstance(module, nn.Linear)
+            and not {"position", "conv"} & {*name.split(".")}
+            and module.weight.dtype == torch.float32
+        ):
             yield f"{name}.weight", module.weight
             if module.bias is not None and name.endswith(".project"):
                 yield f"{name}.bias", module.bias

@@ -1,4 +1,5 @@
-"""The size of a forward pass: which one suits the machine, and what to try where memory was too small."""
+"""The size of a forward pass: which one suits the machine, and what to try where memory was too
+small."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def fitting_microbatch(encoder: Encoder, length: int, accelerator: str) -> int:
     """
     tokens = CPU_TOKENS
     if accelerator != "cpu" and torch.cuda.is_available():
-        # What is free and not what there is: other runs may be on this GPU. What this process keeps of an earlier run is free, too.
+        # What is free and not what there is: other runs may be on this GPU. What this process keeps
+        # of an earlier run is free, too.
         torch.cuda.empty_cache()
         free, _ = torch.cuda.mem_get_info()
         tokens = max(tokens, int(GPU_SHARE * free / kept(encoder, length)))
@@ -31,10 +33,12 @@ def fitting_microbatch(encoder: Encoder, length: int, accelerator: str) -> int:
 
 
 def kept(encoder: Encoder, length: int) -> int:
-    """About how many bytes each token of a sequence of `length` tokens keeps until the backward pass, in float32.
+    """About how many bytes each token of a sequence of `length` tokens keeps until the backward
+    pass, in float32.
 
-    A layer keeps some ten vectors of the hidden width, two of the feed-forward width, and three rows of scores for each head; the
-    language model's head keeps the logits and their gradient at 15 % of the tokens.
+    A layer keeps some ten vectors of the hidden width, two of the feed-forward width, and three
+    rows of scores for each head; the language model's head keeps the logits and their gradient at
+    15 % of the tokens.
     """
     shape, ffn = encoder.shape, int(encoder.layers[0].widen.out_features)  # type: ignore[union-attr, arg-type]
     numbers = shape.layers * (10 * shape.hidden + 2 * ffn + 3 * shape.heads * length)

@@ -1,8 +1,10 @@
-"""The code of one network as Python files beside `config.json`, which open it with torch and transformers alone.
+"""The code of one network as Python files beside `config.json`, which open it with torch and
+transformers alone.
 
-The files are our own modules, those that the network needs directly or through others, with relative imports. Where a folder does
-without one of our modules or libraries, `elsewhere/` has what stands in its place. relpos writes such files and never runs them: it
-reads `config.json` and uses its own classes.
+The files are our own modules, those that the network needs directly or through others, with
+relative imports. Where a folder does without one of our modules or libraries, `elsewhere/` has what
+stands in its place. relpos writes such files and never runs them: it reads `config.json` and uses
+its own classes.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ INSTEAD = {
 
 
 def write(folder: Path, settings: Mapping[str, Any]) -> dict[str, str]:
-    """Writes the files for the network that these settings describe into a folder; returns the entry of `config.json`."""
+    """Writes the files for the network that these settings describe into a folder; returns the
+    entry of `config.json`."""
     for name, text in code(settings).items():
         write_text(folder / name, text)
     return AUTO_MAP
@@ -53,26 +56,34 @@ def code(settings: Mapping[str, Any]) -> dict[str, str]:
     """Name of a file → its text.
 
     Args:
-        settings: of the network, as in a model folder: `position` and `conv` name the classes that it needs.
+        settings: of the network, as in a model folder: `position` and `conv` name the classes that
+            it needs.
 
     Raises:
-        RelposError: there is no source of a class that the settings name, or it uses what cannot be taken along.
+        RelposError: there is no source of a class that the settings name, or it uses what cannot be
+            taken along.
     """
     nodes = ((kind, node) for kind in ("position", "conv") for _, node in targets(settings[kind]))
     named = {str(node["_target_"]): find(node["_target_"], kind, kind) for kind, node in nodes}
     for target, found in named.items():
         if "<locals>" in found.__qualname__:
-            raise RelposError(f"{target}: a class that a function makes cannot be carried along: write it at the top of its module")
+            raise RelposError(
+                f"{target}: a class that a function makes cannot be carried along: "
+                f"write it at the top of its module"
+            )
     own = frozenset(found.__module__ for found in named.values())
     files: dict[str, str] = {}
     waiting = [SERVING, *sorted(own)]
     while waiting:
         module = waiting.pop()
         if _file(module) not in files:
-            text = _source(INSTEAD.get(module, module)) + (_table(named) if module == "relpos.trust" else "")
+            text = _source(INSTEAD.get(module, module)) + (
+                _table(named) if module == "relpos.trust" else ""
+            )
             files[_file(module)], needed = _relative(module, text, own)
             waiting += needed
-    # In both files: transformers takes configurations for one class where folders of one name have the same text for it.
+    # In both files: transformers takes configurations for one class where folders of one name have
+    # the same text for it.
     about = f"# Written by relpos {version('relpos')} from its own sources, MIT licence, for {', '.join(sorted(named))}\n"
     for name in FILES.values():
         files[f"{name}.py"] = about + files[f"{name}.py"]
@@ -92,10 +103,19 @@ def _file(module: str) -> str:
 def _table(named: Mapping[str, Any]) -> str:
     """The end of `trust.py`: the classes that `config.json` names."""
     # A class may stand in another one, which is what can be imported.
-    places = {target: (found.__module__, *found.__qualname__.partition(".")) for target, found in named.items()}
-    called = {place: f"C{number}" for number, place in enumerate(dict.fromkeys(place[:2] for place in places.values()))}
+    places = {
+        target: (found.__module__, *found.__qualname__.partition("."))
+        for target, found in named.items()
+    }
+    called = {
+        place: f"C{number}"
+        for number, place in enumerate(dict.fromkeys(place[:2] for place in places.values()))
+    }
     imports = [f"from {module} import {name} as {called[module, name]}" for module, name in called]
-    entries = [f'NAMED["{target}"] = {called[place[:2]]}{"".join(place[2:])}' for target, place in places.items()]
+    entries = [
+        f'NAMED["{target}"] = {called[place[:2]]}{"".join(place[2:])}'
+        for target, place in places.items()
+    ]
     return "\n".join(["", *imports, *entries, ""])
 
 
@@ -107,11 +127,15 @@ def _relative(module: str, text: str, own: frozenset[str]) -> tuple[str, list[st
     """
     lines, needed = text.splitlines(), list[str]()
     imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
-    for node in sorted(imports, key=lambda node: -node.lineno):  # from the last one, so that those above keep their lines
+    # from the last one, so that those above keep their lines
+    for node in sorted(imports, key=lambda node: -node.lineno):
         base = node.module or ""
         if node.level:
             place = "." * node.level + base
-            raise RelposError(f"module {module}: {node.names[0].name} is imported from {place}: write the full name of that module")
+            raise RelposError(
+                f"module {module}: {node.names[0].name} is imported from {place}: "
+                f"write the full name of that module"
+            )
         if base not in INSTEAD and base not in own and base.partition(".")[0] != "relpos":
             continue
         found: dict[str, list[str]] = {}
@@ -119,15 +143,20 @@ def _relative(module: str, text: str, own: frozenset[str]) -> tuple[str, list[st
             home, called = _home(base, alias.name), alias.asname or alias.name
             file = _file(home).removesuffix(".py")
             needed.append(home)
-            place, name = (".", file) if home == f"{base}.{alias.name}" else (f".{file}", alias.name)
+            place, name = (
+                (".", file) if home == f"{base}.{alias.name}" else (f".{file}", alias.name)
+            )
             found.setdefault(place, []).append(name if name == called else f"{name} as {called}")
         statements = (f"from {place} import {', '.join(names)}" for place, names in found.items())
-        lines[node.lineno - 1 : node.end_lineno] = [" " * node.col_offset + statement for statement in statements]
+        lines[node.lineno - 1 : node.end_lineno] = [
+            " " * node.col_offset + statement for statement in statements
+        ]
     return "\n".join(lines) + "\n", needed
 
 
 def _home(base: str, name: str) -> str:
-    """The module that defines what `from base import name` gives, which may be that module itself."""
+    """The module that defines what `from base import name` gives, which may be that module
+    itself."""
     if base in INSTEAD:
         return base
     spec = find_spec(base)
@@ -136,7 +165,9 @@ def _home(base: str, name: str) -> str:
     if find_spec(f"{base}.{name}"):
         return f"{base}.{name}"
     for node in ast.parse(_source(base)).body:  # a package gives what it imports
-        if isinstance(node, ast.ImportFrom) and name in (alias.asname or alias.name for alias in node.names):
+        if isinstance(node, ast.ImportFrom) and name in (
+            alias.asname or alias.name for alias in node.names
+        ):
             return node.module or base
     return base
 

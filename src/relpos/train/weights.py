@@ -1,4 +1,5 @@
-"""A model folder: weights as safetensors, the configuration that builds the network, the tokenizer. Nothing is unpickled."""
+"""A model folder: weights as safetensors, the configuration that builds the network, the tokenizer.
+Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -40,11 +41,16 @@ class Settings(TypedDict, total=False):
 def save_weights(model: nn.Module, path: Path) -> None:
     """Writes the parameters, each once (the tied word table under its first name)."""
     # safetensors refuses numbers that do not lie side by side.
-    save_tensors({name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}, path)
+    save_tensors(
+        {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}, path
+    )
 
 
-def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Writes a file of safetensors, whole or not at all, which those may read who may read other new files."""
+def save_tensors(
+    tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None
+) -> None:
+    """Writes a file of safetensors, whole or not at all, which those may read who may read other
+    new files."""
     with replacing(path) as temporary:
         mode = temporary.stat().st_mode
         save_file(tensors, temporary, metadata)
@@ -52,14 +58,18 @@ def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str
 
 
 def _stored(model: nn.Module, path: Path) -> dict[str, Tensor]:
-    """The parameters in a file, or in the shards of a folder, once they are known to be those of `model`, which may have no
-    memory."""
+    """The parameters in a file, or in the shards of a folder, once they are known to be those of
+    `model`, which may have no memory."""
     stored = read_weights(path, str) if path.is_dir() else read_safetensors(path)
     parameters = dict(model.named_parameters())
-    for name, _ in model.named_buffers():  # `save_pretrained` of transformers stores some; ours are computed
+    # `save_pretrained` of transformers stores some; ours are computed
+    for name, _ in model.named_buffers():
         stored.pop(name, None)
     for name in sorted(parameters.keys() ^ stored.keys()):
-        raise RelposError(f"{path}: {'lacks' if name in parameters else 'has an unknown'} parameter {name!r}{wrapper(stored)}")
+        raise RelposError(
+            f"{path}: {'lacks' if name in parameters else 'has an unknown'} "
+            f"parameter {name!r}{wrapper(stored)}"
+        )
     for name, parameter in parameters.items():
         # Before anything is filled, so that a network is never half of one file.
         if parameter.shape != stored[name].shape:
@@ -72,7 +82,9 @@ def _stored(model: nn.Module, path: Path) -> dict[str, Tensor]:
     return stored
 
 
-def save_model(folder: Path, model: nn.Module, config: dict[str, Any], tokenizer: Tokenizer) -> None:
+def save_model(
+    folder: Path, model: nn.Module, config: dict[str, Any], tokenizer: Tokenizer
+) -> None:
     """Writes a model folder; the weights come last, so that a folder with weights is complete."""
     write_text(folder / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(config)))
     tokenizer.save(folder)
@@ -80,20 +92,25 @@ def save_model(folder: Path, model: nn.Module, config: dict[str, Any], tokenizer
 
 
 def model_folder(path: Path) -> Path:
-    """The model folder itself; for a snapshot's file that of its run, which has the same configuration and tokenizer."""
+    """The model folder itself; for a snapshot's file that of its run, which has the same
+    configuration and tokenizer."""
     return path.parent.parent / "model" if path.suffix == ".safetensors" else path
 
 
 def read_model_config(path: Path) -> dict[str, Any]:
-    """The configuration of a model folder, ours or a published checkpoint's, or of a snapshot's file.
+    """The configuration of a model folder, ours or a published checkpoint's, or of a snapshot's
+    file.
 
     Raises:
-        RelposError: there is no model in `path`, or its file describes no network; names file and key.
+        RelposError: there is no model in `path`, or its file describes no network; names file and
+            key.
     """
     folder = model_folder(path)
     file = _config_file(folder)
     if file.name != CONFIG and not (file.is_file() and (folder / WEIGHTS).is_file()):
-        expected = f"config.yaml and {WEIGHTS} are expected, or the config.json of a published checkpoint"
+        expected = (
+            f"config.yaml and {WEIGHTS} are expected, or the config.json of a published checkpoint"
+        )
         raise RelposError(f"no model in {folder}: {expected}")
     with _naming(file, folder / WEIGHTS):
         if is_published(folder):
@@ -106,11 +123,15 @@ def _config_file(folder: Path) -> Path:
 
 
 def _exported(config: dict[str, Any]) -> dict[str, Any]:
-    """Our keys in the `config.json` of an exported network, or of what transformers has made of it; the class tells the head."""
-    settings = {name: config[name] for name in Settings.__annotations__ if config.get(name) is not None}
+    """Our keys in the `config.json` of an exported network, or of what transformers has made of it;
+    the class tells the head."""
+    settings = {
+        name: config[name] for name in Settings.__annotations__ if config.get(name) is not None
+    }
     architecture = str((config.get("architectures") or [""])[0])
     if architecture == "RelposForSequenceClassification":
-        return settings | {"outputs": len(config.get("id2label") or (0, 1))}  # transformers does not write two, the usual number
+        # transformers does not write two, the usual number
+        return settings | {"outputs": len(config.get("id2label") or (0, 1))}
     settings.pop("outputs", None)
     head = settings.get("head") or {}
     return settings | ({"head": head | {"kind": "none"}} if architecture == "RelposModel" else {})
@@ -118,7 +139,11 @@ def _exported(config: dict[str, Any]) -> dict[str, Any]:
 
 def _checked(settings: Any) -> dict[str, Any]:
     """The keys that describe a network, held to the annotations of what they are arguments of."""
-    given = {key: value for key, value in settings.items() if value is not None} if isinstance(settings, dict) else settings
+    given = (
+        {key: value for key, value in settings.items() if value is not None}
+        if isinstance(settings, dict)
+        else settings
+    )
     refuse_mistakes(given, Settings)
     for key in ("size", "position", "conv", "vocabulary"):
         if key not in given:
@@ -130,20 +155,25 @@ def _checked(settings: Any) -> dict[str, Any]:
 
 @contextmanager
 def _naming(path: Path, weights: Path) -> Iterator[None]:
-    """Whatever fails in here is about this file of a stranger, whose values reach constructors that expect sensible ones, or about
-    its weights.
+    """Whatever fails in here is about this file of a stranger, whose values reach constructors that
+    expect sensible ones, or about its weights.
 
     Raises:
-        RelposError: one line that begins with the file, or names another one of its folder, or `weights`.
+        RelposError: one line that begins with the file, or names another one of its folder, or
+            `weights`.
     """
     try:
         yield
     except Exception as error:
         said = (str(error).splitlines() or [""])[0]
         if isinstance(error, RelposError):
-            named = any(place in said for place in (f"{path.parent}:", f"{path.parent}/", str(weights)))
+            named = any(
+                place in said for place in (f"{path.parent}:", f"{path.parent}/", str(weights))
+            )
             raise RelposError(said if named else f"{path}: {said}") from error
-        raise RelposError(f"{path}: no network can be made of it: {type(error).__name__} {said}") from error
+        raise RelposError(
+            f"{path}: no network can be made of it: {type(error).__name__} {said}"
+        ) from error
 
 
 def load_model(path: Path) -> Any:
@@ -152,11 +182,12 @@ def load_model(path: Path) -> Any:
 
 
 def opened(path: Path, kernel: str = "auto") -> tuple[Any, dict[str, Any]]:
-    """The network of a model folder, or of a snapshot's file, with its weights, in evaluation mode; and its `read_model_config`.
+    """The network of a model folder, or of a snapshot's file, with its weights, in evaluation mode;
+    and its `read_model_config`.
 
-    A folder of ours gives a `MaskedLM`, or a `Classifier` where it was fine-tuned. A published checkpoint gives a network with the
-    head whose weights it has, or an `Encoder` where it has none. Weights of a folder with `config.json` keep the number format in
-    which they are stored.
+    A folder of ours gives a `MaskedLM`, or a `Classifier` where it was fine-tuned. A published
+    checkpoint gives a network with the head whose weights it has, or an `Encoder` where it has
+    none. Weights of a folder with `config.json` keep the number format in which they are stored.
 
     Raises:
         RelposError: names the file, and the key or parameter that is wrong.
@@ -173,10 +204,15 @@ def opened(path: Path, kernel: str = "auto") -> tuple[Any, dict[str, Any]]:
         elif is_exported(folder):
             model = network(config, filled=False)
             shards = path == folder and not weights.is_file()
-            # Not strict: buffers are never read from a file, and `_stored` has compared the names of the parameters.
-            model.load_state_dict(_stored(model, folder if shards else weights), strict=False, assign=True)
+            # Not strict: buffers are never read from a file, and `_stored` has compared the names
+            # of the parameters.
+            model.load_state_dict(
+                _stored(model, folder if shards else weights), strict=False, assign=True
+            )
         else:
-            with without_memory():  # a file of a few bytes may ask for more memory than there is: only what has weights is built
+            # a file of a few bytes may ask for more memory than there is: only what has weights is
+            # built
+            with without_memory():
                 expected = network(config)
             stored = _stored(expected, weights)
             model = network(config)

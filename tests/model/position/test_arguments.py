@@ -49,7 +49,9 @@ BASE = Shape(heads=12, head_dim=64, hidden=768, embedding=768, layers=12, max_po
         (Tupe, {"relative": True}, BASE, 1_576_704 + 396),
     ],
 )
-def test_counts_of_the_papers_sizes(scheme: Any, keys: dict[str, Any], shape: Shape, number: int) -> None:
+def test_counts_of_the_papers_sizes(
+    scheme: Any, keys: dict[str, Any], shape: Shape, number: int
+) -> None:
     assert scheme(shape, **keys).count(shape) == number
 
 
@@ -69,9 +71,11 @@ def test_counts_of_the_papers_sizes(scheme: Any, keys: dict[str, Any], shape: Sh
         (SynthesizerRandom, {"rank": 0}, "rank=0: a whole number of 1 or more or null is expected"),
         (T5, {"buckets": 7}, "buckets must be an even number of 4 or more, not 7"),
         (T5, {"buckets": 2}, "buckets must be an even number of 4 or more, not 2"),
-        (T5, {"max_distance": 8}, "max_distance must be a whole number of more than 8, a quarter of the buckets, not 8"),
+        (T5, {"max_distance": 8}, "max_distance must be a whole number of more than 8, a quarter "
+                                  "of the buckets, not 8"),
         (T5, {"max_distance": 1.5}, "max_distance=1.5: a whole number of 1 or more is expected"),
-        *((Tisa, {"kernels": value}, f"kernels={shown(value)}: a whole number of 0 or more is expected")
+        *((Tisa, {"kernels": value}, f"kernels={shown(value)}: a whole number of 0 or more is "
+                                     f"expected")
           for value in (-1, 1.5, "x", True)),
     ],
 )  # fmt: skip

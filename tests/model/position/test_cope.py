@@ -1,4 +1,5 @@
-"""CoPE's counted positions: where they are places, where they end, and when both sides are alike."""
+"""CoPE's counted positions: where they are places, where they end, and when both sides are
+alike."""
 
 import torch
 
@@ -9,7 +10,8 @@ N = 7
 
 
 def added(scheme: Cope, k: float) -> torch.Tensor:
-    """T (n, n) of layer 1 and head 0 for random queries and keys that each query likes as much: q·k = k² · √head_dim."""
+    """T (n, n) of layer 1 and head 0 for random queries and keys that each query likes as much: q·k
+    = k² · √head_dim."""
     q = torch.full((1, SHAPE.heads, N, SHAPE.head_dim), k, dtype=torch.float64)
     dense = scheme.terms(1, q, q, None).dense
     assert dense is not None
@@ -41,4 +43,6 @@ def test_at_the_start_nothing_is_added_and_the_tables_have_a_gradient() -> None:
 
 
 def test_values_equal_the_loops_where_positions_end() -> None:
-    check_loops(model_of("cope", p_max=3).eval().encoder, ids=[7, 9, 5, 22, 0, 12, 8], real=[True] * 7)
+    check_loops(
+        model_of("cope", p_max=3).eval().encoder, ids=[7, 9, 5, 22, 0, 12, 8], real=[True] * 7
+    )

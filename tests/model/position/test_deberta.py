@@ -1,4 +1,5 @@
-"""DeBERTa's disentangled attention: as Transformers computes it, its buckets, and what it refuses."""
+"""DeBERTa's disentangled attention: as Transformers computes it, its buckets, and what it
+refuses."""
 
 import pytest
 import torch
@@ -12,7 +13,8 @@ from relpos.model.shape import Shape
 from relpos.model.tokens import Tokens
 from schemes import model_of
 
-WIDE = Shape(heads=2, head_dim=12, hidden=24, embedding=24, layers=2, max_positions=16)  # √(3 · 12) = 6, exact in float32, too
+# √(3 · 12) = 6, exact in float32, too
+WIDE = Shape(heads=2, head_dim=12, hidden=24, embedding=24, layers=2, max_positions=16)
 N = 60
 
 
@@ -32,12 +34,18 @@ def copy_maps(scheme: Deberta, layer: nn.Module) -> None:
     """The layer's own maps for positions into the scheme."""
     with torch.no_grad():
         for name, own in scheme.own[1].named_parameters():
-            own.copy_(torch.cat([getattr(part, name) for part in (layer.pos_query_proj, layer.pos_key_proj)]))
+            own.copy_(
+                torch.cat(
+                    [getattr(part, name) for part in (layer.pos_query_proj, layer.pos_key_proj)]
+                )
+            )
 
 
 @pytest.mark.parametrize("share", [True, False])
 @pytest.mark.parametrize(("buckets", "max_distance"), [(256, 512), (32, 512), (8, 40)])
-def test_the_attention_is_that_of_transformers(share: bool, buckets: int, max_distance: int) -> None:
+def test_the_attention_is_that_of_transformers(
+    share: bool, buckets: int, max_distance: int
+) -> None:
     torch.manual_seed(0)
     scheme = Deberta(WIDE, buckets, max_distance, share).double()
     layer, x = theirs(scheme, max_distance), torch.randn(2, N, WIDE.hidden, dtype=torch.float64)
@@ -50,14 +58,21 @@ def test_the_attention_is_that_of_transformers(share: bool, buckets: int, max_di
         return {"q": layer.query_proj(rows), "k": layer.key_proj(rows)}
 
     q, k, v = (
-        part(x).unflatten(2, (WIDE.heads, -1)).transpose(1, 2) for part in (layer.query_proj, layer.key_proj, layer.value_proj)
+        part(x).unflatten(2, (WIDE.heads, -1)).transpose(1, 2)
+        for part in (layer.query_proj, layer.key_proj, layer.value_proj)
     )
-    terms = scheme.terms(1, q, k, scheme.see(1, Input(x, Tokens(2, N), None, project), scheme.prepare(N)))
-    found = eager.attention(q * scheme.scale, k, v, terms, None, (0.0, 0)).transpose(1, 2).flatten(2)
+    terms = scheme.terms(
+        1, q, k, scheme.see(1, Input(x, Tokens(2, N), None, project), scheme.prepare(N))
+    )
+    found = (
+        eager.attention(q * scheme.scale, k, v, terms, None, (0.0, 0)).transpose(1, 2).flatten(2)
+    )
     torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
 
 
 def test_a_convolution_in_place_of_a_shared_map_is_refused_in_one_line() -> None:
-    with pytest.raises(RelposError, match=r"^conv ConvQK makes k, q, whose linear maps position Deberta needs$"):
+    with pytest.raises(
+        RelposError, match=r"^conv ConvQK makes k, q, whose linear maps position Deberta needs$"
+    ):
         model_of("deberta", "qk")
     model_of("deberta", "qk", share=False)

@@ -16,16 +16,24 @@ SPLIT = partial(DualTriangle, heads="split")
 
 
 @pytest.mark.parametrize("heads", [1, 2, 5])
-def test_the_first_half_of_the_heads_sees_the_left_side_and_the_others_the_right_one(heads: int) -> None:
+def test_the_first_half_of_the_heads_sees_the_left_side_and_the_others_the_right_one(
+    heads: int,
+) -> None:
     scheme, q = DualTriangle(replace(SHAPE, heads=heads)), torch.zeros(1, heads, N, 4)
-    seen = eager.probabilities(eager.scores(q, q, scheme.terms(0, q, q, scheme.prepare(N)), q), None)[0] > 0
+    seen = (
+        eager.probabilities(eager.scores(q, q, scheme.terms(0, q, q, scheme.prepare(N)), q), None)[
+            0
+        ]
+        > 0
+    )
     left = torch.ones(N, N).tril().bool()
     for head in range(heads):
         assert torch.equal(seen[head], left if head < heads / 2 else left.t())
 
 
 def test_split_heads_are_twice_as_many_that_take_turns_in_looking_left_and_right() -> None:
-    """Heads 0, 2 of the network with four of them look left, 1 and 3 right: its first half is put in their places."""
+    """Heads 0, 2 of the network with four of them look left, 1 and 3 right: its first half is put
+    in their places."""
     split, whole = network(SPLIT).eval().encoder, network(DualTriangle, heads=4).eval().encoder
     whole.load_state_dict(split.state_dict())
     turns = torch.tensor([0, 2, 1, 3])
@@ -33,12 +41,18 @@ def test_split_heads_are_twice_as_many_that_take_turns_in_looking_left_and_right
         for attention in (layer.attention for layer in whole.layers):
             for part in (attention.project.weight, attention.project.bias):
                 part.copy_(part.unflatten(0, (3, 4, -1))[:, turns].flatten(0, 2))
-            attention.output.weight.copy_(attention.output.weight.unflatten(1, (4, -1))[:, turns.argsort()].flatten(1))
+            attention.output.weight.copy_(
+                attention.output.weight.unflatten(1, (4, -1))[:, turns.argsort()].flatten(1)
+            )
     ids, mask = batch()
-    torch.testing.assert_close(split(ids, mask)[mask.bool()], whole(ids, mask)[mask.bool()], atol=1e-11, rtol=1e-9)
+    torch.testing.assert_close(
+        split(ids, mask)[mask.bool()], whole(ids, mask)[mask.bool()], atol=1e-11, rtol=1e-9
+    )
 
 
-@pytest.mark.parametrize(("conv", "parts"), [("none", [SPLIT, Rope]), ("convbert", [Absolute, Rope, SPLIT])])
+@pytest.mark.parametrize(
+    ("conv", "parts"), [("none", [SPLIT, Rope]), ("convbert", [Absolute, Rope, SPLIT])]
+)
 def test_heads_are_split_behind_their_rotation(conv: str, parts: list[Position]) -> None:
     """Also where a convolution replaces the other heads."""
     encoder = network(partial(Merge, parts=parts), preset("conv", conv)).eval().encoder
@@ -48,13 +62,19 @@ def test_heads_are_split_behind_their_rotation(conv: str, parts: list[Position])
 @pytest.mark.parametrize("parts", [[SPLIT, Alibi], [Alibi, SPLIT], [SPLIT, SPLIT]])
 def test_parts_that_would_find_other_heads_are_refused(parts: list[Position]) -> None:
     with pytest.raises(
-        RelposError, match=r"^DualTriangle makes two heads of each, and (Alibi|DualTriangle) acts on the scores of whole ones$"
+        RelposError,
+        match=r"^DualTriangle makes two heads of each, and (Alibi|DualTriangle) acts on the scores of whole ones$",
     ):
         Merge(SHAPE, parts)
 
 
 def test_what_cannot_be_halved_is_refused() -> None:
-    with pytest.raises(RelposError, match=r"^DualTriangle splits heads: head_dim = hidden / heads must be even, not 3$"):
+    with pytest.raises(
+        RelposError,
+        match=r"^DualTriangle splits heads: head_dim = hidden / heads must be even, not 3$",
+    ):
         DualTriangle(replace(SHAPE, head_dim=3), "split")
-    with pytest.raises(RelposError, match="^DualTriangle splits heads: another scheme makes queries wider"):
+    with pytest.raises(
+        RelposError, match="^DualTriangle splits heads: another scheme makes queries wider"
+    ):
         Merge(SHAPE, [SPLIT, Pope])

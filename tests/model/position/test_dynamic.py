@@ -29,9 +29,12 @@ def test_the_next_token_stands_in_row_k_plus_1() -> None:
     from relpos.model.kernels import eager
 
     scheme = Dynamic(SHAPE, k=2, value=True)
-    value = scheme.terms(0, *torch.zeros(2, 1, SHAPE.heads, 4, SHAPE.head_dim), scheme.prepare(4)).value
+    value = scheme.terms(
+        0, *torch.zeros(2, 1, SHAPE.heads, 4, SHAPE.head_dim), scheme.prepare(4)
+    ).value
     assert value is not None
-    right = torch.eye(4).roll(1, 1)[None, None]  # token i attends to i + 1, the last one to the first
+    # token i attends to i + 1, the last one to the first
+    right = torch.eye(4).roll(1, 1)[None, None]
     found = eager._weighted(right, value, "clamp")[0, 0]
     assert torch.equal(found[0], value[3])
     assert torch.equal(found[3], value[0])

@@ -37,7 +37,9 @@ def test_the_trajectories_are_those_of_a_much_finer_solver() -> None:
     for layer in range(2):
         for part in range(3):
             fine = torch.stack(reference_absolute.trajectory(scheme, layer, part, n, steps=80))
-            torch.testing.assert_close(found[layer, part].transpose(0, 1).flatten(1), fine, atol=1e-6, rtol=0)
+            torch.testing.assert_close(
+                found[layer, part].transpose(0, 1).flatten(1), fine, atol=1e-6, rtol=0
+            )
 
 
 def test_a_longer_sequence_begins_with_the_same_vectors() -> None:
@@ -65,7 +67,9 @@ def test_between_solutions_the_vectors_stay_and_the_gradients_are_zero() -> None
         scheme.begin_step(step)
         assert torch.equal(vectors(scheme), solved)
     vectors(scheme).square().sum().backward()
-    assert all(parameter.grad is not None and not parameter.grad.any() for parameter in scheme.parameters())
+    assert all(
+        parameter.grad is not None and not parameter.grad.any() for parameter in scheme.parameters()
+    )
     scheme.begin_step(3)
     assert (vectors(scheme) - solved).abs().max() > 1e-3
 

@@ -18,7 +18,12 @@ def terms_of(scheme: Fox, seen: Input) -> Terms:
 
 def added(scheme: Fox, seen: Input) -> torch.Tensor:
     """T (B, H, n, n) of one layer."""
-    return eager.scores(None, None, terms_of(scheme, seen), torch.zeros(len(seen.x), SHAPE.heads, seen.held.n, 1).to(seen.x))
+    return eager.scores(
+        None,
+        None,
+        terms_of(scheme, seen),
+        torch.zeros(len(seen.x), SHAPE.heads, seen.held.n, 1).to(seen.x),
+    )
 
 
 @pytest.mark.parametrize("bias", [0.0, 5.0])
@@ -27,11 +32,15 @@ def test_a_constant_gate_is_alibi(bias: float) -> None:
     torch.nn.init.zeros_(scheme.gates)
     offsets = torch.arange(9)[None, :] - torch.arange(9)[:, None]
     slope = math.log(1 + math.exp(-bias))
-    torch.testing.assert_close(added(scheme, given(SHAPE, 2, 9)), (-slope * offsets.abs()).double().expand(2, SHAPE.heads, 9, 9))
+    torch.testing.assert_close(
+        added(scheme, given(SHAPE, 2, 9)),
+        (-slope * offsets.abs()).double().expand(2, SHAPE.heads, 9, 9),
+    )
 
 
 def test_a_gate_stands_between_its_token_and_what_precedes_it() -> None:
-    """On both sides: of the pairs (i, j) those that the gate of token 3 parts from one another, and those it closes."""
+    """On both sides: of the pairs (i, j) those that the gate of token 3 parts from one another, and
+    those it closes."""
     scheme = Fox(SHAPE).double()
     seen = given(SHAPE, 1, 7)
     before = added(scheme, seen)

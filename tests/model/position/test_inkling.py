@@ -18,7 +18,10 @@ def test_the_left_side_is_that_of_transformers() -> None:
     from transformers.models.inkling.modeling_inkling import InklingRelativeLogits
 
     n, extent, rank = 9, 4, 3
-    scheme, theirs = Inkling(SHAPE, rank, extent).double(), InklingRelativeLogits(rank, extent + 1).double()
+    scheme, theirs = (
+        Inkling(SHAPE, rank, extent).double(),
+        InklingRelativeLogits(rank, extent + 1).double(),
+    )
     with torch.no_grad():
         theirs.proj.copy_(scheme.profiles[1, :, : extent + 1].flip(1))  # by distance to the left
         scheme.profiles[:, :, extent + 1 :] = 0

@@ -37,8 +37,14 @@ MIXED: list[Position] = [
 @pytest.mark.parametrize("cycle", [True, False])
 @pytest.mark.parametrize("layers", [3, 6])
 @pytest.mark.parametrize("shared", [True, False])
-def test_outputs_and_gradients_of_layers_equal_the_loops(cycle: bool, layers: int, shared: bool) -> None:
-    encoder = network(partial(Layers, layers=MIXED, cycle=cycle), layers=layers, share_layers=shared).eval().encoder
+def test_outputs_and_gradients_of_layers_equal_the_loops(
+    cycle: bool, layers: int, shared: bool
+) -> None:
+    encoder = (
+        network(partial(Layers, layers=MIXED, cycle=cycle), layers=layers, share_layers=shared)
+        .eval()
+        .encoder
+    )
     check_loops(encoder, ids=[7, 9, 5, 0, 12], real=[True, True, True, False, True])
 
 
@@ -62,7 +68,9 @@ def test_what_the_network_asks_of_a_scheme_holds_for_the_list() -> None:
 
 
 def test_schemes_with_another_scale_and_an_empty_list_are_refused() -> None:
-    with pytest.raises(RelposError, match=r"^Layers: Rope multiplies q·k by 0.5, SynthesizerRandom by nothing"):
+    with pytest.raises(
+        RelposError, match=r"^Layers: Rope multiplies q·k by 0.5, SynthesizerRandom by nothing"
+    ):
         Layers(SHAPE, [Rope, partial(SynthesizerRandom, mixture=False)])
     with pytest.raises(RelposError, match="^Layers needs at least one scheme$"):
         Layers(SHAPE, [])
@@ -70,12 +78,21 @@ def test_schemes_with_another_scale_and_an_empty_list_are_refused() -> None:
 
 @pytest.mark.parametrize("layer", [0, 1, 2, 3])
 @pytest.mark.parametrize("name", ["modernbert", "mmbert"])
-def test_attention_is_that_of_modernbert(name: str, layer: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its rotation pairs channels m and m + head_dim/2, ours neighbours: the rows of the maps to q and k are put in that order.
-    It computes angles and rotates in float32, for which float64 is put here."""
+def test_attention_is_that_of_modernbert(
+    name: str, layer: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rotation pairs channels m and m + head_dim/2, ours neighbours: the rows of the maps to q
+    and k are put in that order. It computes angles and rotates in float32, for which float64 is put
+    here."""
     from transformers import ModernBertConfig
-    from transformers.masking_utils import create_bidirectional_mask, create_bidirectional_sliding_window_mask
-    from transformers.models.modernbert.modeling_modernbert import ModernBertAttention, ModernBertRotaryEmbedding
+    from transformers.masking_utils import (
+        create_bidirectional_mask,
+        create_bidirectional_sliding_window_mask,
+    )
+    from transformers.models.modernbert.modeling_modernbert import (
+        ModernBertAttention,
+        ModernBertRotaryEmbedding,
+    )
 
     heads, width, n = 2, 8, 150
     config = ModernBertConfig(
@@ -85,29 +102,43 @@ def test_attention_is_that_of_modernbert(name: str, layer: int, monkeypatch: pyt
     monkeypatch.setattr(torch, "float", torch.float64)
     monkeypatch.setattr(Tensor, "float", Tensor.double)
     torch.manual_seed(1)
-    theirs, x = ModernBertAttention(config, layer).double().eval(), torch.randn(2, n, heads * width, dtype=torch.float64)
+    theirs, x = (
+        ModernBertAttention(config, layer).double().eval(),
+        torch.randn(2, n, heads * width, dtype=torch.float64),
+    )
     with torch.no_grad():
         for parameter in theirs.parameters():
             parameter.normal_()
     kind = config.layer_types[layer]
     turns = ModernBertRotaryEmbedding(config)(x, torch.arange(n)[None], kind)
-    masked = create_bidirectional_sliding_window_mask if kind == "sliding_attention" else create_bidirectional_mask
+    masked = (
+        create_bidirectional_sliding_window_mask
+        if kind == "sliding_attention"
+        else create_bidirectional_mask
+    )
     real = torch.ones(2, n, dtype=torch.bool)
     real[1, -20:] = False
-    expected = theirs(x, turns, masked(config=config, inputs_embeds=x, attention_mask=real.long()))[0]
+    expected = theirs(x, turns, masked(config=config, inputs_embeds=x, attention_mask=real.long()))[
+        0
+    ]
 
-    encoder = model_of(name, layers=6, hidden=heads * width, heads=heads, max_positions=n).eval().encoder
+    encoder = (
+        model_of(name, layers=6, hidden=heads * width, heads=heads, max_positions=n).eval().encoder
+    )
     ours = encoder.layers[layer].attention
     neighbours = torch.arange(width).view(2, -1).t().flatten()  # 0, 4, 1, 5, …
     rows = torch.arange(2 * heads * width).view(-1, width)[:, neighbours].flatten()
     with torch.no_grad():
-        ours.project.weight.copy_(torch.cat((theirs.Wqkv.weight[rows], theirs.Wqkv.weight[2 * heads * width :])))
+        ours.project.weight.copy_(
+            torch.cat((theirs.Wqkv.weight[rows], theirs.Wqkv.weight[2 * heads * width :]))
+        )
         ours.output.weight.copy_(theirs.Wo.weight)
         for part in (ours.project, ours.output):
             part.bias.zero_()
     held = Tokens(2, n)
     global_layer, found = (
-        ours(x, LayerCall(number, encoder.position, encoder.position.prepare(n), real, held, held)) for number in (0, layer)
+        ours(x, LayerCall(number, encoder.position, encoder.position.prepare(n), real, held, held))
+        for number in (0, layer)
     )
     torch.testing.assert_close(found[real], expected[real], atol=1e-10, rtol=1e-10)
     assert (global_layer[real] - expected[real]).abs().max().item() > 1e-3 or layer % 3 == 0

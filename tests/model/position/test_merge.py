@@ -36,7 +36,9 @@ def scores(terms: Terms) -> Tensor:
 
 
 def tokens() -> tuple[Tensor, Tensor]:
-    q, k = torch.randn(2, 2, SHAPE.heads, N, SHAPE.head_dim, generator=torch.Generator().manual_seed(0)).double()
+    q, k = torch.randn(
+        2, 2, SHAPE.heads, N, SHAPE.head_dim, generator=torch.Generator().manual_seed(0)
+    ).double()
     return q, k
 
 
@@ -54,21 +56,35 @@ def merged(*parts: Position) -> Merge:
 
 @pytest.mark.parametrize("outside", ["clamp", "zero"])
 @pytest.mark.parametrize("widths", [(1, 3), (3, 1), (2, 2), (0, 9)])
-def test_scores_of_a_sum_are_sums_of_scores_whatever_the_widths(outside: str, widths: tuple[int, int]) -> None:
-    made = [partial(kind, k=k, outside=outside) for kind in (Dynamic, Key, Composite) for k in widths]
+def test_scores_of_a_sum_are_sums_of_scores_whatever_the_widths(
+    outside: str, widths: tuple[int, int]
+) -> None:
+    made = [
+        partial(kind, k=k, outside=outside) for kind in (Dynamic, Key, Composite) for k in widths
+    ]
     scheme = merged(Tisa, *made)
-    torch.testing.assert_close(scores(terms_of(scheme)), sum(scores(terms_of(part)) for part in scheme.parts))
+    torch.testing.assert_close(
+        scores(terms_of(scheme)), sum(scores(terms_of(part)) for part in scheme.parts)
+    )
 
 
 def test_windows_that_end_differently_are_added() -> None:
-    scheme = merged(partial(Dynamic, k=2, outside="clamp", value=True), partial(Key, k=1, outside="zero"), XL)
-    torch.testing.assert_close(scores(terms_of(scheme)), sum(scores(terms_of(part)) for part in scheme.parts))
+    scheme = merged(
+        partial(Dynamic, k=2, outside="clamp", value=True), partial(Key, k=1, outside="zero"), XL
+    )
+    torch.testing.assert_close(
+        scores(terms_of(scheme)), sum(scores(terms_of(part)) for part in scheme.parts)
+    )
     assert terms_of(scheme).outside == "clamp"  # of the values
 
 
 def test_tables_of_values_that_end_differently_are_refused() -> None:
-    scheme = merged(*(partial(Dynamic, outside=outside, value=True) for outside in ("clamp", "zero")))
-    with pytest.raises(RelposError, match=r"^tables of values with outside=clamp and outside=zero cannot be added$"):
+    scheme = merged(
+        *(partial(Dynamic, outside=outside, value=True) for outside in ("clamp", "zero"))
+    )
+    with pytest.raises(
+        RelposError, match=r"^tables of values with outside=clamp and outside=zero cannot be added$"
+    ):
         terms_of(scheme)
 
 
@@ -88,7 +104,10 @@ class Unscaled(Scheme):
 def test_parts_with_another_scale_are_refused_by_name() -> None:
     with pytest.raises(RelposError) as error:
         merged(Tisa, Unscaled)
-    assert str(error.value) == "Merge: Tisa multiplies q·k by 0.5, Unscaled by nothing (it has none); they have no sum"
+    assert (
+        str(error.value)
+        == "Merge: Tisa multiplies q·k by 0.5, Unscaled by nothing (it has none); they have no sum"
+    )
 
 
 def test_no_parts_are_refused() -> None:
@@ -122,7 +141,9 @@ def test_turning_queries_that_are_wider_already_is_refused_by_name(behind: Any) 
         Merge(SHAPE, [partial(Merge, parts=[Pope, Tisa]), behind])
 
 
-@pytest.mark.parametrize(("parts", "said"), [("ab", "a list"), (["rope"], "_target_"), (Rope, "a list")])
+@pytest.mark.parametrize(
+    ("parts", "said"), [("ab", "a list"), (["rope"], "_target_"), (Rope, "a list")]
+)
 def test_what_is_no_list_of_schemes_is_refused(parts: Any, said: str) -> None:
     for kind in (Merge, Layers):
         with pytest.raises(RelposError, match=said):

@@ -1,4 +1,5 @@
-"""PoPE: what a score depends on, the bounds of its shifts, and values that are narrower than queries and keys."""
+"""PoPE: what a score depends on, the bounds of its shifts, and values that are narrower than
+queries and keys."""
 
 import math
 from typing import Any
@@ -12,7 +13,9 @@ from schemes import SHAPE, check_loops, model_of
 
 def scores(scheme: Pope, n: int = 9) -> torch.Tensor:
     """q·k (H, n, n), for the same q and k at all tokens."""
-    q, k = torch.randn(2, 1, SHAPE.heads, 1, SHAPE.head_dim, generator=torch.Generator().manual_seed(0)).double()
+    q, k = torch.randn(
+        2, 1, SHAPE.heads, 1, SHAPE.head_dim, generator=torch.Generator().manual_seed(0)
+    ).double()
     q, k, _ = scheme.turn(0, *(x.expand(-1, -1, n, -1) for x in (q, k, k)), scheme.prepare(n))
     return (q @ k.transpose(-1, -2))[0]
 
@@ -34,5 +37,7 @@ def test_other_terms_stand_beside_it(other: str, kernel: str) -> None:
     """Value tables as wide as the head, and terms of the queries and keys as projected."""
     both: Any = model_of(other, kernel=kernel).eval()
     pope = Pope(SHAPE, uniform=True).double()
-    both.encoder.position = Merge(SHAPE, [lambda _, position=both.encoder.position: position, lambda _: pope])
+    both.encoder.position = Merge(
+        SHAPE, [lambda _, position=both.encoder.position: position, lambda _: pope]
+    )
     check_loops(both.encoder, ids=[7, 9, 5, 22, 0, 12, 8], real=[True] * 7, gradients=False)

@@ -50,14 +50,22 @@ def randomized(parts: list[Position], **keys: Any) -> Position:
 
 @pytest.mark.parametrize("part", ASK_POSITIONS + ASK_OFFSETS)
 def test_outputs_equal_the_loops_at_the_numbers_drawn(part: Position) -> None:
-    check_loops(network(randomized([part], length=40)), ids=[7, 9, 5, 0, 12], real=[True, True, True, False, True])
+    check_loops(
+        network(randomized([part], length=40)),
+        ids=[7, 9, 5, 0, 12],
+        real=[True, True, True, False, True],
+    )
 
 
 @pytest.mark.parametrize("part", ASK_POSITIONS + ASK_OFFSETS)
 @pytest.mark.parametrize("training", [True, False])
 def test_a_subset_of_all_is_the_scheme_itself(part: Position, training: bool) -> None:
-    drawn, plain = (network(position).train(training) for position in (randomized([part], length=N), part))
-    drawn.load_state_dict({key.replace("position.", "position.parts.0."): x for key, x in plain.state_dict().items()})
+    drawn, plain = (
+        network(position).train(training) for position in (randomized([part], length=N), part)
+    )
+    drawn.load_state_dict(
+        {key.replace("position.", "position.parts.0."): x for key, x in plain.state_dict().items()}
+    )
     ids, mask = batch()
     torch.testing.assert_close(drawn(ids, mask), plain(ids, mask), atol=1e-12, rtol=1e-12)
 
@@ -70,7 +78,9 @@ def test_evaluation_does_not_shift(part: Position) -> None:
         build(SIZE | keys, position, VOCABULARY).eval().encoder
         for keys, position in (({}, randomized([part], length=40, draw="shift")), (shape, part))
     )
-    drawn.load_state_dict({key.replace("position.", "position.parts.0."): x for key, x in plain.state_dict().items()})
+    drawn.load_state_dict(
+        {key.replace("position.", "position.parts.0."): x for key, x in plain.state_dict().items()}
+    )
     assert torch.equal(drawn(ids, mask), plain(ids, mask))
 
 
@@ -84,7 +94,11 @@ def test_a_subset_is_that_of_the_smallest_hashes_in_order() -> None:
     for seed in range(3):
         numbers = sorted(range(50), key=lambda number: fold(fold(seed, 0, 0), number))
         assert drawn(scheme, seed) == sorted(numbers[:N])
-    assert drawn(scheme.eval(), 1) == drawn(scheme, 2) == sorted(sorted(range(50), key=lambda number: fold(0, number))[:N])
+    assert (
+        drawn(scheme.eval(), 1)
+        == drawn(scheme, 2)
+        == sorted(sorted(range(50), key=lambda number: fold(0, number))[:N])
+    )
 
 
 @pytest.mark.parametrize(("draw", "expected"), [("subset", N / 20), ("shift", 1 / 5)])
@@ -113,12 +127,19 @@ def outputs(encoder: Any, seed: int, rows: slice = slice(None), width: int = 9) 
     return encoder(ids, mask)  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("position", [randomized([Absolute, Rope]), randomized([Alibi]), randomized([Rope], draw="shift")])
-def test_training_depends_on_the_seed_of_the_step_and_not_on_how_the_step_is_cut(position: Position) -> None:
+@pytest.mark.parametrize(
+    "position",
+    [randomized([Absolute, Rope]), randomized([Alibi]), randomized([Rope], draw="shift")],
+)
+def test_training_depends_on_the_seed_of_the_step_and_not_on_how_the_step_is_cut(
+    position: Position,
+) -> None:
     """So it does not depend on the number of processes, each of which takes some examples."""
     encoder = network(position)
     whole = outputs(encoder, 5)
-    torch.testing.assert_close(outputs(encoder, 5, slice(1, 2), 12)[0, :6], whole[1, :6], atol=1e-11, rtol=1e-9)
+    torch.testing.assert_close(
+        outputs(encoder, 5, slice(1, 2), 12)[0, :6], whole[1, :6], atol=1e-11, rtol=1e-9
+    )
     if position.keywords.get("draw") != "shift":  # type: ignore[attr-defined]  # the scores of Rope do not see a shift
         assert (outputs(encoder, 6) - whole).abs().max() > 1e-3
 
@@ -136,19 +157,34 @@ def test_recorded_keys_draw_what_seeds_draw(draw: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (randomized([Dynamic]), "Randomized draws positions or offsets, and Dynamic asks for neither"),
+        (
+            randomized([Dynamic]),
+            "Randomized draws positions or offsets, and Dynamic asks for neither",
+        ),
         (randomized([Tupe]), "Randomized draws positions or offsets, and Tupe asks for neither"),
-        (randomized([Floater]), "Randomized draws positions or offsets, and Floater asks for neither"),
-        (randomized([NoPosition]), "Randomized draws positions or offsets, and no part asks for them"),
+        (
+            randomized([Floater]),
+            "Randomized draws positions or offsets, and Floater asks for neither",
+        ),
+        (
+            randomized([NoPosition]),
+            "Randomized draws positions or offsets, and no part asks for them",
+        ),
         (
             randomized([partial(Merge, parts=[Absolute, Alibi])]),
-            "Randomized draws positions or offsets, and Absolute asks for positions, Alibi asks for offsets",
+            "Randomized draws positions or offsets, and Absolute asks for positions, Alibi asks "
+            "for offsets",
         ),
-        (randomized([Alibi], draw="shift"), "draw=shift moves positions, and Alibi asks for offsets, which stay"),
+        (
+            randomized([Alibi], draw="shift"),
+            "draw=shift moves positions, and Alibi asks for offsets, which stay",
+        ),
         (randomized([Rope], length=9), "length=9: size.max_positions=16 or more is expected"),
     ],
 )
-def test_what_cannot_be_drawn_for_is_refused_in_one_line(make: Callable[..., Any], message: str) -> None:
+def test_what_cannot_be_drawn_for_is_refused_in_one_line(
+    make: Callable[..., Any], message: str
+) -> None:
     with pytest.raises(RelposError) as error:
         make(SHAPE)
     assert str(error.value) == message

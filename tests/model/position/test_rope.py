@@ -25,7 +25,9 @@ def test_a_fraction_of_the_pairs_turns_as_in_gemma_4(fraction: float) -> None:
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
     rotation = {"rope_type": "proportional", "rope_theta": 500.0, "partial_rotary_factor": fraction}
-    config = LlamaConfig(hidden_size=32, num_attention_heads=2, head_dim=16, rope_parameters=rotation)
+    config = LlamaConfig(
+        hidden_size=32, num_attention_heads=2, head_dim=16, rope_parameters=rotation
+    )
     expected, _ = ROPE_INIT_FUNCTIONS["proportional"](config, "cpu")
     wave = Rope(replace(SHAPE, head_dim=16), base=500.0, fraction=fraction).exact("wave")
     torch.testing.assert_close(wave.float(), expected)

@@ -18,7 +18,9 @@ SHAPE = Shape(heads=2, head_dim=4, hidden=8, embedding=6, layers=2, max_position
 
 def attention(scheme: Scheme, x: Tensor) -> Tensor:
     torch.manual_seed(0)
-    module = Attention(SHAPE, scheme.projections, NoConv(SHAPE), Block(attention_dropout=0.0), "auto").double()
+    module = Attention(
+        SHAPE, scheme.projections, NoConv(SHAPE), Block(attention_dropout=0.0), "auto"
+    ).double()
     tokens = Tokens(len(x), x.shape[1])
     return module(x, LayerCall(1, scheme, scheme.prepare(x.shape[1]), None, tokens, tokens))
 

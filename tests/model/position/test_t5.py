@@ -15,7 +15,9 @@ def test_wide_buckets_begin_where_the_authors_do() -> None:
     assert bucket_edges(32, 128) == [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91]
 
 
-@pytest.mark.parametrize(("buckets", "max_distance"), [(32, 128), (32, 20), (30, 128), (8, 1000), (64, 40), (4, 2)])
+@pytest.mark.parametrize(
+    ("buckets", "max_distance"), [(32, 128), (32, 20), (30, 128), (8, 1000), (64, 40), (4, 2)]
+)
 def test_buckets_equal_the_formula_with_logarithms(buckets: int, max_distance: int) -> None:
     offsets = torch.arange(-300, 301)
     found = bucket(offsets, torch.tensor(bucket_edges(buckets, max_distance)))

@@ -19,7 +19,9 @@ def test_the_sign_of_a_sharpness_says_nothing() -> None:
 def test_without_kernels_nothing_is_added() -> None:
     model, plain = model_of("tisa", kernels=0).eval(), model_of("none").eval()
     assert model.encoder.position.count(SHAPE) == 0
-    plain.load_state_dict({key: x for key, x in model.state_dict().items() if ".position." not in key})
+    plain.load_state_dict(
+        {key: x for key, x in model.state_dict().items() if ".position." not in key}
+    )
     ids, mask = batch()
     assert torch.equal(model(ids, mask), plain(ids, mask))
 
@@ -35,6 +37,10 @@ def test_a_step_of_training_goes_through_without_kernels() -> None:
 def test_initial_values_are_those_of_the_released_module() -> None:
     torch.manual_seed(0)
     scheme = Tisa(Shape(16, 4, 64, 64, 16, 8), kernels=16)
-    for parameter, mean, std in ((scheme.amplitude, 0.1, 0.01), (scheme.sharpness, 0.1, 0.01), (scheme.centre, 0.0, 5.0)):
+    for parameter, mean, std in (
+        (scheme.amplitude, 0.1, 0.01),
+        (scheme.sharpness, 0.1, 0.01),
+        (scheme.centre, 0.0, 5.0),
+    ):
         assert parameter.mean().item() == pytest.approx(mean, abs=0.1 * std)
         assert parameter.std().item() == pytest.approx(std, rel=0.05)

@@ -20,7 +20,9 @@ def moved(scheme: Tupe, row: int) -> torch.Tensor:
     return (dense(scheme) != before).any(0)
 
 
-def test_row_0_of_the_table_is_the_first_row_of_the_scores_and_row_1_the_rest_of_the_first_column() -> None:
+def test_row_0_of_the_table_is_the_first_row_of_the_scores_and_row_1_the_rest_of_the_first_column() -> (
+    None
+):
     scheme = Tupe(SHAPE)
     by_row, by_column = moved(scheme, 0), moved(scheme, 1)
     assert by_row[0].all()

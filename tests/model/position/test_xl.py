@@ -16,7 +16,11 @@ def test_the_attention_is_that_of_xlnet() -> None:
 
     torch.manual_seed(0)
     scheme = XL(SHAPE).double()
-    theirs = XLNetRelativeAttention(XLNetConfig(d_model=SHAPE.hidden, n_head=SHAPE.heads, d_inner=8)).double().eval()
+    theirs = (
+        XLNetRelativeAttention(XLNetConfig(d_model=SHAPE.hidden, n_head=SHAPE.heads, d_inner=8))
+        .double()
+        .eval()
+    )
     for parameter in (*scheme.parameters(), *theirs.parameters()):
         nn.init.normal_(parameter)
     with torch.no_grad():
@@ -26,12 +30,15 @@ def test_the_attention_is_that_of_xlnet() -> None:
     x = torch.randn(2, N, SHAPE.hidden, dtype=torch.float64)
     q, k, v = (torch.einsum("bih,hnd->bnid", x, part) for part in (theirs.q, theirs.k, theirs.v))
     wave = scheme.exact("wave")
-    r = XLNetModel.positional_embedding(torch.arange(N, -N, -1.0, dtype=torch.float64), wave)  # as `relative_positional_encoding`
+    # as `relative_positional_encoding`
+    r = XLNetModel.positional_embedding(torch.arange(N, -N, -1.0, dtype=torch.float64), wave)
     k_r = torch.einsum("ibh,hnd->ibnd", r.expand(-1, 2, -1), theirs.r)
     query, key, value = (part.permute(2, 0, 1, 3) for part in (q, k, v))
     expected = theirs.rel_attn_core(query, key, value, k_r).permute(1, 2, 0, 3)
 
     state = scheme.prepare(N)
     turned, _, _ = scheme.turn(1, q, k, v, state)
-    found = eager.attention(turned * scheme.scale, k, v, scheme.terms(1, q, k, state), None, (0.0, 0))
+    found = eager.attention(
+        turned * scheme.scale, k, v, scheme.terms(1, q, k, state), None, (0.0, 0)
+    )
     torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)

@@ -20,7 +20,8 @@ PATIENCE = 400_000.0
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page where it belongs, with the records that it links to. Its figures take a second to draw: once for all tests."""
+    """The page where it belongs, with the records that it links to. Its figures take a second to
+    draw: once for all tests."""
     tmp_path = tmp_path_factory.mktemp("page")
     path = tmp_path / "runs" / "tables" / "small" / "table.html"
     for row in table().rows:
@@ -42,7 +43,8 @@ def test_it_names_no_other_place(page: Path) -> None:
 
 def test_every_record_is_linked_and_there(page: Path) -> None:
     links = re.findall(r'href="(\.\./[^"]+)"', page.read_text(encoding="utf-8"))
-    assert len(links) == len(set(links)) == 3 + 6 + 4  # pre-trainings, CoLA, RTE with one that failed
+    # pre-trainings, CoLA, RTE with one that failed
+    assert len(links) == len(set(links)) == 3 + 6 + 4
     assert all((page.parent / unquote(link)).resolve().is_file() for link in links)
 
 
@@ -71,7 +73,10 @@ def test_what_is_missing_has_no_number(page: Path) -> None:
 
 
 def test_a_figure_keeps_the_digits_of_its_numbers_and_the_letters_of_its_title() -> None:
-    columns = [Column(values=[0.001, 0.003], mean=0.002, metric=NATS), Column(values=[0.004], mean=0.004, metric=NATS)]
+    columns = [
+        Column(values=[0.001, 0.003], mean=0.002, metric=NATS),
+        Column(values=[0.004], mean=0.004, metric=NATS),
+    ]
     figure = intervals(r'a "b" & <c> \g', ["lr 0.0015", "lr 0.0003"], columns)
     texts = re.findall(r">([^<>]+)</text>", figure)
     assert {"lr 0.0015", "lr 0.0003"} <= set(texts)
@@ -81,7 +86,10 @@ def test_a_figure_keeps_the_digits_of_its_numbers_and_the_letters_of_its_title()
 
 
 @pytest.fixture(
-    params=[*(pytest.param((width, "light"), marks=pytest.mark.full) for width in (1280, 390)), (390, "dark")],
+    params=[
+        *(pytest.param((width, "light"), marks=pytest.mark.full) for width in (1280, 390)),
+        (390, "dark"),
+    ],
     ids=lambda given: f"{given[0]}-{given[1]}",
 )
 def shown(browser: Any, page: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
@@ -93,7 +101,10 @@ def shown(browser: Any, page: Path, request: pytest.FixtureRequest) -> Iterator[
     complaints: list[str] = []
     tab.on("console", lambda message: complaints.append(message.text))
     tab.on("pageerror", lambda error: complaints.append(str(error)))
-    tab.on("request", lambda asked: None if asked.url == page.as_uri() else complaints.append(asked.url))
+    tab.on(
+        "request",
+        lambda asked: None if asked.url == page.as_uri() else complaints.append(asked.url),
+    )
     tab.goto(page.as_uri())
     yield tab
     context.close()
@@ -101,7 +112,12 @@ def shown(browser: Any, page: Path, request: pytest.FixtureRequest) -> Iterator[
 
 
 def names(tab: Any) -> list[str]:
-    return [text.strip() for text in tab.locator("#table tbody th").evaluate_all("cells => cells.map(cell => cell.dataset.value)")]
+    return [
+        text.strip()
+        for text in tab.locator("#table tbody th").evaluate_all(
+            "cells => cells.map(cell => cell.dataset.value)"
+        )
+    ]
 
 
 def test_a_click_on_a_head_sorts(shown: Any) -> None:
@@ -127,7 +143,10 @@ def test_the_page_is_no_wider_than_the_screen(shown: Any) -> None:
 def test_a_script_in_a_name_is_text(browser: Any, tmp_path: Path) -> None:
     hostile = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
     rows = [replace(row, name=f"{hostile} {row.name}", overrides=[hostile]) for row in table().rows]
-    write_html(tmp_path / "table.html", view_of(replace(table(), rows=rows, name=hostile, question=f"{hostile} </script>?")))
+    write_html(
+        tmp_path / "table.html",
+        view_of(replace(table(), rows=rows, name=hostile, question=f"{hostile} </script>?")),
+    )
     context = browser.new_context()
     context.set_default_timeout(PATIENCE)
     tab = context.new_page()

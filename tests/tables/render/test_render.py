@@ -1,4 +1,5 @@
-"""Tables as text: whatever stands in `table.json` is shown, and what does not is missing, never zero."""
+"""Tables as text: whatever stands in `table.json` is shown, and what does not is missing, never
+zero."""
 
 import csv
 import io
@@ -20,7 +21,11 @@ from relpos.tables.rows import summary
 from relpos.tables.table import Row, Table
 from tables.written_table import table
 
-WITHOUT_TASKS = Table("no_tasks", "are λ and β alike?", [Row("tupe_a", parameters=5, perplexity=3.0), Row("a|b <i>*c*")])
+WITHOUT_TASKS = Table(
+    "no_tasks",
+    "are λ and β alike?",
+    [Row("tupe_a", parameters=5, perplexity=3.0), Row("a|b <i>*c*")],
+)
 
 
 def test_the_papers_numbers_stand_beside_ours() -> None:
@@ -32,25 +37,41 @@ def test_the_papers_numbers_stand_beside_ours() -> None:
 
 def test_failed_and_collapsed_runs_are_counted() -> None:
     lines = text.markdown(view_of(table())).splitlines()
-    assert "| none | 1,000,000 | 20.00 | 1 × 2 | 3.0 ± 3.0 (6.0), 1 collapsed | 54.0 ± 1.0 (55.0) | 28.5 ± 2.0 (30.5) |" in lines
+    assert (
+        "| none | 1,000,000 | 20.00 | 1 × 2 | 3.0 ± 3.0 (6.0), 1 collapsed | 54.0 ± 1.0 (55.0) | "
+        "28.5 ± 2.0 (30.5) |" in lines
+    )
     assert any("67.0, n=1, 1 failed" in line for line in lines if line.startswith("| composite |"))
 
 
 def test_a_row_that_was_not_run_is_missing_everywhere() -> None:
     view = view_of(table())
     assert "| dynamic | — | — | 0/1 × 0/2 | — | — | — |" in text.markdown(view)
-    line = next(line for line in csv.DictReader(io.StringIO(text.comma_separated(view))) if line["row"] == "dynamic")
+    line = next(
+        line
+        for line in csv.DictReader(io.StringIO(text.comma_separated(view)))
+        if line["row"] == "dynamic"
+    )
     assert {key: text for key, text in line.items() if text} == {
         "row": "dynamic",
         "n": "0",
-        **{f"{name}_{part}": text for name, text in (("cola", "40.0"), ("rte", "66.0")) for part in ("printed",)},
+        **{
+            f"{name}_{part}": text
+            for name, text in (("cola", "40.0"), ("rte", "66.0"))
+            for part in ("printed",)
+        },
         **{f"{name}_n": "0" for name in ("cola", "rte", "mean_of_2")},
     }
-    assert r"dynamic & --- & --- & 0/1{\scriptsize{} $\times$ 0/2} & --- & --- & --- " + "\\\\" in latex(view)
+    assert (
+        r"dynamic & --- & --- & 0/1{\scriptsize{} $\times$ 0/2} & --- & --- & --- " + "\\\\"
+        in latex(view)
+    )
 
 
 def test_a_table_without_glues_columns_has_no_mean() -> None:
-    view = view_of(Table("own", "is it learned?", [Row("none", columns={"answers": summary([50.0, 52.0])})]))
+    view = view_of(
+        Table("own", "is it learned?", [Row("none", columns={"answers": summary([50.0, 52.0])})])
+    )
     assert "| row | answers |" in text.markdown(view)
     assert next(csv.DictReader(io.StringIO(text.comma_separated(view))))["answers"] == "51.0"
     assert "mean" not in text.comma_separated(view)
@@ -72,12 +93,23 @@ def test_the_terminal_shows_every_number_whole(width: int) -> None:
     console = Console(width=width, record=True, file=io.StringIO())
     text.terminal(view_of(table()), console)
     shown = console.export_text()
-    assert all(word in shown for word in ("1,000,000", "41.5 ± 0.5 (42.0)", "40.0 (+1.5) inside", "1 collapsed", "1 failed"))
+    assert all(
+        word in shown
+        for word in (
+            "1,000,000",
+            "41.5 ± 0.5 (42.0)",
+            "40.0 (+1.5) inside",
+            "1 collapsed",
+            "1 failed",
+        )
+    )
 
 
 def test_all_five_files_are_written(tmp_path: Path) -> None:
     text.write(tmp_path, view_of(table()))
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"table.{kind}" for kind in ("csv", "html", "json", "md", "tex")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"table.{kind}" for kind in ("csv", "html", "json", "md", "tex")
+    ]
 
 
 def test_latex_letters_mean_themselves() -> None:
@@ -92,7 +124,11 @@ def test_latex_letters_mean_themselves() -> None:
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on this machine")
 @pytest.mark.parametrize("whole", [table(), WITHOUT_TASKS], ids=lambda whole: whole.name)
 def test_latex_compiles(whole: Table, tmp_path: Path) -> None:
-    body = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\n" + latex(view_of(whole)) + "\\end{document}\n"
+    body = (
+        "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\n"
+        + latex(view_of(whole))
+        + "\\end{document}\n"
+    )
     (tmp_path / "page.tex").write_text(body, encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -105,7 +141,11 @@ def test_markdown_is_read_as_it_was_meant() -> None:
     whole = replace(WITHOUT_TASKS, question="is a < b | c, and <i>why</i> [so]?")
     read = MarkdownIt("commonmark").enable("table").parse(text.markdown(view_of(whole)))
     tokens = [child for token in read if token.type == "inline" for child in token.children or ()]
-    texts = ["".join(child.content for child in token.children or ()) for token in read if token.type == "inline"]
+    texts = [
+        "".join(child.content for child in token.children or ())
+        for token in read
+        if token.type == "inline"
+    ]
     assert texts[1] == "is a < b | c, and <i>why</i> [so]?"
     assert texts[5:11] == ["tupe_a", "5", "3.00", "a|b <i>*c*", "—", "—"]
     assert {token.type for token in tokens} == {"text"}
@@ -116,20 +156,36 @@ def test_brackets_in_names_are_no_markup_on_the_terminal() -> None:
     row = Row("fixed[k=8]", columns={"rte": summary([60.0])}, on_plateau=True)
     text.terminal(view_of(Table("t", "?", [row])), console)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert [line.split() for line in lines if "[k=8]" in line] == [["fixed[k=8]", "60.0"], ["fixed[k=8]", "plateau"]]
+    assert [line.split() for line in lines if "[k=8]" in line] == [
+        ["fixed[k=8]", "60.0"],
+        ["fixed[k=8]", "plateau"],
+    ]
 
 
 def test_what_differs_by_row_is_a_table_and_the_legend_has_what_there_is() -> None:
     """A row on the plateau has no share of the order beside that."""
-    found = {"none": Onset(None, 8e6, None), "sine": Onset(None, 8e6, None), "rope": Onset(2.6e6, 2e6, 4e6)}
+    found = {
+        "none": Onset(None, 8e6, None),
+        "sine": Onset(None, 8e6, None),
+        "rope": Onset(2.6e6, 2e6, 4e6),
+    }
     knows = {"none": (0.0, True), "sine": (0.81, True), "rope": (1.0, False)}
     rows = [
-        Row(name, order_known=known, on_plateau=on_it, order_found=found[name], position_lr=3.0, perplexity=9.0)
+        Row(
+            name,
+            order_known=known,
+            on_plateau=on_it,
+            order_found=found[name],
+            position_lr=3.0,
+            perplexity=9.0,
+        )
         for name, (known, on_it) in knows.items()
     ]
     whole = Table("t", "?", rows, tuned="sweep", made="Runs were made here.")
     lines = text.markdown(view_of(whole)).splitlines()
-    assert lines[lines.index("| order and rates | order known | half known after | position_lr |") + 2 :][:3] == [
+    assert lines[
+        lines.index("| order and rates | order known | half known after | position_lr |") + 2 :
+    ][:3] == [
         "| none | plateau | later than 8 | 3 |",
         "| sine | plateau | later than 8 | 3 |",
         "| rope | 100 % | 2.6 (2 to 4) | 3 |",

@@ -21,7 +21,16 @@ def test_delta_is_shown_with_its_star() -> None:
 
 def test_losses_at_other_lengths_are_in_every_form(tmp_path: Path) -> None:
     losses = {"short": {"128": 3.0, "256": None}, "long": {"128": 3.1, "256": 3.25}}
-    view = view_of(Table("t", "?", [replace(row(name, around(60.0), []), heldout_by_length=losses[name]) for name in losses]))
+    view = view_of(
+        Table(
+            "t",
+            "?",
+            [
+                replace(row(name, around(60.0), []), heldout_by_length=losses[name])
+                for name in losses
+            ],
+        )
+    )
     assert "| short | 3.000 | — |" in text.markdown(view)
     assert r"long & 3.100 & 3.250 \\" in latex(view)
     write_html(tmp_path / "t.html", view)

@@ -43,7 +43,9 @@ def _moved(chance: Chance) -> Pair:
 def _answered(chance: Chance) -> Pair:
     """A question and its answer."""
     event = _event(chance)
-    ask = chance.pick((grammar.who_does, grammar.who_undergoes, grammar.whether, grammar.whether_passive))
+    ask = chance.pick(
+        (grammar.who_does, grammar.who_undergoes, grammar.whether, grammar.whether_passive)
+    )
     adverb = ""
     if chance.coin(0.3):
         adverb = chance.pick(lexicon.ADVERBS)
@@ -79,7 +81,9 @@ def _opposite(chance: Chance) -> Pair:
     subject = Phrase(chance.pick(lexicon.PEOPLE), chance.coin(), "the")
     adjective = chance.pick(lexicon.ADJECTIVES)
     opposite = chance.pick(lexicon.OPPOSITES[adjective])
-    return grammar.is_adjective(subject, adjective, negated=True), grammar.is_adjective(subject, opposite)
+    return grammar.is_adjective(subject, adjective, negated=True), grammar.is_adjective(
+        subject, opposite
+    )
 
 
 def _opinions(chance: Chance) -> Pair:
@@ -89,13 +93,27 @@ def _opinions(chance: Chance) -> Pair:
 
 
 # One is picked at random, so a kind that stands here twice is drawn twice as often.
-KINDS = (_restated, _restated, _moved, _answered, _answered, _told_with_less, _relative, _reason, _opposite, _opinions)
+KINDS = (
+    _restated,
+    _restated,
+    _moved,
+    _answered,
+    _answered,
+    _told_with_less,
+    _relative,
+    _reason,
+    _opposite,
+    _opinions,
+)
 
 
 def word_list() -> list[str]:
     """ "chase, chases, chased." for every word, and again from the last form to the first.
 
-    SentencePiece proposes as pieces only what occurs in two different space-separated strings. Here each form stands
-    beside a comma or full stop once more, so that words become pieces and are not cut up.
+    SentencePiece proposes as pieces only what occurs in two different space-separated strings. Here
+    each form stands beside a comma or full stop once more, so that words become pieces and are not
+    cut up.
     """
-    return [f"{', '.join(order)}." for forms in lexicon.paradigms() for order in (forms, forms[::-1])]
+    return [
+        f"{', '.join(order)}." for forms in lexicon.paradigms() for order in (forms, forms[::-1])
+    ]

@@ -1,9 +1,11 @@
 """Drawing events so that what is held out for dev and test is held out everywhere.
 
-The key of an event is its two nouns, sorted, and the sense of its verb; a hash of the key puts the event into train, dev or test.
-So neither a permutation of a dev sentence, nor its passive, nor its synonyms occur in a train file or in the corpus.
+The key of an event is its two nouns, sorted, and the sense of its verb; a hash of the key puts the
+event into train, dev or test. So neither a permutation of a dev sentence, nor its passive, nor its
+synonyms occur in a train file or in the corpus.
 
-Draws are the same on every machine: of `Random` only `random` is used, which no Python version has changed.
+Draws are the same on every machine: of `Random` only `random` is used, which no Python version has
+changed.
 """
 
 from __future__ import annotations
@@ -18,14 +20,18 @@ from relpos.data.toy import lexicon
 from relpos.data.toy.grammar import Event, Phrase, Words, grammatical
 
 T = TypeVar("T")
-ATTEMPTS = 10_000  # bounds every rejection loop; the toy language's strictest, for two events of dev or test, accepts 1 % of draws
+# bounds every rejection loop; the toy language's strictest, for two events of dev or test, accepts
+# 1 % of draws
+ATTEMPTS = 10_000
 
 
 class Chance:
-    """A stream of draws named by plain values: `Chance(seed, "CoLA", "dev")` is the same whatever else was drawn."""
+    """A stream of draws named by plain values: `Chance(seed, "CoLA", "dev")` is the same whatever
+    else was drawn."""
 
     def __init__(self, *names: object) -> None:
-        self._random = Random(":".join(map(str, names)))  # a string is hashed by SHA-512, not by `hash`
+        # a string is hashed by SHA-512, not by `hash`
+        self._random = Random(":".join(map(str, names)))
 
     def below(self, count: int) -> int:
         return int(self._random.random() * count)
@@ -57,7 +63,8 @@ class Chance:
 PARTS = ("dev", "test", "train", "train", "train", "train", "train", "train")
 
 
-@lru_cache(maxsize=4096)  # the language has 2,280 events and 448 opinions; questions of length tasks are without number
+# the language has 2,280 events and 448 opinions; questions of length tasks are without number
+@lru_cache(maxsize=4096)
 def part_of(key: str) -> str:
     """train (6/8 of the keys), dev or test. The same for every seed."""
     return PARTS[int.from_bytes(sha256(key.encode()).digest()[:4], "big") % len(PARTS)]
@@ -88,9 +95,11 @@ def triple(chance: Chance, part: str) -> Triple:
 def two_events(
     chance: Chance, part: str, common: set[str], nouns: tuple[str, ...], verbs: tuple[str, ...]
 ) -> tuple[Triple, Triple]:
-    """Two events of this part that agree in `common`, a subset of {agent, verb, patient}, and in nothing else.
+    """Two events of this part that agree in `common`, a subset of {agent, verb, patient}, and in
+    nothing else.
 
-    Verbs that differ do so in sense. The two are drawn alike, so no word tells the first from the second.
+    Verbs that differ do so in sense. The two are drawn alike, so no word tells the first from the
+    second.
     """
 
     def draw() -> tuple[Triple, Triple]:
@@ -107,12 +116,16 @@ def two_events(
 
     def accept(drawn: tuple[Triple, Triple]) -> bool:
         first, second = drawn
-        return _of(part, first, second) and ("verb" in common or lexicon.sense(first[1]) != lexicon.sense(second[1]))
+        return _of(part, first, second) and (
+            "verb" in common or lexicon.sense(first[1]) != lexicon.sense(second[1])
+        )
 
     return chance.until(draw, accept)
 
 
-def opposed_events(chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.PEOPLE) -> tuple[Triple, Triple]:
+def opposed_events(
+    chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.PEOPLE
+) -> tuple[Triple, Triple]:
     """Two events of this part whose verbs are opposites: dogs help cats, dogs hinder cats."""
 
     def draw() -> tuple[Triple, Triple]:
@@ -143,7 +156,8 @@ def varied(chance: Chance, noun: str) -> Phrase:
 
 
 def alike(chance: Chance, agent: str, verb: str, patient: str) -> Event:
-    """Both nouns in the same number and with the same determiner, so that agreement does not show who does it to whom."""
+    """Both nouns in the same number and with the same determiner, so that agreement does not show
+    who does it to whom."""
     plural = chance.coin()
     determiner = "the"
     if plural:
@@ -154,7 +168,9 @@ def alike(chance: Chance, agent: str, verb: str, patient: str) -> Event:
 def unequal(chance: Chance, part: str) -> Event:
     """An event of two phrases of different number, so that exchanging them breaks the agreement."""
     agent, verb, patient = triple(chance, part)
-    event = Event(Phrase(agent, False, "the"), verb, Phrase(patient, True, chance.pick(("the", "some"))))
+    event = Event(
+        Phrase(agent, False, "the"), verb, Phrase(patient, True, chance.pick(("the", "some")))
+    )
     if chance.coin():
         return event
     return event.exchanged()
@@ -166,7 +182,13 @@ def exchanged(words: Words, event: Event) -> Words:
     start, other_start = _find(words, first), _find(words, second)
     if start > other_start:
         start, other_start, first, second = other_start, start, second, first
-    return [*words[:start], *second, *words[start + len(first) : other_start], *first, *words[other_start + len(second) :]]
+    return [
+        *words[:start],
+        *second,
+        *words[start + len(first) : other_start],
+        *first,
+        *words[other_start + len(second) :],
+    ]
 
 
 def swapped(chance: Chance, draw: Callable[[], Words]) -> tuple[Words, Words]:

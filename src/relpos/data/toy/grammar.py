@@ -1,8 +1,9 @@
 """From an event to sentences, and a recogniser that says which word sequences are sentences.
 
-SVO without case. Number stands on noun, determiner and verb; a clause may be active, passive or negated, ask a
-question, or hang on a noun as a relative clause: "the dog that chases the cat" (of the subject), "the dog that the cat
-chases" (of the object). An adverb stands first, before the verb, or last.
+SVO without case. Number stands on noun, determiner and verb; a clause may be active, passive or
+negated, ask a question, or hang on a noun as a relative clause: "the dog that chases the cat" (of
+the subject), "the dog that the cat chases" (of the object). An adverb stands first, before the
+verb, or last.
 """
 
 from __future__ import annotations
@@ -72,7 +73,14 @@ def active(event: Event, adverb: str = "", place: int = INNER, negated: bool = F
 def passive(event: Event, negated: bool = False) -> Words:
     """cats are chased by dogs"""
     auxiliary = [be(event.patient), "not"] if negated else [be(event.patient)]
-    return [*event.patient.words(), *auxiliary, lexicon.participle(event.verb), "by", *event.agent.words(), "."]
+    return [
+        *event.patient.words(),
+        *auxiliary,
+        lexicon.participle(event.verb),
+        "by",
+        *event.agent.words(),
+        ".",
+    ]
 
 
 VOICES: tuple[Callable[..., Words], ...] = (active, passive)
@@ -91,13 +99,27 @@ def is_adjective(subject: Phrase, adjective: str, negated: bool = False) -> Word
 def subject_relative(event: Event, act: str) -> Words:
     """the dog that chases the cat sleeps: the agent does"""
     agent = event.agent
-    return [*agent.words(), "that", agree(event.verb, agent), *event.patient.words(), agree(act, agent), "."]
+    return [
+        *agent.words(),
+        "that",
+        agree(event.verb, agent),
+        *event.patient.words(),
+        agree(act, agent),
+        ".",
+    ]
 
 
 def object_relative(event: Event, act: str) -> Words:
     """the cat that the dog chases sleeps: the patient does"""
     agent, patient = event.agent, event.patient
-    return [*patient.words(), "that", *agent.words(), agree(event.verb, agent), agree(act, patient), "."]
+    return [
+        *patient.words(),
+        "that",
+        *agent.words(),
+        agree(event.verb, agent),
+        agree(act, patient),
+        ".",
+    ]
 
 
 def because(event: Event, adjective: str) -> Words:
@@ -114,7 +136,14 @@ def whether(event: Event) -> Words:
 def whether_passive(event: Event) -> Words:
     """is the cat chased by the dog ?"""
     patient = event.patient
-    return [be(patient), *patient.words(), lexicon.participle(event.verb), "by", *event.agent.words(), "?"]
+    return [
+        be(patient),
+        *patient.words(),
+        lexicon.participle(event.verb),
+        "by",
+        *event.agent.words(),
+        "?",
+    ]
 
 
 def who_does(event: Event) -> Words:
@@ -127,7 +156,8 @@ def who_undergoes(event: Event) -> Words:
     return ["who", do(event.agent), *event.agent.words(), event.verb, "?"]
 
 
-# No clause can be nested in another of its kind, so that a regular expression over the words' classes recognises all sentences.
+# No clause can be nested in another of its kind, so that a regular expression over the words'
+# classes recognises all sentences.
 _CLASSES = lexicon.word_classes()
 _ONE, _MANY = "[DA]j?n", "[DS]?j?N"
 _ANY = f"(?:{_ONE}|{_MANY})"
@@ -141,7 +171,8 @@ PATTERN = re.compile(rf"{_CLAUSE}(?:c(?:eH|ER)j)?\.|(?:{_WHETHER}|{_WHO})\?")
 
 
 def grammatical(words: Words) -> bool:
-    """Whether the words, in this order, are a sentence of the language (it may be one that no task ever uses).
+    """Whether the words, in this order, are a sentence of the language (it may be one that no task
+    ever uses).
 
     Raises:
         KeyError: a word is not in the language.

@@ -1,12 +1,37 @@
-"""The words of the toy language and what they mean to each other. English in looks only: every form is regular."""
+"""The words of the toy language and what they mean to each other. English in looks only: every form
+is regular."""
 
 from __future__ import annotations
 
 ANIMALS = ("dog", "cat", "horse", "cow", "pig", "rabbit", "bird", "bear", "goat", "lion")
-WORKERS = ("farmer", "teacher", "doctor", "baker", "singer", "painter", "driver", "lawyer", "sailor", "waiter")
+WORKERS = (
+    "farmer",
+    "teacher",
+    "doctor",
+    "baker",
+    "singer",
+    "painter",
+    "driver",
+    "lawyer",
+    "sailor",
+    "waiter",
+)
 PEOPLE = ANIMALS + WORKERS
 HYPERNYM = {**dict.fromkeys(ANIMALS, "animal"), **dict.fromkeys(WORKERS, "worker")}
-THINGS = ("book", "film", "song", "story", "garden", "hotel", "meal", "movie", "novel", "poem", "room", "show")
+THINGS = (
+    "book",
+    "film",
+    "song",
+    "story",
+    "garden",
+    "hotel",
+    "meal",
+    "movie",
+    "novel",
+    "poem",
+    "room",
+    "show",
+)
 
 # A row is an axis: the synonyms at one pole and those at the other.
 VERB_AXES = (
@@ -32,7 +57,9 @@ POSITIVE = ("good", "great", "lovely", "fine", "superb", "charming", "pleasant",
 NEGATIVE = ("bad", "awful", "dull", "ugly", "poor", "boring", "nasty", "terrible")
 
 
-def _relations(axes: tuple[tuple[tuple[str, ...], ...], ...]) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+def _relations(
+    axes: tuple[tuple[tuple[str, ...], ...], ...],
+) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
     """Each word's synonym, and the words opposite to it."""
     synonym: dict[str, str] = {}
     opposites: dict[str, tuple[str, ...]] = {}
@@ -79,17 +106,46 @@ def paradigms() -> list[list[str]]:
     forms += [[verb, singular_verb(verb), participle(verb)] for verb in VERBS]
     forms += [[act, singular_verb(act)] for act in ACTS]
     forms += [list(pole) for axis in ADJECTIVE_AXES for pole in axis]
-    # Words of one form, in twos: in the lines of `corpus.word_list` each must stand beside a comma and beside a full stop.
+    # Words of one form, in twos: in the lines of `corpus.word_list` each must stand beside a comma
+    # and beside a full stop.
     for words in (OF_AGENT, OF_PATIENT, ADVERBS, POSITIVE, NEGATIVE):
         forms += [list(pair) for pair in zip(words[::2], words[1::2], strict=True)]
-    return forms + [line.split() for line in ("the a some", "is are", "do does not", "it they", "and but", "who that by because")]
+    return forms + [
+        line.split()
+        for line in (
+            "the a some",
+            "is are",
+            "do does not",
+            "it they",
+            "and but",
+            "who that by because",
+        )
+    ]
 
 
 def word_classes() -> dict[str, str]:
     """Every word with a letter for its class, as `grammar.PATTERN` reads it."""
     nouns = PEOPLE + THINGS + ("animal", "worker")
-    classes = {"the": "D", "a": "A", "some": "S", "that": "t", "by": "b", "not": "x", "who": "w", "because": "c"}
-    classes |= {"is": "H", "are": "R", "does": "d", "do": "o", "it": "e", "they": "E", ".": ".", "?": "?"}
+    classes = {
+        "the": "D",
+        "a": "A",
+        "some": "S",
+        "that": "t",
+        "by": "b",
+        "not": "x",
+        "who": "w",
+        "because": "c",
+    }
+    classes |= {
+        "is": "H",
+        "are": "R",
+        "does": "d",
+        "do": "o",
+        "it": "e",
+        "they": "E",
+        ".": ".",
+        "?": "?",
+    }
     classes |= dict.fromkeys(nouns, "n") | {plural(noun): "N" for noun in nouns}
     classes |= dict.fromkeys(VERBS, "V") | {singular_verb(verb): "v" for verb in VERBS}
     classes |= {participle(verb): "p" for verb in VERBS}

@@ -1,7 +1,8 @@
-"""Minimal pairs of the toy language: a grammatical sentence and an ungrammatical one, about events that no training text contains.
+"""Minimal pairs of the toy language: a grammatical sentence and an ungrammatical one, about events
+that no training text contains.
 
-In the paradigms of SAME_WORDS both sentences hold the same words, so that only their order tells them apart; in the others a word
-is exchanged for another form of it.
+In the paradigms of SAME_WORDS both sentences hold the same words, so that only their order tells
+them apart; in the others a word is exchanged for another form of it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ Pair = tuple[Words, Words]
 def draw(paradigm: str, seed: int, count: int) -> list[tuple[str, str]]:
     """`count` pairs (good, bad) of a paradigm, as text."""
     chance = Chance(seed, "pairs", paradigm)
-    return [(spelled(good), spelled(bad)) for good, bad in (PARADIGMS[paradigm](chance) for _ in range(count))]
+    return [
+        (spelled(good), spelled(bad))
+        for good, bad in (PARADIGMS[paradigm](chance) for _ in range(count))
+    ]
 
 
 def _exchange(form: Callable[[Chance, Event], Words]) -> Callable[[Chance], Pair]:
@@ -55,7 +59,8 @@ def _neighbours(chance: Chance) -> Pair:
 
 
 def _negation_order(chance: Chance) -> Pair:
-    """the dog does not chase the cat / the dog not does chase the cat: `not` moves to another place."""
+    """the dog does not chase the cat / the dog not does chase the cat: `not` moves to another
+    place."""
 
     def draw() -> Pair:
         form = chance.pick(grammar.VOICES)
@@ -81,7 +86,8 @@ def _agreement(chance: Chance) -> Pair:
 
 
 def _agreement_across(relative: Callable[[Event, str], Words]) -> Callable[[Chance], Pair]:
-    """the dog that the cats chase sleeps / … sleep: the verb's subject stands before the relative clause."""
+    """the dog that the cats chase sleeps / … sleep: the verb's subject stands before the relative
+    clause."""
 
     def pair(chance: Chance) -> Pair:
         act = _act(chance)
@@ -118,9 +124,13 @@ def _forms(verb: str) -> tuple[str, str]:
 SAME_WORDS: dict[str, Callable[[Chance], Pair]] = {
     "exchanged_arguments": _exchange(lambda chance, event: grammar.active(event)),
     "exchanged_arguments-passive": _exchange(lambda chance, event: grammar.passive(event)),
-    "exchanged_arguments-negated": _exchange(lambda chance, event: grammar.active(event, negated=True)),
+    "exchanged_arguments-negated": _exchange(
+        lambda chance, event: grammar.active(event, negated=True)
+    ),
     "exchanged_arguments-question": _exchange(lambda chance, event: grammar.whether(event)),
-    "exchanged_arguments-object_relative": _exchange(lambda chance, event: grammar.object_relative(event, _act(chance))),
+    "exchanged_arguments-object_relative": _exchange(
+        lambda chance, event: grammar.object_relative(event, _act(chance))
+    ),
     "negation-order": _negation_order,
     "word_order-neighbours": _neighbours,
 }

@@ -1,12 +1,13 @@
 """The tasks of the toy language, in GLUE's names.
 
-A bag of words decides SST-2, QQP, STS-B and MNLI, and no single word gives the label away: SST-2 is a majority of three words, the
-others compare two sentences whose words are drawn from the same distribution, so that a word is as frequent under one label as
-under another.
+A bag of words decides SST-2, QQP, STS-B and MNLI, and no single word gives the label away: SST-2 is
+a majority of three words, the others compare two sentences whose words are drawn from the same
+distribution, so that a word is as frequent under one label as under another.
 
-Only word order decides CoLA, RTE, MRPC, QNLI and WNLI: the label is independent of the multiset of words of each segment. Every
-item is built in two versions that have the same words in each segment and opposite labels, and a fair coin chooses between them. An
-encoder that sees a bag of words can then do no better than chance, whatever it learns.
+Only word order decides CoLA, RTE, MRPC, QNLI and WNLI: the label is independent of the multiset of
+words of each segment. Every item is built in two versions that have the same words in each segment
+and opposite labels, and a fair coin chooses between them. An encoder that sees a bag of words can
+then do no better than chance, whatever it learns.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ ROLES = ("agent", "verb", "patient")
 
 @dataclass(frozen=True)
 class Item:
-    """One row of a task: its sentences (one or two), its label as the task's file spells it, and its genre or kind."""
+    """One row of a task: its sentences (one or two), its label as the task's file spells it, and
+    its genre or kind."""
 
     sentences: tuple[str, ...]
     label: str
@@ -48,7 +50,8 @@ def item(label: str, *sentences: Words, kind: str = "") -> Item:
 
 
 def opinion(chance: Chance, part: str, positive: bool) -> Words:
-    """Three words of praise and blame; two of them are praise where the opinion is positive, else blame."""
+    """Three words of praise and blame; two of them are praise where the opinion is positive, else
+    blame."""
     majority, minority = lexicon.NEGATIVE, lexicon.POSITIVE
     if positive:
         majority, minority = minority, majority
@@ -87,23 +90,29 @@ def qqp(chance: Chance, part: str) -> Item:
 def stsb(chance: Chance, part: str) -> Item:
     """The sentences share 0 to 3 of agent, verb and patient; each is worth 5/3."""
     count = chance.below(4)
-    first, second = two_events(chance, part, set(chance.distinct(ROLES, count)), lexicon.PEOPLE, lexicon.VERBS)
+    first, second = two_events(
+        chance, part, set(chance.distinct(ROLES, count)), lexicon.PEOPLE, lexicon.VERBS
+    )
     return item(f"{5 * count / 3:.3f}", grammar.active(bare(*first)), grammar.active(bare(*second)))
 
 
 def mnli(chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.ANIMALS) -> Item:
-    """Entailment: synonyms. Neutral: another noun and verb. Contradiction: the opposite, or `not` on one side.
+    """Entailment: synonyms. Neutral: another noun and verb. Contradiction: the opposite, or `not`
+    on one side.
 
     `not` is as frequent in either sentence under every label.
     """
     label = chance.pick(("entailment", "neutral", "contradiction"))
-    # As in contradictions: half of them have one `not`, in either sentence equally often, which is a quarter for each sentence.
+    # As in contradictions: half of them have one `not`, in either sentence equally often, which is
+    # a quarter for each sentence.
     negated = other_negated = chance.coin(0.25)
     if label == "contradiction" and chance.coin():
         premise, hypothesis = opposed_events(chance, part, nouns)
         negated = other_negated = False
     elif label == "neutral":
-        premise, hypothesis = two_events(chance, part, {chance.pick(("agent", "patient"))}, nouns, lexicon.OPPOSABLE)
+        premise, hypothesis = two_events(
+            chance, part, {chance.pick(("agent", "patient"))}, nouns, lexicon.OPPOSABLE
+        )
     else:
         premise, hypothesis = two_events(chance, part, set(ROLES), nouns, lexicon.OPPOSABLE)
         if label == "contradiction":
@@ -111,7 +120,9 @@ def mnli(chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.ANIMALS) ->
         other_negated = negated != (label == "contradiction")
     agent, verb, patient = hypothesis
     first, second = bare(*premise), bare(agent, synonym(chance, verb), patient)
-    return item(label, grammar.active(first, negated=negated), grammar.active(second, negated=other_negated))
+    return item(
+        label, grammar.active(first, negated=negated), grammar.active(second, negated=other_negated)
+    )
 
 
 def mnli_mismatched(chance: Chance, part: str) -> Item:
@@ -120,7 +131,8 @@ def mnli_mismatched(chance: Chance, part: str) -> Item:
 
 
 def motive(chance: Chance, event: Event) -> tuple[str, Phrase]:
-    """An adjective that explains the event, and the phrase it says something about: the agent's or the patient's."""
+    """An adjective that explains the event, and the phrase it says something about: the agent's or
+    the patient's."""
     if chance.coin():
         return chance.pick(lexicon.OF_AGENT), event.agent
     return chance.pick(lexicon.OF_PATIENT), event.patient
@@ -193,14 +205,16 @@ def rte(chance: Chance, part: str) -> tuple[Item, Item]:
 
 
 def _relative(chance: Chance, event: Event, act: str) -> Words:
-    """The event's agent as the head of a relative clause, in which it is the subject or, in the exchanged event, the object."""
+    """The event's agent as the head of a relative clause, in which it is the subject or, in the
+    exchanged event, the object."""
     if chance.coin():
         return grammar.subject_relative(event, act)
     return grammar.object_relative(event.exchanged(), act)
 
 
 def mrpc(chance: Chance, part: str) -> tuple[Item, Item]:
-    """The adverb moves, which keeps the meaning; or it moves and the nouns change places, which does not."""
+    """The adverb moves, which keeps the meaning; or it moves and the nouns change places, which
+    does not."""
     event = bare(*triple(chance, part))
     adverb = chance.pick(lexicon.ADVERBS)
     place, other_place = chance.distinct((grammar.FIRST, grammar.INNER, grammar.LAST), 2)
@@ -211,19 +225,24 @@ def mrpc(chance: Chance, part: str) -> tuple[Item, Item]:
 
 
 def qnli(chance: Chance, part: str) -> tuple[Item, Item]:
-    """who chases the cat? A sentence in which the cat is chased answers it, one in which the cat chases does not."""
+    """who chases the cat? A sentence in which the cat is chased answers it, one in which the cat
+    chases does not."""
     event = alike(chance, *triple(chance, part))
     adverb = ""
     if chance.coin():
         adverb = chance.pick(lexicon.ADVERBS)
     place = chance.below(3)
     question = grammar.who_does(event)
-    answer, exchanged = grammar.active(event, adverb, place), grammar.active(event.exchanged(), adverb, place)
+    answer, exchanged = (
+        grammar.active(event, adverb, place),
+        grammar.active(event.exchanged(), adverb, place),
+    )
     return item("entailment", question, answer), item("not_entailment", question, exchanged)
 
 
 def wnli(chance: Chance, part: str) -> tuple[Item, Item]:
-    """dogs chase cats because they are angry: the adjective tells whether `they` is the agent or the patient."""
+    """dogs chase cats because they are angry: the adjective tells whether `they` is the agent or
+    the patient."""
     event = bare(*triple(chance, part))
     adjective, phrase = motive(chance, event)
     hypothesis = grammar.is_adjective(phrase, adjective)

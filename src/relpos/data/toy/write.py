@@ -1,4 +1,5 @@
-"""Writes the toy language: `corpus/*.txt`, a document each, and `glue/TASK/{train,dev,test}.tsv` in GLUE's layouts."""
+"""Writes the toy language: `corpus/*.txt`, a document each, and `glue/TASK/{train,dev,test}.tsv` in
+GLUE's layouts."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from relpos.data.toy.grammar import spelled
 from relpos.data.toy.tasks import Item, fair
 from relpos.files import opened, remove, replacing_folder
 
-VERSION = 1  # raise it when the written bytes change: it stands in the identity of every run on this data
+# raise it when the written bytes change: it stands in the identity of every run on this data
+VERSION = 1
 DOCUMENT = 100  # pairs
 EVALUATION = 500  # items of a dev and of a test file
 
@@ -21,9 +23,11 @@ Task = Callable[[Chance, str], Item]
 
 
 def write(folder: Path, seed: int = 0, pairs: int = 30_000, items: int = 4_000) -> None:
-    """Fills `folder` with a corpus of `pairs` sentence pairs and nine tasks of `items` train items each.
+    """Fills `folder` with a corpus of `pairs` sentence pairs and nine tasks of `items` train items
+    each.
 
-    A document is its pairs one after the other, one sentence a line. The bytes depend on the arguments only.
+    A document is its pairs one after the other, one sentence a line. The bytes depend on the
+    arguments only.
 
     Raises:
         RelposError: the disk is full; `corpus` and `glue` are each whole or absent.
@@ -35,7 +39,10 @@ def write(folder: Path, seed: int = 0, pairs: int = 30_000, items: int = 4_000) 
     with replacing_folder(folder / "glue") as place:
         for name, (task, layout) in TASKS.items():
             for part, count in (("train", items), ("dev", EVALUATION), ("test", EVALUATION)):
-                _write_rows(place / name / f"{part}.tsv", layout(part, _items(task, seed, name, part, count)))
+                _write_rows(
+                    place / name / f"{part}.tsv",
+                    layout(part, _items(task, seed, name, part, count)),
+                )
         _write_mnli(place / "MNLI", seed, items)
 
 
@@ -88,21 +95,40 @@ def _mrpc(part: str, items: list[Item]) -> list[Row]:
     else:
         first, firsts = "Quality", [item.label for item in items]
     numbered = zip(firsts, enumerate(items), strict=True)
-    rows = [[value, str(2 * n + 1), str(2 * n + 2), *item.sentences] for value, (n, item) in numbered]
+    rows = [
+        [value, str(2 * n + 1), str(2 * n + 2), *item.sentences] for value, (n, item) in numbered
+    ]
     return [[first, "#1 ID", "#2 ID", "#1 String", "#2 String"], *rows]
 
 
 def _stsb(part: str, items: list[Item]) -> list[Row]:
-    head = ["index", "genre", "filename", "year", "old_index", "source1", "source2", "sentence1", "sentence2"]
-    rows = [[n, "toy", "toy", "2021", n, "none", "none", *sentences] for n, *sentences in _numbered(items)]
+    head = [
+        "index",
+        "genre",
+        "filename",
+        "year",
+        "old_index",
+        "source1",
+        "source2",
+        "sentence1",
+        "sentence2",
+    ]
+    rows = [
+        [n, "toy", "toy", "2021", n, "none", "none", *sentences]
+        for n, *sentences in _numbered(items)
+    ]
     return _labelled(part, head, rows, "score", items)
 
 
 def _qqp(part: str, items: list[Item]) -> list[Row]:
     if part == "test":
         return [["id", "question1", "question2"], *_numbered(items)]
-    rows = [[str(n), str(2 * n + 1), str(2 * n + 2), *item.sentences] for n, item in enumerate(items)]
-    return _labelled(part, ["id", "qid1", "qid2", "question1", "question2"], rows, "is_duplicate", items)
+    rows = [
+        [str(n), str(2 * n + 1), str(2 * n + 2), *item.sentences] for n, item in enumerate(items)
+    ]
+    return _labelled(
+        part, ["id", "qid1", "qid2", "question1", "question2"], rows, "is_duplicate", items
+    )
 
 
 def _two_sentences(first: str, second: str, part: str, items: list[Item]) -> list[Row]:
@@ -120,22 +146,44 @@ def _labelled(part: str, head: Row, rows: list[Row], label: str, items: list[Ite
 def _mnli(genre: str, labels: int, items: list[Item]) -> list[Row]:
     """`labels` annotators' columns, all in agreement, and the gold label; 0 for test."""
     parses = ["binary_parse", "parse"]
-    head = ["index", "promptID", "pairID", "genre", *(f"sentence{s}_{parse}" for parse in parses for s in (1, 2))]
+    head = [
+        "index",
+        "promptID",
+        "pairID",
+        "genre",
+        *(f"sentence{s}_{parse}" for parse in parses for s in (1, 2)),
+    ]
     head += ["sentence1", "sentence2"]
     gold = 0
     if labels:
         head += [*(f"label{n}" for n in range(1, labels + 1)), "gold_label"]
         gold = labels + 1
     return [head] + [
-        [str(n), str(n), f"{n}{genre[0]}", genre, "", "", "", "", *item.sentences, *[item.label] * gold]
+        [
+            str(n),
+            str(n),
+            f"{n}{genre[0]}",
+            genre,
+            "",
+            "",
+            "",
+            "",
+            *item.sentences,
+            *[item.label] * gold,
+        ]
         for n, item in enumerate(items)
     ]
 
 
 def _write_mnli(folder: Path, seed: int, items: int) -> None:
     matched, mismatched = tasks.mnli, tasks.mnli_mismatched
-    _write_rows(folder / "train.tsv", _mnli("animals", 1, _items(matched, seed, "MNLI", "train", items)))
-    for name, genre, task in (("matched", "animals", matched), ("mismatched", "workers", mismatched)):
+    _write_rows(
+        folder / "train.tsv", _mnli("animals", 1, _items(matched, seed, "MNLI", "train", items))
+    )
+    for name, genre, task in (
+        ("matched", "animals", matched),
+        ("mismatched", "workers", mismatched),
+    ):
         for part, labels in (("dev", 5), ("test", 0)):
             drawn = _items(task, seed, f"MNLI {name}", part, EVALUATION)
             _write_rows(folder / f"{part}_{name}.tsv", _mnli(genre, labels, drawn))

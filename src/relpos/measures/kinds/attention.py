@@ -51,7 +51,10 @@ class Attention(Measure):
             panel.set_ylim(bottom=0)
         rows = [
             {"layer": layer + 1, "head": head + 1}
-            | {str(offset): share for offset, share in zip(attention["offsets"], shares, strict=True)}
+            | {
+                str(offset): share
+                for offset, share in zip(attention["offsets"], shares, strict=True)
+            }
             | {side: attention[side][layer][head] for side in ("before", "after")}
             for layer, heads in enumerate(attention["mass"])
             for head, shares in enumerate(heads)
@@ -60,10 +63,12 @@ class Attention(Measure):
 
 
 def attention_mass(model: Any, ids: Tensor) -> dict[str, Any]:
-    """{"offsets": [−8, …, 8], "mass": (layers, heads, 17), "before": (layers, heads), "after": …}: the mean fraction of a token's
-    attention that goes to each offset (+1 = the next token), and to all tokens further away on either side. They add up to 1.
+    """{"offsets": [−8, …, 8], "mass": (layers, heads, 17), "before": (layers, heads), "after": …}:
+    the mean fraction of a token's attention that goes to each offset (+1 = the next token), and to
+    all tokens further away on either side. They add up to 1.
 
-    A layer whose heads have no scores (lightweight and dynamic convolution) has an empty list of heads.
+    A layer whose heads have no scores (lightweight and dynamic convolution) has an empty list of
+    heads.
 
     Args:
         model: a network with an `encoder`, or an encoder itself.

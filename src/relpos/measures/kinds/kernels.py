@@ -1,4 +1,5 @@
-"""Learned kernels, by layer and head or channel, and what they do (Chang et al. 2021, Figures 2 and 3)."""
+"""Learned kernels, by layer and head or channel, and what they do (Chang et al. 2021, Figures 2 and
+3)."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from relpos.ranges import at_least
 
 @dataclass(frozen=True)
 class Kernels(Measure):
-    """What the scheme adds to the score at each offset, summed over its terms, and the depthwise kernels of the values.
+    """What the scheme adds to the score at each offset, summed over its terms, and the depthwise
+    kernels of the values.
 
     Args:
         k: offsets −k … k; None: those of the scheme, or 8.
@@ -32,9 +34,14 @@ class Kernels(Measure):
     by_name = True
 
     def measure(self, sample: Sample) -> Results:
-        """`kernels` {"scheme": its name, "head": (layers, heads, 2k+1), "layers": their numbers, "channel": the depthwise ones
-        (layers, channels, width)}; an offset without a value is None."""
-        weights = [part.values.weight.detach() for part in sample.encoder.layers.modules() if isinstance(part, Depthwise)]
+        """`kernels` {"scheme": its name, "head": (layers, heads, 2k+1), "layers": their numbers,
+        "channel": the depthwise ones (layers, channels, width)}; an offset without a value is
+        None."""
+        weights = [
+            part.values.weight.detach()
+            for part in sample.encoder.layers.modules()
+            if isinstance(part, Depthwise)
+        ]
         heads = learned_kernels(sample.any_model, k=self.k)
         if any(weight.dim() != 2 for weight in weights):
             weights = []
@@ -48,28 +55,40 @@ class Kernels(Measure):
         }
 
     def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
-        """A panel for each layer; each kernel is named by the fixed rules of `relpos.analysis.kernels`."""
+        """A panel for each layer; each kernel is named by the fixed rules of
+        `relpos.analysis.kernels`."""
         kernels = results["kernels"]
         if not kernels["head"] and not kernels["channel"]:
             raise RelposError(f"{name}: {kernels['scheme']} has no kernels over the offset")
         if kernels["head"]:
-            yield _drawing(f"kernels-{name}", f"{name}: added to the score", kernels["head"], "head", kernels["layers"])
+            yield _drawing(
+                f"kernels-{name}",
+                f"{name}: added to the score",
+                kernels["head"],
+                "head",
+                kernels["layers"],
+            )
         if kernels["channel"]:
             title = f"{name}: depthwise kernels of the values"
             yield _drawing(f"depthwise-{name}", title, kernels["channel"], "channel")
 
 
 def near(results: Results) -> np.ndarray:
-    """(kernels, 17): what a network adds to the scores at offsets −8 … 8, a line for each layer and head; NaN where it has none."""
+    """(kernels, 17): what a network adds to the scores at offsets −8 … 8, a line for each layer and
+    head; NaN where it has none."""
     layers = [np.array(layer, np.float64) for layer in results["kernels"]["head"]]
     kernels = np.empty((0, 2 * NEAR + 1))
     if layers:
         kernels = np.concatenate(layers)
     half = kernels.shape[1] // 2
-    return np.pad(kernels, ((0, 0), (NEAR, NEAR)), constant_values=np.nan)[:, half : half + 2 * NEAR + 1]
+    return np.pad(kernels, ((0, 0), (NEAR, NEAR)), constant_values=np.nan)[
+        :, half : half + 2 * NEAR + 1
+    ]
 
 
-def _drawing(name: str, title: str, kernels: Sequence[Any], unit: str, numbers: Sequence[int] | None = None) -> Drawing:
+def _drawing(
+    name: str, title: str, kernels: Sequence[Any], unit: str, numbers: Sequence[int] | None = None
+) -> Drawing:
     numbers = numbers or range(1, len(kernels) + 1)
     layers = [np.array(layer, np.float64) for layer in kernels]
     half = layers[0].shape[1] // 2

@@ -1,7 +1,8 @@
-"""The held-out loss of a network by the length of its input: the same text under the same masks in windows of each length.
+"""The held-out loss of a network by the length of its input: the same text under the same masks in
+windows of each length.
 
-A document's text is masked as a whole and then cut: [CLS] text [SEP], `length` tokens in all. Every chosen token is predicted at
-every length, and only what the model sees around it changes.
+A document's text is masked as a whole and then cut: [CLS] text [SEP], `length` tokens in all. Every
+chosen token is predicted at every length, and only what the model sees around it changes.
 """
 
 from __future__ import annotations
@@ -60,8 +61,9 @@ class Lengths(Measure):
         return {"lengths": sorted(self.lengths), "tokens": self.amount}
 
     def measure(self, sample: Sample) -> Results:
-        """`lengths` {"32": {loss, perplexity, accuracy, predicted}, …}, or {"512": {refused: why}} where the position scheme cannot
-        serve the length; and `trained`, the length of the training's examples.
+        """`lengths` {"32": {loss, perplexity, accuracy, predicted}, …}, or {"512": {refused: why}}
+        where the position scheme cannot serve the length; and `trained`, the length of the
+        training's examples.
 
         Raises:
             NothingToMeasure: held-out text is not known.
@@ -69,23 +71,29 @@ class Lengths(Measure):
         """
         if not self.lengths:
             raise RelposError("lengths=[]: at least one is needed")
-        # From documents that fill the longest input, so that all lengths are measured on the same tokens.
+        # From documents that fill the longest input, so that all lengths are measured on the same
+        # tokens.
         objective = next_tokens if sample.model.encoder.causal else masked
         texts = heldout_texts(sample.store, max(self.lengths), self.amount, objective)
         precision, marks = sample.network.precision, sample.store.marks
-        by_length = {str(n): loss_by_length(sample.model, texts, n, precision, marks) for n in sorted(self.lengths)}
+        by_length = {
+            str(n): loss_by_length(sample.model, texts, n, precision, marks)
+            for n in sorted(self.lengths)
+        }
         return {"lengths": by_length, "trained": sample.network.length}
 
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
-        """Loss against length. A cross ends the line of a scheme that refuses longer sequences; vertical lines mark the trained
-        lengths."""
+        """Loss against length. A cross ends the line of a scheme that refuses longer sequences;
+        vertical lines mark the trained lengths."""
         figure, axes = style.panel()
         trained = {network.results["trained"] for network in networks}
         lines = {network.name: network.results["lengths"] for network in networks}
         # A length that the scheme refuses has no loss, and no point.
         points: dict[str, list[tuple[int, float]]] = {}
         for name, line in lines.items():
-            if served := [(int(n), scores["loss"]) for n, scores in line.items() if "loss" in scores]:
+            if served := [
+                (int(n), scores["loss"]) for n, scores in line.items() if "loss" in scores
+            ]:
                 points[name] = served
         style.logarithmic(axes, {n for line in points.values() for n, _ in line} | trained, base=2)
         for number, (name, line) in enumerate(points.items()):
@@ -106,29 +114,48 @@ class Lengths(Measure):
         yield Drawing("lengths", rows, figure)
 
 
-def heldout_texts(store: Store, longest: int, tokens: int, objective: Objective = masked) -> list[Text]:
-    """Masked beginnings of held-out documents, in all about `tokens` tokens, in whole windows of `longest` − 2 tokens of text. The
-    documents are those that are long enough, spread evenly over the store.
+def heldout_texts(
+    store: Store, longest: int, tokens: int, objective: Objective = masked
+) -> list[Text]:
+    """Masked beginnings of held-out documents, in all about `tokens` tokens, in whole windows of
+    `longest` − 2 tokens of text. The documents are those that are long enough, spread evenly over
+    the store.
 
     Raises:
         RelposError: no held-out document has a whole window.
     """
     window = longest - 2
     documents = np.flatnonzero(store.heldout)
-    first, last = store.sentences[store.documents[documents]], store.sentences[store.documents[documents + 1]]
+    first, last = (
+        store.sentences[store.documents[documents]],
+        store.sentences[store.documents[documents + 1]],
+    )
     if (most := int((last - first).max(initial=0))) < window:
-        raise RelposError(f"lengths={longest}: the longest held-out document has {most} tokens, {window} are needed")
+        raise RelposError(
+            f"lengths={longest}: the longest held-out document has {most} tokens, "
+            f"{window} are needed"
+        )
     whole = (last - first) // window * window
     enough = np.flatnonzero(whole)
     count = min(len(enough), max(1, -(-len(enough) * tokens // int(whole.sum()))))
     chosen = enough[np.arange(count) * len(enough) // count]
     counts = {d: min(int(whole[d]), -(-tokens // window) * window) for d in chosen}
-    return [_masked(store, int(documents[d]), int(first[d]), count, objective) for d, count in counts.items()]
+    return [
+        _masked(store, int(documents[d]), int(first[d]), count, objective)
+        for d, count in counts.items()
+    ]
 
 
-def heldout_windows(texts: Sequence[Text], length: int, marks: Marks = OURS) -> Iterator[MicroBatch]:
-    """All texts in windows of `length` tokens, special ones included; the last window of a text may be shorter."""
-    windows = [window for ids, labels in texts for window in zip(ids.split(length - 2), labels.split(length - 2), strict=True)]
+def heldout_windows(
+    texts: Sequence[Text], length: int, marks: Marks = OURS
+) -> Iterator[MicroBatch]:
+    """All texts in windows of `length` tokens, special ones included; the last window of a text may
+    be shorter."""
+    windows = [
+        window
+        for ids, labels in texts
+        for window in zip(ids.split(length - 2), labels.split(length - 2), strict=True)
+    ]
     rows = max(1, AT_ONCE // length)
     for at in range(0, len(windows), rows):
         yield _batch(windows[at : at + rows], marks)
@@ -142,14 +169,27 @@ def _masked(store: Store, document: int, start: int, count: int, objective: Obje
 
 
 def _batch(parts: Sequence[Text], marks: Marks) -> MicroBatch:
-    rows = [torch.cat((torch.tensor([marks.cls]), ids, torch.tensor([marks.sep]))) for ids, _ in parts]
+    rows = [
+        torch.cat((torch.tensor([marks.cls]), ids, torch.tensor([marks.sep]))) for ids, _ in parts
+    ]
     input_ids = pad_sequence(rows, batch_first=True, padding_value=marks.pad)
-    labels = pad_sequence([pad(targets, (1, 1), value=IGNORED) for _, targets in parts], batch_first=True, padding_value=IGNORED)
-    return MicroBatch(input_ids, torch.arange(input_ids.shape[1]) < torch.tensor([[len(row)] for row in rows]), labels)
+    labels = pad_sequence(
+        [pad(targets, (1, 1), value=IGNORED) for _, targets in parts],
+        batch_first=True,
+        padding_value=IGNORED,
+    )
+    return MicroBatch(
+        input_ids,
+        torch.arange(input_ids.shape[1]) < torch.tensor([[len(row)] for row in rows]),
+        labels,
+    )
 
 
-def loss_by_length(model: MaskedLM, texts: Sequence[Text], length: int, precision: str, marks: Marks = OURS) -> dict[str, Any]:
-    """{loss, perplexity, accuracy, predicted} on inputs of a length, or {refused: why} where the scheme cannot serve it."""
+def loss_by_length(
+    model: MaskedLM, texts: Sequence[Text], length: int, precision: str, marks: Marks = OURS
+) -> dict[str, Any]:
+    """{loss, perplexity, accuracy, predicted} on inputs of a length, or {refused: why} where the
+    scheme cannot serve it."""
     try:
         # A table of positions has no rows for longer inputs, which is a result and no error.
         model.encoder.position.check_length(length)
@@ -158,14 +198,26 @@ def loss_by_length(model: MaskedLM, texts: Sequence[Text], length: int, precisio
     device = next(model.parameters()).device
     model.eval()
     loss, predicted, correct = 0.0, 0, 0
-    # Sums over all tokens, divided once: a mean of batch means would weigh the tokens of short batches more.
+    # Sums over all tokens, divided once: a mean of batch means would weigh the tokens of short
+    # batches more.
     for batch in heldout_windows(texts, length, marks):
-        ids, labels, mask = (part.to(device) for part in (batch.input_ids, batch.labels, batch.attention_mask))
+        ids, labels, mask = (
+            part.to(device) for part in (batch.input_ids, batch.labels, batch.attention_mask)
+        )
         with torch.no_grad(), autocast(precision, device):
             sums = model.loss_sum(ids, labels, mask)
-        loss, predicted, correct = loss + float(sums[0]), predicted + int(sums[1]), correct + int(sums[2])
+        loss, predicted, correct = (
+            loss + float(sums[0]),
+            predicted + int(sums[1]),
+            correct + int(sums[2]),
+        )
     mean = loss / predicted
-    return {"loss": mean, "perplexity": math.exp(mean), "accuracy": correct / predicted, "predicted": predicted}
+    return {
+        "loss": mean,
+        "perplexity": math.exp(mean),
+        "accuracy": correct / predicted,
+        "predicted": predicted,
+    }
 
 
 def losses(run: Path, lengths: Sequence[int]) -> ByLength:

@@ -1,4 +1,5 @@
-"""Held-out loss, shuffle gap and mirror gap with more and with fewer tokens masked than in training."""
+"""Held-out loss, shuffle gap and mirror gap with more and with fewer tokens masked than in
+training."""
 
 from __future__ import annotations
 
@@ -6,7 +7,14 @@ from dataclasses import dataclass
 
 from relpos.analysis.shuffle_gap import ALL, MIRRORED, gaps, shuffled
 from relpos.data.objective import Masked
-from relpos.measures.measure import Figure, Measure, MeasuredColumn, NothingToMeasure, Results, by_example
+from relpos.measures.measure import (
+    Figure,
+    Measure,
+    MeasuredColumn,
+    NothingToMeasure,
+    Results,
+    by_example,
+)
 from relpos.measures.sample import Sample
 from relpos.ranges import Count
 
@@ -18,10 +26,11 @@ BY_EXAMPLE = "masking_by_example"
 
 @dataclass(frozen=True)
 class Masking(Measure):
-    """Nats per predicted token at each per cent of masked tokens, see `relpos.analysis.shuffle_gap`.
+    """Nats per predicted token at each per cent of masked tokens, see
+    `relpos.analysis.shuffle_gap`.
 
-    What order is worth depends on how much of the text is left to read. A token that is chosen at one rate is chosen at every
-    higher one, and what stands in its place is the same.
+    What order is worth depends on how much of the text is left to read. A token that is chosen at
+    one rate is chosen at every higher one, and what stands in its place is the same.
     """
 
     examples: Count = 1_000
@@ -29,34 +38,45 @@ class Masking(Measure):
 
     place = 6
     columns = tuple(
-        MeasuredColumn(f"{quantity}_masked_{rate}", f"{quantity.replace('_', ' ')}, {rate} % masked")
+        MeasuredColumn(
+            f"{quantity}_masked_{rate}", f"{quantity.replace('_', ' ')}, {rate} % masked"
+        )
         for quantity in (LOSS, SHUFFLE, MIRROR)
         for rate in RATES
     )
     note = (
-        "With 5 to 80 % of the tokens masked: held-out loss in nats per predicted token, and by how much it rises when the words"
-        " of each sentence are put in random order (shuffle gap) and when each row is read from right to left, the pieces"
+        "With 5 to 80 % of the tokens masked: held-out loss in nats per predicted token, and by "
+        "how much it rises when the words"
+        " of each sentence are put in random order (shuffle gap) and when each row is read from "
+        "right to left, the pieces"
         " inside words too (mirror gap)."
     )
     details = (BY_EXAMPLE,)
     by_name = True  # fifteen passes over the examples, and the shuffle gap is six
 
     def measure(self, sample: Sample) -> Results:
-        """`masking` {"5": {"loss", "shuffle_gap", "shuffle_gap_interval", "mirror_gap", "mirror_gap_interval"}, …, "80": …}; and
-        `masking_by_example`, at each rate of each held-out example its predicted tokens, their loss, and how much both changes
-        raise it."""
+        """`masking` {"5": {"loss", "shuffle_gap", "shuffle_gap_interval", "mirror_gap",
+        "mirror_gap_interval"}, …, "80": …}; and `masking_by_example`, at each rate of each held-out
+        example its predicted tokens, their loss, and how much both changes raise it."""
         if sample.model.encoder.causal:
             raise NothingToMeasure(f"{sample.network.name}: a causal network has no masks")
         examples = sample.heldout(self.examples)
-        changes = dict(zip((SHUFFLE, MIRROR), (shuffled(sample.words)[ALL], *MIRRORED.values()), strict=True))
+        changes = dict(
+            zip((SHUFFLE, MIRROR), (shuffled(sample.words)[ALL], *MIRRORED.values()), strict=True)
+        )
         with sample.bar("masked text", 3 * len(self.rates) * len(examples)) as advance:
             objectives = {str(rate): Masked(rate / 100, rate / 100) for rate in self.rates}
-            by_rate = {rate: gaps(sample.model, examples, changes, advance, masks) for rate, masks in objectives.items()}
+            by_rate = {
+                rate: gaps(sample.model, examples, changes, advance, masks)
+                for rate, masks in objectives.items()
+            }
         results: Results = {"masking": {}, BY_EXAMPLE: {}}
         for rate, at in by_rate.items():
             intervals = {f"{name}_interval": ends for name, ends in at.intervals.items()}
             results["masking"][rate] = {LOSS: at.loss} | at.gaps | intervals
-            results[BY_EXAMPLE][rate] = by_example(examples, at.predicted, loss=at.losses, **at.differences)
+            results[BY_EXAMPLE][rate] = by_example(
+                examples, at.predicted, loss=at.losses, **at.differences
+            )
         return results
 
     def figure(self, column: str, results: Results) -> Figure | None:
@@ -64,8 +84,14 @@ class Masking(Measure):
         if rate not in results.get("masking", {}):
             return None
         at = results["masking"][rate]
-        return Figure.of_examples(at[quantity], at.get(f"{quantity}_interval"), results[BY_EXAMPLE][rate], quantity)
+        return Figure.of_examples(
+            at[quantity], at.get(f"{quantity}_interval"), results[BY_EXAMPLE][rate], quantity
+        )
 
     def said(self, results: Results) -> list[str]:
         rates = results.get("masking", {})
-        return [f"shuffle gap at {rate} % masked {at[SHUFFLE]:.3f}" for rate, at in rates.items() if rate in ("5", "80")]
+        return [
+            f"shuffle gap at {rate} % masked {at[SHUFFLE]:.3f}"
+            for rate, at in rates.items()
+            if rate in ("5", "80")
+        ]

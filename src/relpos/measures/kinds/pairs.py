@@ -15,7 +15,14 @@ from relpos.data.pairs import MOST, AutoPairs, PairItem, PairSource
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError
-from relpos.measures.measure import Figure, Floats, Measure, MeasuredColumn, NothingToMeasure, Results
+from relpos.measures.measure import (
+    Figure,
+    Floats,
+    Measure,
+    MeasuredColumn,
+    NothingToMeasure,
+    Results,
+)
 from relpos.measures.sample import Sample, data_of, is_toy
 from relpos.model.heads import MaskedLM
 from relpos.runs.networks import Network
@@ -23,11 +30,12 @@ from relpos.runs.networks import Network
 GROUPS = {"same_word_pairs": "same_words", "other_pairs": "others"}
 """Column → its key among the results."""
 RIGHT = {"1": 1.0, "0": 0.0, "t": 0.5} | {str(tied): 1 / tied for tied in range(3, MOST + 1)}
-"""Mark of a pair among the kept answers → its part of a right answer: 1 right, 0 wrong, 1/k where k texts are tied."""
+"""Mark of a pair among the kept answers → its part of a right answer: 1 right, 0 wrong, 1/k where k
+texts are tied."""
 TIE = 1e-4
-"""Nats: texts that differ by less are tied. Where the right text is one of k tied for the best, the pair counts 1/k, which is what
-a guess among them gets. Public scripts count an exact tie as right, because the right text is the first, and leave near ties to
-rounding."""
+"""Nats: texts that differ by less are tied. Where the right text is one of k tied for the best, the
+pair counts 1/k, which is what a guess among them gets. Public scripts count an exact tie as right,
+because the right text is the first, and leave near ties to rounding."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +56,10 @@ class Pairs(Measure):
         for name, title in (("same_word_pairs", "same-word pairs"), ("other_pairs", "other pairs"))
     )
     note = (
-        "Pairs: per cent of minimal pairs whose good sentence is found the more likely one (50 = a guess); same-word pairs "
-        "hold the same words in two orders. The interval of a single network is for other pairs of these paradigms, not for other "
+        "Pairs: per cent of minimal pairs whose good sentence is found the more likely one (50 = a "
+        "guess); same-word pairs "
+        "hold the same words in two orders. The interval of a single network is for other pairs of "
+        "these paradigms, not for other "
         "paradigms."
     )
     details = ("answers",)
@@ -63,32 +73,44 @@ class Pairs(Measure):
         Raises:
             NothingToMeasure: there are none.
         """
-        # Pairs of English say nothing of a network that knows only the embedded language, nor the other way round.
+        # Pairs of English say nothing of a network that knows only the embedded language, nor the
+        # other way round.
         source = self.pairs
         if isinstance(source, AutoPairs):
             source = source.suited(is_toy(data_of(network.store)))
         if source is None:
-            raise NothingToMeasure("there are no pairs for this network; name some, as in pairs=zorro or pairs=FILE")
+            raise NothingToMeasure(
+                "there are no pairs for this network; name some, as in pairs=zorro or pairs=FILE"
+            )
         return source
 
     def measure(self, sample: Sample) -> Results:
         """`pairs` and `answers`, see `PairScores`; `form`."""
         pairs, form = self.source(sample.network).pairs(), self.form
         with sample.bar("minimal pairs", sum(len(pair.texts) for pair in pairs)) as advance:
-            scores = minimal_pairs(sample.model, sample.tokenizer, pairs, form, sample.words, advance)
+            scores = minimal_pairs(
+                sample.model, sample.tokenizer, pairs, form, sample.words, advance
+            )
         return {"pairs": scores.summary(), "form": form, "answers": scores.answers()}
 
     def figure(self, column: str, results: Results) -> Figure | None:
         pooled = results.get("pairs", {}).get(GROUPS[column], {})
         if pooled.get("accuracy") is None:
             return None
-        answers = [(paradigm, mark) for paradigm, marks in results["answers"][GROUPS[column]].items() for mark in marks]
-        # From the kept answers and not from the accuracy: an interval over networks draws pairs anew within paradigms.
+        answers = [
+            (paradigm, mark)
+            for paradigm, marks in results["answers"][GROUPS[column]].items()
+            for mark in marks
+        ]
+        # From the kept answers and not from the accuracy: an interval over networks draws pairs
+        # anew within paradigms.
         right = np.array([100 * RIGHT[mark] for _, mark in answers])
         parts = np.stack([right, np.ones(len(right))])
         low, high = pooled["interval"]
         paradigms = tuple(paradigm for paradigm, _ in answers)
-        return Figure(pooled["accuracy"], (low, high), pooled["n"], parts, paradigms, guess=pooled["guess"])
+        return Figure(
+            pooled["accuracy"], (low, high), pooled["n"], parts, paradigms, guess=pooled["guess"]
+        )
 
     def said(self, results: Results) -> list[str]:
         phrases = []
@@ -109,8 +131,9 @@ def _ties(pooled: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class PairScores:
-    """Of each pair or set: `right` (pairs,) is 1, 0, or 1/k where k texts are tied, the right one among them; `guess` (pairs,)
-    is what guessing gets; `same` (pairs,) says whether all texts hold the same words; `paradigms` has the name of its paradigm."""
+    """Of each pair or set: `right` (pairs,) is 1, 0, or 1/k where k texts are tied, the right one
+    among them; `guess` (pairs,) is what guessing gets; `same` (pairs,) says whether all texts hold
+    the same words; `paradigms` has the name of its paradigm."""
 
     right: Floats
     guess: Floats
@@ -118,12 +141,17 @@ class PairScores:
     paradigms: list[str]
 
     def summary(self) -> dict[str, Any]:
-        """{"same_words": {accuracy, interval, n, ties_right, guess}, "others": …, "paradigms": {name: …}}, accuracies of 0 to 100.
-        The 95 % intervals are for other pairs of these same paradigms, not for other paradigms; None where there is no pair.
-        `ties_right` is the accuracy where ties count as right, `guess` that of guessing."""
+        """{"same_words": {accuracy, interval, n, ties_right, guess}, "others": …, "paradigms":
+        {name: …}}, accuracies of 0 to 100. The 95 % intervals are for other pairs of these same
+        paradigms, not for other paradigms; None where there is no pair. `ties_right` is the
+        accuracy where ties count as right, `guess` that of guessing."""
         names = np.array(self.paradigms)
         paradigms = {name: self._pooled(names == name) for name in dict.fromkeys(self.paradigms)}
-        return {"same_words": self._pooled(self.same), "others": self._pooled(~self.same), "paradigms": paradigms}
+        return {
+            "same_words": self._pooled(self.same),
+            "others": self._pooled(~self.same),
+            "paradigms": paradigms,
+        }
 
     def answers(self) -> dict[str, dict[str, str]]:
         """{"same_words": {paradigm: "110t"}, "others": …}: a mark of `RIGHT` for each pair."""
@@ -156,18 +184,22 @@ def minimal_pairs(
     words: Words | None = None,
     advance: Callable[[int], object] = lambda _: None,
 ) -> PairScores:
-    """Scores all texts of every pair or set; of those that go on a given text, the tokens that go on.
+    """Scores all texts of every pair or set; of those that go on a given text, the tokens that go
+    on.
 
     Args:
-        form: `within_word` (the later pieces of a word are hidden with the token that is predicted) or `plain`.
+        form: `within_word` (the later pieces of a word are hidden with the token that is predicted)
+            or `plain`.
         words: the boundaries under `tokenizer`, where the caller has them already.
         advance: called with the number of texts whenever some are done.
 
     Raises:
-        RelposError: a text has no tokens to score, or more than the position scheme serves; names file and line.
+        RelposError: a text has no tokens to score, or more than the position scheme serves; names
+            file and line.
     """
     words = words or Words(tokenizer)
-    texts = tokenizer.encode([text for pair in pairs for text in pair.texts])  # neighbours share rows
+    # neighbours share rows
+    texts = tokenizer.encode([text for pair in pairs for text in pair.texts])
     owners = [pair for pair in pairs for _ in pair.texts]
     prefixes = iter(tokenizer.encode([text for pair in pairs for text in pair.given]))
     unscored = [0] * len(texts)  # tokens at the beginning of each text
@@ -178,10 +210,14 @@ def minimal_pairs(
     for pair, ids, first in zip(owners, texts, unscored, strict=True):
         if len(ids) == first:
             raise RelposError(f"{pair.place}: the tokenizer leaves nothing of a sentence")
-        # Refused here, by file and line: the network's own error would come after minutes and name a tensor.
+        # Refused here, by file and line: the network's own error would come after minutes and name
+        # a tensor.
         if longest is not None and len(ids) + 2 > longest:
             scheme = type(model.encoder.position).__name__
-            raise RelposError(f"{pair.place}: a sentence of {len(ids) + 2} tokens is too long: {scheme} serves {longest}")
+            raise RelposError(
+                f"{pair.place}: a sentence of {len(ids) + 2} tokens is too long: "
+                f"{scheme} serves {longest}"
+            )
     hidden = None
     if form == "within_word":
         hidden = words
@@ -193,11 +229,17 @@ def minimal_pairs(
         right.append(tied[0] / tied.sum())
         same.append(all(words.same(texts[start], text) for text in texts[start + 1 : stop]))
     guess = np.array([1 / len(pair.texts) for pair in pairs], np.float64)
-    return PairScores(np.array(right, np.float64), guess, np.array(same, np.bool_), [pair.paradigm for pair in pairs])
+    return PairScores(
+        np.array(right, np.float64),
+        guess,
+        np.array(same, np.bool_),
+        [pair.paradigm for pair in pairs],
+    )
 
 
 def _shared(prefix: npt.NDArray[np.integer], text: npt.NDArray[np.integer]) -> int:
-    """How many tokens of a text belong to its prefix. A token that reaches beyond the prefix belongs to the rest."""
+    """How many tokens of a text belong to its prefix. A token that reaches beyond the prefix
+    belongs to the rest."""
     n = min(len(text), len(prefix))
     # Where all n tokens are equal, argmin finds the False at the end.
     return int(np.argmin(np.append(text[:n] == prefix[:n], False)))

@@ -1,4 +1,5 @@
-"""The pattern that positions add to the scores of the heads of a layer, by offset and as a matrix, for any scheme."""
+"""The pattern that positions add to the scores of the heads of a layer, by offset and as a matrix,
+for any scheme."""
 
 from __future__ import annotations
 
@@ -27,8 +28,9 @@ class HeadProfiles(Measure):
     by_name = True
 
     def measure(self, sample: Sample) -> Results:
-        """`pattern`: None where the scheme adds nothing to the scores, else of each head {"mean": at the offsets 1−n … n−1, "r2":
-        of the nearest Toeplitz matrix, "near": the mean at −8 … 8 of sequences of 64 tokens}; n tokens are a whole example."""
+        """`pattern`: None where the scheme adds nothing to the scores, else of each head {"mean":
+        at the offsets 1−n … n−1, "r2": of the nearest Toeplitz matrix, "near": the mean at −8 … 8
+        of sequences of 64 tokens}; n tokens are a whole example."""
         whole = pattern(sample.encoder, self.layer - 1, sample.network.length)
         short = pattern(sample.encoder, self.layer - 1)
         if whole is None or short is None:

@@ -1,10 +1,12 @@
-"""How much a trained network loses without its position embeddings, and how much of that is regained with TISA, or with the
-embeddings' own effect on the scores, in their place (Wennberg & Henter 2021, App. C).
+"""How much a trained network loses without its position embeddings, and how much of that is
+regained with TISA, or with the embeddings' own effect on the scores, in their place (Wennberg &
+Henter 2021, App. C).
 
-Three things are measured: the loss at masked tokens of texts of one length; the order gap, by how much that loss rises when the
-words of each text are put into random order, which is zero for a network without positions; and the distance of the encoder's
-outputs from the intact network's, E‖h′ − h‖² / E‖h − E h‖², which needs no head: over all tokens, and of [CLS] alone, which a
-classifier reads and no masked token's loss.
+Three things are measured: the loss at masked tokens of texts of one length; the order gap, by how
+much that loss rises when the words of each text are put into random order, which is zero for a
+network without positions; and the distance of the encoder's outputs from the intact network's, E‖h′
+− h‖² / E‖h − E h‖², which needs no head: over all tokens, and of [CLS] alone, which a classifier
+reads and no masked token's loss.
 """
 
 from __future__ import annotations
@@ -45,7 +47,13 @@ Matrices = Sequence[Float[Tensor, "heads n n"]]
 """F̂_P of every layer."""
 Batches = Sequence[tuple[Tensor, Tensor]]
 """Input ids and labels (b, n + 2) of masked texts."""
-RECOVERED = ("loss_recovered", "loss_recovered_low", "loss_recovered_high", "gap_recovered", "output_recovered")
+RECOVERED = (
+    "loss_recovered",
+    "loss_recovered_low",
+    "loss_recovered_high",
+    "gap_recovered",
+    "output_recovered",
+)
 BATCH = 16  # texts in a forward pass
 _SHUFFLE = 0x6F72646572
 PANELS = {
@@ -58,8 +66,8 @@ PANELS = {
 
 @dataclass(frozen=True)
 class Removal(Measure):
-    """Loss at masked tokens, order gap and distance of the outputs of several networks: intact, without positions, with TISA from
-    regression and from random values, and with F̂_P itself.
+    """Loss at masked tokens, order gap and distance of the outputs of several networks: intact,
+    without positions, with TISA from regression and from random values, and with F̂_P itself.
 
     Args:
         functions: values of S.
@@ -77,14 +85,19 @@ class Removal(Measure):
     by_name = True
 
     def measure(self, sample: Sample) -> Results:
-        """`removal`: of each network a row with its loss, order gap and distances, and what it regains of each, see
-        `compared`."""
+        """`removal`: of each network a row with its loss, order gap and distances, and what it
+        regains of each, see `compared`."""
         if not self.functions:
             raise RelposError("functions=[]: at least one is needed")
         model, texts = self._with_head(sample), sample.texts(self.texts, self.length)
-        held_out = [masked_texts(texts, sample.tokenizer, HELDOUT_SEED, words) for words in (None, sample.words)]
+        held_out = [
+            masked_texts(texts, sample.tokenizer, HELDOUT_SEED, words)
+            for words in (None, sample.words)
+        ]
         rows = []
-        for row in compared(variants(model, texts.shape[1] + 2, self.functions, self.seeds), *held_out):
+        for row in compared(
+            variants(model, texts.shape[1] + 2, self.functions, self.seeds), *held_out
+        ):
             say(f"{sample.network.name}: {row['network']}: loss {row['loss']:.4f}")
             rows.append(row)
         return {"removal": rows}
@@ -96,9 +109,14 @@ class Removal(Measure):
                 texts = sample.texts(self.head_texts, self.length, "train")
                 model = train_head(encoder_of(model), texts, sample.tokenizer)
             except NothingToMeasure as error:
-                raise NothingToMeasure(f"{error} (a head that predicts words is trained on it: this network has none)") from error
+                raise NothingToMeasure(
+                    f"{error} (a head that predicts words is trained on it: this network has none)"
+                ) from error
         if model.encoder.causal:
-            raise RelposError(f"{sample.network.name}: a causal network has no masked tokens, whose loss `removal` measures")
+            raise RelposError(
+                f"{sample.network.name}: a causal network has no masked tokens, "
+                f"whose loss `removal` measures"
+            )
         return model
 
     def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
@@ -118,11 +136,16 @@ def _figure(name: str, rows: Sequence[Results]) -> Any:
         if key == "loss_recovered":
             continue
         axes.scatter(
-            [row[key] for row in rows], range(len(rows)), s=16, color=[style.COLOURS[0]] * 2 + [style.COLOURS[1]] * (len(rows) - 2)
+            [row[key] for row in rows],
+            range(len(rows)),
+            s=16,
+            color=[style.COLOURS[0]] * 2 + [style.COLOURS[1]] * (len(rows) - 2),
         )
         if key == "output_distance":
             at_cls = [row["cls_distance"] for row in rows]
-            axes.scatter(at_cls, range(len(rows)), s=20, facecolors="none", edgecolors="0.35", linewidths=0.9)
+            axes.scatter(
+                at_cls, range(len(rows)), s=20, facecolors="none", edgecolors="0.35", linewidths=0.9
+            )
         axes.margins(x=0.1)
         axes.locator_params(axis="x", nbins=5)
         axes.grid(axis="y", color="0.9", linewidth=0.8)
@@ -140,23 +163,34 @@ def _figure(name: str, rows: Sequence[Results]) -> Any:
     return figure
 
 
-def masked_texts(texts: Ids, tokenizer: Tokenizer, seed: int, words: Words | None = None) -> Batches:
+def masked_texts(
+    texts: Ids, tokenizer: Tokenizer, seed: int, words: Words | None = None
+) -> Batches:
     """Texts (texts, n), special tokens left out, under BERT's masks and with [CLS] and [SEP].
 
     Args:
-        words: the word boundaries; the words of each text are then put into random order, and the same tokens are predicted. None:
-            the text stays as it is.
+        words: the word boundaries; the words of each text are then put into random order, and the
+            same tokens are predicted. None: the text stays as it is.
     """
     batches = []
     for start in range(0, len(texts), BATCH):
         ids = texts[start : start + BATCH]
         row = torch.arange(start, start + len(ids))
         # Before the words are moved: the same tokens are masked in either order.
-        shown, labels = mask(ids, torch.full_like(row, ids.shape[1]), row, seed, tokenizer.size, marks=tokenizer.marks)
+        shown, labels = mask(
+            ids,
+            torch.full_like(row, ids.shape[1]),
+            row,
+            seed,
+            tokenizer.size,
+            marks=tokenizer.marks,
+        )
         if words is not None:
             order = _order(ids, row[:, None], words)
             shown, labels = shown.gather(1, order), labels.gather(1, order)
-        batches.append((with_edges(shown, tokenizer.marks), nn.functional.pad(labels, (1, 1), value=IGNORED)))
+        batches.append(
+            (with_edges(shown, tokenizer.marks), nn.functional.pad(labels, (1, 1), value=IGNORED))
+        )
     return batches
 
 
@@ -168,9 +202,11 @@ def _order(ids: Ids, row: Tensor, words: Words) -> Tensor:
     return torch.from_numpy(np.lexsort((place, word.numpy(), draw), axis=1))
 
 
-def variants(model: MaskedLM, length: int, functions: Sequence[int], seeds: int) -> Iterator[tuple[str, MaskedLM]]:
-    """The networks that are compared, and their names: the network itself, the one without positions, and those with something in
-    the positions' place.
+def variants(
+    model: MaskedLM, length: int, functions: Sequence[int], seeds: int
+) -> Iterator[tuple[str, MaskedLM]]:
+    """The networks that are compared, and their names: the network itself, the one without
+    positions, and those with something in the positions' place.
 
     Args:
         model: with position embeddings and a masked-language-modelling head.
@@ -183,7 +219,9 @@ def variants(model: MaskedLM, length: int, functions: Sequence[int], seeds: int)
     removed = copy.deepcopy(model)
     average_positions(removed.encoder)
     yield "removed", removed
-    matrices = [profiles(model.encoder, layer, length) for layer in range(model.encoder.shape.layers)]
+    matrices = [
+        profiles(model.encoder, layer, length) for layer in range(model.encoder.shape.layers)
+    ]
     for count in functions:
         yield f"TISA from regression, S = {count}", with_fitted_tisa(model, matrices, count)
     # What random parameters can do is asked once, where they have most freedom.
@@ -194,12 +232,15 @@ def variants(model: MaskedLM, length: int, functions: Sequence[int], seeds: int)
     yield "F_P", with_matrices(model, matrices)
 
 
-def compared(networks: Iterable[tuple[str, MaskedLM]], texts: Batches, shuffled: Batches) -> Iterator[dict[str, Any]]:
-    """Of each network its name (`network`), `loss` in nats per masked token and `order_gap`; `output_distance` of the outputs from
-    the intact network's, and `cls_distance`: the same with the mean of ‖h′ − h‖² over the [CLS] alone, the denominator being over
-    all tokens. And what those after the first two regain, None where nothing was lost: of the loss that removing the positions adds
-    the fraction `loss_recovered`, with its interval over texts, `loss_recovered_low` and `loss_recovered_high`; of the gap
-    `gap_recovered`; of the distance `output_recovered`.
+def compared(
+    networks: Iterable[tuple[str, MaskedLM]], texts: Batches, shuffled: Batches
+) -> Iterator[dict[str, Any]]:
+    """Of each network its name (`network`), `loss` in nats per masked token and `order_gap`;
+    `output_distance` of the outputs from the intact network's, and `cls_distance`: the same with
+    the mean of ‖h′ − h‖² over the [CLS] alone, the denominator being over all tokens. And what
+    those after the first two regain, None where nothing was lost: of the loss that removing the
+    positions adds the fraction `loss_recovered`, with its interval over texts, `loss_recovered_low`
+    and `loss_recovered_high`; of the gap `gap_recovered`; of the distance `output_recovered`.
 
     Args:
         networks: the first is the intact one, the second the one without positions.
@@ -211,7 +252,9 @@ def compared(networks: Iterable[tuple[str, MaskedLM]], texts: Batches, shuffled:
     """
     tokens = sum(int((labels != IGNORED).sum()) for _, labels in texts)
     if not tokens:
-        raise RelposError("no token of the held-out texts is masked: more texts, or longer ones, are needed")
+        raise RelposError(
+            "no token of the held-out texts is masked: more texts, or longer ones, are needed"
+        )
     rows: list[dict[str, Any]] = []
     losses: list[Floats] = []  # of each network, by text
     intact_outputs: list[Tensor] = []
@@ -221,15 +264,25 @@ def compared(networks: Iterable[tuple[str, MaskedLM]], texts: Batches, shuffled:
         distance, cls_distance = _distances(outputs, intact_outputs)
         loss = float(of_texts.sum()) / tokens
         gap = float(passed(model, shuffled)[0].sum()) / tokens - loss
-        row = {"network": name, "loss": loss, "order_gap": gap, "output_distance": distance, "cls_distance": cls_distance}
+        row = {
+            "network": name,
+            "loss": loss,
+            "order_gap": gap,
+            "output_distance": distance,
+            "cls_distance": cls_distance,
+        }
         row |= dict.fromkeys(RECOVERED)
         if len(rows) > 1:
             intact, removed = rows[:2]
             row["loss_recovered"] = _share(removed["loss"] - loss, removed["loss"] - intact["loss"])
             ends = share_interval(losses[1] - of_texts, losses[1] - losses[0])
             row["loss_recovered_low"], row["loss_recovered_high"] = ends or (None, None)
-            row["gap_recovered"] = _share(gap - removed["order_gap"], intact["order_gap"] - removed["order_gap"])
-            row["output_recovered"] = _share(removed["output_distance"] - distance, removed["output_distance"])
+            row["gap_recovered"] = _share(
+                gap - removed["order_gap"], intact["order_gap"] - removed["order_gap"]
+            )
+            row["output_recovered"] = _share(
+                removed["output_distance"] - distance, removed["output_distance"]
+            )
         losses.append(of_texts)
         rows.append(row)
         yield row
@@ -248,24 +301,29 @@ def _distances(outputs: Sequence[Tensor], intact: Sequence[Tensor]) -> tuple[flo
 
 
 def passed(model: MaskedLM, texts: Batches) -> tuple[Floats, list[Tensor]]:
-    """(texts,) the summed loss of each text's masked tokens, in nats; and the outputs (b, n + 2, hidden) of each batch."""
+    """(texts,) the summed loss of each text's masked tokens, in nats; and the outputs (b, n + 2,
+    hidden) of each batch."""
     losses: list[Floats] = []
     outputs: list[Tensor] = []
     with exact(model):
         for ids, labels in texts:
             outputs.append(model.encoder(ids))
-            # Logits are needed at these tokens alone: those of all tokens would be as many vocabularies.
+            # Logits are needed at these tokens alone: those of all tokens would be as many
+            # vocabularies.
             row, place = (labels != IGNORED).nonzero(as_tuple=True)
             by_token = -log_probabilities(model, outputs[-1][row, place], labels[row, place])
-            losses.append(torch.zeros(len(ids), dtype=torch.float64).index_add_(0, row, by_token).numpy())
+            losses.append(
+                torch.zeros(len(ids), dtype=torch.float64).index_add_(0, row, by_token).numpy()
+            )
     return np.concatenate(losses), outputs
 
 
 def share_interval(regained: Floats, lost: Floats) -> tuple[float, float] | None:
-    """95 % bootstrap interval (bias-corrected and accelerated) of Σ regained / Σ lost, both (texts,): texts are drawn.
+    """95 % bootstrap interval (bias-corrected and accelerated) of Σ regained / Σ lost, both
+    (texts,): texts are drawn.
 
-    It is for other texts, not for another network or head. None where nothing is lost in some of the draws, because
-    the share then has no bounds, and where all texts have the same share.
+    It is for other texts, not for another network or head. None where nothing is lost in some of
+    the draws, because the share then has no bounds, and where all texts have the same share.
 
     >>> low, high = share_interval(np.array([1.0, 3.0, 2.0, 2.0]), np.array([4.0, 4.0, 5.0, 3.0]))
     >>> 0.25 <= low < 0.5 < high <= 0.75
@@ -274,7 +332,9 @@ def share_interval(regained: Floats, lost: Floats) -> tuple[float, float] | None
 
     def share(regained: Floats, lost: Floats, axis: int) -> Floats:
         total = lost.sum(axis)
-        return np.divide(regained.sum(axis), total, out=np.full_like(total, np.nan), where=total > 0)
+        return np.divide(
+            regained.sum(axis), total, out=np.full_like(total, np.nan), where=total > 0
+        )
 
     return bootstrapped((regained, lost), share, paired=True, vectorized=True, batch=1_000)
 
@@ -287,15 +347,20 @@ def _share(regained: float, lost: float) -> float | None:
 
 
 def with_fitted_tisa(model: MaskedLM, matrices: Matrices, functions: int) -> MaskedLM:
-    """A copy with TISA of S functions for each head, fitted to F̂_P of each layer, in place of the position embeddings."""
+    """A copy with TISA of S functions for each head, fitted to F̂_P of each layer, in place of the
+    position embeddings."""
     bare = _without_positions(model)
     fits = [fit_profiles(heads, functions) for heads in matrices]
-    set_tisa(add_tisa(bare.encoder, functions), [[(fit.amplitude, fit.sharpness, fit.centre) for fit in heads] for heads in fits])
+    set_tisa(
+        add_tisa(bare.encoder, functions),
+        [[(fit.amplitude, fit.sharpness, fit.centre) for fit in heads] for heads in fits],
+    )
     return bare
 
 
 def with_random_tisa(model: MaskedLM, functions: int, seed: int) -> MaskedLM:
-    """A copy with TISA of S functions for each head, as its authors initialise it, in place of the position embeddings."""
+    """A copy with TISA of S functions for each head, as its authors initialise it, in place of the
+    position embeddings."""
     bare = _without_positions(model)
     # The caller's random numbers go on as if nothing had been drawn.
     with torch.random.fork_rng(devices=[]):
@@ -305,7 +370,8 @@ def with_random_tisa(model: MaskedLM, functions: int, seed: int) -> MaskedLM:
 
 
 def with_matrices(model: MaskedLM, matrices: Matrices) -> MaskedLM:
-    """A copy with a matrix for each layer and head, such as F̂_P itself, added to the scores in place of the position embeddings."""
+    """A copy with a matrix for each layer and head, such as F̂_P itself, added to the scores in
+    place of the position embeddings."""
     bare = _without_positions(model)
     scheme = bare.encoder.position
     fixed = _Matrices(scheme.shape)
@@ -319,7 +385,10 @@ def toeplitz_parts(matrices: Matrices) -> list[Float[Tensor, "heads n n"]]:
     """The nearest Toeplitz matrix to each: no choice of TISA's parameters is nearer."""
     token = torch.arange(matrices[0].shape[-1])
     offset = token[None] - token[:, None] + len(token) - 1
-    return [torch.stack([torch.from_numpy(diagonal_means(head))[offset] for head in heads]) for heads in matrices]
+    return [
+        torch.stack([torch.from_numpy(diagonal_means(head))[offset] for head in heads])
+        for heads in matrices
+    ]
 
 
 def _without_positions(model: MaskedLM) -> MaskedLM:
@@ -338,12 +407,21 @@ class _Matrices(Scheme):
         return Terms(dense=self.matrices[layer][None, :, :n, :n].to(q.dtype))
 
 
-def train_head(encoder: Encoder, texts: Ids, tokenizer: Tokenizer, epochs: int = 4, rows: int = 128, lr: float = 2e-3) -> MaskedLM:
-    """The encoder with a new head that is trained to predict the masked words from its outputs; the encoder is not trained.
+def train_head(
+    encoder: Encoder,
+    texts: Ids,
+    tokenizer: Tokenizer,
+    epochs: int = 4,
+    rows: int = 128,
+    lr: float = 2e-3,
+) -> MaskedLM:
+    """The encoder with a new head that is trained to predict the masked words from its outputs; the
+    encoder is not trained.
 
-    The outputs are computed once. The head is BERT's, tied to the word table; its bias begins as the logarithm of the words'
-    frequencies (plus 0.1, so that words that are not in the texts have one), its linear map as the identity where the widths are
-    equal. Words that are never to be predicted are left out of the softmax while the head is trained.
+    The outputs are computed once. The head is BERT's, tied to the word table; its bias begins as
+    the logarithm of the words' frequencies (plus 0.1, so that words that are not in the texts have
+    one), its linear map as the identity where the widths are equal. Words that are never to be
+    predicted are left out of the softmax while the head is trained.
     """
     model = MaskedLM(encoder).requires_grad_(False)
     # Once: the encoder does not change while its head is trained.
@@ -367,12 +445,15 @@ def train_head(encoder: Encoder, texts: Ids, tokenizer: Tokenizer, epochs: int =
     steps = epochs * -(-len(x) // rows)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
     generator = torch.Generator().manual_seed(0)
-    # A softmax over the words to be predicted is many times smaller; training would only lower all other words.
+    # A softmax over the words to be predicted is many times smaller; training would only lower all
+    # other words.
     targeted, y = torch.unique(y, return_inverse=True)
     table = model.table[targeted].detach()
     for _ in range(epochs):
         for part in torch.randperm(len(x), generator=generator).split(rows):
-            logits = nn.functional.linear(model.head.transform(x[part]), table, model.head.bias[targeted])
+            logits = nn.functional.linear(
+                model.head.transform(x[part]), table, model.head.bias[targeted]
+            )
             loss = nn.functional.cross_entropy(logits, y[part])
             optimizer.zero_grad()
             loss.backward()

@@ -8,7 +8,15 @@ from typing import Any
 
 from relpos import style
 from relpos.analysis.shuffle_gap import ALL, gaps, shuffled
-from relpos.measures.measure import Drawing, Figure, Measure, Measured, MeasuredColumn, Results, by_example
+from relpos.measures.measure import (
+    Drawing,
+    Figure,
+    Measure,
+    Measured,
+    MeasuredColumn,
+    Results,
+    by_example,
+)
 from relpos.measures.sample import Sample
 from relpos.ranges import Count
 
@@ -17,7 +25,8 @@ LOSS = "heldout_loss"
 
 @dataclass(frozen=True)
 class Shuffle(Measure):
-    """Loss of shuffled minus loss of ordered text, in nats per predicted token, see `relpos.analysis.shuffle_gap`."""
+    """Loss of shuffled minus loss of ordered text, in nats per predicted token, see
+    `relpos.analysis.shuffle_gap`."""
 
     examples: Count = 1_000
 
@@ -27,14 +36,16 @@ class Shuffle(Measure):
         MeasuredColumn("shuffle_gap", "shuffle gap"),
     )
     note = (
-        "Shuffle gap: nats that the held-out loss rises when the words of each sentence are put in random order (0 = order is not "
+        "Shuffle gap: nats that the held-out loss rises when the words of each sentence are put in "
+        "random order (0 = order is not "
         "noticed)."
     )
     details = ("by_example",)
 
     def measure(self, sample: Sample) -> Results:
-        """`shuffle_gap` {"2": nats, …, "all": nats}, `shuffle_gap_intervals`, `heldout_loss`, `examples`; and `by_example`, of each
-        held-out example its predicted tokens, their loss in nats, and by how much shuffling all words raises it."""
+        """`shuffle_gap` {"2": nats, …, "all": nats}, `shuffle_gap_intervals`, `heldout_loss`,
+        `examples`; and `by_example`, of each held-out example its predicted tokens, their loss in
+        nats, and by how much shuffling all words raises it."""
         examples, changes = sample.heldout(self.examples), shuffled(sample.words)
         with sample.bar("shuffled text", len(examples) * (1 + len(changes))) as advance:
             gap = gaps(sample.model, examples, changes, advance)
@@ -43,7 +54,9 @@ class Shuffle(Measure):
             "shuffle_gap_intervals": gap.intervals,
             LOSS: gap.loss,
             "examples": len(examples),
-            "by_example": by_example(examples, gap.predicted, loss=gap.losses, all=gap.differences[ALL]),
+            "by_example": by_example(
+                examples, gap.predicted, loss=gap.losses, all=gap.differences[ALL]
+            ),
         }
 
     def figure(self, column: str, results: Results) -> Figure | None:
@@ -77,7 +90,10 @@ def _gaps(lines: dict[str, list[Measured]]) -> Any:
     windows = list(next(iter(lines.values()))[0].results["shuffle_gap"])
     for number, (name, seeds) in enumerate(lines.items()):
         look, places = style.look(number), range(len(windows))
-        means = [sum(seed.results["shuffle_gap"][window] for seed in seeds) / len(seeds) for window in windows]
+        means = [
+            sum(seed.results["shuffle_gap"][window] for seed in seeds) / len(seeds)
+            for window in windows
+        ]
         axes.plot(places, means, marker=".", label=name, **look)
         if len(seeds) == 1:
             intervals = seeds[0].results["shuffle_gap_intervals"]

@@ -1,4 +1,5 @@
-"""How close to Toeplitz a network's positions are (Wennberg & Henter 2021, Figure 2, Section 3, Appendix B)."""
+"""How close to Toeplitz a network's positions are (Wennberg & Henter 2021, Figure 2, Section 3,
+Appendix B)."""
 
 from __future__ import annotations
 
@@ -31,9 +32,11 @@ NARROWEST = 8
 
 @dataclass(frozen=True)
 class Toeplitz(Measure):
-    """R² of P = E·E^T and of the cosines, of blocks of P, and of F̂_P by layer and head; see `relpos.analysis.toeplitz_r2`.
+    """R² of P = E·E^T and of the cosines, of blocks of P, and of F̂_P by layer and head; see
+    `relpos.analysis.toeplitz_r2`.
 
-    A random table has a positive R² from its diagonal alone: for comparison that of random tables of the same shape is given.
+    A random table has a positive R² from its diagonal alone: for comparison that of random tables
+    of the same shape is given.
 
     Args:
         length: positions of F̂_P.
@@ -47,17 +50,19 @@ class Toeplitz(Measure):
 
     columns = (MeasuredColumn("toeplitz_r2", "R² of P, per cent", "accuracy", bounds=(0.0, 100.0)),)
     note = (
-        "R² of P: per cent of the variance of P = E·E^T, the products of the position embeddings, that depends on the distance"
+        "R² of P: per cent of the variance of P = E·E^T, the products of the position embeddings, "
+        "that depends on the distance"
         " alone; of the positions that at least half of the training's examples reach."
     )
     by_name, has_course = True, True
 
     def measure(self, sample: Sample) -> Results:
-        """`toeplitz`: R² of `P`, `P_off` (without its main diagonal) and `cosine`; of the `blocks` of P [first position, the one
-        after the last, R²]; of `F_P` (layers, heads); `random`, the highest R² of random tables of the size of P, and of a block,
-        `random_block`, of `width` positions. And of the positions that count, the first `rows`, see `reached`: `shape` of the
-        table, `r2`, `r2_off`, `chance`, `chance_off` of random ones; with `beside` [R² of the last of them, of as many after them],
-        and how many these are, `beside_width`."""
+        """`toeplitz`: R² of `P`, `P_off` (without its main diagonal) and `cosine`; of the `blocks`
+        of P [first position, the one after the last, R²]; of `F_P` (layers, heads); `random`, the
+        highest R² of random tables of the size of P, and of a block, `random_block`, of `width`
+        positions. And of the positions that count, the first `rows`, see `reached`: `shape` of the
+        table, `r2`, `r2_off`, `chance`, `chance_off` of random ones; with `beside` [R² of the last
+        of them, of as many after them], and how many these are, `beside_width`."""
         encoder, table = sample.encoder, position_table(sample.encoder)
         p, cosine = products(table)
         rows = min(reached(sample.network, len(p)), len(p))
@@ -65,7 +70,8 @@ class Toeplitz(Measure):
         blocks: list[slice] = []
         if beside >= NARROWEST:
             blocks = [slice(rows - beside, rows), slice(rows, rows + beside)]
-        # R² falls with the width by itself: only blocks of one width can be compared. The last one may be narrower.
+        # R² falls with the width by itself: only blocks of one width can be compared. The last one
+        # may be narrower.
         ends = [(start, min(start + self.block, len(p))) for start in range(0, len(p), self.block)]
         chance = {n: _chance(self.random, n, table.shape[1]) for n in {len(p), width, rows}}
         layers = range(encoder.shape.layers)
@@ -77,8 +83,13 @@ class Toeplitz(Measure):
                 "random": chance[len(p)][0],
                 "width": width,
                 "random_block": chance[width][0],
-                "blocks": [(start, end, toeplitz_r2(p[start:end, start:end])) for start, end in ends],
-                "F_P": [[toeplitz_r2(head) for head in profiles(encoder, layer, self.length)] for layer in layers],
+                "blocks": [
+                    (start, end, toeplitz_r2(p[start:end, start:end])) for start, end in ends
+                ],
+                "F_P": [
+                    [toeplitz_r2(head) for head in profiles(encoder, layer, self.length)]
+                    for layer in layers
+                ],
                 "shape": list(table.shape),
                 "rows": rows,
                 "r2": toeplitz_r2(p[:rows, :rows]),
@@ -96,7 +107,8 @@ class Toeplitz(Measure):
         return Figure(100 * results["toeplitz"]["r2"])
 
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
-        """R² by head and of blocks of each network; of P along the snapshots; and, of several networks, against their losses."""
+        """R² by head and of blocks of each network; of P along the snapshots; and, of several
+        networks, against their losses."""
         for network in networks:
             yield self._of(network.name, network.results["toeplitz"])
         course: list[dict[str, Any]] = []
@@ -122,34 +134,53 @@ class Toeplitz(Measure):
             _row(f"P of {self.random} random tables, the highest", result["random"]),
             _row(f"{width} of {self.random} random tables, the highest", result["random_block"]),
         ]
-        rows += [_row(f"P, positions {start + 1} to {end}", value) for start, end, value in result["blocks"]]
+        rows += [
+            _row(f"P, positions {start + 1} to {end}", value)
+            for start, end, value in result["blocks"]
+        ]
         by_layer = result["F_P"]
-        rows += [_row("F_P", value, layer, head) for layer, heads in enumerate(by_layer, 1) for head, value in enumerate(heads, 1)]
+        rows += [
+            _row("F_P", value, layer, head)
+            for layer, heads in enumerate(by_layer, 1)
+            for head, value in enumerate(heads, 1)
+        ]
         figure, (left, right) = style.grid(2, 2, 4.0, 3.0)
         for layer, heads in enumerate(by_layer, 1):
-            left.plot([layer] * len(heads), heads, "o", color=style.COLOURS[0], markersize=3, alpha=0.7)
-        left.plot(range(1, len(by_layer) + 1), [np.median(heads) for heads in by_layer], color=style.COLOURS[1], label="median")
+            left.plot(
+                [layer] * len(heads), heads, "o", color=style.COLOURS[0], markersize=3, alpha=0.7
+            )
+        left.plot(
+            range(1, len(by_layer) + 1),
+            [np.median(heads) for heads in by_layer],
+            color=style.COLOURS[1],
+            label="median",
+        )
         style.whole_numbers(left)
         left.set_xlabel("layer whose queries and keys are used")
         left.set_ylabel(f"R² of F̂_P, {min(self.length, result['shape'][0])} positions")
         left.legend(fontsize=7, frameon=False)
         right.bar(list(blocks), list(blocks.values()), color=style.COLOURS[2])
         right.axhline(result["random_block"], color="0.4", linestyle="--", linewidth=0.8)
-        right.set_title(f"dashed: the highest of {self.random} random tables of {width}", fontsize=7)
+        right.set_title(
+            f"dashed: the highest of {self.random} random tables of {width}", fontsize=7
+        )
         right.tick_params(axis="x", labelrotation=30)
         right.set_ylabel("R² of blocks of P")
         for axes in (left, right):
             axes.set_ylim(min(0, *axes.get_ylim()), 1.02)
-        figure.suptitle(f"{name}: R² of P {result['P']:.3f}, of cosines {result['cosine']:.3f}", fontsize=10)
+        figure.suptitle(
+            f"{name}: R² of P {result['P']:.3f}, of cosines {result['cosine']:.3f}", fontsize=10
+        )
         return Drawing(f"toeplitz-{name}", rows, figure)
 
 
 def reached(network: Network, whole: int) -> int:
-    """How many rows of the position table count: those that at least half of the training examples reach. Later rows are hardly
-    trained and close to random, and would lower R² whatever the others have learned.
+    """How many rows of the position table count: those that at least half of the training examples
+    reach. Later rows are hardly trained and close to random, and would lower R² whatever the others
+    have learned.
 
-    In two-stage training each stage counts with its number of examples. If the store of the text is gone: all rows up to `length`.
-    Of a network whose training is not known: all.
+    In two-stage training each stage counts with its number of examples. If the store of the text is
+    gone: all rows up to `length`. Of a network whose training is not known: all.
     """
     meaning = network.record.get("meaning") or {}
     if "length" not in meaning:
@@ -161,7 +192,10 @@ def reached(network: Network, whole: int) -> int:
         return whole
     stages = [(1.0, whole)]
     if first := meaning.get("first"):
-        stages = [(first["share"] * first["batch"], int(first["length"])), ((1 - first["share"]) * meaning["batch"], whole)]
+        stages = [
+            (first["share"] * first["batch"], int(first["length"])),
+            ((1 - first["share"]) * meaning["batch"], whole),
+        ]
     lengths, weights = [], []
     for weight, length in stages:
         examples = store.examples("train", network.packing, length, meaning.get("pairs"))
@@ -185,7 +219,8 @@ def _at_least_half(lengths: np.ndarray, weights: np.ndarray) -> int:
 
 @cache
 def _chance(tables: int, n: int, width: int) -> tuple[float, float]:
-    """The highest R² of P of random tables (n, width), and the highest without the main diagonal."""
+    """The highest R² of P of random tables (n, width), and the highest without the main
+    diagonal."""
     # R² of P has no known null distribution.
     drawn = [np.random.default_rng(seed).standard_normal((n, width)) for seed in range(tables)]
     whole = max(toeplitz_r2(table @ table.T) for table in drawn)
@@ -200,7 +235,12 @@ def _course(network: Measured) -> list[dict[str, Any]]:
     # The end is no snapshot unless one was asked for.
     course = {100: network.results, **network.course}
     return [
-        {"network": network.name, "per_cent": percent, "r2": at["toeplitz"]["P"], "r2_off_diagonal": at["toeplitz"]["P_off"]}
+        {
+            "network": network.name,
+            "per_cent": percent,
+            "r2": at["toeplitz"]["P"],
+            "r2_off_diagonal": at["toeplitz"]["P_off"],
+        }
         for percent, at in sorted(course.items())
     ]
 
@@ -209,7 +249,9 @@ def _course_figure(rows: Sequence[dict[str, Any]]) -> Any:
     figure, (axes,) = style.grid(1, 1, 5.6, 3.2)
     for number, name in enumerate(dict.fromkeys(row["network"] for row in rows)):
         points = [(row["per_cent"], row["r2"]) for row in rows if row["network"] == name]
-        axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name, **style.look(number))
+        axes.plot(
+            *zip(*points, strict=True), marker="o", markersize=3, label=name, **style.look(number)
+        )
     style.logarithmic(axes, {row["per_cent"] for row in rows})
     axes.set_xlabel("per cent of the steps")
     axes.set_ylabel("R² of P")
@@ -221,7 +263,13 @@ def _against(points: Sequence[dict[str, Any]]) -> Any:
     figure, (axes,) = style.grid(1, 1, 5.6, 3.2)
     for point in points:
         axes.plot(point["r2"], point[LOSS], "o", color=style.COLOURS[0], markersize=4)
-        axes.annotate(point["network"], (point["r2"], point[LOSS]), fontsize=5, xytext=(3, 3), textcoords="offset points")
+        axes.annotate(
+            point["network"],
+            (point["r2"], point[LOSS]),
+            fontsize=5,
+            xytext=(3, 3),
+            textcoords="offset points",
+        )
     axes.set_xlabel("R² of P")
     axes.set_ylabel(LOSS)
     return figure

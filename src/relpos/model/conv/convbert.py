@@ -30,19 +30,23 @@ class ConvBert(Conv):
         w_ij = softmax_j(r_i[j − i])                      kernel_from=query, as the paper has it
         w_ij = softmax_j(r_j[j − i])                      kernel_from=key, as Chang et al. ran it: read at the attended token
 
-    The first half of the heads are ordinary ones, with any position scheme; q_i are their queries, before scaling. The entry after
-    the middle one stands for the next token, j = i + 1, whoever owns the kernel.
+    The first half of the heads are ordinary ones, with any position scheme; q_i are their queries,
+    before scaling. The entry after the middle one stands for the next token, j = i + 1, whoever
+    owns the kernel.
 
-    `edges=renormalise`, as Chang et al. ran it: the softmax over j leaves out what is padding or outside the sequence.
-    `edges=zero`, as in the paper: the softmax over all entries of r comes first, at the token that owns it; what is read at padding
-    or outside the sequence then counts as 0.
+    `edges=renormalise`, as Chang et al. ran it: the softmax over j leaves out what is padding or
+    outside the sequence. `edges=zero`, as in the paper: the softmax over all entries of r comes
+    first, at the token that owns it; what is read at padding or outside the sequence then counts as
+    0.
 
-    `bias=false` leaves the bias out of the depthwise convolution, as in the original code; Chang et al. have it.
+    `bias=false` leaves the bias out of the depthwise convolution, as in the original code; Chang et
+    al. have it.
 
     Parameters: L·(d·(width+bias) + d/2·(d+1) + H/2·width·(d/2+1))
 
-    Differs from the paper: attention dropout acts on w, the depthwise convolution has a bias and the values of all heads come from
-    one map, all three as in the code of Chang et al.; the last one is the same function.
+    Differs from the paper: attention dropout acts on w, the depthwise convolution has a bias and
+    the values of all heads come from one map, all three as in the code of Chang et al.; the last
+    one is the same function.
 
     Example:
         >>> conv = ConvBert(Shape.example(), width=3)
@@ -56,7 +60,12 @@ class ConvBert(Conv):
 
     @checked
     def __init__(
-        self, shape: Shape, width: Count = 9, kernel_from: Owner = "query", edges: Edges = "renormalise", bias: bool = True
+        self,
+        shape: Shape,
+        width: Count = 9,
+        kernel_from: Owner = "query",
+        edges: Edges = "renormalise",
+        bias: bool = True,
     ) -> None:
         super().__init__(shape)
         if shape.heads % 2:
@@ -74,26 +83,40 @@ class ConvBert(Conv):
     def scored_heads(self) -> int:
         return self.shape.heads // 2
 
-    def heads(self, x: Hidden, q: Heads | None, v: Heads, mask: Mask | None, dropout: Draw | tuple[float, int]) -> Heads:
+    def heads(
+        self,
+        x: Hidden,
+        q: Heads | None,
+        v: Heads,
+        mask: Mask | None,
+        dropout: Draw | tuple[float, int],
+    ) -> Heads:
         # `reads` has asked for them.
         assert q is not None
-        logits = self.kernel(self.key(hide(x, mask)) * q.transpose(1, 2).flatten(2))  # (B, n, heads/2 · width)
+        # (B, n, heads/2 · width)
+        logits = self.kernel(self.key(hide(x, mask)) * q.transpose(1, 2).flatten(2))
         logits = logits.unflatten(2, (-1, self.width)).transpose(1, 2)  # (B, heads/2, n, width)
         weights = self.weights(logits.to(torch.promote_types(logits.dtype, torch.float32)), mask)
         return weighted(drop(weights, dropout), v)
 
-    def weights(self, logits: Float[Tensor, "batch heads n width"], mask: Mask | None) -> Float[Tensor, "batch heads n width"]:
+    def weights(
+        self, logits: Float[Tensor, "batch heads n width"], mask: Mask | None
+    ) -> Float[Tensor, "batch heads n width"]:
         """r of each token → w, that of the pair i, j at [i, j − i + k]."""
         n, k = logits.shape[2], self.width // 2
         real = torch.ones(1, n, dtype=torch.bool, device=logits.device) if mask is None else mask
-        reached = functional.pad(real, (k, k)).unfold(1, self.width, 1)[:, None]  # (1 or B, 1, n, width): j is a real token
+        # (1 or B, 1, n, width): j is a real token
+        reached = functional.pad(real, (k, k)).unfold(1, self.width, 1)[:, None]
         if self.edges == "zero":
             w = self._read(torch.softmax(logits, -1))
             return w.masked_fill(~reached, 0)
         return torch.softmax(self._read(logits).masked_fill(~reached, masked(logits.dtype)), -1)
 
-    def _read(self, r: Float[Tensor, "batch heads n width"]) -> Float[Tensor, "batch heads n width"]:
-        """What each owner has → of each query: itself, or for [i, o] the entry o of token i + o − k."""
+    def _read(
+        self, r: Float[Tensor, "batch heads n width"]
+    ) -> Float[Tensor, "batch heads n width"]:
+        """What each owner has → of each query: itself, or for [i, o] the entry o of token i + o −
+        k."""
         if self.kernel_from == "query":
             return r
         k = self.width // 2
@@ -103,4 +126,6 @@ class ConvBert(Conv):
     def count(self, shape: Shape) -> int:
         half = shape.heads // 2 * shape.head_dim
         bias = self.key.depthwise.bias is not None
-        return SeparableConv.count(shape.hidden, half, self.width, bias) + shape.heads // 2 * self.width * (half + 1)
+        return SeparableConv.count(
+            shape.hidden, half, self.width, bias
+        ) + shape.heads // 2 * self.width * (half + 1)

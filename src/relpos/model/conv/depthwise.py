@@ -12,14 +12,16 @@ from relpos.ranges import Natural, checked
 
 
 class Depthwise(Conv):
-    """y_{i,c} = Σ_j softmax_j(s_ij) v_{j,c} + Σ_r w_{r,c} v_{i+r,c} + w_c, r = −k..k (Chang et al. 2021, Eq. 7).
+    """y_{i,c} = Σ_j softmax_j(s_ij) v_{j,c} + Σ_r w_{r,c} v_{i+r,c} + w_c, r = −k..k (Chang et al.
+    2021, Eq. 7).
 
-    Added after the softmax and before W_o to all heads, on the projected values, those of padding set to 0; w_r reads the token at
-    i + r.
+    Added after the softmax and before W_o to all heads, on the projected values, those of padding
+    set to 0; w_r reads the token at i + r.
 
     Parameters: L·d·(2k+1 + bias)
 
-    Differs from the paper: w_c, which is in the authors' code and in their counts; `bias=false` leaves it out.
+    Differs from the paper: w_c, which is in the authors' code and in their counts; `bias=false`
+    leaves it out.
 
     Example:
         >>> conv = Depthwise(Shape.example(), k=1, bias=False)

@@ -13,15 +13,18 @@ from relpos.ranges import checked
 
 
 class KvShift(Conv):
-    """KV-shift (Xu et al. 2024, "KV shifting attention", with the gates by token that Lin et al. 2025 have in FoX):
+    """KV-shift (Xu et al. 2024, "KV shifting attention", with the gates by token that Lin et al.
+    2025 have in FoX):
 
         k_i ← α_i k_{i−1} + γ_i k_{i+1} + (1 − α_i − γ_i) k_i
         (α_i, γ_i, 1 − α_i − γ_i) = softmax(w·x_i, u·x_i, 0)          w, u (d) per head
 
-    and v_i likewise, with w and u of its own; x is what the attention reads. Neighbours outside the sequence and at padding count
-    as 0. w and u start from N(0, 0.02), so that at first a third comes from each.
+    and v_i likewise, with w and u of its own; x is what the attention reads. Neighbours outside the
+    sequence and at padding count as 0. w and u start from N(0, 0.02), so that at first a third
+    comes from each.
 
-    `right=false` leaves γ out, so that α_i = σ(w·x_i), as in the published decoders; it is the same token on the left alone.
+    `right=false` leaves γ out, so that α_i = σ(w·x_i), as in the published decoders; it is the same
+    token on the left alone.
 
     Parameters: 2·L·H·d·(1 + right)
 
@@ -41,19 +44,28 @@ class KvShift(Conv):
     def __init__(self, shape: Shape, right: bool = True) -> None:
         super().__init__(shape)
         self.right = self.reads_ahead = right
-        self.gates = nn.ModuleDict({place: nn.Linear(shape.hidden, shape.heads * (1 + right), bias=False) for place in "kv"})
+        self.gates = nn.ModuleDict(
+            {
+                place: nn.Linear(shape.hidden, shape.heads * (1 + right), bias=False)
+                for place in "kv"
+            }
+        )
 
     def act(
         self, place: str, y: Float[Tensor, "batch n channels"], x: Hidden, mask: Mask | None
     ) -> Float[Tensor, "batch n channels"]:
-        logits = self.gates[place](x).unflatten(2, (self.shape.heads, -1)).transpose(1, 2)  # (B, H, n, 1 or 2)
-        # A softmax does not see what is added to all logits, so that the token itself needs none of its own.
+        # (B, H, n, 1 or 2)
+        logits = self.gates[place](x).unflatten(2, (self.shape.heads, -1)).transpose(1, 2)
+        # A softmax does not see what is added to all logits, so that the token itself needs none of
+        # its own.
         itself = torch.zeros_like(logits[..., :1])
         weights = torch.softmax(torch.cat((logits[..., :1], itself, logits[..., 1:]), -1), -1)
         # A window has two sides: the right one weighs nothing.
         if not self.right:
             weights = torch.cat((weights, itself), -1)
-        shifted = weighted(weights, hide(y, mask).unflatten(2, (self.shape.heads, -1)).transpose(1, 2))
+        shifted = weighted(
+            weights, hide(y, mask).unflatten(2, (self.shape.heads, -1)).transpose(1, 2)
+        )
         return shifted.transpose(1, 2).flatten(2)
 
     def count(self, shape: Shape) -> int:

@@ -16,14 +16,16 @@ from relpos.ranges import Natural, checked
 
 
 class GatedConv(Conv):
-    """The frame of both (Wu et al. 2019, "Pay less attention with lightweight and dynamic convolutions", Fig. 2):
+    """The frame of both (Wu et al. 2019, "Pay less attention with lightweight and dynamic
+    convolutions", Fig. 2):
 
         v_i = (W_1 x_i + b_1) ⊙ σ(W_2 x_i + b_2), 0 at padding
         y_i = W_o Σ_r softmax(w)_r v_{i+r} + b_o, r = −k..k
 
-    All channels of a head share their weights w. There are neither queries nor keys, and nothing for a position scheme to act on
-    but the embeddings. What falls outside the sequence counts as 0, the softmax is over all 2k+1 weights all the same, and the
-    rate of attention dropout is that of DropConnect on them.
+    All channels of a head share their weights w. There are neither queries nor keys, and nothing
+    for a position scheme to act on but the embeddings. What falls outside the sequence counts as 0,
+    the softmax is over all 2k+1 weights all the same, and the rate of attention dropout is that of
+    DropConnect on them.
     """
 
     projections = frozenset("qkv")
@@ -47,7 +49,8 @@ class GatedConv(Conv):
 
 
 class LightConv(GatedConv):
-    """Lightweight convolution (Wu et al. 2019, Section 3): w (heads, 2k+1), the same for all tokens. Xavier uniform.
+    """Lightweight convolution (Wu et al. 2019, Section 3): w (heads, 2k+1), the same for all
+    tokens. Xavier uniform.
 
     Parameters: L·(2d·(d+1) + H·(2k+1))
 
@@ -63,9 +66,19 @@ class LightConv(GatedConv):
         super().__init__(shape, k)
         self.weight = glorot(shape.heads, 1, self.width, fans=(shape.heads + 1) * self.width)
 
-    def heads(self, x: Hidden, q: Heads | None, v: Heads, mask: Mask | None, dropout: Draw | tuple[float, int]) -> Heads:
-        weights = drop(torch.softmax(self.weight[:, 0], -1), Draw(*dropout[:2]))  # one mask for all examples of a step
-        y = depthwise(v.transpose(1, 2).flatten(2), weights.repeat_interleave(self.shape.head_dim, 0))
+    def heads(
+        self,
+        x: Hidden,
+        q: Heads | None,
+        v: Heads,
+        mask: Mask | None,
+        dropout: Draw | tuple[float, int],
+    ) -> Heads:
+        # one mask for all examples of a step
+        weights = drop(torch.softmax(self.weight[:, 0], -1), Draw(*dropout[:2]))
+        y = depthwise(
+            v.transpose(1, 2).flatten(2), weights.repeat_interleave(self.shape.head_dim, 0)
+        )
         return y.unflatten(2, (self.shape.heads, -1)).transpose(1, 2)
 
     def count(self, shape: Shape) -> int:
@@ -73,7 +86,8 @@ class LightConv(GatedConv):
 
 
 class DynamicConv(GatedConv):
-    """Dynamic convolution (Wu et al. 2019, Section 4): w_i = W v_i (heads, 2k+1), made from what is convolved, behind the gate.
+    """Dynamic convolution (Wu et al. 2019, Section 4): w_i = W v_i (heads, 2k+1), made from what is
+    convolved, behind the gate.
 
     Parameters: L·(2d·(d+1) + d·H·(2k+1))
 
@@ -91,8 +105,19 @@ class DynamicConv(GatedConv):
         super().__init__(shape, k)
         self.kernel = nn.Linear(shape.heads * shape.head_dim, shape.heads * self.width, bias=False)
 
-    def heads(self, x: Hidden, q: Heads | None, v: Heads, mask: Mask | None, dropout: Draw | tuple[float, int]) -> Heads:
-        logits = self.kernel(v.transpose(1, 2).flatten(2)).unflatten(2, (self.shape.heads, -1)).transpose(1, 2)
+    def heads(
+        self,
+        x: Hidden,
+        q: Heads | None,
+        v: Heads,
+        mask: Mask | None,
+        dropout: Draw | tuple[float, int],
+    ) -> Heads:
+        logits = (
+            self.kernel(v.transpose(1, 2).flatten(2))
+            .unflatten(2, (self.shape.heads, -1))
+            .transpose(1, 2)
+        )
         weights = torch.softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))
         return weighted(drop(weights, dropout), v)
 

@@ -15,7 +15,8 @@ from relpos.model.shape import Heads, Hidden, Mask, Shape
 
 
 class Merge(Conv):
-    """Each of q, k, v is made by one part at most, heads without scores belong to one at most, what comes after is the sum.
+    """Each of q, k, v is made by one part at most, heads without scores belong to one at most, what
+    comes after is the sum.
 
     Example:
         >>> from functools import partial
@@ -82,14 +83,23 @@ class Merge(Conv):
 
 
 def _check_apart(first: Conv, second: Conv) -> None:
-    """Raises RelposError where both make the same projection, or one takes heads from the scores that the other also works on."""
+    """Raises RelposError where both make the same projection, or one takes heads from the scores
+    that the other also works on."""
     both = sorted(first.projections & second.projections)
     if both:
         raise RelposError(f"conv.parts: {first.name} and {second.name} both make {', '.join(both)}")
     narrow, wide = sorted((first, second), key=lambda part: part.scored_heads)
     made, changed = (sorted(names & {"q", "k"}) for names in (wide.projections, wide.places))
-    if narrow.scored_heads < narrow.shape.heads and (made or changed or wide.scored_heads < wide.shape.heads):
+    if narrow.scored_heads < narrow.shape.heads and (
+        made or changed or wide.scored_heads < wide.shape.heads
+    ):
         taken = (
-            f"makes {', '.join(made)} for all" if made else f"changes {', '.join(changed)} in all" if changed else "takes some too"
+            f"makes {', '.join(made)} for all"
+            if made
+            else f"changes {', '.join(changed)} in all"
+            if changed
+            else "takes some too"
         )
-        raise RelposError(f"conv.parts: {narrow.name} takes heads from the scores, and {wide.name} {taken}")
+        raise RelposError(
+            f"conv.parts: {narrow.name} takes heads from the scores, and {wide.name} {taken}"
+        )

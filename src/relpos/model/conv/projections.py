@@ -19,23 +19,31 @@ Activation = Literal["none", "gelu"]
 
 
 class ConvProjections(Conv):
-    """Some of q, k, v in the first `fraction` of the heads by a depthwise-separable convolution of the layer's input, in the others
-    by a linear map (Chang et al. 2021, Section 4.3 and Table 3):
+    """Some of q, k, v in the first `fraction` of the heads by a depthwise-separable convolution of
+    the layer's input, in the others by a linear map (Chang et al. 2021, Section 4.3 and Table 3):
 
         q_i = W_p act(Σ_r w_r ⊙ x_{i+r} + w) + b_p, r = −k..k         inputs of padding set to 0; all hidden channels are convolved
 
-    Each of q, k, v has a convolution of its own. The paper does not say whether there is an activation; its authors' code takes
-    either, the counts fit both, and `none` is the setting of the printed rows.
+    Each of q, k, v has a convolution of its own. The paper does not say whether there is an
+    activation; its authors' code takes either, the counts fit both, and `none` is the setting of
+    the printed rows.
     """
 
     @checked
-    def __init__(self, shape: Shape, k: Natural, fraction: Fraction = 0.5, activation: Activation = "none") -> None:
+    def __init__(
+        self, shape: Shape, k: Natural, fraction: Fraction = 0.5, activation: Activation = "none"
+    ) -> None:
         super().__init__(shape)
         self.width, self.reads_ahead = 2 * k + 1, k > 0
         self.convolved = convolved_heads(shape, fraction) * shape.head_dim
         rest = shape.heads * shape.head_dim - self.convolved
         self.convolutions = nn.ModuleDict(
-            {name: SeparableConv(shape.hidden, self.convolved, self.width, ACTIVATIONS[activation]()) for name in self.names}
+            {
+                name: SeparableConv(
+                    shape.hidden, self.convolved, self.width, ACTIVATIONS[activation]()
+                )
+                for name in self.names
+            }
         )
         self.linear = nn.Linear(shape.hidden, len(self.names) * rest) if rest else None
 
@@ -45,17 +53,25 @@ class ConvProjections(Conv):
         return [name for name in "qkv" if name in self.projections]
 
     def project(self, x: Hidden, mask: Mask | None) -> dict[str, Float[Tensor, "batch n _"]]:
-        convolutions = [part for part in self.convolutions.values() if isinstance(part, SeparableConv)]
+        convolutions = [
+            part for part in self.convolutions.values() if isinstance(part, SeparableConv)
+        ]
         made = dict(zip(self.names, SeparableConv.each(convolutions, hide(x, mask)), strict=True))
         if self.linear is not None:
             # One matrix product for all names; what it makes of padding no token sees.
             rest = self.linear(x).chunk(len(made), -1)
-            made = {name: cat((made[name], part), -1) for name, part in zip(self.names, rest, strict=True)}
+            made = {
+                name: cat((made[name], part), -1)
+                for name, part in zip(self.names, rest, strict=True)
+            }
         return made
 
     def count(self, shape: Shape) -> int:
         rest = shape.heads * shape.head_dim - self.convolved
-        return len(self.names) * (SeparableConv.count(shape.hidden, self.convolved, self.width) + rest * (shape.hidden + 1))
+        return len(self.names) * (
+            SeparableConv.count(shape.hidden, self.convolved, self.width)
+            + rest * (shape.hidden + 1)
+        )
 
 
 class ConvQK(ConvProjections):
@@ -101,7 +117,8 @@ class ConvQKV(ConvProjections):
 
 
 def convolved_heads(shape: Shape, fraction: float) -> int:
-    """How many heads are convolved; raises RelposError where `fraction` says no whole number of 1 or more."""
+    """How many heads are convolved; raises RelposError where `fraction` says no whole number of 1
+    or more."""
     heads = round(fraction * shape.heads)
     # Not exactly: 0.28 · 25 is not 7 in binary.
     if not heads or abs(fraction * shape.heads - heads) > 1e-9:

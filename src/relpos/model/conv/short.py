@@ -22,10 +22,11 @@ class ShortConv(Conv):
 
         y_i ← y_i + Σ_r w_r ⊙ y_{i+r}, r = −k..k                      y of padding set to 0; w (channels, 2k+1), no bias
 
-    at each place, with weights of its own. `right=false` ends the window at the token: r = −k..0, w (channels, k+1).
+    at each place, with weights of its own. `right=false` ends the window at the token: r = −k..0, w
+    (channels, k+1).
 
-    Differs from the authors' code: a decoder, whose four taps read the token and three before it, as k=3 and right=false do. By
-    default the window is centred, so that both neighbours are read.
+    Differs from the authors' code: a decoder, whose four taps read the token and three before it,
+    as k=3 and right=false do. By default the window is centred, so that both neighbours are read.
     """
 
     def __init__(self, shape: Shape, k: int, places: Iterable[str], right: bool) -> None:
@@ -33,7 +34,10 @@ class ShortConv(Conv):
         self.places, self.right, self.reads_ahead = frozenset(places), right, right and k > 0
         self.width = 2 * k + 1 if right else k + 1
         self.convolutions = nn.ModuleDict(
-            {place: DepthwiseConv(_channels(shape, place), self.width, bias=False) for place in sorted(self.places)}
+            {
+                place: DepthwiseConv(_channels(shape, place), self.width, bias=False)
+                for place in sorted(self.places)
+            }
         )
 
     def act(
@@ -41,7 +45,8 @@ class ShortConv(Conv):
     ) -> Float[Tensor, "batch n channels"]:
         weight: Tensor = self.convolutions[place].get_parameter("weight")
         if not self.right:
-            weight = functional.pad(weight, (0, self.width - 1))  # the kernels read windows with the token in their middle
+            # the kernels read windows with the token in their middle
+            weight = functional.pad(weight, (0, self.width - 1))
         return y + depthwise(hide(y, mask), weight)
 
     def count(self, shape: Shape) -> int:
@@ -53,15 +58,18 @@ CANON = {"A": ["input"], "B": ["q", "k", "v"], "C": ["ffn"], "D": ["inner"]}
 
 
 class Canon(ShortConv):
-    """Canon layers (Allen-Zhu 2025, "Physics of language models", part 4.1, Canon-ABCD). `places` has the paper's letters: A is
-    what the attention reads, B queries, keys and values, C what the feed-forward network reads, D its inner vectors before the
-    activation. Weights start uniform in ±1/√width, which the authors prefer to N(0, 0.02).
+    """Canon layers (Allen-Zhu 2025, "Physics of language models", part 4.1, Canon-ABCD). `places`
+    has the paper's letters: A is what the attention reads, B queries, keys and values, C what the
+    feed-forward network reads, D its inner vectors before the activation. Weights start uniform in
+    ±1/√width, which the authors prefer to N(0, 0.02).
 
     Parameters: L·(1 + k + k·right)·(5d + F)
 
-    Differs from the paper: its layers have their norm before the attention and before the feed-forward network, ours behind them.
+    Differs from the paper: its layers have their norm before the attention and before the
+    feed-forward network, ours behind them.
 
-    Differs from the authors' code: with `qk_norm` queries and keys are convolved first and then normed, there the other way round.
+    Differs from the authors' code: with `qk_norm` queries and keys are convolved first and then
+    normed, there the other way round.
 
     Raises:
         RelposError: `places` has other letters, or one of them twice.
@@ -73,20 +81,26 @@ class Canon(ShortConv):
     """
 
     @checked
-    def __init__(self, shape: Shape, k: Natural = 2, places: str = "ABCD", right: bool = True) -> None:
+    def __init__(
+        self, shape: Shape, k: Natural = 2, places: str = "ABCD", right: bool = True
+    ) -> None:
         places = str(places)  # YAML reads digits as a number
         if not places or len(set(places)) < len(places) or set(places) - set(CANON):
-            raise RelposError(f"conv.places={places}: some of the letters ABCD are expected, each once")
+            raise RelposError(
+                f"conv.places={places}: some of the letters ABCD are expected, each once"
+            )
         super().__init__(shape, k, [name for letter in places for name in CANON[letter]], right)
 
 
 class Inkling(ShortConv):
-    """The short convolutions of keys and values in Inkling (Inkling 2026, as in Transformers' `modular_inkling.py`), between their
-    linear maps and the attention; `position=inkling` is the scheme beside them. Weights start from N(0, 0.02).
+    """The short convolutions of keys and values in Inkling (Inkling 2026, as in Transformers'
+    `modular_inkling.py`), between their linear maps and the attention; `position=inkling` is the
+    scheme beside them. Weights start from N(0, 0.02).
 
     Parameters: 2·L·(1 + k + k·right)·d
 
-    Differs from the authors' code: it convolves what leaves attention and feed-forward network, too, and in float32.
+    Differs from the authors' code: it convolves what leaves attention and feed-forward network,
+    too, and in float32.
 
     Example:
         >>> sorted(Inkling(Shape.example()).places)

@@ -1,8 +1,10 @@
-"""Attention kernels: ways of computing the attention. `eager` is the definition; the others equal it and say what they support.
+"""Attention kernels: ways of computing the attention. `eager` is the definition; the others equal
+it and say what they support.
 
-An attention kernel is a module with two functions. `supports(terms, v, training)` says whether it serves these terms for values
-like v, and `attention(q, k, v, terms, mask, dropout, scale)` computes. An optional one is used only after it has proved itself
-(proof.py). That of Triton may be given the tokens of all sequences in one row, see `packs`.
+An attention kernel is a module with two functions. `supports(terms, v, training)` says whether it
+serves these terms for values like v, and `attention(q, k, v, terms, mask, dropout, scale)`
+computes. An optional one is used only after it has proved itself (proof.py). That of Triton may be
+given the tokens of all sequences in one row, see `packs`.
 """
 
 from __future__ import annotations
@@ -44,11 +46,12 @@ def attend(
     maps: list[Tensor] | None = None,
     held: Tokens | None = None,
 ) -> tuple[Heads, str]:
-    """y of the attention kernel that `select` chooses, and its name; `scale` is the factor of q·k. With `held` q, k and v are one
-    row of these tokens, (1, H, T, D), and so are y and the kernels in the terms.
+    """y of the attention kernel that `select` chooses, and its name; `scale` is the factor of q·k.
+    With `held` q, k and v are one row of these tokens, (1, H, T, D), and so are y and the kernels
+    in the terms.
 
-    The definition in plain torch serves where others cannot: to compilers, to transforms of torch.func, and to whoever wants
-    `maps`, the list to which it adds the probabilities.
+    The definition in plain torch serves where others cannot: to compilers, to transforms of
+    torch.func, and to whoever wants `maps`, the list to which it adds the probabilities.
     """
     plain = maps is not None or torch.compiler.is_compiling() or transformed()
     kernel = eager if plain else select(name, terms, v, training, q is not None, held is not None)
@@ -57,7 +60,9 @@ def attend(
     if held is not None:
         if kernel is triton:
             return triton.attention(q, k, v, terms, mask, dropout, scale, held), name_of(triton)
-        query, key, q, k = (None if x is None else held.spread_heads(x) for x in (terms.query, terms.key, q, k))
+        query, key, q, k = (
+            None if x is None else held.spread_heads(x) for x in (terms.query, terms.key, q, k)
+        )
         terms = replace(terms, query=query, key=key)
         y, ran = attend(name, q, k, held.spread_heads(v), terms, mask, dropout, training, scale)
         return held.take_heads(y), ran
@@ -65,12 +70,16 @@ def attend(
 
 
 def packs(name: str, x: Tensor, n: int) -> bool:
-    """Whether an attention kernel of this name can read q, k and v of sequences of n tokens at most, made of x, from one row."""
+    """Whether an attention kernel of this name can read q, k and v of sequences of n tokens at
+    most, made of x, from one row."""
     return name in ("auto", name_of(triton)) and triton.packs(x, n)
 
 
-def select(name: str, terms: Terms, v: Heads, training: bool, content: bool = True, packed: bool = False) -> ModuleType:
-    """The named attention kernel, or with `auto` the first that serves these terms; `eager` for a named one that fails its proof.
+def select(
+    name: str, terms: Terms, v: Heads, training: bool, content: bool = True, packed: bool = False
+) -> ModuleType:
+    """The named attention kernel, or with `auto` the first that serves these terms; `eager` for a
+    named one that fails its proof.
 
     Args:
         v: the values that will be weighted; their device and number format matter.
@@ -83,7 +92,9 @@ def select(name: str, terms: Terms, v: Heads, training: bool, content: bool = Tr
     for kernel in FASTEST_FIRST:
         if name not in ("auto", name_of(kernel)) or not kernel.supports(terms, v, training):
             continue
-        if kernel not in OPTIONAL or proof.holds(kernel, proof.kind_of(terms, v, content, packed and kernel is triton)):
+        if kernel not in OPTIONAL or proof.holds(
+            kernel, proof.kind_of(terms, v, content, packed and kernel is triton)
+        ):
             return kernel
         if name != "auto":
             return eager
@@ -91,4 +102,6 @@ def select(name: str, terms: Terms, v: Heads, training: bool, content: bool = Tr
     if name == name_of(triton) and v.device.type != "cuda":
         missing = f"needs CUDA and this is {v.device.type}"
     reason = missing or f"does not serve this position scheme on {v.device.type}"
-    raise RelposError(f"attention kernel {name!r} {reason}; speed.kernel=auto takes one that serves")
+    raise RelposError(
+        f"attention kernel {name!r} {reason}; speed.kernel=auto takes one that serves"
+    )

@@ -1,4 +1,5 @@
-"""Reading and adding convolution kernels along the diagonals of score matrices without a tensor of offsets."""
+"""Reading and adding convolution kernels along the diagonals of score matrices without a tensor of
+offsets."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 Matrices = Float[Tensor, "matrices n n"]  # maybe transposed
-Kernels = Float[Tensor, "matrices n width"]  # width 2k+1: the entry of row i for column j is kernel[:, i, j − i + k]
+# width 2k+1: the entry of row i for column j is kernel[:, i, j − i + k]
+Kernels = Float[Tensor, "matrices n width"]
 Block = Float[Tensor, "matrices rows columns"]  # some rows and columns of a matrix
 
 
@@ -15,7 +17,9 @@ def _middle(s: Matrices, k: int) -> Float[Tensor, "matrices n-2*{k} 2*{k}+1"]:
     """A view of the windows that lie wholly inside the matrix; row i's starts at column i − k."""
     _, n, _ = s.shape
     matrix, row, column = s.stride()
-    return s.as_strided((len(s), n - 2 * k, 2 * k + 1), (matrix, row + column, column), s.storage_offset() + k * row)
+    return s.as_strided(
+        (len(s), n - 2 * k, 2 * k + 1), (matrix, row + column, column), s.storage_offset() + k * row
+    )
 
 
 def _block(kernel: Float[Tensor, "matrices rows width"], first: int, columns: int) -> Block:
@@ -40,7 +44,8 @@ def add_band_(s: Matrices, kernel: Kernels) -> None:
     """s[:, i, j] += kernel[:, i, j − i + k] for |j − i| ≤ k."""
     n, k = s.shape[1], kernel.shape[2] // 2
     kernel = kernel.to(s.dtype)
-    # Rows whose whole window lies in the sentence are one strided view; only the k rows at each end need a block of their own.
+    # Rows whose whole window lies in the sentence are one strided view; only the k rows at each end
+    # need a block of their own.
     if n <= 2 * k:
         s += _block(kernel, 0, n)
         return
@@ -62,7 +67,8 @@ def read_band(s: Matrices, k: int) -> Float[Tensor, "matrices n 2*{k}+1"]:
 
 
 def beyond(s: Matrices, k: int, left: bool = False) -> Float[Tensor, "n n"]:
-    """A matrix with 1 where j > i + k, or j < i − k, laid out in memory as s is, so that the two run together in one sweep."""
+    """A matrix with 1 where j > i + k, or j < i − k, laid out in memory as s is, so that the two
+    run together in one sweep."""
     ones = torch.ones(s.shape[1:], dtype=s.dtype, device=s.device)
     if s.stride(2) == 1:
         return ones.tril_(-k - 1) if left else ones.triu_(k + 1)

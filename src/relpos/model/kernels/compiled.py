@@ -1,7 +1,9 @@
-"""Attention in one sweep for each sequence and head, compiled for the processor at hand (cpu.cpp). Equal to `eager`.
+"""Attention in one sweep for each sequence and head, compiled for the processor at hand (cpu.cpp).
+Equal to `eager`.
 
-No permuted copies of q, k and v, no passes over scores that have left the cache, and dropout masks are drawn again in the backward
-pass instead of kept. Storage is float32 or bfloat16, arithmetic float32. Gradients of tables are summed in a fixed order.
+No permuted copies of q, k and v, no passes over scores that have left the cache, and dropout masks
+are drawn again in the backward pass instead of kept. Storage is float32 or bfloat16, arithmetic
+float32. Gradients of tables are summed in a fixed order.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from relpos.model.shape import Heads, Mask, scaled
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 PARTS = 4
-"""The gradients of factored kernels' tables, which are large, are summed in so many runs of sequences."""
+"""The gradients of factored kernels' tables, which are large, are summed in so many runs of
+sequences."""
 
 
 class _View(ctypes.Structure):
@@ -34,7 +37,12 @@ class _View(ctypes.Structure):
 class DropoutCall(ctypes.Structure):
     """`Dropout` of cpu.cpp."""
 
-    _fields_ = (("rows", _POINTER), ("columns", _POINTER), ("threshold", _INT), ("rescale", ctypes.c_float))
+    _fields_ = (
+        ("rows", _POINTER),
+        ("columns", _POINTER),
+        ("threshold", _INT),
+        ("rescale", ctypes.c_float),
+    )
 
 
 class _Factors(ctypes.Structure):
@@ -53,9 +61,15 @@ class _Call(ctypes.Structure):
     _fields_ = (
         *((name, _INT) for name in ("batch", "heads", "n", "width")),
         *((name, _View) for name in ("q", "k", "v", "y", "grad_q", "grad_k", "grad_v")),
-        *((name, _POINTER) for name in ("p", "offset", "query", "key", "value", "dense", "columns")),
+        *(
+            (name, _POINTER)
+            for name in ("p", "offset", "query", "key", "value", "dense", "columns")
+        ),
         *((name, _INT) for name in ("query_width", "key_width", "value_width", "dense_batch")),
-        *((name, _POINTER) for name in ("grad_offset", "grad_query", "grad_key", "grad_value", "grad_dense")),
+        *(
+            (name, _POINTER)
+            for name in ("grad_offset", "grad_query", "grad_key", "grad_value", "grad_dense")
+        ),
         ("mask", _POINTER),
         *((name, _Factors) for name in ("query_factors", "key_factors")),
         ("dropout", DropoutCall),
@@ -64,16 +78,25 @@ class _Call(ctypes.Structure):
 
 
 def serves(x: Tensor, training: bool) -> bool:
-    """Whether the library is there and works on tensors like x. The first training on a CPU builds it."""
+    """Whether the library is there and works on tensors like x. The first training on a CPU builds
+    it."""
     dtype = compute_dtype(x)
-    if x.device.type != "cpu" or dtype not in (torch.float32, torch.bfloat16) or torch.compiler.is_compiling():
+    if (
+        x.device.type != "cpu"
+        or dtype not in (torch.float32, torch.bfloat16)
+        or torch.compiler.is_compiling()
+    ):
         return False
     return library.load(build=training) is not None
 
 
 def missing() -> str | None:
     """Why there is no library; None where there is one."""
-    return None if library.load(build=False) else "needs Linux, a C++ compiler (g++, or what CXX names) and RELPOS_COMPILE not 0"
+    return (
+        None
+        if library.load(build=False)
+        else "needs Linux, a C++ compiler (g++, or what CXX names) and RELPOS_COMPILE not 0"
+    )
 
 
 def supports(terms: Terms, v: Heads, training: bool) -> bool:
@@ -92,20 +115,29 @@ def dropout_call(shape: Sequence[int], draw: Draw) -> tuple[DropoutCall, list[Te
         return DropoutCall(None, None, 0, 1.0), []
     rows, columns = words(torch.Size(shape), draw, torch.device("cpu"))
     rows = rows.contiguous()
-    return DropoutCall(rows.data_ptr(), columns.data_ptr(), threshold(draw.rate), rescale(draw.rate)), [rows, columns]
+    return DropoutCall(
+        rows.data_ptr(), columns.data_ptr(), threshold(draw.rate), rescale(draw.rate)
+    ), [rows, columns]
 
 
 def run(name: str, call: ctypes.Structure, dtype: torch.dtype, backward: bool) -> None:
     """Calls a function of the library."""
     made = library.load(build=True)
     assert made is not None
-    getattr(made, name)(ctypes.byref(call), ctypes.c_int(dtype == torch.bfloat16), ctypes.c_int(backward))
+    getattr(made, name)(
+        ctypes.byref(call), ctypes.c_int(dtype == torch.bfloat16), ctypes.c_int(backward)
+    )
 
 
 def _in_rows(x: Tensor) -> Tensor:
     """x or a copy of it, in which a token's numbers lie side by side."""
-    # `contiguous` keeps the stride of an axis of one token, whatever it is, and products refuse one below the width.
-    return x if x.stride(3) == 1 and x.stride(2) >= x.shape[3] else x.clone(memory_format=torch.contiguous_format)
+    # `contiguous` keeps the stride of an axis of one token, whatever it is, and products refuse one
+    # below the width.
+    return (
+        x
+        if x.stride(3) == 1 and x.stride(2) >= x.shape[3]
+        else x.clone(memory_format=torch.contiguous_format)
+    )
 
 
 def _view(x: Tensor | None) -> _View:
@@ -121,7 +153,8 @@ class _Rest(NamedTuple):
 
 
 class _Terms(NamedTuple):
-    """What the library reads of `Terms`: with a table, query or key is the left factor of its kernels."""
+    """What the library reads of `Terms`: with a table, query or key is the left factor of its
+    kernels."""
 
     offset: Tensor | None
     query: Tensor | None
@@ -132,11 +165,21 @@ class _Terms(NamedTuple):
     key_table: Tensor | None
 
     def stored(self, dtype: torch.dtype) -> _Terms:
-        """Kernels and tables of sums in float32, what is multiplied in the number format of q, k and v."""
-        offset, value = (None if x is None else x.float().contiguous() for x in (self.offset, self.value))
-        dense, *tables = (None if x is None else x.to(dtype).contiguous() for x in (self.dense, self.query_table, self.key_table))
+        """Kernels and tables of sums in float32, what is multiplied in the number format of q, k
+        and v."""
+        offset, value = (
+            None if x is None else x.float().contiguous() for x in (self.offset, self.value)
+        )
+        dense, *tables = (
+            None if x is None else x.to(dtype).contiguous()
+            for x in (self.dense, self.query_table, self.key_table)
+        )
         query, key = (
-            None if x is None else x.float().contiguous() if table is None else _in_rows(x.to(dtype))
+            None
+            if x is None
+            else x.float().contiguous()
+            if table is None
+            else _in_rows(x.to(dtype))
             for x, table in zip((self.query, self.key), tables, strict=True)
         )
         return _Terms(offset, query, key, value, dense, *tables)
@@ -182,7 +225,9 @@ class _Attention(torch.autograd.Function):
         grads = [None if x is None else torch.empty_like(x) for x in (q, k, v)]
         call.grad_q, call.grad_k, call.grad_v = map(_view, grads)
         sums = _sums(terms, v, call.parts)
-        call.grad_offset, call.grad_value, call.grad_dense = map(pointer, (sums.offset, sums.value, sums.dense))
+        call.grad_offset, call.grad_value, call.grad_dense = map(
+            pointer, (sums.offset, sums.value, sums.dense)
+        )
         call.grad_query, call.grad_key = map(pointer, (sums.query, sums.key))
         for factors, made in zip((call.query_factors, call.key_factors), sums.factors, strict=True):
             if made is not None:
@@ -197,12 +242,19 @@ class _Attention(torch.autograd.Function):
 
 
 def _sums(terms: _Terms, v: Tensor, parts: int) -> _Terms:
-    """Room for the gradients of the terms. What sequences share has sums of its own for each of them, or for each part of the
-    batch, which are added up afterwards: threads that added into one would do so in another order each time."""
+    """Room for the gradients of the terms. What sequences share has sums of its own for each of
+    them, or for each part of the batch, which are added up afterwards: threads that added into one
+    would do so in another order each time."""
     batch, heads, n, _ = v.shape
     zeros = partial(v.new_zeros, dtype=torch.float32)
-    query, key = (None if x is None else zeros(x.shape) if table is None else torch.empty_like(x) for x, table in terms.pairs)
-    tables = (None if x is None else zeros((parts, heads, *x.shape[1:])) for x in (terms.query_table, terms.key_table))
+    query, key = (
+        None if x is None else zeros(x.shape) if table is None else torch.empty_like(x)
+        for x, table in terms.pairs
+    )
+    tables = (
+        None if x is None else zeros((parts, heads, *x.shape[1:]))
+        for x in (terms.query_table, terms.key_table)
+    )
     return _Terms(
         None if terms.offset is None else zeros((batch, *terms.offset.shape)),
         query,
@@ -221,10 +273,17 @@ def _call(
     batch, heads, n, width = v.shape
     dropout, alive = dropout_call((batch, heads, n, n), rest.draw)
     call = _Call(batch, heads, n, width, _view(q), _view(k), _view(v), _view(y))
-    call.p, call.columns, call.mask, call.dropout = pointer(p), pointer(columns), pointer(mask), dropout
+    call.p, call.columns, call.mask, call.dropout = (
+        pointer(p),
+        pointer(columns),
+        pointer(mask),
+        dropout,
+    )
     call.offset, call.query, call.key = map(pointer, (terms.offset, terms.query, terms.key))
     call.value, call.dense = pointer(terms.value), pointer(terms.dense)
-    call.query_width, call.key_width = (0 if x is None else (x if table is None else table).shape[-1] for x, table in terms.pairs)
+    call.query_width, call.key_width = (
+        0 if x is None else (x if table is None else table).shape[-1] for x, table in terms.pairs
+    )
     call.value_width = 0 if terms.value is None else len(terms.value)
     call.dense_batch = 0 if terms.dense is None or len(terms.dense) == 1 else terms.dense.stride(0)
     # Each sequence is a run of its own, unless that would mean as many copies of a large table.
@@ -235,25 +294,45 @@ def _call(
             turned = table.transpose(1, 2).contiguous()
             alive.append(turned)
             one_head = 0 if len(table) == 1 else table.stride(0)
-            setattr(call, name, _Factors(_view(x), _View(), pointer(table), pointer(turned), None, table.shape[1], one_head))
+            setattr(
+                call,
+                name,
+                _Factors(
+                    _view(x),
+                    _View(),
+                    pointer(table),
+                    pointer(turned),
+                    None,
+                    table.shape[1],
+                    one_head,
+                ),
+            )
             call.parts = min(PARTS, batch)
     widths = [width for width in (call.query_width, call.key_width, call.value_width) if width]
-    call.zero = rest.outside == "zero" or min(widths, default=0) >= 2 * n - 1  # no offset lies outside of such windows
+    # no offset lies outside of such windows
+    call.zero = rest.outside == "zero" or min(widths, default=0) >= 2 * n - 1
     call.threads = torch.get_num_threads()
     call.reach = n if rest.reach is None else rest.reach
     return call, alive
 
 
 def _check(terms: _Terms, v: Tensor) -> None:
-    # The library reads by addresses: beyond the end of a smaller tensor of a user's own scheme, where torch would broadcast.
+    # The library reads by addresses: beyond the end of a smaller tensor of a user's own scheme,
+    # where torch would broadcast.
     batch, heads, n, width = v.shape
     of_tokens = (batch, heads, n, -1)
     for name, shape in {
         "offset": (heads, 2 * n - 1), "query": of_tokens, "key": of_tokens, "value": (-1, width), "dense": (-1, heads, n, n),
     }.items():  # fmt: skip
         x: Tensor | None = getattr(terms, name)
-        if x is not None and (x.dim() != len(shape) or any(a != b for a, b in zip(x.shape, shape, strict=True) if b >= 0)):
-            raise RelposError(f"terms.{name} has the shape {tuple(x.shape)}; {shape} is expected, -1 standing for any number")
+        if x is not None and (
+            x.dim() != len(shape)
+            or any(a != b for a, b in zip(x.shape, shape, strict=True) if b >= 0)
+        ):
+            raise RelposError(
+                f"terms.{name} has the shape {tuple(x.shape)}; {shape} is expected, "
+                f"-1 standing for any number"
+            )
 
 
 def attention(
@@ -268,7 +347,9 @@ def attention(
         q, k = q.to(dtype), k.to(dtype)
     v, made = v.to(dtype), _Terms(*(getattr(terms, name) for name in _Terms._fields))
     _check(made, v)
-    keep = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k, v, *made))
+    keep = torch.is_grad_enabled() and any(
+        x is not None and x.requires_grad for x in (q, k, v, *made)
+    )
     rest = _Rest(terms.outside, terms.reach, Draw(*dropout))
     result: Heads = _Attention.apply(q, k, v, terms.columns, mask, rest, keep, *made)
     return result

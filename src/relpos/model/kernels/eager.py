@@ -1,4 +1,5 @@
-"""The definition of attention with position terms, to be read against the equation. Every other attention kernel must equal it.
+"""The definition of attention with position terms, to be read against the equation. Every other
+attention kernel must equal it.
 
 s_ij = q_i·k_j + β_{j−i} + a_{i, j−i} + b_{j, i−j} + D_ij                 y_i = Σ_j drop(softmax_j(s_ij)) (v_j + u_{j−i})
 """
@@ -18,7 +19,8 @@ MASKED = -1e30
 
 
 def masked(dtype: torch.dtype) -> float:
-    """The score of a padding token; finite, so that a row of nothing but padding has no NaN, also where it is added to a score."""
+    """The score of a padding token; finite, so that a row of nothing but padding has no NaN, also
+    where it is added to a score."""
     return max(MASKED, torch.finfo(dtype).min / 2)
 
 
@@ -28,7 +30,8 @@ def supports(terms: Terms, v: Heads, training: bool) -> bool:
 
 
 def scores(q: Heads | None, k: Heads | None, terms: Terms, like: Heads) -> Scores:
-    """s, padding and what is out of reach not yet hidden; q is scaled; q and k are None for attention without q·k."""
+    """s, padding and what is out of reach not yet hidden; q is scaled; q and k are None for
+    attention without q·k."""
     terms, (batch, heads, n, _) = terms.multiplied(), like.shape
     s = like.new_zeros(batch, heads, n, n) if q is None or k is None else q @ k.transpose(-1, -2)
     offsets = _offsets(n, like.device)  # (n, n), j − i
@@ -66,7 +69,9 @@ def attention(
         >>> attention(None, None, v, Terms(offset=beta), None, (0.0, 0)).flatten().tolist()
         [1.0, 2.0, 1.0]
     """
-    p = drop(probabilities(scores(scaled(q, scale), k, terms, v), mask, terms.reach), dropout).to(v.dtype)
+    p = drop(probabilities(scores(scaled(q, scale), k, terms, v), mask, terms.reach), dropout).to(
+        v.dtype
+    )
     if maps is not None:
         maps.append(p)
     y = p @ v
@@ -78,10 +83,14 @@ def _offsets(n: int, device: torch.device) -> Int[Tensor, "{n} {n}"]:
     return token[None, :] - token[:, None]
 
 
-def _read(kernel: Float[Tensor, "batch heads n width"], offsets: Int[Tensor, "n n"], terms: Terms) -> Scores:
+def _read(
+    kernel: Float[Tensor, "batch heads n width"], offsets: Int[Tensor, "n n"], terms: Terms
+) -> Scores:
     """The convolution kernel of each token, read at these offsets."""
     if terms.columns is not None:
-        return kernel.gather(-1, terms.columns[offsets + len(offsets) - 1].expand(*kernel.shape[:2], -1, -1))
+        return kernel.gather(
+            -1, terms.columns[offsets + len(offsets) - 1].expand(*kernel.shape[:2], -1, -1)
+        )
     k, outside = kernel.shape[-1] // 2, terms.outside
     columns = (offsets.clamp(-k, k) + k).expand(*kernel.shape[:2], -1, -1)
     read = kernel.gather(-1, columns)
@@ -89,7 +98,8 @@ def _read(kernel: Float[Tensor, "batch heads n width"], offsets: Int[Tensor, "n 
 
 
 def _weighted(p: Scores, value: Float[Tensor, "width head_dim"], outside: str) -> Heads:
-    """Σ_j p_ij u_{j−i}: the probabilities are first summed by offset, so that no (n, n, head_dim) tensor exists."""
+    """Σ_j p_ij u_{j−i}: the probabilities are first summed by offset, so that no (n, n, head_dim)
+    tensor exists."""
     n, k = p.shape[-1], value.shape[0] // 2
     offsets = _offsets(n, p.device)
     if outside == "zero":

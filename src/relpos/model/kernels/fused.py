@@ -1,7 +1,9 @@
-"""Attention as one step of differentiation, in plain torch. Equal to `eager`, dropout masks included, and faster on a CPU.
+"""Attention as one step of differentiation, in plain torch. Equal to `eager`, dropout masks
+included, and faster on a CPU.
 
-What makes it fast: position terms are added to the scores in place, convolution kernels only on the band where they act; a
-dropped probability is stored with a minus sign, so that no mask is stored, converted or multiplied with.
+What makes it fast: position terms are added to the scores in place, convolution kernels only on the
+band where they act; a dropped probability is stored with a minus sign, so that no mask is stored,
+converted or multiplied with.
 """
 
 from __future__ import annotations
@@ -14,7 +16,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from relpos.model.dropout import Draw, dropped, rescale
-from relpos.model.kernels.band import Kernels, Matrices, add_band_, beyond, diagonal_sums, read_band, toeplitz
+from relpos.model.kernels.band import (
+    Kernels,
+    Matrices,
+    add_band_,
+    beyond,
+    diagonal_sums,
+    read_band,
+    toeplitz,
+)
 from relpos.model.kernels.eager import masked
 from relpos.model.position.base import Terms
 from relpos.model.precision import as_given, compute_dtype
@@ -22,16 +32,20 @@ from relpos.model.shape import Heads, Mask, scaled
 
 
 def supports(terms: Terms, v: Heads, training: bool) -> bool:
-    """Everything but a value table, and but kernels in a wider number format than the scores: they would be rounded to that."""
+    """Everything but a value table, and but kernels in a wider number format than the scores: they
+    would be rounded to that."""
     scores = torch.finfo(compute_dtype(v)).eps
-    exact = any(x is not None and torch.finfo(x.dtype).eps < scores for x in (terms.query, terms.key))
+    exact = any(
+        x is not None and torch.finfo(x.dtype).eps < scores for x in (terms.query, terms.key)
+    )
     return terms.value is None and not exact
 
 
 def _add_query_(s: Matrices, kernel: Kernels, outside: str) -> None:
     """s += the convolution kernel of each query, read at j − i.
 
-    Clamped, the left edge is first levelled to 0 in every row, which a softmax does not see: one triangle is left to fill, not two.
+    Clamped, the left edge is first levelled to 0 in every row, which a softmax does not see: one
+    triangle is left to fill, not two.
     """
     if outside == "clamp":
         kernel = (kernel - kernel[:, :, :1]).to(s.dtype)
@@ -40,17 +54,21 @@ def _add_query_(s: Matrices, kernel: Kernels, outside: str) -> None:
 
 
 def _grad_query(s: Matrices, width: int, outside: str) -> Kernels:
-    """The adjoint of `_add_query_` for a gradient s whose rows sum to 0, as those of a softmax do."""
+    """The adjoint of `_add_query_` for a gradient s whose rows sum to 0, as those of a softmax
+    do."""
     grad = read_band(s, width // 2)
     if outside == "clamp":
         grad[:, :, -1] += (s * beyond(s, width // 2)).sum(-1)
-        grad[:, :, 0] = -grad[:, :, 1:].sum(-1)  # a row sums to 0: the left edge gets what all others leave
+        # a row sums to 0: the left edge gets what all others leave
+        grad[:, :, 0] = -grad[:, :, 1:].sum(-1)
     return grad
 
 
 def _add_key_(s: Matrices, kernel: Kernels, outside: str) -> None:
-    """s += the convolution kernel of each key, read at i − j: the same on the transposed matrix, both edges filled."""
-    # An edge differs from key to key, so that no level can be taken off a query's row: both triangles are filled.
+    """s += the convolution kernel of each key, read at i − j: the same on the transposed matrix,
+    both edges filled."""
+    # An edge differs from key to key, so that no level can be taken off a query's row: both
+    # triangles are filled.
     s, k = s.transpose(1, 2), kernel.shape[2] // 2
     kernel = kernel.to(s.dtype)
     if outside == "clamp":
@@ -90,11 +108,16 @@ class _Attention(torch.autograd.Function):
         if key is not None:
             _add_key_(s, key.reshape(batch * heads, n, -1), outside)
         if mask is not None:
-            by_head.add_(s.new_zeros(mask.shape).masked_fill_(~mask, masked(s.dtype))[:, None, None, :])
+            by_head.add_(
+                s.new_zeros(mask.shape).masked_fill_(~mask, masked(s.dtype))[:, None, None, :]
+            )
         signed = torch.softmax(s, -1)
         if p > 0:
-            # A probability needs no sign, so its sign bit can be the mask; that of an int16 is where bfloat16 has its own.
-            signed.copysign_(dropped((batch, heads, n, n), draw, s.device).view_as(s).view(torch.bfloat16))
+            # A probability needs no sign, so its sign bit can be the mask; that of an int16 is
+            # where bfloat16 has its own.
+            signed.copysign_(
+                dropped((batch, heads, n, n), draw, s.device).view_as(s).view(torch.bfloat16)
+            )
         kept = signed.relu() if p > 0 else signed
         ctx.save_for_backward(q, k, v, signed)
         ctx.shape, ctx.outside, ctx.p = (batch, heads, n, width), outside, p
@@ -160,4 +183,15 @@ def attention(
     queries = scaled(q, scale)
     queries = v.new_zeros(v.shape) if queries is None else queries
     q, k, v = queries.to(dtype), (queries if k is None else k).to(dtype), v.to(dtype)
-    return _Attention.apply(q, k, v, terms.offset, terms.query, terms.key, terms.dense, mask, terms.outside, Draw(*dropout))
+    return _Attention.apply(
+        q,
+        k,
+        v,
+        terms.offset,
+        terms.query,
+        terms.key,
+        terms.dense,
+        mask,
+        terms.outside,
+        Draw(*dropout),
+    )

@@ -1,8 +1,9 @@
 """Builds `cpu.cpp` for the processor at hand, once, and loads it.
 
-The library is called through ctypes: compiling takes seconds, with torch's headers it would take a minute, and needs nothing but
-a compiler. It is [kept](kept.py) in the user's cache folder, one for each source, compiler, torch and processor. Without a compiler
-or with `RELPOS_COMPILE=0` there is none, and plain torch computes everything.
+The library is called through ctypes: compiling takes seconds, with torch's headers it would take a
+minute, and needs nothing but a compiler. It is [kept](kept.py) in the user's cache folder, one for
+each source, compiler, torch and processor. Without a compiler or with `RELPOS_COMPILE=0` there is
+none, and plain torch computes everything.
 """
 
 from __future__ import annotations
@@ -26,8 +27,17 @@ from relpos.errors import say
 from relpos.model.kernels import kept
 
 SOURCE = Path(__file__).with_name("cpu.cpp")
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
-"""No -ffast-math: with it loading the library would switch off denormal numbers for the whole process."""
+FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-march=native",
+    "-fopenmp",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+)
+"""No -ffast-math: with it loading the library would switch off denormal numbers for the whole
+process."""
 
 _loaded: dict[str, ctypes.CDLL | None] = {}
 
@@ -36,7 +46,8 @@ def load(build: bool) -> ctypes.CDLL | None:
     """The library, or None where there is none.
 
     Args:
-        build: compile it where that has not been done; false: load it only if it was compiled before.
+        build: compile it where that has not been done; false: load it only if it was compiled
+            before.
     """
     if "library" in _loaded:
         return _loaded["library"]
@@ -44,7 +55,10 @@ def load(build: bool) -> ctypes.CDLL | None:
         return None
     compiler = _which(name := os.environ.get("CXX") or "g++")
     if compiler is None and build:
-        say(f"relpos: no C++ compiler {name}: plain torch computes instead of the compiled CPU kernels")
+        say(
+            f"relpos: no C++ compiler {name}: plain torch computes instead of the compiled CPU "
+            f"kernels"
+        )
         return _loaded.setdefault("library", None)
     if compiler is None or (not build and "none kept" in _loaded):
         return None
@@ -56,16 +70,24 @@ def load(build: bool) -> ctypes.CDLL | None:
         _loaded["library"] = None  # where something fails, it is not tried again in this process
         _loaded["library"] = _from_memory(content)
         _keep_freed_memory()
-    except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # RuntimeError: this user has no home
+    except (
+        OSError,
+        RuntimeError,
+        subprocess.SubprocessError,
+    ) as error:  # RuntimeError: this user has no home
         _loaded["library"] = None
         said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
         reason = said[0] if said else type(error).__name__
-        warnings.warn(f"the compiled CPU kernels cannot be built: {reason}; plain torch computes instead", stacklevel=2)
+        warnings.warn(
+            f"the compiled CPU kernels cannot be built: {reason}; plain torch computes instead",
+            stacklevel=2,
+        )
     return _loaded["library"]
 
 
 def _content(compiler: str, build: bool) -> bytes | None:
-    """The library as it was kept, or compiled now; of several processes that do so at once, one compiles and the others wait."""
+    """The library as it was kept, or compiled now; of several processes that do so at once, one
+    compiles and the others wait."""
     folder = kept.folder()
     if not build and not folder.exists():
         return None
@@ -80,15 +102,19 @@ def _content(compiler: str, build: bool) -> bytes | None:
                         content = _compiled(compiler)
                         kept.write(place, stem, content)
     except OSError as error:
-        instead = "they are compiled for this process alone" if build else "plain torch computes instead"
+        instead = (
+            "they are compiled for this process alone" if build else "plain torch computes instead"
+        )
         say(f"relpos: compiled CPU kernels cannot be kept: {error}; {instead}")
     return _compiled(compiler) if content is None and build else content
 
 
 def _from_memory(content: bytes) -> ctypes.CDLL:
-    """Loads a library from a file in memory: what is run is what was checked, and nobody can truncate it while it is mapped.
+    """Loads a library from a file in memory: what is run is what was checked, and nobody can
+    truncate it while it is mapped.
 
-    The file stays open, because the linker would take the next one of the same number for the same library.
+    The file stays open, because the linker would take the next one of the same number for the same
+    library.
     """
     file = f"/proc/self/fd/{os.memfd_create('relpos')}"
     Path(file).write_bytes(content)
@@ -96,7 +122,8 @@ def _from_memory(content: bytes) -> ctypes.CDLL:
 
 
 def _keep_freed_memory() -> None:
-    """Tells glibc to reuse large blocks instead of returning each to the system and getting a zeroed one for the next activation.
+    """Tells glibc to reuse large blocks instead of returning each to the system and getting a
+    zeroed one for the next activation.
 
     The page faults that this saves are 4 to 5 % of a training step; the peak of memory is the same.
     """
@@ -113,9 +140,16 @@ _which = cache(shutil.which)
 
 @cache
 def _key(compiler: str) -> str:
-    """What tells apart the libraries of all sources, compilers, versions of torch and processors."""
+    """What tells apart the libraries of all sources, compilers, versions of torch and
+    processors."""
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
-    parts = (SOURCE.read_text("utf-8"), version, torch.__version__, str(Path(torch.__file__).parent), *_flags())
+    parts = (
+        SOURCE.read_text("utf-8"),
+        version,
+        torch.__version__,
+        str(Path(torch.__file__).parent),
+        *_flags(),
+    )
     return hashlib.sha256("\0".join((*parts, _processor())).encode()).hexdigest()[:16]
 
 
@@ -138,7 +172,8 @@ def _compiled(compiler: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "cpu.so"
         libraries = Path(torch.__file__).parent / "lib"
-        # torch's own OpenMP, where it brings one: two in one process would compete for the cores, each with its own threads.
+        # torch's own OpenMP, where it brings one: two in one process would compete for the cores,
+        # each with its own threads.
         openmp = [str(file) for file in libraries.glob("libgomp*.so*")]
         command = [compiler, *_flags(), "-fPIC", "-shared", str(SOURCE), "-o", str(made)]
         command += ["-Wl,--as-needed", *openmp, f"-L{libraries}", "-ltorch_cpu"]

@@ -1,12 +1,15 @@
-"""An optional program proves itself before it is trusted: attention kernels here, single passes in `sweeps`.
+"""An optional program proves itself before it is trusted: attention kernels here, single passes in
+`sweeps`.
 
-The first time that a kernel is to compute a kind of terms on a device in a number format, its values and gradients are compared
-with those of `eager` on small batches, on a GPU in a process of their own (`tried`). So code that no test has run on this
-hardware can neither spoil a result nor end a training.
+The first time that a kernel is to compute a kind of terms on a device in a number format, its
+values and gradients are compared with those of `eager` on small batches, on a GPU in a process of
+their own (`tried`). So code that no test has run on this hardware can neither spoil a result nor
+end a training.
 
-An illegal access or an assertion in a compiler ends the process, and any other error of CUDA stays with it: a training must not be
-what tries a program on a GPU for the first time. The record of a trial is [kept](kept.py) in the user's cache folder, for each
-version, so that the next training compiles and waits for nothing.
+An illegal access or an assertion in a compiler ends the process, and any other error of CUDA stays
+with it: a training must not be what tries a program on a GPU for the first time. The record of a
+trial is [kept](kept.py) in the user's cache folder, for each version, so that the next training
+compiles and waits for nothing.
 """
 
 from __future__ import annotations
@@ -40,9 +43,11 @@ from relpos.model.precision import compute_dtype
 from relpos.model.tokens import Tokens
 
 FACTOR = 4.0
-"""A kernel's error against float64 may be so many times that of `eager` in the same number format …"""
+"""A kernel's error against float64 may be so many times that of `eager` in the same number format
+…"""
 ROUNDINGS = 8.0
-"""… plus so many roundings of the number format, relative to the norm: `eager` may be exact by chance."""
+"""… plus so many roundings of the number format, relative to the norm: `eager` may be exact by
+chance."""
 LENGTHS = (13, 117, 150)
 BATCH, HEADS = 2, 2
 RATE = 0.25
@@ -50,7 +55,8 @@ SUFFIX = ".txt"  # of the record of a trial
 
 
 class Kind(NamedTuple):
-    """All that a kernel may have separate code for. A width is None where there are no such terms."""
+    """All that a kernel may have separate code for. A width is None where there are no such
+    terms."""
 
     device: torch.device
     dtype: torch.dtype
@@ -64,7 +70,8 @@ class Kind(NamedTuple):
     outside: Outside
     columns: bool = False  # query and key are read through a map from offset to column
     reach: int | None = None
-    query_table: int | None = None  # width of the kernels, where `query` is the rank of their factors
+    # width of the kernels, where `query` is the rank of their factors
+    query_table: int | None = None
     key_table: int | None = None
     narrow: bool = False  # the tables have two axes
     query_bias: bool = False
@@ -75,7 +82,8 @@ _passed: dict[tuple[str, Kind], bool] = {}
 
 
 def kind_of(terms: Terms, v: Tensor, content: bool, packed: bool = False) -> Kind:
-    """The kind of a call of an attention kernel with these terms and values v (B, H, n, head_dim)."""
+    """The kind of a call of an attention kernel with these terms and values v (B, H, n,
+    head_dim)."""
     tensors = terms.query, terms.key, terms.query_table, terms.key_table
     query, key, query_table, key_table = (None if x is None else x.shape[-1] for x in tensors)
     outside: Outside = "zero" if terms.windowed and terms.outside == "zero" else "clamp"
@@ -88,18 +96,21 @@ def kind_of(terms: Terms, v: Tensor, content: bool, packed: bool = False) -> Kin
 
 
 def holds(kernel: ModuleType, kind: Kind) -> bool:
-    """Whether the kernel equals `eager` for this kind of call. Tested once in each process; if it does not, one warning says so."""
+    """Whether the kernel equals `eager` for this kind of call. Tested once in each process; if it
+    does not, one warning says so."""
     known = (kernel.__name__, kind)
     if known not in _passed:
         name, device = kernel.__name__.rpartition(".")[2], kind.device.type
-        said = f"attention kernel {name!r} is not used on {device}: {{}}; plain torch computes instead"
+        said = (
+            f"attention kernel {name!r} is not used on {device}: {{}}; plain torch computes instead"
+        )
         _passed[known] = proven(device, said, fault_of, kernel.__name__, kind)
     return _passed[known]
 
 
 def proven(device: str, said: str, trial: Callable[..., str | None], *arguments: Any) -> bool:
-    """Whether `trial(*arguments)` finds nothing wrong, on a GPU in a process of its own. What it finds is said in a warning, at the
-    braces in `said`."""
+    """Whether `trial(*arguments)` finds nothing wrong, on a GPU in a process of its own. What it
+    finds is said in a warning, at the braces in `said`."""
     fault = tried(trial, *arguments) if device == "cuda" else trial(*arguments)
     if fault:
         warnings.warn(said.format(fault), stacklevel=4)
@@ -107,14 +118,18 @@ def proven(device: str, said: str, trial: Callable[..., str | None], *arguments:
 
 
 def tried(trial: Callable[..., str | None], *arguments: Any) -> str | None:
-    """What `trial(*arguments)` finds wrong on this machine's GPU, None: nothing. What ends its process is wrong, too.
+    """What `trial(*arguments)` finds wrong on this machine's GPU, None: nothing. What ends its
+    process is wrong, too.
 
     Args:
         trial: a function of a module, which pickle finds by its name.
         arguments: what tells this trial from others, by `repr`.
     """
     words = (trial.__qualname__, *map(repr, arguments), *_versions())
-    stem, folder = f"trial-{hashlib.sha256(chr(0).join(words).encode()).hexdigest()[:16]}", kept.folder()
+    stem, folder = (
+        f"trial-{hashlib.sha256(chr(0).join(words).encode()).hexdigest()[:16]}",
+        kept.folder(),
+    )
     try:
         with kept.own_folder(folder, make=True) as place, FileLock(folder / f"{stem}.lock"):
             known = kept.read(place, stem, SUFFIX)
@@ -131,10 +146,13 @@ def tried(trial: Callable[..., str | None], *arguments: Any) -> str | None:
 
 
 def _apart(trial: Callable[..., str | None], *arguments: Any) -> str | None:
-    """Calls the trial in a process of its own; here where there can be none, as on a GPU that one process alone may use."""
+    """Calls the trial in a process of its own; here where there can be none, as on a GPU that one
+    process alone may use."""
     say("relpos: trying programs on this GPU in a process of their own, once: some ten seconds")
     command = [sys.executable, "-P", "-c", f"from {__name__} import answer; answer()"]
-    done = subprocess.run(command, input=pickle.dumps((trial, arguments)), capture_output=True, check=False)
+    done = subprocess.run(
+        command, input=pickle.dumps((trial, arguments)), capture_output=True, check=False
+    )
     if done.returncode < 0:
         return f"the process that tried it was ended by {signal.Signals(-done.returncode).name}"
     if done.returncode:
@@ -160,18 +178,29 @@ def _versions() -> tuple[str, ...]:
         triton = version("triton")
     except PackageNotFoundError:
         triton = ""
-    gpu = (torch.cuda.get_device_name(), str(torch.cuda.get_device_capability())) if torch.cuda.is_available() else ()
+    gpu = (
+        (torch.cuda.get_device_name(), str(torch.cuda.get_device_capability()))
+        if torch.cuda.is_available()
+        else ()
+    )
     return code, torch.__version__, triton, *gpu
 
 
 def fault_of(kernel: str, kind: Kind) -> str | None:
     """What is wrong with the kernel of this name for this kind of call; None: nothing."""
-    # Whatever mode the caller is in, gradients are needed here, and number formats are those of `kind`.
-    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(kind.device.type, enabled=False):
+    # Whatever mode the caller is in, gradients are needed here, and number formats are those of
+    # `kind`.
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast(kind.device.type, enabled=False),
+    ):
         for n, padded in product(LENGTHS, (True, False)):
             try:
                 fault = compare(import_module(kernel), kind, n, padded, RATE if padded else 0.0)
-            except Exception as error:  # of any kind: the kernel is optional, and training goes on without it
+            except (
+                Exception
+            ) as error:  # of any kind: the kernel is optional, and training goes on without it
                 fault = with_class(error)
             if fault:
                 return fault
@@ -179,7 +208,8 @@ def fault_of(kernel: str, kind: Kind) -> str | None:
 
 
 def compare(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float) -> str | None:
-    """Names the first of output and gradients that is too far from float64; None where the kernel equals `eager`."""
+    """Names the first of output and gradients that is too far from float64; None where the kernel
+    equals `eager`."""
     exact = results(eager, kind, n, padded, rate, torch.float64)
     plain = results(eager, kind, n, padded, rate, kind.dtype)
     tested = results(kernel, kind, n, padded, rate, kind.dtype)
@@ -191,19 +221,26 @@ def compare(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float) -
 
 
 def close(tested: Tensor, plain: Tensor, exact: Tensor, dtype: torch.dtype) -> bool:
-    """Whether `tested` is about as near to `exact` as `plain` is, which the definition gives in the same number format."""
+    """Whether `tested` is about as near to `exact` as `plain` is, which the definition gives in the
+    same number format."""
     return float((tested - exact).norm()) <= allowed(plain, exact, dtype)  # false of NaN
 
 
 def allowed(plain: Tensor, exact: Tensor, dtype: torch.dtype) -> float:
     """The largest distance from `exact`."""
-    return FACTOR * float((plain - exact).norm()) + ROUNDINGS * torch.finfo(dtype).eps * float(exact.norm())
+    return FACTOR * float((plain - exact).norm()) + ROUNDINGS * torch.finfo(dtype).eps * float(
+        exact.norm()
+    )
 
 
-def results(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float, dtype: torch.dtype) -> dict[str, Tensor]:
+def results(
+    kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float, dtype: torch.dtype
+) -> dict[str, Tensor]:
     """Output and gradients in float64 by name."""
     full = (BATCH, HEADS, n, kind.head_dim)
-    shapes: dict[str, tuple[int, ...]] = {"q": full, "k": full, "v": full} if kind.content else {"v": full}
+    shapes: dict[str, tuple[int, ...]] = (
+        {"q": full, "k": full, "v": full} if kind.content else {"v": full}
+    )
     if kind.offset:
         shapes["offset"] = (HEADS, 2 * n - 1)
     if kind.query:
@@ -221,10 +258,15 @@ def results(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float, d
         shapes["dense"] = (1, HEADS, n, n)
     if kind.value:
         shapes["value"] = (kind.value, kind.head_dim)
-    x = {name: _numbers(number, shape, kind).to(dtype).requires_grad_() for number, (name, shape) in enumerate(shapes.items())}
+    x = {
+        name: _numbers(number, shape, kind).to(dtype).requires_grad_()
+        for number, (name, shape) in enumerate(shapes.items())
+    }
     columns = None
     if kind.columns:
-        width = min(table for table in (kind.query_table or kind.query, kind.key_table or kind.key) if table)
+        width = min(
+            table for table in (kind.query_table or kind.query, kind.key_table or kind.key) if table
+        )
         columns = 3 * torch.arange(2 * n - 1, device=kind.device) // 2 % width
     mask, given, held = None, dict(x), None
     if padded:
@@ -233,8 +275,16 @@ def results(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float, d
         mask[0, n - 2 - n // 20 :] = not kind.packed
         if kind.packed and kernel is not eager and kernel.packs(x["v"], n):
             # Some padding is held, too, and no sequence begins where it would in padded rows.
-            held = Tokens.first(BATCH, n, torch.arange(BATCH * n, device=kind.device).view(BATCH, n)[:, :-1].flatten())
-            given |= {name: held.take_heads(value) for name, value in x.items() if value.shape[:3] == full[:3]}
+            held = Tokens.first(
+                BATCH,
+                n,
+                torch.arange(BATCH * n, device=kind.device).view(BATCH, n)[:, :-1].flatten(),
+            )
+            given |= {
+                name: held.take_heads(value)
+                for name, value in x.items()
+                if value.shape[:3] == full[:3]
+            }
     filled = {name: value for name, value in given.items() if name not in "qkv"}
     terms = Terms(**filled, outside=kind.outside, columns=columns, reach=kind.reach)
     draw, packed = Draw(rate, 1234567), {} if held is None else {"held": held}
@@ -243,12 +293,15 @@ def results(kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float, d
     if mask is not None:  # what padding gets means nothing
         y = y * mask[:, None, :, None]
     y.backward(_numbers(99, full, kind).to(y.dtype))
-    grads = {f"gradient of {name}": value.grad for name, value in x.items() if value.grad is not None}
+    grads = {
+        f"gradient of {name}": value.grad for name, value in x.items() if value.grad is not None
+    }
     return {name: value.detach().double() for name, value in ({"output": y} | grads).items()}
 
 
 def _numbers(number: int, shape: tuple[int, ...], kind: Kind) -> Tensor:
-    """Normally distributed numbers that `kind.dtype` holds exactly, so that every number format starts from the same."""
+    """Normally distributed numbers that `kind.dtype` holds exactly, so that every number format
+    starts from the same."""
     count = torch.Size(shape).numel()
     drawn = normal(number, torch.arange(count, device=kind.device)).view(shape) * 0.7
     return drawn.to(kind.dtype).to(torch.float64)

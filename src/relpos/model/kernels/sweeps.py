@@ -1,6 +1,6 @@
-"""Single passes over activations, forward and backward: LN(x + drop(y)), bias + GELU between two linear maps, cross-entropy, and
-depthwise convolutions, on CUDA also x + drop(y). `sweeps_cpu` computes them on a CPU, `triton_sweeps` on CUDA; plain torch is what
-both must equal.
+"""Single passes over activations, forward and backward: LN(x + drop(y)), bias + GELU between two
+linear maps, cross-entropy, and depthwise convolutions, on CUDA also x + drop(y). `sweeps_cpu`
+computes them on a CPU, `triton_sweeps` on CUDA; plain torch is what both must equal.
 """
 
 from __future__ import annotations
@@ -31,13 +31,21 @@ def serve(name: str, x: Tensor, training: bool) -> bool:
         name: of the attention kernel asked for: plain torch there is plain torch here.
     """
     kernel, own = (triton, "triton") if x.device.type == "cuda" else (compiled, "compiled")
-    return name in ("auto", own) and kernel.serves(x, training) and hold(x.device.type, compute_dtype(x))
+    return (
+        name in ("auto", own)
+        and kernel.serves(x, training)
+        and hold(x.device.type, compute_dtype(x))
+    )
 
 
 def passes(x: Tensor) -> ModuleType:
     """The module whose functions compute on tensors like x."""
     # Triton compiles, or interprets, what is imported: not before it is needed.
-    return sweeps_cpu if x.device.type == "cpu" else import_module("relpos.model.kernels.triton_sweeps")
+    return (
+        sweeps_cpu
+        if x.device.type == "cpu"
+        else import_module("relpos.model.kernels.triton_sweeps")
+    )
 
 
 class _Drop(torch.autograd.Function):
@@ -58,7 +66,10 @@ class _Drop(torch.autograd.Function):
 
 
 def dropped(
-    name: str, y: Float[Tensor, "*batch hidden"], draw: Draw, x: Float[Tensor, "*batch hidden"] | None = None
+    name: str,
+    y: Float[Tensor, "*batch hidden"],
+    draw: Draw,
+    x: Float[Tensor, "*batch hidden"] | None = None,
 ) -> Float[Tensor, "*batch hidden"]:
     """drop(y), or x + drop(y) in the number format of y; `name` as for `serve`."""
     if draw.rate > 0 and y.device.type != "cpu" and not transformed() and serve(name, y, True):
@@ -74,7 +85,9 @@ class _AddNorm(torch.autograd.Function):
         ctx: Any, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, draw: Draw, *beside: Tensor
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         weight = weight.float()
-        out, *kept = passes(x).norm_forward(x.contiguous(), y.contiguous(), weight, bias.float(), eps, draw, *beside)
+        out, *kept = passes(x).norm_forward(
+            x.contiguous(), y.contiguous(), weight, bias.float(), eps, draw, *beside
+        )
         ctx.save_for_backward(*kept, weight)
         ctx.draw, ctx.beside = draw, bool(beside)
         ctx.set_materialize_grads(False)
@@ -86,29 +99,49 @@ class _AddNorm(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         grad, *more = [grad.contiguous() for grad in grads if grad is not None]
         beside = [True] if ctx.beside else []
-        grad_x, grad_y, sums = passes(grad).norm_backward(grad, more, *ctx.saved_tensors, ctx.draw, *beside)
+        grad_x, grad_y, sums = passes(grad).norm_backward(
+            grad, more, *ctx.saved_tensors, ctx.draw, *beside
+        )
         grad_weight, grad_bias, *grad_beside = passes(grad).sum_rows(sums)
         return grad_x, grad_y, grad_weight, grad_bias, None, None, *grad_beside
 
 
 @cache
 def hold(device: str, dtype: torch.dtype) -> bool:
-    """Whether the single passes equal plain torch on this device in this number format. Found out once; where not, one warning says
-    so."""
-    return proof.proven(device, f"the compiled {{}} in {dtype} on {device}: plain torch computes instead", fault_of, device, dtype)
+    """Whether the single passes equal plain torch on this device in this number format. Found out
+    once; where not, one warning says so."""
+    return proof.proven(
+        device,
+        f"the compiled {{}} in {dtype} on {device}: plain torch computes instead",
+        fault_of,
+        device,
+        dtype,
+    )
 
 
 def fault_of(device: str, dtype: torch.dtype) -> str | None:
     """Names the first single pass that is off or fails; None: there is none."""
-    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device, enabled=False), torch.device(device):
-        for name, width in product(("add_norm", "added", "feed_forward", "cross_entropy", "depthwise"), (37, 256)):
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast(device, enabled=False),
+        torch.device(device),
+    ):
+        for name, width in product(
+            ("add_norm", "added", "feed_forward", "cross_entropy", "depthwise"), (37, 256)
+        ):
             try:
                 exact, plain, tested = (
-                    _example(name, width, *how) for how in ((torch.float64, False), (dtype, False), (dtype, True))
+                    _example(name, width, *how)
+                    for how in ((torch.float64, False), (dtype, False), (dtype, True))
                 )
-            except Exception as error:  # of any kind: the passes are optional, and training goes on without them
+            except (
+                Exception
+            ) as error:  # of any kind: the passes are optional, and training goes on without them
                 return f"{name} fails ({with_class(error)})"
-            if not all(proof.close(*values, dtype) for values in zip(tested, plain, exact, strict=True)):
+            if not all(
+                proof.close(*values, dtype) for values in zip(tested, plain, exact, strict=True)
+            ):
                 return f"{name} is off"
     return None
 
@@ -116,30 +149,50 @@ def fault_of(device: str, dtype: torch.dtype) -> str | None:
 def _example(name: str, width: int, dtype: torch.dtype, compiled: bool) -> list[Tensor]:
     """Values and gradients of one of the passes on a few numbers, in float64."""
     # Rounded to bfloat16 first, so that every number format starts from the same numbers.
-    x, y, upstream = (normal(place, torch.arange(80 * width)).view(2, 40, width).bfloat16().to(dtype) for place in range(3))
+    x, y, upstream = (
+        normal(place, torch.arange(80 * width)).view(2, 40, width).bfloat16().to(dtype)
+        for place in range(3)
+    )
     norm, draw = nn.LayerNorm(width).to(dtype), Draw(0.25, 1234567)
     inputs = [x.requires_grad_(), y.requires_grad_(), *norm.parameters()]
     if name == "add_norm":
-        one, other = add_norm(x, y, norm, draw) if compiled else (block.add_norm(x, y, norm, draw),) * 2
+        one, other = (
+            add_norm(x, y, norm, draw) if compiled else (block.add_norm(x, y, norm, draw),) * 2
+        )
         result = one + 0.5 * other
     elif name == "added":
-        result = _Drop.apply(y, draw, x) if compiled and passes(x) is not sweeps_cpu else block.added(x, y, draw)
+        result = (
+            _Drop.apply(y, draw, x)
+            if compiled and passes(x) is not sweeps_cpu
+            else block.added(x, y, draw)
+        )
     elif name == "feed_forward":
         widen, narrow = (_example_linear(width, place).to(dtype) for place in (3, 4))
         inputs = [x.requires_grad_(), *widen.parameters(), *narrow.parameters()]
-        result = feed_forward(x, widen, narrow) if compiled else narrow(nn.functional.gelu(widen(x)))
+        result = (
+            feed_forward(x, widen, narrow) if compiled else narrow(nn.functional.gelu(widen(x)))
+        )
     elif name == "depthwise":
         return [part.double() for part in _example_depthwise(x.detach(), y.detach(), compiled)]
     else:
-        return [value.double() for value in _example_loss(x.detach().flatten(0, 1), y.detach()[0, 0], compiled)]
+        return [
+            value.double()
+            for value in _example_loss(x.detach().flatten(0, 1), y.detach()[0, 0], compiled)
+        ]
     result.backward(upstream)
-    return [value.detach().double() for value in (result, *(part.grad for part in inputs if part.grad is not None))]
+    return [
+        value.detach().double()
+        for value in (result, *(part.grad for part in inputs if part.grad is not None))
+    ]
 
 
 def _example_linear(width: int, place: int) -> nn.Linear:
-    linear = nn.utils.skip_init(nn.Linear, width, width, device=torch.get_default_device())  # draws nothing from torch's generator
+    # draws nothing from torch's generator
+    linear = nn.utils.skip_init(nn.Linear, width, width, device=torch.get_default_device())
     with torch.no_grad():
-        linear.weight.copy_(normal(place, torch.arange(width * width)).view(width, width).bfloat16() / 16)
+        linear.weight.copy_(
+            normal(place, torch.arange(width * width)).view(width, width).bfloat16() / 16
+        )
         linear.bias.copy_(normal(-place, torch.arange(width)).bfloat16())
     return linear
 
@@ -150,9 +203,19 @@ def _example_depthwise(x: Tensor, grad: Tensor, compiled: bool) -> list[Tensor]:
     shifted, weight = [padded[:, r : r + n] for r in range(5)], grad[0, :5].t()
     on_gpu = passes(x) is not sweeps_cpu
     if compiled:
-        return [passes(x).grad_taps(x, grad, 5), *([passes(x).taps(x, weight, grad[1, 0])] if on_gpu else [])]
+        return [
+            passes(x).grad_taps(x, grad, 5),
+            *([passes(x).taps(x, weight, grad[1, 0])] if on_gpu else []),
+        ]
     grads = torch.stack([(part * grad).sum((0, 1)) for part in shifted], 1)
-    return [grads, *([sum(part * weight[:, r] for r, part in enumerate(shifted)) + grad[1, 0]] if on_gpu else [])]
+    return [
+        grads,
+        *(
+            [sum(part * weight[:, r] for r, part in enumerate(shifted)) + grad[1, 0]]
+            if on_gpu
+            else []
+        ),
+    ]
 
 
 def _example_loss(logits: Tensor, bias: Tensor, compiled: bool) -> list[Tensor]:
@@ -165,18 +228,25 @@ def _example_loss(logits: Tensor, bias: Tensor, compiled: bool) -> list[Tensor]:
     logits = logits + bias
     one_hot = nn.functional.one_hot(target, logits.shape[1])
     return [
-        nn.functional.cross_entropy(logits.float() if logits.dtype == torch.bfloat16 else logits, target, reduction="none"),
+        nn.functional.cross_entropy(
+            logits.float() if logits.dtype == torch.bfloat16 else logits, target, reduction="none"
+        ),
         logits.softmax(1) - one_hot,
     ]
 
 
 def add_norm(
-    x: Float[Tensor, "*batch hidden"], y: Float[Tensor, "*batch hidden"], norm: nn.LayerNorm, draw: Draw, *beside: Tensor
+    x: Float[Tensor, "*batch hidden"],
+    y: Float[Tensor, "*batch hidden"],
+    norm: nn.LayerNorm,
+    draw: Draw,
+    *beside: Tensor,
 ) -> tuple[Float[Tensor, "*batch hidden"], Float[Tensor, "*batch hidden"]]:
-    """LN(x + drop(y)); on CUDA LN(x + drop(y + b)), where b (hidden,), the bias of the linear map before, is given besides: its
-    gradient is summed on the way.
+    """LN(x + drop(y)); on CUDA LN(x + drop(y + b)), where b (hidden,), the bias of the linear map
+    before, is given besides: its gradient is summed on the way.
 
-    It is returned twice, for the next sum and for what is computed beside it: on CUDA the backward pass adds both gradients.
+    It is returned twice, for the next sum and for what is computed beside it: on CUDA the backward
+    pass adds both gradients.
     """
     return _AddNorm.apply(x.to(y.dtype), y, norm.weight, norm.bias, norm.eps, draw, *beside)
 
@@ -194,11 +264,18 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
         x, weight = ctx.saved_tensors
         rows = grad.flatten(0, -2)
-        return grad @ weight, rows.t() @ x.flatten(0, -2), passes(grad).sum_rows(rows[None], rows.dtype)[0]
+        return (
+            grad @ weight,
+            rows.t() @ x.flatten(0, -2),
+            passes(grad).sum_rows(rows[None], rows.dtype)[0],
+        )
 
 
-def linear(x: Float[Tensor, "*batch hidden"], part: nn.Linear, name: str, training: bool) -> Float[Tensor, "*batch width"]:
-    """The linear map `part` of x; on CUDA the gradient of its bias is a single pass, too. `name` and `training` as for `serve`."""
+def linear(
+    x: Float[Tensor, "*batch hidden"], part: nn.Linear, name: str, training: bool
+) -> Float[Tensor, "*batch width"]:
+    """The linear map `part` of x; on CUDA the gradient of its bias is a single pass, too. `name`
+    and `training` as for `serve`."""
     if x.device.type == "cpu" or part.bias is None or not serve(name, x, training):
         y: Tensor = part(x)
         return y
@@ -212,11 +289,15 @@ class _FeedForward(torch.autograd.Function):
 
     @staticmethod
     @as_given
-    def forward(ctx: Any, x: Tensor, widen: Tensor, inner: Tensor, narrow: Tensor, outer: Tensor | None) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, widen: Tensor, inner: Tensor, narrow: Tensor, outer: Tensor | None
+    ) -> Tensor:
         rows, made = x.flatten(0, -2), passes(x)
         wide, inner = rows @ widen.t(), inner.float()
         active = made.gelu_forward(wide, inner)
-        ctx.save_for_backward(rows, wide, widen, inner, narrow, active if made.KEEPS_ACTIVATION else None)
+        ctx.save_for_backward(
+            rows, wide, widen, inner, narrow, active if made.KEEPS_ACTIVATION else None
+        )
         y = active @ narrow.t() if outer is None else torch.addmm(outer, active, narrow.t())
         ctx.outer = outer is not None
         return y.view(*x.shape[:-1], len(narrow))
@@ -239,24 +320,34 @@ def feed_forward(
 ) -> Float[Tensor, "*batch hidden"]:
     """W_2 GELU(W_1 x + b_1) + b_2, with the exact GELU; without b_2 where it is not `biased`."""
     outer = narrow.bias.to(x.dtype) if biased else None
-    y: Tensor = _FeedForward.apply(x, cast_once(widen.weight, x.dtype), widen.bias, cast_once(narrow.weight, x.dtype), outer)
+    y: Tensor = _FeedForward.apply(
+        x, cast_once(widen.weight, x.dtype), widen.bias, cast_once(narrow.weight, x.dtype), outer
+    )
     return y
 
 
 def logits(
-    x: Float[Tensor, "tokens embedding"], words: Float[Tensor, "vocabulary embedding"], bias: Float[Tensor, "vocabulary"]
+    x: Float[Tensor, "tokens embedding"],
+    words: Float[Tensor, "vocabulary embedding"],
+    bias: Float[Tensor, "vocabulary"],
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """x wordsᵀ, the table that was multiplied with, and the bias that is still to be added.
 
-    On CUDA the product adds it, and has a multiple of 64 columns, with which products of bfloat16 are twice as fast: the others are
-    −∞.
+    On CUDA the product adds it, and has a multiple of 64 columns, with which products of bfloat16
+    are twice as fast: the others are −∞.
     """
     table = words.to(x.dtype)
     if x.device.type == "cpu":
         return x @ table.t(), table, bias
     spare = -len(words) % 64
     table = nn.functional.pad(table, (0, 0, 0, spare))
-    return torch.addmm(nn.functional.pad(bias, (0, spare), value=-torch.inf).to(x.dtype), x, table.t()), table, None
+    return (
+        torch.addmm(
+            nn.functional.pad(bias, (0, spare), value=-torch.inf).to(x.dtype), x, table.t()
+        ),
+        table,
+        None,
+    )
 
 
 def grad_logits(
@@ -264,7 +355,8 @@ def grad_logits(
 ) -> tuple[Float[Tensor, "columns embedding"], Float[Tensor, "columns"]]:
     """gradᵀ x and the sums of grad's columns, for CUDA: one product reads `grad` for both.
 
-    Beside x stand columns of ones; there are eight because products of bfloat16 are fast at multiples of that.
+    Beside x stand columns of ones; there are eight because products of bfloat16 are fast at
+    multiples of that.
     """
     both = grad.t() @ nn.functional.pad(x, (0, 8), value=1.0)
     return both[:, :-8], both[:, -8]
@@ -277,12 +369,16 @@ def cross_entropy_(
 
     Args:
         bias: what is still to be added to them; None, on CUDA: nothing.
-        counts: (rows,) by how much each row counts, in the results and in what is left in `logits`; None: all by 1.
+        counts: (rows,) by how much each row counts, in the results and in what is left in `logits`;
+            None: all by 1.
 
     Returns:
-        (rows,) −log softmax of the targets, and (rows,) 1 where no other logit is higher than that of the target.
+        (rows,) −log softmax of the targets, and (rows,) 1 where no other logit is higher than that
+        of the target.
     """
     counts = None if counts is None else counts.float().contiguous()
     bias = None if bias is None else bias.float()
-    losses, hits = passes(logits).cross_entropy_(logits, bias, target.to(torch.int64).contiguous(), counts)
+    losses, hits = passes(logits).cross_entropy_(
+        logits, bias, target.to(torch.int64).contiguous(), counts
+    )
     return losses, hits

@@ -1,4 +1,5 @@
-"""The single passes of `sweeps.py` on a CPU: calls of the compiled library (cpu.cpp). All tensors lie in rows without gaps."""
+"""The single passes of `sweeps.py` on a CPU: calls of the compiled library (cpu.cpp). All tensors
+lie in rows without gaps."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ class _NormCall(ctypes.Structure):
 
     _fields_ = (
         *((name, _INT) for name in ("rows", "width")),
-        *((name, _POINTER) for name in ("x", "y", "total", "out", "grad_y", "mean", "rstd", "weight", "bias")),
+        *(
+            (name, _POINTER)
+            for name in ("x", "y", "total", "out", "grad_y", "mean", "rstd", "weight", "bias")
+        ),
         *((name, _POINTER) for name in ("grad_weight", "grad_bias")),
         ("dropout", DropoutCall),
         ("eps", ctypes.c_double),
@@ -70,27 +74,46 @@ def norm_forward(
     mean, rstd = x.new_empty(2, rows, dtype=torch.float32)
     dropout, alive = dropout_call(x.shape, draw)
     call = _NormCall(rows, x.shape[-1], pointer(x), pointer(y), pointer(total), pointer(out))
-    call.mean, call.rstd, call.weight, call.bias = pointer(mean), pointer(rstd), pointer(weight), pointer(bias)
-    call.dropout, call.eps, call.parts, call.threads = dropout, eps, min(PARTS, rows), torch.get_num_threads()
+    call.mean, call.rstd, call.weight, call.bias = (
+        pointer(mean),
+        pointer(rstd),
+        pointer(weight),
+        pointer(bias),
+    )
+    call.dropout, call.eps, call.parts, call.threads = (
+        dropout,
+        eps,
+        min(PARTS, rows),
+        torch.get_num_threads(),
+    )
     run("relpos_norm", call, x.dtype, backward=False)
     del alive
     return out, total, mean, rstd
 
 
 def norm_backward(
-    grad: Tensor, more: list[Tensor], total: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor, draw: Draw
+    grad: Tensor,
+    more: list[Tensor],
+    total: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor,
+    draw: Draw,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """From the gradient of the result, the sum of `grad` and one that `more` may hold.
 
     Gradients of x and y; those of weight and bias, (2, parts, width), are still to be summed."""
     grad = sum(more, grad)
     grad_x = torch.empty_like(total)
-    grad_y = torch.empty_like(total) if draw.rate > 0 else grad_x  # without dropout both gradients are the same numbers
+    # without dropout both gradients are the same numbers
+    grad_y = torch.empty_like(total) if draw.rate > 0 else grad_x
     rows, width = mean.numel(), total.shape[-1]
     parts = min(PARTS, rows)
     sums = weight.new_zeros(2, parts, width)
     dropout, alive = dropout_call(total.shape, draw)
-    call = _NormCall(rows, width, None, pointer(grad), pointer(total), pointer(grad_x), pointer(grad_y))
+    call = _NormCall(
+        rows, width, None, pointer(grad), pointer(total), pointer(grad_x), pointer(grad_y)
+    )
     call.mean, call.rstd, call.weight = pointer(mean), pointer(rstd), pointer(weight)
     call.grad_weight, call.grad_bias = pointer(sums[0]), pointer(sums[1])
     call.dropout, call.parts, call.threads = dropout, parts, torch.get_num_threads()
@@ -111,22 +134,32 @@ def gelu_forward(wide: Tensor, bias: Tensor) -> Tensor:
     return active
 
 
-def gelu_backward(wide: Tensor, bias: Tensor, grad: Tensor, _active: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradient of `wide`, written over `grad`; the activation; the gradient of the bias, (parts, width), still to be summed."""
+def gelu_backward(
+    wide: Tensor, bias: Tensor, grad: Tensor, _active: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradient of `wide`, written over `grad`; the activation; the gradient of the bias,
+    (parts, width), still to be summed."""
     active, sums = torch.empty_like(wide), bias.new_zeros(min(PARTS, len(wide)), len(bias))
     _gelu(wide, bias, grad, grad, active, sums)
     return grad, active, sums
 
 
 def _gelu(
-    x: Tensor, bias: Tensor, out: Tensor, grad: Tensor | None = None, again: Tensor | None = None, sums: Tensor | None = None
+    x: Tensor,
+    bias: Tensor,
+    out: Tensor,
+    grad: Tensor | None = None,
+    again: Tensor | None = None,
+    sums: Tensor | None = None,
 ) -> None:
     call = _GeluCall(*x.shape, *map(pointer, (x, grad, out, again, bias, sums)))
     call.parts, call.threads = min(PARTS, len(x)), torch.get_num_threads()
     run("relpos_gelu", call, x.dtype, backward=grad is not None)
 
 
-def cross_entropy_(logits: Tensor, bias: Tensor, target: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def cross_entropy_(
+    logits: Tensor, bias: Tensor, target: Tensor, counts: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """See `sweeps.cross_entropy_`.
 
     Raises:
@@ -134,9 +167,13 @@ def cross_entropy_(logits: Tensor, bias: Tensor, target: Tensor, counts: Tensor 
     """
     # The library trusts them, and would write beyond the end of a row.
     if len(target) and not 0 <= int(target.min()) <= int(target.max()) < len(bias):
-        raise RelposError(f"labels from {int(target.min())} to {int(target.max())} in a vocabulary of {len(bias)}")
+        raise RelposError(
+            f"labels from {int(target.min())} to {int(target.max())} in a vocabulary of {len(bias)}"
+        )
     result = logits.new_empty(2, len(logits), dtype=torch.float32)
-    call = _LossCall(*logits.shape, *map(pointer, (logits, bias, target, *result)), torch.get_num_threads())
+    call = _LossCall(
+        *logits.shape, *map(pointer, (logits, bias, target, *result)), torch.get_num_threads()
+    )
     run("relpos_loss", call, logits.dtype, backward=False)
     if counts is not None:
         result.mul_(counts)
@@ -145,9 +182,11 @@ def cross_entropy_(logits: Tensor, bias: Tensor, target: Tensor, counts: Tensor 
 
 
 def grad_taps(x: Tensor, grad: Tensor, taps: int) -> Tensor:
-    """The gradient of the weights of a depthwise convolution, (channels, taps), from that of its output (batch, n, channels):
-    Σ grad_i x_{i+r} for r = −k..k."""
+    """The gradient of the weights of a depthwise convolution, (channels, taps), from that of its
+    output (batch, n, channels): Σ grad_i x_{i+r} for r = −k..k."""
     out = x.new_empty(x.shape[2], taps, dtype=torch.float32)
-    call = _TapsCall(*x.shape, taps, pointer(x), pointer(grad), pointer(out), torch.get_num_threads())
+    call = _TapsCall(
+        *x.shape, taps, pointer(x), pointer(grad), pointer(out), torch.get_num_threads()
+    )
     run("relpos_taps", call, x.dtype, backward=True)
     return out.to(x.dtype)

@@ -1,15 +1,18 @@
-"""The Triton programs of attention: forward, and the walks over the scores that make all gradients. See `triton.py`.
+"""The Triton programs of attention: forward, and the walks over the scores that make all gradients.
+See `triton.py`.
 
-Queries and keys behind the last real token of a sequence are padding, for which nothing is read or computed: outputs and gradients
-are 0 there. `last` is the number of the tokens before, n where nothing is masked.
+Queries and keys behind the last real token of a sequence are padding, for which nothing is read or
+computed: outputs and gradients are 0 there. `last` is the number of the tokens before, n where
+    nothing is masked.
 
-Names of arguments: strides by example, head and token of q, k, v (`qb, qh, qn` …), of queries' kernels (`ab …`) and of keys'
-(`bb …`); y and its gradient are (B, n, H, D), or (tokens, H, D), without gaps, gradients of q, k, v have the strides `gb, gh, gn`,
-those of kernels the kernels' own; `top`, `total` and `delta` are (B, H, n): the largest score of a row, Σ_j exp(s_ij − top_i), and
+Names of arguments: strides by example, head and token of q, k, v (`qb, qh, qn` …), of queries'
+kernels (`ab …`) and of keys' (`bb …`); y and its gradient are (B, n, H, D), or (tokens, H, D),
+without gaps, gradients of q, k, v have the strides `gb, gh, gn`, those of kernels the kernels' own;
+`top`, `total` and `delta` are (B, H, n): the largest score of a row, Σ_j exp(s_ij − top_i), and
 g_i·y_i.
 
-PACKED, the tokens of all sequences are one row in what has no size of its own for B, `STARTS` tells where each begins, and strides
-by example are 0.
+PACKED, the tokens of all sequences are one row in what has no size of its own for B, `STARTS` tells
+where each begins, and strides by example are 0.
 """
 
 import triton
@@ -92,7 +95,8 @@ def value_band(
     HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, KEYED: tl.constexpr,
     DOT: tl.constexpr, LEVEL: tl.constexpr, NEAR: tl.constexpr,
 ):  # fmt: skip
-    """The probabilities after dropout summed by offset, (B, H, n, VALUE): what a value table is multiplied with."""
+    """The probabilities after dropout summed by offset, (B, H, n, VALUE): what a value table is
+    multiplied with."""
     row = tl.program_id(0).to(tl.int64)
     b, h = row // H, row % H
     i = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
@@ -140,10 +144,12 @@ def backward_columns(
     DOT: tl.constexpr, LEVEL: tl.constexpr, NEAR: tl.constexpr, WHOLE: tl.constexpr, KEEP: tl.constexpr, FEWER: tl.constexpr,
     MOST: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of k, v, b of one block of keys, and of β tile by tile; where one block is all keys, also of q, and to KEEP of the
-    scores; of sequences of more than FEWER tokens, and MOST at most.
+    """Gradients of k, v, b of one block of keys, and of β tile by tile; where one block is all
+    keys, also of q, and to KEEP of the scores; of sequences of more than FEWER tokens, and MOST at
+    most.
 
-    Tiles have keys along their rows, so that dk and dv are products of tiles as they are; dq is made transposed for that reason.
+    Tiles have keys along their rows, so that dk and dv are products of tiles as they are; dq is
+    made transposed for that reason.
     """
     row = tl.program_id(0).to(tl.int64)
     b, h = row // H, row % H
@@ -162,7 +168,10 @@ def backward_columns(
     k = v
     if CONTENT:
         k = load_rows(K + b * kb + h * kh, j, kn, last, D, PADDED).to(DOT)
-    grad_k, grad_v = tl.zeros([COLUMNS, PADDED], tl.float32), tl.zeros([COLUMNS, PADDED], tl.float32)
+    grad_k, grad_v = (
+        tl.zeros([COLUMNS, PADDED], tl.float32),
+        tl.zeros([COLUMNS, PADDED], tl.float32),
+    )
     low, high = tl.zeros([COLUMNS], tl.float32), tl.zeros([COLUMNS], tl.float32)
     for start in range(0, tl.where(tl.program_id(1) * COLUMNS < last, last, 0), ROWS):
         at = start + tl.arange(0, ROWS)
@@ -194,7 +203,9 @@ def backward_columns(
         if KEY > 0 and not WHOLE:
             offset = i - j[:, None]
             near = is_near(start, tl.program_id(1) * COLUMNS, ROWS, COLUMNS, KEY)
-            write_window(GRAD_KEYS + b * bb + h * bh, j[:, None], bn, offset, inside, near, ds, KEY, CLAMP)
+            write_window(
+                GRAD_KEYS + b * bb + h * bh, j[:, None], bn, offset, inside, near, ds, KEY, CLAMP
+            )
             if CLAMP:
                 left, right = edge_sums(ds, offset, KEY, 1)
                 low, high = low + left, high + right
@@ -228,7 +239,9 @@ def backward_columns(
                     store_rows(GRAD_K + of_row, at, gn, count, nothing, D, PADDED)
                 store_rows(GRAD_V + of_row, at, gn, count, nothing, D, PADDED)
             if KEEP:
-                outside = (every >= tl.where(start < last, COLUMNS, 0)) & (every < n) & (at[None, :] < n)
+                outside = (
+                    (every >= tl.where(start < last, COLUMNS, 0)) & (every < n) & (at[None, :] < n)
+                )
                 place = GRAD_SCORES + row * n * n + at[None, :] * n + every
                 tl.store(place, tl.zeros([ALL, ROWS], GRAD_SCORES.dtype.element_ty), mask=outside)
 
@@ -243,7 +256,8 @@ def backward_rows(
     HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, KEYED: tl.constexpr,
     DOT: tl.constexpr, LEVEL: tl.constexpr, NEAR: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of q and a of one block of queries, and its `delta`, which `backward_columns` reads."""
+    """Gradients of q and a of one block of queries, and its `delta`, which `backward_columns`
+    reads."""
     row = tl.program_id(0).to(tl.int64)
     b, h = row // H, row % H
     i = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
@@ -304,7 +318,8 @@ def backward_dense(
     HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr, KEYED: tl.constexpr,
     DOT: tl.constexpr, LEVEL: tl.constexpr, NEAR: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of one tile of D, summed over the `examples` that share it, one after another."""
+    """The gradient of one tile of D, summed over the `examples` that share it, one after
+    another."""
     dh = tl.program_id(0).to(tl.int64)
     h = dh % H
     i = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
@@ -341,9 +356,18 @@ def backward_dense(
 
 
 @triton.jit
-def join_diagonals(BY_TILE, OUT, n, row_tiles, column_tiles, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr):
-    """(H, row tiles, column tiles, 2 · COLUMNS) sums along the diagonals of each tile, offsets −COLUMNS … COLUMNS−1 from its corner
-    → (H, 2n−1) of the whole matrix."""
+def join_diagonals(
+    BY_TILE,
+    OUT,
+    n,
+    row_tiles,
+    column_tiles,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """(H, row tiles, column tiles, 2 · COLUMNS) sums along the diagonals of each tile, offsets
+    −COLUMNS … COLUMNS−1 from its corner → (H, 2n−1) of the whole matrix."""
     h = tl.program_id(0)
     offset = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK) - (n - 1)
     total = tl.zeros([BLOCK], tl.float32)

@@ -1,10 +1,11 @@
 """What `triton.py` makes of a layer's terms before its programs read them, and of what they write.
 
-Kernels of queries or keys that are products with a table are multiplied for all heads at once, with a matrix that holds the table
-once for each head. Where one tile holds all keys of a sequence, all terms are added up to one tensor (1 or B, H, n, n) beforehand,
-and their gradients collected from that of the scores afterwards: 33 MB for 256 sequences of 128 tokens and 4 heads, which a GPU
-moves in less time than its attention program would take to find each term in its place. Windows alone, which are constant beyond
-their band, are added up at the keys near each query: 8 MB for 17 columns.
+Kernels of queries or keys that are products with a table are multiplied for all heads at once, with
+a matrix that holds the table once for each head. Where one tile holds all keys of a sequence, all
+terms are added up to one tensor (1 or B, H, n, n) beforehand, and their gradients collected from
+that of the scores afterwards: 33 MB for 256 sequences of 128 tokens and 4 heads, which a GPU moves
+in less time than its attention program would take to find each term in its place. Windows alone,
+which are constant beyond their band, are added up at the keys near each query: 8 MB for 17 columns.
 """
 
 from __future__ import annotations
@@ -19,11 +20,19 @@ from torch import Tensor
 from relpos.model.kernels.band import diagonal_sums
 from relpos.model.kernels.triton import strides
 from relpos.model.kernels.triton_sweeps import sum_rows
-from relpos.model.kernels.triton_tiles import BLOCK, edge_sums, first_near, last_real, scores, tokens_of
+from relpos.model.kernels.triton_tiles import (
+    BLOCK,
+    edge_sums,
+    first_near,
+    last_real,
+    scores,
+    tokens_of,
+)
 from relpos.model.tokens import Tokens
 
 ALIGNED = 8
-"""Kernels made here have a multiple of so many columns: products of bfloat16 want rows that begin at 16 bytes."""
+"""Kernels made here have a multiple of so many columns: products of bfloat16 want rows that begin
+at 16 bytes."""
 TILE = 2048
 """Scores that a program holds."""
 
@@ -35,8 +44,8 @@ def spread_terms(
     HAS_DENSE: tl.constexpr, HAS_MASK: tl.constexpr, CLAMP: tl.constexpr, LEVEL: tl.constexpr, NEAR: tl.constexpr,
     PACKED: tl.constexpr,
 ):  # fmt: skip
-    """All that is added to some rows of scores, (B, H, n, n), or (B, H, n, NEAR), see `Added`. Nothing is written behind the
-    block of keys with the last real token."""
+    """All that is added to some rows of scores, (B, H, n, n), or (B, H, n, NEAR), see `Added`.
+    Nothing is written behind the block of keys with the last real token."""
     row = tl.program_id(0).to(tl.int64)
     b, h = row // H, row % H
     last = last_real(REAL + b * n, n, HAS_MASK, ALL)
@@ -45,18 +54,24 @@ def spread_terms(
     if PACKED:
         first, _, last = tokens_of(STARTS, b, n, last, PACKED)
         QUERIES, KEYS = QUERIES + first * an, KEYS + first * bn
-    i, column = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None], tl.arange(0, COLUMNS)[None, :]
+    i, column = (
+        (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None],
+        tl.arange(0, COLUMNS)[None, :],
+    )
     j, width = column, n
     if NEAR > 0:
         j, width = first_near(i, QUERY, KEY) + column, NEAR
-    # A key before the first is one behind the last, for which nothing is read; each tile has keys of the band.
+    # A key before the first is one behind the last, for which nothing is read; each tile has keys
+    # of the band.
     added = scores(
         tl.zeros([ROWS, COLUMNS], tl.float32), i, tl.where(j < 0, n, j), tl.program_id(1) * ROWS, tl.program_id(1) * ROWS,
         b, h, n, last, REAL, OFFSETS, QUERIES, KEYS, DENSE, ab, ah, an, bb, bh, bn, dense_b,
         HAS_OFFSET, QUERY, KEY, HAS_DENSE, False, CLAMP, LEVEL, 0,
     )  # fmt: skip
     inside = (i < last) & (j >= 0) & (j < tl.cdiv(last, BLOCK) * BLOCK) & (column < width)
-    tl.store(OUT + row * n * width + i * width + column, added.to(OUT.dtype.element_ty), mask=inside)
+    tl.store(
+        OUT + row * n * width + i * width + column, added.to(OUT.dtype.element_ty), mask=inside
+    )
 
 
 @triton.jit
@@ -64,8 +79,9 @@ def head_by_head(
     TABLE, BIAS, OUT, by_row, by_column, H, inner, width, padded,
     BIASED: tl.constexpr, LEVEL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """A row of (H · inner + 1, H · padded): a table (inner, width) once for each head on the diagonal and zeros elsewhere, in the
-    last row a bias (H, width). To LEVEL its other columns less the first."""
+    """A row of (H · inner + 1, H · padded): a table (inner, width) once for each head on the
+    diagonal and zeros elsewhere, in the last row a bias (H, width). To LEVEL its other columns less
+    the first."""
     FIRST: tl.constexpr = 1 if LEVEL else 0
     row, place = tl.program_id(0) + tl.zeros([WIDE], tl.int32), tl.arange(0, WIDE)
     h, column = place // padded, place % padded + FIRST
@@ -83,24 +99,50 @@ def head_by_head(
 
 
 @triton.jit
-def of_heads(PRODUCTS, SUMS, OF_TABLE, OF_BIAS, H, inner, width, padded, LEVEL: tl.constexpr, WIDE: tl.constexpr):
-    """The adjoint of `head_by_head`: rows of the gradient of the table (inner, width) from that of all blocks (H · inner, H ·
-    padded), then those of the bias (H, width) from that of the last row."""
+def of_heads(
+    PRODUCTS,
+    SUMS,
+    OF_TABLE,
+    OF_BIAS,
+    H,
+    inner,
+    width,
+    padded,
+    LEVEL: tl.constexpr,
+    WIDE: tl.constexpr,
+):
+    """The adjoint of `head_by_head`: rows of the gradient of the table (inner, width) from that of
+    all blocks (H · inner, H · padded), then those of the bias (H, width) from that of the last
+    row."""
     FIRST: tl.constexpr = 1 if LEVEL else 0
     row, column = tl.program_id(0), tl.arange(0, WIDE)
     place, inside = column - FIRST, (column >= FIRST) & (column < width)
     total = tl.zeros([WIDE], tl.float32)
     if row < inner:
         for h in range(0, H):
-            total += tl.load(PRODUCTS + (h * inner + row) * H * padded + h * padded + place, mask=inside, other=0.0).to(tl.float32)
+            total += tl.load(
+                PRODUCTS + (h * inner + row) * H * padded + h * padded + place,
+                mask=inside,
+                other=0.0,
+            ).to(tl.float32)
     else:
-        total = tl.load(SUMS + (row - inner) * padded + place, mask=inside, other=0.0).to(tl.float32)
+        total = tl.load(SUMS + (row - inner) * padded + place, mask=inside, other=0.0).to(
+            tl.float32
+        )
     if LEVEL:
         total = tl.where(column == 0, -tl.sum(total, 0), total)
     if row < inner:
-        tl.store(OF_TABLE + row * width + column, total.to(OF_TABLE.dtype.element_ty), mask=column < width)
+        tl.store(
+            OF_TABLE + row * width + column,
+            total.to(OF_TABLE.dtype.element_ty),
+            mask=column < width,
+        )
     else:
-        tl.store(OF_BIAS + (row - inner) * width + column, total.to(OF_BIAS.dtype.element_ty), mask=column < width)
+        tl.store(
+            OF_BIAS + (row - inner) * width + column,
+            total.to(OF_BIAS.dtype.element_ty),
+            mask=column < width,
+        )
 
 
 @triton.jit
@@ -109,8 +151,9 @@ def collect_windows(
     ROWS: tl.constexpr, ALL: tl.constexpr, WIDTH: tl.constexpr, PADDED: tl.constexpr, CLAMP: tl.constexpr,
     LEVEL: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of the kernels of some queries, or keys, from that of the scores (B, H, n, n), in which owners and others have
-    the strides `of_owner` and `of_other`; 0 in columns beyond WIDTH. At LEVEL the first column is left out."""
+    """The gradient of the kernels of some queries, or keys, from that of the scores (B, H, n, n),
+    in which owners and others have the strides `of_owner` and `of_other`; 0 in columns beyond
+    WIDTH. At LEVEL the first column is left out."""
     K: tl.constexpr = WIDTH // 2
     row = tl.program_id(0).to(tl.int64)
     b, h = row // H, row % H
@@ -129,25 +172,35 @@ def collect_windows(
             wanted = wanted & (other >= (owner + K) // BLOCK * BLOCK)
         whole = tl.load(ds + other * of_other, mask=wanted, other=0.0).to(tl.float32)
         low, high = edge_sums(whole, other - owner, WIDTH, 1)
-        grad += tl.where(column == 0, low[:, None], 0.0) + tl.where(column == WIDTH - 1, high[:, None], 0.0)
+        grad += tl.where(column == 0, low[:, None], 0.0) + tl.where(
+            column == WIDTH - 1, high[:, None], 0.0
+        )
     first, count, _ = tokens_of(STARTS, b, n, n, PACKED)
     if PACKED:
         OUT += first * on
-    tl.store(OUT + b * ob + h * oh + owner * on + place, grad.to(OUT.dtype.element_ty), mask=(owner < count) & (place < columns))
+    tl.store(
+        OUT + b * ob + h * oh + owner * on + place,
+        grad.to(OUT.dtype.element_ty),
+        mask=(owner < count) & (place < columns),
+    )
 
 
 class Windows:
-    """The kernels of queries, or keys: `x` (B, H, n, D) times `table` (D, width) plus `bias` (H, width); without a table x.
+    """The kernels of queries, or keys: `x` (B, H, n, D) times `table` (D, width) plus `bias` (H,
+    width); without a table x.
 
-    LEVEL ones, those of queries where they are clamped, lack their first column and have the others less it: what is added to a
-    whole row of scores is not seen by its softmax, and left of the window nothing is left to add.
+    LEVEL ones, those of queries where they are clamped, lack their first column and have the others
+    less it: what is added to a whole row of scores is not seen by its softmax, and left of the
+    window nothing is left to add.
 
     Attributes:
         width: columns with the first.
         kernels: (B, H, n, width or one less, and more if there is a table).
     """
 
-    def __init__(self, x: Tensor, table: Tensor | None, bias: Tensor | None, clamped_queries: bool) -> None:
+    def __init__(
+        self, x: Tensor, table: Tensor | None, bias: Tensor | None, clamped_queries: bool
+    ) -> None:
         self.batch, self.heads, self.n, self.inner = x.shape
         self.table, self.bias = table, bias
         self.width = self.inner if table is None else table.shape[1]
@@ -162,17 +215,27 @@ class Windows:
             table, table if bias is None else bias.contiguous(), blocks, *table.stride(), self.heads, self.inner, self.width,
             self.padded, BIASED=bias is not None, LEVEL=self.level, WIDE=triton.next_power_of_2(columns),
         )  # fmt: skip
-        self.blocks, spaced = blocks[:-1], blocks[-1]  # the table once for each head, zeros elsewhere; the bias
-        made = self.rows @ self.blocks if bias is None else torch.addmm(spaced, self.rows, self.blocks)
+        # the table once for each head, zeros elsewhere; the bias
+        self.blocks, spaced = blocks[:-1], blocks[-1]
+        made = (
+            self.rows @ self.blocks if bias is None else torch.addmm(spaced, self.rows, self.blocks)
+        )
         self.kernels = self._by_head(made)
 
     def _by_head(self, kernels: Tensor) -> Tensor:
         return kernels.view(self.batch, self.n, self.heads, -1).transpose(1, 2)
 
-    def grads(self, grad: Tensor, onto: Tensor | None) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """The gradients of x, table and bias. That of x is added to `onto` (B, H, n, D) where it is given, and None then."""
+    def grads(
+        self, grad: Tensor, onto: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """The gradients of x, table and bias. That of x is added to `onto` (B, H, n, D) where it is
+        given, and None then."""
         if self.table is None:
-            return torch.cat([-grad.sum(-1, keepdim=True), grad], -1) if self.level else grad, None, None
+            return (
+                torch.cat([-grad.sum(-1, keepdim=True), grad], -1) if self.level else grad,
+                None,
+                None,
+            )
         flat = in_rows(grad)
         of_x = None
         if onto is None:
@@ -180,7 +243,11 @@ class Windows:
         else:
             in_rows(onto).addmm_(flat, self.blocks.t())
         products = self.rows.t() @ flat
-        of_table, of_bias, sums = products.new_empty(self.inner, self.width, dtype=self.table.dtype), None, products
+        of_table, of_bias, sums = (
+            products.new_empty(self.inner, self.width, dtype=self.table.dtype),
+            None,
+            products,
+        )
         if self.bias is not None:
             of_bias, sums = self.bias.new_empty(self.bias.shape), sum_rows(flat[None])
         of_heads[(self.inner + (0 if of_bias is None else self.heads),)](
@@ -196,8 +263,9 @@ def in_rows(x: Tensor) -> Tensor:
 
 
 class Added(NamedTuple):
-    """What is added to the scores: β (H, 2n−1), a and b, D (1 or B, H, n, n). NEAR: D has all of it, but at so many keys of a row
-    alone, (B, H, n, NEAR) from `first_near` on; at others a and b add their outermost columns."""
+    """What is added to the scores: β (H, 2n−1), a and b, D (1 or B, H, n, n). NEAR: D has all of
+    it, but at so many keys of a row alone, (B, H, n, NEAR) from `first_near` on; at others a and b
+    add their outermost columns."""
 
     offset: Tensor | None
     query: Windows | None
@@ -208,7 +276,11 @@ class Added(NamedTuple):
 
     def tensors(self) -> tuple[Tensor | None, ...]:
         """β, a, b, D as the programs read them."""
-        return self.offset, *(None if x is None else x.kernels for x in (self.query, self.key)), self.dense
+        return (
+            self.offset,
+            *(None if x is None else x.kernels for x in (self.query, self.key)),
+            self.dense,
+        )
 
     def constants(self) -> dict[str, int | bool]:
         """What the programs are compiled for."""
@@ -221,22 +293,30 @@ class Added(NamedTuple):
     def numbers(self) -> tuple[int, ...]:
         """The strides of a, b and D."""
         _, query, key, dense = self.tensors()
-        return *strides(query), *strides(key), 0 if dense is None or len(dense) == 1 else dense.stride(0)
+        return (
+            *strides(query),
+            *strides(key),
+            0 if dense is None or len(dense) == 1 else dense.stride(0),
+        )
 
     def summed(self, like: Tensor, mask: Tensor | None, held: Tokens) -> Added:
-        """The same in one tensor, in the number format of `like` (…, H, …, D); in float32 if all examples share it. What stands
-        behind the last token of the `mask` (B, n) is not computed."""
+        """The same in one tensor, in the number format of `like` (…, H, …, D); in float32 if all
+        examples share it. What stands behind the last token of the `mask` (B, n) is not
+        computed."""
         if all(x is None for x in self.tensors()):
             return self
         batch, n, heads = held.batch, held.n, like.shape[1]
         windows = [x.width for x in (self.query, self.key) if x is not None]
         near = 0
-        if self.offset is None and self.dense is None:  # the blocks of keys in which the band of the widest may lie
+        # the blocks of keys in which the band of the widest may lie
+        if self.offset is None and self.dense is None:
             near = triton.cdiv(max(windows) + BLOCK.value - 1, BLOCK.value) * BLOCK.value
             near = near if near < n else 0
         shared = not windows and (self.dense is None or len(self.dense) == 1)
         kind = torch.float32 if shared else like.dtype
-        out = torch.empty(1 if shared else batch, heads, n, near or n, dtype=kind, device=like.device)
+        out = torch.empty(
+            1 if shared else batch, heads, n, near or n, dtype=kind, device=like.device
+        )
         every, columns = triton.next_power_of_2(n), triton.next_power_of_2(near or n)
         rows = max(1, min(every, TILE // columns))
         real = None if mask is None or shared else mask.contiguous().view(torch.uint8)
@@ -245,7 +325,11 @@ class Added(NamedTuple):
             COLUMNS=columns, ALL=every, HAS_MASK=real is not None, PACKED=held.starts is not None,
             **(self.constants() | {"NEAR": near}),
         )  # fmt: skip
-        return Added(None, self.query, self.key, out, self.outside, near) if near else Added(None, None, None, out, self.outside)
+        return (
+            Added(None, self.query, self.key, out, self.outside, near)
+            if near
+            else Added(None, None, None, out, self.outside)
+        )
 
     def collected(self, ds: Tensor, held: Tokens) -> tuple[Tensor | None, ...]:
         """The gradients of β, a, b, D from that of the scores, (B, H, n, n)."""
@@ -257,7 +341,11 @@ class Added(NamedTuple):
         if self.offset is not None or (self.dense is not None and len(self.dense) == 1):
             shared = ds.sum(0, keepdim=True, dtype=torch.float32)
         of_offset = None if self.offset is None else diagonal_sums(shared[0]).to(self.offset.dtype)
-        of_dense = None if self.dense is None else (shared if len(self.dense) == 1 else ds).to(self.dense.dtype)
+        of_dense = (
+            None
+            if self.dense is None
+            else (shared if len(self.dense) == 1 else ds).to(self.dense.dtype)
+        )
         return of_offset, *windows, of_dense
 
     def _window(self, ds: Tensor, windows: Windows, transposed: bool, held: Tokens) -> Tensor:

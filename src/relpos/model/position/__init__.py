@@ -1,4 +1,5 @@
-"""Position schemes, one per file. Each fills holes of the equation in `base`; nothing else in the code asks which one it holds."""
+"""Position schemes, one per file. Each fills holes of the equation in `base`; nothing else in the
+code asks which one it holds."""
 
 from relpos.model.position.absolute import Absolute
 from relpos.model.position.alibi import Alibi

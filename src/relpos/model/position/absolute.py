@@ -13,12 +13,13 @@ from relpos.ranges import Positive, checked
 
 
 class Absolute(Scheme):
-    """x_i = word_i + type_i + P[i], a learned row for each of the `max_positions` positions, N(0, std²); words have 0.02.
+    """x_i = word_i + type_i + P[i], a learned row for each of the `max_positions` positions, N(0,
+    std²); words have 0.02.
 
     Parameters: n·E
 
-    Differs from the original: not truncated normal, as in Chang et al.'s code. The table has the width of the embedding, so that a
-    factorised model pays max_positions × embedding parameters.
+    Differs from the original: not truncated normal, as in Chang et al.'s code. The table has the
+    width of the embedding, so that a factorised model pays max_positions × embedding parameters.
 
     Example:
         >>> absolute = Absolute(Shape.example())

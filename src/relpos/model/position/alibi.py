@@ -15,16 +15,19 @@ from relpos.ranges import checked
 
 
 class Alibi(Scheme):
-    """T_ij = −m_h |i − j|, the same in all layers, added after the scaling; slopes m_h are not learned. No parameters.
+    """T_ij = −m_h |i − j|, the same in all layers, added after the scaling; slopes m_h are not
+    learned. No parameters.
 
-    As it stands T is the same on both sides, so that distance tells nothing of direction. `sides=half`: the first ⌈H/2⌉ heads see
-    the left side alone and the others the right one, each half with the slopes of a network of so many heads; a token sees itself.
-    `sides=shift`: the right side is nearer by half a token, T_ij = −m_h (j − i − ½) for j > i.
+    As it stands T is the same on both sides, so that distance tells nothing of direction.
+    `sides=half`: the first ⌈H/2⌉ heads see the left side alone and the others the right one, each
+    half with the slopes of a network of so many heads; a token sees itself. `sides=shift`: the
+    right side is nearer by half a token, T_ij = −m_h (j − i − ½) for j > i.
 
     Parameters: 0
 
-    Differs from the paper: that is causal and knows one side only. The symmetric form and the half form are those that the authors
-    propose for encoders, the shift is that of EIFY's fork of fairseq; DeepMind's puts it on the left side.
+    Differs from the paper: that is causal and knows one side only. The symmetric form and the half
+    form are those that the authors propose for encoders, the shift is that of EIFY's fork of
+    fairseq; DeepMind's puts it on the left side.
 
     Example:
         >>> slopes(2)
@@ -39,11 +42,15 @@ class Alibi(Scheme):
     by_token = True
 
     @checked
-    def __init__(self, shape: Shape, sides: Literal["symmetric", "half", "shift"] = "symmetric") -> None:
+    def __init__(
+        self, shape: Shape, sides: Literal["symmetric", "half", "shift"] = "symmetric"
+    ) -> None:
         super().__init__(shape)
         self.sides = sides
         left = (shape.heads + 1) // 2
-        of_heads = slopes(left) + slopes(shape.heads - left) if sides == "half" else slopes(shape.heads)
+        of_heads = (
+            slopes(left) + slopes(shape.heads - left) if sides == "half" else slopes(shape.heads)
+        )
         self.keep_exact("slopes", torch.tensor(of_heads, dtype=torch.float64))  # (H,)
         if sides == "half":
             self.keep_exact("blind", blind_sides(shape.heads))
@@ -62,8 +69,8 @@ class Alibi(Scheme):
 
 
 def slopes(heads: int) -> list[float]:
-    """m_h = 2^(−8h/H), h = 1…H, where H is a power of two. Else those of the power P below H, then every other one, from the first
-    on, of the 2P.
+    """m_h = 2^(−8h/H), h = 1…H, where H is a power of two. Else those of the power P below H, then
+    every other one, from the first on, of the 2P.
     """
     if not heads:
         return []

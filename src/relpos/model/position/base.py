@@ -2,8 +2,9 @@
 
     s_ij = scale · q_i·k_j + β_{j−i} + a_{i, j−i} + b_{j, i−j} + D_ij           y_i = Σ_j softmax_j(s_ij) (v_j + u_{j−i})
 
-over all j, or over those with |j − i| ≤ reach. A convolution kernel, in this folder just kernel, is a row of weights by offset. An
-offset is counted from the token that owns the kernel to the other one; +1 is the next token.
+over all j, or over those with |j − i| ≤ reach. A convolution kernel, in this folder just kernel, is
+a row of weights by offset. An offset is counted from the token that owns the kernel to the other
+one; +1 is the next token.
 """
 
 from __future__ import annotations
@@ -23,18 +24,20 @@ from relpos.model.tokens import Tokens
 
 Outside = Literal["clamp", "zero"]
 HIDDEN = -1e30
-"""What β or D adds where a token is not to be seen; finite, so that a part of a row in which all are hidden has no NaN."""
+"""What β or D adds where a token is not to be seen; finite, so that a part of a row in which all
+are hidden has no NaN."""
 
 
 class Input(NamedTuple):
     """What a layer's attention is given, for schemes that read more than q and k.
 
     Args:
-        x: the layer's input, normed, at the tokens `held`; of padding it says nothing that may reach an output.
+        x: the layer's input, normed, at the tokens `held`; of padding it says nothing that may
+            reach an output.
         held: the tokens that x holds.
         mask: (B, n) true at real tokens; None: all are real.
-        project: rows of the width `hidden` → their q, k and v by the layer's own maps, (rows, heads · head_dim) each; those that
-            the layer has no map for are missing.
+        project: rows of the width `hidden` → their q, k and v by the layer's own maps, (rows, heads
+            · head_dim) each; those that the layer has no map for are missing.
     """
 
     x: Float[Tensor, "*tokens hidden"]
@@ -51,23 +54,27 @@ class Input(NamedTuple):
 class Terms:
     """What is added to the scores, and to the values, of one layer. None adds nothing.
 
-    `outside` says what query, key and value do beyond ±k: `clamp` lets the outermost weight go on, `zero` ends it. The width
-    2k+1 of these tensors says k; the offset o stands in column o + k. `offset` covers all offsets of a sequence, o in column
-    o + n − 1. Any floating-point type will do; an attention kernel adds them in that of the scores, but
-    query and key in their own where it is wider.
+    `outside` says what query, key and value do beyond ±k: `clamp` lets the outermost weight go on,
+    `zero` ends it. The width 2k+1 of these tensors says k; the offset o stands in column o + k.
+    `offset` covers all offsets of a sequence, o in column o + n − 1. Any floating-point type will
+    do; an attention kernel adds them in that of the scores, but query and key in their own where it
+    is wider.
 
-    With `columns` query and key may have any width: the offset o stands in column columns[o + n − 1] of both, and several may share
-    one. With `query_table` the queries' kernels are products: `query` holds (batch, heads, n, rank), and the kernels are
-    query @ query_table; with `key_table` those of the keys. A table of two axes, (rank, width), serves all heads and is narrow; one
-    of three may be as wide as the sentence, and an attention kernel may multiply where it reads, so that the kernels are never
-    all in memory. `query_bias` is added to the kernels of all queries of a head: a part of β with their window.
-    `reach` is how far a token sees to either side; None: it sees all.
+    With `columns` query and key may have any width: the offset o stands in column columns[o + n −
+    1] of both, and several may share one. With `query_table` the queries' kernels are products:
+    `query` holds (batch, heads, n, rank), and the kernels are query @ query_table; with `key_table`
+    those of the keys. A table of two axes, (rank, width), serves all heads and is narrow; one of
+    three may be as wide as the sentence, and an attention kernel may multiply where it reads, so
+    that the kernels are never all in memory. `query_bias` is added to the kernels of all queries of
+    a head: a part of β with their window. `reach` is how far a token sees to either side; None: it
+    sees all.
     """
 
     offset: Float[Tensor, "heads offsets"] | None = None  # β, 2n−1 offsets
     query: Float[Tensor, "batch heads n query_width"] | None = None  # a, width 2k+1, read at j − i
     key: Float[Tensor, "batch heads n key_width"] | None = None  # b, width 2k+1, read at i − j
-    dense: Float[Tensor, "#batch heads n n"] | None = None  # D, the same for all sequences or one for each
+    # D, the same for all sequences or one for each
+    dense: Float[Tensor, "#batch heads n n"] | None = None
     value: Float[Tensor, "value_width head_dim"] | None = None  # u, width 2k+1, read at j − i
     outside: str = "clamp"
     columns: Int[Tensor, "offsets"] | None = None  # 2n−1 offsets, as β's
@@ -77,29 +84,41 @@ class Terms:
     query_bias: Float[Tensor, "heads _"] | None = None  # as wide as the queries' kernels
 
     def __add__(self, other: Terms) -> Terms:
-        """Field by field, factors multiplied. A narrower window is first extended to the wider one, as `outside` says. Where one
-        has columns, or both have windows that end differently, kernels are first extended to all offsets. The shorter reach holds.
+        """Field by field, factors multiplied. A narrower window is first extended to the wider one,
+        as `outside` says. Where one has columns, or both have windows that end differently, kernels
+        are first extended to all offsets. The shorter reach holds.
 
         Raises:
             RelposError: both have tables of values, and these end differently.
         """
-        mapped = self.columns is not None or other.columns is not None or len(_ends(self, other)) > 1
+        mapped = (
+            self.columns is not None or other.columns is not None or len(_ends(self, other)) > 1
+        )
         one, two = (terms.by_offset() if mapped else terms.multiplied() for terms in (self, other))
         # One sum of tables has one way to end. Terms without a window fit either.
         ends = _ends(one, two)
         if len(ends) > 1:
-            raise RelposError(f"tables of values with outside={ends[0]} and outside={ends[1]} cannot be added")
+            raise RelposError(
+                f"tables of values with outside={ends[0]} and outside={ends[1]} cannot be added"
+            )
         outside = ends[0] if ends else one.outside
         return Terms(
             offset=_plus(one.offset, two.offset),
-            query=_plus(_extended(one.query, two.query, outside), _extended(two.query, one.query, outside)),
+            query=_plus(
+                _extended(one.query, two.query, outside), _extended(two.query, one.query, outside)
+            ),
             key=_plus(_extended(one.key, two.key, outside), _extended(two.key, one.key, outside)),
             dense=_plus(one.dense, two.dense),
-            value=_plus(_extended(one.value, two.value, outside, 0), _extended(two.value, one.value, outside, 0)),
+            value=_plus(
+                _extended(one.value, two.value, outside, 0),
+                _extended(two.value, one.value, outside, 0),
+            ),
             outside=outside,
             # Extended to all offsets, both have the same columns.
             columns=two.columns if one.columns is None else one.columns,
-            reach=min((terms.reach for terms in (one, two) if terms.reach is not None), default=None),
+            reach=min(
+                (terms.reach for terms in (one, two) if terms.reach is not None), default=None
+            ),
         )
 
     @property
@@ -109,22 +128,27 @@ class Terms:
         return any(window is not None for window in (*kernels, self.value))
 
     def causal(self, v: Heads) -> Terms:
-        """The same with β = −∞ at the offsets above 0, for values like v. Causality is a function of the offset alone, so that an
-        attention kernel need not know of it."""
+        """The same with β = −∞ at the offsets above 0, for values like v. Causality is a function
+        of the offset alone, so that an attention kernel need not know of it."""
         heads, n = v.shape[1:3]
         # −∞ and not HIDDEN: what comes later may not be seen even where all before it is padding.
         ahead = torch.arange(1 - n, n, device=v.device) > 0
-        offset = torch.zeros(heads, 2 * n - 1, device=v.device) if self.offset is None else self.offset
+        offset = (
+            torch.zeros(heads, 2 * n - 1, device=v.device) if self.offset is None else self.offset
+        )
         return replace(self, offset=offset.masked_fill(ahead, -torch.inf))
 
     def multiplied(self, narrow: bool = False) -> Terms:
-        """The same with kernels in place of their factors, or of those factors alone whose table is `narrow`; what is added to all
-        kernels of a head is a part of β."""
+        """The same with kernels in place of their factors, or of those factors alone whose table is
+        `narrow`; what is added to all kernels of a head is a part of β."""
         made: dict[str, Any] = {}
         if self.query_bias is not None and self.query is not None:
             offset = extend(self.query_bias, self.query.shape[2], self.outside)
             made |= {"offset": _plus(self.offset, offset), "query_bias": None}
-        for name, x, table in (("query", self.query, self.query_table), ("key", self.key, self.key_table)):
+        for name, x, table in (
+            ("query", self.query, self.query_table),
+            ("key", self.key, self.key_table),
+        ):
             if x is not None and table is not None and (table.dim() == 2 or not narrow):
                 made |= {name: x @ table, f"{name}_table": None}
         return replace(self, **made) if made else self
@@ -139,7 +163,11 @@ class Terms:
 
     def _by_offset(self, kernel: Tensor) -> Tensor:
         # Each token has a kernel, so that axis 2 says how long the sequence is.
-        return extend(kernel, kernel.shape[2], self.outside) if self.columns is None else kernel[..., self.columns]
+        return (
+            extend(kernel, kernel.shape[2], self.outside)
+            if self.columns is None
+            else kernel[..., self.columns]
+        )
 
 
 def _ends(*added: Terms) -> list[str]:
@@ -161,18 +189,26 @@ def _extended(x: Tensor | None, y: Tensor | None, outside: str, axis: int = -1) 
 class Scheme(nn.Module):
     """No position at all: every hole at its default. Schemes override what they fill.
 
-    `layer` counts passes through a layer; with shared layers each pass still has its own position terms.
+    `layer` counts passes through a layer; with shared layers each pass still has its own position
+    terms.
     """
 
     projections: frozenset[str] = frozenset("qkv")  # which linear maps the attention needs
-    maps: frozenset[str] = frozenset()  # which of the layer's own maps `see` applies: no convolution may stand in their place
+    # which of the layer's own maps `see` applies: no convolution may stand in their place
+    maps: frozenset[str] = frozenset()
     max_length: int | None = None  # None: runs at any length
-    asks: Literal["positions", "offsets"] | None = None  # by which of these two methods alone it learns where tokens stand
-    same_each_step: bool = True  # whether passes of one shape do the same operations in every step: others are not recorded
+    # by which of these two methods alone it learns where tokens stand
+    asks: Literal["positions", "offsets"] | None = None
+    # whether passes of one shape do the same operations in every step: others are not recorded
+    same_each_step: bool = True
     splits: bool = False  # whether `split` makes two heads of each, in some layer
     widens: bool = False  # whether `turn` makes queries and keys wider, in some layer
-    paired: bool = False  # whether kernels of queries and keys say something in their sum alone, at tokens that see each other
-    reads_ahead: bool = False  # whether what it adds for j ≤ i depends on tokens behind i: causal attention refuses such schemes
+    # whether kernels of queries and keys say something in their sum alone, at tokens that see each
+    # other
+    paired: bool = False
+    # whether what it adds for j ≤ i depends on tokens behind i: causal attention refuses such
+    # schemes
+    reads_ahead: bool = False
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -184,11 +220,15 @@ class Scheme(nn.Module):
         return float(self.shape.head_dim) ** -0.5
 
     def keep_exact(self, name: str, values: Tensor) -> None:
-        """Keeps numbers that are not trained: in float64, on the module's device, outside its state.
+        """Keeps numbers that are not trained: in float64, on the module's device, outside its
+        state.
 
-        They are stored as integers, which `model.bfloat16()` leaves as they are: angles lose their meaning in eight bits.
+        They are stored as integers, which `model.bfloat16()` leaves as they are: angles lose their
+        meaning in eight bits.
         """
-        self.register_buffer(f"{name}_bits", values.to(torch.float64).view(torch.int64), persistent=False)
+        self.register_buffer(
+            f"{name}_bits", values.to(torch.float64).view(torch.int64), persistent=False
+        )
 
     def exact(self, name: str) -> Tensor:
         """The float64 numbers of `keep_exact`."""
@@ -203,11 +243,13 @@ class Scheme(nn.Module):
         return torch.arange(1 - n, n, device=device)
 
     def begin_step(self, step: int) -> None:
-        """Called by training before the first forward pass of each update; `step` counts from 0. What it keeps must be buffers."""
+        """Called by training before the first forward pass of each update; `step` counts from 0.
+        What it keeps must be buffers."""
 
     @property
     def acts_on_scores(self) -> bool:
-        """Whether anything is done inside the attention; if not, the scheme also serves layers that have none."""
+        """Whether anything is done inside the attention; if not, the scheme also serves layers that
+        have none."""
         return type(self).terms is not Scheme.terms or self.turns
 
     @property
@@ -217,8 +259,9 @@ class Scheme(nn.Module):
 
     @property
     def by_token(self) -> bool:
-        """Whether `terms` gives q and k on as they are, if at all, with a table of two axes; they may then be (1, H, tokens of all
-        sequences, head_dim). Nothing is turned or split, and values have no table."""
+        """Whether `terms` gives q and k on as they are, if at all, with a table of two axes; they
+        may then be (1, H, tokens of all sequences, head_dim). Nothing is turned or split, and
+        values have no table."""
         return not self.acts_on_scores
 
     def __init_subclass__(cls, **keys: Any) -> None:
@@ -232,23 +275,30 @@ class Scheme(nn.Module):
         return None
 
     def prepare(self, n: int) -> Any:
-        """What all layers need for sequences of length n; computed once a forward pass and handed on as `state`."""
+        """What all layers need for sequences of length n; computed once a forward pass and handed
+        on as `state`."""
         return None
 
     def see(self, layer: int, given: Input, state: Any) -> Any:
-        """The `state` of this pass for `turn` and `terms`, where it depends on the layer's input or on padding."""
+        """The `state` of this pass for `turn` and `terms`, where it depends on the layer's input or
+        on padding."""
         return state
 
-    def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: Any) -> tuple[Turned, Turned, Heads]:
-        """Queries, keys and values before scaling, turned. Queries and keys may come out wider, both alike."""
+    def turn(
+        self, layer: int, q: Heads, k: Heads, v: Heads, state: Any
+    ) -> tuple[Turned, Turned, Heads]:
+        """Queries, keys and values before scaling, turned. Queries and keys may come out wider,
+        both alike."""
         return q, k, v
 
     def split(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k, v (B, H, n, …) as turned, or two heads of each, side by side, for which `terms` are then meant."""
+        """q, k, v (B, H, n, …) as turned, or two heads of each, side by side, for which `terms` are
+        then meant."""
         return q, k, v
 
     def terms(self, layer: int, q: Any, k: Any, state: Any) -> Terms:
-        """q, k (B, H, n, head_dim) as projected: neither turned nor scaled; None where `projections` leaves them out."""
+        """q, k (B, H, n, head_dim) as projected: neither turned nor scaled; None where
+        `projections` leaves them out."""
         return Terms()
 
     def count(self, shape: Shape) -> int:
@@ -259,14 +309,20 @@ class Scheme(nn.Module):
         """Raises RelposError where the scheme cannot serve n tokens."""
         if self.max_length is not None and n > self.max_length:
             name = type(self).__name__
-            raise RelposError(f"{name} has {self.max_length} positions (size.max_positions); a sequence of {n} tokens is too long")
+            raise RelposError(
+                f"{name} has {self.max_length} positions (size.max_positions); a "
+                f"sequence of {n} tokens is too long"
+            )
 
 
 Position = Callable[[Shape], Scheme]
 
 
-def extend(kernel: Float[Tensor, "*tables width"], n: int, outside: str) -> Float[Tensor, "*tables 2*{n}-1"]:
-    """(..., 2k+1) over offsets −k..k → (..., 2n−1) over offsets 1−n..n−1, clamped or zero beyond the window."""
+def extend(
+    kernel: Float[Tensor, "*tables width"], n: int, outside: str
+) -> Float[Tensor, "*tables 2*{n}-1"]:
+    """(..., 2k+1) over offsets −k..k → (..., 2n−1) over offsets 1−n..n−1, clamped or zero beyond
+    the window."""
     k = kernel.shape[-1] // 2
     offsets = torch.arange(1 - n, n, device=kernel.device)
     wide = kernel[..., offsets.clamp(-k, k) + k]
@@ -276,7 +332,10 @@ def extend(kernel: Float[Tensor, "*tables width"], n: int, outside: str) -> Floa
 def kernel_table(shape: Shape, k: int) -> nn.Parameter:
     """(layers, head_dim, 2k+1), shared by the heads of a layer, uniform in ±1/√(2k+1).
 
-    That is the authors' init: a Kaiming-uniform call that takes the width for the fan-in, the table being stored this way round.
+    That is the authors' init: a Kaiming-uniform call that takes the width for the fan-in, the table
+    being stored this way round.
     """
     width = 2 * k + 1
-    return uniform_(nn.Parameter(torch.empty(shape.layers, shape.head_dim, width)), -(width**-0.5), width**-0.5)
+    return uniform_(
+        nn.Parameter(torch.empty(shape.layers, shape.head_dim, width)), -(width**-0.5), width**-0.5
+    )

@@ -11,7 +11,8 @@ from relpos.model.position.dynamic import tables
 from relpos.model.shape import Heads, Shape
 from relpos.ranges import Natural, checked
 
-State = list[tuple[Float[Tensor, "heads width"], Float[Tensor, "head_dim width"]]]  # β and R of each layer
+# β and R of each layer
+State = list[tuple[Float[Tensor, "heads width"], Float[Tensor, "head_dim width"]]]
 
 
 class Composite(Scheme):
@@ -30,7 +31,9 @@ class Composite(Scheme):
     by_token = True
 
     @checked
-    def __init__(self, shape: Shape, k: Natural = 8, outside: Outside = "clamp", scaled: bool = True) -> None:
+    def __init__(
+        self, shape: Shape, k: Natural = 8, outside: Outside = "clamp", scaled: bool = True
+    ) -> None:
         super().__init__(shape)
         self.k, self.outside, self.scaled = k, outside, scaled
         self.beta = nn.Parameter(torch.zeros(shape.layers, shape.heads, 2 * k + 1))

@@ -1,4 +1,5 @@
-"""Dynamic lightweight convolution as a term of the attention (Chang et al. 2021, Eq. 5): Shaw et al. 2018 with keys only.
+"""Dynamic lightweight convolution as a term of the attention (Chang et al. 2021, Eq. 5): Shaw et
+al. 2018 with keys only.
 
 An option adds Shaw's table for the values.
 """
@@ -13,15 +14,17 @@ from relpos.model.position.base import Outside, Scheme, Terms, kernel_table
 from relpos.model.shape import Heads, Shape
 from relpos.ranges import Natural, checked
 
-State = list[tuple[Float[Tensor, "head_dim width"], Float[Tensor, "width head_dim"] | None]]  # R and u of each layer
+# R and u of each layer
+State = list[tuple[Float[Tensor, "head_dim width"], Float[Tensor, "width head_dim"] | None]]
 
 
 class Dynamic(Scheme):
-    """T_ij = a_{i, j−i} with a_i = q_i R / √head_dim: a kernel of 2k+1 weights made from each query; R (head_dim × 2k+1) is one
-    per layer, shared by the heads. `scaled=false` leaves the root out.
+    """T_ij = a_{i, j−i} with a_i = q_i R / √head_dim: a kernel of 2k+1 weights made from each
+    query; R (head_dim × 2k+1) is one per layer, shared by the heads. `scaled=false` leaves the root
+    out.
 
-    `value=true` is the whole of Shaw et al.: values become v_j + u_{j−i}, u (2k+1 × head_dim) one per layer, Glorot uniform as in
-    the authors' code.
+    `value=true` is the whole of Shaw et al.: values become v_j + u_{j−i}, u (2k+1 × head_dim) one
+    per layer, Glorot uniform as in the authors' code.
 
     Parameters: L·d_h·(2k+1)·(1 + value)
 
@@ -34,11 +37,22 @@ class Dynamic(Scheme):
     """
 
     @checked
-    def __init__(self, shape: Shape, k: Natural = 8, outside: Outside = "clamp", scaled: bool = True, value: bool = False) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        k: Natural = 8,
+        outside: Outside = "clamp",
+        scaled: bool = True,
+        value: bool = False,
+    ) -> None:
         super().__init__(shape)
         self.k, self.outside, self.scaled = k, outside, scaled
         self.query = kernel_table(shape, self.k)
-        self.value = glorot(shape.layers, 2 * k + 1, shape.head_dim, fans=2 * k + 1 + shape.head_dim) if value else None
+        self.value = (
+            glorot(shape.layers, 2 * k + 1, shape.head_dim, fans=2 * k + 1 + shape.head_dim)
+            if value
+            else None
+        )
 
     @property
     def by_token(self) -> bool:
@@ -56,7 +70,9 @@ class Dynamic(Scheme):
         return shape.layers * shape.head_dim * (2 * self.k + 1) * (1 if self.value is None else 2)
 
 
-def tables(table: Float[Tensor, "layers head_dim width"], scaled: bool) -> tuple[Float[Tensor, "head_dim width"], ...]:
+def tables(
+    table: Float[Tensor, "layers head_dim width"], scaled: bool
+) -> tuple[Float[Tensor, "head_dim width"], ...]:
     """What the queries, or keys, of each layer are multiplied with for their kernels."""
     # The table is tiny next to them, so it is what gets scaled.
     return (table * table.shape[1] ** -0.5 if scaled else table).unbind(0)

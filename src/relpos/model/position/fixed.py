@@ -12,10 +12,11 @@ from relpos.ranges import Natural, checked
 
 
 class Fixed(Scheme):
-    """T_ij = β_{j−i}: one learned kernel of 2k+1 weights per layer and head, zero at the start, not scaled.
+    """T_ij = β_{j−i}: one learned kernel of 2k+1 weights per layer and head, zero at the start, not
+    scaled.
 
-    Column k+1 is the next token. Beyond ±k the outermost weight goes on (`clamp`, the authors' code) or nothing is added (`zero`,
-    Eqs. 2–3 read literally).
+    Column k+1 is the next token. Beyond ±k the outermost weight goes on (`clamp`, the authors'
+    code) or nothing is added (`zero`, Eqs. 2–3 read literally).
 
     Parameters: L·H·(2k+1)
 
@@ -37,7 +38,9 @@ class Fixed(Scheme):
     def prepare(self, n: int) -> tuple[Float[Tensor, "heads 2*{n}-1"], ...]:
         return extend(self.beta, n, self.outside).unbind(0)
 
-    def terms(self, layer: int, q: Heads, k: Heads, state: tuple[Float[Tensor, "heads offsets"], ...]) -> Terms:
+    def terms(
+        self, layer: int, q: Heads, k: Heads, state: tuple[Float[Tensor, "heads offsets"], ...]
+    ) -> Terms:
         return Terms(offset=state[layer], outside=self.outside)
 
     def count(self, shape: Shape) -> int:

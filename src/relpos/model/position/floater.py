@@ -1,4 +1,5 @@
-"""Positions that flow (Liu et al. 2020, FLOATER): a learned ordinary differential equation carries each position to the next."""
+"""Positions that flow (Liu et al. 2020, FLOATER): a learned ordinary differential equation carries
+each position to the next."""
 
 from __future__ import annotations
 
@@ -20,23 +21,28 @@ STEPS = 5  # of the solver, from one position to the next
 
 
 class Floater(Sinusoidal):
-    """q_i + p^q(0.01 i), k_i + p^k(0.01 i), v_i + p^v(0.01 i) in every layer, with dp/dt = g(t, p) (section 3); the embeddings
-    are sinusoidal as well, of root mean square `rms` (None: as `Sinusoidal` has it).
+    """q_i + p^q(0.01 i), k_i + p^k(0.01 i), v_i + p^v(0.01 i) in every layer, with dp/dt = g(t, p)
+    (section 3); the embeddings are sinusoidal as well, of root mean square `rms` (None: as
+    `Sinusoidal` has it).
 
-    One g = W_2 [relu(W_1 [p; t] + b_1); t] + b_2 serves all layers and q, k and v (Xavier normal, biases 0); a start p(0) of width
-    heads · head_dim belongs to one layer and one of q, k, v (Xavier uniform). All are solved together by torchdiffeq's `rk4`, five
-    steps per position, at any length.
+    One g = W_2 [relu(W_1 [p; t] + b_1); t] + b_2 serves all layers and q, k and v (Xavier normal,
+    biases 0); a start p(0) of width heads · head_dim belongs to one layer and one of q, k, v
+    (Xavier uniform). All are solved together by torchdiffeq's `rk4`, five steps per position, at
+    any length.
 
-    Training calls `begin_step` before each update. `refresh=400`, the authors' way, then solves with gradient in one update of 400;
-    in between the vectors stay what they were, while g and p(0) go on by their momentum with a gradient of zero. The vectors kept
-    (`cache`, max_positions of them; longer sequences are always solved) are part of the state. `refresh=1` solves in every update.
-    So does evaluation, which depends on the parameters alone, once for all batches; and so does a loop that calls no `begin_step`.
+    Training calls `begin_step` before each update. `refresh=400`, the authors' way, then solves
+    with gradient in one update of 400; in between the vectors stay what they were, while g and p(0)
+    go on by their momentum with a gradient of zero. The vectors kept (`cache`, max_positions of
+    them; longer sequences are always solved) are part of the state. `refresh=1` solves in every
+    update. So does evaluation, which depends on the parameters alone, once for all batches; and so
+    does a loop that calls no `begin_step`.
 
     Parameters: 3·L·d + 2·(d² + 2d)
 
-    Differs from the authors' code: it counts forward passes, this counts updates; it evaluates with old vectors and ends at 255
-    positions; its gradients come from the adjoint equation, solved backwards. Here they are those of the solver's own steps: exact,
-    and g is small enough for their values to be kept.
+    Differs from the authors' code: it counts forward passes, this counts updates; it evaluates with
+    old vectors and ends at 255 positions; its gradients come from the adjoint equation, solved
+    backwards. Here they are those of the solver's own steps: exact, and g is small enough for their
+    values to be kept.
 
     Raises:
         RelposError: `refresh` is not a whole number of 1 or more.
@@ -63,7 +69,8 @@ class Floater(Sinusoidal):
             nn.init.zeros_(part.bias)
         sizes = (shape.layers, 3, shape.heads, shape.max_positions, shape.head_dim)
         self.register_buffer("cache", torch.zeros(sizes) if refresh > 1 else None)
-        self.solved: tuple[list[Tensor], Tensor] | None = None  # parameters and their vectors, for evaluation
+        # parameters and their vectors, for evaluation
+        self.solved: tuple[list[Tensor], Tensor] | None = None
 
     asks = None  # its equation is solved from each position to the next
     same_each_step = False
@@ -77,20 +84,34 @@ class Floater(Sinusoidal):
 
     def prepare(self, n: int) -> tuple[Float[Tensor, "3 heads {n} head_dim"], ...]:
         """The vectors for q, k and v of each layer."""
-        if self.training and not self.solving and self.cache is not None and n <= self.shape.max_positions:
+        if (
+            self.training
+            and not self.solving
+            and self.cache is not None
+            and n <= self.shape.max_positions
+        ):
             return self._kept(self.cache[..., :n, :])
         return (self.solve(n) if torch.is_grad_enabled() else self._known(n)).unbind(0)
 
     def _kept(self, vectors: Tensor) -> tuple[Tensor, ...]:
-        """Old vectors, with a gradient of zero for all parameters: optimisers pass over one that has none."""
+        """Old vectors, with a gradient of zero for all parameters: optimisers pass over one that
+        has none."""
         zero = 0.0 * torch.stack([parameter.sum() for parameter in self.parameters()]).sum()
         return vectors[0] + zero, *vectors[1:].unbind(0)
 
     def _known(self, n: int) -> Tensor:
-        """The solution without gradient; solved again only where the parameters have changed or n has outgrown it."""
+        """The solution without gradient; solved again only where the parameters have changed or n
+        has outgrown it."""
         now = list(self.parameters())
-        if self.solved is None or self.solved[1].shape[3] < n or not all(map(_same, self.solved[0], now)):
-            self.solved = [x.detach().clone() for x in now], self.solve(max(n, self.shape.max_positions))
+        if (
+            self.solved is None
+            or self.solved[1].shape[3] < n
+            or not all(map(_same, self.solved[0], now))
+        ):
+            self.solved = (
+                [x.detach().clone() for x in now],
+                self.solve(max(n, self.shape.max_positions)),
+            )
         return self.solved[1][..., :n, :]
 
     def solve(self, n: int) -> Float[Tensor, "layers 3 heads {n} head_dim"]:
@@ -102,25 +123,43 @@ class Floater(Sinusoidal):
         with torch.autocast(start.device.type, enabled=False):
             times = INTERVAL * torch.arange(n, device=start.device, dtype=start.dtype)
             within = INTERVAL / STEPS * torch.arange(STEPS, device=start.device, dtype=start.dtype)
-            # Without a grid of its own `rk4` would take a single step from one position to the next.
+            # Without a grid of its own `rk4` would take a single step from one position to the
+            # next.
             grid = torch.cat(((times[:-1, None] + within).flatten(), times[-1:]))
-            vectors = odeint(self._dynamics(start.dtype), start, times, method="rk4", options={"grid_constructor": lambda *_: grid})
+            vectors = odeint(
+                self._dynamics(start.dtype),
+                start,
+                times,
+                method="rk4",
+                options={"grid_constructor": lambda *_: grid},
+            )
         layers, heads = self.shape.layers, self.shape.heads
         # Layers first: each takes its vectors without a copy.
         return vectors.view(n, 3, layers, heads, -1).permute(2, 1, 3, 0, 4)
 
     def _dynamics(self, dtype: torch.dtype) -> Callable[[Tensor, Tensor], Tensor]:
-        """g(t, p); the weight of t is cut off the matrices once, so that a call need not put t beside each p."""
-        (w1, t1), (w2, t2) = ((x.weight[:, :-1].to(dtype), x.weight[:, -1].to(dtype)) for x in (self.first, self.second))
+        """g(t, p); the weight of t is cut off the matrices once, so that a call need not put t
+        beside each p."""
+        (w1, t1), (w2, t2) = (
+            (x.weight[:, :-1].to(dtype), x.weight[:, -1].to(dtype))
+            for x in (self.first, self.second)
+        )
         b1, b2 = self.first.bias.to(dtype), self.second.bias.to(dtype)
 
         def g(t: Tensor, p: Tensor) -> Tensor:
-            return functional.linear(functional.relu(functional.linear(p, w1, b1 + t * t1)), w2, b2 + t * t2)
+            return functional.linear(
+                functional.relu(functional.linear(p, w1, b1 + t * t1)), w2, b2 + t * t2
+            )
 
         return g
 
     def turn(
-        self, layer: int, q: Heads, k: Heads, v: Heads, state: tuple[Float[Tensor, "3 heads n head_dim"], ...]
+        self,
+        layer: int,
+        q: Heads,
+        k: Heads,
+        v: Heads,
+        state: tuple[Float[Tensor, "3 heads n head_dim"], ...],
     ) -> tuple[Heads, Heads, Heads]:
         to_q, to_k, to_v = state[layer].to(q.dtype)
         return q + to_q, k + to_k, v + to_v

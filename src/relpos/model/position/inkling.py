@@ -1,4 +1,5 @@
-"""Kernels that a layer's input makes for its queries (Inkling 2026, as in Transformers' `modular_inkling.py`), on both sides."""
+"""Kernels that a layer's input makes for its queries (Inkling 2026, as in Transformers'
+`modular_inkling.py`), on both sides."""
 
 from __future__ import annotations
 
@@ -12,20 +13,25 @@ from relpos.model.position.base import Input, Scheme, Terms
 from relpos.model.shape import Heads, Shape
 from relpos.ranges import Count, checked
 
-State = tuple[Float[Tensor, "batch heads n rank"], Float[Tensor, "rank width"]]  # what mixes the profiles, and these
+# what mixes the profiles, and these
+State = tuple[Float[Tensor, "batch heads n rank"], Float[Tensor, "rank width"]]
 
 
 class Inkling(Scheme):
-    """T_ij = a_{i, j−i} with a_{i,h} = (W_r x_i)_h P, where x is the layer's normed input: each head mixes `rank` profiles over the
-    offsets −extent … extent, and adds nothing beyond. W_r (H·rank × d) and P (rank × 2·extent + 1), which heads share, belong to
-    one layer each, N(0, 0.02). T is not scaled. `extent=null` covers the offsets of max_positions tokens. Runs at any length.
+    """T_ij = a_{i, j−i} with a_{i,h} = (W_r x_i)_h P, where x is the layer's normed input: each
+    head mixes `rank` profiles over the offsets −extent … extent, and adds nothing beyond. W_r
+    (H·rank × d) and P (rank × 2·extent + 1), which heads share, belong to one layer each, N(0,
+    0.02). T is not scaled. `extent=null` covers the offsets of max_positions tokens. Runs at any
+    length.
 
-    `root=false` divides q·k by head_dim in place of √head_dim, as Inkling does, whose q and k are normed.
+    `root=false` divides q·k by head_dim in place of √head_dim, as Inkling does, whose q and k are
+    normed.
 
     Parameters: L·rank·(H·d + 2·(extent if extent else n − 1) + 1)
 
-    Differs from the authors' code: a decoder, which knows the left side alone. It also norms q and k, convolves k and v (here that
-    would be `conv=`), and may multiply queries by a factor that grows with their position.
+    Differs from the authors' code: a decoder, which knows the left side alone. It also norms q and
+    k, convolves k and v (here that would be `conv=`), and may multiply queries by a factor that
+    grows with their position.
 
     Example:
         >>> inkling = Inkling(Shape.example(), rank=2, extent=3)
@@ -36,12 +42,18 @@ class Inkling(Scheme):
     """
 
     @checked
-    def __init__(self, shape: Shape, rank: Count = 16, extent: Count | None = None, root: bool = True) -> None:
+    def __init__(
+        self, shape: Shape, rank: Count = 16, extent: Count | None = None, root: bool = True
+    ) -> None:
         super().__init__(shape)
         self.rank, self.root = rank, root
         self.extent = shape.max_positions - 1 if extent is None else extent
-        self.mix = normal_(nn.Parameter(torch.empty(shape.layers, shape.heads * rank, shape.hidden)), 0.02)
-        self.profiles = normal_(nn.Parameter(torch.empty(shape.layers, rank, 2 * self.extent + 1)), 0.02)
+        self.mix = normal_(
+            nn.Parameter(torch.empty(shape.layers, shape.heads * rank, shape.hidden)), 0.02
+        )
+        self.profiles = normal_(
+            nn.Parameter(torch.empty(shape.layers, rank, 2 * self.extent + 1)), 0.02
+        )
 
     @property
     def scale(self) -> float:

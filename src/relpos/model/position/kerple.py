@@ -16,10 +16,12 @@ LEAST = 0.01
 
 
 class Kerple(Scheme):
-    """T_ij = −p ln(1 + a |i − j|) with positive a and p per head, one set for all layers, added after the scaling.
+    """T_ij = −p ln(1 + a |i − j|) with positive a and p per head, one set for all layers, added
+    after the scaling.
 
-    At the start p ~ U(0, 2) and a ~ U(0, 1). Values less than 0.01 count as 0.01, and training sets them to it before each update,
-    as the authors' code before each use: a value left below would have no gradient to come back by.
+    At the start p ~ U(0, 2) and a ~ U(0, 1). Values less than 0.01 count as 0.01, and training sets
+    them to it before each update, as the authors' code before each use: a value left below would
+    have no gradient to come back by.
 
     Parameters: 2·H
 
@@ -56,7 +58,10 @@ class Kerple(Scheme):
         return self.bias(distance, p[:, None], a[:, None])
 
     def bias(
-        self, distance: Float[Tensor, "offsets"], p: Float[Tensor, "heads 1"], a: Float[Tensor, "heads 1"]
+        self,
+        distance: Float[Tensor, "offsets"],
+        p: Float[Tensor, "heads 1"],
+        a: Float[Tensor, "heads 1"],
     ) -> Float[Tensor, "heads offsets"]:
         """distance (2n−1,), p and a (H, 1) → (H, 2n−1)"""
         return -p * torch.log1p(a * distance)
@@ -83,6 +88,9 @@ class KerplePower(Kerple):
     most = 2.0
 
     def bias(
-        self, distance: Float[Tensor, "offsets"], p: Float[Tensor, "heads 1"], a: Float[Tensor, "heads 1"]
+        self,
+        distance: Float[Tensor, "offsets"],
+        p: Float[Tensor, "heads 1"],
+        a: Float[Tensor, "heads 1"],
     ) -> Float[Tensor, "heads offsets"]:
         return -a * distance**p

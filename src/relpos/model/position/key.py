@@ -12,7 +12,8 @@ from relpos.ranges import Natural, checked
 
 
 class Key(Scheme):
-    """T_ij = b_{j, i−j} with b_j = k_j S / √head_dim: a kernel made from each key, read where the query stands seen from the key.
+    """T_ij = b_{j, i−j} with b_j = k_j S / √head_dim: a kernel made from each key, read where the
+    query stands seen from the key.
 
     Column k+1 says how much the token after me attends to me, as in the authors' code.
 
@@ -28,7 +29,9 @@ class Key(Scheme):
     by_token = True
 
     @checked
-    def __init__(self, shape: Shape, k: Natural = 8, outside: Outside = "clamp", scaled: bool = True) -> None:
+    def __init__(
+        self, shape: Shape, k: Natural = 8, outside: Outside = "clamp", scaled: bool = True
+    ) -> None:
         super().__init__(shape)
         self.k, self.outside, self.scaled = k, outside, scaled
         self.key = kernel_table(shape, self.k)
@@ -36,7 +39,9 @@ class Key(Scheme):
     def prepare(self, n: int) -> tuple[Float[Tensor, "head_dim width"], ...]:
         return tables(self.key, self.scaled)
 
-    def terms(self, layer: int, q: Heads, k: Heads, state: tuple[Float[Tensor, "head_dim width"], ...]) -> Terms:
+    def terms(
+        self, layer: int, q: Heads, k: Heads, state: tuple[Float[Tensor, "head_dim width"], ...]
+    ) -> Terms:
         return Terms(key=k, key_table=state[layer], outside=self.outside)
 
     def count(self, shape: Shape) -> int:

@@ -16,11 +16,12 @@ from relpos.ranges import checked
 
 
 class Layers(Merge):
-    """T^(ℓ) = T of layers[ℓ mod P], a list of P schemes; turns and reach likewise. ℓ counts passes from 0, so that layers with
-    shared weights take their turns, too.
+    """T^(ℓ) = T of layers[ℓ mod P], a list of P schemes; turns and reach likewise. ℓ counts passes
+    from 0, so that layers with shared weights take their turns, too.
 
-    A scheme of the list has parameters for its own layers alone, ℓ // P being the number of its layer. Rows that it adds to the
-    embeddings come before the first layer, wherever it stands in the list. Schemes for which there is no layer are not made.
+    A scheme of the list has parameters for its own layers alone, ℓ // P being the number of its
+    layer. Rows that it adds to the embeddings come before the first layer, wherever it stands in
+    the list. Schemes for which there is no layer are not made.
 
     `cycle=false` does not begin again: the last scheme of the list serves all remaining layers.
 
@@ -46,11 +47,19 @@ class Layers(Merge):
         if not all(map(callable, layers)):
             raise RelposError(f"Layers needs constructors of schemes, not {layers!r}")
         served = [_place(layer, len(layers), cycle)[0] for layer in range(shape.layers)]
-        super().__init__(shape, [_of(part, served.count(place)) for place, part in enumerate(layers) if place in served])
+        super().__init__(
+            shape,
+            [
+                _of(part, served.count(place))
+                for place, part in enumerate(layers)
+                if place in served
+            ],
+        )
         self.period, self.cycle = len(layers), cycle
 
     def at(self, layer: int) -> tuple[int, int]:
-        """The place in the list of the scheme that serves a layer, and which of its own layers this is."""
+        """The place in the list of the scheme that serves a layer, and which of its own layers this
+        is."""
         return _place(layer, self.period, self.cycle)
 
     def check_heads(self) -> None:
@@ -59,9 +68,15 @@ class Layers(Merge):
     def see(self, layer: int, given: Input, state: list[Any]) -> list[Any]:
         place, own = self.at(layer)
         # A new list: the scheme's other layers start from what `prepare` made, too.
-        return [*state[:place], self.parts[place].see(own, given, state[place]), *state[place + 1 :]]
+        return [
+            *state[:place],
+            self.parts[place].see(own, given, state[place]),
+            *state[place + 1 :],
+        ]
 
-    def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: list[Any]) -> tuple[Turned, Turned, Heads]:
+    def turn(
+        self, layer: int, q: Heads, k: Heads, v: Heads, state: list[Any]
+    ) -> tuple[Turned, Turned, Heads]:
         place, own = self.at(layer)
         return self.parts[place].turn(own, q, k, v, state[place])
 
@@ -75,7 +90,10 @@ class Layers(Merge):
 
     def count(self, shape: Shape) -> int:
         served = [self.at(layer)[0] for layer in range(shape.layers)]
-        return sum(part.count(replace(shape, layers=served.count(place))) for place, part in enumerate(self.parts))
+        return sum(
+            part.count(replace(shape, layers=served.count(place)))
+            for place, part in enumerate(self.parts)
+        )
 
 
 def _place(layer: int, period: int, cycle: bool) -> tuple[int, int]:

@@ -17,17 +17,18 @@ from relpos.ranges import checked
 
 
 class Merge(Scheme):
-    """T = Σ T of the parts, and so the rows added to the embeddings; turns follow each other in the order of the list.
+    """T = Σ T of the parts, and so the rows added to the embeddings; turns follow each other in the
+    order of the list.
 
-    The parts see the same q and k, as projected. The attention kernel is given one sum of terms, windows extended to the
-    widest, so that a merge costs little more than its most expensive part.
+    The parts see the same q and k, as projected. The attention kernel is given one sum of terms,
+    windows extended to the widest, so that a merge costs little more than its most expensive part.
 
     Args:
         parts: constructors of schemes, each called with the shape.
 
     Raises:
-        RelposError: no parts, or parts that disagree on the scale of q·k, on the number of heads or on the width of queries; later,
-            tables of values that end differently.
+        RelposError: no parts, or parts that disagree on the scale of q·k, on the number of heads or
+            on the width of queries; later, tables of values that end differently.
 
     Example:
         >>> from relpos.model.position import Absolute, Alibi
@@ -50,11 +51,16 @@ class Merge(Scheme):
         first = self.parts[0]
         for part in self.parts:
             if part.scale != first.scale:
-                one, two = f"{name_of(first)} multiplies q·k by {_factor(first)}", f"{name_of(part)} by {_factor(part)}"
+                one, two = (
+                    f"{name_of(first)} multiplies q·k by {_factor(first)}",
+                    f"{name_of(part)} by {_factor(part)}",
+                )
                 raise RelposError(f"{type(self).__name__}: {one}, {two}; they have no sum")
         self.projections = frozenset().union(*(part.projections for part in self.parts))
         self.maps = frozenset().union(*(part.maps for part in self.parts))
-        self.max_length = min((part.max_length for part in self.parts if part.max_length is not None), default=None)
+        self.max_length = min(
+            (part.max_length for part in self.parts if part.max_length is not None), default=None
+        )
         self.same_each_step = all(part.same_each_step for part in self.parts)
         self.reads_ahead = any(part.reads_ahead for part in self.parts)
         self.paired = any(part.paired for part in self.parts)
@@ -63,19 +69,29 @@ class Merge(Scheme):
         self.check_heads()
 
     def check_heads(self) -> None:
-        """Raises RelposError where a part splits the heads for which another has terms, or those whose queries another makes wider,
-        or turns such queries."""
+        """Raises RelposError where a part splits the heads for which another has terms, or those
+        whose queries another makes wider, or turns such queries."""
         # A part that turns queries and keys does so before heads are split, and may stay.
-        acting = [part for part in self.parts if part.splits or type(part).terms is not Scheme.terms]
+        acting = [
+            part for part in self.parts if part.splits or type(part).terms is not Scheme.terms
+        ]
         if self.splits and len(acting) > 1:
             one = next(part for part in acting if part.splits)
             other = next(part for part in acting if part is not one)
-            raise RelposError(f"{name_of(one)} makes two heads of each, and {name_of(other)} acts on the scores of whole ones")
+            raise RelposError(
+                f"{name_of(one)} makes two heads of each, and {name_of(other)} acts "
+                f"on the scores of whole ones"
+            )
         for number, part in enumerate(self.parts):
             if part.turns and any(other.widens for other in self.parts[:number]):
-                raise RelposError(f"{name_of(part)} turns queries that a part before it has made wider: name it before that part")
+                raise RelposError(
+                    f"{name_of(part)} turns queries that a part before it has made "
+                    f"wider: name it before that part"
+                )
             if part.splits and self.widens:
-                raise RelposError(f"{name_of(part)} splits heads: another scheme makes queries wider than values")
+                raise RelposError(
+                    f"{name_of(part)} splits heads: another scheme makes queries wider than values"
+                )
 
     @property
     def scale(self) -> float | None:
@@ -103,7 +119,9 @@ class Merge(Scheme):
     def see(self, layer: int, given: Input, state: list[Any]) -> list[Any]:
         return [part.see(layer, given, own) for part, own in zip(self.parts, state, strict=True)]
 
-    def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: list[Any]) -> tuple[Turned, Turned, Heads]:
+    def turn(
+        self, layer: int, q: Heads, k: Heads, v: Heads, state: list[Any]
+    ) -> tuple[Turned, Turned, Heads]:
         for part, own in zip(self.parts, state, strict=True):
             q, k, v = part.turn(layer, q, k, v, own)
         return q, k, v
@@ -114,7 +132,9 @@ class Merge(Scheme):
         return q, k, v
 
     def terms(self, layer: int, q: Any, k: Any, state: list[Any]) -> Terms:
-        return reduce(add, (part.terms(layer, q, k, own) for part, own in zip(self.parts, state, strict=True)))
+        return reduce(
+            add, (part.terms(layer, q, k, own) for part, own in zip(self.parts, state, strict=True))
+        )
 
     def count(self, shape: Shape) -> int:
         return sum(part.count(shape) for part in self.parts)
@@ -125,8 +145,13 @@ class Merge(Scheme):
 
 
 def name_of(scheme: Scheme) -> str:
-    """The class of a scheme; of a merge its parts' classes, `Absolute + Tisa`; of a list by layers, `Rope | NoPosition`."""
-    return scheme.between.join(map(name_of, scheme.parts)) if isinstance(scheme, Merge) else type(scheme).__name__
+    """The class of a scheme; of a merge its parts' classes, `Absolute + Tisa`; of a list by layers,
+    `Rope | NoPosition`."""
+    return (
+        scheme.between.join(map(name_of, scheme.parts))
+        if isinstance(scheme, Merge)
+        else type(scheme).__name__
+    )
 
 
 def _factor(part: Scheme) -> str:

@@ -1,4 +1,5 @@
-"""Polar positions (Gopalakrishnan et al. 2025, PoPE): content makes lengths, offsets make angles."""
+"""Polar positions (Gopalakrishnan et al. 2025, PoPE): content makes lengths, offsets make
+angles."""
 
 from __future__ import annotations
 
@@ -14,26 +15,30 @@ from relpos.model.position.base import Scheme
 from relpos.model.shape import Heads, Shape, Turned
 from relpos.ranges import Positive, checked
 
-State = tuple[Float[Tensor, "n turned_dim"], Float[Tensor, "heads n turned_dim"]]  # cosines and sines for queries, and for keys
+# cosines and sines for queries, and for keys
+State = tuple[Float[Tensor, "n turned_dim"], Float[Tensor, "heads n turned_dim"]]
 
 
 class Pope(Scheme):
-    """s_ij = Σ_c softplus(q_ic) softplus(k_jc) cos((j − i) θ_c + δ_hc) / √head_dim with θ_c = base^(−c/head_dim): each channel is a
-    complex number, whose length is the token's and whose angle is the place's. δ from −2π to 0 belongs to a head, the same in all
-    layers, and says at which offset a channel's keys count most. Values are not turned. Runs at any length.
+    """s_ij = Σ_c softplus(q_ic) softplus(k_jc) cos((j − i) θ_c + δ_hc) / √head_dim with θ_c =
+    base^(−c/head_dim): each channel is a complex number, whose length is the token's and whose
+    angle is the place's. δ from −2π to 0 belongs to a head, the same in all layers, and says at
+    which offset a channel's keys count most. Values are not turned. Runs at any length.
 
-    Queries and keys become twice as wide, one number with the cosine and one with the sine, and attention kernels are given values
-    as wide, so that products with them cost twice as much. Angles are float64 up to δ, products float32 (float64 in a model of
-    float64), whatever q and k are.
+    Queries and keys become twice as wide, one number with the cosine and one with the sine, and
+    attention kernels are given values as wide, so that products with them cost twice as much.
+    Angles are float64 up to δ, products float32 (float64 in a model of float64), whatever q and k
+    are.
 
-    At the start δ = 0: the scores depend on the tokens and on the distance, not on the direction. Training sets δ to its bounds
-    before each update, as the public code does before each use.
+    At the start δ = 0: the scores depend on the tokens and on the distance, not on the direction.
+    Training sets δ to its bounds before each update, as the public code does before each use.
 
     `uniform=true` starts with δ ~ U(−2π, 0).
 
     Parameters: H·d_h
 
-    Differs from the paper: a decoder, which knows the left side alone. Layers share δ as in `PoPE-pytorch`.
+    Differs from the paper: a decoder, which knows the left side alone. Layers share δ as in
+    `PoPE-pytorch`.
 
     Example:
         >>> pope, q = Pope(Shape.example()), torch.zeros(1, 2, 3, 4)
@@ -52,7 +57,11 @@ class Pope(Scheme):
         self.shift = nn.Parameter(torch.zeros(shape.heads, shape.head_dim))  # δ
         if uniform:
             uniform_(self.shift, -2 * pi, 0)
-        self.keep_exact("wave", self.base ** (-torch.arange(shape.head_dim, dtype=torch.float64) / shape.head_dim))  # θ
+        # θ
+        self.keep_exact(
+            "wave",
+            self.base ** (-torch.arange(shape.head_dim, dtype=torch.float64) / shape.head_dim),
+        )
 
     def begin_step(self, step: int) -> None:
         """Stored values within their bounds, where a clamp still passes gradients."""
@@ -64,9 +73,13 @@ class Pope(Scheme):
         angle = self.positions(n, wave.device)[:, None] * wave
         # Again, because the update may have left the bounds, and evaluation begins no step.
         shifted = angle + self.shift.clamp(-2 * pi, 0)[:, None]
-        return torch.cat((angle.cos(), angle.sin()), -1), torch.cat((shifted.cos(), shifted.sin()), -1)
+        return torch.cat((angle.cos(), angle.sin()), -1), torch.cat(
+            (shifted.cos(), shifted.sin()), -1
+        )
 
-    def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: State) -> tuple[Turned, Turned, Heads]:
+    def turn(
+        self, layer: int, q: Heads, k: Heads, v: Heads, state: State
+    ) -> tuple[Turned, Turned, Heads]:
         dtype = torch.promote_types(q.dtype, torch.float32)
         q, k = (
             # Each channel stands once for its cosine and once for its sine.

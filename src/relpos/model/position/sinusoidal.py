@@ -15,15 +15,16 @@ from relpos.ranges import Positive, checked
 
 
 class Sinusoidal(Scheme):
-    """P[p, 2m] = c sin(p / 10000^(2m/E)), P[p, 2m+1] = c cos(p / 10000^(2m/E)), added to the embeddings of width E.
-    No parameters.
+    """P[p, 2m] = c sin(p / 10000^(2m/E)), P[p, 2m+1] = c cos(p / 10000^(2m/E)), added to the
+    embeddings of width E. No parameters.
 
     c is 1/√E, or √2 · `rms` where that is given: `rms` is the root mean square of the waves.
 
     Parameters: 0
 
-    Differs from the paper: there c is 1 and the words are multiplied by √E. Dividing the waves by √E instead is the same to the
-    layer norm that follows; doing neither buries words of 0.02 under waves of 0.71. `rms=0.7071` gives c = 1.
+    Differs from the paper: there c is 1 and the words are multiplied by √E. Dividing the waves by
+    √E instead is the same to the layer norm that follows; doing neither buries words of 0.02 under
+    waves of 0.71. `rms=0.7071` gives c = 1.
 
     Raises:
         RelposError: `rms` is not a number above 0.
@@ -41,9 +42,11 @@ class Sinusoidal(Scheme):
         super().__init__(shape)
         self.amplitude = shape.embedding**-0.5 if rms is None else sqrt(2) * rms
         channel = torch.arange(shape.embedding, dtype=torch.float64)
-        self.keep_exact("wave", 10000.0 ** (-2 * (channel // 2) / shape.embedding))  # (E,) the angle from one position to the next
+        # (E,) the angle from one position to the next
+        self.keep_exact("wave", 10000.0 ** (-2 * (channel // 2) / shape.embedding))
         # A phase in place of two cases: one sine serves even and odd channels.
-        self.keep_exact("phase", (channel % 2) * (torch.pi / 2))  # (E,) a cosine is a quarter of a turn ahead
+        # (E,) a cosine is a quarter of a turn ahead
+        self.keep_exact("phase", (channel % 2) * (torch.pi / 2))
 
     def embed(self, n: int) -> Float[Tensor, "{n} embedding"]:
         wave = self.exact("wave")

@@ -12,11 +12,14 @@ from relpos.model.shape import Heads, Shape
 
 
 class Swin(Scheme):
-    """T_ij = β_{j−i}: a learned number for each of the 2·max_positions − 1 offsets, layer and head, N(0, 0.02), not scaled.
+    """T_ij = β_{j−i}: a learned number for each of the 2·max_positions − 1 offsets, layer and head,
+    N(0, 0.02), not scaled.
 
-    What `fixed` is without a window: nothing is shared by far offsets, so `max_positions` limits the length.
+    What `fixed` is without a window: nothing is shared by far offsets, so `max_positions` limits
+    the length.
 
-    Differs from the paper: that is for windows of an image and has an offset along each axis; a text has one.
+    Differs from the paper: that is for windows of an image and has an offset along each axis; a
+    text has one.
 
     Parameters: L·H·(2n−1)
 
@@ -38,7 +41,9 @@ class Swin(Scheme):
         centre = self.shape.max_positions - 1
         return self.beta[..., centre - n + 1 : centre + n].unbind(0)
 
-    def terms(self, layer: int, q: Heads, k: Heads, state: tuple[Float[Tensor, "heads offsets"], ...]) -> Terms:
+    def terms(
+        self, layer: int, q: Heads, k: Heads, state: tuple[Float[Tensor, "heads offsets"], ...]
+    ) -> Terms:
         return Terms(offset=state[layer])
 
     def count(self, shape: Shape) -> int:

@@ -1,4 +1,5 @@
-"""Dense Synthesizer (Tay et al. 2021, section 3): each query makes its own scores, and no key is read."""
+"""Dense Synthesizer (Tay et al. 2021, section 3): each query makes its own scores, and no key is
+read."""
 
 from __future__ import annotations
 
@@ -13,15 +14,17 @@ from relpos.ranges import Count, checked
 
 
 class SynthesizerDense(Synthesizer):
-    """s_ij = relu(q_i) · W[:, j] with W (head_dim × max_positions) per layer, shared by the heads, Glorot uniform; no keys exist.
+    """s_ij = relu(q_i) · W[:, j] with W (head_dim × max_positions) per layer, shared by the heads,
+    Glorot uniform; no keys exist.
 
-    `factor=a` makes the scores of two vectors of a and b = max_positions / a entries: s_ij = (relu(q_i) A)_x (relu(q_i) B)_y for
-    j = b x + y. `mixture=true` gives (1 − s) q_i·k_j + s D_ij.
+    `factor=a` makes the scores of two vectors of a and b = max_positions / a entries: s_ij =
+    (relu(q_i) A)_x (relu(q_i) B)_y for j = b x + y. `mixture=true` gives (1 − s) q_i·k_j + s D_ij.
 
     Parameters: L·d_h·(factor + n/factor if factor else n) + L·mixture
 
-    Differs from the paper: there x_i passes two linear maps with biases; here, as in the authors' code, the query's projection is
-    the first, and the second has no bias. In which order the factors' entries meet the paper leaves open.
+    Differs from the paper: there x_i passes two linear maps with biases; here, as in the authors'
+    code, the query's projection is the first, and the second has no bias. In which order the
+    factors' entries meet the paper leaves open.
 
     Raises:
         RelposError: `factor` does not divide `max_positions`.
@@ -55,7 +58,9 @@ class SynthesizerDense(Synthesizer):
         if self.factor is None:
             return Terms(dense=x @ self.weighed(layer, self.weight[layer, :, :state]))
         # The weight s goes on one factor, which is narrower than their product.
-        pairs = (x @ self.weighed(layer, self.outer[layer]))[..., :, None] * (x @ self.inner[layer])[..., None, :]
+        pairs = (x @ self.weighed(layer, self.outer[layer]))[..., :, None] * (
+            x @ self.inner[layer]
+        )[..., None, :]
         return Terms(dense=pairs.flatten(-2)[..., :state])
 
     def count(self, shape: Shape) -> int:

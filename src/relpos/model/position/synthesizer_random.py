@@ -13,10 +13,12 @@ from relpos.ranges import Count, checked
 
 
 class SynthesizerRandom(Synthesizer):
-    """s_ij = R_ij, a learned matrix (max_positions × max_positions) per layer and head; neither queries nor keys exist.
+    """s_ij = R_ij, a learned matrix (max_positions × max_positions) per layer and head; neither
+    queries nor keys exist.
 
-    `rank=r` makes it of two factors, R_ij = Σ_r F_ri G_rj; `mixture=true` gives (1 − s) q_i·k_j + s R_ij. Glorot uniform, with the
-    fans that the authors' code (Mesh TensorFlow) counts on tensors laid out (n, heads, n) and (r, heads, n).
+    `rank=r` makes it of two factors, R_ij = Σ_r F_ri G_rj; `mixture=true` gives (1 − s) q_i·k_j + s
+    R_ij. Glorot uniform, with the fans that the authors' code (Mesh TensorFlow) counts on tensors
+    laid out (n, heads, n) and (r, heads, n).
 
     Parameters: L·H·n·(2·rank if rank else n) + L·mixture
 
@@ -45,10 +47,20 @@ class SynthesizerRandom(Synthesizer):
     def prepare(self, n: int) -> tuple[Float[Tensor, "1 heads {n} {n}"], ...]:
         """R of each layer."""
         factored = self.rank is not None
-        matrix = self.rows[..., :n].transpose(-1, -2) @ self.columns[..., :n] if factored else self.matrix[..., :n, :n]
+        matrix = (
+            self.rows[..., :n].transpose(-1, -2) @ self.columns[..., :n]
+            if factored
+            else self.matrix[..., :n, :n]
+        )
         return matrix.unsqueeze(1).unbind(0)
 
-    def terms(self, layer: int, q: Heads | None, k: Heads | None, state: tuple[Float[Tensor, "1 heads n n"], ...]) -> Terms:
+    def terms(
+        self,
+        layer: int,
+        q: Heads | None,
+        k: Heads | None,
+        state: tuple[Float[Tensor, "1 heads n n"], ...],
+    ) -> Terms:
         return Terms(dense=self.weighed(layer, state[layer]))
 
     def count(self, shape: Shape) -> int:

@@ -13,20 +13,22 @@ from relpos.ranges import Natural, checked
 
 
 class Tisa(Scheme):
-    """T_ij = f(j − i) with f(o) = Σ_s a_s exp(−|b_s| (c_s − o)²): S radial basis functions per head and pass.
+    """T_ij = f(j − i) with f(o) = Σ_s a_s exp(−|b_s| (c_s − o)²): S radial basis functions per head
+    and pass.
 
-    Added after the scaling. A centre c = +1 looks at the next token. 3·S·H·L parameters, whatever the length. `kernels` is S, the
-    number of basis functions; with S = 0 nothing but zeros is added.
-    Initial values are those of the released module, amplitudes a and sharpnesses b from N(0.1, 0.01), centres c from N(0, 5).
+    Added after the scaling. A centre c = +1 looks at the next token. 3·S·H·L parameters, whatever
+    the length. `kernels` is S, the number of basis functions; with S = 0 nothing but zeros is
+    added. Initial values are those of the released module, amplitudes a and sharpnesses b from
+    N(0.1, 0.01), centres c from N(0, 5).
 
     Parameters: 3·S·H·L
 
-    `reused=true`: one module for all layers, 3·S·H parameters. The paper counts twelve modules (Table 2) and indexes its
-    parameters by head alone (Section 5).
+    `reused=true`: one module for all layers, 3·S·H parameters. The paper counts twelve modules
+    (Table 2) and indexes its parameters by head alone (Section 5).
 
-    Differs from the authors' code: the released module fills its matrix with f(i − j − 1), mirrored and one off; here it is the
-    f(j − i) of the paper. A centre trained there stands at −c − 1 here. Initial centres are drawn around 0 all the same, the token
-    itself.
+    Differs from the authors' code: the released module fills its matrix with f(i − j − 1), mirrored
+    and one off; here it is the f(j − i) of the paper. A centre trained there stands at −c − 1 here.
+    Initial centres are drawn around 0 all the same, the token itself.
 
     Raises:
         RelposError: `kernels` is not a whole number of 0 or more.
@@ -55,11 +57,14 @@ class Tisa(Scheme):
         """β (H, 2n−1) of each module."""
         # The difference of a centre and an offset of hundreds needs more digits than bfloat16 has.
         dtype = torch.promote_types(self.centre.dtype, torch.float32)
-        a, b, c = (x[..., None].to(dtype) for x in (self.amplitude, self.sharpness, self.centre))  # (L, H, S, 1)
+        # (L, H, S, 1)
+        a, b, c = (x[..., None].to(dtype) for x in (self.amplitude, self.sharpness, self.centre))
         o = self.offsets(n, c.device)
         return (a * torch.exp(-b.abs() * (c - o) ** 2)).sum(2).unbind(0)
 
-    def terms(self, layer: int, q: Heads, k: Heads, state: tuple[Float[Tensor, "heads offsets"], ...]) -> Terms:
+    def terms(
+        self, layer: int, q: Heads, k: Heads, state: tuple[Float[Tensor, "heads offsets"], ...]
+    ) -> Terms:
         return Terms(offset=state[0 if self.reused else layer])
 
     def count(self, shape: Shape) -> int:

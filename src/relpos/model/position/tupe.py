@@ -1,4 +1,5 @@
-"""Untied positions (Ke et al. 2021, TUPE): positions meet positions, words meet words, and [CLS] stands outside the order."""
+"""Untied positions (Ke et al. 2021, TUPE): positions meet positions, words meet words, and [CLS]
+stands outside the order."""
 
 from __future__ import annotations
 
@@ -17,20 +18,22 @@ BUCKETS = 32  # of T5's term; there is one more
 
 
 class Tupe(Scheme):
-    """s_ij = q_i·k_j / √(2 d_h) + D_ij with D_ij = (LN(p_i) U_Q)·(LN(p_j) U_K) / √(2 d_h) per head (section 3; d_h = head_dim).
+    """s_ij = q_i·k_j / √(2 d_h) + D_ij with D_ij = (LN(p_i) U_Q)·(LN(p_j) U_K) / √(2 d_h) per head
+    (section 3; d_h = head_dim).
 
-    D is computed once and serves all layers. The table has max_positions + 1 rows of the width `hidden`, N(0, 0.02). Token t from 1
-    on has row t + 1; rows 0 and 1 each make one number per head, θ = (LN(p) U_Q)·(LN(p) U_K) / √(2 d_h). That of row 0 fills the
-    first row of D ([CLS] looking at all, itself too), that of row 1 the rest of the first column (all others looking at [CLS]). U_Q
-    and U_K have biases, and one layer norm stands before both.
+    D is computed once and serves all layers. The table has max_positions + 1 rows of the width
+    `hidden`, N(0, 0.02). Token t from 1 on has row t + 1; rows 0 and 1 each make one number per
+    head, θ = (LN(p) U_Q)·(LN(p) U_K) / √(2 d_h). That of row 0 fills the first row of D ([CLS]
+    looking at all, itself too), that of row 1 the rest of the first column (all others looking at
+    [CLS]). U_Q and U_K have biases, and one layer norm stands before both.
 
-    `relative=true` (TUPE-R) adds T5's term, 33 numbers per head for all layers, not scaled: bucket 32 is the first column and
-    bucket 16, which T5 leaves free, the first row.
+    `relative=true` (TUPE-R) adds T5's term, 33 numbers per head for all layers, not scaled: bucket
+    32 is the first column and bucket 16, which T5 leaves free, the first row.
 
     Parameters: (n+1)·d + 2d + 2·(d² + d) + 33·H·relative
 
-    Differs from the paper: as in the authors' code there are the biases and the layer norm, and the two numbers of [CLS] come from
-    rows of the table, not from parameters of their own.
+    Differs from the paper: as in the authors' code there are the biases and the layer norm, and the
+    two numbers of [CLS] come from rows of the table, not from parameters of their own.
 
     Example:
         >>> tupe = Tupe(Shape.example())
@@ -46,7 +49,9 @@ class Tupe(Scheme):
         self.max_length, self.relative = shape.max_positions, relative
         self.table = normal_(nn.Parameter(torch.empty(shape.max_positions + 1, shape.hidden)), 0.02)
         self.norm = nn.LayerNorm(shape.hidden, eps=NORM_EPS)
-        self.query, self.key = (nn.Linear(shape.hidden, shape.heads * shape.head_dim) for _ in range(2))
+        self.query, self.key = (
+            nn.Linear(shape.hidden, shape.heads * shape.head_dim) for _ in range(2)
+        )
         for part in (self.query, self.key):
             normal_(part.weight, 0.02)
             nn.init.zeros_(part.bias)
@@ -62,7 +67,10 @@ class Tupe(Scheme):
         """D."""
         with torch.autocast(self.table.device.type, enabled=False):
             p = self.norm(self.table[: n + 1])
-            q, k = (part(p).view(n + 1, self.shape.heads, -1).transpose(0, 1) for part in (self.query, self.key))
+            q, k = (
+                part(p).view(n + 1, self.shape.heads, -1).transpose(0, 1)
+                for part in (self.query, self.key)
+            )
             dense = self.scale * (q[:, 1:] @ k[:, 1:].transpose(1, 2))
             first_row, first_column = (self.scale * (q[:, :2] * k[:, :2]).sum(-1)).unbind(1)
         # The first row, and then the rest of the first column, are one number per head.
@@ -83,5 +91,9 @@ class Tupe(Scheme):
 
     def count(self, shape: Shape) -> int:
         width = shape.heads * shape.head_dim
-        untied = (shape.max_positions + 1) * shape.hidden + 2 * shape.hidden + 2 * (shape.hidden + 1) * width
+        untied = (
+            (shape.max_positions + 1) * shape.hidden
+            + 2 * shape.hidden
+            + 2 * (shape.hidden + 1) * width
+        )
         return untied + (BUCKETS + 1) * shape.heads * self.relative

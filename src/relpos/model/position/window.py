@@ -10,9 +10,10 @@ from relpos.ranges import Natural, checked
 
 
 class Window(Scheme):
-    """y_i = Σ_{|j − i| ≤ reach} softmax_j(s_ij) v_j: a token sees `reach` others to each side, the same
-    number in all heads. Published widths count both sides: ModernBERT's window of 128 is
-    reach=64. Inside the window nothing is added; a stack of L windows passes information over L·reach tokens.
+    """y_i = Σ_{|j − i| ≤ reach} softmax_j(s_ij) v_j: a token sees `reach` others to each side, the
+    same number in all heads. Published widths count both sides: ModernBERT's window of 128 is
+    reach=64. Inside the window nothing is added; a stack of L windows passes information over
+    L·reach tokens.
 
     Parameters: 0
 

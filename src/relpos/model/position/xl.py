@@ -1,4 +1,5 @@
-"""Sinusoidal offsets that each layer maps to keys (Dai et al. 2019, Transformer-XL), as XLNet has them on both sides."""
+"""Sinusoidal offsets that each layer maps to keys (Dai et al. 2019, Transformer-XL), as XLNet has
+them on both sides."""
 
 from __future__ import annotations
 
@@ -16,18 +17,21 @@ State = Sequence[Float[Tensor, "heads head_dim offsets"]]  # for each layer, sca
 
 
 class XL(Scheme):
-    """s_ij = ((q_i + u)·k_j + (q_i + v)·W_R r_{i−j}) / √head_dim with u and v per head and layer, and W_R (H·head_dim × d) for each
-    layer.
+    """s_ij = ((q_i + u)·k_j + (q_i + v)·W_R r_{i−j}) / √head_dim with u and v per head and layer,
+    and W_R (H·head_dim × d) for each layer.
 
-    r_p holds sin(p / 10000^(2m/d)) for m = 0, 1, …, d/2 − 1, then the cosines. u, v and W_R are N(0, 0.02); there are no biases.
-    u is added where queries are turned, the rest is a kernel of each query over all offsets. Runs at any length.
+    r_p holds sin(p / 10000^(2m/d)) for m = 0, 1, …, d/2 − 1, then the cosines. u, v and W_R are
+    N(0, 0.02); there are no biases. u is added where queries are turned, the rest is a kernel of
+    each query over all offsets. Runs at any length.
 
     Parameters: L·(d² + 2·d)
 
-    Differs from the paper: that is a decoder, which knows the left side alone, and reads the states of the segment before. There u
-    and v serve all layers; the authors' released configurations (`untie_r`) and XLNet give each layer its own.
+    Differs from the paper: that is a decoder, which knows the left side alone, and reads the states
+    of the segment before. There u and v serve all layers; the authors' released configurations
+    (`untie_r`) and XLNet give each layer its own.
 
-    Differs from the authors' code: XLNet's adds a term that says whether both tokens are of one sentence.
+    Differs from the authors' code: XLNet's adds a term that says whether both tokens are of one
+    sentence.
 
     Example:
         >>> xl = XL(Shape.example())
@@ -62,12 +66,18 @@ class XL(Scheme):
             made = self.weight @ self.waves(n).to(self.weight.dtype).t() * self.shape.head_dim**-0.5
         return made.unflatten(1, (self.shape.heads, -1)).unbind(0)
 
-    def turn(self, layer: int, q: Heads, k: Heads, v: Heads, state: State) -> tuple[Heads, Heads, Heads]:
+    def turn(
+        self, layer: int, q: Heads, k: Heads, v: Heads, state: State
+    ) -> tuple[Heads, Heads, Heads]:
         return q + self.u[layer, :, None].to(q.dtype), k, v
 
     def terms(self, layer: int, q: Heads, k: Heads, state: State) -> Terms:
         # Kernels as wide as the sequence: nothing is outside.
-        return Terms(query=q + self.v[layer, :, None].to(q.dtype), query_table=state[layer].to(q.dtype), outside="zero")
+        return Terms(
+            query=q + self.v[layer, :, None].to(q.dtype),
+            query_table=state[layer].to(q.dtype),
+            outside="zero",
+        )
 
     def count(self, shape: Shape) -> int:
         return shape.layers * (shape.hidden + 2) * shape.heads * shape.head_dim

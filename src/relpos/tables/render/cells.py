@@ -1,5 +1,5 @@
-"""The columns of a table with the text of each cell, and its side tables: the printed numbers, the GLUE
-server's, differences to the baseline row, losses at other lengths."""
+"""The columns of a table with the text of each cell, and its side tables: the printed numbers, the
+GLUE server's, differences to the baseline row, losses at other lengths."""
 
 from __future__ import annotations
 
@@ -16,10 +16,18 @@ from relpos.tables.table import Better, Column, PlainColumn, Row
 
 MISSING = "—"
 MINUS = "−"
-NAMES = {"cola": "CoLA", "mnli_m": "MNLI-m", "mnli_mm": "MNLI-mm", "mrpc": "MRPC", "qnli": "QNLI", "qqp": "QQP"}
+NAMES = {
+    "cola": "CoLA",
+    "mnli_m": "MNLI-m",
+    "mnli_mm": "MNLI-mm",
+    "mrpc": "MRPC",
+    "qnli": "QNLI",
+    "qqp": "QQP",
+}
 NAMES |= {"rte": "RTE", "sst2": "SST-2", "stsb": "STS-B", "wnli": "WNLI", "ax": "AX"}
 MOST_STEPS = 12
-"""The most columns of a table over the training; the figure beside it and table.json have all evaluations."""
+"""The most columns of a table over the training; the figure beside it and table.json have all
+evaluations."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,9 @@ class TableColumn:
 
 def plain_column(plain: PlainColumn, rows: Sequence[Row]) -> TableColumn:
     """A column with one number for each row."""
-    return with_best(TableColumn(plain.name, plain.name, plain.better, [_plain_cell(plain, row) for row in rows]))
+    return with_best(
+        TableColumn(plain.name, plain.name, plain.better, [_plain_cell(plain, row) for row in rows])
+    )
 
 
 def _plain_cell(plain: PlainColumn, row: Row) -> Cell:
@@ -85,7 +95,8 @@ def _plain_cell(plain: PlainColumn, row: Row) -> Cell:
 
 
 def runs_column(rows: Sequence[Row]) -> TableColumn:
-    """The numbers of finished runs: pre-trainings, then fine-tunings of a pre-training on a task; `2/3` if some are missing.
+    """The numbers of finished runs: pre-trainings, then fine-tunings of a pre-training on a task;
+    `2/3` if some are missing.
 
     >>> from relpos.runs.table_file import RowRun
     >>> runs = [RowRun("pretrain", "a", "finished", ""), RowRun("pretrain", "b", "failed", "")]
@@ -102,7 +113,9 @@ def runs_column(rows: Sequence[Row]) -> TableColumn:
         # The task with the fewest finished runs counts.
         fewest = min(tuned.values(), key=lambda of_task: of_task.count("finished"), default=[])
         counts = [f"{group.count('finished')}{_of(group)}" for group in (states, fewest) if group]
-        cells.append(Cell(" × ".join(counts) or MISSING, states.count("finished") if row.runs else None))
+        cells.append(
+            Cell(" × ".join(counts) or MISSING, states.count("finished") if row.runs else None)
+        )
     return TableColumn("n", "n", None, cells)
 
 
@@ -111,26 +124,35 @@ def _of(states: Sequence[str]) -> str:
 
 
 def score_column(name: str, title: str, columns: Sequence[Column]) -> TableColumn:
-    """A column of scores, or of figures in nats, which have no best, as using more order is not better.
+    """A column of scores, or of figures in nats, which have no best, as using more order is not
+    better.
 
     >>> score_column("rte", "RTE", [Column(values=[30.4, 32.0], mean=31.2, sem=0.8, best=32.0)]).cells[0].text
     '31.2 ± 0.8 (32.0)'
     """
     better: Better | None = "more" if all(column.is_score for column in columns) else None
-    return with_best(TableColumn(name, title, better, [Cell(text_of(column), column.mean, column) for column in columns]))
+    return with_best(
+        TableColumn(
+            name, title, better, [Cell(text_of(column), column.mean, column) for column in columns]
+        )
+    )
 
 
 def with_best(column: TableColumn) -> TableColumn:
-    """The column with its best cells marked; no cell if all are the same, or only one has a value."""
+    """The column with its best cells marked; no cell if all are the same, or only one has a
+    value."""
     values = {cell.value for cell in column.cells if cell.value is not None}
     if column.better is None or len(values) < 2:
         return column
     best = max(values) if column.better == "more" else min(values)
-    return replace(column, cells=[replace(cell, is_best=cell.value == best) for cell in column.cells])
+    return replace(
+        column, cells=[replace(cell, is_best=cell.value == best) for cell in column.cells]
+    )
 
 
 def text_of(column: Column) -> str:
-    """`31.2 ± 0.4 (32.0)`: mean, standard error, best; then the counts of failed and collapsed runs."""
+    """`31.2 ± 0.4 (32.0)`: mean, standard error, best; then the counts of failed and collapsed
+    runs."""
     if column.mean is None:
         return counts(column) or MISSING
     text = number(column.mean, column.decimals)
@@ -142,7 +164,8 @@ def text_of(column: Column) -> str:
 
 
 def counts(column: Column) -> str:
-    """`n=9, 1 failed, 2 collapsed`; empty if every run is finished and beats the constant answer."""
+    """`n=9, 1 failed, 2 collapsed`; empty if every run is finished and beats the constant
+    answer."""
     parts = []
     # The number of runs is shown only if it is not the planned one.
     if column.values and (column.n_failed or column.n_missing):
@@ -155,7 +178,8 @@ def counts(column: Column) -> str:
 
 
 def comparison(column: Column) -> str:
-    """`40.9 ± 0.5 (+0.3) inside`: the paper's number, ours minus it, its verdict; empty without a printed number."""
+    """`40.9 ± 0.5 (+0.3) inside`: the paper's number, ours minus it, its verdict; empty without a
+    printed number."""
     if column.printed is None:
         return ""
     text = number(column.printed)
@@ -169,8 +193,8 @@ def comparison(column: Column) -> str:
 
 
 def delta(column: Column) -> str:
-    """`+2.1 (+3.4 %) * printed +4.1`: ours minus the baseline row's, per cent of its errors, a star if
-    Holm's p is below 0.05, and the same difference of the printed numbers.
+    """`+2.1 (+3.4 %) * printed +4.1`: ours minus the baseline row's, per cent of its errors, a star
+    if Holm's p is below 0.05, and the same difference of the printed numbers.
     """
     if column.delta is None:
         return MISSING
@@ -211,7 +235,8 @@ def signed(value: float | None, decimals: int = 1) -> str:
 
 
 def title(column: str, default: str | None = None) -> str:
-    """The head of a column of GLUE or of a measure; of any other column the default, or its name."""
+    """The head of a column of GLUE or of a measure; of any other column the default, or its
+    name."""
     of_measures = {name: kind.title for name, (_, kind) in measured_columns().items()}
     return (NAMES | of_measures).get(column, default or column)
 
@@ -236,29 +261,41 @@ class SideTable:
         return [[self.title, *self.heads], *([name, *line] for name, line in self.lines)]
 
 
-def of_scores(head: str, columns: Sequence[TableColumn], rows: Sequence[Row], text: Callable[[Column], str]) -> SideTable | None:
+def of_scores(
+    head: str, columns: Sequence[TableColumn], rows: Sequence[Row], text: Callable[[Column], str]
+) -> SideTable | None:
     """A side table of texts about the scores of each row; None if all texts are empty."""
-    texts = [(column.title, [text(score) or MISSING for score in column.scores]) for column in columns]
+    texts = [
+        (column.title, [text(score) or MISSING for score in column.scores]) for column in columns
+    ]
     nonempty = [(title, of_column) for title, of_column in texts if {*of_column} - {MISSING}]
     if not nonempty:
         return None
-    lines = [(row.name, [of_column[place] for _, of_column in nonempty]) for place, row in enumerate(rows)]
+    lines = [
+        (row.name, [of_column[place] for _, of_column in nonempty])
+        for place, row in enumerate(rows)
+    ]
     return SideTable(head, [title for title, _ in nonempty], lines)
 
 
 def printed(columns: Sequence[TableColumn], rows: Sequence[Row]) -> SideTable | None:
     """The paper's numbers with differences; None without printed numbers."""
-    return of_scores("printed (ours − printed) inside or outside our 95 % interval", columns, rows, comparison)
+    return of_scores(
+        "printed (ours − printed) inside or outside our 95 % interval", columns, rows, comparison
+    )
 
 
 def deltas(columns: Sequence[TableColumn], rows: Sequence[Row]) -> SideTable | None:
     """Differences to the baseline row; None without a baseline."""
-    return of_scores("Δ to the baseline row (in per cent of its errors; * p < 0.05, Holm)", columns, rows, delta)
+    return of_scores(
+        "Δ to the baseline row (in per cent of its errors; * p < 0.05, Holm)", columns, rows, delta
+    )
 
 
 def order_and_rate(rows: Sequence[Row]) -> SideTable | None:
-    """The order that each row knows, since when, and the rates of its position parameters; None if nothing is known of order and
-    all rates are 1. A row on the plateau is shown as such, whatever its loss.
+    """The order that each row knows, since when, and the rates of its position parameters; None if
+    nothing is known of order and all rates are 1. A row on the plateau is shown as such, whatever
+    its loss.
 
     >>> from relpos.results.plateau import Onset
     >>> none = Row("none", on_plateau=True, order_known=0.0, order_found=Onset(None, 8e6, None))
@@ -281,8 +318,12 @@ def order_and_rate(rows: Sequence[Row]) -> SideTable | None:
     columns = {head: texts for head, texts in columns.items() if set(texts) - nothing[head]}
     if not columns:
         return None
-    lines = [(row.name, [texts[place] for texts in columns.values()]) for place, row in enumerate(rows)]
-    return SideTable("order and rates" if "order known" in columns else "rates", list(columns), lines)
+    lines = [
+        (row.name, [texts[place] for texts in columns.values()]) for place, row in enumerate(rows)
+    ]
+    return SideTable(
+        "order and rates" if "order known" in columns else "rates", list(columns), lines
+    )
 
 
 def _order_known(row: Row) -> str:
@@ -316,11 +357,17 @@ def _rates(row: Row) -> str:
 
 def server(rows: Sequence[Row]) -> SideTable | None:
     """The GLUE server's scores, for the rows that were submitted; None without such rows."""
-    names = [name for name in (*SERVER_COLUMNS, MEAN) if any(row.server_score(name) is not None for row in rows)]
+    names = [
+        name
+        for name in (*SERVER_COLUMNS, MEAN)
+        if any(row.server_score(name) is not None for row in rows)
+    ]
     if not names:
         return None
     heads = [title(name, name.upper()) for name in names]
-    lines = [(row.name, [number(row.server_score(name)) for name in names]) for row in rows if row.server]
+    lines = [
+        (row.name, [number(row.server_score(name)) for name in names]) for row in rows if row.server
+    ]
     return SideTable("GLUE server (test)", heads, lines)
 
 
@@ -329,12 +376,16 @@ def losses_by_length(rows: Sequence[Row]) -> SideTable | None:
     lengths = list(dict.fromkeys(length for row in rows for length in row.heldout_by_length))
     if not lengths:
         return None
-    lines = [(row.name, [number(row.heldout_by_length.get(length), 3) for length in lengths]) for row in rows]
+    lines = [
+        (row.name, [number(row.heldout_by_length.get(length), 3) for length in lengths])
+        for row in rows
+    ]
     return SideTable("held-out loss at length", lengths, lines)
 
 
 def losses_by_step(rows: Sequence[Row]) -> SideTable | None:
-    """Nats per predicted token at steps that every row has, evenly in their logarithm; None without such steps."""
+    """Nats per predicted token at steps that every row has, evenly in their logarithm; None without
+    such steps."""
     curves = {row.name: dict(row.heldout_loss) for row in rows if row.heldout_loss}
     if not curves:
         return None
@@ -349,38 +400,53 @@ def losses_by_step(rows: Sequence[Row]) -> SideTable | None:
 
 
 def by_snapshot(rows: Sequence[Row]) -> list[SideTable]:
-    """A table over the pre-training for each column about order; empty if no snapshots were measured."""
+    """A table over the pre-training for each column about order; empty if no snapshots were
+    measured."""
     percents = sorted({percent for row in rows for percent in row.snapshots})
     # A measure that failed everywhere would be a table of dashes, and has none.
     names: dict[str, None] = {}
     for row in rows:
         for columns in row.snapshots.values():
-            names |= dict.fromkeys(name for name, column in columns.items() if column.mean is not None)
+            names |= dict.fromkeys(
+                name for name, column in columns.items() if column.mean is not None
+            )
     tables = []
     for name in names:
         lines = []
         for row in rows:
-            lines.append((row.name, [_point(row.snapshots.get(percent, {}).get(name)) for percent in percents]))
+            lines.append(
+                (
+                    row.name,
+                    [_point(row.snapshots.get(percent, {}).get(name)) for percent in percents],
+                )
+            )
         heads = [f"{percent} %" for percent in percents]
         tables.append(SideTable(f"{title(name)} at per cent of the steps", heads, lines))
     return tables
 
 
 def by_multiplier(rows: Sequence[Row]) -> SideTable | None:
-    """The last held-out loss of rows that differ in `position_lr` or `conv_lr` alone; None without such rows."""
+    """The last held-out loss of rows that differ in `position_lr` or `conv_lr` alone; None without
+    such rows."""
     kinds = sweeps(rows)
     if not kinds:
         return None
     multipliers = sorted(set().union(*kinds.values()))
-    lines = [(kind, [number(losses.get(multiplier), 3) for multiplier in multipliers]) for kind, losses in kinds.items()]
-    return SideTable("held-out loss at position_lr", [f"{multiplier:g}" for multiplier in multipliers], lines)
+    lines = [
+        (kind, [number(losses.get(multiplier), 3) for multiplier in multipliers])
+        for kind, losses in kinds.items()
+    ]
+    return SideTable(
+        "held-out loss at position_lr", [f"{multiplier:g}" for multiplier in multipliers], lines
+    )
 
 
 def sweeps(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
-    """Overrides of the rows without the multiplier → multiplier → last held-out loss, for overrides with several multipliers.
+    """Overrides of the rows without the multiplier → multiplier → last held-out loss, for overrides
+    with several multipliers.
 
-    The multiplier is `conv_lr`, or `position_lr` if the convolution has no rate of its own; rows whose parts have different factors
-    are left out.
+    The multiplier is `conv_lr`, or `position_lr` if the convolution has no rate of its own; rows
+    whose parts have different factors are left out.
 
     >>> loss = [(100, 4.5)]
     >>> sweeps([Row("a", ["position=t5"], heldout_loss=loss), Row("b", ["position=t5", "recipe.position_lr=3"], position_lr=3.0)])
@@ -393,7 +459,9 @@ def sweeps(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
         if key == "conv_lr" and row.conv_lr is not None:
             multiplier = row.conv_lr
         if row.heldout_loss and not isinstance(multiplier, tuple):
-            kind = " ".join(override for override in row.overrides if f"recipe.{key}=" not in override)
+            kind = " ".join(
+                override for override in row.overrides if f"recipe.{key}=" not in override
+            )
             kinds.setdefault((kind, key), {})[multiplier] = row.heldout_loss[-1][1]
     swept = {at: losses for at, losses in kinds.items() if len(losses) > 1}
     doubled = {kind for kind, key in swept if (kind, "position_lr") in swept and key == "conv_lr"}

@@ -1,7 +1,9 @@
-"""A table as one page: sorted by a click on a head, each number beside the paper's, a figure a column, every run's record.
+"""A table as one page: sorted by a click on a head, each number beside the paper's, a figure a
+column, every run's record.
 
-Figures are SVG that takes its colours from the page: text and lines in its text colour, points in its accents. They are small
-panels rather than one picture: each stays readable on a telephone, where the page sets them below one another.
+Figures are SVG that takes its colours from the page: text and lines in its text colour, points in
+its accents. They are small panels rather than one picture: each stays readable on a telephone,
+where the page sets them below one another.
 """
 
 from __future__ import annotations
@@ -37,13 +39,21 @@ def write_html(path: Path, view: View) -> None:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("relpos.tables.render")
-    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    environment = Environment(
+        loader=loader,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
     environment.filters |= {"number": number, "signed": signed, "states": _states, "counts": counts}
     environment.filters["sortable"] = _sortable
     rows = view.table.rows
     curves = {row.name: row.heldout_loss for row in rows if row.heldout_loss}
     drawn = [
-        column for column in view.scores if any(score.mean is not None or score.printed is not None for score in column.scores)
+        column
+        for column in view.scores
+        if any(score.mean is not None or score.printed is not None for score in column.scores)
     ]
     page = environment.get_template("page.html.j2").render(
         view=view,
@@ -51,7 +61,10 @@ def write_html(path: Path, view: View) -> None:
         shows=_shows(view),
         runs=[[_listed(run, path.absolute().parent) for run in row.runs] for row in rows],
         states=_states([run for row in rows for run in row.runs]),
-        panels=[(column.title, intervals(column.title, [row.name for row in rows], column.scores)) for column in drawn],
+        panels=[
+            (column.title, intervals(column.title, [row.name for row in rows], column.scores))
+            for column in drawn
+        ],
         curves=_curves("held-out loss (nats per predicted token)", curves) if curves else None,
     )
     write_text(path, page + "\n")
@@ -61,7 +74,10 @@ def _shows(view: View) -> dict[str, bool]:
     """Part of the page → whether it has content."""
     scores = [score for column in view.scores for score in column.scores]
     fields = {"spread": "sem", "paper": "printed", "intervals": "interval"}
-    parts = {part: any(getattr(score, field) is not None for score in scores) for part, field in fields.items()}
+    parts = {
+        part: any(getattr(score, field) is not None for score in scores)
+        for part, field in fields.items()
+    }
     is_measured = any(column.name in measured_columns() for column in view.scores)
     return parts | {"runs": any(map(counts, scores)), "pairs": is_measured}
 
@@ -73,8 +89,9 @@ def _sortable(text: str) -> float:
 
 
 def _listed(run: RowRun, folder: Path) -> dict[str, str | None]:
-    """A run as the page in this folder lists it: `title`, as in `rte seed 0/1`; `link` to its record,
-    None where there is no record; `state`; and `notes`: state, error, scores and identity."""
+    """A run as the page in this folder lists it: `title`, as in `rte seed 0/1`; `link` to its
+    record, None where there is no record; `state`; and `notes`: state, error, scores and
+    identity."""
     seeds = f"{run.pretrain_seed}/{run.seed}" if run.task else f"{run.seed}"
     # The page is in tables/NAME, two folders below the runs.
     root = "" if run.path.startswith("/") else "../../"
@@ -96,7 +113,8 @@ def _states(runs: list[RowRun]) -> str:
 
 
 def intervals(title: str, names: Sequence[str], columns: Sequence[Column]) -> str:
-    """A figure with rows from top to bottom: each run, the mean with its 95 % interval, the printed number, the constant answer.
+    """A figure with rows from top to bottom: each run, the mean with its 95 % interval, the printed
+    number, the constant answer.
 
     The title is read aloud to people who do not see the figure.
     """
@@ -120,17 +138,34 @@ def _draw_row(axes: Axes, place: int, column: Column) -> None:
         axes.text(0.02, place, text, transform=edge, va="center", color=FAINT)
     else:
         if len(column.values) > 1:
-            axes.plot(column.values, [place] * len(column.values), "|", color=OURS, alpha=0.45, markersize=5)
+            axes.plot(
+                column.values,
+                [place] * len(column.values),
+                "|",
+                color=OURS,
+                alpha=0.45,
+                markersize=5,
+            )
         if column.interval is not None:
-            axes.plot(column.interval, [place, place], "-", color=OURS, linewidth=2.2, solid_capstyle="butt")
+            axes.plot(
+                column.interval,
+                [place, place],
+                "-",
+                color=OURS,
+                linewidth=2.2,
+                solid_capstyle="butt",
+            )
         axes.plot([column.mean], [place], "o", color=OURS, markersize=5)
     if column.printed is not None:
-        (diamond,) = axes.plot([column.printed], [place], "D", color=PAPER, markeredgewidth=1.4, markersize=5.5)
+        (diamond,) = axes.plot(
+            [column.printed], [place], "D", color=PAPER, markeredgewidth=1.4, markersize=5.5
+        )
         diamond.set_markerfacecolor("none")
 
 
 def _draw_constant_answer(axes: Axes, columns: Sequence[Column]) -> None:
-    """Draws the constant answer's score, unless it is so far off that the rows would be squeezed together."""
+    """Draws the constant answer's score, unless it is so far off that the rows would be squeezed
+    together."""
     scores = [column.majority for column in columns if column.majority is not None]
     low, high = axes.get_xlim()
     # After a change of the data there may be several constant answers; the one of most rows counts.
@@ -146,7 +181,9 @@ def _curves(title: str, points: Mapping[str, Sequence[tuple[int, float]]]) -> st
             axes.plot(*zip(*line, strict=True), label=name, **style.look(place, 1.6))
         axes.set_xlabel("step")
         axes.grid(color=FAINT, alpha=0.25)
-        axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
+        axes.legend(
+            frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2
+        )
 
     return _svg(title, 2.6 + 0.11 * len(points), draw)
 
@@ -156,9 +193,17 @@ def _svg(label: str, height: float, draw: Callable[[Axes], None]) -> str:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    looks: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": label, "font.size": 10, "text.parse_math": False}
-    # `fonttype` none keeps letters as text, `hashsalt` gives the same bytes again, `parse_math` would read $ in names.
-    looks |= dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
+    looks: dict[Any, Any] = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": label,
+        "font.size": 10,
+        "text.parse_math": False,
+    }
+    # `fonttype` none keeps letters as text, `hashsalt` gives the same bytes again, `parse_math`
+    # would read $ in names.
+    looks |= dict.fromkeys(
+        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK
+    )
     style.own_settings()
     with matplotlib.rc_context(looks):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
@@ -169,20 +214,33 @@ def _svg(label: str, height: float, draw: Callable[[Axes], None]) -> str:
         axes.spines[["top", "right"]].set_visible(False)
         draw(axes)
         text = io.StringIO()
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        figure.savefig(
+            text, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
+        )
     return _inline(text.getvalue(), label)
 
 
 def _inline(svg: str, label: str) -> str:
-    """The `<svg>` element alone, with the page's colours and font, and no names that two figures could share."""
+    """The `<svg>` element alone, with the page's colours and font, and no names that two figures
+    could share."""
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.S)
     # Names without references would only make the page longer.
     used = set(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", svg))
-    svg = re.sub(r' id="([^"]+)"', lambda attribute: attribute[0] if attribute[1] in used else "", svg)
-    for stand_in, colour in {INK: "currentColor", FAINT: "var(--faint)", OURS: "var(--ours)", PAPER: "var(--paper)"}.items():
+    svg = re.sub(
+        r' id="([^"]+)"', lambda attribute: attribute[0] if attribute[1] in used else "", svg
+    )
+    for stand_in, colour in {
+        INK: "currentColor",
+        FAINT: "var(--faint)",
+        OURS: "var(--ours)",
+        PAPER: "var(--paper)",
+    }.items():
         svg = svg.replace(stand_in, colour)
-    svg = re.sub(r"(\d\.\d\d)\d+(?=[^<>]*>)", r"\1", svg)  # a hundredth of a point is enough; not in text, where 0.001 is a number
+    # a hundredth of a point is enough; not in text, where 0.001 is a number
+    svg = re.sub(r"(\d\.\d\d)\d+(?=[^<>]*>)", r"\1", svg)
     svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
     head = f'role="img" aria-label="{escape(label)}"'
-    return re.sub(r"<svg [^>]*?(viewBox=\"[^\"]+\")[^>]*>", lambda tag: f"<svg {tag[1]} {head}>", svg, count=1)
+    return re.sub(
+        r"<svg [^>]*?(viewBox=\"[^\"]+\")[^>]*>", lambda tag: f"<svg {tag[1]} {head}>", svg, count=1
+    )

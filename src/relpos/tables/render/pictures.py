@@ -13,7 +13,8 @@ from relpos.tables.table import NATS, Column, Row
 LINES = 24
 """The most rows in a column of the legend."""
 MOST_BANDS = 6
-"""The most rows with drawn intervals; those of more rows would hide the lines, and side tables have the standard errors."""
+"""The most rows with drawn intervals; those of more rows would hide the lines, and side tables have
+the standard errors."""
 ACROSS = 6
 """The most panels beside each other; further ones go below them, so that the figure fits a page."""
 NATS_PER_TOKEN = "held-out loss (nats per predicted token)"
@@ -27,11 +28,19 @@ def draw(folder: Path, rows: Sequence[Row]) -> None:
 
 
 def draw_losses(path: Path, rows: Sequence[Row]) -> None:
-    """Held-out loss against step, a line per row. Rows that differ only in their number of steps have the same colour and name."""
+    """Held-out loss against step, a line per row. Rows that differ only in their number of steps
+    have the same colour and name."""
     lines: dict[tuple[str, ...], list[Sequence[tuple[int, float]]]] = {}
     for row in rows:
         if row.heldout_loss:
-            steps = next((typed.removeprefix("steps=") for typed in row.overrides if typed.startswith("steps=")), "")
+            steps = next(
+                (
+                    typed.removeprefix("steps=")
+                    for typed in row.overrides
+                    if typed.startswith("steps=")
+                ),
+                "",
+            )
             name = row.name.removesuffix(steps).rstrip("_-")
             same = [typed for typed in row.overrides if typed != f"steps={steps}"]
             lines.setdefault((name, *same), []).append(row.heldout_loss)
@@ -40,7 +49,8 @@ def draw_losses(path: Path, rows: Sequence[Row]) -> None:
 
 
 def draw_snapshots(path: Path, rows: Sequence[Row]) -> None:
-    """A panel per column against the per cent of the steps, a line per row, with 95 % intervals unless there are many rows."""
+    """A panel per column against the per cent of the steps, a line per row, with 95 % intervals
+    unless there are many rows."""
     panels: dict[str, dict[str, dict[int, Column]]] = {}
     for row in rows:
         for percent, columns in sorted(row.snapshots.items()):
@@ -52,7 +62,8 @@ def draw_snapshots(path: Path, rows: Sequence[Row]) -> None:
 
 
 def draw_multipliers(path: Path, rows: Sequence[Row]) -> None:
-    """The last held-out loss against the multiplier, a line for rows that differ in it alone; a larger dot marks the lowest."""
+    """The last held-out loss against the multiplier, a line for rows that differ in it alone; a
+    larger dot marks the lowest."""
     kinds = sweeps(rows)
     if kinds:
         style.save(_multipliers(kinds), path)
@@ -61,7 +72,9 @@ def draw_multipliers(path: Path, rows: Sequence[Row]) -> None:
 def _losses(lines: Mapping[tuple[str, ...], Sequence[Sequence[tuple[int, float]]]]) -> Any:
     figure, axes = style.panel(7.8, max(4.2, 0.19 * len(lines)))
     ends = []
-    for number, ((name, *_), curves) in enumerate(sorted(lines.items(), key=lambda item: -_last(item[1])[1])):
+    for number, ((name, *_), curves) in enumerate(
+        sorted(lines.items(), key=lambda item: -_last(item[1])[1])
+    ):
         look = style.look(number)
         for points in curves:
             axes.plot(*zip(*points, strict=True), marker=".", **look)
@@ -85,19 +98,29 @@ def _doublings(first: int, last: int) -> list[int]:
     return ticks
 
 
-def _snapshots(panels: Mapping[str, Mapping[str, Mapping[int, Column]]], rows: Sequence[str], has_bands: bool) -> Any:
+def _snapshots(
+    panels: Mapping[str, Mapping[str, Mapping[int, Column]]], rows: Sequence[str], has_bands: bool
+) -> Any:
     columns_of_names = -(-len(rows) // LINES)
     across, down = min(len(panels), ACROSS), -(-len(panels) // ACROSS)
     # In inches, with room for the names of the rows.
-    figure, grid = style.canvas(3.6 * across + 1.6 * columns_of_names, (3.6 if len(rows) < 12 else 5.6) * down, down, across)
+    figure, grid = style.canvas(
+        3.6 * across + 1.6 * columns_of_names, (3.6 if len(rows) < 12 else 5.6) * down, down, across
+    )
     for empty in grid.flat[len(panels) :]:
         empty.axis("off")
     handles: dict[str, Any] = {}  # a row may be missing in the first panel
     for axes, (name, lines) in zip(grid.flat, panels.items(), strict=False):
         for row, line in lines.items():
             look = style.look(rows.index(row))
-            handles[row] = axes.plot(list(line), [column.mean for column in line.values()], marker=".", **look)[0]
-            intervals = {percent: column.interval for percent, column in line.items() if column.interval is not None}
+            handles[row] = axes.plot(
+                list(line), [column.mean for column in line.values()], marker=".", **look
+            )[0]
+            intervals = {
+                percent: column.interval
+                for percent, column in line.items()
+                if column.interval is not None
+            }
             if intervals and has_bands:
                 style.band(axes, intervals, intervals.values(), look["color"])
         style.logarithmic(axes, [percent for line in lines.values() for percent in line])

@@ -1,4 +1,5 @@
-"""A table as text: for the terminal, as Markdown, CSV and LaTeX; and its files in all five forms."""
+"""A table as text: for the terminal, as Markdown, CSV and LaTeX; and its files in all five
+forms."""
 
 from __future__ import annotations
 
@@ -27,9 +28,21 @@ BEST = {True: "bold green", False: ""}
 """Whether a cell is the best of its column → its style."""
 LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
-LATEX |= {MISSING: "---", MINUS: "$-$", "±": r"$\pm$", "×": r"$\times$", "≤": r"$\leq$", "≥": r"$\geq$", "Δ": r"$\Delta$"}
-GREEK = {letter: unicodedata.name(letter).removeprefix("GREEK SMALL LETTER ").lower() for letter in "αβγδεζηθικλμνξπρστυφχψω"}
-LATEX |= {letter: f"$\\{name.replace('lamda', 'lambda')}$" for letter, name in GREEK.items()}  # Unicode spells it lamda
+LATEX |= {
+    MISSING: "---",
+    MINUS: "$-$",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "Δ": r"$\Delta$",
+}
+GREEK = {
+    letter: unicodedata.name(letter).removeprefix("GREEK SMALL LETTER ").lower()
+    for letter in "αβγδεζηθικλμνξπρστυφχψω"
+}
+# Unicode spells it lamda
+LATEX |= {letter: f"$\\{name.replace('lamda', 'lambda')}$" for letter, name in GREEK.items()}
 LATEX |= {"–": "--", "…": r"\ldots{}", "→": r"$\to$", "<": "$<$", ">": "$>$"}
 """Letters that LaTeX takes for markup or writes in another way."""
 
@@ -73,7 +86,8 @@ def _print(texts: list[list[Text]], console: Console) -> None:
     # Rows become columns if that is narrower.
     if _width(grid, console) > console.width and len(texts) <= len(texts[0]):
         grid = _grid([list(line) for line in zip(*texts, strict=True)])
-    console.width = max(console.width, _width(grid, console))  # long lines rather than numbers cut short
+    # long lines rather than numbers cut short
+    console.width = max(console.width, _width(grid, console))
     console.print(grid)
 
 
@@ -120,8 +134,11 @@ def _marked(texts: Iterable[str], is_best: Sequence[bool], form: str) -> list[st
     return result
 
 
-SPECIAL = re.compile(r"[\\`\[\]<|]|(?<!\s)\*|\*(?!\s|$)|(?<!\w)_|_(?!\w)|&(?=#?\w+;)|~(?=~)|(?<=~)~")
-"""Letters that Markdown takes for markup, unlike a star between spaces or an underscore inside a word."""
+SPECIAL = re.compile(
+    r"[\\`\[\]<|]|(?<!\s)\*|\*(?!\s|$)|(?<!\w)_|_(?!\w)|&(?=#?\w+;)|~(?=~)|(?<=~)~"
+)
+"""Letters that Markdown takes for markup, unlike a star between spaces or an underscore inside a
+word."""
 
 
 def escape(text: str) -> str:
@@ -156,7 +173,8 @@ PARTS: dict[str, Callable[[Column], Value]] = {
     "failed": lambda column: column.n_failed or None,
     "collapsed": lambda column: column.n_collapsed or None,
 }
-"""Suffix of a further CSV column → its value; `low` and `high` are the ends of the 95 % interval."""
+"""Suffix of a further CSV column → its value; `low` and `high` are the ends of the 95 %
+interval."""
 ALWAYS = ("sem", "best", "n")
 
 
@@ -172,15 +190,23 @@ def no_formula(text: str) -> str:
 
 
 def comma_separated(view: View) -> str:
-    """One line per row. Each column has standard error, best, number of runs, and the further figures that any row has."""
+    """One line per row. Each column has standard error, best, number of runs, and the further
+    figures that any row has."""
     scores = [score for column in view.scores for score in column.scores]
-    parts = [part for part, of in PARTS.items() if part in ALWAYS or any(of(score) is not None for score in scores)]
+    parts = [
+        part
+        for part, of in PARTS.items()
+        if part in ALWAYS or any(of(score) is not None for score in scores)
+    ]
     heads = ["row"]
     lines: list[list[Value]] = [[no_formula(row.name)] for row in view.table.rows]
     for column in view.columns:
         heads += [column.name, *(f"{column.name}_{part}" for part in parts if column.scores)]
         for line, cell in zip(lines, column.cells, strict=True):
-            line += [cell.value, *(PARTS[part](cell.column) for part in parts if cell.column is not None)]
+            line += [
+                cell.value,
+                *(PARTS[part](cell.column) for part in parts if cell.column is not None),
+            ]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(no_formula, heads))
@@ -189,12 +215,16 @@ def comma_separated(view: View) -> str:
 
 
 def latex(view: View) -> str:
-    """The content of the Markdown form as a `table` environment for booktabs, for `\\input`; text after a number is small."""
+    """The content of the Markdown form as a `table` environment for booktabs, for `\\input`; text
+    after a number is small."""
     name, (heads, *lines) = view.table.name, view.texts
     rows = [list(map(in_latex, heads))]
     for (row, *cells), is_best in zip(lines, view.is_best, strict=True):
         rows.append(_marked([in_latex(row), *map(_figure, cells)], is_best, r"\textbf{{{}}}"))
-    side_tables = [[list(map(in_latex, texts)) for texts in table.texts] for table in view.in_cells + view.side_tables]
+    side_tables = [
+        [list(map(in_latex, texts)) for texts in table.texts]
+        for table in view.in_cells + view.side_tables
+    ]
     parts = [
         rf"% relpos reproduce table={name}      \usepackage{{booktabs}}; wide tables: \usepackage{{graphicx}} and \resizebox",
         r"\begin{table}",

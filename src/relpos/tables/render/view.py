@@ -74,7 +74,8 @@ class View:
 
     @property
     def made_with(self) -> str:
-        """A sentence about the command line's changes to the experiment file; empty without changes."""
+        """A sentence about the command line's changes to the experiment file; empty without
+        changes."""
         typed = " ".join(self.table.changes)
         if not typed:
             return ""
@@ -82,10 +83,14 @@ class View:
 
     @property
     def notes(self) -> list[str]:
-        """Notes below the table in every format: on the meaning of its columns, on rows with exceptions, and, last, on the machines
-        and versions of its runs.
+        """Notes below the table in every format: on the meaning of its columns, on rows with
+        exceptions, and, last, on the machines and versions of its runs.
         """
-        return [note for note in (*self._meanings, *self._of_order, *self._of_rows, self.table.made) if note]
+        return [
+            note
+            for note in (*self._meanings, *self._of_order, *self._of_rows, self.table.made)
+            if note
+        ]
 
     @property
     def _meanings(self) -> Iterator[str]:
@@ -129,23 +134,42 @@ class View:
         if parts:
             why = "Fine-tuned on a part of the official training examples, so that scores do not compare with published ones"
             yield f"{why}: {', '.join(parts.values())}."
-        if self.table.tuned and any(row.position_lr != 1 or row.conv_lr is not None for row in rows):
+        if self.table.tuned and any(
+            row.position_lr != 1 or row.conv_lr is not None for row in rows
+        ):
             yield f"position_lr was chosen in table {self.table.tuned}."
         # The warning belongs to printed numbers.
-        short = {row.name: row.travel for row in rows if (row.travel or SHORT_TRAVEL) < SHORT_TRAVEL}
-        if short and any(score.difference is not None for column in self.scores for score in column.scores):
+        short = {
+            row.name: row.travel for row in rows if (row.travel or SHORT_TRAVEL) < SHORT_TRAVEL
+        }
+        if short and any(
+            score.difference is not None for column in self.scores for score in column.scores
+        ):
             yield f"In {', '.join(short)} {short_travel(short.values())}."
 
 
 def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
-    """Builds the view of a table: columns, cells, the best of them, side tables; those in `more` are added."""
+    """Builds the view of a table: columns, cells, the best of them, side tables; those in `more`
+    are added."""
     rows, names = table.rows, columns_of(table.rows)
-    scores = [score_column(name, title(name), [row.columns.get(name, Column()) for row in rows]) for name in names]
+    scores = [
+        score_column(name, title(name), [row.columns.get(name, Column()) for row in rows])
+        for name in names
+    ]
     if mean := mean_name(names):
-        scores.append(score_column(mean.lower().replace(" ", "_"), mean, [row.mean for row in rows]))
+        scores.append(
+            score_column(mean.lower().replace(" ", "_"), mean, [row.mean for row in rows])
+        )
     runs = [runs_column(rows)] * any(row.runs for row in rows)
     columns = [*(plain_column(plain, rows) for plain in PLAIN), *runs, *scores]
-    side_tables = [order_and_rate(rows), server(rows), *more, deltas(scores, rows), losses_by_length(rows), *by_snapshot(rows)]
+    side_tables = [
+        order_and_rate(rows),
+        server(rows),
+        *more,
+        deltas(scores, rows),
+        losses_by_length(rows),
+        *by_snapshot(rows),
+    ]
     side_tables.append(by_multiplier(rows))
     return View(
         table=table,
@@ -164,11 +188,14 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
     """
     names = dict.fromkeys(name for row in rows for name in row.columns)
     in_order = [*measured_columns(), *GLUE]
-    return sorted(names, key=lambda name: in_order.index(name) if name in in_order else len(in_order))
+    return sorted(
+        names, key=lambda name: in_order.index(name) if name in in_order else len(in_order)
+    )
 
 
 def mean_name(columns: Iterable[str]) -> str | None:
-    """`GLUE` for the mean of all nine columns, else `mean of N`; None for a table without any of them.
+    """`GLUE` for the mean of all nine columns, else `mean of N`; None for a table without any of
+    them.
 
     >>> mean_name(["cola", "rte", "wnli"])  # WNLI is in no mean
     'mean of 2'

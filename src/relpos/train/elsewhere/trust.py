@@ -16,6 +16,11 @@ def constructor(node: Mapping[str, Any], kind: str) -> Any:
     def argument(value: Any) -> Any:
         if isinstance(value, list):
             return [argument(item) for item in value]
-        return constructor(value, kind) if isinstance(value, dict) and "_target_" in value else value
+        return (
+            constructor(value, kind) if isinstance(value, dict) and "_target_" in value else value
+        )
 
-    return partial(NAMED[node["_target_"]], **{name: argument(value) for name, value in node.items() if name[0] != "_"})
+    return partial(
+        NAMED[node["_target_"]],
+        **{name: argument(value) for name, value in node.items() if name[0] != "_"},
+    )
