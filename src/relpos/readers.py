@@ -31,6 +31,8 @@ ANY = 1 << 62
 RECORD = "record.json"
 """In a run's folder: what it is and what became of it. `files` has the checksums of the files that
 later readers depend on."""
+MERGE = "tag:yaml.org,2002:merge"
+"""What YAML calls the key `<<`."""
 SEAL = "checksum"
 """Key of a JSON file: what `sealed` adds."""
 
@@ -67,7 +69,8 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         spellings: dict[Hashable, str] = {}
         for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):  # which is refused below, with its line
+            # What is no word is refused below, with its line; `<<` merges and is no key.
+            if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
                 continue
             value, quote = self.construct_object(key), (key.style or "").strip("|>")
             written = f"{quote}{key.value}{quote}" or "nothing"
