@@ -34,9 +34,9 @@ CASES: list[Case] = [
 """Of the eight the four that hold each combination of two."""
 DEVICE = "cpu" if os.environ["TRITON_INTERPRET"] == "1" else "cuda"
 WORSE = 1.5  # times eager's distance from float64, in the same number format …
-ROUNDED = (
-    8 * torch.finfo(torch.float32).eps
-)  # … and as many roundings of sums and products, which are in float32: eager's may be lucky
+# … and so many roundings of sums and products, which are in float32: eager's may be lucky, and the
+# interpreter's products, NumPy's, are summed in another order by each of OpenBLAS's kernels.
+ROUNDED = 24 * torch.finfo(torch.float32).eps
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:

@@ -230,7 +230,7 @@ EXTRAS = {
     "launchers": (
         ["params", "-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=1", "k=2,3"],
         ["params", "-m", "hydra/launcher=joblib", "k=2,3"],
-        "unknown hydra/launcher 'joblib'. Known: basic.",
+        "hydra/launcher=joblib is not installed: pip install hydra-joblib-launcher",
     ),
     "gpu": (["-c", "import triton"], ["-c", "import triton"], "No module named 'triton'"),
 }

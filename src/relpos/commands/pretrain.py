@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Unpack
 
 from relpos import run
@@ -13,9 +14,11 @@ def pretrain(**config: Unpack[Pretrain]) -> str:
     """Executes the run unless it is finished, and says its result; returns the path of its
     folder."""
     finished = run(config)
-    metrics = finished.metrics
-    result = f"held-out loss {metrics['heldout_loss']:.3f}, perplexity {metrics['perplexity']:.2f}"
-    if unigram := metrics.get("unigram_perplexity"):
-        result += f"; knowing nothing but how often each piece occurs: {unigram:.2f}"
-    say(f"relpos: {result}")
+    # Of several processes the first writes the record, and the others may read it before.
+    if (metrics := finished.metrics) and os.environ.get("RANK", "0") == "0":
+        loss, perplexity = metrics["heldout_loss"], metrics["perplexity"]
+        result = f"held-out loss {loss:.3f}, perplexity {perplexity:.2f}"
+        if unigram := metrics.get("unigram_perplexity"):
+            result += f"; knowing nothing but how often each piece occurs: {unigram:.2f}"
+        say(f"relpos: {result}")
     return str(finished.path)

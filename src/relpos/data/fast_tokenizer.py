@@ -218,13 +218,12 @@ def write_fast_tokenizer(
             begin those of a longer one. [CLS] is also the `bos_token` and [SEP] the `eos_token`.
         types: whether the network takes token types.
     """
-    from tokenizers import processors
+    if isinstance(tokenizer, PublishedTokenizer):
+        fast = tokenizer.backend
+    else:
+        fast = fast_tokenizer(tokenizer)
+    from tokenizers import processors  # behind the line that says how it is installed
 
-    fast = (
-        tokenizer.backend
-        if isinstance(tokenizer, PublishedTokenizer)
-        else fast_tokenizer(tokenizer)
-    )
     special = {
         f"{role}_token": fast.id_to_token(getattr(tokenizer, role)) for role in (*NAMES, "unk")
     }
