@@ -135,13 +135,10 @@ def test_the_coin_of_order_tasks_is_fair(name: str) -> None:
 
 def test_cola_knows_good_from_bad() -> None:
     chance = Chance(0, "test")
-    kinds = Counter()
     for _ in range(1000):
         good, bad = tasks.cola(chance, "train")
         assert grammatical(words(good.sentences[0]))
         assert not grammatical(words(bad.sentences[0]))
-        kinds[good.kind] += 1
-    assert min(kinds.values()) > 200
 
 
 @pytest.mark.parametrize(

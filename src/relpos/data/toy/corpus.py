@@ -36,19 +36,15 @@ def _restated(chance: Chance) -> Pair:
 def _moved(chance: Chance) -> Pair:
     """The adverb at another place."""
     event, adverb = _event(chance), chance.pick(lexicon.ADVERBS)
-    place, other_place = chance.distinct((grammar.FIRST, grammar.INNER, grammar.LAST), 2)
+    place, other_place = chance.distinct(grammar.PLACES, 2)
     return grammar.active(event, adverb, place), grammar.active(event, adverb, other_place)
 
 
 def _answered(chance: Chance) -> Pair:
     """A question and its answer."""
     event = _event(chance)
-    ask = chance.pick(
-        (grammar.who_does, grammar.who_undergoes, grammar.whether, grammar.whether_passive)
-    )
-    adverb = ""
-    if chance.coin(0.3):
-        adverb = chance.pick(lexicon.ADVERBS)
+    ask = chance.pick(grammar.QUESTIONS)
+    adverb = chance.perhaps(lexicon.ADVERBS, 0.3)
     return ask(event), grammar.active(event, adverb, chance.below(3))
 
 
@@ -81,9 +77,8 @@ def _opposite(chance: Chance) -> Pair:
     subject = Phrase(chance.pick(lexicon.PEOPLE), chance.coin(), "the")
     adjective = chance.pick(lexicon.ADJECTIVES)
     opposite = chance.pick(lexicon.OPPOSITES[adjective])
-    return grammar.is_adjective(subject, adjective, negated=True), grammar.is_adjective(
-        subject, opposite
-    )
+    denied = grammar.is_adjective(subject, adjective, negated=True)
+    return denied, grammar.is_adjective(subject, opposite)
 
 
 def _opinions(chance: Chance) -> Pair:
@@ -93,18 +88,8 @@ def _opinions(chance: Chance) -> Pair:
 
 
 # One is picked at random, so a kind that stands here twice is drawn twice as often.
-KINDS = (
-    _restated,
-    _restated,
-    _moved,
-    _answered,
-    _answered,
-    _told_with_less,
-    _relative,
-    _reason,
-    _opposite,
-    _opinions,
-)
+KINDS = (_restated, _restated, _moved, _answered, _answered, _told_with_less, _relative, _reason,
+         _opposite, _opinions)  # fmt: skip
 
 
 def word_list() -> list[str]:

@@ -10,8 +10,9 @@ changed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from hashlib import sha256
 from random import Random
 from typing import TypeVar
@@ -42,6 +43,12 @@ class Chance:
     def pick(self, values: Sequence[T]) -> T:
         return values[self.below(len(values))]
 
+    def perhaps(self, words: Sequence[str], probability: float) -> str:
+        """One of the words with this probability, else none."""
+        if self.coin(probability):
+            return self.pick(words)
+        return ""
+
     def distinct(self, values: Sequence[T], count: int) -> list[T]:
         """`count` different entries of `values`, in random order."""
         remaining = list(values)
@@ -63,8 +70,7 @@ class Chance:
 PARTS = ("dev", "test", "train", "train", "train", "train", "train", "train")
 
 
-# the language has 2,280 events and 448 opinions; questions of length tasks are without number
-@lru_cache(maxsize=4096)
+@cache  # the language has 2,280 events and 448 opinions
 def part_of(key: str) -> str:
     """train (6/8 of the keys), dev or test. The same for every seed."""
     return PARTS[int.from_bytes(sha256(key.encode()).digest()[:4], "big") % len(PARTS)]
@@ -103,22 +109,20 @@ def two_events(
     """
 
     def draw() -> tuple[Triple, Triple]:
-        agent, patient, *fresh = chance.distinct(nouns, 4)
-        verb = chance.pick(verbs)
-        first = agent, verb, patient
+        agent, patient, other_agent, other_patient = chance.distinct(nouns, 4)
+        first = agent, chance.pick(verbs), patient
+        other_verb = first[1]
         if "verb" not in common:
-            verb = chance.pick(verbs)
-        if "agent" not in common:
-            agent = fresh[0]
-        if "patient" not in common:
-            patient = fresh[1]
-        return first, (agent, verb, patient)
+            other_verb = chance.pick(verbs)
+        if "agent" in common:
+            other_agent = agent
+        if "patient" in common:
+            other_patient = patient
+        return first, (other_agent, other_verb, other_patient)
 
     def accept(drawn: tuple[Triple, Triple]) -> bool:
-        first, second = drawn
-        return _of(part, first, second) and (
-            "verb" in common or lexicon.sense(first[1]) != lexicon.sense(second[1])
-        )
+        senses = {lexicon.sense(verb) for _, verb, _ in drawn}
+        return _of(part, *drawn) and ("verb" in common or len(senses) == 2)
 
     return chance.until(draw, accept)
 
@@ -145,13 +149,8 @@ def synonym(chance: Chance, word: str) -> str:
 
 def varied(chance: Chance, noun: str) -> Phrase:
     """A phrase of any number and determiner."""
-    plural = chance.coin()
-    adjective = ""
-    if chance.coin(0.3):
-        adjective = chance.pick(lexicon.ADJECTIVES)
-    determiners = "the", "the", "a"
-    if plural:
-        determiners = "the", "some", ""
+    plural, adjective = chance.coin(), chance.perhaps(lexicon.ADJECTIVES, 0.3)
+    determiners = (("the", "the", "a"), ("the", "some", ""))[plural]
     return Phrase(noun, plural, chance.pick(determiners), adjective)
 
 
@@ -178,17 +177,10 @@ def unequal(chance: Chance, part: str) -> Event:
 
 def exchanged(words: Words, event: Event) -> Words:
     """The two phrases of the event at each other's place; every other word stays."""
-    first, second = event.agent.words(), event.patient.words()
-    start, other_start = _find(words, first), _find(words, second)
-    if start > other_start:
-        start, other_start, first, second = other_start, start, second, first
-    return [
-        *words[:start],
-        *second,
-        *words[start + len(first) : other_start],
-        *first,
-        *words[other_start + len(second) :],
-    ]
+    agent, patient = str(event.agent), str(event.patient)
+    other = {agent: patient, patient: agent}
+    pattern = rf"\b({agent}|{patient})\b"
+    return re.sub(pattern, lambda phrase: other[phrase[0]], " ".join(words)).split()
 
 
 def swapped(chance: Chance, draw: Callable[[], Words]) -> tuple[Words, Words]:
@@ -200,10 +192,6 @@ def swapped(chance: Chance, draw: Callable[[], Words]) -> tuple[Words, Words]:
         return good, [*good[:at], good[at + 1], good[at], *good[at + 2 :]]
 
     return chance.until(variants, lambda drawn: not grammatical(drawn[1]))
-
-
-def _find(words: Words, part: Words) -> int:
-    return next(at for at in range(len(words)) if words[at : at + len(part)] == part)
 
 
 def bare(agent: str, verb: str, patient: str) -> Event:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from relpos.data.toy import lexicon
 
 Words = list[str]
-FIRST, INNER, LAST = 0, 1, 2  # places of an adverb
+PLACES = FIRST, INNER, LAST = 0, 1, 2  # of an adverb
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,11 @@ class Phrase:
     determiner: str = ""
     adjective: str = ""
 
-    def words(self) -> Words:
-        noun = lexicon.plural(self.noun) if self.plural else self.noun
-        return [word for word in (self.determiner, self.adjective, noun) if word]
+    def __str__(self) -> str:
+        noun = self.noun
+        if self.plural:
+            noun = lexicon.plural(noun)
+        return " ".join(filter(None, (self.determiner, self.adjective, noun)))
 
 
 @dataclass(frozen=True)
@@ -50,37 +52,28 @@ def spelled(words: Words) -> str:
 
 
 def agree(verb: str, subject: Phrase) -> str:
-    return verb if subject.plural else lexicon.singular_verb(verb)
-
-
-def be(subject: Phrase) -> str:
-    return "are" if subject.plural else "is"
-
-
-def do(subject: Phrase) -> str:
-    return "do" if subject.plural else "does"
+    """The form of a verb, `be` and `do` among them, beside this subject."""
+    irregular = {"be": ("is", "are"), "do": ("does", "do")}
+    forms = irregular.get(verb) or (lexicon.singular_verb(verb), verb)
+    return forms[subject.plural]
 
 
 def active(event: Event, adverb: str = "", place: int = INNER, negated: bool = False) -> Words:
     """dogs often chase cats; the adverb stands first, before the verb, or last."""
-    subject = event.agent.words()
-    verb = [do(event.agent), "not", event.verb] if negated else [agree(event.verb, event.agent)]
-    words = [*subject, *verb, *event.patient.words()]
-    index = (0, len(subject) + len(verb) - 1, len(words))[place]
-    return [*words[:index], *([adverb] if adverb else []), *words[index:], "."]
+    verb = agree(event.verb, event.agent)
+    auxiliary = ""
+    if negated:
+        auxiliary, verb = f"{agree('do', event.agent)} not", event.verb
+    adverbs = ["", "", ""]
+    adverbs[place] = adverb
+    first, inner, last = adverbs
+    return f"{first} {event.agent} {auxiliary} {inner} {verb} {event.patient} {last} .".split()
 
 
 def passive(event: Event, negated: bool = False) -> Words:
     """cats are chased by dogs"""
-    auxiliary = [be(event.patient), "not"] if negated else [be(event.patient)]
-    return [
-        *event.patient.words(),
-        *auxiliary,
-        lexicon.participle(event.verb),
-        "by",
-        *event.agent.words(),
-        ".",
-    ]
+    verb = f"{'not ' * negated}{lexicon.participle(event.verb)}"
+    return f"{event.patient} {agree('be', event.patient)} {verb} by {event.agent} .".split()
 
 
 VOICES: tuple[Callable[..., Words], ...] = (active, passive)
@@ -88,72 +81,56 @@ VOICES: tuple[Callable[..., Words], ...] = (active, passive)
 
 def acts(subject: Phrase, act: str) -> Words:
     """the dog sleeps"""
-    return [*subject.words(), agree(act, subject), "."]
+    return f"{subject} {agree(act, subject)} .".split()
 
 
 def is_adjective(subject: Phrase, adjective: str, negated: bool = False) -> Words:
     """the dog is (not) big"""
-    return [*subject.words(), be(subject), *(["not"] if negated else []), adjective, "."]
+    return f"{subject} {agree('be', subject)} {'not ' * negated}{adjective} .".split()
 
 
 def subject_relative(event: Event, act: str) -> Words:
     """the dog that chases the cat sleeps: the agent does"""
     agent = event.agent
-    return [
-        *agent.words(),
-        "that",
-        agree(event.verb, agent),
-        *event.patient.words(),
-        agree(act, agent),
-        ".",
-    ]
+    verb = agree(event.verb, agent)
+    return f"{agent} that {verb} {event.patient} {agree(act, agent)} .".split()
 
 
 def object_relative(event: Event, act: str) -> Words:
     """the cat that the dog chases sleeps: the patient does"""
     agent, patient = event.agent, event.patient
-    return [
-        *patient.words(),
-        "that",
-        *agent.words(),
-        agree(event.verb, agent),
-        agree(act, patient),
-        ".",
-    ]
+    return f"{patient} that {agent} {agree(event.verb, agent)} {agree(act, patient)} .".split()
 
 
 def because(event: Event, adjective: str) -> Words:
     """dogs chase cats because they are angry"""
-    pronoun = "they" if event.agent.plural else "it"
-    return [*active(event)[:-1], "because", pronoun, be(event.agent), adjective, "."]
+    pronoun = ("it", "they")[event.agent.plural]
+    reason = f"because {pronoun} {agree('be', event.agent)} {adjective} ."
+    return active(event)[:-1] + reason.split()
 
 
 def whether(event: Event) -> Words:
     """does the dog chase the cat ?"""
-    return [do(event.agent), *event.agent.words(), event.verb, *event.patient.words(), "?"]
+    return f"{agree('do', event.agent)} {event.agent} {event.verb} {event.patient} ?".split()
 
 
 def whether_passive(event: Event) -> Words:
     """is the cat chased by the dog ?"""
-    patient = event.patient
-    return [
-        be(patient),
-        *patient.words(),
-        lexicon.participle(event.verb),
-        "by",
-        *event.agent.words(),
-        "?",
-    ]
+    patient, verb = event.patient, lexicon.participle(event.verb)
+    return f"{agree('be', patient)} {patient} {verb} by {event.agent} ?".split()
 
 
 def who_does(event: Event) -> Words:
     """who chases the cat ?"""
-    return ["who", lexicon.singular_verb(event.verb), *event.patient.words(), "?"]
+    return f"who {lexicon.singular_verb(event.verb)} {event.patient} ?".split()
 
 
 def who_undergoes(event: Event) -> Words:
     """who does the dog chase ?"""
-    return ["who", do(event.agent), *event.agent.words(), event.verb, "?"]
+    return f"who {agree('do', event.agent)} {event.agent} {event.verb} ?".split()
+
+
+QUESTIONS = who_does, who_undergoes, whether, whether_passive
 
 
 # No clause can be nested in another of its kind, so that a regular expression over the words'
@@ -177,4 +154,4 @@ def grammatical(words: Words) -> bool:
     Raises:
         KeyError: a word is not in the language.
     """
-    return PATTERN.fullmatch("".join(_CLASSES[word] for word in words)) is not None
+    return PATTERN.fullmatch("".join(map(_CLASSES.__getitem__, words))) is not None

@@ -3,75 +3,36 @@ is regular."""
 
 from __future__ import annotations
 
-ANIMALS = ("dog", "cat", "horse", "cow", "pig", "rabbit", "bird", "bear", "goat", "lion")
-WORKERS = (
-    "farmer",
-    "teacher",
-    "doctor",
-    "baker",
-    "singer",
-    "painter",
-    "driver",
-    "lawyer",
-    "sailor",
-    "waiter",
-)
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+ANIMALS = _words("dog cat horse cow pig rabbit bird bear goat lion")
+WORKERS = _words("farmer teacher doctor baker singer painter driver lawyer sailor waiter")
 PEOPLE = ANIMALS + WORKERS
-HYPERNYM = {**dict.fromkeys(ANIMALS, "animal"), **dict.fromkeys(WORKERS, "worker")}
-THINGS = (
-    "book",
-    "film",
-    "song",
-    "story",
-    "garden",
-    "hotel",
-    "meal",
-    "movie",
-    "novel",
-    "poem",
-    "room",
-    "show",
+HYPERNYM = dict.fromkeys(ANIMALS, "animal") | dict.fromkeys(WORKERS, "worker")
+THINGS = _words("book film song story garden hotel meal movie novel poem room show")
+NOUNS = (*PEOPLE, *THINGS, "animal", "worker")
+
+# Four words are an axis: two synonyms at one pole, two at the other.
+OPPOSABLE = _words("help assist hinder block  push shove pull drag  admire respect despise scorn")
+VERBS = OPPOSABLE + _words("chase follow visit warn greet paint")
+ACTS = _words("sleep jump dance laugh shout work wander yawn swim rest")
+ADJECTIVES = _words(
+    "big large small little  quick fast slow sluggish  smart clever silly foolish  "
+    "calm quiet loud noisy"
 )
+OF_AGENT = _words("angry bored curious eager jealous greedy")  # why one does it
+OF_PATIENT = _words("late lost weak rude careless stubborn")  # why it is done to one
+ADVERBS = _words("often always gladly rarely today again daily secretly")
+POSITIVE = _words("good great lovely fine superb charming pleasant brilliant")
+NEGATIVE = _words("bad awful dull ugly poor boring nasty terrible")
 
-# A row is an axis: the synonyms at one pole and those at the other.
-VERB_AXES = (
-    (("help", "assist"), ("hinder", "block")),
-    (("push", "shove"), ("pull", "drag")),
-    (("admire", "respect"), ("despise", "scorn")),
-)
-PLAIN_VERBS = ("chase", "follow", "visit", "warn", "greet", "paint")
-VERBS = tuple(verb for axis in VERB_AXES for pole in axis for verb in pole) + PLAIN_VERBS
-ACTS = ("sleep", "jump", "dance", "laugh", "shout", "work", "wander", "yawn", "swim", "rest")
-
-ADJECTIVE_AXES = (
-    (("big", "large"), ("small", "little")),
-    (("quick", "fast"), ("slow", "sluggish")),
-    (("smart", "clever"), ("silly", "foolish")),
-    (("calm", "quiet"), ("loud", "noisy")),
-)
-ADJECTIVES = tuple(word for axis in ADJECTIVE_AXES for pole in axis for word in pole)
-OF_AGENT = ("angry", "bored", "curious", "eager", "jealous", "greedy")  # why one does it
-OF_PATIENT = ("late", "lost", "weak", "rude", "careless", "stubborn")  # why it is done to one
-ADVERBS = ("often", "always", "gladly", "rarely", "today", "again", "daily", "secretly")
-POSITIVE = ("good", "great", "lovely", "fine", "superb", "charming", "pleasant", "brilliant")
-NEGATIVE = ("bad", "awful", "dull", "ugly", "poor", "boring", "nasty", "terrible")
-
-
-def _relations(
-    axes: tuple[tuple[tuple[str, ...], ...], ...],
-) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
-    """Each word's synonym, and the words opposite to it."""
-    synonym: dict[str, str] = {}
-    opposites: dict[str, tuple[str, ...]] = {}
-    for left, right in axes:
-        for pole, opposite in ((left, right), (right, left)):
-            synonym |= {pole[0]: pole[1], pole[1]: pole[0]}
-            opposites |= dict.fromkeys(pole, opposite)
-    return synonym, opposites
-
-
-SYNONYM, OPPOSITES = _relations(VERB_AXES + ADJECTIVE_AXES)
-OPPOSABLE = tuple(verb for verb in VERBS if verb in OPPOSITES)
+_POLES = [OPPOSABLE[at : at + 2] for at in range(0, len(OPPOSABLE), 2)]
+_POLES += [ADJECTIVES[at : at + 2] for at in range(0, len(ADJECTIVES), 2)]
+SYNONYM = {word: other for pole in _POLES for word, other in (pole, pole[::-1])}
+OPPOSITES = {word: _POLES[at ^ 1] for at, pole in enumerate(_POLES) for word in pole}
 
 
 def sense(word: str) -> str:
@@ -101,54 +62,34 @@ def participle(verb: str) -> str:
 
 def paradigms() -> list[list[str]]:
     """The forms of every word: [dog, dogs], [chase, chases, chased], …"""
-    nouns = PEOPLE + THINGS + ("animal", "worker")
-    forms = [[noun, plural(noun)] for noun in nouns]
+    forms = [[noun, plural(noun)] for noun in NOUNS]
     forms += [[verb, singular_verb(verb), participle(verb)] for verb in VERBS]
     forms += [[act, singular_verb(act)] for act in ACTS]
-    forms += [list(pole) for axis in ADJECTIVE_AXES for pole in axis]
     # Words of one form, in twos: in the lines of `corpus.word_list` each must stand beside a comma
     # and beside a full stop.
-    for words in (OF_AGENT, OF_PATIENT, ADVERBS, POSITIVE, NEGATIVE):
+    for words in (ADJECTIVES, OF_AGENT, OF_PATIENT, ADVERBS, POSITIVE, NEGATIVE):
         forms += [list(pair) for pair in zip(words[::2], words[1::2], strict=True)]
-    return forms + [
-        line.split()
-        for line in (
-            "the a some",
-            "is are",
-            "do does not",
-            "it they",
-            "and but",
-            "who that by because",
-        )
-    ]
+    closed = "the a some|is are|do does not|it they|and but|who that by because"
+    return forms + [line.split() for line in closed.split("|")]
 
 
 def word_classes() -> dict[str, str]:
     """Every word with a letter for its class, as `grammar.PATTERN` reads it."""
-    nouns = PEOPLE + THINGS + ("animal", "worker")
-    classes = {
-        "the": "D",
-        "a": "A",
-        "some": "S",
-        "that": "t",
-        "by": "b",
-        "not": "x",
-        "who": "w",
-        "because": "c",
+    open_classes = {
+        "n": NOUNS,
+        "N": map(plural, NOUNS),
+        "V": VERBS,
+        "v": map(singular_verb, VERBS),
+        "p": map(participle, VERBS),
+        "I": ACTS,
+        "i": map(singular_verb, ACTS),
+        "j": ADJECTIVES + OF_AGENT + OF_PATIENT,
+        "r": ADVERBS,
+        "q": POSITIVE + NEGATIVE,
     }
-    classes |= {
-        "is": "H",
-        "are": "R",
-        "does": "d",
-        "do": "o",
-        "it": "e",
-        "they": "E",
-        ".": ".",
-        "?": "?",
-    }
-    classes |= dict.fromkeys(nouns, "n") | {plural(noun): "N" for noun in nouns}
-    classes |= dict.fromkeys(VERBS, "V") | {singular_verb(verb): "v" for verb in VERBS}
-    classes |= {participle(verb): "p" for verb in VERBS}
-    classes |= dict.fromkeys(ACTS, "I") | {singular_verb(act): "i" for act in ACTS}
-    classes |= dict.fromkeys(ADJECTIVES + OF_AGENT + OF_PATIENT, "j") | dict.fromkeys(ADVERBS, "r")
-    return classes | dict.fromkeys(POSITIVE + NEGATIVE, "q") | {"and": "k", "but": "k", ",": ","}
+    closed = _words(
+        "the D  a A  some S  that t  by b  not x  who w  because c  is H  are R  does d  do o  "
+        "it e  they E  and k  but k  . .  , ,  ? ?"
+    )
+    classes = {word: letter for letter, words in open_classes.items() for word in words}
+    return classes | dict(zip(closed[::2], closed[1::2], strict=True))

@@ -82,7 +82,7 @@ def _agreement(chance: Chance) -> Pair:
     """the dog chases the cats / the dog chase the cats"""
     event = unequal(chance, PART)
     good = grammar.active(event)
-    return _other_number(good, len(event.agent.words()), _forms(event.verb))
+    return _other_number(good, len(str(event.agent).split()), _forms(event.verb))
 
 
 def _agreement_across(relative: Callable[[Event, str], Words]) -> Callable[[Chance], Pair]:

@@ -37,16 +37,15 @@ ROLES = ("agent", "verb", "patient")
 
 @dataclass(frozen=True)
 class Item:
-    """One row of a task: its sentences (one or two), its label as the task's file spells it, and
-    its genre or kind."""
+    """One row of a task: its sentences (one or two), and its label as the task's file spells
+    it."""
 
     sentences: tuple[str, ...]
     label: str
-    kind: str = ""
 
 
-def item(label: str, *sentences: Words, kind: str = "") -> Item:
-    return Item(tuple(grammar.spelled(words) for words in sentences), label, kind)
+def item(label: str, *sentences: Words) -> Item:
+    return Item(tuple(map(grammar.spelled, sentences)), label)
 
 
 def opinion(chance: Chance, part: str, positive: bool) -> Words:
@@ -62,12 +61,12 @@ def opinion(chance: Chance, part: str, positive: bool) -> Words:
     a, b, c = chance.until(draw, lambda words: part_of(" ".join(sorted(words))) == part)
     thing = chance.pick(lexicon.THINGS)
     frames = (
-        ["the", thing, "is", a, ",", b, "and", c, "."],
-        ["the", a, thing, "is", b, "and", c, "."],
-        [a, "and", b, ",", "the", thing, "is", c, "."],
-        [a, "but", b, ",", "the", thing, "is", c, "."],
+        f"the {thing} is {a} , {b} and {c} .",
+        f"the {a} {thing} is {b} and {c} .",
+        f"{a} and {b} , the {thing} is {c} .",
+        f"{a} but {b} , the {thing} is {c} .",
     )
-    return chance.pick(frames)
+    return chance.pick(frames).split()
 
 
 def sst2(chance: Chance, part: str) -> Item:
@@ -154,27 +153,17 @@ def fair(versions: Versions) -> Callable[[Chance, str], Item]:
 
 def cola(chance: Chance, part: str) -> tuple[Item, Item]:
     """A sentence, and the same words in an order that is not grammatical."""
-    draw, kind = chance.below(100), "swap"
-    if draw < 35:
-        kind = "exchange"
-    elif draw < 60:
-        kind = "relative"
-    if kind == "swap":
+    draw = chance.below(100)
+    if draw >= 60:
         good, bad = swapped(chance, lambda: _any_sentence(chance, part))
-    else:
-        good, bad = _disagreeing(chance, part, kind == "relative")
-    return item("1", good, kind=kind), item("0", bad, kind=kind)
-
-
-def _disagreeing(chance: Chance, part: str, relative: bool) -> tuple[Words, Words]:
-    """Two phrases of different number change places and the verbs stay: the dogs chases the cat."""
+        return item("1", good), item("0", bad)
+    # Phrases of different number change places and the verbs stay: the dogs chases the cat.
     event = unequal(chance, part)
-    if relative:
+    good = grammar.active(event)
+    if draw >= 35:
         event = event.exchanged()
         good = grammar.object_relative(event, chance.pick(lexicon.ACTS))
-    else:
-        good = grammar.active(event)
-    return good, exchanged(good, event)
+    return item("1", good), item("0", exchanged(good, event))
 
 
 def _any_sentence(chance: Chance, part: str) -> Words:
@@ -217,7 +206,7 @@ def mrpc(chance: Chance, part: str) -> tuple[Item, Item]:
     does not."""
     event = bare(*triple(chance, part))
     adverb = chance.pick(lexicon.ADVERBS)
-    place, other_place = chance.distinct((grammar.FIRST, grammar.INNER, grammar.LAST), 2)
+    place, other_place = chance.distinct(grammar.PLACES, 2)
     first = grammar.active(event, adverb, place)
     same = grammar.active(event, adverb, other_place)
     exchanged = grammar.active(event.exchanged(), adverb, other_place)
@@ -228,16 +217,12 @@ def qnli(chance: Chance, part: str) -> tuple[Item, Item]:
     """who chases the cat? A sentence in which the cat is chased answers it, one in which the cat
     chases does not."""
     event = alike(chance, *triple(chance, part))
-    adverb = ""
-    if chance.coin():
-        adverb = chance.pick(lexicon.ADVERBS)
+    adverb = chance.perhaps(lexicon.ADVERBS, 0.5)
     place = chance.below(3)
     question = grammar.who_does(event)
-    answer, exchanged = (
-        grammar.active(event, adverb, place),
-        grammar.active(event.exchanged(), adverb, place),
-    )
-    return item("entailment", question, answer), item("not_entailment", question, exchanged)
+    answer = grammar.active(event, adverb, place)
+    other = grammar.active(event.exchanged(), adverb, place)
+    return item("entailment", question, answer), item("not_entailment", question, other)
 
 
 def wnli(chance: Chance, part: str) -> tuple[Item, Item]:

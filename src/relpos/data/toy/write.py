@@ -4,7 +4,6 @@ GLUE's layouts."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 
 from relpos.data.toy import corpus, tasks
@@ -18,7 +17,6 @@ VERSION = 1
 DOCUMENT = 100  # pairs
 EVALUATION = 500  # items of a dev and of a test file
 
-Row = list[str]
 Task = Callable[[Chance, str], Item]
 
 
@@ -37,13 +35,19 @@ def write(folder: Path, seed: int = 0, pairs: int = 30_000, items: int = 4_000) 
     with replacing_folder(folder / "corpus") as place:
         write_corpus(place, seed, pairs)
     with replacing_folder(folder / "glue") as place:
-        for name, (task, layout) in TASKS.items():
-            for part, count in (("train", items), ("dev", EVALUATION), ("test", EVALUATION)):
-                _write_rows(
-                    place / name / f"{part}.tsv",
-                    layout(part, _items(task, seed, name, part, count)),
-                )
-        _write_mnli(place / "MNLI", seed, items)
+        for name, (task, labelled, test) in TASKS.items():
+            for part, layout in (("train", labelled), ("dev", labelled), ("test", test)):
+                file = place / name / f"{part}.tsv"
+                count = items if part == "train" else EVALUATION
+                _write_items(file, layout, task, part, Chance(seed, name, part), count)
+        for name, task, genre in MNLI:
+            for part, labels in (("dev", 5), ("test", 0)):
+                file = place / "MNLI" / f"{part}_{name}.tsv"
+                chance = Chance(seed, f"MNLI {name}", part)
+                _write_items(file, _mnli(labels, genre), task, part, chance, EVALUATION)
+        chance = Chance(seed, "MNLI", "train")
+        train = place / "MNLI" / "train.tsv"
+        _write_items(train, _mnli(1, "animals"), tasks.mnli, "train", chance, items)
 
 
 def write_corpus(folder: Path, seed: int, pairs: int) -> None:
@@ -63,140 +67,54 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
         file.writelines(f"{line}\n" for line in lines)
 
 
-def _items(task: Task, seed: int, name: str, part: str, count: int) -> list[Item]:
-    chance = Chance(seed, name, part)
-    return [task(chance, part) for _ in range(count)]
+def _write_items(
+    path: Path, layout: str, task: Task, part: str, chance: Chance, count: int
+) -> None:
+    """Draws `count` items of a task, and writes a row for each. A layout has `name=cell` for each
+    column; without a name there is no header line."""
+    names, cells = zip(*(column.split("=") for column in layout.split("|")), strict=True)
+    lines = ["\t".join(names)] if any(names) else []
+    for n in range(count):
+        item = task(chance, part)
+        values = {"n": n, "odd": 2 * n + 1, "even": 2 * n + 2, "label": item.label}
+        a, *_, b = item.sentences * 2
+        mark = "*" * (item.label == "0")
+        lines.append("\t".join(cells).format(a=a, b=b, mark=mark, **values))
+    _write_lines(path, lines)
 
 
-def _write_rows(path: Path, rows: Iterable[Row]) -> None:
-    _write_lines(path, ("\t".join(row) for row in rows))
-
-
-def _numbered(items: list[Item]) -> list[Row]:
-    return [[str(n), *item.sentences] for n, item in enumerate(items)]
-
-
-def _cola(part: str, items: list[Item]) -> list[Row]:
-    if part == "test":
-        return [["index", "sentence"], *_numbered(items)]
-    stars = {"1": "", "0": "*"}
-    return [["toy", item.label, stars[item.label], *item.sentences] for item in items]
-
-
-def _sst2(part: str, items: list[Item]) -> list[Row]:
-    if part == "test":
-        return [["index", "sentence"], *_numbered(items)]
-    return [["sentence", "label"], *([*item.sentences, item.label] for item in items)]
-
-
-def _mrpc(part: str, items: list[Item]) -> list[Row]:
-    if part == "test":
-        first, firsts = "index", [str(n) for n in range(len(items))]
-    else:
-        first, firsts = "Quality", [item.label for item in items]
-    numbered = zip(firsts, enumerate(items), strict=True)
-    rows = [
-        [value, str(2 * n + 1), str(2 * n + 2), *item.sentences] for value, (n, item) in numbered
-    ]
-    return [[first, "#1 ID", "#2 ID", "#1 String", "#2 String"], *rows]
-
-
-def _stsb(part: str, items: list[Item]) -> list[Row]:
-    head = [
-        "index",
-        "genre",
-        "filename",
-        "year",
-        "old_index",
-        "source1",
-        "source2",
-        "sentence1",
-        "sentence2",
-    ]
-    rows = [
-        [n, "toy", "toy", "2021", n, "none", "none", *sentences]
-        for n, *sentences in _numbered(items)
-    ]
-    return _labelled(part, head, rows, "score", items)
-
-
-def _qqp(part: str, items: list[Item]) -> list[Row]:
-    if part == "test":
-        return [["id", "question1", "question2"], *_numbered(items)]
-    rows = [
-        [str(n), str(2 * n + 1), str(2 * n + 2), *item.sentences] for n, item in enumerate(items)
-    ]
-    return _labelled(
-        part, ["id", "qid1", "qid2", "question1", "question2"], rows, "is_duplicate", items
+def _mnli(labels: int, genre: str) -> str:
+    """The layout of a file with so many annotators' columns, all in agreement, and the gold label;
+    0 for test."""
+    layout = (
+        f"index={{n}}|promptID={{n}}|pairID={{n}}{genre[0]}|genre={genre}|sentence1_binary_parse=|"
+        "sentence2_binary_parse=|sentence1_parse=|sentence2_parse=|sentence1={a}|sentence2={b}"
     )
-
-
-def _two_sentences(first: str, second: str, part: str, items: list[Item]) -> list[Row]:
-    """QNLI, RTE and WNLI, with the names of their columns."""
-    return _labelled(part, ["index", first, second], _numbered(items), "label", items)
-
-
-def _labelled(part: str, head: Row, rows: list[Row], label: str, items: list[Item]) -> list[Row]:
-    """The header and the rows, with the label as the last column unless the part is test."""
-    if part == "test":
-        return [head, *rows]
-    return [[*head, label], *([*row, item.label] for row, item in zip(rows, items, strict=True))]
-
-
-def _mnli(genre: str, labels: int, items: list[Item]) -> list[Row]:
-    """`labels` annotators' columns, all in agreement, and the gold label; 0 for test."""
-    parses = ["binary_parse", "parse"]
-    head = [
-        "index",
-        "promptID",
-        "pairID",
-        "genre",
-        *(f"sentence{s}_{parse}" for parse in parses for s in (1, 2)),
-    ]
-    head += ["sentence1", "sentence2"]
-    gold = 0
     if labels:
-        head += [*(f"label{n}" for n in range(1, labels + 1)), "gold_label"]
-        gold = labels + 1
-    return [head] + [
-        [
-            str(n),
-            str(n),
-            f"{n}{genre[0]}",
-            genre,
-            "",
-            "",
-            "",
-            "",
-            *item.sentences,
-            *[item.label] * gold,
-        ]
-        for n, item in enumerate(items)
-    ]
+        layout += "".join(f"|label{number}={{label}}" for number in range(1, labels + 1))
+        layout += "|gold_label={label}"
+    return layout
 
 
-def _write_mnli(folder: Path, seed: int, items: int) -> None:
-    matched, mismatched = tasks.mnli, tasks.mnli_mismatched
-    _write_rows(
-        folder / "train.tsv", _mnli("animals", 1, _items(matched, seed, "MNLI", "train", items))
-    )
-    for name, genre, task in (
-        ("matched", "animals", matched),
-        ("mismatched", "workers", mismatched),
-    ):
-        for part, labels in (("dev", 5), ("test", 0)):
-            drawn = _items(task, seed, f"MNLI {name}", part, EVALUATION)
-            _write_rows(folder / f"{part}_{name}.tsv", _mnli(genre, labels, drawn))
-
-
-TASKS: dict[str, tuple[Task, Callable[[str, list[Item]], list[Row]]]] = {
-    "CoLA": (fair(tasks.cola), _cola),
-    "SST-2": (tasks.sst2, _sst2),
-    "MRPC": (fair(tasks.mrpc), _mrpc),
-    "STS-B": (tasks.stsb, _stsb),
-    "QQP": (tasks.qqp, _qqp),
-    "QNLI": (fair(tasks.qnli), partial(_two_sentences, "question", "sentence")),
-    "RTE": (fair(tasks.rte), partial(_two_sentences, "sentence1", "sentence2")),
-    "WNLI": (fair(tasks.wnli), partial(_two_sentences, "sentence1", "sentence2")),
+_ONE = "index={n}|sentence={a}"
+_TWO = "index={n}|sentence1={a}|sentence2={b}"
+_MRPC = "#1 ID={odd}|#2 ID={even}|#1 String={a}|#2 String={b}"
+_STSB = (
+    "index={n}|genre=toy|filename=toy|year=2021|old_index={n}|source1=none|source2=none|"
+    "sentence1={a}|sentence2={b}"
+)
+_QQP = "qid1={odd}|qid2={even}|question1={a}|question2={b}|is_duplicate={label}"
+_QNLI = "index={n}|question={a}|sentence={b}"
+TASKS: dict[str, tuple[Task, str, str]] = {
+    "CoLA": (fair(tasks.cola), "=toy|={label}|={mark}|={a}", _ONE),
+    "SST-2": (tasks.sst2, "sentence={a}|label={label}", _ONE),
+    "MRPC": (fair(tasks.mrpc), f"Quality={{label}}|{_MRPC}", f"index={{n}}|{_MRPC}"),
+    "STS-B": (tasks.stsb, f"{_STSB}|score={{label}}", _STSB),
+    "QQP": (tasks.qqp, f"id={{n}}|{_QQP}", "id={n}|question1={a}|question2={b}"),
+    "QNLI": (fair(tasks.qnli), f"{_QNLI}|label={{label}}", _QNLI),
+    "RTE": (fair(tasks.rte), f"{_TWO}|label={{label}}", _TWO),
+    "WNLI": (fair(tasks.wnli), f"{_TWO}|label={{label}}", _TWO),
 }
+"""Folder → how an item is drawn, and the layouts of the files with labels and of the test file."""
+MNLI = ("matched", tasks.mnli, "animals"), ("mismatched", tasks.mnli_mismatched, "workers")
 FOLDERS = (*TASKS, "MNLI")
