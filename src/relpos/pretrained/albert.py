@@ -5,68 +5,57 @@ from __future__ import annotations
 
 from relpos.pretrained.bert import EMBEDDINGS, POSITIONS
 from relpos.pretrained.family import (
-    ABSOLUTE,
-    NO_CONV,
     NO_DECODER,
     SIZE,
     ConfigKey,
     Family,
+    activation,
     classifier,
-    linear,
     masked_lm,
-)
-
-_LAYER = "encoder.albert_layer_groups.0.albert_layers.0"
-_TRANSFORM = (
-    *linear("head.narrow", "predictions.dense"),
-    *linear("head.norm", "predictions.LayerNorm"),
+    weights,
 )
 
 FAMILY = Family(
     model_type="albert",
     prefix="albert.",
-    base="AlbertModel",
-    settings={
-        "size": SIZE
-        | {
-            "hidden": ConfigKey("hidden_size", 4096),
-            "embedding": ConfigKey("embedding_size", 128),
-            "heads": ConfigKey("num_attention_heads", 64),
-            "ffn": ConfigKey("intermediate_size", 16384),
-            "dropout": ConfigKey("hidden_dropout_prob", 0.0),
-            "attention_dropout": ConfigKey("attention_probs_dropout_prob", 0.0),
-            "activation": ConfigKey("hidden_act", "gelu_new", SIZE["activation"].read),
-            "share_layers": True,
-        },
-        "position": ABSOLUTE,
-        "conv": NO_CONV,
-        "vocabulary": ConfigKey("vocab_size", 30000),
+    name="Albert",
+    vocabulary=30000,
+    size=SIZE
+    | {
+        "hidden": ConfigKey("hidden_size", 4096),
+        "embedding": ConfigKey("embedding_size", 128),
+        "heads": ConfigKey("num_attention_heads", 64),
+        "ffn": ConfigKey("intermediate_size", 16384),
+        "dropout": ConfigKey("hidden_dropout_prob", 0.0),
+        "attention_dropout": ConfigKey("attention_probs_dropout_prob", 0.0),
+        "activation": ConfigKey("hidden_act", "gelu_new", activation),
+        "share_layers": True,
     },
-    # One group of one layer, which all passes share: `_LAYER` names no other.
+    # One group of one layer, which all passes share.
     constants=NO_DECODER | {"num_hidden_groups": 1, "inner_group_num": 1},
     encoder=(*EMBEDDINGS, POSITIONS),
-    layer=(
-        *linear(
-            "layers.0.attention.project",
-            *(f"{_LAYER}.attention.{name}" for name in ("query", "key", "value")),
-        ),
-        *linear("layers.0.attention.output", f"{_LAYER}.attention.dense"),
-        *linear("layers.0.attention_norm", f"{_LAYER}.attention.LayerNorm"),
-        *linear("layers.0.widen", f"{_LAYER}.ffn"),
-        *linear("layers.0.narrow", f"{_LAYER}.ffn_output"),
-        *linear("layers.0.ffn_norm", f"{_LAYER}.full_layer_layer_norm"),
+    layer=weights(
+        """
+        attention.project  attention.query attention.key attention.value
+        attention.output   attention.dense
+        attention_norm     attention.LayerNorm
+        widen              ffn
+        narrow             ffn_output
+        ffn_norm           full_layer_layer_norm
+        """,
+        ours="layers.0.",
+        theirs="encoder.albert_layer_groups.0.albert_layers.0.",
     ),
-    widen=linear("embedding.widen", "encoder.embedding_hidden_mapping_in"),
-    pooler=linear("pooler", "pooler"),
+    widen=weights("embedding.widen encoder.embedding_hidden_mapping_in"),
+    pooler=weights("pooler pooler"),
     heads=(
         *masked_lm(
-            "AlbertForMaskedLM",
-            _TRANSFORM,
+            weights("head.narrow dense\nhead.norm LayerNorm", theirs="predictions."),
             "predictions.bias",
             "predictions.decoder.weight",
             "predictions.decoder.bias",
         ),
-        classifier("AlbertForSequenceClassification", "albert.pooler"),
+        classifier("albert.pooler"),
     ),
     unread=(r"sop_classifier\..*", r"predictions\.decoder\.weight", r".*\.position_ids"),
 )

@@ -4,8 +4,10 @@ describes."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,9 @@ from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.pretrained.families import FAMILIES
-from relpos.pretrained.family import Family, HeadLayout, Weight
+from relpos.pretrained.family import Family, Head, HeadLayout, Weight, names_of
 from relpos.pretrained.files import CONFIG, read_config
-from relpos.pretrained.mapping import from_config, listed, names, names_of, read
+from relpos.pretrained.mapping import completed, from_config, listed, read
 from relpos.pretrained.stored import read_weights, wrapper
 
 OTHER_HEADS = {
@@ -94,48 +96,39 @@ class Checkpoint:
         """The head whose weights the checkpoint has; None where it has the encoder alone."""
         # A tied decoder may be stored all the same, so that its weights alone do not tell.
         tied = self.config.get("tie_word_embeddings", True) is not False and not self._own_decoder
-        for head in self.family.heads:
+        for layout in self.family.heads:
             # Without the pooler, which stands in the encoder and says nothing about the head.
-            head_names = {
-                name for name in names_of(head.weights) if not name.startswith(self.family.prefix)
-            }
-            other_decoder = "kind" not in head.settings and head.settings.get("tied", True) != tied
-            if head_names & self.tensors.keys() and not other_decoder:
-                return replace(head, weights=tuple(map(self._with_decoders_bias, head.weights)))
+            theirs = names_of(layout.weights) & self.tensors.keys()
+            own = any(not name.startswith(self.family.prefix) for name in theirs)
+            if own and (layout.head.kind != "masked_lm" or layout.head.tied == tied):
+                return replace(layout, weights=tuple(map(self._with_decoders_bias, layout.weights)))
         return None
 
     @property
     def _own_decoder(self) -> bool:
         """Whether the words are predicted with a stored table that is not the word table, as after
         training that untied the two."""
-        tables: list[str] = []
-        for head in self.family.heads:
-            tables += [names(weight)[0] for weight in head.weights if weight.ours == "head.table"]
-        decoder = next((self.tensors[name] for name in tables if name in self.tensors), None)
-        [words] = [
-            self.prefix + names(weight)[0]
-            for weight in self.family.encoder
-            if weight.ours == "embedding.words.weight"
-        ]
-        return (
-            decoder is not None
-            and words in self.tensors
-            and not torch.equal(decoder, self.tensors[words])
-        )
+        heads = chain.from_iterable(layout.weights for layout in self.family.heads)
+        decoder = self._stored("head.table", heads)
+        words = self._stored("embedding.words.weight", self.family.encoder, self.prefix)
+        return decoder is not None and words is not None and not torch.equal(decoder, words)
+
+    def _stored(self, ours: str, weights: Iterable[Weight], prefix: str = "") -> Tensor | None:
+        """The first stored weight that makes a parameter of ours, without reserved rows."""
+        for weight in weights:
+            name = prefix + weight.theirs
+            if weight.ours == ours and name in self.tensors:
+                return self.tensors[name][weight.reserved :]
+        return None
 
     def _with_decoders_bias(self, weight: Weight) -> Weight:
         """Of two biases of the words that differ, the decoder's is used, as in `transformers`."""
-        stored = [
-            name
-            for name in (*names(weight), *weight.also)
-            if weight.ours == "head.bias" and name in self.tensors
-        ]
-        if len(stored) < 2 or torch.equal(*(self.tensors[name] for name in stored)):
+        names = sorted((weight.theirs, weight.also), key=lambda name: ".decoder." not in name)
+        if weight.ours != "head.bias" or not self.tensors.keys() >= {*names}:
             return weight
-        decoders = next(name for name in stored if ".decoder." in name)
-        return replace(
-            weight, theirs=decoders, also=tuple(name for name in stored if name != decoders)
-        )
+        if torch.equal(*(self.tensors[name] for name in names)):
+            return weight
+        return replace(weight, theirs=names[0], also=names[1])
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -151,27 +144,29 @@ class Checkpoint:
             settings = from_config(self.family, self.config)
         except RelposError as error:
             raise RelposError(f"{self.folder / CONFIG}: {error}") from None
-        if self.head and self.head.settings.get("kind") == "classifier":
+        if self._classifier:
             # The weights tell the number of classes; config.json need not.
-            last = names(self.head.weights[-1])[0]
-            outputs = 1
-            if last in self.tensors:
-                outputs = len(self.tensors[last])
-            return settings | {"outputs": outputs}
-        head: dict[str, Any] = {"kind": "none"}
+            bias = self.tensors.get(self._classifier.weights[-1].theirs)
+            return settings | {"outputs": 1 if bias is None else len(bias)}
+        head = Head("none")
         if self.head:
-            head = dict(self.head.settings)
-        if self._has_pooler:
-            head["pooler"] = True
-        if head:
-            settings |= {"head": head}
+            head = self.head.head
+        described = replace(head, pooler=self._has_pooler).settings
+        if described:
+            settings["head"] = described
         return settings
+
+    @property
+    def _classifier(self) -> HeadLayout | None:
+        if self.head and self.head.head.kind == "classifier":
+            return self.head
+        return None
 
     def _check_head(self) -> None:
         """Raises RelposError for a head that has the weights of a classifier, or a part of them,
         and computes something else."""
         reasons = dict(OTHER_HEADS)
-        if not any(head.settings.get("kind") == "classifier" for head in self.family.heads):
+        if not any(layout.head.kind == "classifier" for layout in self.family.heads):
             reasons["SequenceClassification"] = "its classifier computes something else than ours"
         for architecture in self.config.get("architectures") or []:
             if kind := next(
@@ -180,8 +175,9 @@ class Checkpoint:
                 raise RelposError(
                     f"{self.folder / CONFIG}: architectures={architecture}: {reasons[kind]}"
                 )
-        if self.head is not None and self.head.settings.get("kind") == "classifier":
-            pooler = [weight for weight in self.head.weights if weight.ours.startswith("pooler.")]
+        if self._classifier:
+            weights = self._classifier.weights
+            pooler = [weight for weight in weights if weight.ours.startswith("pooler.")]
             if not names_of(pooler) & self.tensors.keys():
                 raise RelposError(
                     f"{self.folder}: a classifier without a pooler: "
@@ -195,7 +191,7 @@ class Checkpoint:
         Raises:
             RelposError: a weight is missing, unknown, or of another shape; names it.
         """
-        size = self.settings["size"]
+        size = completed(self.settings["size"], "size")
         weights = listed(self.family, self.head, size, self._has_pooler, self.prefix)
         parameters = {name: tuple(value.shape) for name, value in model.named_parameters()}
         try:
@@ -208,7 +204,7 @@ class Checkpoint:
                 f"{self.folder}: {error}{wrapper(self.tensors, self.family.prefix)}"
             ) from None
         self._check_computed()
-        expected = names_of(weights).union(*(weight.also for weight in weights))
+        expected = names_of(weights) | {weight.also for weight in weights}
         # `$^` matches no name.
         unread = re.compile("|".join(self.family.unread) or "$^")
         for name in sorted(self.tensors.keys() - expected):
@@ -244,9 +240,8 @@ class Checkpoint:
     @property
     def _has_pooler(self) -> bool:
         """Whether the encoder has a pooler; the pooler of a classifier belongs to its head."""
-        classifier = self.head is not None and self.head.settings.get("kind") == "classifier"
         theirs = {self.prefix + name for name in names_of(self.family.pooler)}
-        return not classifier and bool(theirs & self.tensors.keys())
+        return not self._classifier and bool(theirs & self.tensors.keys())
 
 
 def position_table(folder: Path) -> Float[Tensor, "positions embedding"]:
@@ -256,11 +251,10 @@ def position_table(folder: Path) -> Float[Tensor, "positions embedding"]:
         RelposError: it has none.
     """
     checkpoint = Checkpoint(folder)
-    for weight in checkpoint.family.encoder:
-        if weight.ours in ("position.table", "position.parts.0.table"):
-            name = checkpoint.prefix + names(weight)[0]
-            if name in checkpoint.tensors:
-                return checkpoint.tensors[name][weight.reserved :]
+    for ours in ("position.table", "position.parts.0.table"):
+        table = checkpoint._stored(ours, checkpoint.family.encoder, checkpoint.prefix)
+        if table is not None:
+            return table
     raise RelposError(
         f"{folder}: {checkpoint.family.model_type} has no table of absolute positions"
     )

@@ -8,24 +8,23 @@ ours does not have.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from relpos.errors import RelposError
 from relpos.pretrained.bert import AFTER_ATTENTION, MASKED_LM
 from relpos.pretrained.distilbert import FAMILY as DISTILBERT
 from relpos.pretrained.family import (
-    NO_CONV,
     SIZE,
+    Config,
     ConfigKey,
     Family,
+    Head,
     HeadLayout,
     Weight,
-    linear,
-    renamed,
+    weights,
 )
 
-_SELF, _LM = "encoder.layer.{n}.attention.self", "lm_predictions.lm_head"
+_LM = "lm_predictions.lm_head."
 _HIDDEN, _LENGTH = ConfigKey("hidden_size", 1536), ConfigKey("max_position_embeddings", 512)
 _CONSTANTS = {
     "relative_attention": True,
@@ -54,7 +53,7 @@ def _buckets(number: Any) -> Any:
     return number
 
 
-def stated(config: Mapping[str, Any]) -> dict[str, Any]:
+def stated(config: Config) -> Config:
     """With every key that decides which network it is, `pos_att_type` as a sorted list, and the
     distances as a number.
 
@@ -80,52 +79,54 @@ def stated(config: Mapping[str, Any]) -> dict[str, Any]:
 FAMILY = Family(
     model_type="deberta-v2",
     prefix="deberta.",
-    base="DebertaV2Model",
-    settings={
-        "size": SIZE
-        | {
-            "layers": ConfigKey("num_hidden_layers", 24),
-            "hidden": _HIDDEN,
-            "embedding": _HIDDEN,
-            "heads": ConfigKey("num_attention_heads", 24),
-            "ffn": ConfigKey("intermediate_size", 6144),
-            "max_positions": _LENGTH,
-            "norm_eps": _CONSTANTS["layer_norm_eps"],
-            "token_types": 0,
-        },
-        "position": {
-            "_target_": "relpos.model.position.Deberta",
-            "buckets": ConfigKey("position_buckets", -1, _buckets),
-            "max_distance": ConfigKey("max_relative_positions"),
-            "share": True,
-        },
-        "conv": NO_CONV,
-        "vocabulary": ConfigKey("vocab_size", 128100),
+    name="DebertaV2",
+    vocabulary=128100,
+    size=SIZE
+    | {
+        "layers": ConfigKey("num_hidden_layers", 24),
+        "hidden": _HIDDEN,
+        "embedding": _HIDDEN,
+        "heads": ConfigKey("num_attention_heads", 24),
+        "ffn": ConfigKey("intermediate_size", 6144),
+        "max_positions": _LENGTH,
+        "norm_eps": _CONSTANTS["layer_norm_eps"],
+        "token_types": 0,
+    },
+    position={
+        "_target_": "relpos.model.position.Deberta",
+        "buckets": ConfigKey("position_buckets", -1, _buckets),
+        "max_distance": ConfigKey("max_relative_positions"),
+        "share": True,
     },
     constants=_CONSTANTS,
     encoder=(
         # Without the last, a table of absolute positions.
         *DISTILBERT.encoder[:-1],
-        Weight("position.table", "encoder.rel_embeddings.weight"),
-        *linear("position.norm", "encoder.LayerNorm"),
+        *weights(
+            """
+            position.table  encoder.rel_embeddings.weight
+            position.norm   encoder.LayerNorm
+            """
+        ),
     ),
     layer=(
-        *linear(
-            "layers.{n}.attention.project",
-            *(f"{_SELF}.{name}_proj" for name in ("query", "key", "value")),
+        *weights(
+            "attention.project query_proj key_proj value_proj",
+            ours="layers.{n}.",
+            theirs="encoder.layer.{n}.attention.self.",
         ),
         *AFTER_ATTENTION,
     ),
     heads=(
-        *renamed(MASKED_LM, "Bert", "DebertaV2"),
+        *MASKED_LM,
         # The names of the authors' own files, which transformers has with legacy=false.
         HeadLayout(
-            "DebertaV2ForMaskedLM",
+            "ForMaskedLM",
             (
-                *linear("head.narrow", f"{_LM}.dense"),
-                *linear("head.norm", f"{_LM}.LayerNorm"),
-                Weight("head.bias", f"{_LM}.bias"),
+                *weights("head.narrow dense\nhead.norm LayerNorm", theirs=_LM),
+                Weight("head.bias", f"{_LM}bias"),
             ),
+            Head(),
         ),
     ),
     # A tied decoder, the head that finds replaced tokens, and what the enhanced mask decoder reads.

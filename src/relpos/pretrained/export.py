@@ -3,19 +3,18 @@ has no such network."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.pretrained.families import FAMILIES
-from relpos.pretrained.family import Family, HeadLayout
-from relpos.pretrained.mapping import listed, to_config, write
+from relpos.pretrained.family import Config, Family, Head, HeadLayout
+from relpos.pretrained.mapping import completed, listed, to_config, write
 
 
 def to_huggingface(
-    network: nn.Module, settings: Mapping[str, Any]
+    network: nn.Module, settings: Config
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The content of `config.json`, and name → weight.
 
@@ -36,93 +35,87 @@ def to_huggingface(
     config = to_config(family, settings)
     head = _head(family, settings)
     # `tie_word_embeddings` is written even where it is the default, so that the file says it.
-    if head is None:
-        config |= {"architectures": [family.base], "tie_word_embeddings": True}
-    else:
-        config |= {
-            "architectures": [head.architecture],
-            "tie_word_embeddings": head.settings.get("tied", True),
-        }
+    config |= {
+        "architectures": [family.architecture(head)],
+        "tie_word_embeddings": head is None or head.head.tied,
+    }
     if "outputs" in settings:
         config["id2label"] = {
             str(number): f"LABEL_{number}" for number in range(settings["outputs"])
         }
-        config["label2id"] = {label: int(number) for number, label in config["id2label"].items()}
     return config, _weights(network, family, head, settings, config)
 
 
-def family_of(settings: Mapping[str, Any]) -> Family:
+def family_of(settings: Config) -> Family:
     """The family of a network, by its position scheme, its convolution and its size.
 
     Raises:
         RelposError: there is none.
     """
-    size = settings["size"]
+    size = completed(settings["size"], "size")
     position, conv = (settings[key]["_target_"].rpartition(".")[2] for key in ("position", "conv"))
-    if size.get("attention") == "causal":
+    if size["attention"] == "causal":
         raise RelposError(
             "size.attention=causal: transformers has encoders of these families "
             "alone, and no decoder"
         )
-    shared, widens = bool(size.get("share_layers", False)), size["embedding"] != size["hidden"]
-    if (position, conv) == ("Absolute", "NoConv") and (widens or not shared):
-        if not widens:
-            return FAMILIES["bert"]
-        if shared:
-            return FAMILIES["albert"]
-        return FAMILIES["electra"]
     if conv not in ("NoConv", "ConvBert"):
         raise RelposError(f"conv={conv}: transformers has no encoder with this convolution")
-    if shared:
+    name = BY_CLASSES.get((position, conv))
+    if name == "bert" and size["embedding"] != size["hidden"]:
+        name = "albert" if size["share_layers"] else "electra"
+    elif size["share_layers"]:
         alone = "in transformers ALBERT alone shares its layers, and widens embeddings"
         raise RelposError(f"share_layers=true, position={position}, conv={conv}: {alone}")
-    if (position, conv) == ("Absolute", "ConvBert"):
-        return FAMILIES["convbert"]
-    by_position = {"Rope": "roformer", "Layers": "modernbert", "Deberta": "deberta-v2"}
-    if conv != "NoConv" or position not in by_position:
+    if name is None:
         raise RelposError(
             f"position={position}, conv={conv}: transformers has no encoder with these two"
         )
-    return FAMILIES[by_position[position]]
+    return FAMILIES[name]
 
 
-def _head(family: Family, settings: Mapping[str, Any]) -> HeadLayout | None:
+BY_CLASSES = {
+    ("Absolute", "NoConv"): "bert",
+    ("Absolute", "ConvBert"): "convbert",
+    ("Rope", "NoConv"): "roformer",
+    ("Layers", "NoConv"): "modernbert",
+    ("Deberta", "NoConv"): "deberta-v2",
+}
+"""Position scheme and convolution → `model_type`."""
+
+
+def _head(family: Family, settings: Config) -> HeadLayout | None:
     """The family's head that computes the same as the network's; None for an encoder alone."""
-    described = dict(settings.get("head") or {})
-    kind = described.get("kind", "masked_lm")
-    if "outputs" in settings:
-        kind = "classifier"
+    own, kind = Head(**settings.get("head") or {}), "classifier"
+    if "outputs" not in settings:
+        kind = own.kind
     if kind == "none":
         return None
-    if (classifier := described.get("classifier", "plain")) != "plain":
-        raise RelposError(f"head={classifier}: transformers has no such classifier")
-    heads = [head for head in family.heads if head.settings.get("kind", "masked_lm") == kind]
-    if not heads:
+    if own.classifier != "plain":
+        raise RelposError(f"head={own.classifier}: transformers has no such classifier")
+    layouts = [layout for layout in family.heads if layout.head.kind == kind]
+    if not layouts:
         raise RelposError(
-            f"{family.base} has no head of the kind {kind} that computes what ours does"
+            f"{family.architecture(None)} has no head of the kind {kind} that computes what ours "
+            "does"
         )
     if kind != "masked_lm":
-        return heads[0]
-    activation = described.get("activation") or settings["size"].get("activation", "gelu")
-    tied = described.get("tied", True)
-    head = next(head for head in heads if head.settings.get("tied", True) == tied)
-    needed = head.settings.get("activation", settings["size"].get("activation", "gelu"))
+        return layouts[0]
+    layout = next(layout for layout in layouts if layout.head.tied == own.tied)
+    of_layers = completed(settings["size"], "size")["activation"]
+    needed, activation = layout.head.activation or of_layers, own.activation or of_layers
     if activation != needed:
         raise RelposError(
-            f"{head.architecture} has {needed} in its head, this network {activation}"
+            f"{family.architecture(layout)} has {needed} in its head, this network {activation}"
         )
-    return head
+    return layout
 
 
 def _weights(
-    network: nn.Module,
-    family: Family,
-    head: HeadLayout | None,
-    settings: Mapping[str, Any],
-    config: Mapping[str, Any],
+    network: nn.Module, family: Family, head: HeadLayout | None, settings: Config, config: Config
 ) -> dict[str, Tensor]:
     parameters = {name: value.detach() for name, value in network.named_parameters()}
-    size = settings["size"]
+    size = completed(settings["size"], "size")
     # With a point in front, because names of an encoder alone begin with `pooler`.
     pooler = "outputs" not in settings and any(".pooler." in f".{name}" for name in parameters)
     prefix = ""
@@ -137,9 +130,8 @@ def _weights(
         weights.update(write(weight, parameter, size["heads"]))
         # The bias of the words: transformers has it twice where the table of the words is another,
         # and computes with the first.
-        weights.update(
-            {name: parameter.clone() for name in weight.also if not config["tie_word_embeddings"]}
-        )
+        if weight.also and not config["tie_word_embeddings"]:
+            weights[weight.also] = parameter.clone()
     if parameters:  # a pooler, which some families have none of
         raise RelposError(f"{family.model_type} has no {', '.join(sorted(parameters))}")
     # In float64, so that whoever loads the network in another number format than it is stored in

@@ -9,13 +9,17 @@ say, a family does itself: `Family.normalised`, `Family.computed`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from torch import Tensor
 
 from relpos.errors import RelposError
+
+Config = Mapping[str, Any]
+"""The content of a `config.json`; or our configuration of a network, its settings."""
 
 
 def same(value: Any) -> Any:
@@ -39,7 +43,7 @@ class ConfigKey:
     read: Callable[[Any], Any] = same
     write: Callable[[Any], Any] = same
 
-    def of(self, config: Mapping[str, Any]) -> Any:
+    def of(self, config: Config) -> Any:
         """Its value in a file."""
         value = config.get(self.name)
         if value is None:
@@ -54,8 +58,10 @@ class Weight:
 
     Args:
         ours: name of the parameter.
-        theirs: name of the weight; several are concatenated along the rows, in equal parts.
-        also: other names of the same weight; read where `theirs` is missing, and otherwise ignored.
+        theirs: name of the weight; several, with spaces between, are concatenated along the rows,
+            in equal parts.
+        also: another name of the same weight; read where `theirs` is missing, and otherwise
+            ignored.
         reserved: rows at the beginning of theirs that ours does not have.
         single: axis of length 1 in theirs that ours does not have.
         transposed: a matrix whose rows are our columns.
@@ -66,13 +72,60 @@ class Weight:
     """
 
     ours: str
-    theirs: str | tuple[str, ...]
-    also: tuple[str, ...] = ()
+    theirs: str
+    also: str = ""
     reserved: int = 0
     single: int | None = None
     transposed: bool = False
     halves: bool = False
     since: int = 0
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the checkpoint's weights that make the parameter."""
+        return self.theirs.split()
+
+
+def weights(table: str, ours: str = "", theirs: str = "") -> tuple[Weight, ...]:
+    """The weights that a table lists: on each line our name, then theirs. The name of a linear map
+    or a layer norm stands for its weight and its bias.
+
+    Args:
+        ours: the beginning of our names.
+        theirs: the beginning of theirs.
+    """
+    listed = []
+    for line in table.strip().splitlines():
+        name, *names = line.split()
+        kinds = [".weight", ".bias"]
+        if names[0].endswith(tuple(kinds)):
+            kinds = [""]
+        for kind in kinds:
+            together = " ".join(f"{theirs}{their}{kind}" for their in names)
+            listed.append(Weight(f"{ours}{name}{kind}", together))
+    return tuple(listed)
+
+
+def names_of(weights: Iterable[Weight]) -> set[str]:
+    """The names of the checkpoint's weights that make these parameters."""
+    return set(chain.from_iterable(weight.names for weight in weights))
+
+
+@dataclass(frozen=True)
+class Head:
+    """`head` in our configuration, see `relpos.model.build.HeadSettings`."""
+
+    kind: str = "masked_lm"
+    tied: bool = True
+    activation: str | None = None
+    classifier: str = "plain"
+    pooler: bool = False
+    outputs: int = 0
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The keys that do not have their usual value."""
+        return {key: value for key, value in vars(self).items() if value != getattr(Head, key)}
 
 
 @dataclass(frozen=True)
@@ -80,72 +133,22 @@ class HeadLayout:
     """A head on the encoder.
 
     Args:
-        architecture: name of the class in `transformers`.
+        name: of the class in `transformers`, behind the family's.
         weights: of the head.
-        settings: `head` in our configuration, see `relpos.model.build.HeadSettings`; a classifier
-            has `outputs` instead.
+        head: in our configuration; a classifier has `outputs` instead.
     """
 
-    architecture: str
+    name: str
     weights: tuple[Weight, ...]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Family:
-    """A kind of checkpoint.
-
-    Args:
-        model_type: in `config.json`.
-        prefix: begins the names of the encoder's weights, where there is a head.
-        base: name of the encoder's class in `transformers`.
-        settings: our configuration, with a `ConfigKey` for every value that `config.json` holds.
-        constants: keys of `config.json` that must have this value if they are there.
-        encoder: weights of the encoder outside its layers, without the prefix.
-        layer: weights of a layer.
-        heads: the heads that are understood.
-        widen: weights of the map from the embedding's width to the hidden one, where the two
-            differ.
-        pooler: weights of the pooler.
-        unread: regular expressions of weights that published checkpoints have and none of our
-            networks needs.
-        computed: weights that `transformers` computes and stores all the same: their names →
-            functions of `config.json`.
-        normalised: `config.json` of any version of `transformers` → with the keys that the
-            description names.
-        refused: why we have no such network, if only the position table of the family can be read.
-    """
-
-    model_type: str
-    prefix: str
-    base: str
-    settings: dict[str, Any]
-    constants: dict[str, Any]
-    encoder: tuple[Weight, ...]
-    layer: tuple[Weight, ...]
-    heads: tuple[HeadLayout, ...]
-    widen: tuple[Weight, ...] = ()
-    pooler: tuple[Weight, ...] = ()
-    unread: tuple[str, ...] = ()
-    computed: Mapping[str, Callable[[Mapping[str, Any]], Tensor]] = field(default_factory=dict)
-    normalised: Callable[[Mapping[str, Any]], Mapping[str, Any]] = same
-    refused: str = ""
-
-
-def linear(ours: str, *theirs: str) -> tuple[Weight, Weight]:
-    """Weight and bias of a linear map or a layer norm; several of theirs are concatenated into one
-    of ours."""
-    weight, bias = (tuple(f"{name}.{kind}" for name in theirs) for kind in ("weight", "bias"))
-    return Weight(f"{ours}.weight", weight), Weight(f"{ours}.bias", bias)
+    head: Head
 
 
 def masked_lm(
-    architecture: str,
     transform: tuple[Weight, ...],
     bias: str,
     decoder: str,
     decoder_bias: str = "",
-    **settings: Any,
+    activation: str | None = None,
 ) -> tuple[HeadLayout, HeadLayout]:
     """The language-modelling head that predicts with the word table, and the one with a table of
     its own.
@@ -156,30 +159,21 @@ def masked_lm(
         decoder: name of the head's own table.
         decoder_bias: name of the bias beside that table. Files have either name or both, by the
             version that wrote them.
-        settings: of both.
+        activation: of both; None: that of the layers.
     """
-    tied = untied = Weight("head.bias", bias)
-    if decoder_bias:
-        tied = Weight("head.bias", bias, also=(decoder_bias,))
-        untied = Weight("head.bias", decoder_bias, also=(bias,))
-    weights = (*transform, untied, Weight("head.table", decoder))
-    return HeadLayout(architecture, (*transform, tied), settings), HeadLayout(
-        architecture, weights, settings | {"tied": False}
+    tied = Weight("head.bias", bias, also=decoder_bias)
+    untied = Weight("head.bias", decoder_bias or bias, also=decoder_bias and bias)
+    own = *transform, untied, Weight("head.table", decoder)
+    return (
+        HeadLayout("ForMaskedLM", (*transform, tied), Head(activation=activation)),
+        HeadLayout("ForMaskedLM", own, Head(tied=False, activation=activation)),
     )
 
 
-def classifier(architecture: str, pooler: str, output: str = "classifier") -> HeadLayout:
+def classifier(pooler: str, output: str = "classifier") -> HeadLayout:
     """The classifier of texts, by the names of its two linear maps."""
-    return HeadLayout(
-        architecture,
-        (*linear("pooler", pooler), *linear("classifier", output)),
-        {"kind": "classifier"},
-    )
-
-
-def renamed(heads: tuple[HeadLayout, ...], old: str, new: str) -> tuple[HeadLayout, ...]:
-    """Heads whose classes in `transformers` have the name of another family."""
-    return tuple(replace(head, architecture=head.architecture.replace(old, new)) for head in heads)
+    maps = weights(f"pooler {pooler}\nclassifier {output}")
+    return HeadLayout("ForSequenceClassification", maps, Head("classifier"))
 
 
 ACTIVATIONS = {
@@ -196,7 +190,7 @@ ACTIVATIONS = {
 """Names of activations in `config.json` → ours. Several are ways of computing the same function."""
 
 
-def activation(name: Any) -> str:
+def activation(name: object) -> str:
     """Our name of an activation.
 
     Raises:
@@ -204,7 +198,7 @@ def activation(name: Any) -> str:
     """
     if name not in ACTIVATIONS:
         raise RelposError("gelu, gelu_new, relu or silu is expected")
-    return ACTIVATIONS[name]
+    return ACTIVATIONS[str(name)]
 
 
 # The embeddings are as wide as the layers unless a family has a key of their own for them.
@@ -239,3 +233,64 @@ NO_DECODER = {
     "position_embedding_type": "absolute",
     "pruned_heads": {},
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """A kind of checkpoint.
+
+    Args:
+        model_type: in `config.json`.
+        prefix: begins the names of the encoder's weights, where there is a head.
+        name: begins the names of its classes in `transformers`.
+        vocabulary: its usual size.
+        size, position, conv: our configuration, with a `ConfigKey` for every value that
+            `config.json` holds.
+        constants: keys of `config.json` that must have this value if they are there.
+        encoder: weights of the encoder outside its layers, without the prefix.
+        layer: weights of a layer.
+        heads: the heads that are understood.
+        widen: weights of the map from the embedding's width to the hidden one, where the two
+            differ.
+        pooler: weights of the pooler.
+        unread: regular expressions of weights that published checkpoints have and none of our
+            networks needs.
+        computed: weights that `transformers` computes and stores all the same: their names →
+            functions of `config.json`.
+        normalised: `config.json` of any version of `transformers` → with the keys that the
+            description names.
+        refused: why we have no such network, if only the position table of the family can be read.
+    """
+
+    model_type: str
+    prefix: str
+    name: str
+    vocabulary: int
+    size: Config = field(default_factory=lambda: SIZE)
+    position: Config = field(default_factory=lambda: ABSOLUTE)
+    conv: Config = field(default_factory=lambda: NO_CONV)
+    constants: Config = field(default_factory=lambda: NO_DECODER)
+    encoder: tuple[Weight, ...]
+    layer: tuple[Weight, ...]
+    heads: tuple[HeadLayout, ...]
+    widen: tuple[Weight, ...] = ()
+    pooler: tuple[Weight, ...] = ()
+    unread: tuple[str, ...] = ()
+    computed: Mapping[str, Callable[[Config], Tensor]] = field(default_factory=dict)
+    normalised: Callable[[Config], Config] = same
+    refused: str = ""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The template of our configuration."""
+        vocabulary = ConfigKey("vocab_size", self.vocabulary)
+        return {
+            "size": self.size,
+            "position": self.position,
+            "conv": self.conv,
+            "vocabulary": vocabulary,
+        }
+
+    def architecture(self, head: HeadLayout | None) -> str:
+        """The name of a class in `transformers`: the encoder with this head, or alone."""
+        return f"{self.name}{head.name if head else 'Model'}"

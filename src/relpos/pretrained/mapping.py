@@ -5,9 +5,8 @@ lists."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import torch
@@ -16,14 +15,14 @@ from torch import Tensor
 
 from relpos.errors import RelposError
 from relpos.model.encoder import Encoder
-from relpos.pretrained.family import ConfigKey, Family, HeadLayout, Weight
+from relpos.pretrained.family import Config, ConfigKey, Family, HeadLayout, Weight
 from relpos.pretrained.stored import check_numbers
 from relpos.trust import find
 
 Shape = tuple[int, ...]
 
 
-def from_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
+def from_config(family: Family, config: Config) -> dict[str, Any]:
     """Our configuration, `size`, `position`, `conv` and `vocabulary`, from that of a `config.json`.
 
     Raises:
@@ -36,18 +35,17 @@ def from_config(family: Family, config: Mapping[str, Any]) -> dict[str, Any]:
             raise RelposError(
                 f"{name}={config[name]}: only {needed} is supported for {family.model_type}"
             )
-    settings: dict[str, Any] = _filled(family.settings, config)
-    return settings
+    return {name: _filled(part, config) for name, part in family.settings.items()}
 
 
-def to_config(family: Family, settings: Mapping[str, Any]) -> dict[str, Any]:
+def to_config(family: Family, settings: Config) -> dict[str, Any]:
     """The `config.json` of a network with our configuration `settings`, without the keys of its
     head.
 
     Raises:
         RelposError: the family cannot express it; names the key.
     """
-    config: dict[str, Any] = {"model_type": family.model_type} | dict(family.constants)
+    config = {"model_type": family.model_type, **family.constants}
     paths: dict[str, str] = {}  # key of the file → ours, which has decided its value
     for path, leaf, value in _leaves(family.settings, settings, ""):
         if not isinstance(leaf, ConfigKey):
@@ -59,16 +57,15 @@ def to_config(family: Family, settings: Mapping[str, Any]) -> dict[str, Any]:
         written = leaf.write(value)
         # Two of our values may come from one key, as width and embedding width of BERT.
         if config.get(leaf.name, written) != written:
-            earlier = paths[leaf.name]
             raise RelposError(
                 f"{family.model_type} has one {leaf.name}, this network "
-                f"{path}={value} and another {earlier}"
+                f"{path}={value} and another {paths[leaf.name]}"
             )
         config[leaf.name], paths[leaf.name] = written, path
     return config
 
 
-def _filled(template: Any, config: Mapping[str, Any]) -> Any:
+def _filled(template: object, config: Config) -> Any:
     if isinstance(template, ConfigKey):
         value = template.of(config)
         try:
@@ -84,11 +81,14 @@ def _filled(template: Any, config: Mapping[str, Any]) -> Any:
     return template
 
 
-def _leaves(template: Any, ours: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+def _leaves(template: object, ours: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
     """Path in our configuration, what the template has there, and our value."""
     if isinstance(template, Mapping):
+        complete = ours
+        if path:
+            complete = completed(ours, path)
         for name, part in template.items():
-            yield from _leaves(part, _value(ours, path, name), f"{path}.{name}" if path else name)
+            yield from _leaves(part, complete[name], f"{path}.{name}" if path else name)
     elif isinstance(template, list):
         # First: the caller refuses another number of parts before `zip` fails.
         yield f"len({path})", len(template), len(ours)
@@ -98,54 +98,46 @@ def _leaves(template: Any, ours: Any, path: str) -> Iterator[tuple[str, Any, Any
         yield path, template, ours
 
 
-def _value(node: Mapping[str, Any], path: str, name: str) -> Any:
-    """A value of our configuration at this path; one that is left out has the default of the
-    constructor's argument."""
-    if name in node:
-        return node[name]
+def completed(node: Config, path: str) -> dict[str, Any]:
+    """The arguments of a constructor at this path of our configuration; what is left out has its
+    default."""
     target: Any = Encoder
     if path != "size":
         target = find(node["_target_"], path.partition(".")[0], f"{path}._target_")
-    return inspect.signature(target).parameters[name].default
+    parameters = inspect.signature(target).parameters
+    return {name: parameter.default for name, parameter in parameters.items()} | dict(node)
 
 
 def listed(
-    family: Family, head: HeadLayout | None, size: Mapping[str, Any], pooler: bool, prefix: str
+    family: Family, head: HeadLayout | None, size: Config, pooler: bool, prefix: str
 ) -> list[Weight]:
     """Every weight of a network of this size, under full names on both sides.
 
     Args:
+        size: completed.
         pooler: whether the encoder has a pooler.
         prefix: before the names of the encoder's weights in the checkpoint.
     """
-    parts = list(family.encoder)
+    parts = [(weight, 0) for weight in family.encoder]
     if size["embedding"] != size["hidden"]:
-        parts += family.widen
+        parts += [(weight, 0) for weight in family.widen]
     if pooler:
-        parts += family.pooler
+        parts += [(weight, 0) for weight in family.pooler]
     layers = size["layers"]
-    if size.get("share_layers", False):
+    if size["share_layers"]:
         layers = 1  # with weights of its own
     for number in range(layers):
-        parts += [_numbered(weight, number) for weight in family.layer if number >= weight.since]
-    encoder = [
-        replace(weight, theirs=tuple(prefix + name for name in names(weight))) for weight in parts
-    ]
-    if head is None:  # the network is the encoder itself
-        return encoder
-    return [*(replace(weight, ours=f"encoder.{weight.ours}") for weight in encoder), *head.weights]
-
-
-def names(weight: Weight) -> tuple[str, ...]:
-    """The names of the checkpoint's weights that make one parameter."""
-    if isinstance(weight.theirs, str):
-        return (weight.theirs,)
-    return weight.theirs
-
-
-def names_of(weights: Iterable[Weight]) -> set[str]:
-    """The names of the checkpoint's weights that make these parameters."""
-    return set(chain.from_iterable(map(names, weights)))
+        parts += [(weight, number) for weight in family.layer if number >= weight.since]
+    # Without a head the network is the encoder itself.
+    ours = "" if head is None else "encoder."
+    weights = []
+    for weight, number in parts:
+        names = ours + weight.ours, " ".join(prefix + name for name in weight.names)
+        own, theirs = (name.replace("{n}", str(number)) for name in names)
+        weights.append(replace(weight, ours=own, theirs=theirs))
+    if head is not None:
+        weights += head.weights
+    return weights
 
 
 def read(weight: Weight, tensors: Mapping[str, Tensor], shape: Shape, heads: int) -> Tensor:
@@ -155,9 +147,12 @@ def read(weight: Weight, tensors: Mapping[str, Tensor], shape: Shape, heads: int
     Raises:
         RelposError: a weight is missing, has another shape, or no floating-point numbers; names it.
     """
-    parts = [tensors[_present(weight, name, tensors)] for name in names(weight)]
-    expected = _their_shape(weight, shape)
-    for name, part in zip(names(weight), parts, strict=True):
+    expected, parts = _their_shape(weight, shape), []
+    for name in weight.names:
+        stored = name if name in tensors else weight.also
+        if stored not in tensors:
+            raise RelposError(f"weight {name!r} is missing")
+        parts.append(part := tensors[stored])
         if tuple(part.shape) != expected:
             raise RelposError(
                 f"weight {name!r} has shape {tuple(part.shape)}; by config.json it is {expected}"
@@ -187,7 +182,7 @@ def write(weight: Weight, parameter: Tensor, heads: int) -> Iterator[tuple[str, 
         whole = whole.unsqueeze(weight.single)
     if weight.reserved:
         whole = torch.cat((whole.new_zeros(weight.reserved, *whole.shape[1:]), whole))
-    yield from zip(names(weight), whole.chunk(len(names(weight))), strict=True)
+    yield from zip(weight.names, whole.chunk(len(weight.names)), strict=True)
 
 
 def _halves(rows: int, heads: int) -> Int[Tensor, "rows"]:
@@ -197,23 +192,11 @@ def _halves(rows: int, heads: int) -> Int[Tensor, "rows"]:
     return torch.cat([part.flatten() for part in (query.mT, key.mT, value)])
 
 
-def _numbered(weight: Weight, number: int) -> Weight:
-    theirs = tuple(name.replace("{n}", str(number)) for name in names(weight))
-    return replace(weight, ours=weight.ours.replace("{n}", str(number)), theirs=theirs)
-
-
-def _present(weight: Weight, name: str, tensors: Mapping[str, Tensor]) -> str:
-    for stored in (name, *weight.also):
-        if stored in tensors:
-            return stored
-    raise RelposError(f"weight {name!r} is missing")
-
-
 def _their_shape(weight: Weight, shape: Shape) -> Shape:
     theirs = list(shape)
     if weight.transposed:
         theirs.reverse()
-    theirs[0] = theirs[0] // len(names(weight)) + weight.reserved
+    theirs[0] = theirs[0] // len(weight.names) + weight.reserved
     if weight.single is not None:
         theirs.insert(weight.single, 1)
     return tuple(theirs)

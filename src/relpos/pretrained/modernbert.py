@@ -9,19 +9,28 @@ has `attention_dropout`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from relpos.errors import RelposError
-from relpos.pretrained.family import NO_CONV, SIZE, ConfigKey, Family, Weight, linear, masked_lm
+from relpos.pretrained.family import (
+    SIZE,
+    Config,
+    ConfigKey,
+    Family,
+    activation,
+    masked_lm,
+    weights,
+)
 
-_EVERY, _LAYERS = 3, 22
+_EVERY = 3
 _THETAS = {
     "full_attention": ConfigKey("global_rope_theta", 160000.0),
     "sliding_attention": ConfigKey("local_rope_theta", 10000.0),
 }
 
 
-def _rope(kind: str) -> dict[str, Any]:
+def _rope(kind: str) -> Config:
     return {
         "_target_": "relpos.model.position.Rope",
         "base": _THETAS[kind],
@@ -35,7 +44,7 @@ _WINDOW = {"_target_": "relpos.model.position.Window", "reach": _REACH}
 _LOCAL = {"_target_": "relpos.model.position.Merge", "parts": [_rope("sliding_attention"), _WINDOW]}
 
 
-def older(config: Mapping[str, Any]) -> dict[str, Any]:
+def older(config: Config) -> Config:
     """The keys of `transformers` 5, `layer_types` and `rope_parameters`, as those of version 4,
     which version 5 still reads.
 
@@ -54,7 +63,7 @@ def older(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, **thetas}
 
 
-def _theta(config: Mapping[str, Any], kind: str, key: ConfigKey) -> Any:
+def _theta(config: Config, kind: str, key: ConfigKey) -> Any:
     parameters = config.get("rope_parameters") or {}
     rotation = isinstance(parameters, Mapping) and (parameters.get(kind) or {})
     if not isinstance(rotation, Mapping) or rotation.get("rope_type", "default") != "default":
@@ -62,61 +71,66 @@ def _theta(config: Mapping[str, Any], kind: str, key: ConfigKey) -> Any:
     return rotation.get("rope_theta", key.of(config))
 
 
+_NORM, *_LAYER = weights(
+    """
+    attention_norm.weight     attn_norm.weight
+    attention.project.weight  attn.Wqkv.weight
+    attention.output.weight   attn.Wo.weight
+    ffn_norm.weight           mlp_norm.weight
+    widen.weight              mlp.Wi.weight
+    narrow.weight             mlp.Wo.weight
+    """,
+    ours="layers.{n}.",
+    theirs="layers.{n}.",
+)
+
 FAMILY = Family(
     model_type="modernbert",
     prefix="model.",
-    base="ModernBertModel",
-    settings={
-        "size": SIZE
-        | {
-            "layers": ConfigKey("num_hidden_layers", _LAYERS),
-            "ffn": ConfigKey("intermediate_size", 1152),
-            "max_positions": ConfigKey("max_position_embeddings", 8192),
-            "dropout": ConfigKey("mlp_dropout", 0.0),
-            "attention_dropout": ConfigKey("attention_dropout", 0.0),
-            "activation": ConfigKey("hidden_activation", "gelu", SIZE["activation"].read),
-            "norm_eps": ConfigKey("norm_eps", 1e-5),
-            "token_types": 0,
-            "norm_first": True,
-            "glu": True,
-            "bias": False,
-        },
-        "position": {
-            "_target_": "relpos.model.position.Layers",
-            "layers": [_rope("full_attention"), _LOCAL, _LOCAL],
-            "cycle": True,
-        },
-        "conv": NO_CONV,
-        "vocabulary": ConfigKey("vocab_size", 50368),
+    name="ModernBert",
+    vocabulary=50368,
+    size=SIZE
+    | {
+        "layers": ConfigKey("num_hidden_layers", 22),
+        "ffn": ConfigKey("intermediate_size", 1152),
+        "max_positions": ConfigKey("max_position_embeddings", 8192),
+        "dropout": ConfigKey("mlp_dropout", 0.0),
+        "attention_dropout": ConfigKey("attention_dropout", 0.0),
+        "activation": ConfigKey("hidden_activation", "gelu", activation),
+        "norm_eps": ConfigKey("norm_eps", 1e-5),
+        "token_types": 0,
+        "norm_first": True,
+        "glu": True,
+        "bias": False,
+    },
+    position={
+        "_target_": "relpos.model.position.Layers",
+        "layers": [_rope("full_attention"), _LOCAL, _LOCAL],
+        "cycle": True,
     },
     constants={
         **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), False),
-        **{
-            "decoder_bias": True,
-            "classifier_activation": "gelu",
-            "global_attn_every_n_layers": _EVERY,
-            "rope_scaling": None,
-        },
+        "decoder_bias": True,
+        "classifier_activation": "gelu",
+        "global_attn_every_n_layers": _EVERY,
+        "rope_scaling": None,
     },
-    encoder=(
-        Weight("embedding.words.weight", "embeddings.tok_embeddings.weight"),
-        # Of each pair the weight alone: there are no biases.
-        linear("embedding.norm", "embeddings.norm")[0],
-        linear("norm", "final_norm")[0],
+    encoder=weights(
+        """
+        embedding.words.weight  embeddings.tok_embeddings.weight
+        embedding.norm.weight   embeddings.norm.weight
+        norm.weight             final_norm.weight
+        """
     ),
     layer=(
         # The first layer reads what the norm of the embeddings has just normed, and has none of its
         # own.
-        Weight("layers.{n}.attention_norm.weight", "layers.{n}.attn_norm.weight", since=1),
-        Weight("layers.{n}.attention.project.weight", "layers.{n}.attn.Wqkv.weight", halves=True),
-        linear("layers.{n}.attention.output", "layers.{n}.attn.Wo")[0],
-        linear("layers.{n}.ffn_norm", "layers.{n}.mlp_norm")[0],
-        linear("layers.{n}.widen", "layers.{n}.mlp.Wi")[0],
-        linear("layers.{n}.narrow", "layers.{n}.mlp.Wo")[0],
+        replace(_NORM, since=1),
+        replace(_LAYER[0], halves=True),
+        *_LAYER[1:],
     ),
     heads=masked_lm(
-        "ModernBertForMaskedLM",
-        (linear("head.narrow", "head.dense")[0], linear("head.norm", "head.norm")[0]),
+        weights("narrow.weight dense.weight\nnorm.weight norm.weight", "head.", "head."),
         "decoder.bias",
         "decoder.weight",
         activation="gelu",  # whatever the layers have

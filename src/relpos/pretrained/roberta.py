@@ -13,39 +13,33 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from relpos.pretrained.bert import EMBEDDINGS, LAYER, POSITIONS
+from relpos.pretrained.bert import EMBEDDINGS, POSITIONS
 from relpos.pretrained.bert import FAMILY as BERT
-from relpos.pretrained.family import SIZE, ConfigKey, Family, classifier, linear, masked_lm, renamed
+from relpos.pretrained.family import SIZE, ConfigKey, Family, classifier, masked_lm, weights
 
 RESERVED = 2
 POSITIONS_BEHIND = ConfigKey(
     "max_position_embeddings", 514, lambda rows: rows - RESERVED, lambda rows: rows + RESERVED
 )
-_TRANSFORM = (*linear("head.narrow", "lm_head.dense"), *linear("head.norm", "lm_head.layer_norm"))
 
-FAMILY = Family(
+FAMILY = replace(
+    BERT,
     model_type="roberta",
     prefix="roberta.",
-    base="RobertaModel",
-    settings=BERT.settings
-    | {
-        "size": SIZE | {"max_positions": POSITIONS_BEHIND},
-        "vocabulary": ConfigKey("vocab_size", 50265),
-    },
-    constants=BERT.constants | {"pad_token_id": RESERVED - 1},
+    name="Roberta",
+    vocabulary=50265,
+    size=SIZE | {"max_positions": POSITIONS_BEHIND},
+    constants={**BERT.constants, "pad_token_id": RESERVED - 1},
     encoder=(*EMBEDDINGS, replace(POSITIONS, reserved=RESERVED)),
-    layer=LAYER,
-    pooler=BERT.pooler,
     heads=(
         *masked_lm(
-            "RobertaForMaskedLM",
-            _TRANSFORM,
+            weights("head.narrow dense\nhead.norm layer_norm", theirs="lm_head."),
             "lm_head.bias",
             "lm_head.decoder.weight",
             "lm_head.decoder.bias",
             activation="gelu",  # whatever the layers have
         ),
-        classifier("RobertaForSequenceClassification", "classifier.dense", "classifier.out_proj"),
+        classifier("classifier.dense", "classifier.out_proj"),
     ),
     unread=(r"lm_head\.decoder\.weight", r".*\.position_ids"),
 )
@@ -53,14 +47,7 @@ FAMILY = Family(
 
 def _named(model_type: str, name: str, vocabulary: int, prefix: str = FAMILY.prefix) -> Family:
     """The same family under the names of other classes."""
-    return replace(
-        FAMILY,
-        model_type=model_type,
-        prefix=prefix,
-        base=f"{name}Model",
-        settings=FAMILY.settings | {"vocabulary": ConfigKey("vocab_size", vocabulary)},
-        heads=renamed(FAMILY.heads, "Roberta", name),
-    )
+    return replace(FAMILY, model_type=model_type, prefix=prefix, name=name, vocabulary=vocabulary)
 
 
 XLM_R = _named("xlm-roberta", "XLMRoberta", 250002)
