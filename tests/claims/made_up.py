@@ -13,8 +13,8 @@ import yaml
 from relpos.claims.verdict import Verdict
 from relpos.config.compose import compose, resolved
 from relpos.files import write_json, write_text
-from relpos.results.scale import Scale, Scales, Seed, pretraining_scale, seeds
-from relpos.results.values import GLUE, Value
+from relpos.results.scale import Scale, Scales, pretraining_scale
+from relpos.results.values import GLUE, Seed, Value
 from relpos.train.network import network
 
 SIZE = {"layers": 2, "hidden": 64, "ffn": 256, "max_positions": 16}
@@ -40,7 +40,7 @@ def scored(values: Mapping[Seed, float], column: str, **fields: Any) -> list[Val
 
 
 def by_seeds(values: Iterable[Value]) -> dict[Seed, float]:
-    return {seeds(each): each.value for each in values}
+    return {each.seeds: each.value for each in values}
 
 
 def scale(

@@ -12,9 +12,9 @@ import numpy as np
 
 from relpos.measures.measure import NATS, Figure, measured_columns
 from relpos.results.contrast import contrast
-from relpos.results.scale import MEAN, Scale, Seed, columns_named
+from relpos.results.scale import MEAN, Scale, columns_named
 from relpos.results.statistics import Difference, clustered, paired_by_seed
-from relpos.results.values import GLUE
+from relpos.results.values import GLUE, Seed
 
 MEASURES = {"loss": "held-out loss", "order": "shuffle gap over all words"}
 """The measures in nats in which rows are compared."""
@@ -76,7 +76,7 @@ def gain(
         return Gain(
             0.0, None, (), f"{first} and {second}: at the constant answer in {', '.join(names)}"
         )
-    if not (estimate := _estimate(scale, {first: 1.0, second: -1.0}, columns)):
+    if not (estimate := estimated(scale, {first: 1.0, second: -1.0}, columns)):
         return None
     value, tested = estimate
     places = digits(columns[0])
@@ -113,7 +113,7 @@ def mean_gain(
         weights[first] += 1 / len(pairs)
         weights[second] -= 1 / len(pairs)
     columns = scale.telling(columns_named(column, only), *weights)
-    if not columns or not (estimate := _estimate(scale, weights, columns)):
+    if not (estimate := estimated(scale, weights, columns)):
         return None
     value, tested = estimate
     places = digits(columns[0])
@@ -123,13 +123,13 @@ def mean_gain(
     )
 
 
-def _estimate(
+def estimated(
     scale: Scale, weights: Mapping[str, float], columns: Sequence[str]
 ) -> tuple[float, Difference | None] | None:
     """Σ weight · row, and the same with its error if the rows show one; None if a row has no run
     with all of these columns."""
-    rows = scale.by_seed(columns)
-    if not all(rows[row] for row in weights):
+    rows = scale.by_seed(columns) if columns else {}
+    if not all(rows.get(row) for row in weights):
         return None
     # All rows of the scale take part, because together they show how much pre-trainings differ.
     if tested := contrast(rows, weights, scale.at_constant(columns)):

@@ -29,13 +29,16 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain
 from math import copysign, inf
 from pathlib import Path
+from typing import Literal
 
 from relpos.config.compose import composed, resolved
 from relpos.config.conf import key_of
 from relpos.pretrained.files import name_of
 from relpos.ranges import shown
+from relpos.readers import fitted
 from relpos.results import plateau
 from relpos.results.statistics import standard_error
 from relpos.results.values import (
@@ -44,10 +47,12 @@ from relpos.results.values import (
     LOSS,
     Plain,
     Rates,
+    Seed,
     Value,
     by,
     per_group,
     precedence,
+    select,
     shared_ways,
     slowest,
 )
@@ -68,15 +73,14 @@ SHORT_TRAVEL = 5.0
 of `fixed` reach about 4 when they can). A verdict about such rows says so."""
 SCHEME_KEYS = ("position", "conv", "k", "outside", "kernels")
 """Keys of a configuration that define the scheme."""
+IDLE: Plain = {"recipe": {}, "precision": "fp32", "first": None, "pairs": None}
+"""What a meaning without these keys stands for."""
 ROWS = {"keep": ("absolute", "absolute_tisa"), "remove": ("none", "tisa")}
 """`change.positions` → the row without TISA (S = 0), and with it."""
 NAMED_BY_S = {1: "_s1", 3: "_s3", 5: ""}
 """S → the ending of that row's name."""
 Start = tuple[str, bool]
 """How TISA starts (`change.start`), and whether one module serves all layers (`change.reused`)."""
-Seed = tuple[int, int]
-"""(seed of the pre-training, seed of the fine-tuning); the second is 0 where there is no
-fine-tuning."""
 
 
 @dataclass
@@ -116,18 +120,15 @@ class Scale:
     def add(self, rows: Mapping[str, Sequence[Value]]) -> None:
         """Adds values of rows: of each column those that were measured in the way that most of them
         share."""
-        at_end = {
-            row: [value for value in values if value.percent == END] for row, values in rows.items()
-        }
-        used = shared_ways(value for values in at_end.values() for value in values)
+        at_end = {row: select(values, percent=END) for row, values in rows.items()}
+        used = shared_ways(chain.from_iterable(at_end.values()))
         for row, values in at_end.items():
             columns = self.values.setdefault(row, {})
             for value in values:
+                name, sign = NAMED.get(value.column, (value.column, 1.0))
                 if value.way == used[value.column] and (value.is_tuning or value.column in NAMED):
-                    name, sign = NAMED.get(value.column, (value.column, 1.0))
-                    columns.setdefault(name, []).append(
-                        replace(value, column=name, value=sign * value.value)
-                    )
+                    signed = replace(value, column=name, value=sign * value.value)
+                    columns.setdefault(name, []).append(signed)
 
     def shared(self, columns: Sequence[str], *rows: str) -> list[str]:
         """The columns, of these, that all of the rows have."""
@@ -138,11 +139,11 @@ class Scale:
     def telling(self, columns: Sequence[str], *rows: str) -> list[str]:
         """The columns, of these, in which at least one row is better than the constant answer; the
         rest show nothing."""
-
-        def is_telling(column: str) -> bool:
-            return any(errors_above(self.values[row][column]) > CLEAR for row in rows)
-
-        return list(filter(is_telling, self.shared(columns, *rows)))
+        telling = []
+        for column in self.shared(columns, *rows):
+            if any(errors_above(self.values[row][column]) > CLEAR for row in rows):
+                telling.append(column)
+        return telling
 
     def singles(self, row: str, columns: Sequence[str]) -> dict[Seed, float]:
         """Seeds → mean of the columns, for the fine-tunings that have all of them."""
@@ -165,10 +166,10 @@ class Scale:
 
     def losses(self) -> dict[str, dict[int, float]]:
         """Row → pre-training seed → held-out loss."""
-        return {
-            row: {seed: -value for seed, value in units.items()}
-            for row, units in self.by_seed(["loss"]).items()
-        }
+        losses = {}
+        for row, units in self.by_seed(["loss"]).items():
+            losses[row] = {seed: -value for seed, value in units.items()}
+        return losses
 
     def is_on_plateau(self, row: str) -> bool | None:
         """Whether a row has not left the bag-of-words plateau; None where its shuffle gap was not
@@ -208,46 +209,39 @@ def scales(
         pilot_seeds: seeds of pilots. They are left out at every scale, because a pilot is often
             shorter or smaller than the training for which it chose a rate.
     """
+    trained = []
     # One value a run, of those that were pre-trained from scratch.
-    trained = [
-        values_of_run[0]
-        for values_of_run in by(values, "run").values()
-        if values_of_run[0].is_pretraining
-    ]
-    trained = [value for value in trained if "start" not in json.loads(value.scale)[0]]
-    current = [value for value in trained if value.is_current]
+    for value, *_ in by(values, "run").values():
+        if value.is_pretraining and "start" not in json.loads(value.scale)[0]:
+            trained.append(value)
+    current = select(trained, is_current=True)
     used = [value for value in current if value.pretrain_seed not in pilot_seeds]
     # Without pre-trainings there is nothing to recognise, and composing the schemes of all rows
     # takes time.
     names = {scheme(overrides): name for name, overrides in rows.items()} if trained else {}
-    variants: dict[tuple[str, str], dict[Rates, list[Value]]] = {}
-    for value in used:
-        if value.scheme in names:
-            of_row = variants.setdefault((value.scale, names[value.scheme]), {})
-            of_row.setdefault(value.rates, []).append(value)
-    by_origin = by((value for value in values if value.is_current), "origin")
-    by_scale: dict[str, Scale] = {}
-    values_at: dict[str, dict[str, list[Value]]] = {}
-    for (key, row), by_rates in variants.items():
-        scale = by_scale.setdefault(key, pretraining_scale(*json.loads(key)))
-        rates, runs = max(by_rates.items(), key=lambda item: (len(item[1]), precedence(*item[0])))
-        scale.folders[row] = {seeds(run)[0]: run.run for run in runs}
-        parameters = has_parameters(by_origin[runs[0].origin], json.loads(runs[0].scheme)["conv"])
-        scale.travels[row] = travel(
-            scale.meaning.get("recipe"), scale.meaning["steps"], rates, *parameters
-        )
-        values_at.setdefault(key, {})[row] = [
-            value for run in runs for value in by_origin[run.origin]
-        ]
-    # All rows of a scale at once, because together they decide which way of measuring counts.
-    for key, of_rows in values_at.items():
-        by_scale[key].add(of_rows)
-    _tell_apart(by_scale.values())
-    ordered = sorted(
-        by_scale.values(),
-        key=lambda scale: (scale.magnitude, scale.meaning["steps"], "first" not in scale.meaning),
+    by_origin = by(select(values, is_current=True), "origin")
+    result = []
+    for key, of_scale in by((value for value in used if value.scheme in names), "scale").items():
+        scale = pretraining_scale(*json.loads(key))
+        values_of_rows = {}
+        for of_scheme, runs_of_row in by(of_scale, "scheme").items():
+            row = names[of_scheme]
+            rates, runs = max(
+                by(runs_of_row, "rates").items(),
+                key=lambda item: (len(item[1]), precedence(*item[0])),
+            )
+            scale.folders[row] = {run.seeds[0]: run.run for run in runs}
+            conv = json.loads(of_scheme)["conv"]
+            scale.travels[row] = travel(scale.meaning, rates, by_origin[runs[0].origin], conv)
+            values_of_rows[row] = [value for run in runs for value in by_origin[run.origin]]
+        # All rows of a scale at once, because together they decide which way of measuring counts.
+        scale.add(values_of_rows)
+        result.append(scale)
+    _tell_apart(result)
+    result.sort(
+        key=lambda scale: (scale.magnitude, scale.meaning["steps"], "first" not in scale.meaning)
     )
-    return Scales(ordered, len(trained) - len(current), len(current) - len(used))
+    return Scales(result, len(trained) - len(current), len(current) - len(used))
 
 
 def _tell_apart(scales: Iterable[Scale]) -> None:
@@ -258,12 +252,9 @@ def _tell_apart(scales: Iterable[Scale]) -> None:
     """
     alike: dict[str, list[tuple[Scale, Plain]]] = {}
     for scale in scales:
-        dials = {
-            key: value for key, value in scale.meaning.items() if key not in ("size", "recipe")
-        }
-        alike.setdefault(scale.label, []).append(
-            (scale, dials | scale.meaning["size"] | scale.meaning.get("recipe", {}))
-        )
+        dials = IDLE | scale.meaning
+        dials |= dials.pop("size") | dials.pop("recipe")
+        alike.setdefault(scale.label, []).append((scale, dials))
     for group in alike.values():
         for scale, dials in group:
             for key, value in dials.items():
@@ -277,7 +268,8 @@ def pretraining_scale(meaning: Plain, store: str) -> Scale:
     Its label is as `4×256, 1,000 steps of 64, files (67a04f)`. Meaning and store stand in
     `Value.scale`.
     """
-    size, recipe = meaning["size"], meaning.get("recipe", {})
+    settings = IDLE | meaning
+    size, recipe, first = settings["size"], settings["recipe"], settings["first"]
     layers = other_layers(size)
     label = f"{size['layers']}×{size['hidden']}"
     for key, value in layers.items():
@@ -288,17 +280,17 @@ def pretraining_scale(meaning: Plain, store: str) -> Scale:
         label += f" masking={shown(recipe['masking'])}"
     if "schedule" in recipe:
         label += f" {recipe['schedule']}"
-    if meaning.get("precision", "fp32") != "fp32":
-        label += f" {meaning['precision']}"
-    label += f", {meaning['steps']:,} steps of {meaning['batch']}"
-    if meaning["length"] != 128:
-        label += f" at {meaning['length']}"
-    if first := meaning.get("first"):
+    if settings["precision"] != "fp32":
+        label += f" {settings['precision']}"
+    label += f", {settings['steps']:,} steps of {settings['batch']}"
+    if settings["length"] != 128:
+        label += f" at {settings['length']}"
+    if first:
         label += f", {first['share']:.0%} of them of {first['batch']} at {first['length']}"
     name, _, identity = store.rpartition("-")
     label += f", {name} ({identity[:6]})"
-    if meaning.get("pairs"):
-        label += f", {meaning['pairs']:,} pairs"
+    if settings["pairs"]:
+        label += f", {settings['pairs']:,} pairs"
     # The layers, the optimiser and the masks must be the papers', and the text in its order; size,
     # text and length are free.
     is_of_paper = (
@@ -307,10 +299,56 @@ def pretraining_scale(meaning: Plain, store: str) -> Scale:
     return Scale(meaning, store, label, is_of_paper=is_of_paper)
 
 
-def tuned_checkpoint(name: str, start: Start) -> Scale:
+@dataclass(frozen=True)
+class NetworkChange:
+    """What a fine-tuning changed of the network that the user named."""
+
+    positions: Literal["keep", "remove"] = "keep"
+    tisa: int = 0
+    start: str = ""
+    reused: bool = False
+
+    def row(self, start: Start) -> str | None:
+        """The row that the change makes; None if no claim is about such a row."""
+        without, with_tisa = ROWS[self.positions]
+        if not self.tisa:
+            return without
+        is_row = self.tisa in NAMED_BY_S and (self.start, self.reused) == start
+        return with_tisa + NAMED_BY_S[self.tisa] if is_row else None
+
+
+def tuned_checkpoints(values: Iterable[Value]) -> list[Scale]:
+    """The scales of fine-tunings that started from a network named by the user, if it has position
+    embeddings.
+
+    It has position embeddings if a fine-tuning removed them or fitted TISA to them. No run is left
+    out, because the records do not show whether today's code would make these runs.
+    """
+    scales: list[Scale] = []
+    tunings = [value for value in values if value.is_tuning and value.scale]
+    for checkpoint, runs in by(select(tunings, pretrain_seed=None), "origin").items():
+        changes = {key: fitted(json.loads(key), NetworkChange) for key in by(runs, "scheme")}
+        if not any(
+            change.positions == "remove" or change.start == "regression"
+            for change in changes.values()
+        ):
+            continue
+        # A scale for each way of starting TISA; the rows without it belong to all of them.
+        starts = [(change.start, change.reused) for change in changes.values() if change.tisa]
+        for way, reused in dict.fromkeys(starts):
+            scale = _tuned_checkpoint(name_of(Path(checkpoint)), way, reused)
+            of_rows: dict[str, list[Value]] = {}
+            for value in runs:
+                if row := changes[value.scheme].row((way, reused)):
+                    of_rows.setdefault(row, []).append(value)
+            scale.add(of_rows)
+            scales.append(scale)
+    return scales
+
+
+def _tuned_checkpoint(name: str, way: str, reused: bool) -> Scale:
     """The scale, still without runs, of fine-tunings of one network with one way of starting
     TISA."""
-    way, reused = start
     is_fitted = way == "regression"
     label = f"fine-tuned from {name}, TISA from {'regression' if is_fitted else 'random values'}"
     if reused:
@@ -322,61 +360,9 @@ def tuned_checkpoint(name: str, start: Start) -> Scale:
     )
 
 
-def tuned_checkpoints(values: Iterable[Value]) -> list[Scale]:
-    """The scales of fine-tunings that started from a network named by the user, if it has position
-    embeddings.
-
-    It has position embeddings if a fine-tuning removed them or fitted TISA to them. No run is left
-    out, because the records do not show whether today's code would make these runs.
-    """
-    scales: list[Scale] = []
-    tunings = [
-        value for value in values if value.is_tuning and value.pretrain_seed is None and value.scale
-    ]
-    for checkpoint, runs in by(tunings, "origin").items():
-        changes = {scheme: json.loads(scheme) for scheme in by(runs, "scheme")}
-        if not any(
-            change.get("positions") == "remove" or change.get("start") == "regression"
-            for change in changes.values()
-        ):
-            continue
-        # A scale for each way of starting TISA; the rows without it belong to all of them.
-        for start in dict.fromkeys(
-            (change["start"], change["reused"]) for change in changes.values() if change.get("tisa")
-        ):
-            rows = {scheme: row_of(change, start) for scheme, change in changes.items()}
-            scale = tuned_checkpoint(name_of(Path(checkpoint)), start)
-            scale.add(
-                {
-                    row: [value for value in runs if rows[value.scheme] == row]
-                    for row in rows.values()
-                    if row
-                }
-            )
-            scales.append(scale)
-    return scales
-
-
-def row_of(change: Plain, start: Start) -> str | None:
-    """The row that a change makes of the network; None if no claim is about such a row."""
-    without, with_tisa = ROWS[change.get("positions", "keep")]
-    if not change.get("tisa"):
-        return without
-    is_row = change["tisa"] in NAMED_BY_S and (change["start"], change["reused"]) == start
-    return with_tisa + NAMED_BY_S[change["tisa"]] if is_row else None
-
-
-def seeds(value: Value) -> Seed:
-    """The seeds of a value; for a fine-tuning of a named network, which has no pre-training, its
-    own seed and 0."""
-    if value.pretrain_seed is None:
-        return value.seed, 0
-    return value.pretrain_seed, value.seed
-
-
 def scores_by_seeds(values: Iterable[Value]) -> dict[Seed, float]:
     """Seeds → score; of two runs that differ in nothing else the last counts."""
-    return {seeds(value): value.value for value in values}
+    return {value.seeds: value.value for value in values}
 
 
 def mean_of(columns: Sequence[Mapping[Seed, float]]) -> dict[Seed, float]:
@@ -441,34 +427,31 @@ def scheme(overrides: Iterable[str]) -> str:
 
 
 def travel(
-    recipe: Plain | None,
-    steps: int,
-    rates: Rates,
-    has_position: bool = True,
-    has_conv: bool = False,
+    settings: Plain, rates: Rates, values: Iterable[Value], conv: Plain | None
 ) -> float | None:
     """About how far a parameter of a scheme can move: the sum of its learning rates over the steps.
 
     Adam moves a parameter in a step by at most about the learning rate. None if there is no recipe,
     or if neither the position scheme nor the convolution has parameters.
+
+    Args:
+        settings: recipe and steps of a pre-training.
+        rates: its factors for scheme and convolution.
+        values: its numbers; without a count of parameters its scheme is taken to have some.
+        conv: its convolution.
     """
     position_lr, conv_lr = rates
+    counts = [value.value for value in values if value.column == "position_parameters"]
     factors = []
     # The rate of a part without parameters does not count.
-    if has_position:
+    if not counts or max(counts) > 0:
         factors.append(slowest(position_lr))
-    if has_conv:
+    if class_of(conv) != plateau.NONE:
         factors.append(slowest(position_lr) if conv_lr is None else conv_lr)
-    if not factors or not recipe or "lr" not in recipe:
+    recipe = settings.get("recipe") or {}
+    if not factors or "lr" not in recipe:
         return None
-    return Recipe.of(recipe).travel(steps) * min(factors)
-
-
-def has_parameters(values: Iterable[Value], conv: Plain | None) -> tuple[bool, bool]:
-    """Whether a pre-training's position scheme has parameters, as far as its values show, and
-    whether it has a convolution."""
-    counts = [value.value for value in values if value.column == "position_parameters"]
-    return not counts or max(counts) > 0, class_of(conv) != plateau.NONE
+    return Recipe.of(recipe).travel(settings["steps"]) * min(factors)
 
 
 def short_travel(travels: Iterable[float | None]) -> str:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from relpos.errors import RelposError, one_line, say
 from relpos.measures.kept import kept
 from relpos.measures.measure import NATS, Figure, Measure, Results, chosen
-from relpos.readers import check_recorded, read_text
+from relpos.readers import check_recorded, fitted, read_text
 from relpos.runs.run import OfStage
 from relpos.runs.shelf import END, common, final, finished, is_current, most_shared, protocol
 from relpos.train.metrics import applied
@@ -31,6 +31,9 @@ PartRates = float | tuple[float, ...]
 """The factor of a learning rate, or those of the parts of a merge."""
 Rates = tuple[PartRates, float | None]
 """`recipe.position_lr` and `recipe.conv_lr`, the second only where it differs."""
+Seed = tuple[int, int]
+"""(seed of the pre-training, seed of the fine-tuning); the second is 0 where there is no
+fine-tuning."""
 Halves = tuple[float, float]
 """The score × 100 on the even and on the odd examples of a dev set."""
 Group = TypeVar("Group", bound=Hashable)
@@ -65,6 +68,21 @@ NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
     },
 }
 """Stage → the keys that the record of a finished run must have, with their types."""
+
+
+@dataclass(frozen=True)
+class DevScores:
+    """What the record of a fine-tuning says of its dev sets, by column.
+
+    Args:
+        columns: scores × 100.
+        examples: how many there are.
+        majority: scores of the constant answer.
+    """
+
+    columns: dict[str, float]
+    examples: dict[str, int] = field(default_factory=dict)
+    majority: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -117,30 +135,32 @@ class Value(OfStage):
     answers: Path | None = None
     figure: Figure | None = field(default=None, compare=False)
 
+    @property
+    def seeds(self) -> Seed:
+        """Its seeds; for a fine-tuning of a named network, which has no pre-training, its own and
+        0."""
+        if self.pretrain_seed is None:
+            return self.seed, 0
+        return self.pretrain_seed, self.seed
+
 
 def read(measured: Collection[str] = ("shuffle",)) -> list[Value]:
     """The numbers of all finished pre-trainings and fine-tunings, and the kept results of measures
     of these names."""
-    pretrainings, tunings = (list(_whole(stage)) for stage in NEEDED)
     values: list[Value] = []
-    for folder, record in pretrainings:
+    for folder, record in _whole("pretrain"):
         values += pretraining_values(folder, record, measured)
     # By the folders' names: what a run started from may not be here.
     sources = {value.origin: value for value in values}
-    records = {folder.name: record for folder, record in tunings}
-    current = {name: is_current(record) for name, record in records.items()}
-    for folder, _ in tunings:
-        chain = [folder.name]
-        while (start := Path(records[chain[-1]]["inputs"]["start"])).name in records and len(
-            chain
-        ) < LONGEST:
-            chain.append(start.name)
-        values += tuning_values(
-            folder,
-            [records[name] for name in chain],
-            sources.get(start.name),
-            all(current[name] for name in chain),
-        )
+    tunings = dict(_whole("finetune"))
+    records = {folder.name: record for folder, record in tunings.items()}
+    for folder, record in tunings.items():
+        chain, start = [record], Path(record["inputs"]["start"])
+        while start.name in records and len(chain) < LONGEST:
+            chain.append(records[start.name])
+            start = Path(chain[-1]["inputs"]["start"])
+        is_made_today = all(map(is_current, chain))
+        values += tuning_values(folder, chain, sources.get(start.name), is_made_today)
     return values
 
 
@@ -162,30 +182,25 @@ def pretraining_values(
         folder.name,
         json.dumps([shared, Path(inputs["store"]).name], sort_keys=True),
         json.dumps({key: meaning[key] for key in ("position", "conv")}, sort_keys=True),
-        rates_of(meaning.get("recipe") or {}),
+        rates_of(meaning),
         meaning["seed"],
         is_current=is_current(record),
     )
-    entries = [
-        (measure, entry) for measure in chosen(measured) for entry in kept(folder, measure.name)
-    ]
-    losses: list[Figure] = []
-    for measure, entry in entries:
-        has_loss = any(column.name == LOSS for column in measure.columns)
-        if entry.share == END and has_loss and (figure := measure.figure(LOSS, entry.results)):
-            losses.append(figure)
+    of_measures: list[Value] = []
+    for measure in chosen(measured):
+        for entry in kept(folder, measure.name):
+            way = protocol(entry.meaning, without=())
+            at_time = replace(base, percent=entry.share, way=way)
+            if "examples" in entry.meaning:
+                at_time = replace(at_time, examples=entry.meaning["examples"])
+            of_measures += figure_values(at_time, [measure], entry.results)
     # The record has the loss alone; by example it is kept with the shuffle gap.
-    most = max(losses, key=lambda figure: figure.examples, default=None)
-    for value in _record_values(base, record):
+    losses = select(of_measures, column=LOSS, percent=END)
+    figures = [value.figure for value in losses if value.figure]
+    most = max(figures, key=lambda figure: figure.examples, default=None)
+    for value in _record_values(base, final(record)):
         yield replace(value, figure=most) if value.column == LOSS else value
-    for measure, entry in entries:
-        examples = entry.meaning.get("examples")
-        way = protocol(entry.meaning, without=())
-        at_time = replace(base, percent=entry.share, way=way, examples=examples)
-        for value in figure_values(at_time, [measure], entry.results):
-            # The record has given the loss at the end already.
-            if entry.share != END or value.column != LOSS:
-                yield value
+    yield from (value for value in of_measures if value not in losses)
 
 
 def figure_values(base: Value, measures: Iterable[Measure], results: Results) -> Iterator[Value]:
@@ -220,44 +235,38 @@ def tuning_values(
         is_made_today: whether today's code would make these fine-tunings.
     """
     record, start = chain[0], Path(chain[-1]["inputs"]["start"])
-    meaning, metrics = record["meaning"], record["metrics"]
+    meaning, scores = record["meaning"], fitted(record["metrics"], DevScores)
     base = Value(
         folder, "finetune", "", 0.0, str(start), seed=meaning["seed"], is_current=is_made_today
     )
+    without = ["seed"]
     if source:
-        base = replace(
-            base,
-            **{
-                key: getattr(source, key)
-                for key in ("origin", "scale", "scheme", "rates", "pretrain_seed")
-            },
-            is_current=is_made_today and source.is_current,
-        )
-    # Below these folders lie runs, whose scales are those of their pre-trainings.
-    elif len(chain) == 1 and start.parent.name not in NEEDED:
-        change = json.dumps(meaning.get("change") or {}, sort_keys=True)
-        base = replace(base, scale=json.dumps({"checkpoint": str(start)}), scheme=change)
-    without = ("seed",) if source else ("seed", "change")
+        keys = "origin", "scale", "scheme", "rates", "pretrain_seed"
+        base = replace(base, **{key: getattr(source, key) for key in keys})
+        base = replace(base, is_current=is_made_today and source.is_current)
+    else:
+        without.append("change")
+        # Below folders of stages lie runs, whose scales are those of their pre-trainings.
+        if len(chain) == 1 and start.parent.name not in NEEDED:
+            change = json.dumps(meaning.get("change") or {}, sort_keys=True)
+            base = replace(base, scale=json.dumps({"checkpoint": str(start)}), scheme=change)
     way = protocol(*(tuning["meaning"] for tuning in chain), without=without)
-    for value in _record_values(base, record):
-        if value.column not in metrics["columns"]:
-            yield value
-    for name, score in metrics["columns"].items():
-        path = folder / "dev" / f"{name}.tsv"
-        yield replace(
-            base,
-            way=way,
-            metric=meaning["task"]["metric"],
-            column=name,
-            value=score,
-            examples=metrics.get("examples", {}).get(name),
-            majority=metrics.get("majority", {}).get(name),
-            answers=path if path.is_file() else None,
-        )
+    for value in _record_values(base, final(record)):
+        if (column := value.column) in scores.columns:
+            path = folder / "dev" / f"{column}.tsv"
+            value = replace(
+                value,
+                way=way,
+                metric=meaning["task"]["metric"],
+                examples=scores.examples.get(column),
+                majority=scores.majority.get(column),
+                answers=path if path.is_file() else None,
+            )
+        yield value
 
 
-def _record_values(base: Value, record: Plain) -> Iterator[Value]:
-    for name, value in final(record).items():
+def _record_values(base: Value, numbers: Mapping[str, float]) -> Iterator[Value]:
+    for name, value in numbers.items():
         yield replace(base, column=name, value=float(value), metric=NATS if name == LOSS else "")
 
 
@@ -350,15 +359,17 @@ def mean_over(groups: Iterable[Group], values: Iterable[float], statistic: str) 
     return fmean(per_group(groups, values, statistic).values())
 
 
-def rates_of(recipe: Mapping[str, Any]) -> Rates:
-    """`position_lr` and, where it differs from that, `conv_lr` of a run's recipe.
+def rates_of(settings: Mapping[str, Any]) -> Rates:
+    """`position_lr` and, where it differs from that, `conv_lr`, in the configuration or the meaning
+    of a run.
 
-    >>> rates_of({"position_lr": [1, 30]})
+    >>> rates_of({"recipe": {"position_lr": [1, 30]}})
     ((1.0, 30.0), None)
     """
     # A run's meaning has no factor where it is 1, the rate of all other parameters.
-    factor, conv_lr = recipe.get("position_lr", 1.0), recipe.get("conv_lr")
-    position_lr = float(factor) if isinstance(factor, int | float) else tuple(map(float, factor))
+    recipe = {"position_lr": 1.0, "conv_lr": None} | (settings.get("recipe") or {})
+    factor, conv_lr = recipe["position_lr"], recipe["conv_lr"]
+    position_lr = tuple(map(float, factor)) if isinstance(factor, list) else float(factor)
     if conv_lr in (None, position_lr):
         return position_lr, None
     return position_lr, float(conv_lr)
@@ -379,16 +390,6 @@ def precedence(position_lr: PartRates, conv_lr: float | None) -> tuple[bool, flo
     (30.0, 1.0)
     """
     return conv_lr is not None, -slowest(position_lr), -(conv_lr or 0.0)
-
-
-def best_on_halves(rows: Mapping[str, Halves]) -> list[tuple[str, int, int]]:
-    """For each half of the examples: the best row there (the first of equal ones), that half, and
-    the other one.
-
-    The row is to be scored on the other half, because the best of several rows gains by choice
-    alone on the examples that chose it.
-    """
-    return [(max(rows, key=lambda row: rows[row][half]), half, 1 - half) for half in (0, 1)]
 
 
 def halves(path: Path, metric: str) -> Halves:

@@ -11,15 +11,15 @@ optimistic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 from relpos.results.statistics import of_errors
-from relpos.results.values import Halves, best_on_halves, halves, mean_over
+from relpos.results.values import Halves, halves, mean_over
 from relpos.runs.run import read_record, runs_root
 from relpos.tables.comparison import baseline_of, minus
 from relpos.tables.experiment import Experiment
-from relpos.tables.render.cells import SideTable, signed, title
+from relpos.tables.render.cells import SideTable, by_columns, signed, title
 from relpos.tables.render.view import columns_of
 from relpos.tables.table import Column, Row
 
@@ -51,59 +51,47 @@ def side_table(
         statistic: mean, best or median.
     """
     by_name = {row.name: row for row in rows}
-    if any(name not in by_name for name in (base, *choices)):
+    if not by_name.keys() >= {base, *choices}:
         return None
     compared = [by_name[name] for name in (base, *choices)]
-    of = partial(mean_over, statistic=statistic)
     texts: dict[str, list[str]] = {}
     for column in columns_of(compared):
         of_rows = {row.name: row.columns.get(column, Column()) for row in compared}
         if not all(score.values and score.is_score for score in of_rows.values()):
             continue
-        scores = {
-            name: of([seed for seed, _ in score.seeds], score.values)
-            for name, score in of_rows.items()
-        }
+        scores = {name: score.over_pretrainings(statistic) for name, score in of_rows.items()}
         gains = {name: scores[name] - scores[base] for name in choices}
-        text_of = {
-            name: f"{signed(gain, 2)} ({signed(of_errors(gain, scores[base]))} %)"
-            for name, gain in gains.items()
-        }
+        text_of = {}
+        for name, gain in gains.items():
+            percent = signed(of_errors(gain, scores[base]))
+            text_of[name] = f"{signed(gain, 2)} ({percent} %)"
         best = max(gains, key=gains.__getitem__)  # the first of equal ones
-        chosen, judged = _on_halves({row.name: _halves(row, column, of) for row in compared}, base)
+        halves_of = {row.name: _halves(row, column, statistic) for row in compared}
+        chosen, judged = _on_halves(halves_of, base)
         on_halves = [signed(gain, 2) for gain in (chosen, judged, minus(chosen, judged))]
-        texts[column] = [*text_of.values(), f"{text_of[best]} {best}", *on_halves]
-    if not texts:
-        return None
+        texts[title(column)] = [*text_of.values(), f"{text_of[best]} {best}", *on_halves]
     names = [*(f"{name} in every column" for name in choices), "the best of each column"]
     names += [
         "the best on half of the examples",
         "the same row on the other half",
         "optimism of the choice",
     ]
-    lines = [(name, list(line)) for name, *line in zip(names, *texts.values(), strict=True)]
-    return SideTable(
-        f"Δ (Δ%) of {statistic}s to {base}, by choice of the row", list(map(title, texts)), lines
-    )
+    return by_columns(f"Δ (Δ%) of {statistic}s to {base}, by choice of the row", names, texts)
 
 
-def _halves(
-    row: Row, column: str, of: Callable[[Sequence[int | None], Sequence[float]], float]
-) -> Halves | None:
+def _halves(row: Row, column: str, statistic: str) -> Halves | None:
     """The statistic of a row's fine-tunings on even and on odd examples; None if a run kept no
     answers."""
-    runs = [
-        run
-        for run in row.runs
-        if run.is_tuning and run.state == "finished" and column in run.columns
-    ]
+    runs = [run for run in row.runs if run.state == "finished" and column in run.columns]
     paths = [runs_root() / run.path / "dev" / f"{column}.tsv" for run in runs]
     if not paths or not all(path.is_file() for path in paths):
         return None
     # The statistic is taken over the scores of the runs, on half of the examples as on all.
     metric = read_record(paths[0].parent.parent)["meaning"]["task"]["metric"]
-    seeds, of_runs = [run.pretrain_seed for run in runs], [halves(path, metric) for path in paths]
-    return of(seeds, [even for even, _ in of_runs]), of(seeds, [odd for _, odd in of_runs])
+    pretrainings = [run.pretrain_seed for run in runs]
+    of_halves = zip(*(halves(path, metric) for path in paths), strict=True)
+    even, odd = (mean_over(pretrainings, scores, statistic) for scores in of_halves)
+    return even, odd
 
 
 def _on_halves(rows: Mapping[str, Halves | None], base: str) -> tuple[float | None, float | None]:
@@ -114,9 +102,10 @@ def _on_halves(rows: Mapping[str, Halves | None], base: str) -> tuple[float | No
     if len(answered) < len(rows):
         return None, None
     of_base = answered.pop(base)
+    gains_chosen, gains_judged = 0.0, 0.0
     # Each half chooses once and judges once, so that every example is used for both.
-    gains_chosen, gains_judged = [], []
-    for row, chosen, judged in best_on_halves(answered):
-        gains_chosen.append(answered[row][chosen] - of_base[chosen])
-        gains_judged.append(answered[row][judged] - of_base[judged])
-    return sum(gains_chosen) / 2, sum(gains_judged) / 2
+    for chosen in (0, 1):
+        best = max(answered.values(), key=itemgetter(chosen))  # the first of equal ones
+        gains_chosen += best[chosen] - of_base[chosen]
+        gains_judged += best[1 - chosen] - of_base[1 - chosen]
+    return gains_chosen / 2, gains_judged / 2

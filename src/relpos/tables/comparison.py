@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from statistics import fmean
 
-from relpos.results import contrast
-from relpos.results.gain import between_models
+from relpos.results.gain import between_models, estimated
 from relpos.results.scale import MEAN, columns_named
 from relpos.results.statistics import Difference, holm, of_errors
-from relpos.results.values import GLUE, mean_over
+from relpos.results.values import GLUE
 from relpos.tables.experiment import Experiment
 from relpos.tables.table import Column, Row, scale_of
 
@@ -36,51 +36,46 @@ def with_comparisons(
 ) -> list[Row]:
     """The rows of a table, each column with its comparisons, by the experiment's statistic, printed
     split and baselines."""
-    planned = []
+    compared = []
+    groups: dict[str, list[Row]] = {}
     for row in rows:
-        columns = dict(row.columns)
+        of_paper, columns = printed.get(row.name, {}), row.columns
         # Without a checkpoint to start from there is no plan and no column; the printed numbers are
         # shown all the same.
         if experiment.network:
-            for name in columns_named(MEAN, printed.get(row.name, {})):
-                columns.setdefault(name, Column())
-        planned.append(replace(row, columns=columns, server=experiment.server.get(row.name, {})))
-    baselines = [baseline_of(row.name, experiment) for row in planned]
-    groups: dict[str, list[Row]] = {}
-    for row, baseline in zip(planned, baselines, strict=True):
+            missing = columns_named(MEAN, of_paper.keys() - columns.keys())
+            columns = columns | dict.fromkeys(missing, Column())
+        row = replace(row, columns=columns, server=experiment.server.get(row.name, {}))
+        compared.append(_with_printed(row, experiment, of_paper))
         # A baseline belongs to the group of the rows that are compared with it.
-        groups.setdefault(
-            baseline or (row.name if row.name in experiment.baseline else ""), []
-        ).append(row)
-    compared = [_with_printed(row, experiment, printed.get(row.name, {})) for row in planned]
-    return _with_baselines(compared, baselines, groups)
+        base = row.name if row.name in experiment.baseline else baseline_of(row.name, experiment)
+        groups.setdefault(base or "", []).append(row)
+    return _with_baselines(compared, groups)
 
 
 def _with_printed(row: Row, experiment: Experiment, printed: PrintedRow) -> Row:
-    numbers = {}
-    for name in row.numbers:
+    """A row, its columns and their mean beside the printed numbers."""
+    numbers = row.numbers
+    for name, column in numbers.items():
         # The paper prints the mean of all columns; that of fewer cannot be compared with it.
-        is_comparable = name != MEAN or len(row.mean.of) in (0, len(GLUE))
-        numbers[name] = _compared(row, name, experiment, printed if is_comparable else {})
+        if name not in printed or (name == MEAN and len(row.mean.of) not in (0, len(GLUE))):
+            continue
+        of_paper = printed[name]
+        ours, inside = row.server_score(name), None
+        if experiment.split == "dev":
+            ours = _ours(row, name, experiment.statistic)
+            several = len({pretraining for pretraining, _ in column.seeds}) > 1
+            if several and experiment.statistic == "mean" and column.interval:
+                low, high = column.interval
+                inside = low <= of_paper <= high
+        numbers[name] = replace(
+            column,
+            printed=of_paper,
+            printed_sem=printed.get(f"{name}_sem"),
+            difference=minus(ours, of_paper),
+            inside=inside,
+        )
     return row.with_numbers(numbers)
-
-
-def _compared(row: Row, name: str, experiment: Experiment, printed: PrintedRow) -> Column:
-    """A column of a row, or the mean of its columns, beside the printed number."""
-    column = replace(
-        row.numbers[name], printed=printed.get(name), printed_sem=printed.get(f"{name}_sem")
-    )
-    if column.printed is None:
-        return column
-    if experiment.split == "test":
-        return replace(column, difference=minus(row.server_score(name), column.printed))
-    inside = None
-    several = len({pretraining for pretraining, _ in column.seeds}) > 1
-    if several and experiment.statistic == "mean" and column.interval:
-        low, high = column.interval
-        inside = low <= column.printed <= high
-    ours = _ours(row, name, experiment.statistic)
-    return replace(column, difference=minus(ours, column.printed), inside=inside)
 
 
 def _ours(row: Row, name: str, statistic: str) -> float | None:
@@ -91,9 +86,7 @@ def _ours(row: Row, name: str, statistic: str) -> float | None:
     parts = [row.numbers[part] for part in names]
     if not parts or not all(part.values for part in parts):
         return None
-    return fmean(
-        mean_over([seed for seed, _ in part.seeds], part.values, statistic) for part in parts
-    )
+    return fmean(part.over_pretrainings(statistic) for part in parts)
 
 
 def _names(row: Row, name: str) -> list[str]:
@@ -101,44 +94,35 @@ def _names(row: Row, name: str) -> list[str]:
     return row.mean.of if name == MEAN else [name]
 
 
-def _with_baselines(
-    rows: Sequence[Row], baselines: Sequence[str | None], groups: Mapping[str, Sequence[Row]]
-) -> list[Row]:
+def _with_baselines(rows: Sequence[Row], groups: Mapping[str, Sequence[Row]]) -> list[Row]:
     """The rows with differences to their baselines, and p-values that Holm's method adjusts over
     the rows of a column.
 
     The rows of a column are the family of tests, because a reader looks through them for the best.
     """
     by_name = {row.name: row for row in rows}
-    base_of = {
-        row.name: by_name.get(baseline or "") for row, baseline in zip(rows, baselines, strict=True)
-    }
-    numbers = {row.name: dict(row.numbers) for row in rows}
-    for name in dict.fromkeys(name for row in rows for name in row.numbers):
+    compared = {row.name: row.numbers for row in rows}
+    scales = {base: scale_of(group) for base, group in groups.items() if base in by_name}
+    pairs = []
+    for name in scales:
+        pairs += [(by_name[row.name], by_name[name]) for row in groups[name] if row.name != name]
+    for name in dict.fromkeys(chain(*compared.values())):
         tests: dict[str, Difference] = {}
-        for row in rows:
-            base = base_of[row.name]
-            if name in row.numbers and base and (test := _between(row, base, name, groups)):
-                tests[row.name] = test
+        of_column = [(row, base) for row, base in pairs if name in row.numbers]
+        for row, base in of_column:
+            weights = {row.name: 1.0, base.name: -1.0}
+            estimate = estimated(scales[base.name], weights, _names(row, name))
+            if estimate and estimate[1]:
+                tests[row.name] = estimate[1]
         adjusted = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
-        for row in rows:
-            if name in row.numbers:
-                base = base_of[row.name]
-                of_base = base.numbers.get(name, Column()) if base else Column()
-                test, p = tests.get(row.name), adjusted.get(row.name)
-                numbers[row.name][name] = _with_delta(row.numbers[name], of_base, test, p)
-    return [row.with_numbers(numbers[row.name]) for row in rows]
-
-
-def _between(
-    row: Row, base: Row, name: str, groups: Mapping[str, Sequence[Row]]
-) -> Difference | None:
-    """The difference of two rows, tested over pre-trainings; None if it cannot be tested."""
-    scale, columns = scale_of(groups[base.name]), _names(row, name)
-    units = scale.by_seed(columns) if columns else {}
-    if row.name not in units or base.name not in units:
-        return None
-    return contrast.difference(units, row.name, base.name, scale.at_constant(columns))
+        for row, base in of_column:
+            compared[row.name][name] = _with_delta(
+                row.numbers[name],
+                base.numbers.get(name, Column()),
+                tests.get(row.name),
+                adjusted.get(row.name),
+            )
+    return [row.with_numbers(compared[row.name]) for row in rows]
 
 
 def baseline_of(name: str, experiment: Experiment) -> str | None:
@@ -167,20 +151,22 @@ def baseline_of(name: str, experiment: Experiment) -> str | None:
 def _with_delta(
     column: Column, base: Column, test: Difference | None, adjusted: float | None
 ) -> Column:
-    column = replace(
-        column, delta_p_holm=adjusted, delta_printed=minus(column.printed, base.printed)
-    )
-    if test:
-        column = replace(column, delta_p=test.p)
     # Models are compared only where pre-trainings cannot be: two models differ more surely than two
     # rows.
-    if gain := test or between_models(column.by_seed, base.by_seed):
-        column = replace(column, delta=gain.value, delta_interval=(gain.low, gain.high))
-    else:
-        column = replace(column, delta=minus(column.mean, base.mean))
-    if column.is_score and column.delta is not None and base.mean is not None:
-        column = replace(column, delta_percent=of_errors(column.delta, base.mean))
-    return column
+    gain = test or between_models(column.by_seed, base.by_seed)
+    delta = gain.value if gain else minus(column.mean, base.mean)
+    percent = None
+    if column.is_score and delta is not None and base.mean is not None:
+        percent = of_errors(delta, base.mean)
+    return replace(
+        column,
+        delta=delta,
+        delta_percent=percent,
+        delta_interval=(gain.low, gain.high) if gain else None,
+        delta_p=test.p if test else None,
+        delta_p_holm=adjusted,
+        delta_printed=minus(column.printed, base.printed),
+    )
 
 
 def minus(first: float | None, second: float | None) -> float | None:

@@ -26,10 +26,8 @@ from relpos.results.scale import (
     MEAN,
     Scale,
     columns_named,
-    has_parameters,
     mean_of,
     scheme,
-    seeds,
     travel,
 )
 from relpos.results.statistics import Difference, Interval
@@ -132,14 +130,12 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
         if recorded := of_pretrainings.get(number.name):
             plain[number.name] = number.kind(np.mean([value.value for value in recorded]))
     config = planned.pretrainings[0].config if planned.pretrainings else {}
-    rates, moved = rates_of(config.get("recipe") or {}), has_parameters(values, config.get("conv"))
+    rates = rates_of(config)
     return Row(
         name=planned.name,
         overrides=without_keys(planned.overrides),
         position_parameters=int(of_pretrainings["position_parameters"][0].value) if plain else None,
-        travel=travel(config.get("recipe"), config.get("steps", 0), rates, *moved)
-        if plain
-        else None,
+        travel=travel(config, rates, values, config["conv"]) if plain else None,
         position_lr=rates[0],
         conv_lr=rates[1],
         columns=columns,
@@ -371,7 +367,7 @@ def column(values: Sequence[Value], states: Sequence[str], several: bool, metric
             n_collapsed = sum(value.value <= majority + 1e-9 for value in values)
     return replace(
         result,
-        seeds=[seeds(value) for value in values],
+        seeds=[value.seeds for value in values],
         best=None if metric == NATS else result.best,  # a higher loss is not better
         interval=interval,
         n_failed=n_failed,

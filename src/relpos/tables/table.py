@@ -18,15 +18,25 @@ from relpos.errors import refuse_unknown
 from relpos.files import write_json
 from relpos.measures.measure import NATS
 from relpos.results.plateau import Onset
-from relpos.results.scale import MEAN, Scale, Seed
+from relpos.results.scale import MEAN, Scale
 from relpos.results.statistics import Interval
-from relpos.results.values import GLUE, PartRates, Value
+from relpos.results.values import GLUE, PartRates, Seed, Value, mean_over
 from relpos.runs.table_file import FILE, RowRun, read_table, table_folder
 
 if TYPE_CHECKING:
     from relpos.tables.plan import PlannedRow
 
 Better = Literal["less", "more"]
+UNKNOWN: dict[str, Any] = {
+    "hardware": None,
+    "gpus": [],
+    "processor": "an unknown processor",
+    "instructions": None,
+    "versions": None,
+    "torch": "unknown",
+    "commit": None,
+}
+"""What stands for the facts that a record lacks."""
 SHORT = 7
 """The number of digits of a commit that are shown."""
 
@@ -101,6 +111,10 @@ class Column:
     def by_seed(self) -> dict[Seed, float]:
         """Seeds → value."""
         return dict(zip(self.seeds, self.values, strict=True))
+
+    def over_pretrainings(self, statistic: str) -> float:
+        """The mean over pre-trainings of a statistic of each one's fine-tunings."""
+        return mean_over([seed for seed, _ in self.seeds], self.values, statistic)
 
     @property
     def is_score(self) -> bool:
@@ -222,10 +236,8 @@ def scale_of(rows: Sequence[Row]) -> Scale:
     """A scale of the rows that are compared with each other."""
     scale = Scale({}, "", "this table")
     for row in rows:
-        columns = scale.values[row.name] = {}
-        for name, column in row.columns.items():
-            if column.values:
-                columns[name] = column_values(name, column)
+        filled = {name: column for name, column in row.columns.items() if column.values}
+        scale.values[row.name] = {name: column_values(name, filled[name]) for name in filled}
     return scale
 
 
@@ -312,30 +324,23 @@ def made_with(plan: Iterable[PlannedRow]) -> str:
     commit 849145d.`, or empty.
     """
     runs = {run.path: run for row in plan for run in row.runs}  # rows may share a run
-    records = [run.record for run in runs.values() if run.state == "finished"]
-    if not records:
+    machines, versions, commits = Counter[str](), Counter[str](), Counter[str]()
+    for run in runs.values():
+        if run.state != "finished":
+            continue
+        record = UNKNOWN | run.record
+        hardware = UNKNOWN | (record["hardware"] or {})
+        names = [*hardware["gpus"], hardware["processor"], hardware["instructions"]]
+        machines[", ".join(map(str, filter(None, names)))] += 1
+        versions[str((UNKNOWN | (record["versions"] or {}))["torch"])] += 1
+        commits[str(record["commit"] or UNKNOWN["torch"])[:SHORT]] += 1
+    if not machines:
         return ""
-    parts = {
-        "on ": [_machine(record.get("hardware") or {}) for record in records],
-        "with torch ": [
-            str((record.get("versions") or {}).get("torch", "unknown")) for record in records
-        ],
-        "at commit ": [str(record.get("commit") or "unknown")[:SHORT] for record in records],
-    }
-    return f"Runs were made {'; '.join(before + _counted(values) for before, values in parts.items())}."
+    texts = map(_counted, (machines, versions, commits))
+    return "Runs were made on {}; with torch {}; at commit {}.".format(*texts)
 
 
-def _machine(hardware: Mapping[str, Any]) -> str:
-    parts = [
-        *hardware.get("gpus", []),
-        hardware.get("processor", "an unknown processor"),
-        hardware.get("instructions"),
-    ]
-    return ", ".join(str(name) for name in parts if name)
-
-
-def _counted(values: Iterable[str]) -> str:
-    counts = Counter(values)
+def _counted(counts: Counter[str]) -> str:
     if len(counts) == 1:
         return next(iter(counts))
     return " and ".join(f"{value} ({count})" for value, count in counts.most_common())

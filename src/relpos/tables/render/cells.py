@@ -3,9 +3,9 @@ GLUE server's, differences to the baseline row, losses at other lengths."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 
 import numpy as np
 
@@ -16,15 +16,8 @@ from relpos.tables.table import Better, Column, PlainColumn, Row
 
 MISSING = "—"
 MINUS = "−"
-NAMES = {
-    "cola": "CoLA",
-    "mnli_m": "MNLI-m",
-    "mnli_mm": "MNLI-mm",
-    "mrpc": "MRPC",
-    "qnli": "QNLI",
-    "qqp": "QQP",
-}
-NAMES |= {"rte": "RTE", "sst2": "SST-2", "stsb": "STS-B", "wnli": "WNLI", "ax": "AX"}
+NAMES = {"cola": "CoLA", "mnli_m": "MNLI-m", "mnli_mm": "MNLI-mm", "sst2": "SST-2", "stsb": "STS-B"}
+NAMES |= {name: name.upper() for name in ("mrpc", "qnli", "qqp", "rte", "wnli", "ax")}
 MOST_STEPS = 12
 """The most columns of a table over the training; the figure beside it and table.json have all
 evaluations."""
@@ -79,19 +72,15 @@ class TableColumn:
 
 def plain_column(plain: PlainColumn, rows: Sequence[Row]) -> TableColumn:
     """A column with one number for each row."""
-    return with_best(
-        TableColumn(plain.name, plain.name, plain.better, [_plain_cell(plain, row) for row in rows])
-    )
-
-
-def _plain_cell(plain: PlainColumn, row: Row) -> Cell:
-    value, below = getattr(row, plain.name), getattr(row, plain.below, None)
-    if value is None:
-        return Cell(MISSING, None)
-    text, note = plain.form.format(value), ""
-    if below is not None:
-        note = f"{plain.form.format(below)} {plain.below.replace('_', ' ')}"
-    return Cell(text, value, note=note)
+    cells = []
+    for row in rows:
+        value, below = getattr(row, plain.name), getattr(row, plain.below, None)
+        note = ""
+        if below is not None:
+            note = f"{plain.form.format(below)} {plain.below.replace('_', ' ')}"
+        text = MISSING if value is None else plain.form.format(value)
+        cells.append(Cell(text, value, note=note))
+    return with_best(TableColumn(plain.name, plain.name, plain.better, cells))
 
 
 def runs_column(rows: Sequence[Row]) -> TableColumn:
@@ -106,21 +95,23 @@ def runs_column(rows: Sequence[Row]) -> TableColumn:
     cells = []
     for row in rows:
         states = [run.state for run in row.runs if run.is_pretraining]
-        tuned: dict[tuple[str | None, int | None], list[str]] = {}
+        tuned: dict[object, list[str]] = {}
         for run in row.runs:
             if run.is_tuning:
                 tuned.setdefault((run.task, run.pretrain_seed), []).append(run.state)
         # The task with the fewest finished runs counts.
-        fewest = min(tuned.values(), key=lambda of_task: of_task.count("finished"), default=[])
-        counts = [f"{group.count('finished')}{_of(group)}" for group in (states, fewest) if group]
-        cells.append(
-            Cell(" × ".join(counts) or MISSING, states.count("finished") if row.runs else None)
-        )
+        fewest = min(tuned.values(), key=_finished, default=[])
+        counts = []
+        for group in filter(None, (states, fewest)):
+            of = f"/{len(group)}" if _finished(group) < len(group) else ""
+            counts.append(f"{_finished(group)}{of}")
+        value = _finished(states) if row.runs else None
+        cells.append(Cell(" × ".join(counts) or MISSING, value))
     return TableColumn("n", "n", None, cells)
 
 
-def _of(states: Sequence[str]) -> str:
-    return f"/{len(states)}" if states.count("finished") < len(states) else ""
+def _finished(states: Sequence[str]) -> int:
+    return states.count("finished")
 
 
 def score_column(name: str, title: str, columns: Sequence[Column]) -> TableColumn:
@@ -131,11 +122,8 @@ def score_column(name: str, title: str, columns: Sequence[Column]) -> TableColum
     '31.2 ± 0.8 (32.0)'
     """
     better: Better | None = "more" if all(column.is_score for column in columns) else None
-    return with_best(
-        TableColumn(
-            name, title, better, [Cell(text_of(column), column.mean, column) for column in columns]
-        )
-    )
+    cells = [Cell(text_of(column), column.mean, column) for column in columns]
+    return with_best(TableColumn(name, title, better, cells))
 
 
 def with_best(column: TableColumn) -> TableColumn:
@@ -225,13 +213,10 @@ def signed(value: float | None, decimals: int = 1) -> str:
     >>> signed(1.04), signed(-0.26), signed(-0.04)
     ('+1.0', '−0.3', '0.0')
     """
-    if value is None:
-        return MISSING
-    text = f"{abs(value):.{decimals}f}"
-    # A number that rounds to zero has no sign.
-    if not float(text):
-        return text
-    return f"+{text}" if value > 0 else f"{MINUS}{text}"
+    text = number(value, decimals)
+    if value is not None and round(value, decimals) > 0:
+        return f"+{text}"
+    return text
 
 
 def title(column: str, default: str | None = None) -> str:
@@ -261,21 +246,31 @@ class SideTable:
         return [[self.title, *self.heads], *([name, *line] for name, line in self.lines)]
 
 
+def by_columns(
+    title: str, names: Iterable[str], columns: Mapping[str, Sequence[str]]
+) -> SideTable | None:
+    """A side table of columns, head → the texts of the lines of these names; None without
+    columns."""
+    if not columns:
+        return None
+    lines = zip(names, map(list, zip(*columns.values(), strict=True)), strict=True)
+    return SideTable(title, list(columns), list(lines))
+
+
 def of_scores(
     head: str, columns: Sequence[TableColumn], rows: Sequence[Row], text: Callable[[Column], str]
 ) -> SideTable | None:
     """A side table of texts about the scores of each row; None if all texts are empty."""
-    texts = [
-        (column.title, [text(score) or MISSING for score in column.scores]) for column in columns
-    ]
-    nonempty = [(title, of_column) for title, of_column in texts if {*of_column} - {MISSING}]
-    if not nonempty:
-        return None
-    lines = [
-        (row.name, [of_column[place] for _, of_column in nonempty])
-        for place, row in enumerate(rows)
-    ]
-    return SideTable(head, [title for title, _ in nonempty], lines)
+    texts = {}
+    for column in columns:
+        of_column = [text(score) or MISSING for score in column.scores]
+        if {*of_column} != {MISSING}:
+            texts[column.title] = of_column
+    return by_columns(head, names_of(rows), texts)
+
+
+def names_of(rows: Iterable[Row]) -> list[str]:
+    return [row.name for row in rows]
 
 
 def printed(columns: Sequence[TableColumn], rows: Sequence[Row]) -> SideTable | None:
@@ -305,25 +300,18 @@ def order_and_rate(rows: Sequence[Row]) -> SideTable | None:
     >>> order_and_rate([none, rope]).lines
     [('none', ['plateau', 'later than 8', '1']), ('rope', ['100 %', '2.6 (2 to 4)', '1 + 30 (conv_lr 3)'])]
     """
-    columns = {
-        "order known": [_order_known(row) for row in rows],
-        "half known after": [_order_found(row) for row in rows],
-        # A sweep shows every rate in a table of its own.
-        "position_lr": [_rates(row) for row in rows] if not sweeps(rows) else [],
-    }
+    columns = {"order known": list(map(_order_known, rows))}
     # If no row has found order, the column would only repeat `order known`.
-    nothing = {"order known": {MISSING}, "half known after": {MISSING}, "position_lr": {"1"}}
-    if not any(row.order_found and row.order_found.tokens for row in rows):
-        del columns["half known after"]
-    columns = {head: texts for head, texts in columns.items() if set(texts) - nothing[head]}
-    if not columns:
-        return None
-    lines = [
-        (row.name, [texts[place] for texts in columns.values()]) for place, row in enumerate(rows)
-    ]
-    return SideTable(
-        "order and rates" if "order known" in columns else "rates", list(columns), lines
-    )
+    if any(row.order_found and row.order_found.tokens for row in rows):
+        columns["half known after"] = list(map(_order_found, rows))
+    # A sweep shows every rate in a table of its own.
+    if not sweeps(rows):
+        columns["position_lr"] = list(map(_rates, rows))
+    for head, nothing in (("order known", MISSING), ("position_lr", "1")):
+        if {*columns.get(head, ())} <= {nothing}:
+            columns.pop(head, None)
+    title = "order and rates" if "order known" in columns else "rates"
+    return by_columns(title, names_of(rows), columns)
 
 
 def _order_known(row: Row) -> str:
@@ -357,30 +345,21 @@ def _rates(row: Row) -> str:
 
 def server(rows: Sequence[Row]) -> SideTable | None:
     """The GLUE server's scores, for the rows that were submitted; None without such rows."""
-    names = [
-        name
-        for name in (*SERVER_COLUMNS, MEAN)
-        if any(row.server_score(name) is not None for row in rows)
-    ]
-    if not names:
-        return None
-    heads = [title(name, name.upper()) for name in names]
-    lines = [
-        (row.name, [number(row.server_score(name)) for name in names]) for row in rows if row.server
-    ]
-    return SideTable("GLUE server (test)", heads, lines)
+    submitted = [row for row in rows if row.server]
+    columns = {}
+    for name in (*SERVER_COLUMNS, MEAN):
+        scores = [row.server_score(name) for row in submitted]
+        if {*scores} - {None}:
+            columns[title(name, name.upper())] = list(map(number, scores))
+    return by_columns("GLUE server (test)", names_of(submitted), columns)
 
 
 def losses_by_length(rows: Sequence[Row]) -> SideTable | None:
     """Nats per predicted token at each length; None if no lengths were measured."""
-    lengths = list(dict.fromkeys(length for row in rows for length in row.heldout_by_length))
-    if not lengths:
-        return None
-    lines = [
-        (row.name, [number(row.heldout_by_length.get(length), 3) for length in lengths])
-        for row in rows
-    ]
-    return SideTable("held-out loss at length", lengths, lines)
+    columns = {}
+    for length in dict.fromkeys(length for row in rows for length in row.heldout_by_length):
+        columns[length] = [number(row.heldout_by_length.get(length), 3) for row in rows]
+    return by_columns("held-out loss at length", names_of(rows), columns)
 
 
 def losses_by_step(rows: Sequence[Row]) -> SideTable | None:
@@ -390,13 +369,11 @@ def losses_by_step(rows: Sequence[Row]) -> SideTable | None:
     if not curves:
         return None
     steps = sorted(set.intersection(*map(set, curves.values())))
-    if not steps:
-        return None
     if len(steps) > MOST_STEPS:
         even = np.geomspace(steps[0], steps[-1], MOST_STEPS)
         steps = sorted({min(steps, key=lambda step: abs(step - place)) for place in even})
-    lines = [(name, [number(curve[step], 3) for step in steps]) for name, curve in curves.items()]
-    return SideTable("held-out loss at step", list(map(str, steps)), lines)
+    columns = {str(step): [number(curve[step], 3) for curve in curves.values()] for step in steps}
+    return by_columns("held-out loss at step", curves, columns)
 
 
 def by_snapshot(rows: Sequence[Row]) -> list[SideTable]:
@@ -405,40 +382,27 @@ def by_snapshot(rows: Sequence[Row]) -> list[SideTable]:
     percents = sorted({percent for row in rows for percent in row.snapshots})
     # A measure that failed everywhere would be a table of dashes, and has none.
     names: dict[str, None] = {}
-    for row in rows:
-        for columns in row.snapshots.values():
-            names |= dict.fromkeys(
-                name for name, column in columns.items() if column.mean is not None
-            )
+    for columns in chain(*(row.snapshots.values() for row in rows)):
+        names |= {name: None for name, column in columns.items() if column.mean is not None}
     tables = []
     for name in names:
-        lines = []
-        for row in rows:
-            lines.append(
-                (
-                    row.name,
-                    [_point(row.snapshots.get(percent, {}).get(name)) for percent in percents],
-                )
-            )
-        heads = [f"{percent} %" for percent in percents]
-        tables.append(SideTable(f"{title(name)} at per cent of the steps", heads, lines))
-    return tables
+        head = f"{title(name)} at per cent of the steps"
+        texts = {
+            f"{percent} %": [_point(row, percent, name) for row in rows] for percent in percents
+        }
+        tables.append(by_columns(head, names_of(rows), texts))
+    return list(filter(None, tables))
 
 
 def by_multiplier(rows: Sequence[Row]) -> SideTable | None:
     """The last held-out loss of rows that differ in `position_lr` or `conv_lr` alone; None without
     such rows."""
     kinds = sweeps(rows)
-    if not kinds:
-        return None
-    multipliers = sorted(set().union(*kinds.values()))
-    lines = [
-        (kind, [number(losses.get(multiplier), 3) for multiplier in multipliers])
-        for kind, losses in kinds.items()
-    ]
-    return SideTable(
-        "held-out loss at position_lr", [f"{multiplier:g}" for multiplier in multipliers], lines
-    )
+    columns = {}
+    for multiplier in sorted({*chain(*kinds.values())}):
+        losses = [of_kind.get(multiplier) for of_kind in kinds.values()]
+        columns[f"{multiplier:g}"] = [number(loss, 3) for loss in losses]
+    return by_columns("held-out loss at position_lr", kinds, columns)
 
 
 def sweeps(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
@@ -471,9 +435,8 @@ def sweeps(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
     return result
 
 
-def _point(column: Column | None) -> str:
+def _point(row: Row, percent: int, name: str) -> str:
     """`0.512 ± 0.012`"""
-    if column is None:
-        return MISSING
+    column = row.snapshots.get(percent, {}).get(name, Column())
     # Without the counts of failed and missing pre-trainings, which the table itself has.
     return text_of(replace(column, best=None, n_failed=0, n_missing=0))
