@@ -150,17 +150,18 @@ def _findings(claim: dict[str, Any], measure: str) -> str:
 
 
 def _short(figures: str) -> str:
-    """The figures without what stands behind each interval.
+    """The figures without what stands behind each interval, with minus signs.
 
-    >>> _short("a − b +1.1 [+1.0, +1.2] over 2 seeds, 1.9 degrees of freedom; these pairs alone [+0.9, +1.3]; x")
-    'a − b +1.1 [+1.0, +1.2]; x'
+    >>> _short("a − b +1.1 [-1.0, +1.2] over 2 seeds, 1.9 degrees of freedom; these pairs alone [+0.9, +1.3]; x")
+    'a − b +1.1 [−1.0, +1.2]; x'
     """
     parts = [
         part
         for part in figures.split("; ")
         if not re.match(r"these pairs alone|±|below 5|position param", part)
     ]
-    return "; ".join(re.sub(r"(\[[^]]*\]) over .*", r"\1", part) for part in parts)
+    shown = "; ".join(re.sub(r"(\[[^]]*\]) over .*", r"\1", part) for part in parts)
+    return re.sub(r"(?<=[ [])-(?=\d)", "−", shown)
 
 
 def _capital(text: str) -> str:

@@ -3,14 +3,18 @@
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 from hydra.core.plugins import Plugins
+from omegaconf import OmegaConf
 
 import relpos
 from relpos.cli import main
+from relpos.config.compose import resolved
+from relpos.config.sweeps import KeepsKeys
 from relpos.errors import RelposError
 from relpos.runs.plan import plan
 from relpos.runs.shelf import figure, figures
@@ -122,3 +126,36 @@ def test_optuna_finds_the_best_of_four_learning_rates(toy_runs: Path) -> None:
     assert sorted(losses) == rates
     assert best["best_params"]["recipe.lr"] == min(losses, key=lambda rate: losses[rate]) == 3e-3
     assert best["best_value"] == losses[3e-3]
+
+
+def test_keys_that_a_sweep_goes_through_reach_the_logger_and_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
+    loggers: list[Any] = []
+
+    def run(config: Any) -> Any:
+        logger = resolved(config)["logger"]
+        loggers.append((logger["prefix"], logger["version"]))
+        return SimpleNamespace(path=tmp_path, metrics={})
+
+    monkeypatch.setattr("relpos.commands.pretrain.run", run)
+    keys = ["+logger.prefix='SECRET, 1',SECRET2", "+logger.version=choice(1,SECRET3)"]
+    custom = ["logger=custom", "logger._target_=pytorch_lightning.loggers.CSVLogger"]
+    assert main(["pretrain", "-m", *custom, *keys]) == 0
+    assert loggers == [
+        (prefix, version) for prefix in ("SECRET, 1", "SECRET2") for version in (1, "SECRET3")
+    ]
+    (swept,) = tmp_path.glob("sweeps/*/multirun.yaml")
+    assert "SECRET" not in swept.read_text()
+
+
+def test_the_password_of_a_study_is_a_reference_where_hydra_writes_a_sweep_down() -> None:
+    storage = "mysql://me:SECRET@host/study"
+    overrides = {"task": ["seed=1,2"], "hydra": [f"hydra.sweeper.storage='{storage}'"]}
+    hydra = {"sweeper": {"storage": storage}, "overrides": overrides, "job": {}}
+    config = OmegaConf.create({"hydra": hydra})
+    KeepsKeys().on_multirun_start(config)
+    assert "SECRET" not in OmegaConf.to_yaml(config)
+    assert config.hydra.sweeper.storage == storage
+    assert config.hydra.overrides.task == ["seed=1,2"]

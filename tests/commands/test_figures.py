@@ -11,16 +11,19 @@ from relpos.config.compose import compose
 from relpos.results.scale import scheme
 from relpos.results.values import LOSS, Value
 from relpos.runs.plan import plan
+from relpos.runs.run import runs_root
 from tables.small_data import finish
 
 
 def test_what_cannot_be_drawn_is_listed_with_the_command_that_makes_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["analyze", "wennberg2021"]) == 0
-    told = capsys.readouterr()
-    page = (Path(told.out.strip()) / "README.md").read_text()
-    assert "nothing is drawn" in told.err
+    assert main(["analyze", "wennberg2021"]) == 1
+    readme = runs_root() / "analysis" / "wennberg2021" / "README.md"
+    assert capsys.readouterr().err == (
+        f"relpos: nothing is drawn: {readme} has the commands that make what its figures need\n"
+    )
+    page = readme.read_text()
     assert page.count("Missing") == 5
     assert "relpos pretrain position=tisa" in page
 
@@ -79,9 +82,8 @@ def test_a_figure_is_about_a_scheme_whatever_its_dials(
 
 
 @pytest.mark.parametrize("override", ["size.attention=causal", "data.shuffle=1"])
-def test_a_network_with_other_layers_or_shuffled_text_is_in_no_figure(
-    override: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_network_with_other_layers_or_shuffled_text_is_in_no_figure(override: str) -> None:
     finish(plan(compose("pretrain", ["position=absolute", "size=tiny", override])), METRICS)
-    assert main(["analyze", "wennberg2021"]) == 0
-    assert (Path(capsys.readouterr().out.strip()) / "README.md").read_text().count("Missing") == 5
+    assert main(["analyze", "wennberg2021"]) == 1
+    page = runs_root() / "analysis" / "wennberg2021" / "README.md"
+    assert page.read_text().count("Missing") == 5

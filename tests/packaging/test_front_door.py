@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from relpos.cli import main
+from relpos.config.compose import compose
 from relpos.launch.jobs import Job
+from relpos.runs.plan import plan
 from relpos.runs.run import Run, runs_root
 from tables.small_data import finish
 
@@ -84,7 +86,8 @@ def test_a_command_imports_what_it_needs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run = finish(Run("pretrain", "a", {"seed": 0}, {"row": "a"}), {"heldout_loss": 3.0})
-    Job.now([run], 0).write(runs_root() / "tables" / "launched" / "plan.json")
+    unfinished = plan(compose("pretrain", ["steps=2"]))
+    Job.now([run, unfinished], 0).write(runs_root() / "tables" / "launched" / "plan.json")
     modules = imported(*command)
     assert f"relpos.commands.{command[0]}" in modules
     assert unneeded not in modules

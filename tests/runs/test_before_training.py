@@ -1,5 +1,6 @@
 """What cannot be trained, or not be evaluated, is refused before the training."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,18 @@ def test_a_kernel_that_does_not_serve_the_scheme_is_refused_before_the_store_is_
         RelposError, match="^speed.kernel=fused does not serve this position scheme"
     ):
         refuse_impossible(plan(compose("pretrain", ["position=shaw", *asked])))
+
+
+def test_parts_whose_tables_of_values_have_no_sum_are_refused_before_the_store_is_made() -> None:
+    shaw = "{_target_: relpos.model.position.Dynamic, k: 2, value: true, outside: %s}"
+    for ends, expectation in (
+        (("clamp", "clamp"), nullcontext()),
+        (("clamp", "zero"), pytest.raises(RelposError, match="^tables of values with outside=")),
+    ):
+        parts = ",".join(shaw % outside for outside in ends)
+        run = plan(compose("pretrain", ["position=merge", f"position.parts=[{parts}]"]))
+        with expectation:
+            refuse_impossible(run)
 
 
 @pytest.mark.parametrize("asked", ["speed.accelerator=gpu", "speed.kernel=triton"])

@@ -1,4 +1,4 @@
-"""Fine-tuning with other positions than the network was trained with."""
+"""Training with other positions than the network was trained with."""
 
 from pathlib import Path
 
@@ -113,6 +113,26 @@ def test_a_changed_network_is_fine_tuned_and_opened_again(toy_runs: Path) -> Non
         )
     )
     assert len(relpos.load(again.path)[0].encoder.position.parts) == 2
+
+
+def test_a_network_is_changed_before_it_is_trained_further(toy_runs: Path) -> None:
+    short = ["steps=2", "batch=4", "evaluations=1", "data.pairs=20", "speed.threads=1"]
+    first = relpos.run(compose("pretrain", ["size.layers=2", *short]))
+    again = [f"network={first.path}", "length=16", *short]
+    fitted = relpos.run(compose("pretrain", [*again, "change.tisa=2"]))
+    assert fitted.name == f"{first.path.name}+tisa2-toy-seed0"
+    model, _ = relpos.load(fitted.path)
+    _, tisa = model.encoder.position.parts
+    profiles = relpos.load(first.path)[0].encoder
+    change_positions(profiles, TISA3 | {"tisa": 2}, 16, seed=0)
+    # after two steps still near the fit, which is far from what is drawn
+    kept = {name: weights.detach() for name, weights in tisa.named_parameters()}
+    for name, weights in profiles.position.parts[1].named_parameters():
+        torch.testing.assert_close(kept[name], weights.detach(), atol=1e-2, rtol=1e-2)
+    plain = plan(compose("pretrain", [*again, "change.start=random"]))
+    assert plain.identity == plan(compose("pretrain", again)).identity != fitted.identity
+    with pytest.raises(RelposError, match=r"^change: which network\? network=FOLDER"):
+        plan(compose("pretrain", ["change.positions=remove"]))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from relpos.analysis.patterns import Pattern, draw_overview, draw_pattern, patte
 from relpos.config.compose import composed, resolved
 from relpos.config.conf import conf_dir, options
 from relpos.config.schema import NetworkKeys
-from relpos.errors import RelposError, refuse_unknown, say
+from relpos.errors import RelposError, refuse_unknown
 from relpos.files import digest, write_text
 from relpos.measures.kept import seen
 from relpos.measures.measure import Drawing, Measure
@@ -242,8 +242,8 @@ def analyze(
     For a paper it also writes a README.md that shows the figures.
 
     Raises:
-        RelposError: no network is named, or this kind of analysis does not apply to it; nothing is
-            written then.
+        RelposError: no network is named, or this kind of analysis does not apply to it: nothing is
+            written then. For a paper no figure could be drawn, and README.md says why.
     """
     set_threads(threads)
     measure = instantiate(kind, "kind")
@@ -251,9 +251,9 @@ def analyze(
         folder = runs_root() / "analysis" / measure.paper
         write_text(folder / "README.md", page := measure.page(folder, network or [], text))
         if "\n![" not in page:
-            say(
-                f"relpos: nothing is drawn: {folder / 'README.md'} has the commands that make what "
-                f"its figures need"
+            raise RelposError(
+                f"nothing is drawn: {folder / 'README.md'} has the commands that make what its "
+                f"figures need"
             )
         return str(folder)
     samples, names = [], []

@@ -134,16 +134,17 @@ class TrainingKeys(NetworkKeys):
     scheme: str  # in no file: the word for `position`, see `with_scheme`
 
 
-class Pretrain(TrainingKeys, PretrainKeys):
-    stage: Literal["pretrain"]
-    network: str | None
-
-
 class Change(TypedDict):
     positions: Literal["keep", "remove"]
     tisa: Natural
     start: Literal["regression", "random"]
     reused: bool
+
+
+class Pretrain(TrainingKeys, PretrainKeys):
+    stage: Literal["pretrain"]
+    network: str | None
+    change: Change
 
 
 class Intermediate(TypedDict):

@@ -8,7 +8,7 @@ from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, flag_override
+from omegaconf import DictConfig, OmegaConf, flag_override
 
 from relpos.process import KEYS
 
@@ -27,15 +27,34 @@ class KeepsKeys(Callback):
         with flag_override(config, flags, False), flag_override(config.hydra, flags, False):
             config.pop("logger", None)
             config.hydra.job.override_dirname = ""  # it repeats the overrides
-            typed, parser = config.hydra.overrides.task, OverridesParser.create()
-            for number, word in enumerate(typed):
-                if (
-                    not KEYS.fullmatch(word)
-                    or (override := parser.parse_override(word)).is_sweep_override()
-                ):
-                    continue
-                key, _, text = word.partition("=")
-                if isinstance(value := override.value(), str):  # in quotes or not
-                    text = "'" + value.replace("'", "\\'") + "'"
-                os.environ[f"{VARIABLE}{number}"] = text
-                typed[number] = f"{key}='${{oc.decode:${{oc.env:{VARIABLE}{number}}}}}'"
+            typed = config.hydra.overrides
+            typed.task = [_moved(word) for word in typed.task]
+            # of which the configuration has the values already
+            for number, word in enumerate(typed.hydra):
+                if (reference := _moved(word)) != word:
+                    key, value = reference.split("=", 1)
+                    typed.hydra[number] = reference
+                    OmegaConf.update(config, key.lstrip("+"), value.strip("'"))
+
+
+def _moved(word: str) -> str:
+    """The override with references in place of its values, if these may be keys."""
+    if not KEYS.fullmatch(word):
+        return word
+    parser = OverridesParser.create()
+    override = parser.parse_override(word)
+    if override.is_sweep_override() and not override.is_choice_sweep():
+        return word  # a range or an interval of numbers, or a pattern of options' names
+    key, _, text = word.partition("=")
+    texts = [text]
+    if override.is_choice_sweep():
+        texts = [str(choice) for choice in override.sweep_string_iterator()]
+    references = []
+    for text in texts:
+        value = parser.parse_override(f"{key}={text}").value()
+        if isinstance(value, str):  # in quotes or not
+            text = "'" + value.replace("'", "\\'") + "'"
+        variable = f"{VARIABLE}{sum(name.startswith(VARIABLE) for name in os.environ)}"
+        os.environ[variable] = text
+        references.append(f"'${{oc.decode:${{oc.env:{variable}}}}}'")
+    return f"{key}={','.join(references)}"

@@ -16,6 +16,7 @@ from typing import Any
 from relpos.errors import RelposError
 from relpos.files import write_text
 from relpos.readers import read_json
+from relpos.runs.cost import costs
 from relpos.runs.lock import is_locked
 from relpos.runs.retries import Retries
 from relpos.runs.run import Run, closure
@@ -42,20 +43,26 @@ class Job:
         retries: how often a run that fails is tried again.
         starts: identity → number of starts in the run's record before this launch, if there were
             any.
+        operations: identity → what a run needs that was not finished then, so that whoever watches
+            need not count, which takes torch.
     """
 
     runs: list[Run]
     retries: int = 0
     starts: dict[str, int] = field(default_factory=dict)
+    operations: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def now(cls, runs: list[Run], retries: int) -> Job:
         """The job of a launch that begins now: failures before it do not count."""
-        # Retries count from this launch on.
-        counts = {
-            run.identity: len(run.record.get("starts", [])) for run in runs if not run.is_given
-        }
-        return cls(runs, retries, {identity: count for identity, count in counts.items() if count})
+        job = cls(runs, retries)
+        for run in runs:
+            record = {} if run.is_given else run.record
+            if count := len(record.get("starts", [])):  # retries count from this launch on
+                job.starts[run.identity] = count
+            if record.get("state") != "finished":
+                job.operations[run.identity] = costs(run)["flops"]
+        return job
 
     def retries_of(self, run: Run) -> Retries:
         """The retries of a run in this launch."""
@@ -80,6 +87,7 @@ class Job:
         content = {
             "retries": self.retries,
             "starts": self.starts,
+            "operations": self.operations,
             "runs": flat,
             "only_described": described,
         }
@@ -113,7 +121,7 @@ class Job:
             raise RelposError(
                 f"{path}: {LOGGERS} in the environment does not say how its runs are logged"
             ) from error
-        return cls(list(runs.values()), content.retries, content.starts)
+        return cls(list(runs.values()), content.retries, content.starts, content.operations)
 
 
 @dataclass
@@ -125,6 +133,7 @@ class _Written:
     retries: int
     starts: dict[str, int]
     only_described: list[str]
+    operations: dict[str, float] = field(default_factory=dict)
 
 
 class Standing:

@@ -49,7 +49,8 @@ class Picture:
     """
 
     def __init__(self, standing: Standing, name: str) -> None:
-        self.standing, self.name, self.estimate = standing, name, Estimate()
+        self.standing, self.name = standing, name
+        self.estimate = Estimate(standing.job.operations)
         self.reported = len(standing.settled)
         machine = hardware()
         for record in (run.record for run in standing.settled if not run.is_given):

@@ -76,9 +76,13 @@ def hardware() -> dict[str, Any]:
 
 
 class Estimate:
-    """How long the runs of a table take. Whoever watches them adds those that have finished."""
+    """How long the runs of a table take. Whoever watches them adds those that have finished.
 
-    def __init__(self) -> None:
+    Args:
+        operations: identity → those of a run, where they are counted.
+    """
+
+    def __init__(self, operations: Mapping[str, float] | None = None) -> None:
         self.workers = 1
         """The most runs that were at work at once: between two runs a worker is not."""
         self.devices = 1
@@ -87,7 +91,7 @@ class Estimate:
         """Stage → operations and device-seconds of its finished runs."""
         self.under_way: float | None = None
         """Operations per second of each device of a run under way."""
-        self._operations: dict[str, float] = {}
+        self._operations = dict(operations or {})
 
     @cached_property
     def measured(self) -> float | None:

@@ -22,12 +22,26 @@ PACKAGE = "relpos.model.position"
 ABSOLUTE = f"{PACKAGE}.Absolute"
 
 
+def change_part(change: dict[str, Any]) -> dict[str, Any]:
+    """The keys of `change` that are read; empty where nothing is changed."""
+    if change.get("tisa"):
+        return change
+    return {"positions": "remove"} if change.get("positions") == "remove" else {}
+
+
+def change_name(meaning: dict[str, Any]) -> str:
+    """How a run's folder says what was changed: `-removed+tisa3`; empty where nothing was."""
+    change = meaning.get("change", {})
+    removed = "-removed" if change.get("positions") == "remove" else ""
+    return removed + (f"+tisa{change['tisa']}" if change.get("tisa") else "")
+
+
 def change_positions(encoder: Encoder, change: dict[str, Any], length: int, seed: int) -> None:
     """Gives a network, in place, other positions, as Wennberg & Henter (2021, Section 5) gave
     ALBERT. TISA is fitted to F̂_P of the network as it was before position embeddings are removed.
 
     The paper does not say to how many positions TISA is fitted, nor whether it is fitted where the
-    position embeddings stay. Here the fit is to the `length` of the fine-tuning, and `change.start`
+    position embeddings stay. Here the fit is to the `length` of the training, and `change.start`
     says whether there is one.
 
     Args:

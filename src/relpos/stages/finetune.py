@@ -25,7 +25,7 @@ from relpos.model.encoder import encoder_of
 from relpos.model.heads import Classifier
 from relpos.readers import sha256
 from relpos.runs.run import Run
-from relpos.stages.change import change_positions, changed_position
+from relpos.stages.change import change_name, change_part, change_positions, changed_position
 from relpos.stages.given import given_run
 from relpos.stages.identity import (
     DIALS,
@@ -105,7 +105,7 @@ class FinetuneStage(TrainingStage):
         )
         meaning |= lightning_part(config)
         # An intermediate task has already changed the network.
-        if not start.is_tuning and (change := _change(config["change"])):
+        if not start.is_tuning and (change := change_part(config["change"])):
             meaning["change"] = change
         # Left out where it is plain.
         if config["head"] != "plain":
@@ -118,7 +118,7 @@ class FinetuneStage(TrainingStage):
             if not corpus.inputs:
                 meaning["glue"] = corpus.source.glue_identity(task)
         # For the reader alone: the identity behind it tells apart what these words do not.
-        name = f"{task['name']}-{_network_name(start)}{_change_name(meaning)}-seed{config['seed']}"
+        name = f"{task['name']}-{_network_name(start)}{change_name(meaning)}-seed{config['seed']}"
         scheme = None if "change" in meaning else start.config.get("scheme")
         more = {"data": config["data"], "task": task, "scheme": scheme}
         return Run(cls.name, name, meaning, meaning | machine_part(config) | more, inputs)
@@ -332,18 +332,3 @@ def with_task(cfg: DictConfig | Content, name: str, **dials: Any) -> Content:
         | ({} if name == content["task"]["name"] else {"task": _node_of(name)} | task_meaning)
         | dials
     )
-
-
-def _change(change: dict[str, Any]) -> dict[str, Any]:
-    """The keys of `change` that are read; empty where nothing is changed."""
-    if change["tisa"]:
-        return change
-    return {"positions": change["positions"]} if change["positions"] != "keep" else {}
-
-
-def _change_name(meaning: dict[str, Any]) -> str:
-    """How a fine-tuning's folder says what was changed: `-removed+tisa3`; empty where nothing
-    was."""
-    change = meaning.get("change") or {"positions": "keep"}
-    removed = "-removed" if change["positions"] == "remove" else ""
-    return removed + (f"+tisa{change['tisa']}" if change.get("tisa") else "")

@@ -8,8 +8,11 @@ import torch
 
 from relpos.config.compose import resolved
 from relpos.data.objective import trained_for
+from relpos.errors import RelposError
+from relpos.model.encoder import encoder_of
 from relpos.model.heads import MaskedLM
 from relpos.runs.run import Run
+from relpos.stages.change import change_name, change_part, change_positions, changed_position
 from relpos.stages.given import given_run, tokenizer_of
 from relpos.stages.identity import (
     DIALS,
@@ -52,6 +55,11 @@ class PretrainStage(TrainingStage):
             # shape were refused.
             config |= stage_of(start).description()
             config["scheme"] = start.config.get("scheme")
+        change = change_part(config.get("change") or {})
+        if change:
+            if not start:
+                raise RelposError("change: which network? network=FOLDER must be given")
+            config |= {"position": changed_position(config["position"], change), "scheme": None}
         store = StoreStage.plan(
             config, tokenizer_of(start, config["vocabulary"]) if start else None
         )
@@ -66,9 +74,11 @@ class PretrainStage(TrainingStage):
             meaning["first"] = dict(config["first"])
             if meaning["first"]["packing"] == config["packing"]:
                 del meaning["first"]["packing"]
+        if change:
+            meaning["change"] = change
         size, causal = config["size"], "-causal" * (config["size"].get("attention") == "causal")
         begins = (
-            start.name
+            start.name + change_name(meaning)
             if start
             else f"{scheme_name(config)}-{size['layers']}x{size['hidden']}{causal}"
         )
@@ -105,7 +115,8 @@ class PretrainStage(TrainingStage):
         """The masked language model before its first step: weights from `seed`, attention by
         `speed.kernel`.
 
-        One that goes on with another network begins with that, in float32. A head that predicts
+        One that goes on with another network begins with that, in float32, and with other positions
+        where `change` has them. A head that predicts
         words is trained further; where there is none, or a classifier's, which is dropped, the head
         is drawn from `seed`.
 
@@ -122,8 +133,11 @@ class PretrainStage(TrainingStage):
             torch.manual_seed(seed)
             return network(settings | {"kernel": kernel}), settings
         before, settings = opened(self.inputs["start"].path, kernel)
-        # The seed is set behind that line, because building a network to load weights into draws
-        # numbers, too.
+        before = before.float()
+        if change := self.config.get("change"):
+            settings["position"] = changed_position(settings["position"], change)
+            change_positions(encoder_of(before), change, self.config["length"], seed)
+        # The seed is set here, because building a network to load weights into draws numbers, too.
         torch.manual_seed(seed)
         head = {
             key: value
@@ -131,7 +145,7 @@ class PretrainStage(TrainingStage):
             if key in ("activation", "tied")
         }
         settings = {key: value for key, value in settings.items() if key not in ("head", "outputs")}
-        return masked_lm_on(before.float()).train(), settings | ({"head": head} if head else {})
+        return masked_lm_on(before).train(), settings | ({"head": head} if head else {})
 
     def expected(self) -> tuple[int, float]:
         return self.inputs["tokenizer"].config["vocabulary"], trained_for(self.config).expected

@@ -13,7 +13,8 @@ import torch
 from relpos.errors import RelposError
 from relpos.files import digest
 from relpos.model.heads import Classifier, MaskedLM
-from relpos.model.kernels import fused, name_of
+from relpos.model.kernels import eager, fused, name_of
+from relpos.model.position import Merge
 from relpos.model.precision import autocast
 from relpos.runs.run import Run
 from relpos.stages.change import check_change
@@ -204,13 +205,14 @@ class TrainingStage(Stage):
         model.encoder.position.check_length(
             max(self.meaning.get("first", self.config)["length"], length)
         )
-        if speed["kernel"] == name_of(fused):
-            self._refuse_fused()
+        kernel = name_of(fused) if speed["kernel"] == name_of(fused) else name_of(eager)
+        if kernel == name_of(fused) or isinstance(model.encoder.position, Merge):
+            self._refuse_terms(kernel)
 
-    def _refuse_fused(self) -> None:
+    def _refuse_terms(self, kernel: str) -> None:
         """Raises RelposError where the terms of a scheme have what `speed.kernel=fused` does not
-        compute: the scheme says so alone in a forward pass, which a narrow network of its layers
-            and heads makes here."""
+        compute, or those of its parts have no sum: the scheme says so alone in a forward pass,
+        which a narrow network of its layers and heads makes here."""
         settings = self.description()
         width = 8 * settings["size"]["heads"]
         narrow = settings["size"] | {"hidden": width, "embedding": width, "ffn": width}
@@ -220,7 +222,7 @@ class TrainingStage(Stage):
                 torch.no_grad(),
                 autocast(self.config["precision"], "cpu"),
             ):
-                model = network(settings | {"size": narrow, "kernel": name_of(fused)})
+                model = network(settings | {"size": narrow, "kernel": kernel})
                 model.encoder(torch.zeros(1, 8, dtype=torch.long))
         except RelposError as error:
             # what else does not suit so narrow a network may suit this one
@@ -229,6 +231,8 @@ class TrainingStage(Stage):
                     "speed.kernel=fused does not serve this position scheme; auto "
                     "takes one that serves"
                 ) from error
+            if str(error).startswith("tables of values"):
+                raise
 
 
 def model_of(run: Run) -> MaskedLM | Classifier:
