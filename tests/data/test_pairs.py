@@ -138,7 +138,7 @@ def test_a_folder_is_read_file_by_file_and_other_files_are_left_alone(tmp_path: 
         (
             "box.jsonl",
             '{"input_prefix": "a", "options": "b"}',
-            "box.jsonl line 1: no list under 'options'",
+            "box.jsonl line 1: options: 2 to 9 texts are expected",
         ),
         (
             "one.jsonl",

@@ -4,27 +4,24 @@ imported when one is read."""
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from itertools import chain, islice
+from dataclasses import dataclass
+from itertools import chain, count, islice
 from logging import CRITICAL, getLogger
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from zlib import crc32
 
 from relpos.data.documents import TITLE, Document, documents_of
 from relpos.data.filehash import described_folder
-from relpos.data.table import check_head, objects
+from relpos.data.table import csv_rows, objects
 from relpos.data.textfile import blocks, suffix
-from relpos.errors import NOT_UTF8, RelposError, nearest, one_line
+from relpos.errors import RelposError, nearest, one_line
 from relpos.trust import refuse_mistakes
 
 ROWS = 1_000  # read at a time
-TABLES = {".jsonl": "json", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
-"""End of a file's name -> the builder of `datasets` that reads it."""
 COMMIT = re.compile(r"[0-9a-f]{40}")
 BLOCK = 500  # rows
 # characters from which on a row is taken for one that does not occur by chance in another book
@@ -32,6 +29,8 @@ LONG = 40
 SAMPLED = 16  # one in so many long rows is remembered
 FEWEST = 4  # a block with fewer remembered rows is kept: they are too few to tell
 
+Batch = tuple[Iterable[str], Iterable[object]]
+"""The names of the columns, and the next values of the column of text."""
 # passes blocks through and reports their sizes to a progress bar
 Reporting = Callable[[Iterator[str]], Iterator[str]]
 
@@ -48,8 +47,8 @@ class HubText:
     unique: bool = False
 
 
-def checked(text: Mapping[str, Any]) -> dict[str, Any]:
-    """One entry of `data.texts` with its defaults filled in.
+def checked(text: Mapping[str, Any]) -> HubText:
+    """One entry of `data.texts`.
 
     Raises:
         RelposError: a key is unknown, a value is wrong, or `id` is missing.
@@ -57,7 +56,7 @@ def checked(text: Mapping[str, Any]) -> dict[str, Any]:
     refuse_mistakes(text, HubText, "data.texts")
     if not text.get("id"):
         raise RelposError("data.texts: an entry has no id")
-    return asdict(HubText(**text))
+    return HubText(**text)
 
 
 def identified(data_set: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,37 +69,37 @@ def identified(data_set: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def commit(text: Mapping[str, Any]) -> str | None:
+def commit(text: HubText) -> str | None:
     """The commit of a data set on the hub that its revision names today; None for a folder."""
     import datasets
 
     with suppress(Exception):  # of many unrelated types; whoever reads the text says what is wrong
-        builder = datasets.load_dataset_builder(
-            text["id"], text["config"], revision=text["revision"]
-        )
+        builder = datasets.load_dataset_builder(text.id, text.config, revision=text.revision)
         if COMMIT.fullmatch(builder.hash or ""):
             return str(builder.hash)
     return None
 
 
 def documents(
-    text: dict[str, Any], lines: int, streaming: bool, reporting: Reporting
+    text: HubText, lines: int, streaming: bool, reporting: Reporting
 ) -> Iterator[Document]:
     """WikiText's articles where the first row is a heading of WikiText, else documents of `lines`
     rows.
 
     `unique` leaves out repeated books.
     """
-    rows = _rows(
-        f"data.texts: {text['id']}",
-        text["text"],
-        text["id"],
-        text["config"],
-        revision=text["revision"],
-        split=text["split"],
-        streaming=streaming,
-    )
-    yield from _documents(text["id"], rows, lines, text["unique"], reporting)
+
+    def batches() -> Iterator[Batch]:
+        import datasets
+
+        # builders log their errors, which are raised as well
+        getLogger("datasets.packaged_modules").setLevel(CRITICAL)
+        keys = {"revision": text.revision, "split": text.split, "streaming": streaming}
+        for batch in datasets.load_dataset(text.id, text.config, **keys).iter(ROWS):
+            yield batch, batch.get(text.text, [])
+
+    rows = _rows(f"data.texts: {text.id}", text.text, batches())
+    yield from _documents(text.id, rows, lines, text.unique, reporting)
 
 
 def documents_of_file(
@@ -108,36 +107,11 @@ def documents_of_file(
 ) -> Iterator[Document]:
     """The documents of a file in one of the formats of `TABLES`; JSONL and CSV may be
     compressed."""
-    kind, options = suffix(path), dict[str, Any]()
-    if kind in (".csv", ".jsonl"):
-        # Not the first block: in a file without a line end it is empty, and the text follows.
-        head = next(filter(str.strip, text := blocks(path)), "")
-        if not head:  # an empty file has no rows; the builder ends in an error of its own
-            return
-    # not by the builder: pyarrow's reader dies of deep nesting, and takes dates for no texts
-    if kind == ".jsonl":
-        yield from _documents(name, _json_rows(path, column), lines, False, reporting)
-        return
-    # with the line that is not UTF-8; the builder names a temporary file and a byte
-    if kind == ".csv":
-        check_head(path, head, column)
-        # Each text as it stands, else `NA` and `null` would be no text, and 1984 a number.
-        options = {"keep_default_na": False, "converters": {column: str}}
-        # the builder would take the place where it breaks off for its end
-        if path.suffix == ".zst":
-            deque(text, maxlen=0)
-    elif (
-        kind == ".parquet"
-    ):  # by default a batch is the file's first group of rows, which may be empty
-        options = {"batch_size": ROWS}
-    with TemporaryDirectory() as folder:
-        # `datasets` takes `texts[1].csv` for a pattern, which is the name of another file, and
-        # `a::b.csv` for two addresses.
-        plain = Path(folder, f"text{kind}{path.suffix.removeprefix(kind)}")
-        plain.symlink_to(path.absolute())
-        source = {"data_files": str(plain), "split": "train", "streaming": True}
-        rows = _rows(f"data.text: {path}", column, TABLES[kind], **source, **options)
-        yield from _documents(name, rows, lines, False, reporting)
+    kind = suffix(path)
+    if kind in (".jsonl", ".csv") and not any(map(str.strip, blocks(path))):
+        return  # an empty file has no rows
+    rows = _rows(f"data.text: {path}", column, TABLES[kind](path, column))
+    yield from _documents(name, rows, lines, False, reporting)
 
 
 def _documents(
@@ -166,53 +140,65 @@ def _blocks(rows: Iterator[str]) -> Iterator[str]:
         yield "\n".join(row.replace("\r\n", "\n").rstrip("\n") for row in part) + "\n"
 
 
-def _rows(place: str, column: str, *names: Any, **options: Any) -> Iterator[str]:
-    """The column of text, row by row; `place` begins the messages, the rest are arguments of
-    `load_dataset`.
+def _rows(place: str, column: str, batches: Iterator[Batch]) -> Iterator[str]:
+    """The column of text, row by row, of null an empty text; `place` begins the messages.
 
     Raises:
-        RelposError: `datasets` cannot load it, or the column is missing or holds something else.
+        RelposError: a batch cannot be read, or the column is missing or holds something else.
     """
+    known, number = set[str](), count(1)
     try:
-        import datasets
-
-        # builders log their errors, with the name of our temporary file
-        getLogger("datasets.packaged_modules").setLevel(CRITICAL)
-        for batch in datasets.load_dataset(*names, **options).iter(ROWS):
-            if column not in batch:
-                raise RelposError(f"{place} has no column {column!r}.{nearest(column, batch)}")
-            for row in batch[column]:
-                if not isinstance(row, str | None):
-                    raise RelposError(f"{place}: {_no_text(column, row)}")
-                yield row or ""
+        for names, values in batches:
+            known.update(names)
+            if column not in known:
+                raise RelposError(f"{place} has no column {column!r}.{nearest(column, known)}")
+            for value, row in zip(values, number, strict=False):
+                if not isinstance(value, str | None):
+                    raise RelposError(
+                        f"{place} row {row}: column {column!r} holds {value!r:.40}, a text is "
+                        "expected"
+                    )
+                yield value or ""
     except RelposError:
         raise
-    except UnicodeDecodeError:
-        raise RelposError(f"{place}: {NOT_UTF8}") from None
-    except (
-        Exception
-    ) as error:  # the hub, the network and broken files raise errors of many unrelated types
+    # the hub, the network and broken files raise errors of many unrelated types
+    except Exception as error:
         raise RelposError(f"{place}: {one_line(error)}") from error
 
 
-def _json_rows(path: Path, column: str) -> Iterator[str]:
-    """The column of text of JSON lines; a row without it has no text. RelposError names file and
-    line."""
-    rows, is_there = objects(path), False
+def _of_json(path: Path, column: str) -> Iterator[Batch]:
+    rows = (fields for _, fields in objects(path))
     while part := list(islice(rows, ROWS)):
-        is_there = is_there or any(column in fields for _, fields in part)
-        if not is_there:
-            keys = {key for _, fields in part for key in fields}
-            raise RelposError(f"data.text: {path} has no column {column!r}.{nearest(column, keys)}")
-        for number, fields in part:
-            text = fields.get(column)
-            if not isinstance(text, str | None):
-                raise RelposError(f"data.text: {path} line {number}: {_no_text(column, text)}")
-            yield text or ""
+        yield chain.from_iterable(part), [fields.get(column) for fields in part]
 
 
-def _no_text(column: str, value: object) -> str:
-    return f"column {column!r} holds {value!r:.40}, a text is expected"
+def _of_csv(path: Path, column: str) -> Iterator[Batch]:
+    rows = csv_rows(path)
+    _, header = next(rows)
+    if header.count(column) > 1:
+        raise RelposError(f"{path}: two columns {column!r}")
+    yield header, []
+    at = header.index(column)
+    yield header, (row[at] for _, row in rows)
+
+
+def _of_arrow(path: Path, column: str) -> Iterator[Batch]:
+    import pyarrow
+    from pyarrow import parquet
+
+    with pyarrow.memory_map(str(path)) as file:
+        if suffix(path) == ".parquet":
+            source = parquet.ParquetFile(file)
+            names, batches = source.schema_arrow.names, source.iter_batches(ROWS, columns=[column])
+        else:
+            batches = pyarrow.ipc.open_stream(file)
+            names = batches.schema.names
+        for batch in batches:
+            yield names, batch[column].to_pylist() if column in names else []
+
+
+TABLES = {".jsonl": _of_json, ".csv": _of_csv, ".parquet": _of_arrow, ".arrow": _of_arrow}
+"""End of the name of a table with a column of text → its reader."""
 
 
 def without_repeats(rows: Iterable[str], dropped: Counter[str] | None = None) -> Iterator[str]:

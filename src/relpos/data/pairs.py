@@ -13,13 +13,14 @@ import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from relpos.data.filehash import described
-from relpos.data.table import Fields, inside, objects, read_text
+from relpos.data.table import Fields, objects
+from relpos.data.textfile import lines
 from relpos.errors import RelposError, one_line
 from relpos.places import expanded
 from relpos.ranges import Count, Natural
@@ -222,24 +223,22 @@ def read(path: Path) -> list[PairItem]:
 
 
 def _text_pairs(path: Path) -> Iterator[PairItem]:
-    lines = read_text(path).removesuffix("\n").split("\n")
-    for number, line in enumerate(lines, 1):
+    sentences = []
+    for number, line in lines(path):
         if not line.strip():
             raise RelposError(
                 f"{path}, line {number}: an empty line; odd lines hold bad "
                 f"sentences, even lines good ones"
             )
-    if len(lines) % 2:
+        sentences.append(line.strip())
+    if len(sentences) % 2:
         raise RelposError(
-            f"{path}, line {len(lines)}: an odd number of lines: the last bad "
+            f"{path}, line {len(sentences)}: an odd number of lines: the last bad "
             f"sentence has no good one after it"
         )
-    for number in range(0, len(lines), 2):
-        yield PairItem(
-            path.stem,
-            (lines[number + 1].strip(), lines[number].strip()),
-            f"{path}, line {number + 1}",
-        )
+    for number in range(0, len(sentences), 2):
+        bad, good = sentences[number : number + 2]
+        yield PairItem(path.stem, (good, bad), f"{path}, line {number + 1}")
 
 
 def _json_items(path: Path) -> Iterator[PairItem]:
@@ -247,73 +246,62 @@ def _json_items(path: Path) -> Iterator[PairItem]:
         place = f"{path} line {number}"
         # One field is enough, so that a line that lacks another one is refused by that field's
         # name.
-        reader = next(
-            (reader for marks, reader in FORMATS.items() if not fields.keys().isdisjoint(marks)),
-            None,
-        )
-        if reader is None:
-            formats = "; ".join(" and ".join(marks) for marks in FORMATS)
+        keys = next((keys for keys in FORMATS if not fields.keys().isdisjoint(keys)), None)
+        if keys is None:
+            formats = "; ".join(map(" and ".join, FORMATS))
             raise RelposError(
                 f"{place}: of no known format; the fields of one are expected: {formats}"
             )
-        yield reader(fields, path.stem, place)
-
-
-def _blimp(fields: Fields, stem: str, place: str) -> PairItem:
-    """BLiMP (Warstadt et al. 2020), and BabyLM's supplement, which has no `UID`."""
-    good, bad = (
-        inside(fields, key, str, place).strip() for key in ("sentence_good", "sentence_bad")
-    )
-    return PairItem(str(fields.get("UID") or stem), (good, bad), place)
-
-
-def _ewok(fields: Fields, stem: str, place: str) -> PairItem:
-    """EWoK (Ivanova et al. 2024): the first target must be likelier after its own context than
-    after the other one. The other target has a line of its own, in which contexts and targets are
-    exchanged."""
-    return _of_contexts(
-        fields, str(fields.get("Domain") or stem), place, "Context1", "Context2", "Target1"
-    )
-
-
-def _comps(fields: Fields, stem: str, place: str) -> PairItem:
-    """COMPS (Misra et al. 2023): the property must be likelier of the concept that has it."""
-    return _of_contexts(
-        fields, stem, place, "prefix_acceptable", "prefix_unacceptable", "property_phrase"
-    )
-
-
-def _of_contexts(fields: Fields, paradigm: str, place: str, *keys: str) -> PairItem:
-    right, wrong, target = (inside(fields, key, str, place).strip() for key in keys)
-    return _continued(paradigm, (f"{right} ", f"{wrong} "), (target, target), place)
+        if keys == ENTITIES:
+            yield _entities(fields, path.stem, place)
+            continue
+        right, wrong, *target = (_text(fields, key, place).strip() for key in keys)
+        paradigm = str(fields.get(FORMATS[keys]) or path.stem)
+        if target:
+            yield _continued(paradigm, (f"{right} ", f"{wrong} "), target * 2, place)
+        else:
+            yield PairItem(paradigm, (right, wrong), place)
 
 
 def _entities(fields: Fields, stem: str, place: str) -> PairItem:
-    """Entity tracking (Kim & Schuster 2023) as BabyLM has it: of several continuations the first is
-    right."""
-    prefix, options = (
-        inside(fields, "input_prefix", str, place),
-        inside(fields, "options", list, place),
-    )
-    if not 2 <= len(options) <= MOST or not all(
-        isinstance(option, str) and option.strip() for option in options
-    ):
+    prefix, options, number = _text(fields, ENTITIES[0], place), *map(fields.get, ENTITIES[1:])
+    listed = options if isinstance(options, list) else ()
+    texts = [text for text in listed if isinstance(text, str) and text.strip()]
+    if not 2 <= len(texts) <= MOST or texts != options:
         raise RelposError(f"{place}: options: 2 to {MOST} texts are expected")
-    paradigm = f"{stem}_{inside(fields, 'numops', int, place)}_ops"
-    return _continued(paradigm, (prefix,) * len(options), tuple(options), place)
+    # To isinstance a truth value is an int, but in a file it is no number.
+    if type(number) is not int:
+        raise RelposError(f"{place}: no number under 'numops'")
+    return _continued(f"{stem}_{number}_ops", [prefix] * len(texts), texts, place)
+
+
+def _text(fields: Fields, key: str, place: str) -> str:
+    text = fields.get(key)
+    if not isinstance(text, str) or not text.strip():
+        raise RelposError(f"{place}: no text under {key!r}")
+    return text
 
 
 def _continued(
-    paradigm: str, prefixes: tuple[str, ...], scored: tuple[str, ...], place: str
+    paradigm: str, prefixes: Sequence[str], scored: Sequence[str], place: str
 ) -> PairItem:
     texts = tuple(before + after for before, after in zip(prefixes, scored, strict=True))
-    return PairItem(paradigm, texts, place, prefixes)
+    return PairItem(paradigm, texts, place, tuple(prefixes))
 
 
-FORMATS: dict[tuple[str, ...], Callable[[Fields, str, str], PairItem]] = {
-    ("sentence_good", "sentence_bad"): _blimp,
-    ("Context1", "Context2", "Target1"): _ewok,
-    ("prefix_acceptable", "prefix_unacceptable", "property_phrase"): _comps,
-    ("input_prefix", "options"): _entities,
+ENTITIES = "input_prefix", "options", "numops"
+FORMATS = {
+    ("sentence_good", "sentence_bad"): "UID",
+    ("Context1", "Context2", "Target1"): "Domain",
+    ("prefix_acceptable", "prefix_unacceptable", "property_phrase"): "",
+    ENTITIES: "",
 }
-"""Fields that identify a format of JSON lines → the function that makes an item of a line."""
+"""Fields that identify a format of JSON lines → the field with the paradigm, by default the file's
+name.
+
+- BLiMP (Warstadt et al. 2020), and BabyLM's supplement, which has no `UID`.
+- EWoK (Ivanova et al. 2024): the first target must be likelier after its own context than after the
+  other one. The other target has a line of its own, in which contexts and targets are exchanged.
+- COMPS (Misra et al. 2023): the property must be likelier of the concept that has it.
+- Entity tracking (Kim & Schuster 2023) as BabyLM has it: of several continuations the first is
+  right."""

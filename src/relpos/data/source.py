@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -143,21 +144,16 @@ class Files(TextSource):
 
     def documents(self, progress: Progress | None = None) -> Iterator[Document]:
         """The documents of all files, one file after the other."""
-        folder = self.corpus_location()
+        folder, reporting = self.corpus_location(), partial(_reporting, progress=progress)
         if folder.is_file():
             folder = folder.parent
         for path in self.files():
             name = path.relative_to(folder).as_posix()
             if suffix(path) in hub.TABLES:
-                yield from hub.documents_of_file(
-                    name,
-                    path,
-                    self.text or COLUMN,
-                    self.lines,
-                    lambda blocks: _reporting(blocks, progress),
-                )
+                column = self.text or COLUMN
+                yield from hub.documents_of_file(name, path, column, self.lines, reporting)
             else:
-                yield from documents_of(name, _reporting(blocks(path), progress))
+                yield from documents_of(name, reporting(blocks(path)))
 
 
 class Generated(Files):
@@ -189,7 +185,10 @@ class Hub(TextSource):
     def identity(self) -> dict[str, Any] | None:
         """Ids and revisions, or the content of folders; configurations, splits, columns; whether
         repeated books are left out."""
-        return {"hub": [identified(hub.checked(text)) for text in self.texts], "lines": self.lines}
+        return {
+            "hub": [identified(asdict(hub.checked(text))) for text in self.texts],
+            "lines": self.lines,
+        }
 
     def glue_location(self) -> HubGlue:
         """GLUE on the hub."""
@@ -207,10 +206,9 @@ class Hub(TextSource):
         """The documents of all data sets, one data set after the other."""
         for text in map(hub.checked, self.texts):
             if commit := hub.commit(text):
-                self.revisions["@".join(filter(None, (text["id"], text["revision"])))] = commit
-            yield from hub.documents(
-                text, self.lines, self.streaming, lambda blocks: _reporting(blocks, progress)
-            )
+                self.revisions["@".join(filter(None, (text.id, text.revision)))] = commit
+            reporting = partial(_reporting, progress=progress)
+            yield from hub.documents(text, self.lines, self.streaming, reporting)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,23 +4,20 @@ stranger's."""
 from __future__ import annotations
 
 import csv
-import io
 import json
-from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from relpos.data import textfile
 from relpos.errors import RelposError, nearest, plural
-from relpos.readers import ANY, decoded, read_bytes
 
-NUL = "a NUL byte, which no text holds"
 Fields = dict[str, Any]
 """An object of a line: column → value."""
+Row = tuple[int, list[str]]
+"""The number of a row's first line, and its fields."""
 
 
 @dataclass(frozen=True)
@@ -47,35 +44,6 @@ class TextTable:
         return [row[at] for row in self.rows]
 
 
-def check_widths(
-    path: Path,
-    rows: list[list[str]],
-    places: Sequence[int],
-    width: int,
-    owner: str = "the header has",
-) -> None:
-    """Raises: RelposError naming file and line of the first row that has another number of
-    columns."""
-    for row, place in zip(rows, places, strict=True):
-        if len(row) != width:
-            raise RelposError(
-                f"{path} line {place}: {plural(len(row), 'column')} where {owner} {width}"
-            )
-
-
-def read_text(path: Path) -> str:
-    """A file's text without the byte order mark.
-
-    Raises: RelposError naming file and line: unreadable, not UTF-8, empty.
-    """
-    text = decoded(read_bytes(path, ANY).removeprefix(BOM_UTF8), path)
-    if not text.strip():
-        raise RelposError(f"{path}: the file is empty")
-    if "\0" in text:
-        raise RelposError(f"{path} line {text[: text.index(chr(0))].count(chr(10)) + 1}: {NUL}")
-    return text
-
-
 def read_table(path: Path, header: Sequence[str] | None = None, broken: bool = False) -> TextTable:
     """A TSV file, read strictly: split on tab and on line feed, quotes are ordinary characters.
 
@@ -86,87 +54,83 @@ def read_table(path: Path, header: Sequence[str] | None = None, broken: bool = F
         header: names the columns of a file that has no header line.
         broken: leave out rows that a line end inside a field has broken in two.
 
-    Raises: RelposError naming file and line: unreadable, empty, no rows, not UTF-8, another number
-        of columns.
+    Raises: RelposError naming file and line: see `textfile.lines`; no rows, another number of
+        columns.
     """
-    # splitlines would cut a sentence at U+2028, U+0085 and other characters that are text here.
-    lines = [line.removesuffix("\r") for line in read_text(path).removesuffix("\n").split("\n")]
+    rows = ((number, line.split("\t")) for number, line in textfile.lines(path))
+    owner = "there should be"
     if header is None:
-        first, names, owner = 2, tuple(lines[0].split("\t")), "the header has"
-    else:
-        first, names, owner = 1, tuple(header), "there should be"
-    rows = [line.split("\t") for line in lines[first - 1 :]]
-    places = list(range(first, first + len(rows)))
+        (_, header), owner = next(rows), "the header has"
+    names = tuple(header)
     if broken:  # as the authors' loader and nyu-mll/glue do
-        whole = [at for at, row in enumerate(rows) if len(row) >= len(names)]
-        rows, places = [rows[at] for at in whole], [places[at] for at in whole]
-    if not rows:
-        raise RelposError(f"{path}: a header and no rows")
-    check_widths(path, rows, places, len(names), owner)
-    return TextTable(str(path), names, rows, places)
+        rows = (row for row in rows if len(row[1]) >= len(names))
+    return _table(path, names, _of_width(path, rows, len(names), owner))
 
 
 def csv_table(path: Path) -> TextTable:
-    """A CSV file with a header line; quotes enclose fields, so that a text may hold commas, quotes
-    and line ends.
+    """A CSV file, see `csv_rows`.
 
     Raises:
-        RelposError: names file and line: not CSV, no rows, another number of columns.
+        RelposError: there are no rows.
     """
-    rows, places, line = [], [], 1
-    text = read_text(path)
+    rows = csv_rows(path)
+    _, header = next(rows)
+    return _table(path, tuple(header), rows)
+
+
+def _table(path: Path, header: tuple[str, ...], rows: Iterable[Row]) -> TextTable:
+    numbered = list(rows)
+    if not numbered:
+        raise RelposError(f"{path}: a header and no rows")
+    return TextTable(str(path), header, [row for _, row in numbered], [at for at, _ in numbered])
+
+
+def _of_width(
+    path: Path, rows: Iterable[Row], width: int, owner: str = "the header has"
+) -> Iterator[Row]:
+    """Raises: RelposError naming file and line of the first row that has another number of
+    columns."""
+    for number, row in rows:
+        if len(row) != width:
+            raise RelposError(
+                f"{path} line {number}: {plural(len(row), 'column')} where {owner} {width}"
+            )
+        yield number, row
+
+
+def csv_rows(path: Path) -> Iterator[Row]:
+    """The rows of a CSV file, its header first; quotes enclose fields, so that a text may hold
+    commas, quotes and line ends.
+
+    Raises:
+        RelposError: names file and line: see `textfile.lines`; not CSV, other separators than
+            commas, another number of columns.
+    """
+    rows = _parsed(path)
+    _, header = first = next(rows)
+    if len(header) == 1 and (mark := next((mark for mark in ";\t|" if mark in header[0]), None)):
+        raise RelposError(
+            f"{path} line 1: its columns stand between {mark!r}; write them "
+            f"between commas, or as JSONL"
+        )
+    yield first
+    yield from _of_width(path, rows, len(header))
+
+
+def _parsed(path: Path) -> Iterator[Row]:
+    csv.field_size_limit(textfile.LONGEST)  # 131,072 characters, where nobody has set another
+    line = 1
     # Strict: otherwise a quote that is never closed would make one field of the rest of the file,
-    #     without an error.
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    limit = csv.field_size_limit(len(text))  # 131,072 characters, where nobody has set another
+    # without an error.
+    reader = csv.reader((f"{text}\n" for _, text in textfile.lines(path)), strict=True)
     try:
         for row in reader:
             if row:  # an empty line is no row
-                rows.append(row)
-                places.append(line)
+                yield line, row
             # a row may take several lines: the next one starts after them
             line = reader.line_num + 1
     except csv.Error as error:
         raise RelposError(f"{path} line {line}: not CSV: {error}") from None
-    finally:
-        csv.field_size_limit(limit)
-    check_commas(str(path), rows[0])
-    if len(rows) < 2:
-        raise RelposError(f"{path}: a header and no rows")
-    check_widths(path, rows[1:], places[1:], len(rows[0]))
-    return TextTable(str(path), tuple(rows[0]), rows[1:], places[1:])
-
-
-def check_commas(source: str, header: Sequence[str]) -> None:
-    """Raises: RelposError where the header of a CSV file is one field with other separators than
-    commas in it."""
-    if len(header) == 1 and (mark := next((mark for mark in ";\t|" if mark in header[0]), None)):
-        raise RelposError(
-            f"{source} line 1: its columns stand between {mark!r}; write them "
-            f"between commas, or as JSONL"
-        )
-
-
-def check_head(path: Path, text: str, column: str) -> None:
-    """Refuses a CSV file that begins with this text, not a blank one, if pandas would read other
-    columns than those of its header, or this column stands twice in it.
-
-    Raises:
-        RelposError: see `check_commas`; or the first row has more columns than the header, of which
-            pandas takes the first one for the name of the row and each column for the one before
-            it.
-    """
-    limit = csv.field_size_limit(len(text) + 1)
-    try:
-        header, *rows = islice(filter(None, csv.reader(io.StringIO(text, newline=""))), 2)
-    finally:
-        csv.field_size_limit(limit)
-    check_commas(str(path), header)
-    if header.count(column) > 1:
-        raise RelposError(f"{path}: two columns {column!r}")
-    # the text may break off within a row, which then has fewer
-    if rows and len(rows[0]) > len(header):
-        check_widths(path, rows, [2], len(header))
 
 
 def json_table(path: Path, columns: Sequence[str]) -> TextTable:
@@ -176,25 +140,23 @@ def json_table(path: Path, columns: Sequence[str]) -> TextTable:
         RelposError: names file and line: see `objects`; a column is missing, or holds neither a
             text nor a number.
     """
-    rows, places = [], []
-    for number, fields in objects(path):
-        rows.append([_field(f"{path} line {number}", fields, column) for column in columns])
-        places.append(number)
-    if not rows:
-        raise RelposError(f"{path}: no rows")
-    return TextTable(str(path), tuple(columns), rows, places)
+    rows = [
+        (number, [_field(f"{path} line {number}", fields, column) for column in columns])
+        for number, fields in objects(path)
+    ]
+    return _table(path, tuple(columns), rows)
 
 
 def objects(path: Path) -> Iterator[tuple[int, Fields]]:
     """The objects with the numbers of their lines; empty lines are left out.
 
     Raises:
-        RelposError: names file and line: not UTF-8, empty, not an object, or a key is given twice.
+        RelposError: names file and line: see `textfile.lines`; not an object, or a key is given
+            twice.
     """
-    number = 0
     for number, line in textfile.lines(path):
-        if "\0" in line:
-            raise RelposError(f"{path} line {number}: {NUL}")
+        if not line.strip():
+            continue
         try:
             fields = json.loads(line, object_pairs_hook=_unique)
             # Only an escape makes a surrogate, for UTF-8 is read strictly; to check every line
@@ -209,8 +171,6 @@ def objects(path: Path) -> Iterator[tuple[int, Fields]]:
         if not isinstance(fields, dict):
             raise RelposError(f'{path} line {number}: an object {{"column": …}} is expected')
         yield number, fields
-    if not number:
-        raise RelposError(f"{path}: the file is empty")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Fields:
@@ -219,29 +179,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> Fields:
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise ValueError(f"{twice!r} is given twice")
     return fields
-
-
-def inside(fields: object, key: str, kind: type, place: str) -> Any:
-    """The value of a key, where it is of this type; `place` begins the message.
-
-    Raises:
-        RelposError: names file and line.
-    """
-    value = None
-    if isinstance(fields, dict):
-        value = fields.get(key)
-    # To isinstance a truth value is an int, but in a file it is no number.
-    if (
-        not isinstance(value, kind)
-        or isinstance(value, bool)
-        or (isinstance(value, str) and not value.strip())
-    ):
-        raise RelposError(f"{place}: no {KINDS[kind]} under {key!r}")
-    return value
-
-
-KINDS = {str: "text", int: "number", list: "list", dict: "object"}
-"""Type → its name in messages."""
 
 
 def _field(place: str, fields: Fields, column: str) -> str:

@@ -57,26 +57,36 @@ def blocks(path: Path) -> Iterator[str]:
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file that are not blank, whole, with their numbers.
+    """The lines of a file, whole, with their numbers.
 
     Raises:
-        RelposError: names file and line: see `blocks`; or a line is longer than any text should be.
+        RelposError: names file and line: see `blocks`; there is no text; a NUL byte; or a line is
+            longer than any text should be.
     """
+    is_empty = True
+    for number, line in enumerate(_whole(path), 1):
+        if "\0" in line:
+            raise RelposError(f"{path} line {number}: a NUL byte, which no text holds")
+        is_empty = is_empty and not line.strip()
+        yield number, line
+    if is_empty:
+        raise RelposError(f"{path}: the file is empty")
+
+
+def _whole(path: Path) -> Iterator[str]:
     number, tail = 0, ""
     for block in blocks(path):
-        # Not splitlines: it cuts at U+0085 and U+2028, which JSON allows inside a text.
+        # Not splitlines: it cuts at U+0085 and U+2028, which are text.
         *whole, tail = (tail + block).split("\n")
-        for line in whole:
-            number += 1
-            if line.strip():
-                yield number, line
+        yield from whole
+        number += len(whole)
         if len(tail) > LONGEST:
             raise RelposError(
                 f"{path} line {number + 1}: longer than {LONGEST:,} characters; "
                 f"write it as several rows"
             )
-    if tail.strip():
-        yield number + 1, tail
+    if tail:
+        yield tail
 
 
 def _cut(data: bytes) -> int:
