@@ -29,12 +29,14 @@ IMPORTS = "import torch, pytorch_lightning"
 FIRST_STEP = """
 import sys, time
 from pathlib import Path
-from relpos.stages.stage import STAGES
+from relpos.runs.run import STAGES
+import relpos.stages
 
 STAMPS = Path(sys.argv[1])
 
-def measured(stage):
-    import relpos.runs.training
+work = STAGES["pretrain"].work
+
+def measured(run):
     from relpos.train.pretrain import Pretraining
     step = Pretraining.training_step
     def first(*args):
@@ -44,12 +46,13 @@ def measured(stage):
             file.write(f"{time.time()} {cpu}\\n")
         Pretraining.training_step = step
     Pretraining.training_step = first
-    return relpos.runs.training.pretrain(stage)
+    return work(run)
 
 STAGES["pretrain"].work = measured
 """
 UNTRAINED = """
-from relpos.stages.stage import STAGES
+from relpos.runs.run import STAGES
+import relpos.stages
 for stage in STAGES.values():
     stage.work = lambda self: {"parameters": 1, "position_parameters": 0, "perplexity": 1.0}
 """

@@ -53,8 +53,8 @@ os.fsync = lambda _: None
 # A figure of the kernels takes twice as long as all else of a training of a few steps; the fixture
 # `drawing` brings it back.
 when_imported(
-    "relpos.runs.training",
-    lambda: setattr(sys.modules["relpos.runs.training"], "draw_kernels", lambda *_: False),
+    "relpos.stages.pretrain",
+    lambda: setattr(sys.modules["relpos.stages.pretrain"], "draw_kernels", lambda *_: False),
 )
 when_imported(
     "relpos.train.pretrain",
@@ -165,7 +165,7 @@ def drawing() -> Callable[[pytest.MonkeyPatch], None]:
     def drawing(patch: pytest.MonkeyPatch) -> None:
         from relpos.analysis.kernels import draw_kernels
 
-        patch.setattr("relpos.runs.training.draw_kernels", draw_kernels)
+        patch.setattr("relpos.stages.pretrain.draw_kernels", draw_kernels)
 
     return drawing
 

@@ -14,6 +14,7 @@ import pytest
 from rich.text import Text
 
 import relpos
+from pretend import bare
 from relpos.cli import main
 from relpos.config.compose import compose
 from relpos.errors import RelposError, printable
@@ -111,7 +112,7 @@ def test_a_plan_that_was_edited_makes_no_files_elsewhere(
     (tmp_path / "elsewhere").mkdir()
     record = {"state": "running", "starts": [{"pid": 1, "host": "there"}]}
     (tmp_path / "elsewhere" / "record.json").write_text(json.dumps(record))
-    Job([Run("pretend", "x", {}, {}, folder=str(tmp_path / "elsewhere"))]).write(
+    Job([bare("pretend", "x", {}, {}, folder=str(tmp_path / "elsewhere"))]).write(
         tmp_path / "runs" / "tables" / "small" / "plan.json"
     )
     assert main(["status", f"table={file}"]) == 0

@@ -83,11 +83,13 @@ def build(cfg: DictConfig) -> MaskedLM | Classifier:
     from relpos.config.compose import resolved
     from relpos.errors import RelposError
     from relpos.runs.plan import plan
-    from relpos.stages.stage import STAGES, Stage, model_of
+    from relpos.runs.run import STAGES, Run
     from relpos.train.network import network
 
-    if STAGES.get(str(cfg.get("stage")), Stage).trains:
-        return model_of(plan(cfg))
+    with torch.random.fork_rng(devices=[]):
+        if STAGES.get(str(cfg.get("stage")), Run).trains:
+            planned: Any = plan(cfg)
+            return planned.model()[0]
     if "size" not in cfg:
         raise RelposError(
             "this configuration has no network; those of pretrain, finetune, params, "
@@ -141,17 +143,16 @@ def lightning(
     from relpos.errors import RelposError
     from relpos.runs.execute import execute
     from relpos.runs.plan import plan
-    from relpos.stages.stage import TrainingStage, refuse_absent, refuse_impossible, stage_of
+    from relpos.stages.stage import TrainingStage, refuse_absent, refuse_impossible
 
     planned = plan(cfg)
-    stage = stage_of(planned)
-    if not isinstance(stage, TrainingStage):
+    if not isinstance(planned, TrainingStage):
         raise RelposError("this configuration trains nothing; those of pretrain and finetune do")
     refuse_absent(planned)
     refuse_impossible(planned)
     for needed in planned.inputs.values():
         execute(needed)
-    parts = stage.parts()
+    parts = planned.parts()
     return parts.module, parts.data
 
 

@@ -16,7 +16,7 @@ from relpos.launch.jobs import Job
 from relpos.runs.execute import execute
 from relpos.runs.lock import locked
 from relpos.runs.plan import plan
-from relpos.runs.run import VERSIONS, Run
+from relpos.runs.run import Run
 
 
 class Terminal(io.StringIO):
@@ -29,7 +29,6 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def three(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Run]:
     """Runs of the tests' stage, of which a table uses the first."""
-    monkeypatch.setitem(VERSIONS, STAGE, 1)
     runs = {name: execute(pretend(name)) for name in ("used", "first", "second")}
     (runs["first"].path / "big").write_bytes(bytes(2_500_000))
     Job.now([runs["used"]], 0).write(tmp_path / "runs" / "tables" / "mine" / "plan.json")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from pretend import bare
 from relpos.cli import main
 from relpos.commands import status
 from relpos.launch.jobs import Job, Standing
@@ -91,7 +92,7 @@ class _Terminal(io.StringIO):
 
 
 def test_brackets_in_the_name_of_a_row_are_shown() -> None:
-    assert "fixed[k=8]" in drawn([Run("toy", "x", {}, {"row": "fixed[k=8]"})])
+    assert "fixed[k=8]" in drawn([bare("toy", "x", {}, {"row": "fixed[k=8]"})])
 
 
 def test_without_a_terminal_a_long_line_is_one_line(

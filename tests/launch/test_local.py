@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pretend import STAGE, pretend, working
+from pretend import STAGE, bare, pretend, working
 from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.launch.engine import FRUITLESS, Debug, Local, LocalWorkers, run_all
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.usefixtures("python")
 
 
 def on_two_nodes(name: str = "two") -> Run:
-    return Run(
+    return bare(
         "pretrain", name, {"name": name}, {"speed": {"devices": 1, "nodes": 2, "threads": 1}}
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pretend import bare
 from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.launch import slurm, worker
@@ -48,7 +49,7 @@ def calls(cluster: Path) -> list[str]:
 
 
 def of_seed(seed: int, **speed: int) -> Run:
-    return Run(
+    return bare(
         "pretrain", f"seed{seed}", {"seed": seed}, {"speed": {"devices": 1, "nodes": 1} | speed}
     )
 

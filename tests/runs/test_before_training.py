@@ -10,7 +10,7 @@ from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
-from relpos.stages.stage import refuse_impossible, stage_of
+from relpos.stages.stage import Stage, refuse_impossible
 
 SMALL = [
     "size.layers=1",
@@ -112,10 +112,11 @@ def test_files_that_change_between_a_plan_and_its_turn_are_refused(
             ["task=custom", f"task.folder={tmp_path}", "task.columns=text", "task.name=own"],
         )
     )
-    stage_of(tuning).refuse_changed()
+    assert isinstance(tuning, Stage)
+    tuning.refuse_changed()
     text.write_text(sentences * 2)
     train.write_text(train.read_text() + "a dog\tno\n")
-    for reads, run in ((execute, store), (lambda run: stage_of(run).refuse_changed(), tuning)):
+    for reads, run in ((execute, store), (lambda run: run.refuse_changed(), tuning)):
         with pytest.raises(RelposError, match="have changed since it was planned"):
             reads(run)
     text.write_text(sentences)

@@ -10,7 +10,7 @@ from relpos.config.compose import compose
 from relpos.data.source import READING
 from relpos.readers import fitted
 from relpos.runs.plan import plan
-from relpos.runs.run import Run
+from relpos.runs.run import Description, Run
 from relpos.stages.finetune import with_task
 from relpos.trust import trust
 
@@ -38,7 +38,7 @@ EARLIER = [
     ("data", "vocabulary=500", "3913759f6113"),
 ]
 """Computed when version 3 of pre-training and fine-tuning began. A change on purpose is a new
-version in `VERSIONS`."""
+`version` of the stage."""
 
 
 @pytest.mark.parametrize(("command", "overrides", "identity"), EARLIER)
@@ -161,7 +161,7 @@ def test_a_plan_needs_no_data() -> None:
 
 def test_a_plan_travels_as_plain_values() -> None:
     run = finetune("task=rte")
-    assert fitted(json.loads(json.dumps(asdict(run))), Run).identity == run.identity
+    assert fitted(json.loads(json.dumps(asdict(run))), Description).run().identity == run.identity
 
 
 def test_a_file_that_changes_makes_another_run(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import read_record, recorded, runs_root
 from relpos.runs.shelf import run_folders
-from relpos.stages.stage import stage_of
+from relpos.stages import pretrain
 
 
 @pytest.mark.parametrize("content", [b"", b'{"state": "fin', b"[1]", b"\xff\xfe", b"[" * 200_000])
@@ -148,8 +148,8 @@ def test_a_pre_training_reads_its_tokenizer_before_it_trains(
         done.append("fit")
         raise RelposError("far enough")
 
-    monkeypatch.setattr(training, "load_tokenizer", lambda _: done.append("tokenizer"))
+    monkeypatch.setattr(pretrain, "load_tokenizer", lambda _: done.append("tokenizer"))
     monkeypatch.setattr(training, "fit", fit)
     with pytest.raises(RelposError, match="far enough"):
-        stage_of(plan(relpos.compose("pretrain", ["steps=2"]))).work()
+        plan(relpos.compose("pretrain", ["steps=2"])).work()
     assert done == ["tokenizer", "fit"]

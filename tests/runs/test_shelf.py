@@ -8,7 +8,7 @@ import pytest
 from pretend import STAGE, pretend, working
 from relpos.errors import RelposError
 from relpos.runs.execute import execute
-from relpos.runs.run import identity_of
+from relpos.runs.run import identity_of, stage_class
 from relpos.runs.shelf import (
     LOGGED,
     TAIL,
@@ -56,7 +56,7 @@ def test_a_record_of_another_version_of_the_code_is_not_current() -> None:
         "meaning": {"seed": 0},
         "inputs": {"start": "/runs/pretrain/tisa-2x64-abc"},
     }
-    record["identity"] = identity_of("finetune", {"seed": 0}, {"start": "abc"})
+    record["identity"] = identity_of(stage_class("finetune"), {"seed": 0}, {"start": "abc"})
     assert is_current(record)
     assert not is_current(record | {"stage": "pretrain"})
 

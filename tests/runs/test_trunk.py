@@ -11,12 +11,13 @@ import torch
 from safetensors.torch import load_file
 
 from linked import link_runs
+from pretend import bare
 from relpos.config.compose import compose
 from relpos.runs import trunk
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
-from relpos.stages.stage import TrainingStage, stage_of
+from relpos.stages.pretrain import PretrainStage
 
 WSD = [
     "position=composite",
@@ -30,9 +31,8 @@ WSD = [
 
 
 def _last_constant_step(run: Run) -> int | None:
-    stage = stage_of(run)
-    assert isinstance(stage, TrainingStage)
-    return stage.last_constant_step()
+    assert isinstance(run, PretrainStage)
+    return run.last_constant_step()
 
 
 def run_of(*overrides: str) -> Run:
@@ -132,7 +132,7 @@ def test_a_run_whose_first_steps_depend_on_their_number_keeps_no_trunk(change: s
 def test_a_run_that_goes_on_with_a_network_keeps_no_trunk() -> None:
     run = run_of("steps=10")
     further = replace(
-        run, inputs=run.inputs | {"start": Run("given", "another", {}, {}, folder="another")}
+        run, inputs=run.inputs | {"start": bare("given", "another", {}, {}, folder="another")}
     )
     assert _last_constant_step(further) is None
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pretend import bare
 from relpos.measures.kinds import lengths as by_length
 from relpos.results.values import GLUE
 from relpos.runs.run import Run
@@ -27,7 +28,7 @@ def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pretraining(name: str, perplexity: float | None = 10.0) -> Run:
     meaning = {"name": name, "seed": 0, "position": None, "conv": None}
-    run = Run("pretrain", name, meaning, {}, {"store": Run("store", "text", {}, {})})
+    run = bare("pretrain", name, meaning, {}, {"store": bare("store", "text", {}, {})})
     metrics = {"perplexity": perplexity, "parameters": 1234567, "position_parameters": 17}
     return finish(run, metrics) if perplexity is not None else run
 
@@ -37,8 +38,8 @@ def tuning(
 ) -> Tuning:
     names = TASKS.get(task, [task])
     of_task = {"name": task, "columns": names, "metric": "relpos.train.metrics.accuracy"}
-    start = {"start": Run("pretrain", row, {}, {})}
-    run = Run(
+    start = {"start": bare("pretrain", row, {}, {})}
+    run = bare(
         "finetune",
         f"{task}-{row}",
         {"row": row, "task": of_task, "seed": seed},
@@ -204,7 +205,7 @@ def test_a_table_says_which_tasks_were_trained_on_a_part_of_glue() -> None:
     of_row = row("fixed", {})
     for read in (20, 995):  # some rows of the official files are broken
         meaning = {"task": of_task, "seed": 0, "glue": {"files": [["QQP/train.tsv", read, ""]]}}
-        run = Run("finetune", "qqp", meaning, {"task": of_task}, {"start": of_row.pretrainings[0]})
+        run = bare("finetune", "qqp", meaning, {"task": of_task}, {"start": of_row.pretrainings[0]})
         finish(run, {"columns": {"qqp": 60.0}, "training_rows": read})
         rows = made(replace(of_row, tunings=[Tuning("qqp", 0, 0, run)]))
         notes = " ".join(view_of(Table("t", "?", rows)).notes)

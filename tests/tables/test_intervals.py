@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pretend import bare
 from relpos.errors import RelposError
 from relpos.results.statistics import Interval
 from relpos.results.values import answers, select
-from relpos.runs.run import Run
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.rows import interval_of_answers, rows_of, values_of
 from relpos.train.finetune import write_answers
@@ -30,12 +30,12 @@ def tunings(shares: dict[int, float], kept: bool = True) -> list[Tuning]:
     for pretrain_seed, share in shares.items():
         for seed in (0, 1):
             task = {"task": {"columns": ["rte"], "metric": "relpos.train.metrics.accuracy"}}
-            run = Run(
+            run = bare(
                 "finetune",
                 "rte",
                 {"p": pretrain_seed, "seed": seed} | task,
                 task,
-                {"start": Run("pretrain", "x", {}, {})},
+                {"start": bare("pretrain", "x", {}, {})},
             )
             said = with_errors(share, 10 * pretrain_seed + seed)
             columns = {"rte": float(100 * np.mean(said == RIGHT))}
@@ -64,7 +64,7 @@ def test_interval_over_seeds_and_examples() -> None:
 
 def test_without_answers_the_pre_trainings_alone_count() -> None:
     assert interval(tunings({0: 0.2, 1: 0.4}, kept=False)) is None
-    pretraining = Run("pretrain", "x", {}, {})
+    pretraining = bare("pretrain", "x", {}, {})
     column = rows_of(
         [PlannedRow("x", [], [pretraining] * 2, tunings({2: 0.1, 3: 0.5}, kept=False))]
     )[0].columns["rte"]

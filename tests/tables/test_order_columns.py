@@ -9,12 +9,13 @@ import pytest
 import yaml
 
 from linked import TINY, link_runs
+from pretend import bare
 from relpos.analysis.resampling import mean_interval
 from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.measures.sample import Sample
 from relpos.runs.networks import Network
-from relpos.runs.run import Run, runs_root
+from relpos.runs.run import runs_root
 from relpos.runs.table_file import read_table
 from relpos.tables.experiment import load
 from relpos.tables.order_instrument import Instrument, ToMeasure, instrument
@@ -107,7 +108,7 @@ def made_results(seed: int, n: int = 40) -> dict[str, Any]:
 
 def made_column(name: str, results: list[dict[str, Any]]) -> Column:
     """The column of pre-trainings with these results, and seeds from 0."""
-    runs = [Run("pretrain", "x", {}, {"seed": seed}) for seed in range(len(results))]
+    runs = [bare("pretrain", "x", {}, {"seed": seed}) for seed in range(len(results))]
     asked = [ToMeasure(run, 100, None, Instrument([], None)) for run in runs]
     values = [
         value for pair in zip(asked, results, strict=True) for value in measured_values(*pair)

@@ -23,7 +23,7 @@ from relpos.launch.progress import Picture, console
 from relpos.ranges import Names, Positive
 from relpos.readers import read_yaml
 from relpos.runs.lock import is_locked, locked
-from relpos.runs.run import VERSIONS, closure, read_record, runs_root
+from relpos.runs.run import closure, read_record, runs_root
 from relpos.runs.shelf import final, made_from, newest, run_folders, run_of, scores
 from relpos.runs.table_file import FILE, runs_by_row, table_folder
 
@@ -236,7 +236,7 @@ def _remove(names: Sequence[str], ask: bool) -> str:
 def look() -> list[Seen]:
     """All runs: those that no table uses first, then by stage and name."""
     tables = _tables()
-    records = {folder: _record(folder) for stage in VERSIONS for folder in run_folders(stage)}
+    records = {folder: _record(folder) for folder in run_folders("*")}
     by_name = {folder.name: folder for folder in records}
     readers: dict[str, list[str]] = {}
     for folder, record in records.items():

@@ -19,7 +19,7 @@ from relpos.readers import read_json
 from relpos.runs.cost import costs
 from relpos.runs.lock import is_locked
 from relpos.runs.retries import Retries
-from relpos.runs.run import Run, closure
+from relpos.runs.run import Description, Observed, Run, closure
 
 PAUSE, LONGEST = 0.3, 10.0
 """Seconds of the shortest and of the longest `pause_after`."""
@@ -104,15 +104,21 @@ class Job:
         content: _Written = read_json(path, _Written)
         runs: dict[str, Run] = {}
         try:
-            for identity, run, inputs in content.runs:
-                if loggers is not None and isinstance(number := run.config.get("logger"), int):
-                    run = replace(run, config=run.config | {"logger": loggers[number]})
-                runs[identity] = replace(
-                    run,
-                    inputs={
-                        name: runs[identity_of_input] for name, identity_of_input in inputs.items()
-                    },
+            for identity, described, inputs in content.runs:
+                config = described.config
+                if loggers is not None and isinstance(number := config.get("logger"), int):
+                    config["logger"] = loggers[number]
+                needed = {name: runs[of_input] for name, of_input in inputs.items()}
+                observed = Observed(
+                    described.name,
+                    described.meaning,
+                    config,
+                    needed,
+                    described.folder,
+                    stage=described.stage,
+                    known=identity,
                 )
+                runs[identity] = observed if loggers is None else observed.planned()
             for identity in content.only_described:
                 del runs[identity]
         except KeyError as error:
@@ -129,7 +135,7 @@ class _Written:
     """The content of a job's file: for each run its identity, the run without inputs, and name →
     identity of the inputs."""
 
-    runs: list[tuple[str, Run, dict[str, str]]]
+    runs: list[tuple[str, Description, dict[str, str]]]
     retries: int
     starts: dict[str, int]
     only_described: list[str]

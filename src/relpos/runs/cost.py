@@ -37,9 +37,7 @@ GPUS = Path("/proc/driver/nvidia/gpus")
 def costs(run: Run) -> dict[str, float]:
     """The operations of a run, and those for each token that it reads, as its record has them:
     three times the forward passes of a training; 0 for a stage that does not train."""
-    from relpos.stages.stage import stage_of  # loads torch
-
-    phases = stage_of(run).phases()
+    phases = run.phases()
     operations, tokens = (
         sum(tokens * cost for tokens, cost in phases),
         sum(tokens for tokens, _ in phases),

@@ -53,9 +53,7 @@ class Place:
 def shape(run: Run) -> tuple[int, int]:
     """The nodes that a run asks for, and the processes on each of them: `speed.nodes` and
     `speed.devices`."""
-    from relpos.stages.stage import stage_of  # loads torch
-
-    speed = run.config.get("speed", {}) if stage_of(run).shared else {}
+    speed = run.config.get("speed", {}) if run.shared else {}
     return int(speed.get("nodes", 1)), int(speed.get("devices", 1))
 
 

@@ -28,7 +28,6 @@ from relpos.runs.lock import locked
 from relpos.runs.retries import CRASHES, Retries
 from relpos.runs.run import Run, within_runs
 from relpos.runs.shelf import LOG, LOGGED, SNAPSHOTS, snapshots
-from relpos.stages.stage import stage_of
 
 WAITS = 2.0
 """What the first of several processes says while it waits for the run's lock; then whether the run
@@ -62,7 +61,7 @@ def execute(run: Run, wait: bool = True, log: bool = False, retries: Retries | N
         KeyboardInterrupt: the process was asked to stop; a checkpoint was written first, and the
             same call goes on from there.
     """
-    here = place() if stage_of(run).shared else None
+    here = place() if run.shared else None
     # Where several processes share the run, all must hear of it in `_execute_with_others`: one that
     # returned would be waited for.
     if run.state == "finished" and not here:
@@ -114,7 +113,7 @@ def _execute_with_others(run: Run, here: Place, wait: bool, retries: Retries | N
         while (said := group.said()) == WAITS:
             pass
         if said:
-            stage_of(run).work()
+            run.work()
         return
     # Others that hear nothing for long take it that this process hangs.
     with locked(run.path, wait, lambda: group.said(WAITS)) as held:
@@ -204,7 +203,7 @@ def _execute_here(run: Run, log: bool = False) -> None:
             # be lost.
             cost = costs(run)
             with naming(run.path):
-                metrics = stage_of(run).work()
+                metrics = run.work()
                 files = sorted(
                     {file for pattern in KEPT for file in run.path.glob(pattern) if file.is_file()}
                 )

@@ -9,9 +9,9 @@ from typing import Any
 from omegaconf import DictConfig
 
 from relpos.config.compose import resolved, unresolved
-from relpos.runs.run import Run
+from relpos.runs.run import STAGES, Run
 from relpos.runs.shelf import checked_metric
-from relpos.stages.stage import STAGES, Stage, stage_of
+from relpos.stages import stage as _  # noqa: F401
 
 
 def plan(cfg: DictConfig | Mapping[str, Any]) -> Run:
@@ -22,8 +22,8 @@ def plan(cfg: DictConfig | Mapping[str, Any]) -> Run:
             have no figure `metric`.
     """
     content = unresolved(cfg)
-    run = STAGES.get(str(content.get("stage")), Stage).plan(content)
+    run = STAGES.get(str(content.get("stage")), Run).plan(content)
     if content.get("metric"):
         # behind a training it would come too late
-        checked_metric(resolved(content)["metric"], stage_of(run).figures())
+        checked_metric(resolved(content)["metric"], run.figures())
     return run

@@ -15,7 +15,7 @@ from relpos.errors import RelposError
 from relpos.process import interrupt, tether
 from relpos.readers import fitted
 from relpos.runs.execute import execute
-from relpos.runs.run import Run
+from relpos.runs.run import Description
 from relpos.when_imported import import_quickly
 
 
@@ -27,7 +27,7 @@ def main() -> int:
     content = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=tether, daemon=True).start()
     try:
-        execute(fitted(content["run"], Run), content["wait"])
+        execute(fitted(content["run"], Description).run(), content["wait"])
     except KeyboardInterrupt:
         return 0
     except RelposError:  # it is in the record; the process that started this one shows it

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from importlib import import_module
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, refuse_unknown
 from relpos.files import digest, write_json
 from relpos.places import runs_root  # which belongs to what a run is
 from relpos.readers import RECORD, fitted, read_json, read_yaml, sealed, unsealed
@@ -25,11 +26,6 @@ from relpos.train.checkpoint_files import by_age
 
 GIVEN = "given"
 """The stage of what the user named."""
-VERSIONS = {"toy": 1, "tokenizer": 1, "store": 1, "pretrain": 3, "finetune": 3}
-"""Bumped when a change of code alters the results of a stage; the golden values of the tests make
-such a change visible."""
-
-
 SHAPES: dict[str, Any] = {
     "stage": str | None,
     "identity": str,
@@ -52,12 +48,6 @@ SCORES = -100.001, 100.001
 """Those of a score in per cent, with room for rounding."""
 
 
-def identity_of(stage: str, meaning: dict[str, Any], inputs: dict[str, str]) -> str:
-    """Twelve hexadecimal digits of the SHA-256 of stage, version, meaning and the identities of the
-    inputs."""
-    return digest([stage, VERSIONS.get(stage, 0), meaning, inputs], 12)
-
-
 class OfStage:
     """What says of which stage it is: a run, a line about one, or a number of one."""
 
@@ -73,26 +63,81 @@ class OfStage:
         return self.stage == "finetune"
 
 
+Figures = dict[str, Any]
+"""What the record keeps of a finished run, by name."""
+
+
 @dataclass(frozen=True)
 class Run(OfStage):
-    """One node of the plan.
+    """One node of the plan. A subclass with a `stage` is a stage from then on: its runs lie in the
+    folder of that name. Planning, executing, recording and estimates of time know stages by what
+    is here.
 
     Args:
-        stage: toy, tokenizer, store, pretrain, finetune; or `given`, a folder that the user named.
         name: readable part of the folder's name.
         meaning: everything that can change the result, as plain values.
         config: what the stage is called with; more than its meaning (loggers, threads).
         inputs: the runs whose results it reads, under the names that the stage uses.
         folder: of a run that was not planned: of the stage `given`, the network that the user
-            named; else see `recorded`.
+            named; else see `Observed`.
     """
 
-    stage: str
     name: str
     meaning: dict[str, Any]
     config: dict[str, Any]
     inputs: dict[str, Run] = field(default_factory=dict)
     folder: str | None = None
+    stage: str = field(default="", init=False)
+    """Of the class, a word of the folder and of the identity."""
+
+    version: ClassVar[int] = 0
+    """Bumped when a change of code alters the results of the stage; the golden values of the tests
+    make such a change visible."""
+    trains: ClassVar[bool] = False
+    """Whether the stage has a network and steps."""
+    shared: ClassVar[bool] = False
+    """Whether its steps are divided among processes."""
+
+    def __init_subclass__(cls) -> None:
+        if isinstance(cls.stage, str) and cls.stage:
+            STAGES[cls.stage] = cls
+
+    @classmethod
+    def plan(cls, content: Mapping[str, Any]) -> Run:
+        """The run that a checked configuration, with its interpolations, names.
+
+        Raises:
+            RelposError: no command makes a run of this stage alone; or a file that it needs is
+                missing.
+        """
+        raise RelposError(
+            "this configuration makes no run; those of data, pretrain and finetune make one"
+        )
+
+    def work(self) -> Figures:
+        """Does the run in its folder, from its last checkpoint where there is one; returns its
+        final figures."""
+        raise RelposError(f"{self.name}: a run of stage {self.stage} is not made here")
+
+    def figures(self) -> tuple[str, ...]:
+        """The names of the final figures by which runs may be compared."""
+        return ()
+
+    def phases(self) -> list[tuple[float, float]]:
+        """(tokens, operations for each) of the phases of a training; none for a stage that does not
+        train."""
+        return []
+
+    def refuse_absent(self) -> None:
+        """Refuses a run whose files or logger are missing, those of its inputs not included.
+
+        Raises:
+            RelposError: names the folder in which they were expected, or the package that the
+                logger needs.
+        """
+
+    def refuse_impossible(self, is_here: bool) -> None:
+        """Refuses a network that cannot be built, see `relpos.stages.stage.refuse_impossible`."""
 
     @property
     def is_given(self) -> bool:
@@ -101,13 +146,9 @@ class Run(OfStage):
 
     @cached_property
     def identity(self) -> str:
-        """The run's identity, see `identity_of`; of a `recorded` run that in its record, whatever
-        code has computed it."""
-        if self.folder and not self.is_given:
-            return str(self.record.get("identity"))
-        return identity_of(
-            self.stage, self.meaning, {name: run.identity for name, run in self.inputs.items()}
-        )
+        """The run's identity, see `identity_of`."""
+        inputs = {name: run.identity for name, run in self.inputs.items()}
+        return identity_of(type(self), self.meaning, inputs)
 
     @property
     def path(self) -> Path:
@@ -202,13 +243,78 @@ def recorded(folder: Path) -> Run:
     for key in ("stage", "meaning"):
         if key not in record:
             raise RelposError(f"damaged record {folder / 'record.json'}: no {key}")
-    return Run(
-        record["stage"],
-        folder.resolve().name,
-        record["meaning"],
-        config,
-        folder=str(folder.resolve()),
+    place, known = folder.resolve(), str(record.get("identity"))
+    return Observed(
+        place.name, record["meaning"], config, {}, str(place), stage=record["stage"], known=known
     )
+
+
+STAGES: dict[str, type[Run]] = {}
+"""Name of a stage, as records and folders have it → its class."""
+
+
+def stage_class(stage: str) -> type[Run]:
+    """The class of the stage of this name.
+
+    Raises:
+        RelposError: there is no such stage.
+    """
+    import_module("relpos.stages")  # by name, because what the stages do is on a higher floor
+    refuse_unknown("unknown stage", stage, STAGES)
+    return STAGES[stage]
+
+
+def identity_of(stage: type[Run], meaning: dict[str, Any], inputs: dict[str, str]) -> str:
+    """Twelve hexadecimal digits of the SHA-256 of stage, version, meaning and the identities of the
+    inputs."""
+    return digest([stage.stage, stage.version, meaning, inputs], 12)
+
+
+@dataclass(frozen=True)
+class Description:
+    """What `dataclasses.asdict` makes of a run, for a file or another process."""
+
+    stage: str
+    name: str
+    meaning: dict[str, Any]
+    config: dict[str, Any]
+    inputs: dict[str, Description] = field(default_factory=dict)
+    folder: str | None = None
+
+    def run(self) -> Run:
+        """The run; RelposError where there is no such stage."""
+        inputs = {name: needed.run() for name, needed in self.inputs.items()}
+        return stage_class(self.stage)(self.name, self.meaning, self.config, inputs, self.folder)
+
+
+@dataclass(frozen=True)
+class Observed(Run):
+    """A run that is read and not done: of a record, or of a plan that another process executes.
+    Its class, whose import takes seconds, is not loaded.
+
+    Args:
+        stage: as its file has it, which may be a stranger's.
+        known: its identity, whatever code has computed it.
+    """
+
+    stage: str = field(kw_only=True)
+    known: str = field(kw_only=True)
+
+    @property
+    def identity(self) -> str:
+        """As it was computed when the run was planned."""
+        return self.known
+
+    def planned(self) -> Run:
+        """The run as an object of its stage's class."""
+        needed = {
+            name: run.planned() if isinstance(run, Observed) else run
+            for name, run in self.inputs.items()
+        }
+        return stage_class(self.stage)(self.name, self.meaning, self.config, needed, self.folder)
+
+    def phases(self) -> list[tuple[float, float]]:
+        return self.planned().phases()
 
 
 def closure(runs: list[Run]) -> list[Run]:

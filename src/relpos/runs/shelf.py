@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from relpos.errors import RelposError, refuse_unknown, say
 from relpos.progress import tracked
 from relpos.readers import check_recorded, fitted, json_lines, read_bytes
-from relpos.runs.run import identity_of, placed, read_record, runs_root
+from relpos.runs.run import identity_of, placed, read_record, runs_root, stage_class
 
 What = TypeVar("What", bound=Hashable)
 Group = TypeVar("Group", bound=Hashable)
@@ -40,10 +40,10 @@ def run_folders(stage: str, root: Path | None = None) -> list[Path]:
     """The folders of a stage that hold a record, whatever it says, sorted by name.
 
     Args:
-        stage: pretrain, finetune, store …
+        stage: pretrain, finetune, store …; `*` for all.
         root: the runs folder; `$RELPOS_RUNS` if it is None.
     """
-    return sorted(path.parent for path in ((root or runs_root()) / stage).glob("*/record.json"))
+    return sorted(path.parent for path in (root or runs_root()).glob(f"{stage}/*/record.json"))
 
 
 def finished(stage: str, root: Path | None = None) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -119,7 +119,7 @@ def is_current(record: Mapping[str, Any]) -> bool:
     record."""
     try:
         return (
-            identity_of(record["stage"], record["meaning"], input_identities(record))
+            identity_of(stage_class(record["stage"]), record["meaning"], input_identities(record))
             == record["identity"]
         )
     except (KeyError, RelposError):  # a damaged record is nobody's

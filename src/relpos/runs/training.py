@@ -1,9 +1,8 @@
-"""The two stages that train: from a run to a trainer and back to final metrics; and of each start
-where it begins, with what it computes, and what it leaves behind."""
+"""A training, of whatever stage: where a start begins, with what it computes, Lightning's trainer,
+and what is left behind."""
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
@@ -12,7 +11,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from math import exp
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -22,28 +20,17 @@ import torch
 from lightning_fabric.plugins.environments import LightningEnvironment
 from pytorch_lightning.profilers import AdvancedProfiler, SimpleProfiler
 
-from relpos.analysis.kernels import draw_kernels
-from relpos.data.objective import trained_for
-from relpos.data.published_tokenizer import load_tokenizer
-from relpos.data.store import Store
-from relpos.data.task_batches import TuningSteps
-from relpos.data.tasks import authors_steps
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError, say, with_class
 from relpos.model.attention import kernels_used
-from relpos.model.build import count
 from relpos.model.encoder import Encoder
 from relpos.model.precision import has_bf16
 from relpos.process import ASKED, set_threads
-from relpos.readers import read_yaml, sha256
+from relpos.readers import read_yaml
 from relpos.runs import trunk
-from relpos.runs.cost import costs
-from relpos.runs.run import Run
+from relpos.runs.run import Figures, Run
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, figures, logged, made_from
-from relpos.stages.finetune import FinetuneStage
 from relpos.stages.identity import WATCHING
-from relpos.stages.pretrain import PretrainStage
-from relpos.stages.stage import TrainingStage
 from relpos.train.checkpoint import (
     Checkpointing,
     EvaluatedFirst,
@@ -53,17 +40,15 @@ from relpos.train.checkpoint import (
     stopping,
 )
 from relpos.train.checkpoint_files import newest
-from relpos.train.finetune import Finetuning, FinetuningData, Splits, columns, read_before
-from relpos.train.group import ALONE, LONG, Group, present
-from relpos.train.loggers import Bar, JsonLines, conclude, identified, log_again, log_figure, made
+from relpos.train.group import LONG, Group
+from relpos.train.loggers import Bar, JsonLines, conclude, identified, log_again, made
 from relpos.train.module import Training
 from relpos.train.network import description, scheme_name
-from relpos.train.optim import Recipe
 from relpos.train.prefetch import StepsData
-from relpos.train.pretrain import Pretraining, PretrainingData
+from relpos.train.pretrain import Pretraining
 from relpos.train.recorded import CudaGraphs, Recorder
 from relpos.train.room import explained_memory, fitting_microbatch
-from relpos.train.weights import model_folder, save_model
+from relpos.train.weights import save_model
 from relpos.trust import instantiate
 
 for noisy in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
@@ -82,6 +67,8 @@ class Parts:
         settings: the description of the network in a model folder.
         tokenizer: of the network.
         microbatch: examples of full length in a forward pass.
+        constant: the step after which the rate falls; None if no other run can share the steps
+            until then.
     """
 
     module: Training
@@ -89,129 +76,7 @@ class Parts:
     settings: dict[str, Any]
     tokenizer: Tokenizer
     microbatch: int
-
-
-def pretraining_parts(stage: PretrainStage) -> Parts:
-    """The parts of a pre-training whose inputs are finished."""
-    run, config = stage.run, stage.config
-    store = Store(run.inputs["store"].path)
-    # Read before the training: hours later the network that it goes on with may be gone.
-    tokenizer = load_tokenizer(run.inputs["tokenizer"].path)
-    model, settings = stage.model(store.vocabulary)
-    group = present()
-    dials = _of(config, "steps", "seed", "precision", "log_every")
-    recorder = recorder_of(run, model.encoder, group)
-    recipe = Recipe.of(config["recipe"])
-    module = Pretraining(
-        model,
-        recipe,
-        **dials,
-        group=group,
-        recorder=recorder,
-        operations=costs(run)["flops_per_token"],
-    )
-    microbatch = microbatch_of(run, model.encoder, group)
-    data = PretrainingData(
-        store,
-        **_of(config, "seed", "steps", "batch", "length", "packing", "pairs"),
-        microbatch=microbatch,
-        first=config.get("first"),
-        group=group,
-        few_shapes=recorder is not None,
-        objective=trained_for(config),
-    )
-    return Parts(module, data, settings, tokenizer, microbatch)
-
-
-def pretrain(stage: PretrainStage) -> dict[str, Any]:
-    """Pre-trains, alone or as one of several processes; the first writes `model/`, `snapshots/` and
-    the figure of the kernels."""
-    run, parts = stage.run, pretraining_parts(stage)
-    module, data = parts.module, parts.data
-    assert isinstance(module, Pretraining)
-    assert isinstance(data, PretrainingData)
-    trainer = fit(stage, parts, run.config["evaluations"])
-    # no evaluation was due after the last step, or this process began behind it
-    if module.evaluated != trainer.global_step:
-        with stopping():
-            trainer.validate(module, data, verbose=False)
-    if not module.group.first:
-        return {}
-    parameters = count(module.model)
-    # From here on the first process alone: several would write the same files.
-    figure = run.path / "figures" / "kernels.png"
-    if draw_kernels(module.model, figure):
-        log_figure(trainer.loggers, "kernels", figure)
-    save_model(run.path / "model", module.model, parts.settings, parts.tokenizer)
-    metrics = module.result | {
-        "perplexity": module.result["heldout_perplexity"],
-        "unigram_perplexity": exp(data.unigram_loss()),
-        "parameters": parameters["total"],
-        "position_parameters": parameters["position"],
-        "steps": trainer.global_step,
-    }
-    conclude(trainer.loggers, figures(metrics))
-    return metrics
-
-
-def finetuning_parts(stage: FinetuneStage) -> Parts:
-    """The parts of a fine-tuning whose inputs are finished."""
-    run, config, task = stage.run, stage.config, stage.task()
-    folder = model_folder(run.inputs["start"].network)
-    tokenizer, location = load_tokenizer(folder), stage.task_files()
-    splits = read_before(_content(run, folder), Splits(location, task, tokenizer, config["length"]))
-    tested = [split for split in task.test.values() if split in splits]
-    # a mistake in a file shows before training
-    encoded, *_ = [splits[split] for split in ("train", *task.dev.values(), *tested)]
-    stage.refuse_changed()
-    model, settings = stage.model()
-    steps = config["steps"] or authors_steps(
-        task, len(encoded), config["batch"], config["recipe"].get("epochs")
-    )
-    recorder = recorder_of(run, model.encoder, ALONE)
-    dials = _of(config, "seed", "precision", "log_every")
-    module = Finetuning(task, model, Recipe.of(config["recipe"]), steps, **dials, recorder=recorder)
-    microbatch, few_shapes = microbatch_of(run, model.encoder, ALONE), recorder is not None
-    tuning = TuningSteps(
-        encoded, config["seed"], config["batch"], steps, microbatch, few_shapes=few_shapes
-    )
-    return Parts(module, FinetuningData(tuning, splits), settings, tokenizer, microbatch)
-
-
-def finetune(stage: FinetuneStage) -> dict[str, Any]:
-    """Fine-tunes on one task; writes `model/` and `predictions/`."""
-    run, parts = stage.run, finetuning_parts(stage)
-    module, data = parts.module, parts.data
-    assert isinstance(module, Finetuning)
-    assert isinstance(data, FinetuningData)
-    # Without callbacks nobody reads scores on the way; those at the end follow.
-    evaluations = run.config["evaluations"] if run.config.get("callbacks") else 0
-    trainer = fit(stage, parts, evaluations)
-    module.model.to(trainer.strategy.root_device)  # the trainer has moved it to the CPU
-    predictions = run.path / "predictions"
-    result = columns(module.model, module.task, data.splits, run.config["precision"], predictions)
-    for logger in trainer.loggers:
-        logger.log_metrics(result["columns"], step=trainer.global_step)
-    save_model(run.path / "model", module.model, parts.settings, parts.tokenizer)
-    conclude(trainer.loggers, figures(result | {"steps": trainer.global_step}))
-    return result | {"steps": trainer.global_step, "training_rows": len(data.splits["train"])}
-
-
-def _content(run: Run, folder: Path) -> str:
-    """A key for a fine-tuning's encoded rows: all that the run depends on but its seed and the
-    weights that it starts from."""
-    meaning = {key: value for key, value in run.meaning.items() if key != "seed"}
-    inputs = {name: other.identity for name, other in run.inputs.items() if name != "start"}
-    tokenizer = {
-        path.name: sha256(path)
-        for path in folder.iterdir()
-        if path.suffix in (".model", ".json", ".txt")
-    }
-    return json.dumps([meaning, inputs, tokenizer], sort_keys=True, default=str)
-
-
-def _of(config: dict[str, Any], *keys: str) -> dict[str, Any]:
-    return {key: config[key] for key in keys}
+    constant: int | None = None
 
 
 @dataclass(frozen=True)
@@ -229,17 +94,16 @@ class Start:
     keeps: int | None
 
 
-def fit(stage: TrainingStage, parts: Parts, evaluations: int) -> pl.Trainer:
-    """Trains from the newest checkpoint, or from the beginning, to the last step. Of several
-    processes the first one writes."""
-    run, module, microbatch = stage.run, parts.module, parts.microbatch
-    group = module.group
+def fit(run: Run, parts: Parts, evaluations: int) -> pl.Trainer:
+    """Trains from the newest checkpoint, or from the beginning, to the last step, behind which a
+    pre-training is evaluated. Of several processes the first one writes."""
+    module, microbatch, group = parts.module, parts.microbatch, parts.module.group
 
     def note_memory(microbatch: int) -> None:
         if group.first:
             run.note_start(out_of_memory=microbatch)
 
-    start = _start(stage, module, microbatch)
+    start = _start(run, parts)
     trainer = _trainer(run, parts, evaluations, start)
     if isinstance(module, Pretraining) and start.step:
         _restore_evaluation(run, module, trainer, evaluations, start.step)
@@ -269,17 +133,27 @@ def fit(stage: TrainingStage, parts: Parts, evaluations: int) -> pl.Trainer:
             "fit_cpu_seconds": time.process_time() - worked,
         }
         run.update(**{key: round(value, 2) for key, value in seconds.items()})
+    # no evaluation was due after the last step, or this process began behind it
+    if isinstance(module, Pretraining) and module.evaluated != trainer.global_step:
+        with stopping():
+            trainer.validate(module, parts.data, verbose=False)
     return trainer
 
 
-def _start(stage: TrainingStage, module: Training, microbatch: int) -> Start:
+def keep(run: Run, parts: Parts, trainer: pl.Trainer, metrics: Figures) -> None:
+    """Writes the trained network into `model/`, and its final figures into the logs."""
+    save_model(run.path / "model", parts.module.model, parts.settings, parts.tokenizer)
+    conclude(trainer.loggers, figures(metrics))
+
+
+def _start(run: Run, parts: Parts) -> Start:
     """Where a start begins, which the record is told. Sets the threads, and takes over the log of
     another run's steps.
 
     Raises:
         RelposError: the checkpoint is of another network, or the processes see different ones.
     """
-    run, group = stage.run, module.group
+    module, microbatch, group = parts.module, parts.microbatch, parts.module.group
     # The threads of its first start give the same bits as without the interruption; but what the
     # user asks for comes first.
     kept = (
@@ -291,7 +165,7 @@ def _start(stage: TrainingStage, module: Training, microbatch: int) -> Start:
     threads = set_threads(run.config["speed"]["threads"] or kept)
     # Its own checkpoint first; another run's is only a way to begin.
     checkpoint = newest(run.path / "checkpoint")
-    keeps = stage.last_constant_step() if group.world == 1 else None
+    keeps = parts.constant if group.world == 1 else None
     shared = trunk.find(run, keeps, threads, microbatch) if keeps and not checkpoint else None
     checkpoint = shared.checkpoint if shared else checkpoint
     # Read once more here, so that a wrong shape is named before Lightning's traceback.

@@ -6,6 +6,7 @@ The task is one of conf/task, or one of the user's own files. Both end as the ar
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,13 +19,15 @@ from relpos.config.compose import resolved, unresolved
 from relpos.config.conf import conf_file, options
 from relpos.data.glue import OwnFiles
 from relpos.data.own_task import METRICS, OwnTask, is_task_file, read_task_file
-from relpos.data.tasks import Task
+from relpos.data.published_tokenizer import load_tokenizer
+from relpos.data.task_batches import TuningSteps
+from relpos.data.tasks import Task, authors_steps
 from relpos.data.toy import FOLDERS
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.model.encoder import encoder_of
 from relpos.model.heads import Classifier
 from relpos.readers import sha256
-from relpos.runs.run import Run
+from relpos.runs.run import Figures, Run
 from relpos.stages.change import change_name, change_part, change_positions, changed_position
 from relpos.stages.given import given_run
 from relpos.stages.identity import (
@@ -36,10 +39,12 @@ from relpos.stages.identity import (
     recipe_part,
 )
 from relpos.stages.pretrain import PretrainStage
-from relpos.stages.stage import Figures, TrainingStage, stage_of
+from relpos.stages.stage import Stage, TrainingStage
 from relpos.stages.toy import corpus_of
+from relpos.train.group import ALONE
 from relpos.train.network import classifier_on
-from relpos.train.weights import opened
+from relpos.train.optim import Recipe
+from relpos.train.weights import model_folder, opened
 from relpos.trust import find, instantiate
 
 if TYPE_CHECKING:
@@ -61,7 +66,7 @@ part of the identity has their values. They were added when there were runs with
 
 
 class FinetuneStage(TrainingStage):
-    name = "finetune"
+    stage, version = "finetune", 3
 
     @classmethod
     def plan(cls, content: Content, start: Run | None = None, later: tuple[str, ...] = ()) -> Run:
@@ -121,17 +126,78 @@ class FinetuneStage(TrainingStage):
         name = f"{task['name']}-{_network_name(start)}{change_name(meaning)}-seed{config['seed']}"
         scheme = None if "change" in meaning else start.config.get("scheme")
         more = {"data": config["data"], "task": task, "scheme": scheme}
-        return Run(cls.name, name, meaning, meaning | machine_part(config) | more, inputs)
-
-    def work(self) -> Figures:
-        from relpos.runs.training import finetune  # loads Lightning, which takes seconds
-
-        return finetune(self)
+        return cls(name, meaning, meaning | machine_part(config) | more, inputs)
 
     def parts(self) -> Parts:
-        from relpos.runs.training import finetuning_parts  # as above
+        # These load Lightning, which takes seconds; a plan does without.
+        from relpos.runs.training import Parts, microbatch_of, recorder_of
+        from relpos.train.finetune import Finetuning, FinetuningData, Splits, read_before
 
-        return finetuning_parts(self)
+        config, task = self.config, self.task()
+        folder = model_folder(self.start.network)
+        tokenizer = load_tokenizer(folder)
+        splits = Splits(self.task_files(), task, tokenizer, config["length"])
+        splits = read_before(self._rows(folder), splits)
+        tested = [split for split in task.test.values() if split in splits]
+        # a mistake in a file shows before training
+        encoded, *_ = [splits[split] for split in ("train", *task.dev.values(), *tested)]
+        self.refuse_changed()
+        model, settings = self.model()
+        batch, epochs = config["batch"], config["recipe"].get("epochs")
+        steps = config["steps"] or authors_steps(task, len(encoded), batch, epochs)
+        recorder = recorder_of(self, model.encoder, ALONE)
+        module = Finetuning(
+            task,
+            model,
+            Recipe.of(config["recipe"]),
+            steps,
+            seed=config["seed"],
+            precision=config["precision"],
+            log_every=config["log_every"],
+            recorder=recorder,
+        )
+        microbatch, few_shapes = microbatch_of(self, model.encoder, ALONE), recorder is not None
+        tuning = TuningSteps(
+            encoded, config["seed"], batch, steps, microbatch, few_shapes=few_shapes
+        )
+        return Parts(module, FinetuningData(tuning, splits), settings, tokenizer, microbatch)
+
+    def _rows(self, folder: Path) -> str:
+        """A key for the encoded rows: all that the run depends on but its seed and the weights that
+        it starts from."""
+        meaning = {key: value for key, value in self.meaning.items() if key != "seed"}
+        inputs = {name: run.identity for name, run in self.inputs.items() if name != "start"}
+        tokenizer = {
+            path.name: sha256(path)
+            for path in folder.iterdir()
+            if path.suffix in (".model", ".json", ".txt")
+        }
+        return json.dumps([meaning, inputs, tokenizer], sort_keys=True, default=str)
+
+    def work(self) -> Figures:
+        """Fine-tunes on the task; writes `model/` and `predictions/`."""
+        from relpos.runs.training import fit, keep  # as above
+        from relpos.train.finetune import columns
+
+        parts: Any = self.parts()
+        module, data, config = parts.module, parts.data, self.config
+        # Without callbacks nobody reads scores on the way; those at the end follow.
+        trainer = fit(self, parts, config["evaluations"] if config.get("callbacks") else 0)
+        module.model.to(trainer.strategy.root_device)  # the trainer has moved it to the CPU
+        predictions = self.path / "predictions"
+        result = columns(module.model, module.task, data.splits, config["precision"], predictions)
+        for logger in trainer.loggers:
+            logger.log_metrics(result["columns"], step=trainer.global_step)
+        result["steps"] = trainer.global_step
+        keep(self, parts, trainer, result)
+        return {**result, "training_rows": len(data.splits["train"])}
+
+    @property
+    def start(self) -> Stage:
+        """The run that it starts from."""
+        start = self.inputs["start"]
+        assert isinstance(start, Stage)
+        return start
 
     def figures(self) -> tuple[str, ...]:
         return (*self.config["task"]["columns"], "steps", "training_rows")
@@ -168,25 +234,25 @@ class FinetuneStage(TrainingStage):
             raise RelposError(f"data.glue: {files}")
 
     def description(self) -> dict[str, Any]:
-        settings = stage_of(self.inputs["start"]).description()
+        settings = self.start.description()
         return settings | {
             "position": changed_position(settings["position"], self.config.get("change"))
         }
 
     def size(self) -> dict[str, Any]:
-        return stage_of(self.inputs["start"]).size()
+        return self.start.size()
 
     def model(self) -> tuple[Classifier, dict[str, Any]]:
         """A classifier on the encoder that the run starts from, and the description of it. Its
         output layer is drawn from `seed`, so is the pooler unless an intermediate task has trained
         one. With `change`, the encoder gets other positions first."""
-        start, config, task = self.inputs["start"], self.config, self.task()
+        start, config, task = self.start, self.config, self.task()
         kind, change = config.get("head", "plain"), config.get("change")
         before: Any
         if start.state == "finished":
             before, settings = opened(start.network, config["speed"]["kernel"])
         else:
-            before, settings = stage_of(start).model()
+            before, settings = start.model()
         head = {} if kind == "plain" else {"head": {"classifier": kind}}
         settings = (
             {key: value for key, value in settings.items() if key != "head"}

@@ -19,14 +19,14 @@ from relpos.train.weights import model_folder, read_model_config
 
 
 class GivenStage(Stage):
-    name = GIVEN
+    stage = GIVEN
 
     def description(self) -> dict[str, Any]:
-        settings = read_model_config(self.run.path)
+        settings = read_model_config(self.path)
         return description(settings, settings["vocabulary"])
 
 
-def given_run(name: str) -> Run:
+def given_run(name: str) -> GivenStage:
     """The network of this name as a run that nobody has to make.
 
     A network of a run is identified by that run, another one by the SHA-256 of its files, one from
@@ -42,7 +42,7 @@ def given_run(name: str) -> Run:
         # identifies them, unhashed.
         if folder.parent.name == "snapshots" and not path.is_dir():
             meaning = {"hub": name.partition("@")[0], "revision": folder.name}
-            return Run(GIVEN, name.replace("/", "-"), meaning, {}, folder=str(folder))
+            return GivenStage(name.replace("/", "-"), meaning, {}, folder=str(folder))
         return _given(
             folder.resolve().name,
             folder,
@@ -56,7 +56,8 @@ def given_run(name: str) -> Run:
     # `RUN/model` is identified by its weights, as it always was.
     named = run if run and network.row else path
     if named == run and (identity := network.record.get("identity")):
-        return Run(GIVEN, network.name, {"model": identity}, typed, folder=str(folder.resolve()))
+        place = str(folder.resolve())
+        return GivenStage(network.name, {"model": identity}, typed, folder=place)
     return _given(named.resolve().name, folder, "model", weight_files(folder), typed)
 
 
@@ -74,13 +75,13 @@ def _given(
     what: str,
     files: Iterable[Path],
     config: Mapping[str, Any] | None = None,
-) -> Run:
+) -> GivenStage:
     """A network, or its tokenizer, that is identified by what these files contain."""
     meaning = {what: described(files, path if path.is_dir() else path.parent)}
-    return Run(GIVEN, label, meaning, dict(config or {}), folder=str(path.resolve()))
+    return GivenStage(label, meaning, dict(config or {}), folder=str(path.resolve()))
 
 
-def tokenizer_of(start: Run, vocabulary: int) -> Run:
+def tokenizer_of(start: Run, vocabulary: int) -> GivenStage:
     """The tokenizer in the folder of a given network; it is identified by its own files, so that
     networks may share a store.
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from math import exp
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from relpos.analysis.kernels import draw_kernels
 from relpos.config.compose import resolved
 from relpos.data.objective import trained_for
+from relpos.data.published_tokenizer import load_tokenizer
+from relpos.data.store import Store
 from relpos.errors import RelposError
+from relpos.model.build import count
 from relpos.model.encoder import encoder_of
 from relpos.model.heads import MaskedLM
-from relpos.runs.run import Run
+from relpos.runs.cost import costs
+from relpos.runs.run import Figures, Run
 from relpos.stages.change import change_name, change_part, change_positions, changed_position
 from relpos.stages.given import given_run, tokenizer_of
 from relpos.stages.identity import (
@@ -22,8 +28,9 @@ from relpos.stages.identity import (
     machine_part,
     recipe_part,
 )
-from relpos.stages.stage import Figures, TrainingStage, stage_of
+from relpos.stages.stage import TrainingStage
 from relpos.stages.store import StoreStage
+from relpos.train.group import present
 from relpos.train.network import description, masked_lm_on, network, scheme_name
 from relpos.train.optim import Recipe
 from relpos.train.weights import opened
@@ -35,25 +42,18 @@ HELDOUT = ("heldout_loss", "heldout_accuracy", "heldout_perplexity")
 
 
 class PretrainStage(TrainingStage):
-    name = "pretrain"
+    stage, version = "pretrain", 3
     shared = True
 
     @classmethod
-    def plan(cls, content: Content, start: Run | None = None) -> Run:
-        """Store → pre-training.
-
-        Args:
-            content: the checked configuration, with its interpolations.
-            start: the network that is trained further; None: the one of the configuration's
-                `network`, where there is one.
-        """
+    def plan(cls, content: Content) -> Run:
+        """Store → pre-training of a new network, or of that which `network` names."""
         config = resolved(content)
-        if config.get("network"):
-            start = given_run(str(config["network"]))
+        start = given_run(str(config["network"])) if config.get("network") else None
         if start:
             # After the composed values: the network on disk says what it is, and overrides of its
             # shape were refused.
-            config |= stage_of(start).description()
+            config |= start.description()
             config["scheme"] = start.config.get("scheme")
         change = change_part(config.get("change") or {})
         if change:
@@ -86,17 +86,71 @@ class PretrainStage(TrainingStage):
         inputs = {"store": store, "tokenizer": store.inputs["tokenizer"]} | (
             {"start": start} if start else {}
         )
-        return Run(cls.name, name, meaning, meaning | machine_part(config), inputs)
-
-    def work(self) -> Figures:
-        from relpos.runs.training import pretrain  # loads Lightning, which takes seconds
-
-        return pretrain(self)
+        return cls(name, meaning, meaning | machine_part(config), inputs)
 
     def parts(self) -> Parts:
-        from relpos.runs.training import pretraining_parts  # as above
+        # These load Lightning, which takes seconds; a plan does without.
+        from relpos.runs.training import Parts, microbatch_of, recorder_of
+        from relpos.train.pretrain import Pretraining, PretrainingData
 
-        return pretraining_parts(self)
+        config, group = self.config, present()
+        store = Store(self.inputs["store"].path)
+        # Read before the training: hours later the network that it goes on with may be gone.
+        tokenizer = load_tokenizer(self.inputs["tokenizer"].path)
+        model, settings = self.model(store.vocabulary)
+        recorder = recorder_of(self, model.encoder, group)
+        module = Pretraining(
+            model,
+            Recipe.of(config["recipe"]),
+            steps=config["steps"],
+            seed=config["seed"],
+            precision=config["precision"],
+            log_every=config["log_every"],
+            group=group,
+            recorder=recorder,
+            operations=costs(self)["flops_per_token"],
+        )
+        microbatch = microbatch_of(self, model.encoder, group)
+        data = PretrainingData(
+            store,
+            seed=config["seed"],
+            steps=config["steps"],
+            batch=config["batch"],
+            length=config["length"],
+            packing=config["packing"],
+            pairs=config["pairs"],
+            microbatch=microbatch,
+            first=config.get("first"),
+            group=group,
+            few_shapes=recorder is not None,
+            objective=trained_for(config),
+        )
+        return Parts(module, data, settings, tokenizer, microbatch, self.last_constant_step())
+
+    def work(self) -> Figures:
+        """Pre-trains, alone or as one of several processes; the first writes `model/`, `snapshots/`
+        and the figure of the kernels."""
+        from relpos.runs.training import fit, keep  # as above
+        from relpos.train.loggers import log_figure
+
+        parts: Any = self.parts()
+        module, trainer = parts.module, fit(self, parts, self.config["evaluations"])
+        if not module.group.first:
+            return {}
+        parameters = count(module.model)
+        # From here on the first process alone: several would write the same files.
+        figure = self.path / "figures" / "kernels.png"
+        if draw_kernels(module.model, figure):
+            log_figure(trainer.loggers, "kernels", figure)
+        metrics = module.result | {
+            "perplexity": module.result["heldout_perplexity"],
+            "unigram_perplexity": exp(parts.data.unigram_loss()),
+            "parameters": parameters["total"],
+            "position_parameters": parameters["position"],
+            "steps": trainer.global_step,
+        }
+        keep(self, parts, trainer, metrics)
+        return dict(metrics)
 
     def figures(self) -> tuple[str, ...]:
         return (

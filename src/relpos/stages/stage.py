@@ -1,12 +1,9 @@
-"""What every stage of runs is, and what the stages have in common that train a network.
-
-A stage is a class; planning, executing, recording and estimates of time know it by what is here.
-"""
+"""What the stages have in common that read a text or train a network."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,7 +15,6 @@ from relpos.model.position import Merge
 from relpos.model.precision import autocast
 from relpos.runs.run import Run
 from relpos.stages.change import check_change
-from relpos.stages.identity import Content
 from relpos.stages.operations import forward
 from relpos.train.logger_settings import refuse_logger
 from relpos.train.network import counted, network, without_memory
@@ -28,50 +24,9 @@ from relpos.trust import instantiate
 if TYPE_CHECKING:
     from relpos.runs.training import Parts
 
-Figures = dict[str, Any]
-"""What the record keeps of a finished run, by name."""
 
-
-class Stage:
-    """A run as its stage sees it: `plan` makes the run from a configuration, `work` does it.
-
-    A subclass with a `name` is a stage from then on, and its runs lie in the folder of that name.
-    """
-
-    name: ClassVar[str] = ""
-    trains: ClassVar[bool] = False
-    """Whether it has a network and steps."""
-    shared: ClassVar[bool] = False
-    """Whether its steps are divided among processes."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.config, self.meaning, self.inputs = run.config, run.meaning, run.inputs
-
-    def __init_subclass__(cls) -> None:
-        if cls.name:
-            STAGES[cls.name] = cls
-
-    @classmethod
-    def plan(cls, content: Content) -> Run:
-        """The run that a checked configuration, with its interpolations, names.
-
-        Raises:
-            RelposError: no command makes a run of this stage alone; or a file that it needs is
-                missing.
-        """
-        raise RelposError(
-            "this configuration makes no run; those of data, pretrain and finetune make one"
-        )
-
-    def work(self) -> Figures:
-        """Does the run in its folder, from its last checkpoint where there is one; returns its
-        final figures."""
-        raise RelposError(f"{self.run.name}: a run of stage {self.run.stage} is not made here")
-
-    def figures(self) -> tuple[str, ...]:
-        """The names of the final figures by which runs may be compared."""
-        return ()
+class Stage(Run):
+    """A run that reads a text, or trains a network on one."""
 
     def source(self) -> Any:
         """The source that the run's `data` describes; for the toy language, the files that its run
@@ -93,25 +48,11 @@ class Stage:
         for key, now in self.hashed().items():
             if key in self.meaning and digest(now()) != digest(self.meaning[key]):
                 changed = f"the files of its {key} have changed since it was planned"
-                raise RelposError(f"{self.run.name}: {changed}: give the command again")
+                raise RelposError(f"{self.name}: {changed}: give the command again")
 
     def refuse_absent(self) -> None:
-        """Refuses a run whose files or logger are missing, those of its inputs not included.
-
-        Raises:
-            RelposError: names the folder in which they were expected, or the package that the
-                logger needs.
-        """
         if self.meaning.get("corpus", self) is None:
             self.source().characters()
-
-    def refuse_impossible(self, is_here: bool) -> None:
-        """Refuses a network that cannot be built, see `refuse_impossible` below."""
-
-    def phases(self) -> list[tuple[float, float]]:
-        """(tokens, operations for each) of the phases of a training; none for a stage that does not
-        train."""
-        return []
 
     def description(self) -> dict[str, Any]:
         """The `relpos.train.network.description` of the network that is trained, or that the user
@@ -129,16 +70,6 @@ class Stage:
         raise NotImplementedError
 
 
-STAGES: dict[str, type[Stage]] = {}
-"""Name of a stage, as records and folders have it → its class."""
-
-
-def stage_of(run: Run) -> Stage:
-    """The run as its stage sees it. A plan that somebody has edited may name any stage, which then
-    does nothing."""
-    return STAGES.get(run.stage, Stage)(run)
-
-
 class TrainingStage(Stage):
     """A stage that trains a network."""
 
@@ -151,11 +82,6 @@ class TrainingStage(Stage):
     def steps(self) -> float:
         """The steps; where they are counted in epochs, those of the official rows."""
         return float(self.config["steps"])
-
-    def last_constant_step(self) -> int | None:
-        """The step after which the rate falls; None if no other run can share the steps until
-        then."""
-        return None
 
     def expected(self) -> tuple[int, float]:
         """The vocabulary that the head predicts, 0 for none, and the share of the tokens at which
@@ -177,12 +103,12 @@ class TrainingStage(Stage):
         ]
 
     def refuse_absent(self) -> None:
-        if self.config.get("logger") and self.run.state != "finished":
+        if self.config.get("logger") and self.state != "finished":
             refuse_logger(self.config["logger"])
         super().refuse_absent()
 
     def refuse_impossible(self, is_here: bool) -> None:
-        if self.run.state == "finished":
+        if self.state == "finished":
             return
         speed, length = self.config["speed"], self.config["length"]
         asking = {"accelerator": "gpu", "kernel": "triton"}.items() & speed.items()
@@ -235,18 +161,6 @@ class TrainingStage(Stage):
                 raise
 
 
-def model_of(run: Run) -> MaskedLM | Classifier:
-    """The network of a pre-training or a fine-tuning before its first step. Torch's random
-    generator is left as it was.
-
-    If the tokenizer is not trained yet, it is assumed to have as many pieces as the configuration
-    asks for (a small text yields fewer). If the run that a fine-tuning starts from is not finished,
-    the encoder has that run's initial weights.
-    """
-    with torch.random.fork_rng(devices=[]):
-        return stage_of(run).model()[0]
-
-
 def refuse_absent(run: Run) -> None:
     """Refuses a run whose corpus, GLUE files or logger are missing, or those of its inputs. Called
     before the run's folder is made and before its inputs are executed, which can take days.
@@ -255,7 +169,7 @@ def refuse_absent(run: Run) -> None:
         RelposError: names the folder in which they were expected, or the package that the logger
             needs.
     """
-    stage_of(run).refuse_absent()
+    run.refuse_absent()
     for needed in run.inputs.values():
         refuse_absent(needed)
 
@@ -275,4 +189,4 @@ def refuse_impossible(run: Run, is_here: bool = True) -> None:
     # Inputs first: of a fine-tuning that cannot start, the pre-training is what is to be mended.
     for needed in run.inputs.values():
         refuse_impossible(needed, is_here)
-    stage_of(run).refuse_impossible(is_here)
+    run.refuse_impossible(is_here)

@@ -8,15 +8,15 @@ from relpos.config.compose import resolved
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store, tell, write_store
 from relpos.progress import reading
-from relpos.runs.run import Run
+from relpos.runs.run import Figures, Run
 from relpos.stages.identity import Content
-from relpos.stages.stage import Figures, Stage
+from relpos.stages.stage import Stage
 from relpos.stages.tokenizer import TokenizerStage
 from relpos.stages.toy import corpus_of
 
 
 class StoreStage(Stage):
-    name = "store"
+    stage, version = "store", 1
 
     @classmethod
     def plan(cls, content: Content, tokenizer: Run | None = None) -> Run:
@@ -36,13 +36,11 @@ class StoreStage(Stage):
         if source.shuffle:
             name, meaning["shuffle"] = f"{name}-shuffled{source.shuffle}", source.shuffle
         inputs = corpus.inputs | {"tokenizer": tokenizer}
-        return Run(
-            cls.name, name, corpus.meaning | meaning, meaning | {"data": config["data"]}, inputs
-        )
+        return cls(name, corpus.meaning | meaning, meaning | {"data": config["data"]}, inputs)
 
     def work(self) -> Figures:
-        source, folder = self.source(), self.run.path
-        with reading(f"encoding text for {self.run.name}", source.characters()) as progress:
+        source, folder = self.source(), self.path
+        with reading(f"encoding text for {self.name}", source.characters()) as progress:
             pieces = load_tokenizer(self.inputs["tokenizer"].path)
             how = {"shuffle": source.shuffle, "alike": source.alike}
             write_store(source.documents(progress), pieces, folder, self.config["heldout"], **how)

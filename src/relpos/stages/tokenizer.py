@@ -14,9 +14,9 @@ from relpos.places import expanded
 from relpos.pretrained.files import tokenizer_files
 from relpos.progress import reading
 from relpos.readers import sha256
-from relpos.runs.run import Run
+from relpos.runs.run import Figures, Run
 from relpos.stages.identity import Content
-from relpos.stages.stage import Figures, Stage
+from relpos.stages.stage import Stage
 from relpos.stages.toy import Corpus, corpus_of
 
 TOKENIZER_THREADS = 2
@@ -28,7 +28,7 @@ TRAINED_BY = ("vocabulary", "sample", "threads", *TOKENIZER)
 
 
 class TokenizerStage(Stage):
-    name = "tokenizer"
+    stage, version = "tokenizer", 1
 
     @classmethod
     def plan(cls, content: Content, corpus: Corpus | None = None) -> Run:
@@ -52,7 +52,7 @@ class TokenizerStage(Stage):
         words = [str(other["kind"]) if key == "kind" else key for key in TOKENIZER if key in other]
         name = "-".join([type(source).__name__.lower(), str(content["vocabulary"]), *words])
         meaning = corpus.meaning | trained
-        return Run(cls.name, name, meaning, trained | {"data": content["data"]}, corpus.inputs)
+        return cls(name, meaning, trained | {"data": content["data"]}, corpus.inputs)
 
     @classmethod
     def _own(cls, path: Path, vocabulary: int) -> Run:
@@ -67,15 +67,15 @@ class TokenizerStage(Stage):
         meaning: dict[str, Any] = (
             {"file": sha256(path)} if path.is_file() else {"files": described(files, folder)}
         )
-        return Run(cls.name, "own", meaning, {"file": str(folder), "vocabulary": vocabulary})
+        return cls("own", meaning, {"file": str(folder), "vocabulary": vocabulary})
 
     def work(self) -> Figures:
-        folder, config = self.run.path, self.config
+        folder, config = self.path, self.config
         if "file" in config:
             adopt(Path(config["file"]), folder)
             return {"pieces": load_tokenizer(folder).size}
         source = self.source()
-        with reading(f"reading text for {self.run.name}", source.characters()) as progress:
+        with reading(f"reading text for {self.name}", source.characters()) as progress:
             keys = {key: config[key] for key in TRAINED_BY if key in config}
             train_tokenizer(source.documents(progress), folder, **keys)
         self.refuse_changed()

@@ -9,17 +9,16 @@ from typing import Any
 
 from relpos.data import toy as language
 from relpos.data.source import READING, Toy
-from relpos.runs.run import Run
+from relpos.runs.run import Figures, Run
 from relpos.stages.identity import Content
-from relpos.stages.stage import Figures, Stage
 from relpos.trust import instantiate
 
 
-class ToyStage(Stage):
-    name = "toy"
+class ToyStage(Run):
+    stage, version = "toy", 1
 
     def work(self) -> Figures:
-        language.write(self.run.path, **self.config)
+        language.write(self.path, **self.config)
         return {}
 
 
@@ -51,4 +50,4 @@ def corpus_of(config: Content) -> Corpus:
     if not isinstance(source, Toy):
         return Corpus(source, {})
     name, seed = f"seed{source.seed}", {"seed": source.seed}
-    return Corpus(source, {"toy": Run(ToyStage.name, name, source.identity() or {}, seed)})
+    return Corpus(source, {"toy": ToyStage(name, source.identity() or {}, seed)})
