@@ -135,7 +135,7 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
         name=planned.name,
         overrides=without_keys(planned.overrides),
         position_parameters=int(of_pretrainings["position_parameters"][0].value) if plain else None,
-        travel=travel(config, rates, values, config["conv"]) if plain else None,
+        travel=travel(config, rates, values, config.get("conv")) if plain else None,
         position_lr=rates[0],
         conv_lr=rates[1],
         columns=columns,
