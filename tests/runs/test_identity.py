@@ -195,3 +195,20 @@ def test_how_text_is_read_is_part_of_the_identity_of_text_that_is_not_generated(
     for run in (of_files, of_files.inputs["tokenizer"]):
         assert run.meaning["reading"] == READING
     assert "reading" not in of_toy.meaning
+
+
+def test_a_folder_names_its_text_and_the_run_is_found_under_any_name(tmp_path: Path) -> None:
+    names = {}
+    for corpus in ("wiki", "other/news"):
+        (tmp_path / corpus).mkdir(parents=True)
+        (tmp_path / corpus / "text.txt").write_text("The dog saw a cat.\n" * 9)
+        names[corpus] = ["data=files", f"data.corpus={tmp_path / corpus}", "size=tiny"]
+    run = plan(compose("pretrain", names["wiki"]))
+    assert run.path.name == f"absolute-2x64-files-wiki-seed0-{run.identity}"
+    tuned = plan(compose("finetune", [*names["wiki"], "task=cola", "intermediate=none"]))
+    assert tuned.name == "cola-absolute-2x64-seed0"
+    run.update(state="finished")
+    same_text = plan(compose("pretrain", names["other/news"]))
+    assert same_text.name == "absolute-2x64-files-news-seed0"
+    assert (same_text.path, same_text.state) == (run.path, "finished")
+    assert plan(compose("pretrain", ["size=tiny"])).name == "absolute-2x64-toy-seed0"

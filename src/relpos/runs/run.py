@@ -150,14 +150,14 @@ class Run(OfStage):
         inputs = {name: run.identity for name, run in self.inputs.items()}
         return identity_of(type(self), self.meaning, inputs)
 
-    @property
+    @cached_property
     def path(self) -> Path:
-        """`$RELPOS_RUNS/<stage>/<name>-<identity>`."""
-        return (
-            Path(self.folder)
-            if self.folder
-            else runs_root() / self.stage / f"{self.name}-{self.identity}"
-        )
+        """`$RELPOS_RUNS/<stage>/<name>-<identity>`; where there is a folder of this identity under
+        another name, that one: the name is for the reader."""
+        if self.folder:
+            return Path(self.folder)
+        own = runs_root() / self.stage / f"{self.name}-{self.identity}"
+        return own if own.exists() else next(own.parent.glob(f"*-{self.identity}"), own)
 
     @property
     def network(self) -> Path:

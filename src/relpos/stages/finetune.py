@@ -40,6 +40,7 @@ from relpos.stages.identity import (
 )
 from relpos.stages.pretrain import PretrainStage
 from relpos.stages.stage import Stage, TrainingStage
+from relpos.stages.store import text_name
 from relpos.stages.toy import corpus_of
 from relpos.train.group import ALONE
 from relpos.train.network import classifier_on
@@ -287,7 +288,8 @@ def _network_name(start: Run) -> str:
     first = start.beginning
     if first.is_given:
         return start.name
-    return first.name.removesuffix(f"-{first.inputs['store'].name}-seed{first.config['seed']}")
+    text = text_name(first.inputs["store"])
+    return first.name.removesuffix(f"-{text}-seed{first.config['seed']}")
 
 
 def _pretraining_of(config: Content) -> Content:

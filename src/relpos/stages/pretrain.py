@@ -29,7 +29,7 @@ from relpos.stages.identity import (
     recipe_part,
 )
 from relpos.stages.stage import TrainingStage
-from relpos.stages.store import StoreStage
+from relpos.stages.store import StoreStage, text_name
 from relpos.train.group import present
 from relpos.train.network import description, masked_lm_on, network, scheme_name
 from relpos.train.optim import Recipe
@@ -82,7 +82,7 @@ class PretrainStage(TrainingStage):
             if start
             else f"{scheme_name(config)}-{size['layers']}x{size['hidden']}{causal}"
         )
-        name = f"{begins}-{store.name}-seed{config['seed']}"
+        name = f"{begins}-{text_name(store)}-seed{config['seed']}"
         inputs = {"store": store, "tokenizer": store.inputs["tokenizer"]} | (
             {"start": start} if start else {}
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 from relpos.config.compose import resolved
@@ -51,3 +53,14 @@ class StoreStage(Stage):
         figures = {"sentences": len(written.sentences) - 1, "tokens": len(written.ids)}
         revisions = getattr(source, "revisions", None)
         return figures | ({"revisions": revisions} if revisions else {})
+
+
+def text_name(store: Run) -> str:
+    """How the folders of trainings on a store name its text: `files-wiki`, the last word of what
+    `data` names; the text's kind alone where it names nothing."""
+    data = store.config["data"]
+    place = data.get("corpus") or data.get("root")
+    if texts := data.get("texts"):
+        place = texts[0].get("id")
+    word = re.sub(r"[^\w.+]+", "_", Path(str(place or "")).name)[:40]
+    return f"{store.name}-{word}" if word else store.name
