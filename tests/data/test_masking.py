@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from relpos.data.objective import mask
+from relpos.data.objective import Masked
+from relpos.data.objective import masked as bert
 from relpos.data.tokenizer import CLS, MASK, PAD, SEP
 
 VOCABULARY = 500
@@ -15,9 +16,8 @@ def masked() -> tuple[Tensor, Tensor, Tensor]:
     """ids, masked ids and labels of 400 rows of 126 tokens of text."""
     ids = torch.randint(5, VOCABULARY, (400, 128), generator=torch.Generator().manual_seed(0))
     ids[:, 0], ids[:, -1] = CLS, SEP
-    return ids, *mask(
-        ids, torch.full((400,), 128), torch.arange(400), seed=7, vocabulary=VOCABULARY
-    )
+    ids_and_labels = bert(ids, torch.full((400,), 128), torch.arange(400), 7, VOCABULARY)
+    return ids, *ids_and_labels[:2]
 
 
 def test_fifteen_per_cent_are_chosen(masked: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -54,16 +54,17 @@ def test_random_ids_reach_the_whole_vocabulary(masked: tuple[Tensor, Tensor, Ten
 
 def test_special_tokens_are_never_chosen() -> None:
     ids = torch.tensor([[CLS, 9, SEP, 8, SEP, PAD, PAD, PAD]]).expand(2000, 8)
-    _, labels = mask(ids, torch.full((2000,), 5), torch.arange(2000), 0, VOCABULARY, rate=0.9)
+    objective = Masked(0.9, 0.9)
+    _, labels, _ = objective(ids, torch.full((2000,), 5), torch.arange(2000), 0, VOCABULARY)
     assert sorted(labels.unique().tolist()) == [-100, 8, 9]
 
 
 def test_masks_do_not_depend_on_the_row_or_the_padding() -> None:
     ids = torch.randint(5, VOCABULARY, (6, 16), generator=torch.Generator().manual_seed(1))
     keys, lengths = torch.arange(6), torch.full((6,), 16)
-    out, labels = mask(ids, lengths, keys, 3, VOCABULARY)
+    out, labels, _ = bert(ids, lengths, keys, 3, VOCABULARY)
     wide = torch.nn.functional.pad(ids.flip(0), (0, 8))
-    other, other_labels = mask(wide, lengths, keys.flip(0), 3, VOCABULARY)
+    other, other_labels, _ = bert(wide, lengths, keys.flip(0), 3, VOCABULARY)
     assert torch.equal(other.flip(0)[:, :16], out)
     assert torch.equal(other_labels.flip(0)[:, :16], labels)
 
@@ -71,7 +72,7 @@ def test_masks_do_not_depend_on_the_row_or_the_padding() -> None:
 @pytest.mark.parametrize(("keys", "seed"), [(1, 3), (0, 4)])
 def test_another_key_or_seed_gives_other_masks(keys: int, seed: int) -> None:
     ids = torch.full((1, 512), 9)
-    one = mask(ids, torch.tensor([512]), torch.tensor([0]), 3, VOCABULARY)[1]
+    one = bert(ids, torch.tensor([512]), torch.tensor([0]), 3, VOCABULARY)[1]
     assert not torch.equal(
-        mask(ids, torch.tensor([512]), torch.tensor([keys]), seed, VOCABULARY)[1], one
+        bert(ids, torch.tensor([512]), torch.tensor([keys]), seed, VOCABULARY)[1], one
     )

@@ -49,9 +49,38 @@ class Predicted(NamedTuple):
         return predicted.sum()
 
 
+class Unmasked(NamedTuple):
+    """Ids (b, n) as they stand in the text, lengths (b,), keys (b,), and what draws depend on
+    moreover."""
+
+    input_ids: Tensor
+    lengths: Tensor
+    keys: Tensor
+    seed: int
+    vocabulary: int
+    marks: Marks = OURS
+    step: int = 0
+
+    @property
+    def place(self) -> Tensor:
+        """(1, n)"""
+        return torch.arange(self.input_ids.shape[1], device=self.input_ids.device)[None, :]
+
+    @property
+    def text(self) -> Tensor:
+        """(b, n) true at tokens that are neither special nor padding."""
+        ids, marks = self.input_ids, self.marks
+        real = self.place < self.lengths[:, None]
+        return real & (ids != marks.cls) & (ids != marks.sep) & (ids != marks.pad)
+
+    def drawn(self, number: int) -> Tensor:
+        """(b, n) of U(0, 1), by the row's key and the token's place."""
+        return uniform(self.seed, self.keys[:, None], self.place, number)
+
+
 class Objective:
-    """Ids (b, n) as they stand in the text, lengths (b,), keys (b,) → what is predicted. A row of
-    the result depends only on `seed`, the training's `step`, the row's key and its ids."""
+    """Examples as they stand in the text → what is predicted. A row of the result depends only on
+    the seed, the training's step, the row's key and its ids."""
 
     def __call__(
         self,
@@ -63,6 +92,10 @@ class Objective:
         marks: Marks = OURS,
         step: int = 0,
     ) -> Predicted:
+        return self.of(Unmasked(input_ids, lengths, keys, seed, vocabulary, marks, step))
+
+    def of(self, batch: Unmasked) -> Predicted:
+        """What is predicted of these examples."""
         raise NotImplementedError
 
     @property
@@ -104,49 +137,19 @@ class Objective:
         return self
 
 
-def mask(
-    input_ids: Tensor,
-    lengths: Tensor,
-    keys: Tensor,
-    seed: int,
-    vocabulary: int,
-    rate: float = RATE,
-    marks: Marks = OURS,
-) -> tuple[Tensor, Tensor]:
-    """BERT's masks (Devlin et al. 2019): input_ids (b, n), lengths (b,), keys (b,) → (input_ids,
-    labels), both (b, n). A row's masks depend on `seed`, its key and the token's place alone.
-
-    Every token of text is chosen with probability `rate`, 0.15; of the chosen, 80 % become [MASK],
-    10 % an id drawn evenly from the whole vocabulary, special ids included, 10 % stay. [CLS], [SEP]
-    and padding are never chosen.
-    Differs from the authors' code: the attention mask comes from the lengths, so that a token
-    replaced by [PAD] is still seen (theirs is taken from the ids after the replacement).
-    """
-    place = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]  # (1, n)
-    row = keys[:, None]  # (b, 1)
-    text = text_tokens(input_ids, lengths, marks)
-    # Each token is drawn by itself. BERT's code chooses exactly 15 % of each row, so a token's mask
-    # depends on the other tokens.
-    chosen = text & (uniform(seed, row, place, 0) < rate)
-    replacement = uniform(seed, row, place, 1)
-    drawn = (counter_hash(seed, row, place, 2) >> 1 & (1 << 62) - 1) % vocabulary
-    kept_or_drawn = torch.where(replacement < 0.9, drawn, input_ids)
-    replaced = torch.where(replacement < 0.8, torch.full_like(input_ids, marks.mask), kept_or_drawn)
-    return torch.where(chosen, replaced, input_ids), input_ids.masked_fill(~chosen, IGNORED)
-
-
-def text_tokens(input_ids: Tensor, lengths: Tensor, marks: Marks) -> Tensor:
-    """(b, n) true at tokens that are neither special nor padding."""
-    real = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :] < lengths[:, None]
-    return real & (input_ids != marks.cls) & (input_ids != marks.sep) & (input_ids != marks.pad)
-
-
 @dataclass(frozen=True)
 class Masked(Objective):
-    """BERT's masks, see `mask`, at a rate that may change linearly in training (Ankner et al. 2024,
-    "Dynamic masking rate schedules for MLM pretraining"):
+    """BERT's masks (Devlin et al. 2019), at a rate that may change linearly in training (Ankner et
+    al. 2024, "Dynamic masking rate schedules for MLM pretraining"):
 
         p_s = first + (last − first) s / steps      at step s = 0, …, steps − 1
+
+    Every token of text is chosen with probability p_s, 0.15; of the chosen, 80 % become [MASK],
+    10 % an id drawn evenly from the whole vocabulary, special ids included, 10 % stay. [CLS], [SEP]
+    and padding are never chosen. A row's masks depend on the seed, its key and the token's place
+    alone.
+    Differs from the authors' code: the attention mask comes from the lengths, so that a token
+    replaced by [PAD] is still seen (theirs is taken from the ids after the replacement).
     """
 
     first: Share = RATE
@@ -178,17 +181,17 @@ class Masked(Objective):
             return self.first
         return self.first + (self.last - self.first) * step / self.steps
 
-    def __call__(
-        self,
-        input_ids: Tensor,
-        lengths: Tensor,
-        keys: Tensor,
-        seed: int,
-        vocabulary: int,
-        marks: Marks = OURS,
-        step: int = 0,
-    ) -> Predicted:
-        return Predicted(*mask(input_ids, lengths, keys, seed, vocabulary, self.rate(step), marks))
+    def of(self, batch: Unmasked) -> Predicted:
+        ids, row = batch.input_ids, batch.keys[:, None]
+        # Each token is drawn by itself. BERT's code chooses exactly 15 % of each row, so a token's
+        # mask depends on the other tokens.
+        chosen = batch.text & (batch.drawn(0) < self.rate(batch.step))
+        replacement = batch.drawn(1)
+        drawn = counter_hash(batch.seed, row, batch.place, 2) >> 1 & (1 << 62) - 1
+        kept_or_drawn = torch.where(replacement < 0.9, drawn % batch.vocabulary, ids)
+        mask = torch.full_like(ids, batch.marks.mask)
+        replaced = torch.where(replacement < 0.8, mask, kept_or_drawn)
+        return Predicted(torch.where(chosen, replaced, ids), ids.masked_fill(~chosen, IGNORED))
 
 
 masked = Masked()
@@ -211,19 +214,8 @@ class NextTokens(Objective):
             )
         return self
 
-    def __call__(
-        self,
-        input_ids: Tensor,
-        lengths: Tensor,
-        keys: Tensor,
-        seed: int,
-        vocabulary: int,
-        marks: Marks = OURS,
-        step: int = 0,
-    ) -> Predicted:
-        return Predicted(
-            input_ids, input_ids.masked_fill(~text_tokens(input_ids, lengths, marks), IGNORED)
-        )
+    def of(self, batch: Unmasked) -> Predicted:
+        return Predicted(batch.input_ids, batch.input_ids.masked_fill(~batch.text, IGNORED))
 
 
 @dataclass(frozen=True)
@@ -253,25 +245,14 @@ class Diffused(Objective):
             return "diffusion"
         return "uniform"
 
-    def __call__(
-        self,
-        input_ids: Tensor,
-        lengths: Tensor,
-        keys: Tensor,
-        seed: int,
-        vocabulary: int,
-        marks: Marks = OURS,
-        step: int = 0,
-    ) -> Predicted:
-        rates = LEAST + (1 - LEAST) * uniform(seed, keys, _RATE)
-        text = text_tokens(input_ids, lengths, marks)
-        place = torch.arange(input_ids.shape[1], device=input_ids.device)[None, :]
-        chosen = text & (uniform(seed, keys[:, None], place, 0) < rates[:, None])
-        labels = input_ids.masked_fill(~chosen, IGNORED)
-        predicted = Predicted(input_ids.masked_fill(chosen, marks.mask), labels)
+    def of(self, batch: Unmasked) -> Predicted:
+        rates = LEAST + (1 - LEAST) * uniform(batch.seed, batch.keys, _RATE)
+        chosen = batch.text & (batch.drawn(0) < rates[:, None])
+        labels = batch.input_ids.masked_fill(~chosen, IGNORED)
+        weights = None
         if self.weighted:
-            predicted = predicted._replace(weights=(1 / rates).float())
-        return predicted
+            weights = (1 / rates).float()
+        return Predicted(batch.input_ids.masked_fill(chosen, batch.marks.mask), labels, weights)
 
 
 @dataclass(frozen=True)
@@ -283,16 +264,15 @@ class ByRecipe(Objective):
     steps: Count = 1
 
     def on(self, causal: bool) -> Objective:
-        if isinstance(self.masking, str):
-            objectives: dict[str, Objective] = {
-                "bert": masked,
-                "diffusion": diffused,
-                "uniform": Diffused(weighted=False),
-            }
-            return objectives[self.masking].on(causal)
-        if isinstance(self.masking, float | int):
-            return Masked(self.masking, self.masking, self.steps).on(causal)
-        return Masked(self.masking[0], self.masking[-1], self.steps).on(causal)
+        if self.masking == "bert":
+            objective: Objective = masked
+        elif isinstance(self.masking, str):
+            objective = Diffused(weighted=self.masking == "diffusion")
+        elif isinstance(self.masking, float | int):
+            objective = Masked(self.masking, self.masking, self.steps)
+        else:
+            objective = Masked(*self.masking, self.steps)
+        return objective.on(causal)
 
 
 next_tokens, diffused = NextTokens(), Diffused()

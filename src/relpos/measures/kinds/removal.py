@@ -27,7 +27,7 @@ from relpos.analysis.profiles import fit_profiles, profiles
 from relpos.analysis.resampling import bootstrapped
 from relpos.analysis.toeplitz import diagonal_means
 from relpos.counter import counter_hash
-from relpos.data.objective import mask
+from relpos.data.objective import masked
 from relpos.data.shuffle import with_edges
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
@@ -177,7 +177,7 @@ def masked_texts(
         ids = texts[start : start + BATCH]
         row = torch.arange(start, start + len(ids))
         # Before the words are moved: the same tokens are masked in either order.
-        shown, labels = mask(
+        shown, labels, _ = masked(
             ids,
             torch.full_like(row, ids.shape[1]),
             row,
