@@ -68,7 +68,7 @@ def row(store: Store, packing: str) -> str:
     real = sum(int(step.sum()) for step in lengths)
     cpu = [step[part] for step in lengths for part in passes(step, steps.room)]
     gpu = [part for step in lengths for part in steps.shapes.deal(step)]
-    held = sum(len(at["held"]) if at else len(rows) * n for rows, n, at in gpu)
+    held = sum(len(rows) * n if at is None else len(at) for rows, n, at in gpu)
     scores = sum(int(step.square().sum()) for step in lengths)
     tiles = sum(
         in_tiles(step[rows], n) for step in lengths for rows, n, _ in steps.shapes.deal(step)

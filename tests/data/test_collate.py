@@ -17,8 +17,8 @@ from relpos.data.task_batches import (
 
 def encoded(lengths: list[int], length: int = 128, labels: bool = True) -> Encoded:
     ids = [np.full(n, 5 + row, dtype=np.int32) for row, n in enumerate(lengths)]
-    types = [(np.arange(n) >= n // 2).astype(np.uint8) for n in lengths]
-    return Encoded(ids, types, torch.arange(len(lengths)) if labels else None, 0, length)
+    seconds = [n // 2 for n in lengths]
+    return Encoded(ids, seconds, torch.arange(len(lengths)) if labels else None, 0, length)
 
 
 def random_lengths(count: int) -> torch.Tensor:

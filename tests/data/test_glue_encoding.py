@@ -23,13 +23,13 @@ class Words:
 def test_pair_has_two_separators_and_two_types() -> None:
     encoded = encode(TaskRows(["11 12"], ["21"], [1]), Words())
     assert encoded.ids[0].tolist() == [2, 11, 12, 3, 21, 3]
-    assert encoded.types[0].tolist() == [0, 0, 0, 0, 1, 1]
+    assert encoded.seconds == [4]
 
 
 def test_single_sentence_has_one_type() -> None:
     encoded = encode(TaskRows(["11 12"], None, None), Words())
     assert encoded.ids[0].tolist() == [2, 11, 12, 3]
-    assert encoded.types[0].tolist() == [0, 0, 0, 0]
+    assert encoded.seconds == [4]
     assert encoded.labels is None
 
 

@@ -51,8 +51,7 @@ def test_passes_of_fixed_shapes_compute_every_real_token_once_within_the_room(
     rows = torch.tensor(lengths)
     parts = list(Shapes.of(torch.tensor([3, 40, 70]), 100, room).deal(rows))
     assert sorted(row for part, _, _ in parts for row in part.tolist()) == list(range(len(lengths)))
-    for part, n, places in parts:
-        held = places.get("held")
+    for part, n, held in parts:
         # where they cannot be even, some passes have one row more
         assert len(part) == 1 or len(part) * n <= room + n
         real = torch.arange(n) < rows[part][:, None]
@@ -71,5 +70,5 @@ def test_passes_of_fixed_shapes_compute_every_real_token_once_within_the_room(
 
 def test_rows_without_padding_are_computed_whole() -> None:
     assert [(len(part), n, held) for part, n, held in Shapes.of(torch.full((9,), 64), 64, 640).deal(torch.full((20,), 64))] == [
-        (10, 64, {}), (10, 64, {}),
+        (10, 64, None), (10, 64, None),
     ]  # fmt: skip

@@ -11,6 +11,7 @@ so 31 million pairs need no table of pairs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from relpos.data.tokenizer import OURS, Marks
 Ints = npt.NDArray[np.int64]
 
 
+@dataclass(eq=False)
 class ExampleSet(ABC):
     """Examples made of some documents of a store.
 
@@ -36,28 +38,19 @@ class ExampleSet(ABC):
         marks: the ids of the special tokens.
     """
 
-    def __init__(
-        self,
-        ids: npt.NDArray[np.integer],
-        sentences: Ints,
-        first: Ints,
-        last: Ints,
-        length: int,
-        limit: int | None = None,
-        marks: Marks = OURS,
-    ) -> None:
-        self.marks = marks
-        self.ids, self.sentences, self.first, self.last, self.length = (
-            ids,
-            sentences,
-            first,
-            last,
-            length,
-        )
+    ids: npt.NDArray[np.integer]
+    sentences: Ints
+    first: Ints
+    last: Ints
+    length: int
+    limit: int | None = None
+    marks: Marks = OURS
+
+    def __post_init__(self) -> None:
         # examples before each document
         self.before = np.concatenate([[0], np.cumsum(self._counts())])
         self.total = int(self.before[-1])
-        self.count = self.total if limit is None else min(self.total, limit)
+        self.count = self.total if self.limit is None else min(self.total, self.limit)
 
     def __len__(self) -> int:
         return self.count
@@ -108,14 +101,10 @@ class ExampleSet(ABC):
         # At special tokens and padding `token` may lie outside the store; these ids are replaced
         # below.
         ids = self.ids[np.clip(token, 0, len(self.ids) - 1)].astype(np.int64)
-        ids = np.where(
-            (place == cut) | (place == lengths - 1),
-            self.marks.sep,
-            np.where(place == 0, self.marks.cls, ids),
-        )
-        return torch.from_numpy(np.where(place < lengths, ids, self.marks.pad)), torch.from_numpy(
-            lengths[:, 0]
-        )
+        ids = np.where((place == cut) | (place == lengths - 1), self.marks.sep, ids)
+        ids = np.where(place == 0, self.marks.cls, ids)
+        ids = np.where(place < lengths, ids, self.marks.pad)
+        return torch.from_numpy(ids), torch.from_numpy(lengths[:, 0])
 
 
 class PairExamples(ExampleSet):

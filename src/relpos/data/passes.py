@@ -82,29 +82,27 @@ class Shapes:
         n = min(-(-int(lengths.max()) // unit) * unit, length)
         return cls(float(numbers.mean()), float(numbers.std(correction=0)), n, length, room)
 
-    def deal(self, lengths: Tensor) -> Iterator[tuple[Tensor, int, dict[str, Tensor]]]:
+    def deal(self, lengths: Tensor) -> Iterator[tuple[Tensor, int, Tensor | None]]:
         """(b,) the tokens of each row of a step → of each pass its rows, the longest first; its
         columns n; and `held` (tokens,), the places that it computes, row · n + column, in order, of
-        each row the first ones; without it all are computed."""
+        each row the first ones; None: all are computed."""
         n = self.n
         if int(lengths.max()) > n:
             n = self.length
         count = min(len(lengths), -(-len(lengths) * n // self.room))
         by_length = argsort(lengths, stable=True, descending=True)
-        mean, width = (
-            len(lengths) * self.mean / count,
-            max(1.0, 2 * math.sqrt(len(lengths)) * self.deviation / count),
-        )
+        mean = len(lengths) * self.mean / count
+        width = max(1.0, 2 * math.sqrt(len(lengths)) * self.deviation / count)
         for part in range(count):
             # Dealt out as to processes, so that all passes have about as many tokens.
             rows = by_length[share(len(lengths), part, count)]
             real = int(lengths[rows].sum())
             least = max(real, mean + width * max(-1, math.ceil((real - mean) / width)))
             tokens = -(-math.ceil(least) // _UNIT) * _UNIT
-            if tokens > FULL * len(rows) * n:
-                yield rows, n, {}
-            else:
-                yield rows, n, {"held": _places(lengths[rows], n, tokens)}
+            held = None
+            if tokens <= FULL * len(rows) * n:
+                held = _places(lengths[rows], n, tokens)
+            yield rows, n, held
 
 
 def outputs(labels: Tensor, held: Tensor | None) -> Tensor:

@@ -17,7 +17,7 @@ code: they shuffle once and repeat that order; here every epoch has its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import torch
@@ -76,6 +76,7 @@ class Step:
     tokens: int
 
 
+@dataclass(eq=False)
 class Steps(IterableDataset[Step]):
     """The steps from `start` up to but not including `stop`.
 
@@ -88,31 +89,27 @@ class Steps(IterableDataset[Step]):
         few_shapes: passes have few shapes, so that they can be recorded; of one process alone.
     """
 
-    def __init__(
-        self,
-        examples: ExampleSet,
-        seed: int,
-        batch: int,
-        microbatch: int,
-        vocabulary: int,
-        start: int = 0,
-        stop: int = 0,
-        rank: int = 0,
-        world: int = 1,
-        objective: Objective = masked,
-        few_shapes: bool = False,
-    ) -> None:
-        if len(examples) == 0:
+    examples: ExampleSet
+    seed: int
+    batch: int
+    microbatch: int
+    vocabulary: int
+    start: int = 0
+    stop: int = 0
+    rank: int = 0
+    world: int = 1
+    objective: Objective = masked
+    few_shapes: bool = False
+    drawn: tuple[int, Tensor] = field(default=(-1, torch.empty(0)), init=False)
+    """The last block of steps whose examples were drawn."""
+
+    def __post_init__(self) -> None:
+        if len(self.examples) == 0:
             raise RelposError(
                 "data: no training pairs: no document has two sentences; "
                 "packing=document takes text as it comes"
             )
-        self.examples, self.seed, self.batch, self.vocabulary = examples, seed, batch, vocabulary
-        self.room = microbatch * examples.length
-        self.start, self.stop, self.rank, self.world = start, stop, rank, world
-        self.objective, self.few_shapes = objective, few_shapes
-        # the last block of steps whose examples were drawn
-        self.drawn: tuple[int, Tensor] = -1, torch.empty(0)
+        self.room = self.microbatch * self.examples.length
 
     def __iter__(self) -> Iterator[Step]:
         return map(self.step, range(self.start, self.stop))
@@ -121,10 +118,8 @@ class Steps(IterableDataset[Step]):
         """The examples of a step, in order: (batch,)."""
         block, row = divmod(index, AT_ONCE)
         if self.drawn[0] != block:
-            place, count = (
-                torch.arange(block * AT_ONCE * self.batch, (block + 1) * AT_ONCE * self.batch),
-                len(self.examples),
-            )
+            place = torch.arange(block * AT_ONCE * self.batch, (block + 1) * AT_ONCE * self.batch)
+            count = len(self.examples)
             out = torch.empty_like(place)
             for epoch in range(int(place[0]) // count, int(place[-1]) // count + 1):
                 here = place // count == epoch
@@ -149,17 +144,14 @@ class Steps(IterableDataset[Step]):
             )
 
         if self.few_shapes:
-            dealt = [
-                (part(rows, n), places.get("held")) for rows, n, places in self.shapes.deal(lengths)
-            ]
-            parts = [
-                replace(made, held=held, at=outputs(made.labels, held)) for made, held in dealt
-            ]
+            parts = []
+            for rows, n, held in self.shapes.deal(lengths):
+                whole = part(rows, n)
+                parts.append(replace(whole, held=held, at=outputs(whole.labels, held)))
         else:
             # Stable: examples of one length are dealt out alike on every machine.
-            own = torch.argsort(lengths, stable=True, descending=True)[
-                share(self.batch, self.rank, self.world)
-            ]
+            by_length = torch.argsort(lengths, stable=True, descending=True)
+            own = by_length[share(self.batch, self.rank, self.world)]
             parts = [part(own[rows]) for rows in passes(lengths[own], self.room)]
         return Step(index, parts, sum(part.chosen for part in parts), tokens)
 

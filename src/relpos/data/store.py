@@ -20,10 +20,9 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
@@ -36,7 +35,7 @@ from relpos.data.heldout import ends
 from relpos.data.shuffle import ngrams_permuted
 from relpos.data.tokenizer import OURS, Marks, Tokenizer
 from relpos.data.words import Words
-from relpos.errors import RelposError, one_line, plural, say
+from relpos.errors import RelposError, plural, say
 from relpos.files import cannot_write, opened, write_json
 from relpos.process import cores
 from relpos.ranges import Count, Length, check, checked
@@ -54,17 +53,57 @@ PACKINGS: dict[str, type[ExampleSet]] = {"pair": PairExamples, "document": Windo
 Packing = Literal["pair", "document"]
 
 
+@dataclass(frozen=True)
+class StoreFile:
+    """A file of a store as the manifest has it."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The files of a store, and numbers about its text.
+
+    Args:
+        vocabulary: ids of its tokenizer.
+        dtype: of ids.bin.
+        unknown: tokens that the tokenizer does not know.
+        dropped: kind → how often that was left out of the text.
+        splitter: what cut the text into sentences.
+        marks: the ids of the special tokens.
+    """
+
+    vocabulary: int
+    dtype: Literal["<u2", "<u4"]
+    documents: int
+    sentences: int
+    tokens: int
+    files: dict[str, StoreFile]
+    unknown: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    splitter: str = ""
+    marks: Marks = OURS
+
+
 class Store:
     """A finished store, open for reading; RelposError where it is missing, unfinished or
     damaged."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-        self.manifest = self._checked_manifest()
+        path = self.folder / MANIFEST
+        if not path.is_file():
+            raise RelposError(
+                f"store {self.folder}: no {MANIFEST}: there is no store, or it was not finished"
+            )
+        try:
+            self.manifest: Manifest = read_json(path, Manifest)
+        except RelposError as error:
+            raise RelposError(f"store {self.folder}: {error}; {_REMEDY}") from None
         self.verify()
-        self.vocabulary = int(self.manifest["vocabulary"])
-        self.marks = Marks(**self.manifest.get("marks", {}))
-        self.ids = self._mapped("ids.bin", self.manifest["dtype"])
+        self.vocabulary, self.marks = self.manifest.vocabulary, self.manifest.marks
+        self.ids = self._mapped("ids.bin", self.manifest.dtype)
         self.sentences = self._mapped("sentences.bin", "<i8")
         self.documents = self._mapped("documents.bin", "<i8")
         self.heldout = self._mapped("heldout.bin", "u1").astype(bool)
@@ -102,32 +141,11 @@ class Store:
     def verify(self) -> None:
         """Compares every file's SHA-256 with the manifest's, once in a process; RelposError names
         the file that differs."""
-        for name, entry in self.manifest["files"].items():
-            if known_sha256(self.folder / name) != entry["sha256"]:
+        for name, entry in self.manifest.files.items():
+            if known_sha256(self.folder / name) != entry.sha256:
                 raise RelposError(
                     f"damaged store: {self.folder / name} is not what the manifest says; {_REMEDY}"
                 )
-
-    def _checked_manifest(self) -> dict[str, Any]:
-        path = self.folder / MANIFEST
-        if not path.is_file():
-            raise RelposError(
-                f"store {self.folder}: no {MANIFEST}: there is no store, or it was not finished"
-            )
-        try:
-            manifest: dict[str, Any] = read_json(path, dict)
-            # Every key that is read later, too: what lacks one is refused here.
-            _ = (
-                int(manifest["vocabulary"]),
-                np.dtype(manifest["dtype"]),
-                manifest.get("marks", {}).items(),
-            )
-            _ = [entry["sha256"] for entry in manifest["files"].values()]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RelposError(
-                f"store {self.folder}: {MANIFEST} cannot be read: {one_line(error)}; {_REMEDY}"
-            ) from None
-        return manifest
 
     def _mapped(self, name: str, dtype: str) -> npt.NDArray[Any]:
         # A plain array over the map: indexing numpy's memmap class costs several times as much.
@@ -144,7 +162,7 @@ def tell(folder: Path) -> None:
     names = (folder / "sources.txt").read_text(encoding="utf-8").splitlines()
     # in a store, a document and its end are two
     documents = sum(not name.endswith(ITS_END) for name in names)
-    kinds = [f"{number:,} {kind}" for kind, number in store.manifest.get("dropped", {}).items()]
+    kinds = [f"{number:,} {kind}" for kind, number in store.manifest.dropped.items()]
     parts = "document or end of a document"
     if held != 1:
         parts = "documents or ends of documents"
@@ -155,7 +173,7 @@ def tell(folder: Path) -> None:
         f"{held:,} {parts}; "
         f"left out {', '.join(kinds) or 'nothing'}"
     )
-    if (unknown := store.manifest.get("unknown", 0) / len(store.ids)) > MANY:
+    if (unknown := store.manifest.unknown / len(store.ids)) > MANY:
         say(
             f"relpos: {unknown:.1%} of these tokens are unknown to the tokenizer; one made for "
             f"such text would know them"
@@ -188,14 +206,11 @@ def write_store(
     folder.mkdir(parents=True, exist_ok=True)
     # First of all: a manifest that was there would vouch for half-written files.
     (folder / MANIFEST).unlink(missing_ok=True)
-    dtype = "<u4"
-    if tokenizer.size <= 1 << 16:
-        dtype = "<u2"
     words = None
     if shuffle:
         words = Words(tokenizer)
     try:
-        with _Writer(folder, dtype, tokenizer.unk) as out:
+        with _Writer(folder, tokenizer) as out:
             for item in encoded(_feed(documents), tokenizer, processes or cores()):
                 if isinstance(item, _End):
                     out.end(item)
@@ -204,13 +219,10 @@ def write_store(
                     if words and shuffle:
                         ids = ngrams_permuted(lengths, ids, out.sentences, words, shuffle)
                     out.add(lengths, ids)
-            out.finish(heldout, alike)
+            manifest = out.finish(heldout, alike)
     except OSError as error:
         raise cannot_write(folder, error) from error
-    manifest = out.manifest | {"vocabulary": tokenizer.size, "splitter": splitter()}
-    if tokenizer.marks != OURS:
-        manifest["marks"] = asdict(tokenizer.marks)
-    write_json(folder / MANIFEST, manifest)
+    write_json(folder / MANIFEST, asdict(manifest))
 
 
 @dataclass(frozen=True)
@@ -226,8 +238,11 @@ class _End:
 class _Writer:
     """The open files of a store."""
 
-    def __init__(self, folder: Path, dtype: str, unknown: int) -> None:
-        self.folder, self.dtype, self.unknown = folder, dtype, unknown
+    def __init__(self, folder: Path, tokenizer: Tokenizer) -> None:
+        self.folder, self.tokenizer = folder, tokenizer
+        self.dtype: Literal["<u2", "<u4"] = "<u4"
+        if tokenizer.size <= 1 << 16:
+            self.dtype = "<u2"
         names = "ids.bin", "sentences.bin", "documents.bin", "heldout.bin", "sources.txt"
         self.files = {name: opened(folder / name, "wb", buffering=1 << 20) for name in names}
         self.tokens, self.unknowns, self.sentences = 0, 0, 0
@@ -240,12 +255,7 @@ class _Writer:
     def __enter__(self) -> _Writer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for name, file in self.files.items():
             if kind is None:
                 file.close()
@@ -263,7 +273,7 @@ class _Writer:
             (self.tokens + np.cumsum(lengths, dtype=np.int64)).astype("<i8")
         )
         self.tokens += len(ids)
-        self.unknowns += int((ids == self.unknown).sum())
+        self.unknowns += int((ids == self.tokenizer.unk).sum())
         self.sentences += len(lengths)
         if self.tokens >= FIRST:
             self._refuse_unknown()
@@ -285,8 +295,8 @@ class _Writer:
         else:
             self.dropped["documents without a sentence"] += 1
 
-    def finish(self, heldout: float, alike: bool) -> None:
-        """Offsets and flags of the documents, and the numbers for the manifest."""
+    def finish(self, heldout: float, alike: bool) -> Manifest:
+        """Writes offsets and flags of the documents."""
         if not self.hashes:
             raise RelposError("data: the corpus has no sentences")
         self._refuse_unknown()
@@ -312,11 +322,21 @@ class _Writer:
             file.flush()
             os.fsync(file.fileno())
         paths = {name: self.folder / name for name in self.files}
-        self.manifest = {
-            "format": 1, "dtype": self.dtype, "documents": len(flags), "sentences": self.sentences,
-            "tokens": self.tokens, "unknown": self.unknowns, "dropped": dict(self.dropped),
-            "files": {name: {"bytes": path.stat().st_size, "sha256": known_sha256(path)} for name, path in paths.items()},
-        }  # fmt: skip
+        return Manifest(
+            vocabulary=self.tokenizer.size,
+            dtype=self.dtype,
+            documents=len(flags),
+            sentences=self.sentences,
+            tokens=self.tokens,
+            files={
+                name: StoreFile(path.stat().st_size, known_sha256(path))
+                for name, path in paths.items()
+            },
+            unknown=self.unknowns,
+            dropped=dict(self.dropped),
+            splitter=splitter(),
+            marks=self.tokenizer.marks,
+        )
 
 
 def _feed(documents: Iterable[Document]) -> Iterator[str | _End]:

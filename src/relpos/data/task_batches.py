@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -31,7 +32,7 @@ class Encoded:
     """Encoded rows, unpadded."""
 
     ids: list[Ids]  # (n_i,)
-    types: list[NDArray[np.uint8]]  # (n_i,)
+    seconds: list[int]  # where the second text of each row begins, of one text its end
     labels: Tensor | None  # (rows,) int64 classes or float32 scores
     pad: int
     length: int  # no row is longer
@@ -39,7 +40,7 @@ class Encoded:
     def __len__(self) -> int:
         return len(self.ids)
 
-    @property
+    @cached_property
     def lengths(self) -> Tensor:
         return torch.tensor([len(row) for row in self.ids])
 
@@ -58,18 +59,18 @@ def encode(rows: TaskRows, tokenizer: Tokenizer, length: int = 128) -> Encoded:
     seconds: list[Ids] | list[None] = [None] * len(firsts)
     if rows.sentence_b is not None:
         seconds = tokenizer.encode(rows.sentence_b)
-    ids, types = [], []
-    for first, second in zip(firsts, seconds, strict=True):
-        row_ids, row_types = _assemble(first, second, tokenizer, length)
-        ids.append(row_ids)
-        types.append(row_types)
+    assembled = [
+        _assemble(first, second, tokenizer, length)
+        for first, second in zip(firsts, seconds, strict=True)
+    ]
     labels = None
     if rows.labels is not None:
         dtype = torch.int64
         if any(isinstance(label, float) for label in rows.labels):
             dtype = torch.float32
         labels = torch.tensor(rows.labels, dtype=dtype)
-    return Encoded(ids, types, labels, tokenizer.pad, length)
+    ids = [row for row, _ in assembled]
+    return Encoded(ids, [second for _, second in assembled], labels, tokenizer.pad, length)
 
 
 def cut(a: int, b: int, room: int) -> tuple[int, int]:
@@ -89,26 +90,16 @@ def cut(a: int, b: int, room: int) -> tuple[int, int]:
     return room - half, half
 
 
-def _assemble(
-    a: Ids, b: Ids | None, tokenizer: Tokenizer, length: int
-) -> tuple[Ids, NDArray[np.uint8]]:
-    """Ids and types of one row."""
+def _assemble(a: Ids, b: Ids | None, tokenizer: Tokenizer, length: int) -> tuple[Ids, int]:
+    """Ids of one row, and where its second text begins."""
+    cls, sep = np.array([[tokenizer.cls], [tokenizer.sep]], np.int32)
     if b is None:
-        a = a[: length - 2]
-        ids = np.full(len(a) + 2, tokenizer.sep, dtype=np.int32)
-        ids[1:-1] = a
-        second = len(ids)
-    else:
-        between = tokenizer.separators
-        length_a, length_b = cut(len(a), len(b), length - 2 - between)
-        second = length_a + 1 + between  # where b begins
-        ids = np.full(second + length_b + 1, tokenizer.sep, dtype=np.int32)
-        ids[1 : length_a + 1] = a[:length_a]
-        ids[second:-1] = b[:length_b]
-    ids[0] = tokenizer.cls
-    types = np.zeros(len(ids), dtype=np.uint8)
-    types[second:] = 1
-    return ids, types
+        row = np.concatenate([cls, a[: length - 2], sep])
+        return row, len(row)
+    between = tokenizer.separators
+    length_a, length_b = cut(len(a), len(b), length - 2 - between)
+    row = np.concatenate([cls, a[:length_a], sep.repeat(between), b[:length_b], sep])
+    return row, 1 + length_a + between
 
 
 def collate(encoded: Encoded, rows: Tensor, n: int | None = None) -> dict[str, Tensor]:
@@ -118,19 +109,16 @@ def collate(encoded: Encoded, rows: Tensor, n: int | None = None) -> dict[str, T
     Keys: input_ids, token_types (int64), attention_mask (bool, True = real token), labels (b,)
         where there are some.
     """
+    lengths = encoded.lengths[rows]
+    n = n or min(-(-int(lengths.max()) // MULTIPLE) * MULTIPLE, encoded.length)
+    place = torch.arange(n)
+    real = place < lengths[:, None]
     picked = rows.tolist()
-    longest = max(len(encoded.ids[row]) for row in picked)
-    n = n or min(-(-longest // MULTIPLE) * MULTIPLE, encoded.length)
-    # filled row by row: NumPy has less overhead
-    input_ids = np.full((len(picked), n), encoded.pad, dtype=np.int64)
-    token_types = np.zeros_like(input_ids)
-    for at, row in enumerate(picked):
-        size = len(encoded.ids[row])
-        input_ids[at, :size] = encoded.ids[row]
-        token_types[at, :size] = encoded.types[row]
-    real = np.arange(n) < np.array([[len(encoded.ids[row])] for row in picked])
-    arrays = {"input_ids": input_ids, "attention_mask": real, "token_types": token_types}
-    batch = {key: torch.from_numpy(array) for key, array in arrays.items()}
+    input_ids = torch.full((len(picked), n), encoded.pad)
+    input_ids[real] = torch.from_numpy(np.concatenate([encoded.ids[row] for row in picked])).long()
+    seconds = torch.tensor([encoded.seconds[row] for row in picked])[:, None]
+    types = (real & (place >= seconds)).long()
+    batch = {"input_ids": input_ids, "attention_mask": real, "token_types": types}
     if encoded.labels is not None:
         batch["labels"] = encoded.labels[rows]
     return batch
@@ -161,6 +149,7 @@ def epoch_batches(rows: int, seed: int, epoch: int, batch: int) -> list[Tensor]:
     return list(order.split(batch))
 
 
+@dataclass(eq=False)
 class TuningSteps(IterableDataset[TuningStep]):
     """The updates of a fine-tuning run, from step `start` to the last; the same whatever the start.
 
@@ -171,47 +160,38 @@ class TuningSteps(IterableDataset[TuningStep]):
         few_shapes: passes have few shapes, so that they can be recorded.
     """
 
-    def __init__(
-        self,
-        encoded: Encoded,
-        seed: int,
-        batch: int,
-        steps: int,
-        microbatch: int,
-        start: int = 0,
-        few_shapes: bool = False,
-    ) -> None:
-        self.encoded, self.seed, self.batch, self.start, self.stop = (
-            encoded,
-            seed,
-            batch,
-            start,
-            steps,
-        )
-        self.room, self.few_shapes = microbatch * encoded.length, few_shapes
+    encoded: Encoded
+    seed: int
+    batch: int
+    steps: int
+    microbatch: int
+    start: int = 0
+    few_shapes: bool = False
 
     def __iter__(self) -> Iterator[TuningStep]:
-        # Once: the property counts the tokens of all rows each time that it is read.
-        lengths = self.encoded.lengths
+        lengths, room = self.encoded.lengths, self.microbatch * self.encoded.length
         shapes = None
         if self.few_shapes:
-            shapes = Shapes.of(lengths, self.encoded.length, self.room)
+            shapes = Shapes.of(lengths, self.encoded.length, room)
         steps_an_epoch = -(-len(self.encoded) // self.batch)
         epoch, batches = -1, list[Tensor]()
-        for step in range(self.start, self.stop):
+        for step in range(self.start, self.steps):
             if step // steps_an_epoch != epoch:
                 epoch = step // steps_an_epoch
                 batches = epoch_batches(len(lengths), self.seed, epoch, self.batch)
             rows = batches[step % steps_an_epoch]
-            parts: Iterable[tuple[Tensor, int | None, dict[str, Tensor]]]
+            parts: Iterable[tuple[Tensor, int | None, Tensor | None]]
             if shapes:
                 parts = shapes.deal(lengths[rows])
             else:
-                parts = [(part, None, {}) for part in passes(lengths[rows], self.room)]
+                parts = ((part, None, None) for part in passes(lengths[rows], room))
             microbatches = []
             for part, n, held in parts:
-                keys = counter_hash(step, rows[part])
-                microbatches.append({**collate(self.encoded, rows[part], n), "keys": keys, **held})
+                microbatch = collate(self.encoded, rows[part], n)
+                microbatch["keys"] = counter_hash(step, rows[part])
+                if held is not None:
+                    microbatch["held"] = held
+                microbatches.append(microbatch)
             yield TuningStep(step, microbatches, len(rows))
 
 

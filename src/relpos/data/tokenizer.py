@@ -130,15 +130,21 @@ def reservoir(stream: Iterable[str], size: int) -> list[str]:
     kept = list(islice(iterator, max(size, 0)))
     if size < 1 or len(kept) < size:
         return kept
-    w = exp(log(draw.random()) / size)
-    skip = floor(log(draw.random()) / log(1 - w))
+    w = 1.0
+
+    def gap() -> int:
+        """How many items are passed over."""
+        nonlocal w
+        w *= exp(log(draw.random()) / size)
+        return floor(log(draw.random()) / log(1 - w))
+
+    skip = gap()
     for item in iterator:
         if skip:
             skip -= 1
             continue
         kept[draw.randrange(size)] = item
-        w *= exp(log(draw.random()) / size)
-        skip = floor(log(draw.random()) / log(1 - w))
+        skip = gap()
     return kept
 
 
@@ -170,17 +176,13 @@ class Tokenizer:
             raise RelposError(f"tokenizer {path}: {one_line(error)}") from None
         self.unk = self.processor.unk_id()
         for role, names in NAMES.items():
-            numbers = [self.processor.piece_to_id(name) for name in names]
-            present = [
-                number
-                for number, name in zip(numbers, names, strict=True)
-                if self.piece(number) == name
-            ]
-            if not present:
+            numbers = map(self.processor.piece_to_id, names)
+            there = [number for number in numbers if self.piece(number) in names]
+            if not there:
                 raise RelposError(
                     f"tokenizer {path}: it has no {names[0]}; tokenizer=FILE adds what is missing"
                 )
-            setattr(self, role, present[0])
+            setattr(self, role, there[0])
 
     @classmethod
     def load(cls, path: Path | str) -> Tokenizer:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +28,8 @@ Ints = npt.NDArray[np.int64]
 def is_punctuation(character: str) -> bool:
     """Unicode's categories P*, and the symbols of ASCII (`$+<=>^|~` and the backquote), as BERT's
     own cutting into words has it."""
-    return unicodedata.category(character)[0] == "P" or (
-        character.isascii() and unicodedata.category(character)[0] == "S"
-    )
+    kind = unicodedata.category(character)[0]
+    return kind == "P" or (kind == "S" and character.isascii())
 
 
 class Words:
@@ -48,17 +47,14 @@ class Words:
         self.marks = tokenizer.marks
         pieces = [tokenizer.word_piece(number) for number in range(tokenizer.size)]
         texts = [piece.strip(SPACE) for piece in pieces]
-        ends = tokenizer.marks_ends
-        self._spaced: Bools = np.array([piece.startswith(SPACE) and not ends for piece in pieces])
-        self._alone: Bools = np.array([piece == SPACE and not ends for piece in pieces])
-        self._mark_first: Bools = np.array(
-            [bool(text) and is_punctuation(text[0]) for text in texts]
-        )
-        self._mark_last: Bools = np.array(
-            [bool(text) and is_punctuation(text[-1]) for text in texts]
-        )
-        self._mark_last |= np.array([piece.endswith(SPACE) and ends for piece in pieces])
-        self._closing: Bools = np.array([piece == SPACE and ends for piece in pieces])
+        self._mark_first = _bools(any(map(is_punctuation, text[:1])) for text in texts)
+        self._mark_last = _bools(any(map(is_punctuation, text[-1:])) for text in texts)
+        self._alone = _bools(piece == SPACE for piece in pieces)
+        self._spaced = _bools(piece.startswith(SPACE) for piece in pieces)
+        self._closing = np.zeros_like(self._alone)
+        if tokenizer.marks_ends:
+            self._mark_last |= _bools(piece.endswith(SPACE) for piece in pieces)
+            self._closing, self._alone, self._spaced = self._alone, self._closing, self._closing
         sample, words = tokenizer.sample()
         if (
             any(SPACE in text for text in texts)
@@ -72,15 +68,14 @@ class Words:
     def begins(self, ids: npt.NDArray[np.integer]) -> Bools:
         """ids (…, n) of texts without special ids → (…, n): whether each piece begins a word. The
         first one does."""
-        before = ids[..., :-1]
+        before, piece = ids[..., :-1], ids[..., 1:]
         inner = (
-            self._spaced[ids[..., 1:]]
-            | (self._mark_first[ids[..., 1:]] & ~self._alone[before])
+            self._spaced[piece]
+            | (self._mark_first[piece] & ~self._alone[before])
             | self._mark_last[before]
         )
-        return np.concatenate(
-            [np.ones_like(ids[..., :1], dtype=bool), inner & ~self._closing[ids[..., 1:]]], -1
-        )
+        first = np.ones_like(ids[..., :1], dtype=bool)
+        return np.concatenate([first, inner & ~self._closing[piece]], -1)
 
     def numbers(self, ids: npt.NDArray[np.integer]) -> Ints:
         """ids (…, n) → (…, n): which word each piece belongs to, counted from 0."""
@@ -101,3 +96,7 @@ class Words:
         return len(first) == len(second) and Counter(self.split(first)) == Counter(
             self.split(second)
         )
+
+
+def _bools(values: Iterable[bool]) -> Bools:
+    return np.fromiter(values, bool)
