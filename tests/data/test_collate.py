@@ -79,7 +79,7 @@ def test_rows_of_a_forward_pass_are_of_like_length() -> None:
 
 def test_a_step_knows_its_rows_and_their_keys() -> None:
     for step in TuningSteps(
-        encoded(random_lengths(50).tolist()), seed=4, batch=7, steps=20, microbatch=2
+        encoded(random_lengths(50).tolist()), seed=4, batch=7, stop=20, microbatch=2
     ):
         assert (
             step.rows
@@ -93,8 +93,8 @@ def test_a_step_knows_its_rows_and_their_keys() -> None:
 @pytest.mark.parametrize("start", [0, 1, 7, 8, 20])
 def test_steps_are_the_same_from_any_start(start: int) -> None:
     data = encoded(random_lengths(50).tolist())
-    whole = list(TuningSteps(data, seed=4, batch=7, steps=20, microbatch=2))
-    rest = list(TuningSteps(data, seed=4, batch=7, steps=20, microbatch=2, start=start))
+    whole = list(TuningSteps(data, seed=4, batch=7, stop=20, microbatch=2))
+    rest = list(TuningSteps(data, seed=4, batch=7, stop=20, microbatch=2, start=start))
     assert [step.index for step in rest] == list(range(start, 20))
     for one, other in zip(whole[start:], rest, strict=True):
         assert all(

@@ -163,7 +163,7 @@ class TuningSteps(IterableDataset[TuningStep]):
     encoded: Encoded
     seed: int
     batch: int
-    steps: int
+    stop: int
     microbatch: int
     start: int = 0
     few_shapes: bool = False
@@ -175,7 +175,7 @@ class TuningSteps(IterableDataset[TuningStep]):
             shapes = Shapes.of(lengths, self.encoded.length, room)
         steps_an_epoch = -(-len(self.encoded) // self.batch)
         epoch, batches = -1, list[Tensor]()
-        for step in range(self.start, self.steps):
+        for step in range(self.start, self.stop):
             if step // steps_an_epoch != epoch:
                 epoch = step // steps_an_epoch
                 batches = epoch_batches(len(lengths), self.seed, epoch, self.batch)
