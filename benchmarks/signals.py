@@ -81,6 +81,7 @@ WRITTEN = (
     "*/*/model/*.safetensors",
     "finetune/*/predictions/*",
     "order/*/order.json",
+    "order/*/results.json",
 )
 
 
@@ -109,7 +110,12 @@ def is_training(root: Path) -> bool:
     return sum('"loss"' in path.read_text() for path in root.glob("pretrain/*/metrics.jsonl")) == 2
 
 
-OF_TABLE = (*DATA, "pretrain", "tables")
+def is_measuring(root: Path) -> bool:
+    """Whether a network of the table is being measured."""
+    return bool([*root.glob("order/*/record.json")])
+
+
+OF_TABLE = (*DATA, "pretrain", "order", "tables")
 PHASES = {
     "language": Phase(PRETRAIN, "relpos.data.toy.write.write_corpus", ()),
     "tokenizer: text is read": Phase(PRETRAIN, "relpos.data.tokenizer.reservoir", ("toy",)),
@@ -138,7 +144,7 @@ PHASES = {
     "order": Phase(ORDER, "relpos.measures.kinds.shuffle.Shuffle.measure", (*DATA, "pretrain")),
     "table: it is planned": Phase(TABLE, "relpos.tables.plan.plan_table"),
     "table: its runs are trained": Phase(TABLE, None, under_way=is_training),
-    "table: networks are measured": Phase(TABLE, "relpos.pool.as_completed", (*DATA, "pretrain")),
+    "table: networks are measured": Phase(TABLE, None, (*DATA, "pretrain"), under_way=is_measuring),
     "table: it is drawn": Phase(TABLE, "relpos.tables.render.pictures.draw", OF_TABLE),
 }
 
@@ -229,8 +235,7 @@ def fresh(parent: Path, stages: Sequence[str], prepared: Path) -> Path:
     """A folder for runs that has those of some stages."""
     root = Path(tempfile.mkdtemp(dir=parent)) / "runs"
     for stage in stages:
-        measured = () if "tables" in stages else ("order",)  # networks are measured anew
-        shutil.copytree(prepared / stage, root / stage, ignore=shutil.ignore_patterns(*measured))
+        shutil.copytree(prepared / stage, root / stage)
     root.mkdir(exist_ok=True)
     (root / "experiment.yaml").write_text(EXPERIMENT)
     return root

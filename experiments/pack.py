@@ -17,8 +17,8 @@ from typing import Any
 
 from relpos.readers import sealed, unsealed
 
-STAGES = ("pretrain", "finetune")
-KEPT = ("config.yaml", "metrics.jsonl", "order/*.json", "dev/*.tsv")
+STAGES = ("pretrain", "finetune", "order")
+KEPT = ("config.yaml", "metrics.jsonl", "results.json", "order/*.json", "dev/*.tsv")
 OF_A_MACHINE = ("pid", "host")
 
 

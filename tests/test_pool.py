@@ -7,18 +7,22 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from relpos.errors import RelposError
 from relpos.files import replacing
-from relpos.pool import side_by_side
+from relpos.pool import pool
+from relpos.process import interruptible
 
 
-def environments(count: int = 2) -> list[dict[str, str]]:
-    return [dict(os.environ)] * count
+def applied(function: Callable[[Any], Any], items: Iterable[Any], processes: int = 2) -> list[Any]:
+    with interruptible(), pool(processes) as submit:
+        return [future.result() for future in [submit(function, item) for item in items]]
 
 
 def doubled(number: int) -> int:
@@ -37,17 +41,17 @@ def half_write(path: Path, launcher: int) -> None:
 def test_results_come_in_the_order_of_the_items(
     python: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert side_by_side(doubled, range(5), environments(), "") == [0, 2, 4, 6, 8]
+    assert applied(doubled, range(5)) == [0, 2, 4, 6, 8]
     assert sorted(capsys.readouterr().err.splitlines()) == [
         f"{number} on stderr" for number in range(5)
     ]
 
 
-def test_a_process_that_dies_is_one_line_that_names_its_item(python: str) -> None:
+def test_a_process_that_dies_is_one_line(python: str) -> None:
     with pytest.raises(
-        RelposError, match="^9: its process ended with SIGKILL; the same command goes on$"
+        RelposError, match="^its process ended with SIGKILL; the same command goes on$"
     ):
-        side_by_side(signal.raise_signal, [int(signal.SIGKILL), *[0] * 9], environments(1), "")
+        applied(signal.raise_signal, [int(signal.SIGKILL), *[0] * 9], 1)
 
 
 def refusing(number: int) -> None:
@@ -57,13 +61,13 @@ def refusing(number: int) -> None:
 
 @pytest.mark.parametrize(
     ("number", "said", "printed"),
-    [(7, "7: a wrong word", []), (0, "0: KeyError: 'a bug'", ["Traceback"])],
+    [(7, "a wrong word", []), (0, "KeyError: 'a bug'", ["Traceback"])],
 )
 def test_a_function_that_fails_is_one_line_after_what_it_printed(
     python: str, capsys: pytest.CaptureFixture[str], number: int, said: str, printed: list[str]
 ) -> None:
     with pytest.raises(RelposError, match=f"^{said}$"):
-        side_by_side(refusing, [number], environments(1), "")
+        applied(refusing, [number], 1)
     words = [
         line.split()[0] for line in capsys.readouterr().err.splitlines() if not line.startswith(" ")
     ]
@@ -79,7 +83,7 @@ def test_ctrl_c_stops_the_processes_and_leaves_nothing_half_written(
         partial(time.sleep, 600),
     ]
     with pytest.raises(KeyboardInterrupt):
-        side_by_side(operator.call, items, environments(), "")
+        applied(operator.call, items)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -199,13 +199,12 @@ def order(*networks: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any
     """
     from relpos.config.arguments import spelled
     from relpos.config.compose import called
-    from relpos.measures.kept import SHOWN
     from relpos.readers import read_json
 
     folder = Path(
         called("order", [f"network={spelled([str(folder) for folder in networks])}", *overrides])
     )
-    content: dict[str, Any] = read_json(folder / SHOWN, dict)
+    content: dict[str, Any] = read_json(folder / "order.json", dict)
     return content
 
 

@@ -13,25 +13,23 @@ import pickle
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stderr
 from io import StringIO
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any
 
 from relpos.errors import RelposError, say
 from relpos.process import end_all, exit_status, interruptible, started
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 Submit = Callable[[Callable[[Any], Any], Any], "Future[Any]"]
 
 
 @contextmanager
-def pool(environments: Sequence[Mapping[str, str]]) -> Iterator[Submit]:
-    """Yields a function (function, item) → the future of its result; the processes are started when
-    it is first called.
+def pool(count: int) -> Iterator[Submit]:
+    """Yields a function (function, item) → the future of its result; `count` processes are started
+    when it is first called.
 
     What the function prints on stderr appears when the item is done. The future raises RelposError
     where the function fails, or its process ends before it is done.
@@ -40,7 +38,7 @@ def pool(environments: Sequence[Mapping[str, str]]) -> Iterator[Submit]:
     free: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
     # A thread for each process. In threads alone, all that holds the interpreter's lock would take
     # turns.
-    threads = ThreadPoolExecutor(len(environments))
+    threads = ThreadPoolExecutor(count)
 
     def apply(function: Callable[[Any], Any], item: Any) -> Any:
         process = free.get()
@@ -65,16 +63,9 @@ def pool(environments: Sequence[Mapping[str, str]]) -> Iterator[Submit]:
 
     def submit(function: Callable[[Any], Any], item: Any) -> Future[Any]:
         if not processes:
-            for environment in environments:
+            for _ in range(count):
                 # Its own process group: Ctrl-C reaches this process alone, which stops the others.
-                processes.append(
-                    started(
-                        "relpos.pool",
-                        environment=environment,
-                        stdout=subprocess.PIPE,
-                        process_group=0,
-                    )
-                )
+                processes.append(started("relpos.pool", stdout=subprocess.PIPE, process_group=0))
                 free.put(processes[-1])
         return threads.submit(apply, function, item)
 
@@ -90,37 +81,6 @@ def pool(environments: Sequence[Mapping[str, str]]) -> Iterator[Submit]:
         for process in processes:
             assert process.stdout is not None
             process.stdout.close()
-
-
-def side_by_side(
-    function: Callable[[Item], Result],
-    items: Sequence[Item],
-    environments: Sequence[Mapping[str, str]],
-    title: str,
-) -> list[Result]:
-    """`[function(item) for item in items]`, computed in a `pool`, with a progress bar.
-
-    Args:
-        function: of some module, so that it can be pickled.
-        items: picklable; `str` names one in messages.
-        title: of the progress bar.
-
-    Raises:
-        RelposError: the function fails, or a process ended before it was done with its item; begins
-            with the item.
-        KeyboardInterrupt: asked to stop; the processes have ended, and no file is half written.
-    """
-    from relpos.progress import bar
-
-    with interruptible(), pool(environments) as submit, bar(title, len(items)) as advance:
-        futures = {submit(function, item): item for item in items}
-        for future in as_completed(futures):
-            try:
-                future.result()
-            except RelposError as error:
-                raise RelposError(f"{futures[future]}: {error}") from None
-            advance(1)
-    return [future.result() for future in futures]
 
 
 def _serve() -> None:

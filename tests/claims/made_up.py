@@ -1,11 +1,11 @@
 """Scales with scores, and models with weights, that nobody has trained."""
 
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import torch
 import yaml
@@ -116,9 +116,9 @@ def trained(found: Scale, row: str, *folders: Path, store: Path = Path("gone")) 
     """The scale with these folders as the row's finished pre-trainings, of which nothing was
     measured yet."""
     for folder in folders:
-        shutil.rmtree(folder / "order", ignore_errors=True)
         record = {
             "stage": "pretrain",
+            "identity": uuid4().hex[:12],
             "state": "finished",
             "meaning": found.meaning,
             "inputs": {"store": str(store)},

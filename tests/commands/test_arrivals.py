@@ -6,8 +6,9 @@ import pytest
 
 from linked import pretrained
 from relpos.commands.reproduce import Arrivals
+from relpos.runs.execute import execute
 from relpos.tables.experiment import load
-from relpos.tables.order_instrument import instrument
+from relpos.tables.measurements import instrument, runs_of
 from relpos.tables.plan import PlannedRow, plan_table
 from tables.test_order_columns import write
 
@@ -34,14 +35,19 @@ def shown(
 ) -> list[list[str]]:
     """The words of each line after all these runs are settled."""
     of_order = instrument(load(str(folder / "ordered.yaml")), (), plan)
-    rows = Arrivals(plan, of_order)
+    measurements = runs_of(plan, of_order)
+    rows = Arrivals(plan, of_order, measurements)
     for row in plan:
         for run in row.pretrainings:
             rows.settled(run)
+    assert not capsys.readouterr().err
+    for run in measurements:
+        if run.inputs["network"].state == "finished":
+            rows.settled(execute(run))
     return [line.split() for line in capsys.readouterr().err.splitlines()]
 
 
-def test_a_row_is_shown_once_its_last_pre_training_is_finished(
+def test_a_row_is_shown_once_its_last_pre_training_is_finished_and_measured(
     plan: list[PlannedRow], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     heads, line = shown(plan, tmp_path, capsys)

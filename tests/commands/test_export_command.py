@@ -207,7 +207,7 @@ def test_the_card_has_what_was_measured_of_this_network(
         group = {"accuracy": accuracy, "interval": [0.0, 100.0], "n": 1, "guess": 50.0}
         results = {"pairs": {"same_words": group}, "answers": {"same_words": {"p": mark}}}
         content = {
-            "meaning": {"measure": "pairs", "version": 2, "form": "plain"},
+            "meaning": {"measure": "pairs", "version": 2, "form": "plain", "pairs": mark},
             "share": 100,
             "results": results,
         }

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 import relpos
-from linked import pretrained
+from linked import link_runs, pretrained
 from relpos.cli import main
 from relpos.config.arguments import rewritten
 from relpos.config.compose import compose, resolved
 from relpos.runs.run import input_of
+from relpos.stages.measure import kept
 
 FEW = ["examples=20", "pairs.limit=4", "threads=1"]
 
@@ -86,16 +87,25 @@ def test_what_was_measured_is_found_again(none: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     "harm", [lambda text: text[:-5], lambda text: text.replace('"all": ', '"all": 1')]
 )
-def test_damaged_results_are_named_and_measured_anew(
-    none: Path, capsys: pytest.CaptureFixture[str], harm: Callable[[str], str]
+def test_damaged_results_are_named_and_measured_again_once_they_are_deleted(
+    runs: dict[str, Path],
+    none: Path,
+    capsys: pytest.CaptureFixture[str],
+    harm: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    link_runs(runs["none"].parents[1], tmp_path)
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
     overrides = ["measure=shuffle", *FEW]
     before = relpos.order(none, overrides=overrides)
-    (file,) = (none / "order").glob("shuffle-*.json")
+    (file,) = (tmp_path / "order").glob("shuffle-*/results.json")
     file.write_text(harm(file.read_text()))
+    assert kept(none, "shuffle") == []
+    assert f"damaged results {file.parent}" in capsys.readouterr().err
+    assert f"damaged: {file} is not what" in failing(capsys, f"network={none}", *overrides)
+    shutil.rmtree(file.parent)
     assert relpos.order(none, overrides=overrides) == before
-    assert f"damaged results {file}" in capsys.readouterr().err
-    json.loads(file.read_text())
 
 
 @pytest.mark.full

@@ -1,14 +1,12 @@
 """Workers on this machine: what a crash is, what cannot be written down, who sees which GPU."""
 
 import json
-import operator
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +16,7 @@ import pytest
 from pretend import STAGE, bare, pretend, working
 from relpos.config.compose import compose
 from relpos.errors import RelposError
-from relpos.launch.engine import FRUITLESS, Debug, Local, LocalWorkers, run_all
+from relpos.launch.engine import FRUITLESS, Local, LocalWorkers, run_all
 from relpos.launch.jobs import LOGGERS, Job, Standing
 from relpos.launch.worker import work
 from relpos.ranges import shown
@@ -219,17 +217,3 @@ def test_the_local_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         plan_table(load(str(write_experiment(tmp_path))), overrides=["pretrain.speed.devices=2"])
     )
     assert Local().places(two) == ["3,5"]
-
-
-def test_the_local_engine_has_as_many_processes_as_workers_each_with_their_threads(
-    python: str,
-) -> None:
-    look = partial(os.getenv, "MKL_NUM_THREADS")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("OMP_NUM_THREADS")
-        assert Local(workers=2, threads=3).apply(operator.call, [look, look, look], "") == ["3"] * 3
-
-
-@pytest.mark.parametrize("engine", [Debug(), Local(workers=1)])
-def test_otherwise_this_process_does_all(engine: Debug | Local) -> None:
-    assert engine.apply(operator.call, [os.getpid] * 3, "") == [os.getpid()] * 3

@@ -14,11 +14,12 @@ import relpos
 from linked import TINY, pretrained
 from relpos.cli import main
 from relpos.measures import kinds
-from relpos.measures.kept import kept, seen
 from relpos.measures.measure import chosen, measures
+from relpos.measures.measured import seen
 from relpos.measures.sample import Sample
 from relpos.runs.networks import resolve
 from relpos.runs.table_file import read_table
+from relpos.stages.measure import kept
 from relpos.tables.table import Table
 
 WIDTH = '''
@@ -123,26 +124,28 @@ def test_a_column_is_the_mean_of_its_parts_which_are_kept_and_not_shown(
 
 
 @pytest.mark.parametrize(("share", "digest"), [(100, "51a98799"), (50, "9e57d874")])
-def test_results_that_earlier_code_kept_are_found_under_their_names(
+def test_results_that_earlier_code_kept_are_taken_over_and_counted_once(
     trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, share: int, digest: str
 ) -> None:
-    """The names were written down before the measures had files of their own."""
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
     monkeypatch.setattr(Sample, "model", property(lambda _: pytest.fail("measured again")))
-    run = pretraining(trained)
+    run = shutil.copytree(pretraining(trained), tmp_path / pretraining(trained).name)
     results = {"shuffle_gap": {"all": 0.25}, "shuffle_gap_intervals": {"all": [0.2, 0.3]}}
     content = {
         "meaning": {"examples": 20, "measure": "shuffle", "version": 2},
         "share": share,
         "results": results,
     }
-    file = run / "order" / f"shuffle-{digest}.json"
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps(content), encoding="utf-8")
+    (run / "order").mkdir()
+    (run / "order" / f"shuffle-{digest}.json").write_text(json.dumps(content), encoding="utf-8")
+    (run / "order" / "shuffle-damaged.json").write_text("{", encoding="utf-8")
     network = run if share == 100 else run / "snapshots" / "50.safetensors"
     assert relpos.order(network, overrides=["measure=shuffle", "examples=20"])["shuffle_gap"] == {
         "all": 0.25
     }
+    [entry] = kept(run, "shuffle")
+    assert (entry.share, entry.results) == (share, results)
+    assert len(list((tmp_path / "order").glob("shuffle-*/results.json"))) == 1
 
 
 def test_the_course_shows_kept_results_of_snapshots_without_weights(

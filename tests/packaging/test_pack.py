@@ -23,6 +23,7 @@ def run(folder: Path, state: str) -> None:
         "metrics.jsonl",
         "model/model.safetensors",
         "order/shuffle-1.json",
+        "results.json",
         "log.txt",
     ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -35,6 +36,7 @@ def test_finished_runs_are_packed_without_weights_and_without_what_names_a_machi
 ) -> None:
     run(tmp_path / "pretrain" / "a", "finished")
     run(tmp_path / "pretrain" / "b", "failed")
+    run(tmp_path / "order" / "shuffle-a", "finished")
     archives = [tmp_path / "one.tar.xz", tmp_path / "two.tar.xz"]
     for archive in archives:
         subprocess.run(
@@ -48,9 +50,9 @@ def test_finished_runs_are_packed_without_weights_and_without_what_names_a_machi
         for path in (tmp_path / "again").rglob("*")
         if path.is_file()
     }
+    names = "config.yaml", "metrics.jsonl", "order/shuffle-1.json", "record.json", "results.json"
     assert sorted(packed) == [
-        f"pretrain/a/{name}"
-        for name in ("config.yaml", "metrics.jsonl", "order/shuffle-1.json", "record.json")
+        f"{place}/{name}" for place in ("order/shuffle-a", "pretrain/a") for name in names
     ]
     text = packed["pretrain/a/record.json"].read_text(encoding="utf-8")
     assert "secret" not in text

@@ -10,12 +10,12 @@ import pytest
 from claims.made_up import ONE_PRETRAINING, by_seeds
 from relpos.claims.contrasts import Contrasts
 from relpos.files import write_json
-from relpos.measures.kept import VERSION
 from relpos.results import values
 from relpos.results.gain import Contrast
 from relpos.results.scale import Scales, scales
 from relpos.results.values import GLUE
 from relpos.runs.run import read_record
+from relpos.stages.measure import VERSION
 from relpos.tables.experiment import experiments, load, pilot_seeds
 from relpos.tables.plan import PlannedRow, plan_table
 from relpos.tables.rows import rows_of

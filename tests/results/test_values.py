@@ -75,7 +75,7 @@ def test_answers_that_were_kept_are_found(row: PlannedRow) -> None:
 
 
 def test_snapshots_are_lines_of_their_own(row: PlannedRow) -> None:
-    from relpos.measures.kept import VERSION
+    from relpos.stages.measure import VERSION
 
     for percent, gap in ((50, 0.25), (100, 0.75)):
         results = {
@@ -105,7 +105,7 @@ def test_snapshots_are_lines_of_their_own(row: PlannedRow) -> None:
 def test_the_loss_has_the_examples_that_were_kept_with_the_gap_and_of_no_other_measure(
     row: PlannedRow,
 ) -> None:
-    from relpos.measures.kept import VERSION
+    from relpos.stages.measure import VERSION
 
     of_each = {"loss": [6.0, 4.0], "all": [1.0, 2.0], "predicted": [2, 2], "document": [0, 0]}
     shuffled = {

@@ -13,12 +13,12 @@ from pretend import bare
 from relpos.analysis.resampling import mean_interval
 from relpos.cli import main
 from relpos.errors import RelposError
+from relpos.measures.measure import measured_columns
 from relpos.measures.sample import Sample
-from relpos.runs.networks import Network
 from relpos.runs.run import runs_root
 from relpos.runs.table_file import read_table
 from relpos.tables.experiment import load
-from relpos.tables.order_instrument import Instrument, ToMeasure, instrument
+from relpos.tables.measurements import Measurement, instrument
 from relpos.tables.plan import plan_table
 from relpos.tables.rows import measured_values, order_columns, rows_of
 from relpos.tables.table import Column, Table
@@ -109,7 +109,8 @@ def made_results(seed: int, n: int = 40) -> dict[str, Any]:
 def made_column(name: str, results: list[dict[str, Any]]) -> Column:
     """The column of pre-trainings with these results, and seeds from 0."""
     runs = [bare("pretrain", "x", {}, {"seed": seed}) for seed in range(len(results))]
-    asked = [ToMeasure(run, 100, None, Instrument([], None)) for run in runs]
+    measure = measured_columns()[name][0]
+    asked = [Measurement(run, run, 100, measure) for run in runs]
     values = [
         value for pair in zip(asked, results, strict=True) for value in measured_values(*pair)
     ]
@@ -165,7 +166,7 @@ def unmeasured(made: Path, tmp_path: Path) -> Path:
     shutil.copytree(
         made / "pretrain",
         tmp_path / "again" / "pretrain",
-        ignore=shutil.ignore_patterns("order", "claim.lock"),
+        ignore=shutil.ignore_patterns("claim.lock"),
     )
     return tmp_path / "again"
 
@@ -174,7 +175,7 @@ def figures(root: Path) -> dict[str, bytes]:
     """Every file with figures by its place below the runs folder."""
     return {
         path.relative_to(root).as_posix(): path.read_bytes()
-        for path in root.glob("pretrain/*/order/*")
+        for path in root.glob("order/*/results.json")
     }
 
 
@@ -205,7 +206,7 @@ def test_networks_measured_side_by_side_have_the_same_figures_to_the_last_bit(
     nothing_is_measured(monkeypatch)
     assert main(["reproduce", f"table={made / 'ordered.yaml'}", "workers=2", "rows=absolute"]) == 0
     assert figures(unmeasured) == {
-        place: content for place, content in figures(made).items() if "/absolute-" in place
+        place: content for place, content in figures(made).items() if "-absolute-" in place
     }
     columns, before = (
         read_table(root / "tables" / "ordered", Table).row("absolute").columns
@@ -216,7 +217,7 @@ def test_networks_measured_side_by_side_have_the_same_figures_to_the_last_bit(
     }
 
 
-def test_a_network_that_cannot_be_measured_is_a_line_for_each_measure_and_the_others_are_measured(
+def test_a_network_that_cannot_be_measured_fails_by_measure_and_the_others_are_measured(
     made: Path,
     unmeasured: Path,
     python: str,
@@ -236,16 +237,12 @@ def test_a_network_that_cannot_be_measured_is_a_line_for_each_measure_and_the_ot
         "order_snapshots.pairs.others=null",
     ]
     assert (
-        main(["reproduce", f"table={made / 'ordered.yaml'}", "workers=2", "rows=none", *words]) == 0
+        main(["reproduce", f"table={made / 'ordered.yaml'}", "workers=2", "rows=none", *words]) == 1
     )
-    said = [
-        line.partition(": no model in")[0]
-        for line in capsys.readouterr().err.splitlines()
-        if "without" in line
-    ]
-    assert (
-        said == [f"relpos: {first.name} without {measure}" for measure in ("shuffle", "pairs")] * 2
-    )
+    lines = capsys.readouterr().err.splitlines()
+    assert [
+        line.partition(" failed: no model in")[0] for line in lines if "relpos: order" in line
+    ] == [f"relpos: order {measure}-{first.name}" for measure in ("shuffle", "pairs")]
     columns = read_table(unmeasured / "tables" / "ordered", Table).row("none").columns
     assert [(column.seeds, column.n_missing) for column in columns.values()] == [([(1, 0)], 1)] * 3
 
@@ -254,9 +251,7 @@ def test_an_override_of_the_command_line_reaches_the_measurement(tmp_path: Path)
     chosen = instrument(
         load(str(write(tmp_path))), ["order.examples=7", "order.pairs.limit=3", "pretrain.steps=9"]
     )
-    (tmp_path / "config.yaml").write_text("data: {_target_: relpos.data.source.Toy}")
-    network = Network("", Path(), Path(), store=tmp_path)
-    shuffle, pairs = (measure.meaning(network) for measure in chosen.measures)
+    shuffle, pairs = (measure.meaning(toy=True) for measure in chosen.measures)
     assert (shuffle["examples"], pairs["pairs"]["limit"]) == (7, 3)
 
 

@@ -17,11 +17,11 @@ from relpos.analysis.kernels import kind, kinds_by_chance
 from relpos.claims.judgement import Judgement
 from relpos.claims.verdict import Evidence, Verdict, all_of, joined
 from relpos.errors import plural, refuse_unknown
-from relpos.measures.kept import is_here, measured
 from relpos.measures.kinds.kernels import Kernels, near
 from relpos.measures.kinds.patterns import NEAR, HeadProfiles
 from relpos.measures.kinds.toeplitz import Toeplitz
 from relpos.measures.measure import Measure, Results
+from relpos.measures.measured import is_here, measured
 from relpos.measures.sample import Sample
 from relpos.results.scale import Scale
 from relpos.results.statistics import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED

@@ -20,8 +20,8 @@ from relpos.config.conf import conf_dir, options
 from relpos.config.schema import NetworkKeys
 from relpos.errors import RelposError, refuse_unknown
 from relpos.files import digest, write_text
-from relpos.measures.kept import seen
 from relpos.measures.measure import Drawing, Measure
+from relpos.measures.measured import seen
 from relpos.measures.sample import Sample
 from relpos.model.encoder import encoder_of
 from relpos.places import expanded

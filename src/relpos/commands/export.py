@@ -20,7 +20,6 @@ from relpos.data.published_tokenizer import PublishedTokenizer
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError, printable, say
 from relpos.files import replacing_folder, write_json, write_text
-from relpos.measures.kept import kept
 from relpos.measures.measure import NATS, Figure, MeasuredColumn, measures
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.places import expanded
@@ -32,6 +31,7 @@ from relpos.readers import read_json, read_yaml
 from relpos.runs.networks import Network, resolve
 from relpos.runs.run import runs_root
 from relpos.runs.shelf import END, final
+from relpos.stages.measure import kept
 from relpos.tables import experiment
 from relpos.train import standalone
 from relpos.train.network import class_of

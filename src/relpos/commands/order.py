@@ -9,9 +9,9 @@ from typing import Any, Unpack
 
 from relpos.errors import RelposError, say
 from relpos.files import digest, write_json
-from relpos.measures.kept import SHOWN, seen
 from relpos.measures.kinds.shuffle import Shuffle
 from relpos.measures.measure import Dials, Measure, Results, chosen, measures
+from relpos.measures.measured import seen
 from relpos.measures.sample import Sample
 from relpos.places import expanded
 from relpos.ranges import Names, Threads
@@ -21,7 +21,9 @@ from relpos.runs.run import runs_root
 from relpos.tables.render.pictures import draw_snapshots
 from relpos.tables.rows import order_columns
 from relpos.tables.table import Column, Row
-from relpos.trust import instantiate
+
+SHOWN = "order.json"
+"""What `relpos order` writes: the results of the networks that it was asked for."""
 
 
 def order(
@@ -45,7 +47,7 @@ def order(
     if measure == []:
         names = ", ".join(kind.name for kind in measures())
         raise RelposError(f"measure=[]: at least one is needed of {names}")
-    selected = chosen(measure, {**dials, "pairs": instantiate(dials["pairs"], "pairs")})
+    selected = chosen(measure, dials)
     networks = networks_of_table(table) if table else []
     for name in folders:
         networks += networks_of(name, expanded(store) if store else None)

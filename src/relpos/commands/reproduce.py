@@ -1,14 +1,12 @@
 """`relpos reproduce`: makes the runs and the table of an experiment file.
 
-While the runs are made, each row is printed once its pre-trainings are finished, and measured if
-that is quick.
+While the runs are made, each row is printed once its pre-trainings are finished and measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from relpos.runs.run import Run
     from relpos.tables.changes import Changes
     from relpos.tables.experiment import Experiment
-    from relpos.tables.order_instrument import Apply, Instrument
+    from relpos.tables.measurements import Instrument
     from relpos.tables.plan import PlannedRow
     from relpos.tables.table import Row
 
@@ -53,7 +51,7 @@ def reproduce(
     # Imported here, because arguments are checked by this signature before anything else is needed.
     from relpos.launch.engine import Debug, Local, run_all
     from relpos.runs.shelf import LOG, last_lines
-    from relpos.tables import experiment, order_instrument, plan
+    from relpos.tables import experiment, measurements, plan
     from relpos.tables.changes import Changes, claim_folder, folder_of
     from relpos.trust import instantiate
 
@@ -73,10 +71,9 @@ def reproduce(
 
         return called("analyze", ["kind=properties"])
     planned = plan.plan_table(file, rows, overrides)
-    runs = plan.needed(plan.of_stages(plan.runs_of(planned), stages))
-    instrument = order_instrument.instrument(file, overrides, planned)
-    # `order` counts as a stage, although it makes no runs.
-    is_measured = stages is None or "order" in stages
+    instrument = measurements.instrument(file, overrides, planned)
+    runs = plan.runs_of(planned, measurements.runs_of(planned, instrument))
+    runs = plan.needed(plan.of_stages(runs, stages))
     identities = {run.identity for row in planned for run in row.runs}
     folder = folder_of(file, changes, identities)
     if dry_run:
@@ -93,13 +90,11 @@ def reproduce(
         folder,
         chosen,
         retries,
-        Arrivals(planned, instrument if is_measured else None).settled,
+        Arrivals(planned, instrument, runs).settled,
     )
-    apply = partial(chosen.apply, title="networks measured")
     # Meanwhile another command may have written a table into the folder.
     folder = folder_of(file, changes, identities)
-    measured: Apply = apply if is_measured else lambda _, networks: [{}] * len(networks)
-    show(file, planned, folder, instrument, measured, changes)
+    show(file, planned, folder, instrument, changes)
     if failed:
         for run in failed:
             say(f"relpos: {run.stage} {run.name} failed: {run.record['error']} ({run.path})")
@@ -202,44 +197,44 @@ def _left_to_train(runs: Sequence[Run], estimate: Estimate) -> str:
 
 
 class Arrivals:
-    """Prints the rows of a plan on stderr, below each other; the instrument measures their columns
-    about order."""
+    """Prints the rows of a plan on stderr, below each other, with the columns that the instrument
+    gives at the end of the pre-trainings."""
 
-    def __init__(self, plan: Sequence[PlannedRow], instrument: Instrument | None) -> None:
+    def __init__(
+        self, plan: Sequence[PlannedRow], instrument: Instrument | None, runs: Collection[Run]
+    ) -> None:
         from rich.console import Console
 
         self.waiting = [replace(row, tunings=[]) for row in plan if row.pretrainings]
-        self.instrument = None
-        if instrument is not None:
-            # One thread, because the workers use the other cores.
-            self.instrument = replace(instrument, threads=1, snapshots=None)
+        self.instrument = instrument and replace(instrument, snapshots=None)
+        self.awaited = {row.name: list(row.pretrainings) for row in self.waiting}
+        if self.instrument:
+            made = {run.identity for run in runs}
+            for row in self.waiting:
+                for measurement in self.instrument.measurements(row.pretrainings):
+                    if measurement.run.identity in made:
+                        self.awaited[row.name].append(measurement.run)
         self.width = max((len(row.name) for row in self.waiting), default=0)
         self.rows: list[Row] = []
         self.heads: list[str] = []
         self.console = Console(stderr=True, highlight=False)
 
     def settled(self, run: Run) -> None:
-        """Prints the rows of which this pre-training was the last to finish."""
-        if not run.is_pretraining:
-            return
+        """Prints the rows of which this pre-training or measurement was the last to finish."""
         for row in list(self.waiting):
-            identities = {pretraining.identity for pretraining in row.pretrainings}
-            if run.identity in identities and all(
-                pretraining.state == "finished" for pretraining in row.pretrainings
+            awaited = {needed.identity: needed for needed in self.awaited[row.name]}
+            if run.identity in awaited and all(
+                needed.state == "finished" for needed in awaited.values()
             ):
                 self.waiting.remove(row)
                 self._show(row)
 
     def _show(self, planned: PlannedRow) -> None:
-        from relpos.measures.sample import is_toy
         from relpos.tables.render.view import view_of
         from relpos.tables.rows import rows_of
         from relpos.tables.table import Table
 
-        # Networks of the embedded language take seconds. Others are measured after all runs, by as
-        # many processes as there are workers.
-        is_quick = is_toy(planned.pretrainings[0].inputs["store"].config["data"])
-        self.rows += rows_of([planned], self.instrument if is_quick else None)
+        self.rows += rows_of([planned], self.instrument)
         view = view_of(Table("", "", self.rows))
         heads = ["row", *view.texts[0][2:]]
         if heads != self.heads:  # a column is there once a row has a number in it
@@ -261,7 +256,6 @@ def show(
     plan: list[PlannedRow],
     folder: Path,
     instrument: Instrument | None,
-    apply: Apply,
     changes: Changes,
 ) -> None:
     """Makes the table from the runs' folders, writes it and prints it."""
@@ -273,7 +267,7 @@ def show(
     from relpos.tables.rows import rows_of, with_heldout_lengths
     from relpos.tables.table import Table, made_with
 
-    rows = rows_of(plan, instrument, apply)
+    rows = rows_of(plan, instrument)
     printed = printed_numbers(experiment)
     compared_names = printed.keys() | experiment.server.keys()
     if changed := [

@@ -204,10 +204,12 @@ def _job(name: str, rows: list[str] | None, overrides: Sequence[str]) -> tuple[s
     # The launch may have had overrides that this command does not have.
     if rows is None and not overrides and (folder / PLAN).is_file():
         return folder.name, Job.read(folder / PLAN)
-    from relpos.tables import experiment, plan  # loads torch
+    from relpos.tables import experiment, measurements, plan  # loads torch
 
     table = experiment.load(name)
-    return table.name, Job(plan.runs_of(plan.plan_table(table, rows, overrides)))
+    planned = plan.plan_table(table, rows, overrides)
+    instrument = measurements.instrument(table, overrides, planned)
+    return table.name, Job(plan.runs_of(planned, measurements.runs_of(planned, instrument)))
 
 
 def _remove(names: Sequence[str], ask: bool) -> str:

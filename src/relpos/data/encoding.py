@@ -8,7 +8,6 @@ MB.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -45,7 +44,7 @@ def encoded(
     """`feed` with every text in it encoded; any other item is passed on, in order."""
     waiting: deque[Future[Encoded] | Encoded | Mark] = deque()
     characters = 0
-    with pool([os.environ] * processes) as submit:
+    with pool(processes) as submit:
         for item in feed:
             if isinstance(item, str):
                 characters += len(item)

@@ -23,7 +23,6 @@ from relpos.errors import RelposError, plural, say
 from relpos.files import HOUR, LOCK, opened, remove_left
 from relpos.launch.jobs import PLAN, Job, Standing, pause_after
 from relpos.launch.progress import displayed
-from relpos.pool import Item, Result, side_by_side
 from relpos.process import cores, end_all, exit_status, interruptible, started, thread_variables
 from relpos.ranges import Count, Threads
 from relpos.runs.cost import GPUS
@@ -68,13 +67,6 @@ class Engine(Protocol):
         Returns:
             The workers to wait for; None where there is nothing to wait for.
         """
-
-    def apply(
-        self, function: Callable[[Item], Result], items: Sequence[Item], title: str
-    ) -> list[Result]:
-        """Applies a function to each item, see `relpos.pool`; by default one after another in this
-        process."""
-        return [function(item) for item in items]
 
 
 @dataclass(frozen=True)
@@ -125,16 +117,6 @@ class Local(Engine):
         environments = self._environments(self.places(standing.open()))
         standing.job.write(folder / "job.json")
         return LocalWorkers(standing, folder, environments)
-
-    def apply(
-        self, function: Callable[[Item], Result], items: Sequence[Item], title: str
-    ) -> list[Result]:
-        """Applies a function in as many processes as there are workers, each with a worker's
-        threads and GPU."""
-        environments = self._environments(self._slots(False, size=1)[: len(items)])
-        if len(environments) < 2:
-            return super().apply(function, items, title)
-        return side_by_side(function, items, environments, title)
 
     def _environments(self, places: Sequence[str | None]) -> list[dict[str, str]]:
         """The environment variables of the worker at each place."""

@@ -29,7 +29,6 @@ from relpos.ranges import Count
 if TYPE_CHECKING:
     from relpos.data.examples import ExampleSet
     from relpos.measures.sample import Sample
-    from relpos.runs.networks import Network
 
 Results = dict[str, Any]
 Floats = npt.NDArray[np.float64]
@@ -225,13 +224,12 @@ class Measure:
         """The name of its file."""
         return type(self).__module__.rpartition(".")[2]
 
-    def suits(self, network: Network) -> bool:
-        """Whether this network is measured where no measures are named."""
-        return not self.by_name
-
-    def meaning(self, network: Network) -> dict[str, Any]:
+    def meaning(self, toy: bool) -> dict[str, Any]:
         """Everything but the network that the results depend on, as plain values: its fields.
         Results of another meaning are kept beside these.
+
+        Args:
+            toy: whether the network has read the embedded language.
 
         Raises:
             NothingToMeasure: there is nothing to measure such a network on.

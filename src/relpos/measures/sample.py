@@ -22,7 +22,7 @@ from relpos.measures.measure import NothingToMeasure
 from relpos.model.encoder import Encoder, encoder_of
 from relpos.model.heads import MaskedLM
 from relpos.progress import bar
-from relpos.readers import ANY, read_bytes, read_yaml
+from relpos.readers import ANY, fitted, read_bytes, read_yaml
 from relpos.runs.networks import Network
 
 Part = Literal["heldout", "train"]
@@ -197,13 +197,10 @@ def is_toy(data: Mapping[str, Any]) -> bool:
     return str(data.get("_target_", "")).endswith(".Toy")
 
 
-def data_of(store: Path | None) -> dict[str, Any]:
-    """The node `data` of the configuration that a token store was made with; empty where it is not
-    known."""
+def reads_toy(network: Network) -> bool:
+    """Whether a network has read the embedded language, as far as its store's run is here."""
     # A store may have been copied without its run.
-    if store is None or not (store / "config.yaml").is_file():
-        return {}
-    config = read_yaml(store / "config.yaml")
-    if isinstance(config, dict) and isinstance(data := config.get("data"), dict):
-        return data
-    return {}
+    if network.store is None or not (network.store / "config.yaml").is_file():
+        return False
+    config = fitted(read_yaml(network.store / "config.yaml"), dict[str, Any])
+    return is_toy(config.get("data") or {})

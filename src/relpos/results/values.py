@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relpos.errors import RelposError, one_line, say
-from relpos.measures.kept import kept
 from relpos.measures.measure import NATS, Figure, Measure, Results, chosen
 from relpos.readers import check_recorded, fitted, read_text
 from relpos.runs.run import OfStage
 from relpos.runs.shelf import END, common, final, finished, is_current, most_shared, protocol
+from relpos.stages.measure import kept
 from relpos.train.metrics import applied
 
 Plain = dict[str, Any]

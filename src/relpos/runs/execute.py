@@ -41,6 +41,7 @@ KEPT = (
     "tokenizer.*",
     "corpus/*",
     "glue/*/*",
+    "results.json",
 )
 """A finished run's files whose checksums are recorded. A store has a manifest of its own."""
 PACKAGES = ("relpos", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sentencex")

@@ -257,8 +257,7 @@ def _labelled(run: Run, table: str, row: str) -> Run:
 
 
 def of_stages(runs: list[Run], stages: list[str] | None) -> list[Run]:
-    """The runs of these stages and the runs that they need; None: all. The stage `order` measures
-    and has no runs.
+    """The runs of these stages and the runs that they need; None: all.
 
     Raises:
         RelposError: there is no such stage.
@@ -274,16 +273,16 @@ def of_stages(runs: list[Run], stages: list[str] | None) -> list[Run]:
     return [run for run in runs if run.identity in chosen]
 
 
-def runs_of(rows: Sequence[PlannedRow]) -> list[Run]:
+def runs_of(rows: Sequence[PlannedRow], measurements: Sequence[Run] = ()) -> list[Run]:
     """Every run of the rows once, inputs before the runs that need them: shared inputs,
-    pre-trainings, fine-tunings.
+    pre-trainings, fine-tunings and `measurements`.
 
     Runs are sorted by depth. At equal depth, inputs of other runs come first, then the first
     pre-training of every row, the second of every row and so on: a table that is stopped early has
     fewer seeds but every row.
     """
     rounds = {run.identity: number for row in rows for number, run in enumerate(row.pretrainings)}
-    runs = closure([run for row in rows for run in row.runs])
+    runs = closure([*(run for row in rows for run in row.runs), *measurements])
     inputs = _inputs(runs)
     depths: dict[str, int] = {}
     for run in runs:  # inputs come before the runs that need them

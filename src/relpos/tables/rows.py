@@ -1,10 +1,7 @@
 """The rows of a planned table. A row selects the values of its finished runs; a column is their
 mean with spread and count.
 
-Missing numbers are None, never zero. Columns about order are measured once the runs are finished,
-some seconds per network, by as many processes as the engine has workers on this machine. The
-results are kept in the folders of the runs, where `relpos order` finds them, see
-`relpos.measures.kept`.
+Missing numbers are None, never zero.
 """
 
 from __future__ import annotations
@@ -18,8 +15,10 @@ from numpy.typing import NDArray
 
 from relpos.analysis.resampling import crossed_interval, mean_interval, multi_bootstrap
 from relpos.errors import RelposError, say
-from relpos.measures.kinds.lengths import losses
-from relpos.measures.measure import NATS, Figure, Results, measured_columns, measures
+from relpos.measures.kinds.lengths import Lengths
+from relpos.measures.measure import NATS, Figure, Results, measured_columns
+from relpos.measures.measured import measured
+from relpos.measures.sample import Sample
 from relpos.process import without_keys
 from relpos.results.plateau import NONE, Curve, order_found, order_known
 from relpos.results.scale import (
@@ -44,10 +43,12 @@ from relpos.results.values import (
     select,
     tuning_values,
 )
+from relpos.runs.networks import of_run
 from relpos.runs.run import Run, runs_root
 from relpos.runs.shelf import final, logged, scores
 from relpos.runs.table_file import RowRun
-from relpos.tables.order_instrument import Apply, Instrument, ToMeasure, results_of
+from relpos.stages.measure import results_of
+from relpos.tables.measurements import Instrument, Measurement
 from relpos.tables.plan import PlannedRow
 from relpos.tables.table import PLAIN, Column, Row, column_values, mean_if_all
 from relpos.train.optim import Recipe
@@ -64,30 +65,27 @@ RESAMPLES = 500
 def rows_of(
     plan: Iterable[PlannedRow],
     instrument: Instrument | None = None,
-    apply: Apply = lambda measure, networks: list(map(measure, networks)),
 ) -> list[Row]:
     """The rows of a table, without the numbers with which `comparison` compares them.
 
     Args:
         plan: the planned rows.
         instrument: measures for columns about order; None: there are no such columns.
-        apply: measures the networks without kept results, by default one after another in this
-            process.
     """
     plan = list(plan)
     values = {planned.name: list(values_of(planned)) for planned in plan}
     rows = [_row(planned, values[planned.name]) for planned in plan]
     if instrument is None:
         return rows
-    results = results_of(
-        [run for planned in plan for run in planned.pretrainings], instrument, apply
+    measurements = instrument.measurements(
+        [run for planned in plan for run in planned.pretrainings]
     )
-    measured = [
-        _with_order(row, planned, instrument, results)
+    with_order = [
+        _with_order(row, planned, instrument, measurements)
         for row, planned in zip(rows, plan, strict=True)
     ]
     return with_plateau(
-        measured, values, {planned.name: constant_phase(planned.pretrainings) for planned in plan}
+        with_order, values, {planned.name: constant_phase(planned.pretrainings) for planned in plan}
     )
 
 
@@ -174,7 +172,7 @@ def _with_order(
     row: Row,
     planned: PlannedRow,
     instrument: Instrument,
-    results: Sequence[tuple[ToMeasure, Results]],
+    measurements: Sequence[Measurement],
 ) -> Row:
     """The row with the columns about order in front, and with those of its snapshots."""
     states, folders = (
@@ -183,12 +181,13 @@ def _with_order(
     )
     at_end: list[Value] = []
     course: dict[int, list[Value]] = {}
-    for network, of_network in results:
+    for measurement in measurements:
         # By folder, because rows may share a pre-training.
-        if network.run.path in folders:
-            is_of_end = network.instrument is instrument
-            values = at_end if is_of_end else course.setdefault(network.percent, [])
-            values += measured_values(network, of_network)
+        if measurement.pretraining.path in folders:
+            values = at_end
+            if measurement.of_course:
+                values = course.setdefault(measurement.percent, [])
+            values += measured_values(measurement, results_of(measurement.run) or {})
     names = instrument.columns(snapshots=True)
     snapshots = {
         percent: order_columns(names, course[percent], states) for percent in sorted(course)
@@ -200,17 +199,12 @@ def _with_order(
     )
 
 
-def measured_values(network: ToMeasure, results: Results) -> Iterator[Value]:
-    """The values that the results of a network give."""
-    base = Value(
-        network.run.path,
-        "pretrain",
-        "",
-        0.0,
-        pretrain_seed=network.run.config["seed"],
-        percent=network.percent,
-    )
-    return figure_values(base, measures(), results)
+def measured_values(measurement: Measurement, results: Results) -> Iterator[Value]:
+    """The values that the results of a measurement give."""
+    run = measurement.pretraining
+    base = Value(run.path, "pretrain", "", 0.0, pretrain_seed=run.config["seed"])
+    base = replace(base, percent=measurement.percent)
+    return figure_values(base, [measurement.measure], results)
 
 
 def order_columns(
@@ -286,18 +280,16 @@ def with_heldout_lengths(
     result = []
     for row, planned in zip(rows, plan, strict=True):
         finished = [run for run in planned.pretrainings if run.state == "finished"]
-        measured = [_losses_at(run, lengths) for run in finished] if lengths else []
-        means = {
-            str(length): mean_if_all([of_run.get(length) for of_run in measured])
-            for length in lengths
-        }
+        by_run = [_losses_at(run, lengths) for run in finished] if lengths else []
+        means = {str(length): mean_if_all([at.get(length) for at in by_run]) for length in lengths}
         result.append(replace(row, heldout_by_length=means))
     return result
 
 
 def _losses_at(run: Run, lengths: Sequence[int]) -> Mapping[int, float | None]:
     try:
-        return losses(run.path, lengths)
+        results = measured(Sample(of_run(run.path)), [Lengths(lengths)])
+        return {int(length): at.get("loss") for length, at in results["lengths"].items()}
     except RelposError as error:  # the text is too short, or the weights are not here; the table appears all the same
         say(f"relpos: {run.name} without lengths: {error}")
         return {}

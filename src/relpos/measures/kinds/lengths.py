@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,19 +24,15 @@ from relpos.data.steps import HELDOUT_SEED, MicroBatch
 from relpos.data.store import Store
 from relpos.data.tokenizer import OURS, Marks
 from relpos.errors import RelposError
-from relpos.measures.kept import measured
 from relpos.measures.measure import Drawing, Measure, Measured, Results
 from relpos.measures.sample import Sample
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
 from relpos.ranges import Count, Length
-from relpos.runs.networks import Network, of_run
 
 TOKENS = 100_000
 AT_ONCE = 4096  # tokens of a batch, padding included
 SHOWN = ("loss", "perplexity", "accuracy", "predicted", "refused")
-ByLength = dict[int, float | None]
-"""Tokens → loss; None where the position scheme refuses such inputs."""
 Text = tuple[Tensor, Tensor]
 """Ids with masks in place, and labels, −100 = not predicted; (tokens,) each, no special ids."""
 
@@ -56,7 +51,7 @@ class Lengths(Measure):
 
     by_name = True
 
-    def meaning(self, network: Network) -> dict[str, Any]:
+    def meaning(self, toy: bool) -> dict[str, Any]:
         # Sorted: who asks for the same lengths in another order shares the file.
         return {"lengths": sorted(self.lengths), "tokens": self.amount}
 
@@ -218,12 +213,3 @@ def loss_by_length(
         "accuracy": correct / predicted,
         "predicted": predicted,
     }
-
-
-def losses(run: Path, lengths: Sequence[int]) -> ByLength:
-    """The losses of a finished pre-training, measured once."""
-    return _losses(measured(Sample(of_run(run)), [Lengths(lengths)]))
-
-
-def _losses(results: Results) -> ByLength:
-    return {int(length): scores.get("loss") for length, scores in results["lengths"].items()}

@@ -23,9 +23,9 @@ from relpos.measures.measure import (
     NothingToMeasure,
     Results,
 )
-from relpos.measures.sample import Sample, data_of, is_toy
+from relpos.measures.sample import Sample, reads_toy
 from relpos.model.heads import MaskedLM
-from relpos.runs.networks import Network
+from relpos.trust import instantiate
 
 GROUPS = {"same_word_pairs": "same_words", "other_pairs": "others"}
 """Column → its key among the results."""
@@ -44,11 +44,12 @@ class Pairs(Measure):
 
     Args:
         form: of the pseudo-log-likelihood.
-        pairs: the same minimal pairs for all networks, or for each those that suit it.
+        pairs: node of a `PairSource`, of the same minimal pairs for all networks, or of
+            `AutoPairs`, for each those that suit it.
     """
 
     form: Literal["within_word", "plain"] = "within_word"
-    pairs: PairSource | AutoPairs | None = None
+    pairs: Mapping[str, Any] | None = None
 
     place = 3
     columns = tuple(
@@ -64,20 +65,21 @@ class Pairs(Measure):
     )
     details = ("answers",)
 
-    def meaning(self, network: Network) -> dict[str, Any]:
-        return {"form": self.form, "pairs": self.source(network).identity()}
+    def meaning(self, toy: bool) -> dict[str, Any]:
+        return {"form": self.form, "pairs": self.source(toy).identity()}
 
-    def source(self, network: Network) -> PairSource:
-        """The pairs for a network.
+    def source(self, toy: bool) -> PairSource:
+        """The pairs for a network that has read the embedded language, or not.
 
         Raises:
             NothingToMeasure: there are none.
         """
         # Pairs of English say nothing of a network that knows only the embedded language, nor the
         # other way round.
-        source = self.pairs
-        if isinstance(source, AutoPairs):
-            source = source.suited(is_toy(data_of(network.store)))
+        source: PairSource | None = None
+        if self.pairs:
+            named = instantiate(self.pairs, "pairs")
+            source = named.suited(toy) if isinstance(named, AutoPairs) else named
         if source is None:
             raise NothingToMeasure(
                 "there are no pairs for this network; name some, as in pairs=zorro or pairs=FILE"
@@ -86,7 +88,7 @@ class Pairs(Measure):
 
     def measure(self, sample: Sample) -> Results:
         """`pairs` and `answers`, see `PairScores`; `form`."""
-        pairs, form = self.source(sample.network).pairs(), self.form
+        pairs, form = self.source(reads_toy(sample.network)).pairs(), self.form
         with sample.bar("minimal pairs", sum(len(pair.texts) for pair in pairs)) as advance:
             scores = minimal_pairs(
                 sample.model, sample.tokenizer, pairs, form, sample.words, advance

@@ -1,30 +1,50 @@
-"""Measures of how much the networks of a table know about order.
+"""What a table measures of its networks: the stages `order` and `order_snapshots` of an experiment
+file → runs.
 
-The figures are kept in the folders of the runs, see `relpos.measures.kept`, and shared with `relpos
-order`.
+They are the runs of `relpos order`, which finds what a table has measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
-from relpos.config.compose import compose
+from relpos.config.compose import compose, resolved
 from relpos.config.conf import key_of
-from relpos.data.pairs import AutoPairs, PairSource
+from relpos.data.pairs import PairSource
 from relpos.errors import RelposError, nearest, say
-from relpos.measures.kept import is_measured, measured, snapshots
-from relpos.measures.measure import Dials, Measure, Results, chosen
-from relpos.measures.sample import Sample
-from relpos.runs.networks import Network, of_run
+from relpos.measures.measure import Dials, Measure, NothingToMeasure, chosen
+from relpos.measures.measured import shares
+from relpos.runs.networks import of_run
 from relpos.runs.run import Run
 from relpos.runs.shelf import END
+from relpos.stages.measure import MeasureStage
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import PlannedRow
 from relpos.trust import instantiate
 
 KEYS = (*Dials.__annotations__, "threads")
 """Keys of `relpos order` that a table may set."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One measure of one network of a table.
+
+    Args:
+        run: measures it.
+        pretraining: the run of the network.
+        percent: of the pre-training's steps that the network had done.
+        measure: what is measured.
+        of_course: whether the value stands in the curve over snapshots, instead of the columns.
+    """
+
+    run: Run
+    pretraining: Run
+    percent: int
+    measure: Measure
+    of_course: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,6 +69,37 @@ class Instrument:
             columns = measure.columns if snapshots else measure.at_end
             names += [column.name for column in columns]
         return names
+
+    def measurements(self, pretrainings: Iterable[Run]) -> list[Measurement]:
+        """The measurements of these pre-trainings, each of which counts once; a measure that has
+        nothing to measure is named on stderr and left out."""
+        found: list[Measurement] = []
+        for run in {run.path: run for run in pretrainings}.values():
+            found += self._of(run, END)
+            # The end is measured again with the snapshots' settings, so that the curve does not
+            # jump there.
+            if self.snapshots is not None:
+                for percent in (*_snapshots(run), END):
+                    for measurement in self.snapshots._of(run, percent):
+                        found.append(replace(measurement, of_course=True))
+        return found
+
+    def _of(self, pretraining: Run, percent: int) -> Iterator[Measurement]:
+        for measure in self.measures:
+            try:
+                run = MeasureStage.measurement(measure, pretraining, percent, self.threads, "auto")
+            except NothingToMeasure as error:
+                say(f"relpos: {pretraining.name} without {measure.name}: {error}")
+            else:
+                yield Measurement(run, pretraining, percent, measure)
+
+
+def _snapshots(run: Run) -> list[int]:
+    """The snapshots of a pre-training: those that it will keep or, if it is finished, those of
+    which something is here."""
+    if run.state == "finished":
+        return shares(of_run(run.path))
+    return sorted(int(percent) for percent in run.config["snapshots"] or ())
 
 
 def instrument(
@@ -94,6 +145,14 @@ def instrument(
     return replace(of_ends, snapshots=_instrument(experiment, "order_snapshots", of_snapshots))
 
 
+def runs_of(plan: Iterable[PlannedRow], instrument: Instrument | None) -> list[Run]:
+    """The runs that measure the pre-trainings of some rows; none without an instrument."""
+    if instrument is None:
+        return []
+    pretrainings = [run for row in plan for run in row.pretrainings]
+    return [measurement.run for measurement in instrument.measurements(pretrainings)]
+
+
 def _overrides(stage: str, experiment: Experiment, overrides: list[str]) -> list[str]:
     typed = [
         override.removeprefix(f"{stage}.")
@@ -112,85 +171,9 @@ def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Ins
                 f"table.{nearest(key, KEYS)}"
             )
     # The command needs the name of a network; here the networks come from the plan.
-    cfg = compose("order", ["network=''", *overrides])
-    pairs: PairSource | AutoPairs = instantiate(cfg.pairs, "pairs")
-    if "pairs" in experiment.order and not isinstance(pairs, AutoPairs):
+    config: dict[str, Any] = resolved(compose("order", ["network=''", *overrides]))
+    pairs = instantiate(config["pairs"], "pairs")
+    if "pairs" in experiment.order and isinstance(pairs, PairSource):
         pairs.pairs()  # unreadable pairs are refused before anything is trained
-    dials = {key: cfg[key] for key in Dials.__annotations__} | {"pairs": pairs}
-    return Instrument(chosen(experiment.order, dials), cfg.threads)
-
-
-@dataclass(frozen=True)
-class ToMeasure:
-    """A network and the instrument that measures it.
-
-    The last network of a pre-training has two of them: one for the table's columns, one for the
-    curve over snapshots.
-
-    Args:
-        run: the pre-training.
-        percent: per cent of its steps.
-        network: the network after these steps.
-        instrument: its measures.
-    """
-
-    run: Run
-    percent: int
-    network: Network
-    instrument: Instrument
-
-    def __str__(self) -> str:
-        return f"order of {self.network.name}"
-
-    def results(self) -> Results:
-        """The results; a measure that fails is named on stderr and left out."""
-        results: Results = {}
-        sample = Sample(self.network, True, self.instrument.threads)
-        # One by one, because the other measures count even if one refuses this network.
-        for measure in self.instrument.measures:
-            try:
-                results |= measured(sample, [measure])
-            except RelposError as error:
-                say(f"relpos: {self.network.name} without {measure.name}: {error}")
-        return results
-
-    def is_measured(self) -> bool:
-        """Whether no result is left to measure."""
-        try:
-            return all(is_measured(self.network, measure) for measure in self.instrument.measures)
-        except RelposError:  # the pairs cannot be read; `results` reports it
-            return False
-
-
-Apply = Callable[[Callable[[ToMeasure], Results], Sequence[ToMeasure]], list[Results]]
-"""Applies a function to networks, one after another or side by side."""
-
-
-def to_measure(run: Run, instrument: Instrument) -> list[ToMeasure]:
-    """The networks of a finished pre-training, as far as their files are here."""
-    end = of_run(run.path)
-    networks = [ToMeasure(run, END, end, instrument)]
-    # The end is measured again with the snapshots' settings, so that the curve does not jump there.
-    if instrument.snapshots is not None:
-        for percent, network in {**snapshots(end), END: end}.items():
-            networks.append(ToMeasure(run, percent, network, instrument.snapshots))
-    return networks
-
-
-def results_of(
-    runs: Iterable[Run], instrument: Instrument, apply: Apply
-) -> list[tuple[ToMeasure, Results]]:
-    """All networks of the finished pre-trainings with their results; `apply` measures those that
-    have none yet."""
-    # Rows may share a pre-training.
-    distinct = {run.path: run for run in runs if run.state == "finished"}.values()
-    networks = [network for run in distinct for network in to_measure(run, instrument)]
-    missing = [place for place, network in enumerate(networks) if not network.is_measured()]
-    measured_now: dict[int, Results] = {}
-    if missing:
-        results = apply(ToMeasure.results, [networks[place] for place in missing])
-        measured_now = dict(zip(missing, results, strict=True))
-    pairs = []
-    for place, network in enumerate(networks):
-        pairs.append((network, measured_now[place] if place in measured_now else network.results()))
-    return pairs
+    dials = {key: config[key] for key in Dials.__annotations__}
+    return Instrument(chosen(experiment.order, dials), config["threads"])
