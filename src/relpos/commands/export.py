@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
-from relpos.claims import claim as claim_files
 from relpos.data.fast_tokenizer import write_fast_tokenizer
 from relpos.data.published_tokenizer import PublishedTokenizer
 from relpos.data.tokenizer import Tokenizer
@@ -27,9 +26,8 @@ from relpos.pretrained.export import to_huggingface
 from relpos.pretrained.files import OWN, is_published
 from relpos.process import without_keys
 from relpos.ranges import Positive
-from relpos.readers import read_json, read_yaml
+from relpos.readers import read_yaml
 from relpos.runs.networks import Network, resolve
-from relpos.runs.run import runs_root
 from relpos.runs.shelf import END, final
 from relpos.stages.measure import kept
 from relpos.tables import experiment
@@ -87,24 +85,21 @@ def export(network: str, to: str, words: Positive | None) -> str:
             the run has no snapshots.
     """
     source, target = resolve(network), expanded(to)
-    revisions = {".": source} if words is None else _revisions(source, words)
     if is_published(source.folder):
         raise RelposError(f"network={source.folder}: this is a folder of Hugging Face already")
-    settings: dict[str, Any] = read_model_config(source.folder)
-    # Only a fine-tuning has a task, and a regression no labels.
-    labels = (source.record.get("meaning", {}).get("task") or {}).get("labels")
+    revisions = {".": source}
+    if words is not None:
+        revisions = _revisions(source, words)
+    settings = read_model_config(source.folder)
+    labels = None
+    match source.record:
+        case {"meaning": {"task": {"labels": [*names]}}}:  # a regression has none
+            labels = list(map(str, names))
     _refuse_filled(target)
     with replacing_folder(target) as whole:  # all revisions or none
         for name, at in revisions.items():
             text = partial(card, at, settings)
-            config = write(
-                whole / name,
-                at.load(),
-                settings,
-                at.tokenizer(),
-                text,
-                list(labels) if labels else None,
-            )
+            config = write(whole / name, at.load(), settings, at.tokenizer(), text, labels)
     how = "AutoModel… of transformers, or relpos.load"
     if config["model_type"] == OWN:
         how = "import relpos, then AutoModel…, or relpos.load; without relpos AutoModel… with trust_remote_code=True"
@@ -150,15 +145,17 @@ def write(
         RelposError: the folder has files, or cannot be written.
     """
     _refuse_filled(folder)
-    classifies, causal = isinstance(model, Classifier), model.encoder.causal
+    causal = model.encoder.causal
     try:
         config, weights = to_huggingface(model, settings)
     except RelposError:  # transformers has no such network; it opens ours after `import relpos`, or with the code in the folder
-        head = "CausalLM" if causal else "MaskedLM"
-        if classifies:
+        head = "MaskedLM"
+        if isinstance(model, Classifier):
             head = "SequenceClassification"
+        elif causal:
+            head = "CausalLM"
         # A class of relpos.train.huggingface.
-        config = {"model_type": OWN, "architectures": [f"RelposFor{head}"]} | dict(settings)
+        config = {"model_type": OWN, "architectures": [f"RelposFor{head}"], **settings}
         config["auto_map"] = standalone.AUTO_MAP
         weights = {name: value.detach() for name, value in model.named_parameters()}
     # Tensors in a file must be contiguous and may not share memory.
@@ -166,18 +163,18 @@ def write(
         name: value.cpu().clone(memory_format=torch.contiguous_format)
         for name, value in weights.items()
     }
-    config |= {
-        "pad_token_id": tokenizer.pad,
-        "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
-    }
+    config["pad_token_id"] = tokenizer.pad
+    config["dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")
+    types, second_type, open_end = settings["size"].get("token_types", 2), 0, causal
     if isinstance(model, Classifier):
         names = labels or [f"LABEL_{number}" for number in range(model.classifier.out_features)]
-        kind = "regression" if len(names) == 1 else "single_label_classification"
-        config |= {
-            "id2label": dict(enumerate(names)),
-            "label2id": {name: number for number, name in enumerate(names)},
-        }
-        config |= {"problem_type": kind}
+        config["id2label"] = dict(enumerate(names))
+        config["label2id"] = {name: number for number, name in enumerate(names)}
+        config["problem_type"] = "single_label_classification"
+        if len(names) == 1:
+            config["problem_type"] = "regression"
+        # In our pre-training all tokens have type 0; a fine-tuning gives the second text type 1.
+        second_type, open_end = int(types > 1), False
     with replacing_folder(folder) as temporary:
         write_json(temporary / "config.json", config)
         # A network of a class that transformers has needs no code of ours.
@@ -188,17 +185,7 @@ def write(
         # the fast tokenizer's file is its only one
         if not isinstance(tokenizer, PublishedTokenizer):
             tokenizer.save(temporary)
-        types = settings["size"].get("token_types", 2)
-        write_fast_tokenizer(
-            temporary,
-            tokenizer,
-            longest,
-            # In our pre-training all tokens have type 0; a fine-tuning gives the second text type
-            # 1.
-            second_type=int(classifies and types > 1),
-            open_end=causal and not classifies,
-            types=types > 0,
-        )
+        write_fast_tokenizer(temporary, tokenizer, longest, second_type, open_end, types > 0)
         write_text(temporary / "README.md", card(config))
         save_tensors(tensors, temporary / WEIGHTS, {"format": "pt"})
     return config
@@ -219,19 +206,15 @@ def card(network: Network, settings: Mapping[str, Any], config: Mapping[str, Any
         settings: the description of the network in its model folder: size, position, conv, …
         config: content of the exported `config.json`.
     """
-    made_with: Any = {}
-    if network.run:
-        # The run's folder may be a stranger's, so that interpolations in the file are not resolved.
-        made_with = read_yaml(network.run / "config.yaml")
-        if not isinstance(made_with, dict):
-            made_with = {}
-    classifies, is_own = "outputs" in settings, config["model_type"] == OWN
-    is_causal = settings["size"].get("attention") == "causal"
+    # The run's folder may be a stranger's, so that interpolations in the file are not resolved.
+    made_with = read_yaml(network.run / "config.yaml") if network.run else None
+    is_own, name = config["model_type"] == OWN, "An encoder"
     task, example = "fill-mask", LOAD
-    if is_causal:
-        task, example = "text-generation", CAUSAL
-    if classifies:
-        task, example = "text-classification", CLASSIFIER
+    match settings:
+        case {"outputs": _}:
+            task, example = "text-classification", CLASSIFIER
+        case {"size": {"attention": "causal"}}:
+            task, example, name = "text-generation", CAUSAL, "A decoder"
     # Without a second `relpos`, the `model_type` of an exported network of ours.
     tags = list(dict.fromkeys(["relpos", str(config["model_type"])]))
     front = {
@@ -243,38 +226,35 @@ def card(network: Network, settings: Mapping[str, Any], config: Mapping[str, Any
     }
     # The network of a fine-tuning may be trained on other text than that of the fine-tuning's
     # configuration.
-    if network.is_pretraining and (datasets := _datasets(made_with.get("data"))):
+    if network.is_pretraining and (datasets := _datasets(made_with)):
         front["datasets"] = datasets
-    trained = (
-        f"trained with relpos, after {network.share} % of its steps."
-        if network.share < END
-        else "trained with relpos."
-    )
-    if not is_own:
-        examples, opens = [example], f"It opens as `{config['architectures'][0]}`."
-    else:
+    trained = "trained with relpos."
+    if network.share < END:
+        trained = f"trained with relpos, after {network.share} % of its steps."
+    if is_own:
         remote = example.replace('"FOLDER")', '"FOLDER", trust_remote_code=True)')
-        examples = [
-            f"import relpos  # lets transformers open it; no remote code\n{example}",
-            remote,
-        ]
-        opens = OPENS_OWN
+        local = f"import relpos  # lets transformers open it; no remote code\n{example}"
+        examples, opens = [local, remote], OPENS_OWN
+    else:
+        examples, opens = [example], f"It opens as `{config['architectures'][0]}`."
     question, origin = _made(network, made_with)
     parts = [
-        f"---\n{OmegaConf.to_yaml(OmegaConf.create(front))}---",
+        f"---\n{_yaml(front)}---",
         f"# {_escaped((network.run or network.folder).resolve().name)}",
         *question,
-        f"{'A decoder' if is_causal else 'An encoder'} with the position scheme "
-        f"{class_of(settings['position'])} and the "
+        f"{name} with the position scheme {class_of(settings['position'])} and the "
         f"convolution {class_of(settings['conv'])}, {trained} {opens}",
         *(_fenced("python", code) for code in examples),
         *origin,
-        *_tested(network),
         *_record(network),
-        f"## Network\n\n{_fenced('yaml', OmegaConf.to_yaml(OmegaConf.create(dict(settings))))}",
+        f"## Network\n\n{_fenced('yaml', _yaml(settings))}",
         f"## Licence\n\n{LICENCE}",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _yaml(content: Mapping[str, Any]) -> str:
+    return OmegaConf.to_yaml(OmegaConf.create(dict(content)))
 
 
 def _escaped(text: str) -> str:
@@ -294,46 +274,38 @@ def _fenced(language: str, text: str) -> str:
     return f"{fence}{language}\n{text.strip()}\n{fence}"
 
 
-def _made(network: Network, made_with: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def _made(network: Network, made_with: object) -> tuple[list[str], list[str]]:
     """Sections with the question of the table for which a network was trained; and with its row and
     the command that makes it."""
-    table, row = _plain_name(made_with.get("table")), _plain_name(made_with.get("row"))
-    origin, command = [], None
-    if table and row:
-        origin = [f"Row `{row}` of the table `{table}`."]
-        command = f"relpos reproduce table={table} 'rows=[{row}]'"
-    elif (typed := str(network.record.get("command", ""))).startswith(
-        ("relpos pretrain", "relpos finetune")
-    ):
-        command = _without_folders(typed)
+    question, origin, command = [], [], None
+    match made_with, network.record:
+        case {"table": str(table), "row": str(row)}, _ if _is_plain(table) and _is_plain(row):
+            origin = [f"Row `{row}` of the table `{table}`."]
+            command = f"relpos reproduce table={table} 'rows=[{row}]'"
+            with suppress(RelposError):  # the experiment file may be gone
+                question = [f"Trained for the question: {experiment.load(table).question}"]
+        case _, {"command": str(typed)} if typed.startswith(("relpos pretrain", "relpos finetune")):
+            command = _without_folders(typed)
     if command:
         origin.append(_fenced("sh", command))
-    question = []
-    if table:
-        with suppress(RelposError):  # the experiment file may be gone
-            question = [f"Trained for the question: {experiment.load(table).question}"]
     return question, ["## Made by", *origin] if origin else []
 
 
-def _plain_name(name: Any) -> str | None:
-    """A name that can stand in Markdown and in a shell command; None for any other value."""
-    if isinstance(name, str) and name.isprintable() and not {*"`$"} & {*name}:
-        return name
-    return None
+def _is_plain(name: str) -> bool:
+    """Whether a name can stand in Markdown and in a shell command."""
+    return name.isprintable() and not {*"`$"} & {*name}
 
 
-def _datasets(data: Any) -> list[str]:
-    """The ids of the hub's data sets in the `data` of a configuration, which may be a
-    stranger's."""
-    texts = data.get("texts") if isinstance(data, dict) else None
-    if not isinstance(texts, list):
-        return []
-    ids = []
-    for text in texts:
-        name = text.get("id") if isinstance(text, dict) else None
-        if isinstance(name, str) and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name):
-            ids.append(name)
-    return list(dict.fromkeys(ids))
+def _datasets(made_with: object) -> list[str]:
+    """The ids of the hub's data sets in a configuration, which may be a stranger's."""
+    ids = dict[str, None]()
+    match made_with:
+        case {"data": {"texts": [*texts]}}:
+            for text in texts:
+                match text:
+                    case {"id": str(name)} if re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name):
+                        ids[name] = None
+    return list(ids)
 
 
 def _without_folders(command: str) -> str | None:
@@ -342,38 +314,6 @@ def _without_folders(command: str) -> str | None:
         return shlex.join(FOLDERS.sub("", word) for word in without_keys(shlex.split(command)))
     except ValueError:  # a quote is open, in a record of somebody else
         return None
-
-
-def _tested(network: Network) -> list[str]:
-    """A section with the last verdicts of `relpos claims`, after this pre-training, on its row at
-    its scale."""
-    run = network.run
-    if run is None or network.is_snapshot:
-        return []
-    # A page that is older than this run does not count it.
-    since = (run / "record.json").stat().st_mtime
-    times = {page: page.stat().st_mtime for page in (runs_root() / "claims").glob("*.json")}
-    pages = [page for page in sorted(times, key=times.__getitem__) if times[page] >= since]
-    if not pages:
-        return []
-    # Label of a scale → the rows of this run there.
-    rows_of: dict[str, set[str]] = {}
-    for scale in claim_files.scales():
-        for row, folders in scale.folders.items():
-            if run.resolve() in {folder.resolve() for folder in folders.values()}:
-                rows_of.setdefault(scale.label, set()).add(row)
-    lines = {}
-    for page in pages:
-        for claim in read_json(page)["claims"]:
-            for finding in claim["findings"]:
-                if rows_of.get(finding["scale"], set()) & {*claim["rows"]}:
-                    place = f"{claim['source']}; {finding['scale']}"
-                    lines[claim["id"]] = (
-                        f"- {claim['id']}, {finding['word']}: {claim['says']} ({place})"
-                    )
-    if not lines:
-        return []
-    return ["## Claims\n\nTested with this network and others:\n\n" + "\n".join(lines.values())]
 
 
 def _record(network: Network) -> list[str]:
@@ -388,20 +328,17 @@ def _record(network: Network) -> list[str]:
         for name, value in final(record).items():
             rows[name] = f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
     rows |= _measured(network)
+    keys = ("stage", "identity", "commit", "versions", "hardware", "seconds")
+    facts = {key: record.get(key) for key in keys}
     # The section `Network` has the network's own description.
     described = ("size", "position", "conv")
     meaning = {name: value for name, value in record["meaning"].items() if name not in described}
-    keys = ("stage", "identity", "commit", "versions", "hardware", "seconds")
-    facts = {key: record.get(key) for key in keys}
     facts |= {"commit": facts["commit"] or "not recorded", "meaning": _without_paths(meaning)}
-    sections = []
+    sections = [f"## Training\n\n{_fenced('yaml', _yaml(facts))}"]
     if rows:
         lines = [f"| {_escaped(name)} | {value} |" for name, value in rows.items()]
-        sections.append("## Results\n\n| | |\n|---|---:|\n" + "\n".join(lines))
-    return [
-        *sections,
-        f"## Training\n\n{_fenced('yaml', OmegaConf.to_yaml(OmegaConf.create(facts)))}",
-    ]
+        sections.insert(0, "## Results\n\n| | |\n|---|---:|\n" + "\n".join(lines))
+    return sections
 
 
 def _measured(network: Network) -> dict[str, str]:
@@ -428,12 +365,14 @@ def _title(column: MeasuredColumn, figure: Figure, meaning: Mapping[str, Any]) -
     parts = [column.title]
     if column.metric == NATS:
         parts.append(NATS)
-    if meaning.get("examples"):
-        parts.append(f"{meaning['examples']} examples")
-    elif figure.n:
-        parts.append(f"{figure.n} pairs")
-    if meaning.get("form") == "plain":
-        parts.append("plain")
+    match meaning:
+        case {"examples": int(count)}:
+            parts.append(f"{count} examples")
+        case _ if figure.n:
+            parts.append(f"{figure.n} pairs")
+    match meaning:
+        case {"form": "plain"}:
+            parts.append("plain")
     return ", ".join(filter(None, parts))
 
 
@@ -447,8 +386,8 @@ def _without_paths(value: Any) -> Any:
     """The value with every path cut to its last part."""
     if isinstance(value, Mapping):
         return {str(key): _without_paths(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_paths(part) for part in value]
+    if isinstance(value, list):
+        return list(map(_without_paths, value))
     if isinstance(value, str):
         return FOLDERS.sub("", value)
     return value
