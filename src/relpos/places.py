@@ -1,12 +1,14 @@
-"""Paths that the user gives: home folders (`~`), and `$RELPOS_RUNS`, the folder below which results
-go."""
+"""Paths that the user gives: home folders (`~`), the place of text, and `$RELPOS_RUNS`, the folder
+below which results go."""
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from relpos.errors import RelposError
 
@@ -27,6 +29,13 @@ def expanded(name: str | Path) -> Path:
             hint = "; HOME is not set"
         raise RelposError(f"{name}: there is no such file or folder, nor a home {user}{hint}")
     return Path(path)
+
+
+def text_place(data: Mapping[str, Any]) -> str:
+    """The folder, file or ids of data sets that the keys `data` name; empty where they name
+    none."""
+    texts = [str(text.get("id")) for text in data.get("texts") or ()]
+    return str(data.get("corpus") or data.get("root") or " ".join(texts))
 
 
 def runs_root() -> Path:

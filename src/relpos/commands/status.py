@@ -8,9 +8,10 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ from rich.live import Live
 from relpos.errors import RelposError, nearest, plural, printable, say
 from relpos.launch.jobs import PLAN, Job, Standing, seen
 from relpos.launch.progress import Picture, console
+from relpos.places import text_place
 from relpos.ranges import Names, Positive
 from relpos.readers import read_yaml
 from relpos.runs.lock import is_locked, locked
@@ -31,8 +33,6 @@ SHOWN = ("heldout_loss", "tokens", "pieces")
 """Figures of which a run shows the first that it has; without any it shows its first column."""
 SPEED = {"real_tokens_per_second": "{:,.0f}", "mfu": "MFU {:.2f}"}
 """Figure of a log line → its format."""
-PLACES = ("corpus", "root", "texts", "seed")
-"""Keys of `data` of which the first that is set names the text."""
 
 
 @dataclass(frozen=True)
@@ -237,43 +237,26 @@ def _remove(names: Sequence[str], ask: bool) -> str:
 
 def look() -> list[Seen]:
     """All runs: those that no table uses first, then by stage and name."""
-    tables = _tables()
+    tables, text = _tables(), cache(_text)
     records = {folder: _record(folder) for folder in run_folders("*")}
     by_name = {folder.name: folder for folder in records}
-    readers: dict[str, list[str]] = {}
+    inputs: dict[Path, dict[str, Path]] = {}
+    readers: dict[Path, list[str]] = {}
     for folder, record in records.items():
-        for needed in _inputs(record).values():
+        # by name: the folders may come from another machine
+        places = (record.get("inputs") or {}).items()
+        names = {name: run_of(Path(place)).name for name, place in places}
+        inputs[folder] = {key: by_name[name] for key, name in names.items() if name in by_name}
+        for needed in inputs[folder].values():
             readers.setdefault(needed, []).append(folder.name)
-    texts: dict[Path, str] = {}
-
-    # by name: the folders may come from another machine
-    def inputs(folder: Path) -> dict[str, Path]:
-        return {
-            name: by_name[needed]
-            for name, needed in _inputs(records[folder]).items()
-            if needed in by_name
-        }
-
-    def text(folder: Path) -> str:
-        origin = made_from(folder, "store", inputs) or folder
-        if origin not in texts:
-            texts[origin] = _text(origin)
-        return texts[origin]
-
     entries = []
     for folder, record in records.items():
-        tokenizer = made_from(folder, "tokenizer", inputs)
+        origin = made_from(folder, "store", inputs.__getitem__) or folder
+        tokenizer = made_from(folder, "tokenizer", inputs.__getitem__)
         name = tokenizer.name if tokenizer and tokenizer != folder else ""
-        users = tables.get(folder.name, []), readers.get(folder.name, [])
-        entries.append(Seen(folder, record, text(folder), name, _size(folder), *users))
+        users = tables.get(folder.name, []), readers.get(folder, [])
+        entries.append(Seen(folder, record, text(origin), name, _size(folder), *users))
     return sorted(entries, key=lambda run: bool(run.tables))
-
-
-def _inputs(record: Mapping[str, Any]) -> dict[str, str]:
-    """Name of an input → the name of the run's folder."""
-    return {
-        name: run_of(Path(needed)).name for name, needed in (record.get("inputs") or {}).items()
-    }
 
 
 def _text(folder: Path) -> str:
@@ -281,14 +264,11 @@ def _text(folder: Path) -> str:
     configuration."""
     try:
         data = read_yaml(folder / "config.yaml").get("data") or {}
-    except (RelposError, AttributeError):  # no configuration yet, or a damaged one
+        kind = str(data["_target_"]).rpartition(".")[2].lower()
+        return f"{kind} {text_place(data) or data.get('seed', '')}".strip()
+    # no configuration yet, or a damaged one
+    except (RelposError, AttributeError, KeyError, TypeError):
         return ""
-    if not isinstance(data, dict) or "_target_" not in data:
-        return ""
-    place = next((data[key] for key in PLACES if data.get(key) is not None), "")
-    if isinstance(place, list):
-        place = " ".join(str(part.get("id")) for part in place if isinstance(part, dict))
-    return f"{str(data['_target_']).rpartition('.')[2].lower()} {place}".strip()
 
 
 def _json(runs: Iterable[dict[str, Any]]) -> str:
@@ -301,9 +281,10 @@ def _tables() -> dict[str, list[str]]:
     for folder in sorted((runs_root() / "tables").glob("*/")):
         paths: set[Path] = set()
         # A damaged file must not hide the runs of the other.
-        for read in (_shown, _planned):
+        for file, read in ((FILE, _shown), (PLAN, _planned)):
             try:
-                paths.update(read(folder))
+                if (folder / file).is_file():
+                    paths.update(read(folder))
             except RelposError as error:
                 say(f"relpos: {error}; runs of this table may be named as used by none")
         for name in {run_of(path).name for path in paths}:
@@ -312,14 +293,10 @@ def _tables() -> dict[str, list[str]]:
 
 
 def _shown(table: Path) -> list[Path]:
-    if not (table / FILE).is_file():
-        return []
     return [Path(run.path) for runs in runs_by_row(table).values() for run in runs]
 
 
 def _planned(table: Path) -> list[Path]:
-    if not (table / PLAN).is_file():
-        return []
     return [run.path for run in closure(Job.read(table / PLAN).runs)]
 
 
@@ -339,19 +316,22 @@ def _size(folder: Path) -> int:
 
 
 def _named(names: Sequence[str], entries: Sequence[Seen]) -> list[Seen]:
+    """The runs of these names, patterns, or paths as a shell completes them."""
+    chosen: set[Path] = set()
     for name in names:
-        if not any(_is_named(run, name) for run in entries):
-            raise RelposError(
-                f"no run {name!r}.{nearest(name, (run.folder.name for run in entries))[:500]}"
-            )
-    return [run for run in entries if any(_is_named(run, name) for name in names)]
-
-
-def _is_named(run: Seen, name: str) -> bool:
-    path = str(Path(name).absolute())  # as a shell completes it
-    return fnmatchcase(str(run.folder), path) or any(
-        fnmatchcase(candidate, name.rstrip("/")) for candidate in (run.folder.name, run.name)
-    )
+        path, pattern = str(Path(name).absolute()), name.rstrip("/")
+        matching = {
+            run.folder
+            for run in entries
+            if fnmatchcase(str(run.folder), path)
+            or fnmatchcase(run.folder.name, pattern)
+            or fnmatchcase(run.name, pattern)
+        }
+        if not matching:
+            known = (run.folder.name for run in entries)
+            raise RelposError(f"no run {name!r}.{nearest(name, known)[:500]}")
+        chosen |= matching
+    return [run for run in entries if run.folder in chosen]
 
 
 def _agreed(question: str) -> bool:

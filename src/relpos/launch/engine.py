@@ -135,12 +135,10 @@ class Local(Engine):
         Raises:
             RelposError: there are fewer GPUs than a run takes.
         """
-        # other stages use no GPU
-        speeds = [run.config["speed"] for run in pending if "speed" in run.config]
+        speeds = [run.config.get("speed", {"accelerator": "cpu"}) for run in pending]
         on_cpu = all(speed.get("accelerator") == "cpu" for speed in speeds)
-        return self._slots(on_cpu, max((shape(run)[1] for run in pending), default=1))[
-            : len(pending)
-        ]
+        size = max((shape(run)[1] for run in pending), default=1)
+        return self._slots(on_cpu, size)[: len(pending)]
 
     def _slots(self, on_cpu: bool, size: int) -> list[str | None]:
         """One entry per worker: the `size` GPUs that it sees; None: it works on the CPU."""
@@ -182,13 +180,13 @@ class LocalWorkers:
         self.standing, self.folder, self.environments = standing, folder, environments
         self.fruitless = 0
         """Workers in a row that have ended without a start of any run, by whichever worker."""
-        self.began = [0] * len(environments)
+        numbers = range(len(environments))
+        self.began = [standing.starts] * len(numbers)
         """For each worker, the number of starts in the records when it began."""
-        self.logs = [folder / f"worker-{number + 1}.log" for number in range(len(environments))]
-        self.processes = [self._start(number) for number in range(len(environments))]
+        self.logs = [folder / f"worker-{number + 1}.log" for number in numbers]
+        self.processes = [*map(self._start, numbers)]
 
     def _start(self, number: int) -> subprocess.Popen[bytes]:
-        self.began[number] = self.standing.starts
         with opened(self.logs[number], "ab") as log:
             return started(
                 "relpos.launch.worker",
@@ -209,13 +207,14 @@ class LocalWorkers:
         ended = [number for number, code in enumerate(codes) if code not in (None, 0)]
         if not ended and any(code is None for code in codes):
             return
-        # Read after the exit codes, so that the records are the workers' last ones.
-        unsettled = self.standing.open()
         # all workers ended normally, but the folder of a finished run was deleted
-        if not ended and unsettled:
+        if not ended and self.standing.open():
             ended = [0]
+        # Read after the exit codes, so that the records are the workers' last ones.
+        starts = self.standing.starts
         for number in ended:
-            self.fruitless = self.fruitless + 1 if self.standing.starts == self.began[number] else 0
+            self.fruitless = self.fruitless + 1 if starts == self.began[number] else 0
+            self.began[number] = starts
             if self.fruitless >= FRUITLESS:
                 raise RelposError(
                     f"workers end with {exit_status(codes[number])}: see {self.logs[number]}"
@@ -268,8 +267,7 @@ def run_all(
     launch = Path(tempfile.mkdtemp(prefix="launch-", dir=folder))
     failed: list[Run] = []
     with locked(launch), interruptible():
-        workers = engine.start(standing, launch)
-        if workers is not None:
+        if workers := engine.start(standing, launch):
             try:
                 _watch(standing, folder.name, workers, settled)
             finally:

@@ -31,7 +31,7 @@ their places."""
 WAITING = "waiting for a failed run"
 """State of a run that cannot be executed, because it needs a run that has failed."""
 IMPOSSIBLE = "neither executed nor marked as failed"
-"""State of a run that `Standing.set_aside` gave up."""
+"""State of a run that a worker gave up."""
 
 
 @dataclass(frozen=True)
@@ -71,27 +71,20 @@ class Job:
     def write(self, path: Path) -> None:
         """Writes the job as JSON, and the settings of loggers into `LOGGERS`, which child processes
         inherit, so that no key is on disk."""
-        everything, of_job = closure(self.runs), {run.identity for run in self.runs}
+        of_job = {run.identity for run in self.runs}
         loggers: list[Any] = []
         flat = []
-        for run in everything:
+        for run in closure(self.runs):
             config = dict(run.config)
             if logger := config.get("logger"):
                 if logger not in loggers:
                     loggers.append(logger)
                 config["logger"] = loggers.index(logger)
             inputs = {name: needed.identity for name, needed in run.inputs.items()}
-            flat.append([run.identity, asdict(replace(run, config=config, inputs={})), inputs])
+            description = asdict(replace(run, config=config, inputs={}))
+            flat.append([run.identity, description, inputs, run.identity in of_job])
         os.environ[LOGGERS] = json.dumps(loggers)
-        described = [run.identity for run in everything if run.identity not in of_job]
-        content = {
-            "retries": self.retries,
-            "starts": self.starts,
-            "operations": self.operations,
-            "runs": flat,
-            "only_described": described,
-        }
-        write_text(path, json.dumps(content))
+        write_text(path, json.dumps(vars(self) | {"runs": flat}))
 
     @classmethod
     def read(cls, path: Path, loggers: Sequence[Any] | None = None) -> Job:
@@ -102,44 +95,36 @@ class Job:
             loggers: the content of `LOGGERS`; None: the reader executes no run.
         """
         content: _Written = read_json(path, _Written)
-        runs: dict[str, Run] = {}
+        described: dict[str, Run] = {}
+        runs = []
         try:
-            for identity, described, inputs in content.runs:
-                config = described.config
+            for identity, description, inputs, is_of_job in content.runs:
+                config = description.config
                 if loggers is not None and isinstance(number := config.get("logger"), int):
                     config["logger"] = loggers[number]
-                needed = {name: runs[of_input] for name, of_input in inputs.items()}
-                observed = Observed(
-                    described.name,
-                    described.meaning,
-                    config,
-                    needed,
-                    described.folder,
-                    stage=described.stage,
-                    known=identity,
-                )
-                runs[identity] = observed if loggers is None else observed.planned()
-            for identity in content.only_described:
-                del runs[identity]
+                needed = {name: described[of_input] for name, of_input in inputs.items()}
+                observed = Observed(**vars(description) | {"inputs": needed}, known=identity)
+                described[identity] = observed if loggers is None else observed.planned()
+                if is_of_job:
+                    runs.append(described[identity])
         except KeyError as error:
             raise RelposError(f"{path}: damaged: it lacks the run {error}") from error
         except IndexError as error:
             raise RelposError(
                 f"{path}: {LOGGERS} in the environment does not say how its runs are logged"
             ) from error
-        return cls(list(runs.values()), content.retries, content.starts, content.operations)
+        return cls(runs, content.retries, content.starts, content.operations)
 
 
 @dataclass
 class _Written:
-    """The content of a job's file: for each run its identity, the run without inputs, and name →
-    identity of the inputs."""
+    """The content of a job's file: for each run its identity, the run without inputs, name →
+    identity of the inputs, and whether it is in the job."""
 
-    runs: list[tuple[str, Description, dict[str, str]]]
+    runs: list[tuple[str, Description, dict[str, str], bool]]
     retries: int
     starts: dict[str, int]
-    only_described: list[str]
-    operations: dict[str, float] = field(default_factory=dict)
+    operations: dict[str, float]
 
 
 class Standing:
@@ -155,13 +140,14 @@ class Standing:
         self.settled: list[Run] = []
         """Runs that are finished or out of retries, in the order in which that was read; without
         runs that wait for a failed one."""
-        self.starts_of: dict[str, int] = {}
-        """Identity → starts in the run's record."""
+        self.hopeless: set[str] = set()
+        """Identities of the runs that will not be finished."""
 
     @property
     def starts(self) -> int:
-        """The number of starts in all records, as they were last read."""
-        return sum(self.starts_of.values())
+        """The number of starts in all records."""
+        runs = [run for run in self.job.runs if not run.is_given]
+        return sum(len(run.record.get("starts", [])) for run in runs)
 
     def those(self, state: str) -> list[Run]:
         """The runs in this state, as they were last read."""
@@ -169,23 +155,26 @@ class Standing:
 
     def is_ready(self, run: Run) -> bool:
         """Whether the inputs of a run are finished."""
-        for needed in run.inputs.values():
-            # An input that is not in the job has no state here.
-            if self.states.get(needed.identity) != "finished" and needed.state != "finished":
-                return False
-        return True
+        # An input that is not in the job has no state here.
+        return all(
+            self.states.get(needed.identity) == "finished" or needed.state == "finished"
+            for needed in run.inputs.values()
+        )
 
     def walk(self) -> Iterator[tuple[Run, str]]:
         """The runs that are neither settled nor hopeless, with their states; each record is read
         when its turn comes."""
         # A copy: settled runs are taken out.
         for run in list(self.unsettled.values()):
-            state = self._read(run)
-            if run.identity not in self.unsettled:  # `_read` has settled it
-                continue
-            if any(self._is_hopeless(needed) for needed in run.inputs.values()):
-                self.states[run.identity] = WAITING
-                del self.unsettled[run.identity]
+            # A network that the user named has no record to wait for.
+            record = {"state": "finished"} if run.is_given else run.record
+            state = self.states[run.identity] = str(record.get("state", "missing"))
+            if is_over := state == "failed" and self.job.retries_of(run).are_used_up(record):
+                self.hopeless.add(run.identity)
+            if is_over or state == "finished":
+                self.settled.append(self.unsettled.pop(run.identity))
+            elif any(needed.identity in self.hopeless for needed in run.inputs.values()):
+                self.give_up(run, WAITING)
             else:
                 yield run, state
 
@@ -198,28 +187,12 @@ class Standing:
         for run, state in self.walk():
             self.states[run.identity] = seen(state, run.path)
 
-    def set_aside(self, run: Run) -> None:
-        """Gives up a run that can be neither executed nor marked as failed; nothing then waits for
-        it or for runs that need it."""
-        self.states[run.identity] = IMPOSSIBLE
-        self.unsettled.pop(run.identity, None)
-
-    def _is_hopeless(self, needed: Run) -> bool:
-        over = needed.identity in self.states and needed.identity not in self.unsettled
-        return over and self.states[needed.identity] != "finished"
-
-    def _read(self, run: Run) -> str:
-        """Reads the state of a run and removes a settled one from `unsettled`."""
-        # A network that the user named has no record to wait for.
-        record = {"state": "finished"} if run.is_given else run.record
-        state = str(record.get("state", "missing"))
-        self.starts_of[run.identity] = len(record.get("starts", []))
+    def give_up(self, run: Run, state: str) -> None:
+        """Leaves out a run that will not be executed; nothing then waits for it or for runs that
+        need it."""
         self.states[run.identity] = state
-        if state == "finished" or (
-            state == "failed" and self.job.retries_of(run).are_used_up(record)
-        ):
-            self.settled.append(self.unsettled.pop(run.identity))
-        return state
+        self.hopeless.add(run.identity)
+        self.unsettled.pop(run.identity, None)
 
 
 def pause_after(seconds: float) -> float:

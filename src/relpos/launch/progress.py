@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 from rich.console import Console, Group, RenderableType
@@ -25,6 +25,8 @@ from relpos.runs.shelf import LOG, final, newest, scores
 
 SECONDS = 60.0
 """Seconds between two reports of the runs under way, where stderr is not a terminal."""
+WORDS = "row", "under way", "where"
+"""The columns that hold no numbers."""
 STATES = ("finished", "running", "interrupted", "failed", WAITING, "missing")
 MOST_FAILED = 20
 """The most failed runs that are named, so that they fit on a screen."""
@@ -79,79 +81,62 @@ class Picture:
         """The whole picture."""
         counts = Counter(self.standing.states.values())
         head = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
-        failed = self.standing.those("failed")[:MOST_FAILED]
-        running = [self.under_way()] if self.standing.those("running") else []
-        return Group(
-            Text(
-                f"{self.name}: {plural(len(self.standing.job.runs), 'run')}: {head}{self.left()}",
-                style="bold",
-            ),
+        runs = plural(len(self.standing.job.runs), "run")
+        parts: list[RenderableType] = [
+            Text(f"{self.name}: {runs}: {head}{self.left()}", style="bold"),
             self._rows(),
-            *running,
-            *(
+        ]
+        if self.standing.those("running"):
+            parts.append(self.under_way())
+        for run in self.standing.those("failed")[:MOST_FAILED]:
+            parts.append(
                 Text(f"failed: {run.stage} {run.name}: {run.record.get('error')}", style="red")
-                for run in failed
-            ),
-        )
+            )
+        return Group(*parts)
 
     def _rows(self) -> Table:
-        table = _table("row", "pre-training", "fine-tuning", "failed", words=("row",))
-        rows: dict[str, list[Run]] = {}
+        table = _table("row", "pre-training", "fine-tuning", "failed")
+        rows: dict[str, tuple[list[str], list[str]]] = {}
         for run in self.standing.job.runs:
-            rows.setdefault(run.config.get("row") or run.stage, []).append(run)
-        for row, runs in rows.items():
-            tunings = [run for run in runs if run.is_tuning]
-            others = [run for run in runs if not run.is_tuning]
-            failed = self._count(runs, "failed")
+            states = rows.setdefault(run.config.get("row") or run.stage, ([], []))
+            states[run.is_tuning].append(self.standing.states[run.identity])
+        for row, states in rows.items():
+            failed = sum(of_stage.count("failed") for of_stage in states)
             # As `Text`, because rich would take brackets in the name of a row for markup.
-            table.add_row(
-                Text(row), self._finished(others), self._finished(tunings), str(failed or "")
-            )
+            table.add_row(Text(row), *map(_finished, states), str(failed or ""))
         return table
-
-    def _finished(self, runs: list[Run]) -> str:
-        if not runs:
-            return ""
-        return f"{self._count(runs, 'finished')}/{len(runs)}"
-
-    def _count(self, runs: list[Run], state: str) -> int:
-        return sum(self.standing.states[run.identity] == state for run in runs)
 
     def under_way(self) -> Table:
         """A line for each run that a process executes, from its newest log line."""
-        table = _table(
-            "under way", "step", "steps/s", "loss", "left", "where", words=("under way", "where")
-        )
+        table = _table("under way", "step", "steps/s", "loss", "left", "where")
         for run in self.standing.those("running"):
-            table.add_row(f"{run.stage} {run.name}", *_progress(run))
+            line = newest(run.path)
+            step = rate = loss = left = place = ""
+            if line:
+                step = f"{line.get('step', 0):,}/{run.config.get('steps') or '?'}"
+            if "steps_per_second" in line:
+                rate = f"{line['steps_per_second']:.2f}"
+            for key in ("heldout_loss", "loss"):
+                if key in line:
+                    loss = f"{line[key]:.4g}"
+            if (seconds := left_of(run, line)) is not None:
+                left = clock(seconds)
+            start = (run.record.get("starts") or [{}])[-1]
+            if start.get("pid") != os.getpid():
+                place = f"{start.get('host', '')}:{start.get('pid', '')}"
+            table.add_row(f"{run.stage} {run.name}", step, rate, loss, left, place)
         return table
 
 
-def _progress(run: Run) -> list[str]:
-    """Step, steps per second, loss, time left and process of a run under way; empty where they are
-    unknown."""
-    line = newest(run.path)
-    step = rate = loss = left = place = ""
-    if line:
-        step = f"{line.get('step', 0):,}/{run.config.get('steps') or '?'}"
-    if "steps_per_second" in line:
-        rate = f"{line['steps_per_second']:.2f}"
-    for key in ("heldout_loss", "loss"):
-        if key in line:
-            loss = f"{line[key]:.4g}"
-    if (seconds := left_of(run, line)) is not None:
-        left = clock(seconds)
-    start = (run.record.get("starts") or [{}])[-1]
-    if start.get("pid") != os.getpid():
-        place = f"{start.get('host', '')}:{start.get('pid', '')}"
-    return [step, rate, loss, left, place]
+def _finished(states: Sequence[str]) -> str:
+    return f"{states.count('finished')}/{len(states)}" if states else ""
 
 
-def _table(*columns: str, words: tuple[str, ...]) -> Table:
+def _table(*columns: str) -> Table:
     """A table without lines; columns of numbers are aligned to the right."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in columns:
-        table.add_column(column, justify="left" if column in words else "right")
+        table.add_column(column, justify="left" if column in WORDS else "right")
     return table
 
 

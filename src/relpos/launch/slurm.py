@@ -78,8 +78,7 @@ class Slurm(Engine):
         if shutil.which("sbatch") is None:
             raise RelposError("engine=slurm: there is no sbatch here")
         runs = standing.open()
-        shapes = [shape(run) for run in runs]
-        nodes, processes = (max(numbers) for numbers in zip(*shapes, strict=True))
+        nodes, processes = map(max, zip(*map(shape, runs), strict=True))
         standing.job.write(folder / "job.json")
         tasks = min(self.array, len(runs))
         write_text(folder / SCRIPT, self.script(nodes, processes, folder / "job.json", tasks))

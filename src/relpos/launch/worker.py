@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 
-from relpos.errors import RelposError, say
+from relpos.errors import RelposError, one_line, say
 from relpos.launch.jobs import IMPOSSIBLE, LOGGERS, Job, Standing, pause_after
 from relpos.process import interrupt, omp_threads, on_stops, tether
 from relpos.runs.execute import execute
@@ -55,8 +55,8 @@ def work(job: Job, stop: threading.Event) -> None:
             if not standing.unsettled:
                 break
             stop.wait(pause_after(time.monotonic() - began))
-    if not stop.is_set() and (impossible := standing.those(IMPOSSIBLE)):
-        names = ", ".join(str(run.path) for run in impossible)
+    names = ", ".join(str(run.path) for run in standing.those(IMPOSSIBLE))
+    if names and not stop.is_set():
         raise RelposError(f"these runs can be {IMPOSSIBLE}: {names}")
 
 
@@ -64,46 +64,27 @@ def _attempt(run: Run, standing: Standing) -> bool:
     """Tries a run. Returns True if it is settled or may be tried again, False if another process
     holds it.
 
-    A try that ends with an error counts as a failure in the run's record. If the record cannot be
-    written, the run is set aside.
+    A try that ends with an error counts as a failure in the run's record; `execute` writes it,
+    unless there was none yet, as before the start. If it cannot be written, the run is set aside.
     """
     _reset()
     before = failures(run.record)
     try:
         execute(run, wait=False, log=True, retries=standing.job.retries_of(run))
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # it is in the record and the run's log; the worker goes on with other runs
+    # it is in the run's log, too; the worker goes on with other runs
+    except (Exception, SystemExit) as error:
         say(f"--- {run.path}")
         traceback.print_exc()
-        if not _record_failure(run, error, before):
-            standing.set_aside(run)
+        try:
+            with locked(run.path, wait=False) as is_held:
+                # otherwise another process is at work on the run
+                if is_held and failures(run.record) <= before:
+                    run.fail(one_line(error))
+        except (OSError, RelposError):
+            traceback.print_exc()
+            standing.give_up(run, IMPOSSIBLE)
             return True
     return run.state in ("finished", "failed")
-
-
-def _record_failure(run: Run, error: BaseException, before: int) -> bool:
-    """Writes a failure into the record that `execute` could not write, such as an error before the
-    start.
-
-    Args:
-        run: the run.
-        error: its exception.
-        before: number of failures in the record before the try.
-
-    Returns:
-        whether the record now has the failure, or another process has taken up the run.
-    """
-    try:
-        with locked(run.path, wait=False) as is_held:
-            # otherwise it is recorded, or another process is at work on the run
-            if is_held and failures(run.record) <= before:
-                run.fail(str(error).split("\n")[0] or type(error).__name__)
-    except (OSError, RelposError):
-        traceback.print_exc()
-        return False
-    return True
 
 
 def _reset() -> None:
@@ -134,15 +115,12 @@ def slurm_task(job: Job) -> int:
 
 
 def interrupted(job: Job, stop: threading.Event | None = None) -> int | None:
-    """Calls `work`; returns the signal that stopped it, or None. Ends the process with status 1 if
-    the work cannot go on."""
+    """Calls `work`; returns the signal that stopped it, or None."""
     _reset()
     try:
         work(job, stop or threading.Event())
     except KeyboardInterrupt as asked:
-        return int(asked.args[0]) if asked.args else int(signal.SIGTERM)
-    except RelposError as error:
-        sys.exit(f"relpos: {error}")
+        return int([*asked.args, signal.SIGTERM][0])
     return None
 
 
@@ -158,9 +136,8 @@ def tethered(job: Job) -> int:
 
 if __name__ == "__main__":
     import_quickly()
+    main = slurm_task if "--slurm" in sys.argv else tethered
     try:
-        job_of_file = Job.read(Path(sys.argv[1]), json.loads(os.environ.get(LOGGERS, "[]")))
+        sys.exit(main(Job.read(Path(sys.argv[1]), json.loads(os.environ.get(LOGGERS, "[]")))))
     except RelposError as error:
         sys.exit(f"relpos: {error}")
-    main = slurm_task if "--slurm" in sys.argv else tethered
-    sys.exit(main(job_of_file))

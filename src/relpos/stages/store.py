@@ -9,6 +9,7 @@ from typing import Any
 from relpos.config.compose import resolved
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store, tell, write_store
+from relpos.places import text_place
 from relpos.progress import reading
 from relpos.runs.run import Figures, Run
 from relpos.stages.identity import Content
@@ -58,9 +59,5 @@ class StoreStage(Stage):
 def text_name(store: Run) -> str:
     """How the folders of trainings on a store name its text: `files-wiki`, the last word of what
     `data` names; the text's kind alone where it names nothing."""
-    data = store.config["data"]
-    place = data.get("corpus") or data.get("root")
-    if texts := data.get("texts"):
-        place = texts[0].get("id")
-    word = re.sub(r"[^\w.+]+", "_", Path(str(place or "")).name)[:40]
+    word = re.sub(r"[^\w.+]+", "_", Path(text_place(store.config["data"])).name)[:40]
     return f"{store.name}-{word}" if word else store.name
