@@ -124,3 +124,29 @@ def test_a_finished_command_says_its_result_beside_what_says_nothing(
     answers = [label["answers"] for label in classes.values()]
     assert sum(sum(row.values()) for row in answers) == 500
     assert "on 500 dev examples; the constant answer has 0.0" in capsys.readouterr().err
+
+
+class Pruned(Exception):
+    pass
+
+
+class Pruning(pl.Callback):
+    """As Optuna's: reads the figure behind each evaluation, and ends a trial by an exception."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.seen.append(float(trainer.callback_metrics["heldout_loss"]))
+        if len(self.seen) == 2:
+            raise Pruned
+
+
+def test_a_callback_prunes_a_trial_by_the_held_out_loss(toy_runs: Path, tmp_path: Path) -> None:
+    module, data = relpos.lightning(relpos.compose("pretrain", PRETRAINING))
+    pruning = Pruning()
+    own = trainer(tmp_path, module.steps, pruning)
+    with pytest.raises(Pruned):
+        own.fit(module, datamodule=data)
+    assert own.global_step == 4
+    assert pruning.seen[1] == pytest.approx(module.result["heldout_loss"])
