@@ -85,9 +85,7 @@ def test_a_run_that_a_table_shows_is_used_though_its_newest_launch_did_not_ask_f
 def test_figures_states_and_readers_are_told(
     toy_runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        sys.modules["relpos.train.pretrain"], "get_available_flops", lambda *_: 10**10
-    )
+    monkeypatch.setattr("relpos.train.pretrain.get_available_flops", lambda *_: 10**10)
     run = execute(plan(compose("pretrain", ["steps=2", "batch=4", "evaluations=1"])))
     stopped = toy_runs / "pretrain" / "stopped"
     stopped.mkdir()
