@@ -13,13 +13,15 @@ from torch import Tensor
 
 from relpos.errors import RelposError
 from relpos.model import kernels
+from relpos.model.attention import LayerCall
 from relpos.model.dropout import Draw, seed_dropout
 from relpos.model.heads import MaskedLM
-from relpos.model.kernels import compiled, fused, library, proof, sweeps, sweeps_cpu
+from relpos.model.kernels import compiled, fused, layer_cpu, library, proof, sweeps, sweeps_cpu
 from relpos.model.loss import tied_cross_entropy
 from relpos.model.position import DualTriangle, Terms
 from relpos.model.shape import Shape
-from schemes import FULL, model_of
+from relpos.model.tokens import Tokens
+from schemes import FULL, POSITIONS, VOCABULARY, model_of
 
 CPU = torch.device("cpu")
 TERMS: dict[str, dict[str, int]] = {
@@ -296,3 +298,110 @@ def test_a_term_of_another_shape_is_refused_and_not_read_beyond_its_end() -> Non
         RelposError, match=r"terms.offset has the shape \(1, 9\); \(2, 9\) is expected"
     ):
         compiled.attention(None, None, v, Terms(offset=torch.zeros(1, 9)), None, (0.0, 0))
+
+
+SIZE = {"hidden": 48, "embedding": 32, "heads": 3, "ffn": 56, "layers": 2, "max_positions": 64}
+BY_TOKEN = [name for name in POSITIONS if model_of(name, **SIZE).encoder.position.by_token]
+
+
+def results_of_network(
+    position: str, dtype: torch.dtype, kernel: str, padded: bool
+) -> dict[str, Tensor]:
+    """Loss and gradients of a network in float64, computed by way of `dtype`; row 1 is short, and
+    with `padded` its padding is computed, too."""
+    model = model_of(position, kernel=kernel, spread=0.1, **SIZE).float().to(dtype).train()
+    seed_dropout(model, 5, torch.tensor([3, 8, 4]))
+    n, generator = 37, torch.Generator().manual_seed(0)
+    ids = torch.randint(5, VOCABULARY, (3, n), generator=generator)
+    real = torch.arange(n) < torch.tensor([[n], [11], [n - 1]])
+    at = torch.tensor([0, 4, n - 1, n + 3, n + 10, 2 * n + 5] + [n + 11] * padded)
+    x = model.head.transform(model.encoder(ids, real, at=at))
+    total, _ = tied_cross_entropy(
+        x.double(), model.table.double(), model.head.bias.double(), ids.flatten()[at]
+    )
+    total.backward()
+    grads = {name: part.grad for name, part in model.named_parameters() if part.grad is not None}
+    return {name: x.detach().double() for name, x in (grads | {"loss": total}).items()}
+
+
+@pytest.fixture
+def layers(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each pass through a layer was one step of differentiation."""
+    ran: list[bool] = []
+    of = layer_cpu.layer_of
+
+    def noted(*given: object) -> Tensor | None:
+        y = of(*given)
+        ran.append(y is not None)
+        return y
+
+    monkeypatch.setattr(layer_cpu, "layer_of", noted)
+    return ran
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("name", "padded"), [*((name, False) for name in BY_TOKEN), ("composite_key", True)]
+)
+def test_a_layer_in_one_step_is_as_near_to_float64_as_plain_torch(
+    name: str, padded: bool, dtype: torch.dtype, layers: list[bool]
+) -> None:
+    exact = results_of_network(name, torch.float64, "eager", padded)
+    plain = results_of_network(name, dtype, "eager", padded)
+    found = results_of_network(name, dtype, "auto", padded)
+    assert layers == [True, True]
+    assert found.keys() == exact.keys()
+    # what adds the same to all scores of a row has no gradient but roundings
+    told = [key for key in exact if exact[key].norm() > 1e-9]
+    far = [key for key in told if not proof.close(found[key], plain[key], exact[key], dtype)]
+    assert far == []
+
+
+def layer_gradients(threads: int) -> list[Tensor | None]:
+    before, n = torch.get_num_threads(), 37
+    torch.set_num_threads(threads)
+    try:
+        encoder = model_of("composite", spread=0.1, **SIZE).float().train().encoder
+        seed_dropout(encoder, 5)
+        x = torch.randn(3, n, 48, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        all_tokens = Tokens(3, n)
+        call = LayerCall(
+            0, encoder.position, encoder.position.prepare(n), None, all_tokens, all_tokens
+        )
+        encoder.layers[0](x, x, call)[0].square().sum().backward()
+        return [x.grad, *(part.grad for part in encoder.parameters())]
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_layer_in_one_step_has_the_same_bits_with_any_number_of_threads(
+    layers: list[bool],
+) -> None:
+    for one, two in zip(layer_gradients(1), layer_gradients(2), strict=True):
+        assert one is two is None or torch.equal(one, two)  # type: ignore[arg-type]
+    assert layers == [True, True]
+
+
+@pytest.mark.parametrize("name", ["rope", "shaw", "fox"])
+def test_schemes_that_it_does_not_know_have_the_layer_of_many_steps(
+    name: str, layers: list[bool]
+) -> None:
+    results_of_network(name, torch.float32, "auto", False)
+    assert True not in layers
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("transposed", [*product((False, True), (False, True))])
+@pytest.mark.parametrize("sizes", [(5, 7, 3), (100, 530, 64), (97, 48, 201), (1, 16, 8)], ids=str)
+def test_products_add_a_bias_and_a_matrix(
+    sizes: tuple[int, int, int], transposed: tuple[bool, bool], dtype: torch.dtype
+) -> None:
+    rows, columns, depth = sizes
+    a, b = torch.randn(rows, depth).to(dtype), torch.randn(depth, columns).to(dtype)
+    bias, beside = torch.randn(columns), torch.randn(rows, columns).to(dtype)
+    exact = a.double() @ b.double() + bias.double() + beside.double()
+    given = [x.t().contiguous() if t else x for x, t in zip((a, b), transposed, strict=True)]
+    for narrow in (False, True):
+        found = layer_cpu.product(*given, transposed, bias, beside, narrow)
+        assert found.dtype == (dtype if narrow else torch.float32)
+        torch.testing.assert_close(found.double(), exact, atol=0.1 if narrow else 1e-4, rtol=0.01)

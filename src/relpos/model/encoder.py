@@ -18,7 +18,7 @@ from relpos.model.attention import Attention, LayerCall, convolved
 from relpos.model.block import Activation, Block, NormKind, add_norm, normed
 from relpos.model.conv import Conv, NoConv
 from relpos.model.dropout import Draw, Dropout
-from relpos.model.kernels import sweeps
+from relpos.model.kernels import layer_cpu, sweeps
 from relpos.model.position.base import Position
 from relpos.model.position.merge import name_of
 from relpos.model.precision import compute_dtype
@@ -133,6 +133,10 @@ class Layer(nn.Module):
             self.attention.conv,
             self.block.norm_first,
         )
+        if layer_cpu.serves(self, x, call):
+            y = layer_cpu.layer_of(self, x, call)
+            if y is not None:
+                return y, y
         if conv.places & {"ffn", "inner"}:  # there the tokens that are wanted see their neighbours
             call = call._replace(kept=call.held)
         kept = call.kept
@@ -333,7 +337,7 @@ class Encoder(nn.Module):
         self.position.check_length(n)
         mask = None if attention_mask is None else attention_mask.to(torch.bool)
         if held is None:
-            held = Tokens(batch, n, None if at is None else self._needed(mask, at))
+            held = Tokens(batch, n) if at is None else self._needed(mask, at, batch, n)
         kept = held if at is None else Tokens(batch, n, at)
         x = read = self.embedding(input_ids, token_types, self.position.embed(n), held)
         call = LayerCall(
@@ -351,16 +355,19 @@ class Encoder(nn.Module):
                 states.append(x)
         return states if hidden_states else x
 
-    def _needed(self, mask: Mask | None, at: Int[Tensor, "kept"]) -> Int[Tensor, "tokens"] | None:
-        """The places of real tokens and of those at `at`. None: all tokens are computed; so with
-        the plain kernel."""
+    def _needed(self, mask: Mask | None, at: Int[Tensor, "kept"], batch: int, n: int) -> Tokens:
+        """The real tokens and those at `at`; all tokens with the plain kernel."""
         if mask is None or self.kernel == "eager" or torch.compiler.is_compiling():
-            return None
+            return Tokens(batch, n)
         # A token that is asked for is computed even if it is padding: its output exists without
         # `at`, too.
-        needed = mask.flatten().index_fill(0, at, True)
-        places = needed.nonzero().squeeze(1)
-        return places if 0 < len(places) < len(needed) else None
+        needed = mask.flatten().index_fill(0, at, True).view(batch, n)
+        places = needed.flatten().nonzero().squeeze(1)
+        if not 0 < len(places) < batch * n:
+            return Tokens(batch, n)
+        if needed.device.type == "cpu" and bool((needed[:, 1:] <= needed[:, :-1]).all()):
+            return Tokens.first(batch, n, places)
+        return Tokens(batch, n, places)
 
 
 def encoder_of(model: nn.Module) -> Encoder:

@@ -32,6 +32,7 @@ def autocast(precision: str, device: str | torch.device) -> AbstractContextManag
 
 # of the update that `casting_once` is around
 _casts: dict[torch.Tensor, torch.Tensor] | None = None
+_rounded: dict[torch.Tensor, torch.Tensor] | None = None  # the same without gradients
 
 
 @contextmanager
@@ -42,16 +43,16 @@ def casting_once(precision: str, device: str | torch.device) -> Iterator[None]:
     torch keeps casts until the outermost autocast ends, which is this one, so weights must not
     change inside. Backward passes may run inside.
     """
-    global _casts
+    global _casts, _rounded
     if precision == "fp32":
         yield
         return
-    _casts = {}
+    _casts, _rounded = {}, {}
     try:
         with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=False):
             yield
     finally:
-        _casts = None
+        _casts = _rounded = None
 
 
 def cast_once(weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -62,6 +63,18 @@ def cast_once(weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     if weight not in _casts:
         _casts[weight] = weight.to(dtype)
     return _casts[weight]
+
+
+def rounded(weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The weight in this number format, once in an update, without a gradient: for operations that
+    give it to the weight itself."""
+    if weight.dtype == dtype:
+        return weight.detach()
+    if _rounded is None:
+        return weight.detach().to(dtype)
+    if weight not in _rounded:
+        _rounded[weight] = weight.detach().to(dtype)
+    return _rounded[weight]
 
 
 class _CastTogether(torch.autograd.Function):

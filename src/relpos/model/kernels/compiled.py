@@ -18,11 +18,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from relpos.errors import RelposError
-from relpos.model.dropout import Draw, rescale, threshold, words
+from relpos.model.dropout import Draw, axis_words, rescale, threshold, unmixed
 from relpos.model.kernels import library
 from relpos.model.position.base import Terms
 from relpos.model.precision import compute_dtype
-from relpos.model.shape import Heads, Mask, scaled
+from relpos.model.shape import Heads, Mask
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 PARTS = 4
@@ -38,9 +38,8 @@ class DropoutCall(ctypes.Structure):
     """`Dropout` of cpu.cpp."""
 
     _fields_ = (
-        ("rows", _POINTER),
-        ("columns", _POINTER),
-        ("threshold", _INT),
+        *((name, _POINTER) for name in ("rows", "heads", "columns")),
+        *((name, _INT) for name in ("key", "threshold")),
         ("rescale", ctypes.c_float),
     )
 
@@ -60,6 +59,8 @@ class _Call(ctypes.Structure):
 
     _fields_ = (
         *((name, _INT) for name in ("batch", "heads", "n", "width")),
+        ("starts", _POINTER),
+        ("scale", ctypes.c_float),
         *((name, _View) for name in ("q", "k", "v", "y", "grad_q", "grad_k", "grad_v")),
         *(
             (name, _POINTER)
@@ -112,12 +113,12 @@ def pointer(x: Tensor | None) -> int | None:
 def dropout_call(shape: Sequence[int], draw: Draw) -> tuple[DropoutCall, list[Tensor]]:
     """What decides the masks of a tensor of this shape, and the tensors that must live as long."""
     if draw.rate == 0:
-        return DropoutCall(None, None, 0, 1.0), []
-    rows, columns = words(torch.Size(shape), draw, torch.device("cpu"))
+        return DropoutCall(None, None, None, 0, 0, 1.0), []
+    rows, columns = unmixed(torch.Size(shape), draw, torch.device("cpu"))
     rows = rows.contiguous()
-    return DropoutCall(
-        rows.data_ptr(), columns.data_ptr(), threshold(draw.rate), rescale(draw.rate)
-    ), [rows, columns]
+    heads = axis_words(shape[1], rows.device) if len(shape) == 4 else None
+    addresses = map(pointer, (rows, heads, columns))
+    return DropoutCall(*addresses, int(draw.key), threshold(draw.rate), rescale(draw.rate)), [rows]
 
 
 def run(name: str, call: ctypes.Structure, dtype: torch.dtype, backward: bool) -> None:
@@ -144,15 +145,41 @@ def _view(x: Tensor | None) -> _View:
     return _View() if x is None else _View(x.data_ptr(), *x.stride()[:3])
 
 
-class _Rest(NamedTuple):
-    """What is no tensor."""
+class Rest(NamedTuple):
+    """What is neither multiplied nor added.
+
+    Args:
+        starts: (batch + 1,) where each sequence begins, if the vectors of all are one row; q, k and
+            v are then (1, H, T, D).
+        n: tokens of the longest sequence, where there are `starts`.
+        shared: the left factors of kernels are q and k themselves, whose gradients are then sums.
+    """
 
     outside: str
     reach: int | None
     draw: Draw
+    scale: float
+    columns: Tensor | None = None
+    mask: Tensor | None = None
+    starts: Tensor | None = None
+    n: int = 0
+    shared: bool = False
+
+    def sizes(self, v: Tensor) -> tuple[int, int, int, int]:
+        """batch, heads, n, width."""
+        batch, heads, n, width = v.shape
+        return (batch if self.starts is None else len(self.starts) - 1), heads, self.n or n, width
 
 
-class _Terms(NamedTuple):
+class Three(NamedTuple):
+    """Queries and keys, where there are any, and values, (B, H, n, D); or their gradients."""
+
+    q: Tensor | None
+    k: Tensor | None
+    v: Tensor
+
+
+class Addends(NamedTuple):
     """What the library reads of `Terms`: with a table, query or key is the left factor of its
     kernels."""
 
@@ -164,7 +191,7 @@ class _Terms(NamedTuple):
     query_table: Tensor | None
     key_table: Tensor | None
 
-    def stored(self, dtype: torch.dtype) -> _Terms:
+    def stored(self, dtype: torch.dtype) -> Addends:
         """Kernels and tables of sums in float32, what is multiplied in the number format of q, k
         and v."""
         offset, value = (
@@ -182,7 +209,7 @@ class _Terms(NamedTuple):
             else _in_rows(x.to(dtype))
             for x, table in zip((self.query, self.key), tables, strict=True)
         )
-        return _Terms(offset, query, key, value, dense, *tables)
+        return Addends(offset, query, key, value, dense, *tables)
 
     @property
     def pairs(self) -> tuple[tuple[Tensor | None, Tensor | None], ...]:
@@ -198,64 +225,92 @@ class _Terms(NamedTuple):
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor | None, k: Tensor | None, v: Tensor, columns: Tensor | None, mask: Tensor | None, rest: _Rest,
-        keep: bool, *terms: Tensor | None,
+        ctx: Any, q: Tensor | None, k: Tensor | None, v: Tensor, rest: Rest, keep: bool, *terms: Tensor | None
     ) -> Tensor:  # fmt: skip
-        batch, heads, n, _ = v.shape
-        stored = _Terms(*terms).stored(v.dtype)
-        q, k, v = (None if x is None else _in_rows(x) for x in (q, k, v))  # type: ignore[assignment]
-        columns = None if columns is None else columns.to(torch.int32).contiguous()
-        mask = None if mask is None else mask.contiguous()
-        y = torch.empty_like(v)
-        p = v.new_empty(batch, heads, n, n) if keep or rest.draw.rate > 0 else None
-        call, alive = _call(q, k, v, y, p, stored, columns, mask, rest)
-        run("relpos_attention", call, v.dtype, backward=False)
-        del alive  # the call holds addresses only: until here the tensors had to live
-        ctx.save_for_backward(q, k, v, p, columns, mask, *stored)
-        ctx.rest = rest
-        ctx.types = [None if x is None else x.dtype for x in terms]
+        stored = Addends(*terms).stored(v.dtype)
+        of_pairs = Three(*(None if x is None else _in_rows(x) for x in (q, k, v)))  # type: ignore[arg-type]
+        columns, mask = rest.columns, rest.mask
+        rest = rest._replace(
+            columns=None if columns is None else columns.to(torch.int32).contiguous(),
+            mask=None if mask is None else mask.contiguous(),
+        )
+        y, p = forward(of_pairs, stored, rest, torch.empty_like(v), keep)
+        ctx.save_for_backward(*of_pairs, p, *stored)
+        ctx.rest, ctx.types = rest, [None if x is None else x.dtype for x in terms]
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, p, columns, mask, *saved = ctx.saved_tensors
-        grad, terms = _in_rows(grad), _Terms(*saved)
-        call, alive = _call(q, k, v, grad, p, terms, columns, mask, ctx.rest)
-        grads = [None if x is None else torch.empty_like(x) for x in (q, k, v)]
-        call.grad_q, call.grad_k, call.grad_v = map(_view, grads)
-        sums = _sums(terms, v, call.parts)
-        call.grad_offset, call.grad_value, call.grad_dense = map(
-            pointer, (sums.offset, sums.value, sums.dense)
-        )
-        call.grad_query, call.grad_key = map(pointer, (sums.query, sums.key))
-        for factors, made in zip((call.query_factors, call.key_factors), sums.factors, strict=True):
-            if made is not None:
-                factors.grad_x, factors.grad_table = _view(made[0]), pointer(made[1])
-        run("relpos_attention", call, v.dtype, backward=True)
-        del alive
-        totals = [
-            None if total is None or part is None else total.sum_to_size(part.shape).to(dtype)
-            for total, part, dtype in zip(sums, terms, ctx.types, strict=True)
-        ]
-        return *grads, None, None, None, None, *totals
+        q, k, v, p, *saved = ctx.saved_tensors
+        terms = Addends(*saved)
+        grads = Three(*(None if x is None else torch.empty_like(x) for x in (q, k, v)))  # type: ignore[arg-type]
+        sums = backward(Three(q, k, v), terms, ctx.rest, _in_rows(grad), p, grads)
+        return *grads, None, None, *summed(sums, terms, ctx.types)
 
 
-def _sums(terms: _Terms, v: Tensor, parts: int) -> _Terms:
+def forward(
+    of_pairs: Three, terms: Addends, rest: Rest, y: Tensor, keep: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Writes the output to y; y, and the probabilities, where the backward pass needs them."""
+    batch, heads, n, _ = rest.sizes(of_pairs.v)
+    p = of_pairs.v.new_empty(batch, heads, n, n) if keep or rest.draw.rate > 0 else None
+    call, alive = _call(of_pairs, y, p, terms, rest)
+    run("relpos_attention", call, y.dtype, backward=False)
+    del alive  # the call holds addresses only: until here the tensors had to live
+    return y, p
+
+
+def backward(
+    of_pairs: Three, terms: Addends, rest: Rest, grad: Tensor, p: Tensor, grads: Three
+) -> Addends:
+    """Writes the gradients of q, k and v to `grads`; those of the terms, still to be `summed`."""
+    call, alive = _call(of_pairs, grad, p, terms, rest)
+    call.grad_q, call.grad_k, call.grad_v = map(_view, grads)
+    sums = _sums(terms, of_pairs, grads, rest, call.parts)
+    call.grad_offset, call.grad_value, call.grad_dense = map(
+        pointer, (sums.offset, sums.value, sums.dense)
+    )
+    call.grad_query, call.grad_key = map(pointer, (sums.query, sums.key))
+    for factors, made in zip((call.query_factors, call.key_factors), sums.factors, strict=True):
+        if made is not None:
+            factors.grad_x, factors.grad_table = _view(made[0]), pointer(made[1])
+    run("relpos_attention", call, of_pairs.v.dtype, backward=True)
+    del alive
+    return sums
+
+
+def summed(
+    sums: Addends, terms: Addends, types: Sequence[torch.dtype | None]
+) -> list[Tensor | None]:
+    """The gradients of the terms in these number formats."""
+    return [
+        None if total is None or part is None else total.sum_to_size(part.shape).to(dtype)
+        for total, part, dtype in zip(sums, terms, types, strict=True)
+    ]
+
+
+def _sums(terms: Addends, of_pairs: Three, grads: Three, rest: Rest, parts: int) -> Addends:
     """Room for the gradients of the terms. What sequences share has sums of its own for each of
     them, or for each part of the batch, which are added up afterwards: threads that added into one
     would do so in another order each time."""
-    batch, heads, n, _ = v.shape
-    zeros = partial(v.new_zeros, dtype=torch.float32)
+    batch, heads, n, _ = rest.sizes(of_pairs.v)
+    zeros = partial(of_pairs.v.new_zeros, dtype=torch.float32)
     query, key = (
-        None if x is None else zeros(x.shape) if table is None else torch.empty_like(x)
-        for x, table in terms.pairs
+        None
+        if x is None
+        else zeros(x.shape)
+        if table is None
+        else grad
+        if rest.shared
+        else torch.empty_like(x)
+        for (x, table), grad in zip(terms.pairs, grads[:2], strict=True)
     )
     tables = (
         None if x is None else zeros((parts, heads, *x.shape[1:]))
         for x in (terms.query_table, terms.key_table)
     )
-    return _Terms(
+    return Addends(
         None if terms.offset is None else zeros((batch, *terms.offset.shape)),
         query,
         key,
@@ -266,19 +321,15 @@ def _sums(terms: _Terms, v: Tensor, parts: int) -> _Terms:
 
 
 def _call(
-    q: Tensor | None, k: Tensor | None, v: Tensor, y: Tensor, p: Tensor | None, terms: _Terms, columns: Tensor | None,
-    mask: Tensor | None, rest: _Rest,
-) -> tuple[_Call, list[Tensor]]:  # fmt: skip
+    of_pairs: Three, y: Tensor, p: Tensor | None, terms: Addends, rest: Rest
+) -> tuple[_Call, list[Tensor]]:
     """What both passes need, and the tensors that must live as long."""
-    batch, heads, n, width = v.shape
+    batch, heads, n, width = rest.sizes(of_pairs.v)
     dropout, alive = dropout_call((batch, heads, n, n), rest.draw)
-    call = _Call(batch, heads, n, width, _view(q), _view(k), _view(v), _view(y))
-    call.p, call.columns, call.mask, call.dropout = (
-        pointer(p),
-        pointer(columns),
-        pointer(mask),
-        dropout,
-    )
+    call = _Call(batch, heads, n, width, pointer(rest.starts), rest.scale)
+    call.q, call.k, call.v, call.y = map(_view, (*of_pairs, y))
+    call.p, call.columns, call.mask = map(pointer, (p, rest.columns, rest.mask))
+    call.dropout = dropout
     call.offset, call.query, call.key = map(pointer, (terms.offset, terms.query, terms.key))
     call.value, call.dense = pointer(terms.value), pointer(terms.dense)
     call.query_width, call.key_width = (
@@ -316,7 +367,7 @@ def _call(
     return call, alive
 
 
-def _check(terms: _Terms, v: Tensor) -> None:
+def _check(terms: Addends, v: Tensor) -> None:
     # The library reads by addresses: beyond the end of a smaller tensor of a user's own scheme,
     # where torch would broadcast.
     batch, heads, n, width = v.shape
@@ -340,16 +391,16 @@ def attention(
     scale: float = 1.0,
 ) -> Heads:  # fmt: skip
     """y; `scale` is the factor of q·k."""
-    dtype, q, terms = compute_dtype(v), scaled(q, scale), terms.multiplied(narrow=True)
+    dtype, terms = compute_dtype(v), terms.multiplied(narrow=True)
     if q is None or k is None:
         q = k = None
     else:
         q, k = q.to(dtype), k.to(dtype)
-    v, made = v.to(dtype), _Terms(*(getattr(terms, name) for name in _Terms._fields))
+    v, made = v.to(dtype), Addends(*(getattr(terms, name) for name in Addends._fields))
     _check(made, v)
     keep = torch.is_grad_enabled() and any(
         x is not None and x.requires_grad for x in (q, k, v, *made)
     )
-    rest = _Rest(terms.outside, terms.reach, Draw(*dropout))
-    result: Heads = _Attention.apply(q, k, v, terms.columns, mask, rest, keep, *made)
+    rest = Rest(terms.outside, terms.reach, Draw(*dropout), scale, terms.columns, mask)
+    result: Heads = _Attention.apply(q, k, v, rest, keep, *made)
     return result

@@ -76,7 +76,7 @@ inline float exponential(float x) {
 }
 
 float* scratch(int which, int64_t count) {
-  static thread_local std::vector<float> buffers[19];
+  static thread_local std::vector<float> buffers[21];
   auto& buffer = buffers[which];
   if (int64_t(buffer.size()) < count) buffer.resize(count);
   return buffer.data();
@@ -102,6 +102,16 @@ inline void narrow(const float* from, bfloat16* to, int64_t count) {
 #endif
 #pragma omp simd
   for (int64_t rest = c; rest < count; ++rest) store(to[rest], from[rest]);
+}
+
+// As it would be stored as T.
+template <class T>
+inline void round_to(float* x, int64_t count) {
+  for (int64_t c = 0; c < count; ++c) {
+    T stored;
+    store(stored, x[c]);
+    x[c] = load(stored);
+  }
 }
 
 // Where x is positive, else 0.
@@ -334,15 +344,19 @@ void product(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, con
 
 // The dropout of model/dropout.py: 64-bit word c of a row decides elements 4c … 4c + 3 by 15 bits each.
 struct Dropout {
-  const uint64_t* rows;     // a word for each row of the mask
+  const uint64_t* rows;     // a word for each token
+  const uint64_t* heads;    // a word for each head; null: the mask has none
   const uint64_t* columns;  // a word for each four elements of a row
+  uint64_t key;             // of this use of dropout
   int64_t threshold;        // of 32,768 values, so many drop an element; 0: no dropout
   float rescale;
 };
 
 // For each element of a row a number that is negative where the element is dropped. `lanes` has room for a multiple of four.
-inline void draw(const Dropout& dropout, int64_t row, int64_t width, int16_t* lanes) {
-  const uint64_t ones = 0x0001000100010001u, limit = (32768u + uint64_t(dropout.threshold) - 1u) * ones, key = dropout.rows[row];
+inline void draw(const Dropout& dropout, int64_t row, int64_t head, int64_t width, int16_t* lanes) {
+  const uint64_t ones = 0x0001000100010001u, limit = (32768u + uint64_t(dropout.threshold) - 1u) * ones;
+  uint64_t key = (dropout.rows[row] ^ dropout.key ^ (dropout.heads ? dropout.heads[head] : 0u)) * 0x9E3779B97F4A7C15u;
+  key ^= key >> 32;
   const uint64_t* columns = dropout.columns;
   const int64_t words = (width + 3) / 4;
 #pragma omp simd
@@ -366,7 +380,7 @@ struct View {
 
 // Kernels that are products x · table, which are made where they are read. x.data null: they are given.
 struct Factors {
-  View x, grad_x;                    // (batch, heads, n, rank)
+  View x, grad_x;                    // (batch, heads, n, rank). Where grad_x is the gradient of q or k, that of the product is added to it
   const char *table, *turned;        // (1 or heads, rank, width) and the same transposed, row-major
   float* grad_table;                 // (parts, heads, rank, width), zero before
   int64_t rank, head;                // head: from one head's table to the next
@@ -374,6 +388,9 @@ struct Factors {
 
 struct AttentionCall {
   int64_t batch, heads, n, width;
+  const int64_t* starts;             // (batch + 1), or null. Then vectors of all sequences are one row, of sequence b from starts[b] on, up to
+                                     // starts[b + 1], and n is the length of the longest. What is no vector has its place by n
+  float scale;                       // factor of q·k
   View q, k, v, y;                   // q.data null: no q·k. In the backward pass y is the gradient of the output
   View grad_q, grad_k, grad_v;       // backward pass alone
   char* p;                           // (batch, heads, n, n) probabilities, dropped ones with a minus sign; null: not kept
@@ -415,6 +432,18 @@ struct GeluCall {
   int64_t parts, threads;
 };
 
+// out = op(a) op(b) + bias + beside, in float or, if `narrow`, in the number format of a and b.
+struct ProductCall {
+  int64_t rows, columns, depth;
+  const char *a, *b;                 // (rows, depth) and (depth, columns), or transposed
+  int64_t a_row, b_row;              // from one row to the next
+  int64_t a_transposed, b_transposed;
+  const float* bias;                 // (columns) or null
+  const char* beside;                // (rows, columns), in the number format of a and b, or null
+  char* out;                         // (rows, columns)
+  int64_t narrow, threads;
+};
+
 struct TapsCall {
   int64_t batch, n, width, taps;     // width: channels; taps: 2k + 1
   const char *x, *grad;              // (batch, n, width), both zero beyond the sequences
@@ -435,8 +464,12 @@ struct LossCall {
 namespace {
 
 template <class T>
-T* at(const View& view, int64_t batch, int64_t head, int64_t token = 0) {
-  return reinterpret_cast<T*>(view.data) + batch * view.batch + head * view.head + token * view.token;
+T* at(const AttentionCall& call, const View& view, int64_t batch, int64_t head, int64_t token = 0) {
+  const int64_t sequence = call.starts ? call.starts[batch] * view.token : batch * view.batch;
+  return reinterpret_cast<T*>(view.data) + sequence + head * view.head + token * view.token;
+}
+inline int64_t length_of(const AttentionCall& call, int64_t batch) {
+  return call.starts ? call.starts[batch + 1] - call.starts[batch] : call.n;
 }
 
 // Query rows that are worked on together: their scores stay in the second-level cache.
@@ -510,9 +543,9 @@ inline void grad_mapped_keys(const float* s, float* grad, const int32_t* columns
 // The tokens that rows from `start` on see: from `first` on, `count` of them.
 struct Seen {
   int64_t first, stop, count;
-  Seen(const AttentionCall& call, int64_t start, int64_t rows)
-      : first(start > call.reach ? start - call.reach : 0),
-        stop(start + rows + call.reach < call.n ? start + rows + call.reach : call.n),
+  Seen(int64_t reach, int64_t n, int64_t start, int64_t rows)
+      : first(start > reach ? start - reach : 0),
+        stop(start + rows + reach < n ? start + rows + reach : n),
         count(stop - first) {}
   void clear(float* s, int64_t n) const {  // of the row s, what is not seen
     std::memset(s, 0, first * sizeof(float));
@@ -546,7 +579,7 @@ void multiply_factors(const AttentionCall& call, const Factors& factors, int64_t
   for (int64_t row = 0; row < rows; row += FACTORED) {
     const int64_t some = rows - row < FACTORED ? rows - row : FACTORED;
     const Read reads(call, width, token + row, some);
-    product(false, false, some, reads.count, factors.rank, 1.0f, at<T>(factors.x, b, h, token + row), factors.x.token, table + reads.first,
+    product(false, false, some, reads.count, factors.rank, 1.0f, at<T>(call, factors.x, b, h, token + row), factors.x.token, table + reads.first,
             width, 0.0f, to + row * width + reads.first, width);
   }
 }
@@ -565,15 +598,36 @@ void grad_factors(const AttentionCall& call, const Factors& factors, int64_t wid
     const Read reads(call, width, token + row, some);
     for (int64_t r = 0; r < some; ++r) narrow(grad + (row + r) * width + reads.first, side_by_side + r * reads.count, reads.count);
     product(false, false, some, rank, reads.count, 1.0f, side_by_side, reads.count, turned + reads.first * rank, rank, 0.0f, grad_x, rank);
-    for (int64_t r = 0; r < some; ++r) narrow(grad_x + r * rank, at<T>(factors.grad_x, b, h, token + row + r), rank);
-    product(true, false, rank, reads.count, some, 1.0f, at<T>(factors.x, b, h, token + row), factors.x.token, side_by_side, reads.count, 1.0f,
+    for (int64_t r = 0; r < some; ++r) narrow(grad_x + r * rank, at<T>(call, factors.grad_x, b, h, token + row + r), rank);
+    product(true, false, rank, reads.count, some, 1.0f, at<T>(call, factors.x, b, h, token + row), factors.x.token, side_by_side, reads.count, 1.0f,
             grad_table + reads.first, width);
   }
 }
 
+// Queries times the factor of q·k, in the number format of q.
+template <class T>
+struct Scaled {
+  const T* rows;
+  int64_t step;
+  Scaled(const AttentionCall& call, int64_t b, int64_t h, int64_t start, int64_t count) : rows(nullptr), step(call.q.token) {
+    if (!call.q.data) return;
+    rows = at<T>(call, call.q, b, h, start);
+    if (call.scale == 1.0f) return;
+    const int64_t d = call.width;
+    T* to = scratch_of<T>(19, count * d);
+    float* line = scratch(20, d);
+    for (int64_t i = 0; i < count; ++i) {
+#pragma omp simd
+      for (int64_t c = 0; c < d; ++c) line[c] = load(rows[i * step + c]) * call.scale;
+      narrow(line, to + i * d, d);
+    }
+    rows = to, step = d;
+  }
+};
+
 template <class T>
 void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
-  const int64_t n = call.n, d = call.width, block = block_of(n), place = b * call.heads + h;
+  const int64_t n = length_of(call, b), d = call.width, block = block_of(n), place = b * call.heads + h;
   const bool dropping = call.dropout.threshold > 0, zero = call.zero;
   const float rescale = dropping ? call.dropout.rescale : 1.0f;
   float* scores = scratch(0, block * n);
@@ -587,48 +641,50 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
   float* queries = scratch(12, query_made ? block * call.query_width : 0);
   float* keys = scratch(13, key_made ? n * call.key_width : 0);
   if (key_made) multiply_factors<T>(call, call.key_factors, call.key_width, b, h, 0, n, keys);
-  const float* key = key_made ? keys : call.key ? call.key + place * n * call.key_width : nullptr;
+  const float* key = key_made ? keys : call.key ? call.key + place * call.n * call.key_width : nullptr;
   if (key && !zero)
     for (int64_t j = 0; j < n; ++j) left[j] = key[j * call.key_width], right[j] = key[(j + 1) * call.key_width - 1];
-  if (call.mask)
-    for (int64_t j = 0; j < n; ++j) hidden[j] = call.mask[b * n + j] ? 0.0f : -1e30f;
+  const bool masked = call.mask && std::memchr(call.mask + b * call.n, 0, n);
+  if (masked)
+    for (int64_t j = 0; j < n; ++j) hidden[j] = call.mask[b * call.n + j] ? 0.0f : -1e30f;
   Right<T> k, v;
   for (int64_t start = 0; start < n; start += block) {
     const int64_t rows = start + block < n ? block : n - start;
-    const Seen block_sees(call, start, rows);
+    const Seen block_sees(call.reach, n, start, rows);
     if (!start || call.reach < n) {
-      if (call.q.data) k = right_of(15, true, block_sees.count, d, 1.0f, at<T>(call.k, b, h, block_sees.first), call.k.token);
-      v = right_of(16, false, d, block_sees.count, rescale, at<T>(call.v, b, h, block_sees.first), call.v.token);
+      if (call.q.data) k = right_of(15, true, block_sees.count, d, 1.0f, at<T>(call, call.k, b, h, block_sees.first), call.k.token);
+      v = right_of(16, false, d, block_sees.count, rescale, at<T>(call, call.v, b, h, block_sees.first), call.v.token);
     }
+    const Scaled<T> q(call, b, h, start, rows);
     if (call.q.data)
-      product(false, rows, at<T>(call.q, b, h, start), call.q.token, k, 0.0f, scores + block_sees.first, n);
+      product(false, rows, q.rows, q.step, k, 0.0f, scores + block_sees.first, n);
     else
       std::memset(scores, 0, rows * n * sizeof(float));
     if (query_made) multiply_factors<T>(call, call.query_factors, call.query_width, b, h, start, rows, queries);
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t i = start + row;
-      const Seen sees(call, i, 1);
+      const Seen sees(call.reach, n, i, 1);
       float* s = scores + row * n;
-      const float* query = query_made ? queries + row * call.query_width : call.query ? call.query + (place * n + i) * call.query_width : nullptr;
+      const float* query = query_made ? queries + row * call.query_width : call.query ? call.query + (place * call.n + i) * call.query_width : nullptr;
       if (call.offset) {
-        const float* offset = call.offset + h * (2 * n - 1) + n - 1 - i;
+        const float* offset = call.offset + h * (2 * call.n - 1) + call.n - 1 - i;
 #pragma omp simd
         for (int64_t j = 0; j < n; ++j) s[j] += offset[j];
       }
       if (call.dense) {
-        const T* dense = reinterpret_cast<const T*>(call.dense) + b * call.dense_batch + (h * n + i) * n;
+        const T* dense = reinterpret_cast<const T*>(call.dense) + b * call.dense_batch + (h * call.n + i) * call.n;
 #pragma omp simd
         for (int64_t j = 0; j < n; ++j) s[j] += load(dense[j]);
       }
       if (query && call.columns)
-        add_mapped(s, query, call.columns + n - 1 - i, sees.first, sees.stop);
+        add_mapped(s, query, call.columns + call.n - 1 - i, sees.first, sees.stop);
       else if (query)
         add_window(s, query, call.query_width, i, n, zero);
       if (key && call.columns)
-        add_mapped_keys(s, key, call.columns + n - 1 + i, call.key_width, sees.first, sees.stop);
+        add_mapped_keys(s, key, call.columns + call.n - 1 + i, call.key_width, sees.first, sees.stop);
       else if (key)
         add_key_windows(s, key, left, right, call.key_width, i, n, zero);
-      if (call.mask) {
+      if (masked) {
 #pragma omp simd
         for (int64_t j = 0; j < n; ++j) s[j] += hidden[j];
       }
@@ -643,10 +699,10 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
       }
       if (sees.count < n) sees.clear(s, n);
       const float share = 1.0f / total;
-      T* p = call.p ? reinterpret_cast<T*>(call.p) + (place * n + i) * n : nullptr;
+      T* p = call.p ? reinterpret_cast<T*>(call.p) + place * call.n * call.n + i * n : nullptr;
       T* used = kept + row * n;
       if (dropping) {
-        draw(call.dropout, place * n + i, n, lanes);
+        draw(call.dropout, b * call.n + i, h, n, lanes);
         float* line = in_float(p, 10, n);
 #pragma omp simd
         for (int64_t j = 0; j < n; ++j) line[j] = lanes[j] < 0 ? -s[j] * share : s[j] * share;
@@ -661,8 +717,8 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
         narrow(line, used, n);
       }
     }
-    const T* used = dropping || !call.p ? kept : reinterpret_cast<const T*>(call.p) + (place * n + start) * n;
-    T* y = at<T>(call.y, b, h, start);
+    const T* used = dropping || !call.p ? kept : reinterpret_cast<const T*>(call.p) + place * call.n * call.n + start * n;
+    T* y = at<T>(call, call.y, b, h, start);
     product(false, rows, used + block_sees.first, n, v, 0.0f, out, d);
     if (call.value) {  // the probabilities summed by offset, times the table
       const int64_t width = call.value_width;
@@ -684,7 +740,7 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
 
 template <class T>
 void attention_backward(const AttentionCall& call, int64_t part, int64_t b, int64_t h) {
-  const int64_t n = call.n, d = call.width, block = block_of(n), place = b * call.heads + h;
+  const int64_t n = length_of(call, b), d = call.width, block = block_of(n), place = b * call.heads + h;
   const bool dropping = call.dropout.threshold > 0, zero = call.zero;
   const float rescale = dropping ? call.dropout.rescale : 1.0f;
   float* grads = scratch(0, block * n);  // of the probabilities, then of the scores
@@ -700,7 +756,7 @@ void attention_backward(const AttentionCall& call, int64_t part, int64_t b, int6
   float* queries = scratch(12, query_made ? block * call.query_width : 0);
   float* keys = scratch(13, key_made ? n * call.key_width : 0);
   if (key_made) std::memset(keys, 0, n * call.key_width * sizeof(float));
-  float* grad_key = key_made ? keys : call.grad_key ? call.grad_key + place * n * call.key_width : nullptr;
+  float* grad_key = key_made ? keys : call.grad_key ? call.grad_key + place * call.n * call.key_width : nullptr;
   if (grad_key) std::memset(edges, 0, 2 * n * sizeof(float));
   const bool some_keys = call.reach < n;  // a block adds to the gradients of some keys only
   if (some_keys) std::memset(grad_k, 0, 2 * n * d * sizeof(float));
@@ -708,13 +764,13 @@ void attention_backward(const AttentionCall& call, int64_t part, int64_t b, int6
   for (int64_t start = 0; start < n; start += block) {
     const int64_t rows = start + block < n ? block : n - start;
     const float beta = start || some_keys ? 1.0f : 0.0f;
-    const Seen block_sees(call, start, rows);
+    const Seen block_sees(call.reach, n, start, rows);
     const int64_t seen = block_sees.first;
-    const T* y = at<T>(call.y, b, h, start);
-    const T* p = reinterpret_cast<const T*>(call.p) + (place * n + start) * n;
+    const T* y = at<T>(call, call.y, b, h, start);
+    const T* p = reinterpret_cast<const T*>(call.p) + place * call.n * call.n + start * n;
     if (!start || some_keys) {
-      v = right_of(15, true, block_sees.count, d, rescale, at<T>(call.v, b, h, seen), call.v.token);
-      if (call.q.data) k = right_of(16, false, d, block_sees.count, 1.0f, at<T>(call.k, b, h, seen), call.k.token);
+      v = right_of(15, true, block_sees.count, d, rescale, at<T>(call, call.v, b, h, seen), call.v.token);
+      if (call.q.data) k = right_of(16, false, d, block_sees.count, 1.0f, at<T>(call, call.k, b, h, seen), call.k.token);
     }
     product(false, rows, y, call.y.token, v, 0.0f, grads + seen, n);
     const T* used = p;
@@ -741,10 +797,10 @@ void attention_backward(const AttentionCall& call, int64_t part, int64_t b, int6
     if (query_made) std::memset(queries, 0, rows * call.query_width * sizeof(float));
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t i = start + row;
-      const Seen sees(call, i, 1);
+      const Seen sees(call.reach, n, i, 1);
       float* s = grads + row * n;
       float* grad_query =
-          query_made ? queries + row * call.query_width : call.grad_query ? call.grad_query + (place * n + i) * call.query_width : nullptr;
+          query_made ? queries + row * call.query_width : call.grad_query ? call.grad_query + (place * call.n + i) * call.query_width : nullptr;
       if (sees.count < n) sees.clear(s, n);
       const T* signs = p + row * n;
       float dot = 0;
@@ -759,20 +815,20 @@ void attention_backward(const AttentionCall& call, int64_t part, int64_t b, int6
         s[j] = signed_p > 0.0f ? signed_p * (s[j] - dot) : signed_p * dot;  // a dropped one is −p: p (0 − dot)
       }
       if (call.grad_offset) {
-        float* offset = call.grad_offset + place * (2 * n - 1) + n - 1 - i;
+        float* offset = call.grad_offset + place * (2 * call.n - 1) + call.n - 1 - i;
 #pragma omp simd
         for (int64_t j = 0; j < n; ++j) offset[j] += s[j];
       }
       if (call.grad_dense) {
-        T* to = reinterpret_cast<T*>(call.grad_dense) + (place * n + i) * n;
+        T* to = reinterpret_cast<T*>(call.grad_dense) + (place * call.n + i) * call.n;
         narrow(s, to, n);
       }
       if (grad_query && call.columns)
-        grad_mapped(s, grad_query, call.columns + n - 1 - i, sees.first, sees.stop);
+        grad_mapped(s, grad_query, call.columns + call.n - 1 - i, sees.first, sees.stop);
       else if (grad_query)
         grad_window(s, grad_query, call.query_width, i, n, zero);
       if (grad_key && call.columns)
-        grad_mapped_keys(s, grad_key, call.columns + n - 1 + i, call.key_width, sees.first, sees.stop);
+        grad_mapped_keys(s, grad_key, call.columns + call.n - 1 + i, call.key_width, sees.first, sees.stop);
       else if (grad_key)
         grad_key_windows(s, grad_key, left, right, call.key_width, i, n, zero);
     }
@@ -784,8 +840,8 @@ void attention_backward(const AttentionCall& call, int64_t part, int64_t b, int6
       of_scores = kept;
     }
     product(false, rows, of_scores + seen, n, k, 0.0f, grad_q + start * d, d);
-    product(true, false, block_sees.count, d, rows, 1.0f, of_scores + seen, n, at<T>(call.q, b, h, start), call.q.token, beta,
-            grad_k + seen * d, d);
+    const Scaled<T> q(call, b, h, start, rows);
+    product(true, false, block_sees.count, d, rows, 1.0f, of_scores + seen, n, q.rows, q.step, beta, grad_k + seen * d, d);
   }
   if (grad_key && !zero)
     for (int64_t j = 0; j < n; ++j) {
@@ -794,11 +850,19 @@ void attention_backward(const AttentionCall& call, int64_t part, int64_t b, int6
     }
   if (key_made) grad_factors<T>(call, call.key_factors, call.key_width, part, b, h, 0, n, keys);
   const View* to[] = {&call.grad_q, &call.grad_k, &call.grad_v};
-  const float* from[] = {grad_q, grad_k, grad_v};
+  float* from[] = {grad_q, grad_k, grad_v};
+  const bool adds[] = {query_made && call.query_factors.grad_x.data == call.grad_q.data,
+                       key_made && call.key_factors.grad_x.data == call.grad_k.data, false};
   for (int which = call.q.data ? 0 : 2; which < 3; ++which)
     for (int64_t i = 0; i < n; ++i) {
-      T* row = at<T>(*to[which], b, h, i);
-      const float* sum = from[which] + i * d;
+      T* row = at<T>(call, *to[which], b, h, i);
+      float* sum = from[which] + i * d;
+      if (which == 0 && call.scale != 1.0f)
+        for (int64_t c = 0; c < d; ++c) sum[c] *= call.scale;
+      if (adds[which]) {
+        round_to<T>(sum, d);
+        for (int64_t c = 0; c < d; ++c) sum[c] += load(row[c]);
+      }
       narrow(sum, row, d);
     }
 }
@@ -815,7 +879,7 @@ void norm_forward_row(const NormCall& call, int64_t row) {
   float* line = in_float(total, 10, width);
   if (call.dropout.threshold > 0) {
     int16_t* lanes = scratch_of<int16_t>(3, width + 4);
-    draw(call.dropout, row, width, lanes);
+    draw(call.dropout, row, 0, width, lanes);
     const float rescale = call.dropout.rescale;
 #pragma omp simd
     for (int64_t c = 0; c < width; ++c) line[c] = load(x[c]) + (lanes[c] < 0 ? 0.0f : load(y[c]) * rescale);
@@ -865,7 +929,7 @@ void norm_backward_row(const NormCall& call, int64_t row, float* grad_weight, fl
   narrow(line, grad_x, width);
   if (call.dropout.threshold > 0) {
     int16_t* lanes = scratch_of<int16_t>(3, width + 4);
-    draw(call.dropout, row, width, lanes);
+    draw(call.dropout, row, 0, width, lanes);
     const float rescale = call.dropout.rescale;
     float* kept = in_float(grad_y, 11, width);
 #pragma omp simd
@@ -1004,6 +1068,37 @@ void run(const LossCall& call, bool) {
   for (int64_t row = 0; row < call.rows; ++row) loss_row<T>(call, row);
 }
 
+constexpr int64_t ROWS_AT_ONCE = 96, COLUMNS_AT_ONCE = 512;  // of a product: what is read again and again stays in the second-level cache
+
+template <class T>
+void run(const ProductCall& call, bool) {
+  const T* a = reinterpret_cast<const T*>(call.a);
+  const Right<T> whole = right_of(8, call.b_transposed, call.columns, call.depth, 1.0f, reinterpret_cast<const T*>(call.b), call.b_row);
+  const bool in_place = !call.narrow || sizeof(T) == sizeof(float);
+#pragma omp parallel for schedule(static) num_threads(call.threads)
+  for (int64_t first = 0; first < call.rows; first += ROWS_AT_ONCE) {
+    const int64_t rows = call.rows - first < ROWS_AT_ONCE ? call.rows - first : ROWS_AT_ONCE;
+    for (int64_t start = 0; start < call.columns; start += COLUMNS_AT_ONCE) {
+      const int64_t columns = call.columns - start < COLUMNS_AT_ONCE ? call.columns - start : COLUMNS_AT_ONCE;
+      Right<T> right = whole;
+      right.n = columns, right.from += start * (call.b_transposed ? call.b_row : 1);
+      if (right.words) right.words += start / 16 * right.panel;
+      const int64_t place = first * call.columns + start, step = in_place ? call.columns : columns;
+      float* to = in_place ? reinterpret_cast<float*>(call.out) + place : scratch(19, rows * columns);
+      for (int64_t row = 0; row < rows && (call.bias || call.beside); ++row) {
+        const T* beside = reinterpret_cast<const T*>(call.beside) + place + row * call.columns;
+        for (int64_t c = 0; c < columns; ++c)
+          to[row * step + c] = (call.bias ? call.bias[start + c] : 0.0f) + (call.beside ? load(beside[c]) : 0.0f);
+      }
+      product(call.a_transposed, rows, a + first * (call.a_transposed ? 1 : call.a_row), call.a_row, right,
+              call.bias || call.beside ? 1.0f : 0.0f, to, step);
+      if (in_place) continue;
+      for (int64_t row = 0; row < rows; ++row)
+        narrow(to + row * columns, reinterpret_cast<T*>(call.out) + place + row * call.columns, columns);
+    }
+  }
+}
+
 // Rows in `parts` runs, each with sums of its own for the gradients of what all rows share.
 inline int64_t first_of(int64_t rows, int64_t part, int64_t parts) { return rows * part / parts; }
 
@@ -1055,6 +1150,7 @@ extern "C" {
 void relpos_attention(const AttentionCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_norm(const NormCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_loss(const LossCall* call, int half, int backward) { dispatch(call, half, backward); }
+void relpos_product(const ProductCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_taps(const TapsCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_gelu(const GeluCall* call, int half, int backward) { dispatch(call, half, backward); }
 }
