@@ -301,12 +301,12 @@ def _results(kind: proof.Kind, dtype: torch.dtype, kernel: str) -> dict[str, Ten
     if kernel == "eager":
         y = layer(x, x, call)[0]
     else:
-        found = _terms_of(layer, x, call)
-        assert found is not None
-        y = _computed(layer, x, call, found[0])
+        known = _terms_of(layer, x, call)
+        assert known is not None
+        y = _computed(layer, x, call, known[0])
     y.square().sum().backward()
-    grads = {name: part.grad for name, part in both.named_parameters()}
-    found = {"output": y, "gradient of x": x.grad} | grads
+    found: dict[str, Any] = {"output": y, "gradient of x": x.grad}
+    found |= {name: part.grad for name, part in both.named_parameters()}
     return {name: part.detach().double() for name, part in found.items() if part is not None}
 
 

@@ -33,6 +33,20 @@ class sweeps:
         return y
 
 
+class layer_cpu:
+    """Layers of one step: there are none."""
+
+    @staticmethod
+    def serves(layer: Any, x: Tensor, call: Any) -> bool:
+        """They never serve."""
+        return False
+
+    @staticmethod
+    def layer_of(layer: Any, x: Tensor, call: Any) -> Tensor | None:
+        """None, which says the same."""
+        return None
+
+
 def packs(name: str, x: Tensor, n: int) -> bool:
     """Sequences are never one row."""
     return False
