@@ -49,9 +49,9 @@ def tunings(**scores: float) -> list[Value]:
 
 def verdict(name: str, runs: Scales) -> tuple[str, list[str]]:
     [claim] = [claim for claim in files.load("wennberg2021") if claim.id == name]
-    [said] = page([claim], runs)["claims"]
-    return said["verdict"], [
-        finding["scale"] + ": " + finding["figures"] for finding in said["findings"]
+    [judged] = page([claim], runs).claims
+    return judged.head.verdict, [
+        f"{verdict.scale}: {verdict.figures}" for verdict in judged.findings
     ]
 
 

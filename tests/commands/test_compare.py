@@ -118,7 +118,8 @@ def test_runs_of_one_name_are_told_apart_by_what_differs(
         capsys, *(str(root / name) for name in ("none", "composite", "narrow", "seed"))
     )
     assert [row.name for row in table.rows] == ["none", "composite k=8", "composite k=2"]
-    assert "position=none → composite(k=8) → composite(k=2), seed=0 → 0,1 → 0" in table.question
+    assert "position=none → composite → composite, position.k=— → 8 → 2" in table.question
+    assert "seed=0 → 0,1 → 0" in table.question
 
 
 def test_a_pattern_names_runs_and_those_that_differ_in_their_seed_alone_are_one_row(

@@ -252,7 +252,7 @@ def test_the_test_of_equal_spreads_has_its_size_and_power_at_few_seeds(seeds: in
             for _ in range(SEVERAL)
         ]
         cells = [
-            tuple((r, s, float(each[r, s])) for r in range(len(spreads)) for s in range(seeds))
+            contrast._cells({str(r): dict(enumerate(each[r])) for r in range(len(spreads))})
             for each in tables
         ]
         return float(np.mean([contrast.equal_spreads(each) < 0.05 for each in cells]))
@@ -264,18 +264,17 @@ def test_the_test_of_equal_spreads_has_its_size_and_power_at_few_seeds(seeds: in
 @pytest.mark.parametrize("is_crossed", [True, False])
 def test_the_fit_is_that_of_statsmodels(is_crossed: bool) -> None:
     chance = np.random.default_rng(0)
-    cells = tuple(
-        (row, seed, float(chance.normal(row, 1 + row)))
-        for row in range(4)
-        for seed in range(3 + row % 2)
-    )
+    rows = {}
+    for row in (0, 2, 1, 3):  # in the order of `_cells`
+        rows[row] = {seed: float(chance.normal(row, 1 + row)) for seed in range(3 + row % 2)}
+    cells = [(row, seed, score) for row in rows for seed, score in rows[row].items()]
     seeds = range(1, 4) if is_crossed else ()
     design = np.array(
         [[*(row == r for r in range(4)), *(seed == s for s in seeds)] for row, seed, _ in cells],
         dtype=float,
     )
     expected = OLS(np.array([score for *_, score in cells]), design).fit()
-    assert contrast._fit(cells, is_crossed) == (
+    assert contrast._fit(contrast._cells({str(r): rows[r] for r in rows}), is_crossed) == (
         pytest.approx(expected.ssr, rel=1e-12),
         expected.df_resid,
     )

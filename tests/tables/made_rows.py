@@ -17,8 +17,7 @@ def around(mean: float, by: float = 1.0) -> list[float]:
 
 def column(values: list[float], examples: int = 400) -> Column:
     return replace(
-        summary(values),
-        seeds=[(0, seed) for seed in range(len(values))],
+        summary({(0, seed): value for seed, value in enumerate(values)}),
         majority=50.0,
         examples=examples,
         metric="accuracy",

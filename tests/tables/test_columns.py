@@ -28,7 +28,8 @@ def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pretraining(name: str, perplexity: float | None = 10.0) -> Run:
     meaning = {"name": name, "seed": 0, "position": None, "conv": None}
-    run = bare("pretrain", name, meaning, {}, {"store": bare("store", "text", {}, {})})
+    config = {"seed": 0, "conv": None}
+    run = bare("pretrain", name, meaning, config, {"store": bare("store", "text", {}, {})})
     metrics = {"perplexity": perplexity, "parameters": 1234567, "position_parameters": 17}
     return finish(run, metrics) if perplexity is not None else run
 
@@ -80,17 +81,17 @@ def row(
 
 
 def test_fine_tunings_of_one_pre_training_are_no_witnesses_of_their_own() -> None:
-    column = summary([69.0, 71.0, 73.0, 75.0], pretrainings=[0, 0, 1, 1])
+    column = summary({(0, 0): 69.0, (0, 1): 71.0, (1, 0): 73.0, (1, 1): 75.0}, several=True)
     assert (column.mean, column.best, column.median) == (72.0, 75.0, 72.0)
     assert column.sem == pytest.approx(2.0)  # of 70 and 74
     assert column.interval == (70.0, 74.0)
-    assert summary([69.0, 71.0], pretrainings=[0, 0]).sem is None
+    assert summary({(0, 0): 69.0, (0, 1): 71.0}, several=True).sem is None
 
 
 def test_a_pre_training_with_more_fine_tunings_than_another_does_not_count_more() -> None:
     # As deltas, intervals and claims have it: a cell that weighted them otherwise lay beside its
     # own interval.
-    column = summary([70.0, 70.0, 70.0, 80.0], pretrainings=[0, 0, 0, 1])
+    column = summary({(0, 0): 70.0, (0, 1): 70.0, (0, 2): 70.0, (1, 0): 80.0}, several=True)
     assert (column.mean, column.sem, column.interval) == (75.0, 5.0, (70.0, 80.0))
 
 

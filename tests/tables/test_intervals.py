@@ -64,7 +64,7 @@ def test_interval_over_seeds_and_examples() -> None:
 
 def test_without_answers_the_pre_trainings_alone_count() -> None:
     assert interval(tunings({0: 0.2, 1: 0.4}, kept=False)) is None
-    pretraining = bare("pretrain", "x", {}, {})
+    pretraining = bare("pretrain", "x", {}, {"seed": 0})
     column = rows_of(
         [PlannedRow("x", [], [pretraining] * 2, tunings({2: 0.1, 3: 0.5}, kept=False))]
     )[0].columns["rte"]

@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from relpos import ranges
 from relpos.claims.contrasts import Contrasts
 from relpos.claims.exact import Computed, Parameters
 from relpos.claims.judgement import Judgement
@@ -17,7 +16,7 @@ from relpos.claims.networks import Shares, Toeplitzness
 from relpos.claims.verdict import Verdict, joined
 from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest, refuse_unknown
-from relpos.readers import read_yaml
+from relpos.readers import fitted, read_yaml
 from relpos.results import scale, values
 from relpos.results.gain import MEASURES, Contrast
 from relpos.results.scale import Scales
@@ -67,7 +66,7 @@ class Claim:
     measure: str | None = None
     restated: str = ""
     remark: str = ""
-    checkpoints: str = ""
+    checkpoints: Literal["", "too", "only"] = ""
     run: str = ""
     run_nats: str = ""
     paper: str = ""
@@ -82,24 +81,22 @@ class Claim:
         """
         if not self.test:
             return None
-        arguments = dict(self.test)
+        rule, arguments = self.test.get("rule", ""), {**self.test}
+        arguments.pop("rule", None)
         try:
-            refuse_unknown("unknown rule", name := arguments.pop("rule", ""), RULES)
+            refuse_unknown("unknown rule", rule, RULES)
             for key in arguments:
                 refuse_unknown(
-                    "unknown argument", key, [argument.name for argument in fields(RULES[name])]
+                    "unknown argument", key, [field.name for field in fields(RULES[rule])]
                 )
-            for key in {"contrasts", "beside"} & arguments.keys():
-                arguments[key] = [Contrast(*pair) for pair in arguments[key]]
-            judgement = RULES[name](**arguments)
-        except (TypeError, RelposError) as error:
+            judgement: Judgement | None = fitted(arguments, RULES[rule])
+        except RelposError as error:
             raise RelposError(f"claim {self.id}: test: {error}") from None
-        if self.measure is None:
-            return judgement
-        variant = judgement.in_nats(self.measure, self.variants[self.measure])
-        if variant is None:
-            raise RelposError(f"claim {self.id}: variants: {name} does not compare rows")
-        return variant
+        if judgement and self.measure:
+            judgement = judgement.in_nats(self.measure, self.variants[self.measure])
+            if judgement is None:
+                raise RelposError(f"claim {self.id}: variants: {rule} does not compare rows")
+        return judgement
 
     def verdicts(self, runs: Scales) -> list[Verdict]:
         """The verdict at each scale that shows something about the claim.
@@ -111,7 +108,7 @@ class Claim:
         if not self.checkpoints:
             return self.judgement.verdicts(runs)
         verdicts = []
-        if self.checkpoints != "only":
+        if self.checkpoints == "too":
             for verdict in self.judgement.verdicts(runs):
                 figures = joined([verdict.figures, "from scratch"])
                 verdicts.append(replace(verdict, figures=figures))
@@ -121,13 +118,13 @@ class Claim:
         """The claim, then its variants."""
         # The paper printed nothing in the measure of a variant.
         unprinted = replace(self, printed="", restated="", remark="", run=self.run_nats)
-        variants = []
+        variants = [self]
         for measure in self.variants:
             says = f"{MEASURES[measure]} of these rows: {self.says}"
             variants.append(
                 replace(unprinted, id=f"{self.id}/{measure}", says=says, measure=measure)
             )
-        return [self, *variants]
+        return variants
 
 
 def load(paper: str) -> list[Claim]:
@@ -152,13 +149,15 @@ def _claim(name: str, content: Mapping[str, Any], paper: str) -> Claim:
     keys = {key_field.name for key_field in fields(Claim)} - {"id", "paper", "measure"}
     for key in content:
         refuse_unknown(f"claim {name}: unknown key", key, keys)
-    if bool(content.get("test")) == bool(content.get("not_tested")):
+    try:
+        claim: Claim = fitted({**content, "id": name, "paper": paper}, Claim)
+    except RelposError as error:
+        raise RelposError(f"claim {name}: {error}") from None
+    if bool(claim.test) == bool(claim.not_tested):
         raise RelposError(f"claim {name}: needs test, or not_tested: why, and what would test it")
-    for measure in content.get("variants", {}):
+    for measure in claim.variants:
         refuse_unknown(f"claim {name}: variants: unknown measure", measure, MEASURES)
-    where, words = f"claim {name}: checkpoints", Literal["", "too", "only"]
-    ranges.check(where, content.get("checkpoints", ""), words)
-    return Claim(name, paper=paper, **content)
+    return claim
 
 
 def families(claims: Sequence[Claim]) -> list[list[Claim]]:
@@ -166,19 +165,19 @@ def families(claims: Sequence[Claim]) -> list[list[Claim]]:
     measure, for each paper and measure of these claims."""
     # A family is complete, because a verdict must not depend on the other claims of the page.
     by_id = {claim.id: claim for claim in [*load("all"), *claims]}
-    kinds = {(claim.paper, claim.measure): list[Claim]() for claim in claims}
-    for claim in by_id.values():
-        kinds.get((claim.paper, claim.measure), []).append(claim)
-    return list(kinds.values())
+    kinds = dict.fromkeys((claim.paper, claim.measure) for claim in claims)
+    return [
+        [claim for claim in by_id.values() if (claim.paper, claim.measure) == kind]
+        for kind in kinds
+    ]
 
 
 def compared(claims: Iterable[Claim], measure: str) -> dict[str, tuple[float, Sequence[Contrast]]]:
     """Claim → bound, and the pairs of rows that it compares in a measure (`loss`, `order`)."""
     pairs = {}
     for claim in claims:
-        judgement = claim.judgement
-        if claim.measure == measure and isinstance(judgement, Contrasts):
-            pairs[claim.id] = (claim.variants[measure], judgement.contrasts)
+        if claim.measure == measure and isinstance(claim.judgement, Contrasts):
+            pairs[claim.id] = (claim.variants[measure], claim.judgement.contrasts)
     return pairs
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from io import StringIO
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from relpos.claims import claim as claim_files
 from relpos.claims.claim import Claim, families, load
@@ -41,29 +40,27 @@ def claims(paper: str, ids: Names | None) -> str:
     Raises:
         RelposError: there is no such paper or claim.
     """
-    chosen_claims = chosen(load(paper), ids)
-    content = page(chosen_claims, claim_files.scales(), experiments())
-    _show_page(content, plain_console(highlight=False))
+    content = page(chosen(load(paper), ids), claim_files.scales(), experiments())
+    content.show(plain_console(highlight=False))
     name = "-".join(ids or [paper]).replace("/", "_")
     path = runs_root() / "claims" / f"{name}.json"
-    write_json(path, {"paper": paper} | content)
+    write_json(path, {"paper": paper} | content.plain)
     return str(path)
 
 
 def table_page(ids: list[str], primary: str) -> str:
     """The page of a table's claims as text: the variants in the primary measure, the other
     variants, then the claims themselves."""
-
-    def rank(claim: Claim) -> tuple[bool, bool]:
-        return claim.measure is None, claim.measure != primary
-
     # Sorting is stable: claims of equal rank stay in the order of their ids.
-    chosen_claims = sorted(chosen(load("all"), ids), key=rank)
+    ranked = sorted(
+        chosen(load("all"), ids),
+        key=lambda claim: (claim.measure is None, claim.measure != primary),
+    )
     text = StringIO()
     # Lines are not wrapped, because the page is committed beside the table, and its changes are
     # read as a diff.
     console = plain_console(file=text, highlight=False, width=1_000)
-    _show_page(page(chosen_claims, claim_files.scales(), experiments()), console)
+    page(ranked, claim_files.scales(), experiments()).show(console)
     return text.getvalue()
 
 
@@ -73,152 +70,178 @@ def chosen(claims: list[Claim], ids: list[str] | None) -> list[Claim]:
     Raises:
         RelposError: there is no such claim.
     """
-    of_ids = [claim.id for claim in claims]
-    for name in ids or ():
-        refuse_unknown("ids: unknown claim", name, of_ids)
-    return [
-        claim
-        for claim in claims
-        if ids is None or claim.id in ids or claim.id.partition("/")[0] in ids
-    ]
+    if ids is None:
+        return claims
+    for name in ids:
+        refuse_unknown("ids: unknown claim", name, [claim.id for claim in claims])
+    return [claim for claim in claims if {claim.id, claim.id.partition("/")[0]} & {*ids}]
 
 
-def page(
-    chosen_claims: list[Claim], runs: Scales, files: Iterable[Experiment] = ()
-) -> dict[str, Any]:
-    """The content of the page as plain values.
+@dataclass(frozen=True)
+class JudgedClaim:
+    """A claim on the page.
 
-    `claims` has the claims; `tests` is the number of tests; `older` and `pilots` are the numbers of
-    runs left out because today's code would not make them, and because rates were chosen with their
-    seed.
+    Args:
+        claim: it.
+        findings: a verdict for each scale, corrected for the tests of its family.
+        rows: row that its test needs → overrides.
+        tables: those that are about it.
+    """
 
-    A claim has its texts, `test`, `rows` (with their overrides), `tables` (those of the experiment
-    `files` that are about it), `findings` (one for each scale, corrected for the tests of its
-    family), `verdict`, `word` and `scale` (of the largest scale that decides) and `takes` (the
-    command that makes its runs, if it is not run at any scale).
+    claim: Claim
+    findings: list[Verdict]
+    rows: dict[str, list[str]]
+    tables: list[str]
+
+    @property
+    def head(self) -> Verdict:
+        """The verdict of the largest scale that decides."""
+        if self.claim.judgement is None:
+            return Verdict(NOT_TESTED, "")
+        return headline(self.findings, self.claim.paper != "across")
+
+    @property
+    def test(self) -> str:
+        return self.claim.judgement.says if self.claim.judgement else ""
+
+    @property
+    def takes(self) -> str:
+        """The command that makes its runs, if it is not run at any scale."""
+        is_missing = self.claim.run and self.head.verdict == NOT_RUN
+        return f"relpos reproduce {self.claim.run}" if is_missing else ""
+
+    @property
+    def plain(self) -> dict[str, object]:
+        """The content as plain values."""
+        texts = "id", "says", "source", "printed", "restated", "remark", "not_tested"
+        findings = [asdict(verdict) | {"word": verdict.word} for verdict in self.findings]
+        return {key: getattr(self.claim, key) for key in texts} | {
+            "test": self.test,
+            "rows": self.rows,
+            "findings": findings,
+            "verdict": self.head.verdict,
+            "word": self.head.word,
+            "scale": self.head.scale,
+            "takes": self.takes,
+            "tables": self.tables,
+        }
+
+    def lines(self) -> Iterator[list[str | tuple[str, str]]]:
+        """The lines of the claim, as texts with their styles; for a variant without findings the
+        first line and the command."""
+        claim, head = self.claim, self.head
+        where = f" ({head.scale})" if head.scale else ""
+        word = head.word, f"bold {COLOURS[head.verdict]}"
+        yield [(f"{claim.id}  ", "bold"), word, (where, "dim"), f"  {claim.says}"]
+        if self.findings or claim.measure is None:
+            printed = f"; printed: {claim.printed}" if claim.printed else ""
+            yield [(f"     {claim.source}{printed}", "dim")]
+            if self.test:
+                yield [("     test  ", "dim"), self.test]
+            for key in ("restated", "remark", "not_tested"):
+                if text := getattr(claim, key):
+                    yield [(f"     {key.replace('_', ' ')}: {text}", "dim")]
+            if self.rows:
+                rows = [f"{row}: {' '.join(overrides)}" for row, overrides in self.rows.items()]
+                tables = f"  (tables {', '.join(self.tables)})" if self.tables else ""
+                yield [("     runs  ", "dim"), "; ".join(rows), (tables, "dim")]
+            for finding in self.findings:
+                word = f"     {finding.word:<9} ", COLOURS[finding.verdict]
+                yield [word, f"{finding.scale}: {finding.figures}"]
+                if finding.takes:
+                    yield [(f"               to decide it: {finding.takes}", "dim")]
+            if self.test and not self.findings:
+                missing = "no finished runs of these rows at any scale"
+                yield [(f"     {NOT_RUN:<9} ", "dim"), missing]
+        if self.takes:
+            yield [(f"     to run it {self.takes}", "dim")]
+
+
+@dataclass(frozen=True)
+class ClaimsPage:
+    """Claims with their verdicts.
+
+    Args:
+        claims: in the order of the page.
+        tests: the number of tests.
+        older: the number of runs left out because today's code would not make them.
+        pilots: the same, because rates were chosen with their seed.
+    """
+
+    claims: list[JudgedClaim]
+    tests: int
+    older: int
+    pilots: int
+
+    @property
+    def plain(self) -> dict[str, object]:
+        """The content as plain values."""
+        return vars(self) | {"claims": [claim.plain for claim in self.claims]}
+
+    def show(self, console: Console) -> None:
+        """Prints the claims, then how many hold and how many tests were made."""
+        from rich.text import Text
+
+        for claim in self.claims:
+            for line in claim.lines():
+                console.print(Text.assemble(*line), soft_wrap=True)
+        for text in self._sums():
+            console.print(text, markup=False, soft_wrap=True)
+
+    def _sums(self) -> Iterator[str]:
+        """Lines with the numbers of claims and variants that hold, fail, …, and with the number of
+        tests."""
+        for kind, is_variant in (("claims", False), ("variants (loss, order)", True)):
+            of_kind = [claim for claim in self.claims if bool(claim.claim.measure) == is_variant]
+            counts = Counter(claim.head.verdict for claim in of_kind)
+            texts = [f"{count} {verdict}" for verdict, count in counts.most_common()]
+            if texts:
+                yield f"{counts.total()} {kind}: {', '.join(texts)}"
+        yield (
+            f"{self.tests} tests were made; by Benjamini and Hochberg's method at most 5 % of what "
+            "holds or fails is expected to be false, among the claims of one paper in one measure "
+            "at one scale"
+        )
+        if self.older:
+            yield f"{plural(self.older, 'run')} of older code {_were(self.older)} left out"
+        if self.pilots:
+            yield (
+                f"{plural(self.pilots, 'run')} {_were(self.pilots)} left out, because a table in "
+                "which rates were chosen (tuned:) trains with their seed"
+            )
+
+
+def page(chosen_claims: list[Claim], runs: Scales, files: Iterable[Experiment] = ()) -> ClaimsPage:
+    """The verdicts on some claims, by these runs; `files` are the experiments that may be about
+    them.
 
     Raises:
         RelposError: a test names a row that `rows.yaml` does not have.
     """
     rows = claim_files.rows()
-    tables = [(claim, file.name) for file in files for claim in file.claims]
-    verdicts_of: dict[str, list[Verdict]] = {}
+    findings: dict[str, list[Verdict]] = {}
     tests = 0
     # The other claims of a family are tested, too, because chance is corrected for in the whole
     # family.
     for family in families(chosen_claims):
         # With runs this takes a while, because some networks are measured.
         family_shown = tracked(family, "testing claims") if runs.pretrained else family
-        by_claim = {claim.id: claim.verdicts(runs) for claim in family_shown}
-        flat = [verdict for verdicts in by_claim.values() for verdict in verdicts]
-        corrected = iter(adjusted(flat))
-        # The verdicts of the family go back to their claims.
-        for name, verdicts in by_claim.items():
-            verdicts_of[name] = list(islice(corrected, len(verdicts)))
-        tests += sum(verdict.p is not None for verdict in flat)
-    entries = []
+        verdicts = [
+            (claim.id, verdict) for claim in family_shown for verdict in claim.verdicts(runs)
+        ]
+        corrected = adjusted([verdict for _, verdict in verdicts])
+        for (name, verdict), after in zip(verdicts, corrected, strict=True):
+            findings.setdefault(name, []).append(after)
+            tests += verdict.p is not None
+    judged = []
     for claim in chosen_claims:
-        about_it = [table for of_table, table in tables if of_table == claim.id]
-        entries.append(_entry(claim, verdicts_of[claim.id], rows) | {"tables": about_it})
-    return {"claims": entries, "tests": tests, "older": runs.older, "pilots": runs.pilots}
-
-
-def _entry(claim: Claim, verdicts: list[Verdict], rows: dict[str, list[str]]) -> dict[str, Any]:
-    """A claim on the page."""
-    judgement = claim.judgement
-    needed = judgement.rows if judgement else ()
-    for row in needed:
-        refuse_unknown(f"claim {claim.id}: unknown row", row, rows)
-    head = headline(verdicts, claim.paper != "across")
-    if judgement is None:
-        head = Verdict(NOT_TESTED, "")
-    texts = ("id", "says", "source", "printed", "restated", "remark", "not_tested")
-    return {key: getattr(claim, key) for key in texts} | {
-        "test": judgement.says if judgement else "",
-        "rows": {row: rows[row] for row in needed},
-        "findings": [asdict(verdict) | {"word": verdict.word} for verdict in verdicts],
-        "verdict": head.verdict,
-        "word": head.word,
-        "scale": head.scale,
-        "takes": f"relpos reproduce {claim.run}" if claim.run and head.verdict == NOT_RUN else "",
-    }
-
-
-def _show_page(content: dict[str, Any], console: Console) -> None:
-    """Prints the claims, then how many hold and how many tests were made."""
-    from rich.text import Text
-
-    for claim in content["claims"]:
-        for line in _lines(claim):
-            console.print(Text.assemble(*line), soft_wrap=True)
-    for text in _sums(content):
-        console.print(text, markup=False, soft_wrap=True)
-
-
-def _lines(claim: dict[str, Any]) -> Iterator[list[str | tuple[str, str]]]:
-    """The lines of a claim, as texts with their styles; for a variant without findings the first
-    line and the command."""
-    colour, findings = COLOURS[claim["verdict"]], claim["findings"]
-    where = f" ({claim['scale']})" if claim["scale"] else ""
-    yield [
-        (f"{claim['id']}  ", "bold"),
-        (claim["word"], f"bold {colour}"),
-        (where, "dim"),
-        f"  {claim['says']}",
-    ]
-    if findings or "/" not in claim["id"]:
-        source = (
-            f"{claim['source']}; printed: {claim['printed']}"
-            if claim["printed"]
-            else claim["source"]
-        )
-        yield [(f"     {source}", "dim")]
-        if claim["test"]:
-            yield [("     test  ", "dim"), claim["test"]]
-        for key in ("restated", "remark", "not_tested"):
-            if claim[key]:
-                yield [(f"     {key.replace('_', ' ')}: {claim[key]}", "dim")]
-        if claim["rows"]:
-            rows = "; ".join(
-                f"{row}: {' '.join(overrides)}" for row, overrides in claim["rows"].items()
-            )
-            tables = f"  (tables {', '.join(claim['tables'])})" if claim["tables"] else ""
-            yield [("     runs  ", "dim"), rows, (tables, "dim")]
-        for finding in findings:
-            yield [
-                (f"     {finding['word']:<9} ", COLOURS[finding["verdict"]]),
-                f"{finding['scale']}: {finding['figures']}",
-            ]
-            if finding["takes"]:
-                yield [(f"               to decide it: {finding['takes']}", "dim")]
-        if claim["test"] and not findings:
-            yield [(f"     {NOT_RUN:<9} ", "dim"), "no finished runs of these rows at any scale"]
-    if claim["takes"]:
-        yield [(f"     to run it {claim['takes']}", "dim")]
-
-
-def _sums(content: dict[str, Any]) -> Iterator[str]:
-    """Lines with the numbers of claims and variants that hold, fail, …, and with the number of
-    tests."""
-    for kind, is_variant in (("claims", False), ("variants (loss, order)", True)):
-        counts = Counter(
-            claim["verdict"] for claim in content["claims"] if ("/" in claim["id"]) == is_variant
-        )
-        if counts:
-            yield f"{counts.total()} {kind}: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}"
-    tests = content["tests"]
-    yield (
-        f"{tests} tests were made; by Benjamini and Hochberg's method at most 5 % of what holds or "
-        f"fails is expected to be false, "
-        "among the claims of one paper in one measure at one scale"
-    )
-    if content["older"]:
-        yield f"{plural(content['older'], 'run')} of older code {_were(content['older'])} left out"
-    if content["pilots"]:
-        yield (
-            f"{plural(content['pilots'], 'run')} {_were(content['pilots'])} left out, "
-            "because a table in which rates were chosen (tuned:) trains with their seed"
-        )
+        needed = claim.judgement.rows if claim.judgement else ()
+        for row in needed:
+            refuse_unknown(f"claim {claim.id}: unknown row", row, rows)
+        tables = [file.name for file in files if claim.id in file.claims]
+        overrides = {row: rows[row] for row in needed}
+        judged.append(JudgedClaim(claim, findings.get(claim.id, []), overrides, tables))
+    return ClaimsPage(judged, tests, runs.older, runs.pilots)
 
 
 def _were(count: int) -> str:

@@ -24,11 +24,11 @@ from relpos.files import digest
 from relpos.measures.measure import Figure, measures
 from relpos.places import expanded
 from relpos.progress import bar
-from relpos.ranges import Count, Names
+from relpos.ranges import Count, Names, shown
 from relpos.readers import RECORD
 from relpos.results.gain import over_texts
-from relpos.results.statistics import Difference, paired_by_seed
-from relpos.results.values import Value, pretraining_values, read, shared_ways
+from relpos.results.statistics import Difference, paired
+from relpos.results.values import Value, pretraining_values, read, select, shared_ways
 from relpos.runs.networks import labels, networks_of, of_run
 from relpos.runs.run import Run, input_of, recorded, runs_root
 from relpos.runs.shelf import END, SNAPSHOTS, leaves, protocol, run_of
@@ -44,7 +44,6 @@ from relpos.train.network import class_of
 from relpos.train.weights import WEIGHTS
 
 GROUPS = ("position", "conv")
-Settings = dict[str, str]
 SHARED = ("packing", "length")
 """Keys of a pre-training that define a held-out example, together with its text."""
 
@@ -60,32 +59,25 @@ def compare(network: Names, examples: Count) -> str:
     """
     subjects = titled(subjects_of(network))
     differing = differences(subjects)
+    words = [f"{key}={' → '.join(values)}" for key, values in differing.items()]
+    question = f"They differ in: {', '.join(words) or 'nothing that results depend on'}."
     for place, subject in enumerate(subjects):
-        overrides = [
-            f"{key}={values[place]}"
-            for key, values in differing.items()
-            if values[place] != MISSING
-        ]
+        typed = [(key, values[place]) for key, values in differing.items()]
+        overrides = [f"{key}={value}" for key, value in typed if value != MISSING]
         subjects[place] = replace(subject, overrides=overrides)
     rows = compared_rows(subjects)
-    name, question = (
-        " and ".join(subject.name for subject in subjects),
-        f"They differ in: {in_words(differing)}.",
-    )
-    experiment = Experiment(
-        Path(), question, {row.name: row.overrides for row in rows}, [], baseline=[subjects[0].name]
-    )
-    # In place of an experiment file, which named networks do not have, with the first as baseline.
+    # In place of an experiment file, which named networks do not have.
+    experiment = Experiment(Path(), question, {}, [], baseline=[subjects[0].name])
     rows = with_comparisons(rows, experiment, {})
     side_tables = []
     # Losses on different text cannot be subtracted; columns and curves are compared all the same.
     if reason := why_not(subjects):
         question += f" Their held-out losses are not compared: {reason}."
     else:
-        with bar(
-            "held-out text", examples * sum(len(subject.pretrainings) for subject in subjects)
-        ) as advance:
+        runs = sum(len(subject.pretrainings) for subject in subjects)
+        with bar("held-out text", examples * runs) as advance:
             side_tables.append(losses_table(subjects, examples, advance))
+    name = " and ".join(subject.name for subject in subjects)
     view = view_of(Table(name, question, rows), side_tables)
     folder = runs_root() / "compare" / _folder_name(subjects, examples)
     text.write(folder, view)
@@ -95,14 +87,13 @@ def compare(network: Names, examples: Count) -> str:
     return str(folder)
 
 
-def by_seed(row: PlannedRow) -> dict[int, Run]:
-    """Seed → pre-training."""
-    return {int(run.meaning["seed"]): run for run in row.pretrainings}
+def seed_of(run: Run) -> int:
+    return int(run.meaning["seed"])
 
 
-def text_of(run: Run) -> str:
-    """The name of the token store that a run of a folder read."""
-    return Path(run.record.get("inputs", {}).get("store", "")).name
+def input_name(run: Run, name: str) -> str:
+    """The place of an input as the run's record has it; empty where it has none of this name."""
+    return str(run.record["inputs"].get(name, ""))
 
 
 def subjects_of(names: Sequence[str]) -> list[PlannedRow]:
@@ -120,14 +111,14 @@ def subjects_of(names: Sequence[str]) -> list[PlannedRow]:
     name_of: dict[str, str] = {}
     for name in chain.from_iterable(map(_matches, names)):
         subject = _subject(name)
-        # By content and not by name, because a run may be named by its folder and by its table.
         first = subject.pretrainings[0]
-        alike = protocol(
-            first.meaning, {"text": text_of(first), "start": first.record["inputs"].get("start")}
-        )
+        # By content and not by name, because a run may be named by its folder and by its table.
+        text_name = Path(input_name(first, "store")).name
+        alike = protocol(first.meaning, {"text": text_name, "start": input_name(first, "start")})
         row = rows.setdefault(alike, replace(subject, pretrainings=[]))
+        seeds = [seed_of(run) for run in row.pretrainings]
         for run in subject.pretrainings:
-            if int(run.meaning["seed"]) in by_seed(row):
+            if seed_of(run) in seeds:
                 raise RelposError(
                     f"network={name}: the same as {name_of[alike]}; runs that differ are compared"
                 )
@@ -176,41 +167,44 @@ def compared_rows(subjects: Sequence[PlannedRow]) -> list[Row]:
     figures about order that were measured in the same way for all. Of several such ways the one
     with the most runs counts, then the one with the most examples.
     """
-    pretrainings = {run.path.name: run for subject in subjects for run in subject.pretrainings}
-    subject_of = {
-        run.path.name: subject.name for subject in subjects for run in subject.pretrainings
-    }
-    seeds = {name: int(run.meaning["seed"]) for name, run in pretrainings.items()}
-    scores = [value for value in read(measured=()) if value.way]
-    tuned = list(filter(None, (_of_run(value, seeds) for value in scores)))
-    used = shared_ways(tuned, lambda value: subject_of[value.origin], set(subject_of.values()))
-    tunings = {value.run: value for value in tuned if used.get(value.column) == value.way}
-    measured = _shared_figures(list(pretrainings.values()))
+    wanted = [measure for measure in measures() if measure.at_end]
+    at_end = {column.name for measure in wanted for column in measure.at_end}
+    seeds: dict[str, int] = {}
+    subject_of: dict[str, str] = {}
+    values = []
+    for subject in subjects:
+        for run in subject.pretrainings:
+            seeds[run.path.name], subject_of[run.path.name] = seed_of(run), subject.name
+            names = [measure.name for measure in wanted]
+            of_run = select(pretraining_values(run.path, run.record, names), percent=END)
+            values += [value for value in of_run if value.column in at_end]
+    values += filter(None, (_tuned(value, seeds) for value in read(measured=()) if value.way))
+    names_of_all = [subject.name for subject in subjects]
+    ways = shared_ways(values, lambda value: subject_of[value.origin], names_of_all)
+    shared = [value for value in values if ways.get(value.column) == value.way]
     rows = []
     for subject in subjects:
-        of_subject = []
-        for value in tunings.values():
-            if subject_of[value.origin] == subject.name:
-                run = recorded(value.run)
-                of_subject.append(
-                    Tuning(run.meaning["task"]["name"], value.pretrain_seed or 0, value.seed, run)
-                )
-        folders = {run.path for run in subject.pretrainings}
-        figures = [value for value in measured if value.run in folders]
-        names = dict.fromkeys(value.column for value in figures)
-        columns = order_columns(names, figures, ["finished"] * len(subject.pretrainings))
-        [row] = rows_of([replace(subject, tunings=of_subject)])
+        own = [value for value in shared if subject_of[value.origin] == subject.name]
+        tunings = []
+        for value in {value.run: value for value in own if value.is_tuning}.values():
+            run = recorded(value.run)
+            task = run.meaning["task"]["name"]
+            tunings.append(Tuning(task, value.pretrain_seed or 0, value.seed, run))
+        [row] = rows_of([replace(subject, tunings=tunings)])
+        figures = [value for value in own if value.is_pretraining]
+        states = ["finished"] * len(subject.pretrainings)
+        columns = order_columns(dict.fromkeys(value.column for value in figures), figures, states)
         rows.append(replace(row, columns=columns | row.columns))
     return rows
 
 
-def _of_run(value: Value, seeds: Mapping[str, int]) -> Value | None:
-    """The value with the pre-training that it started from; None if that is none of these.
+def _tuned(value: Value, seeds: Mapping[str, int]) -> Value | None:
+    """A value of a fine-tuning with the pre-training that it started from, by name; None if that is
+    none of these.
 
     A fine-tuning may name its pre-training by the folder of the model.
     """
-    start = Path(value.origin)
-    origin = start.parent.name if start.name == "model" else start.name
+    origin = run_of(Path(value.origin)).name
     if not value.is_tuning or origin not in seeds:
         return None
     # For a pre-training named by its model, the way does not contain the change of the network.
@@ -219,55 +213,21 @@ def _of_run(value: Value, seeds: Mapping[str, int]) -> Value | None:
     return replace(value, origin=origin, pretrain_seed=seeds[origin], way=way)
 
 
-def _shared_figures(runs: Sequence[Run]) -> list[Value]:
-    """The kept figures of pre-trainings that were measured in the same way for all of them."""
-    with_columns = [measure for measure in measures() if measure.at_end]
-    columns = {column.name for measure in with_columns for column in measure.at_end}
-    figures = []
-    for run in runs:
-        for value in pretraining_values(
-            run.path, run.record, [measure.name for measure in with_columns]
-        ):
-            if value.column in columns and value.figure and value.percent == END:
-                figures.append(value)
-    shared = shared_ways(figures, lambda value: value.run, {run.path for run in runs})
-    return [value for value in figures if shared.get(value.column) == value.way]
-
-
 def differences(subjects: Sequence[PlannedRow]) -> dict[str, list[str]]:
     """Key → its value in each subject, for the keys in which they are not all equal; `—` for a
     subject without the key.
 
-    Dials of different schemes cannot be compared, so they are left out where there are several
-    schemes. A dial in which two subjects of the same scheme differ stands behind the scheme's name:
-    `composite(k=4)`.
+    Dials of a scheme are compared among the subjects that have them: a scheme without such a dial
+    differs in its name.
     """
-    described = [_described(subject) for subject in subjects]
-    values = _differing(described)
-    for group in filter(values.__contains__, GROUPS):
-        # Dials can be compared within a scheme; in another scheme the same k means something else.
-        for name in set(values[group]):
-            of_name = [settings for settings in described if settings.get(group) == name]
-            dials = [key for key in _differing(of_name) if key.startswith(f"{group}.")]
-            for settings in of_name:
-                dial_texts = ",".join(
-                    f"{key.partition('.')[2]}={settings.get(key, MISSING)}" for key in dials
-                )
-                settings[group] = f"{name}({dial_texts})" if dial_texts else name
-        described = [_without(settings, f"{group}.") for settings in described]
-    return _differing(described)
-
-
-def _without(settings: Settings, prefix: str) -> Settings:
-    return {key: value for key, value in settings.items() if not key.startswith(prefix)}
-
-
-def in_words(differing: Mapping[str, Sequence[str]]) -> str:
-    """`position=fixed → composite, steps=100 → 200`; without differences, a phrase that says so."""
-    return (
-        ", ".join(f"{key}={' → '.join(values)}" for key, values in differing.items())
-        or "nothing that results depend on"
-    )
+    described = list(map(_described, subjects))
+    result = {}
+    for key in dict.fromkeys(chain(*described)):
+        values = [settings.get(key, MISSING) for settings in described]
+        is_dial = key.startswith(tuple(f"{group}." for group in GROUPS))
+        if len({*values} - ({MISSING} if is_dial else set())) > 1:
+            result[key] = values
+    return result
 
 
 def titled(subjects: Sequence[PlannedRow]) -> list[PlannedRow]:
@@ -278,65 +238,45 @@ def titled(subjects: Sequence[PlannedRow]) -> list[PlannedRow]:
         # A name that is there once stays as it is, because a figure is easier to read with short
         # names.
         same = [namesake for namesake in subjects if namesake.name == subject.name]
-        settings = {
-            key: values[same.index(subject)]
-            for key, values in differences(same).items()
-            if key != "seed"
-        }
-        name = " ".join(
-            [
-                subject.name,
-                *(f"{key.rpartition('.')[2]}={value}" for key, value in settings.items()),
-            ]
-        )
-        result.append(replace(subject, name=name))
+        words = [subject.name]
+        for key, values in differences(same).items():
+            if key != "seed":
+                words.append(f"{key.rpartition('.')[2]}={values[same.index(subject)]}")
+        result.append(replace(subject, name=" ".join(words)))
     return result
 
 
-def _differing(described: Sequence[Settings]) -> dict[str, list[str]]:
-    keys = dict.fromkeys(key for settings in described for key in settings)
-    values = {key: [settings.get(key, MISSING) for settings in described] for key in keys}
-    return {key: of_key for key, of_key in values.items() if len(set(of_key)) > 1}
-
-
-def _described(subject: PlannedRow) -> Settings:
+def _described(subject: PlannedRow) -> dict[str, str]:
     """Key → value of everything that the subject's results depend on; `seed` lists the seeds of its
     pre-trainings."""
     run = subject.pretrainings[0]
-    settings: Settings = {}
-    for group in GROUPS:
-        # The name of the class, and its dials as `position.k`, …
-        settings[group] = class_of(run.meaning.get(group))
-        for path, value in leaves(group, run.meaning.get(group) or {}):
-            if not path.endswith(("._target_", "._partial_")):
-                settings[path] = _word(value)
-    for key, content in run.meaning.items():
-        if key not in GROUPS:
-            settings |= {path: _word(value) for path, value in leaves(key, content)}
+    settings = {}
+    for group, content in run.meaning.items():
+        if group in GROUPS:
+            settings[group] = class_of(content)
+        for key, value in leaves(group, content):
+            if not key.endswith(("._target_", "._partial_")):
+                # Hashes are cut.
+                word = re.sub(r"\b([0-9a-f]{7})[0-9a-f]{25,}\b", r"\1", shown(value))
+                settings.setdefault(key, word)
     # The meaning does not name the network that was trained further.
-    if start := run.record["inputs"].get("start"):
+    if start := input_name(run, "start"):
         place = Path(start)
         settings["start"] = run_of(place).name
         if place.parent.name == SNAPSHOTS:
             settings["start"] += f" at {place.stem} %"
+    seeds = sorted(map(seed_of, subject.pretrainings))
     return settings | {
-        "seed": ",".join(str(seed) for seed in sorted(by_seed(subject))),
-        "text": text_of(run),
+        "seed": ",".join(map(str, seeds)),
+        "text": Path(input_name(run, "store")).name,
     }
-
-
-def _word(value: object) -> str:
-    if value is None:
-        return "null"
-    # Hashes are cut.
-    return re.sub(r"\b([0-9a-f]{7})[0-9a-f]{25,}\b", r"\1", str(value))
 
 
 def why_not(subjects: Sequence[PlannedRow]) -> str | None:
     """The reason why losses per token cannot be paired; None if they can."""
     runs = [run for subject in subjects for run in subject.pretrainings]
     # With another tokenizer, nats per token have another unit.
-    if len({text_of(run) for run in runs}) > 1:
+    if len({Path(input_name(run, "store")).name for run in runs}) > 1:
         return "they were trained on different text or tokenizers, whose losses per token are not of one kind"
     for key in SHARED:
         if len({run.meaning[key] for run in runs}) > 1:
@@ -365,40 +305,23 @@ def losses_table(
     first: dict[int, Figure] = {}
     lines = []
     for subject in subjects:
-        figures = {
-            seed: losses_of(run, examples, advance) for seed, run in by_seed(subject).items()
-        }
-        texts = [MISSING] * 5
-        if not first:
-            first = figures
-        else:
-            difference, units = between(figures, first)
-            if difference is not None:
-                places = _decimals(difference)
-                bounds = [
-                    signed(value, places)
-                    for value in (difference.value, difference.low, difference.high)
-                ]
-                texts = [*bounds, f"{difference.p:.2g}", f"{difference.n} {units}"]
-        lines.append(
-            (subject.name, [f"{fmean(figure.value for figure in figures.values()):.4f}", *texts])
-        )
+        figures = {}
+        for run in subject.pretrainings:
+            figures[seed_of(run)] = losses_of(run, examples, advance)
+        texts = [f"{fmean(figure.value for figure in figures.values()):.4f}", *[MISSING] * 5]
+        first = first or figures
+        difference, units = between(figures, first)
+        if difference and figures is not first:
+            bounds = difference.value, difference.low, difference.high
+            # Four decimals, or as many as half the interval needs for two digits.
+            width = (difference.high - difference.low) / 2
+            places = max(4, 1 - floor(log10(width))) if width > 0 else 4
+            texts[1:4] = [signed(bound, places) for bound in bounds]
+            texts[4:] = f"{difference.p:.2g}", f"{difference.n} {units}"
+        lines.append((subject.name, texts))
     heads = ["nats per token", f"− {subjects[0].name}", "95 % from", "to", "p", "over"]
-    return SideTable(
-        f"paired held-out loss, {next(iter(first.values())).examples} examples", heads, lines
-    )
-
-
-def _decimals(difference: Difference) -> int:
-    """The decimals of a difference: four, or as many as half the interval needs for two digits.
-
-    >>> _decimals(Difference(0.01, 0.003, 2.0, 3)), _decimals(Difference(-2e-5, 1e-6, 2.0, 3))
-    (4, 7)
-    """
-    width = difference.high - difference.low
-    if width <= 0:
-        return 4
-    return max(4, 1 - floor(log10(width / 2)))
+    number = next(iter(first.values())).examples
+    return SideTable(f"paired held-out loss, {number} examples", heads, lines)
 
 
 def between(
@@ -414,17 +337,14 @@ def between(
         first: the same for the first subject.
     """
     # Seeds before documents, because the difference from seed to seed is part of the question.
-    values = (
-        {seed: figure.value for seed, figure in sorted(figures.items())}
-        for figures in (ours, first)
-    )
-    if tested := paired_by_seed(*values):
+    shared = sorted(ours.keys() & first)
+    if tested := paired([ours[seed].value - first[seed].value for seed in shared]):
         return tested, "seeds"
     # The same seed, if there is one, because its effect on both networks cancels.
-    for seed in ours:
-        if seed in first:
-            return over_texts([ours[seed]], [first[seed]]), "documents"
-    return over_texts([next(iter(ours.values()))], [next(iter(first.values()))]), "documents"
+    pair = [
+        of_seed[shared[0]] if shared else next(iter(of_seed.values())) for of_seed in (ours, first)
+    ]
+    return over_texts(pair[:1], pair[1:]), "documents"
 
 
 def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda _: None) -> Figure:

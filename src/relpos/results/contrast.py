@@ -32,11 +32,10 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations
-from math import exp, inf, log
+from math import exp, inf, log, nan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,8 +53,9 @@ from relpos.results.statistics import (
 
 Units = Mapping[int, float]
 """Pre-training seed → score × 100, or nats."""
-Cells = tuple[tuple[int, int, float], ...]
-"""(place of the row, seed, score) of each unit."""
+Cells = tuple[tuple[tuple[int, float], ...], ...]
+"""Row by row, (seed, score) of each unit."""
+Floats = NDArray[np.float64]
 SAME = 1e-6
 """Units of a row that differ by less than this, in points or nats, do not differ."""
 LEAST = 1e-5
@@ -195,24 +195,20 @@ def _unpaired(
 @lru_cache(maxsize=256)
 def _prior(cells: Cells, is_crossed: bool) -> Prior | None:
     """Smyth's moment estimates; None where no variance is known, or most of them are zero."""
-    variances, freedom = _variances(*_split(cells), is_crossed)
+    variances, freedom = _variances(_table(cells), is_crossed)
     if not len(variances) or np.median(variances) < POINT**2:
         return None
     from scipy.special import digamma, polygamma
 
     most = float(_fit(cells, is_crossed)[1])
-    mean = float((variances * freedom).sum() / freedom.sum())
     # Compared by their logarithms, whose expectation and spread under one true variance are known.
-    logs = (
-        np.log(np.maximum(variances, LEAST * np.median(variances)))
-        - digamma(freedom / 2)
-        + np.log(freedom / 2)
-    )
-    varies = (
-        float(np.var(logs, ddof=1) - polygamma(1, freedom / 2).mean()) if len(logs) > 1 else 0.0
-    )
+    logs = np.log(np.maximum(variances, LEAST * np.median(variances)))
+    logs = logs - digamma(freedom / 2) + np.log(freedom / 2)
+    varies = 0.0
+    if len(logs) > 1:
+        varies = float(np.var(logs, ddof=1) - polygamma(1, freedom / 2).mean())
     if varies <= 0:
-        return Prior(mean, inf, most)
+        return Prior(float((variances * freedom).sum() / freedom.sum()), inf, most)
     half = _trigamma_inverse(varies)
     return Prior(exp(float(logs.mean()) + float(digamma(half)) - log(half)), 2 * half, most)
 
@@ -229,9 +225,7 @@ def _trigamma_inverse(value: float) -> float:
     return float(brentq(lambda x: polygamma(1, x) - value, 1 / value, 1 / value + value**-0.5))
 
 
-def _variances(
-    places: Sequence[tuple[int, int]], scores: NDArray[np.float64], is_crossed: bool
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _variances(table: Floats, is_crossed: bool) -> tuple[Floats, Floats]:
     """Variances and degrees of freedom: of each row or, if crossed, of each difference of two rows
     over their shared seeds.
 
@@ -239,28 +233,15 @@ def _variances(
     as variances of rows.
 
     Args:
-        places: (place of the row, seed) of each score.
-        scores: (…, scores); the variances are (…, rows or pairs).
+        table: (…, rows, seeds) see `_table`; the variances are (…, rows or pairs).
     """
-    rows: dict[int, dict[int, int]] = {}
-    for line, (place, seed) in enumerate(places):
-        rows.setdefault(place, {})[seed] = line
     if is_crossed:
-        lines = [
-            np.array([(a[seed], b[seed]) for seed in a if seed in b])
-            for a, b in combinations(rows.values(), 2)
-        ]
-        values = [
-            (scores[..., pair[:, 0]] - scores[..., pair[:, 1]]) / 2**0.5
-            for pair in lines
-            if len(pair) > 1
-        ]
-    else:
-        values = [scores[..., list(units.values())] for units in rows.values() if len(units) > 1]
-    freedom = np.array([sample.shape[-1] - 1.0 for sample in values])
-    if not values:
-        return np.zeros(0), freedom
-    return np.stack([np.var(sample, axis=-1, ddof=1) for sample in values], -1), freedom
+        first, second = np.triu_indices(table.shape[-2], 1)
+        table = (table[..., first, :] - table[..., second, :]) / 2**0.5
+    counts = np.isfinite(table).sum(-1)
+    counts = counts[(0,) * (counts.ndim - 1)]  # every draw has the same
+    several = counts > 1
+    return np.nanvar(table[..., several, :], axis=-1, ddof=1), counts[several] - 1.0
 
 
 def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) -> Spread | None:
@@ -301,13 +282,16 @@ def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) 
 
 
 def _cells(pool: Mapping[str, Units]) -> Cells:
+    rows = (tuple(sorted(units.items())) for units in pool.values())
     # Sorted by the seeds that they have, so that draws for these places do not depend on the order
     # of rows and runs.
-    rows = sorted(
-        (sorted(units.items()) for units in pool.values()),
-        key=lambda units: [seed for seed, _ in units],
-    )
-    return tuple((place, seed, score) for place, units in enumerate(rows) for seed, score in units)
+    return tuple(sorted(rows, key=lambda units: [seed for seed, _ in units]))
+
+
+def _table(cells: Cells) -> Floats:
+    """(rows, seeds): the scores, not-a-number where a row lacks a seed."""
+    seeds = sorted({seed for row in cells for seed, _ in row})
+    return np.array([[dict(row).get(seed, nan) for seed in seeds] for row in cells])
 
 
 # Not statsmodels' OLS, which takes 1.4 s of CPU time to import.
@@ -315,19 +299,17 @@ def _cells(pool: Mapping[str, Units]) -> Cells:
 def _fit(cells: Cells, is_crossed: bool) -> tuple[float, int]:
     """Sum of the squared residuals and their degrees of freedom, by least squares with an effect
     for each row and, if crossed, each seed but the first. Cached for all pairs of a scale."""
-    rows = 1 + max(place for place, *_ in cells)
+    table = _table(cells)
+    rows, seeds = np.nonzero(np.isfinite(table))
+    design, scores = np.eye(len(table))[rows], table[rows, seeds]
     # The first seed has no effect of its own: with one for every row and every seed the design
     # would be singular.
-    seeds = sorted({seed for _, seed, _ in cells})[1:] if is_crossed else []
-    design = np.zeros((len(cells), rows + len(seeds)))
-    for line, (place, seed, _) in enumerate(cells):
-        design[line, place] = 1.0
-        if seed in seeds:
-            design[line, rows + seeds.index(seed)] = 1.0
+    if is_crossed:
+        design = np.hstack([design, np.eye(table.shape[1])[seeds, 1:]])
     # By rank: where rows share no seed, the effect of a seed cannot be told from that of a row, and
     # a column is too many.
-    effects, _, rank, _ = np.linalg.lstsq(design, scores := _split(cells)[1])
-    return float(((scores - design @ effects) ** 2).sum()), len(cells) - int(rank)
+    effects, _, rank, _ = np.linalg.lstsq(design, scores)
+    return float(((scores - design @ effects) ** 2).sum()), len(scores) - int(rank)
 
 
 @lru_cache(maxsize=256)
@@ -340,34 +322,30 @@ def equal_spreads(cells: Cells) -> float:
     the test is exact for normal errors at any number of seeds, and also finds rows that have more
     in common than a seed's effect. 1.0 where there are fewer than two variances.
     """
-    places, scores = _split(cells)
-    is_crossed = len(_variances(places, scores, True)[0]) > 0
-    variances, freedom = _variances(places, scores, is_crossed)
+    table = _table(cells)
+    is_crossed = len(_variances(table, True)[0]) > 0
+    variances, freedom = _variances(table, is_crossed)
     if len(variances) < 2 or variances.max() < POINT**2:
         return 1.0
-    return float(
-        (1 + (_null(places, is_crossed) >= _bartlett(variances, freedom)).sum()) / (1 + DRAWS)
-    )
+    places = tuple(tuple((seed, 0.0) for seed, _ in row) for row in cells)
+    larger = _null(places, is_crossed) >= _bartlett(variances, freedom)
+    return float((1 + larger.sum()) / (1 + DRAWS))
 
 
-def _bartlett(variances: NDArray[np.float64], freedom: NDArray[np.float64]) -> NDArray[np.float64]:
+def _bartlett(variances: Floats, freedom: Floats) -> Floats:
     """(…,) of variances (…, rows or pairs)."""
     weights = freedom / freedom.sum()
-    return np.asarray(
-        np.log(variances @ weights) - np.log(np.maximum(variances, POINT**2)) @ weights
-    )
+    logs = np.log(np.maximum(variances, POINT**2))
+    return np.asarray(np.log(variances @ weights) - logs @ weights)
 
 
 @lru_cache(maxsize=64)
-def _null(places: tuple[tuple[int, int], ...], is_crossed: bool) -> NDArray[np.float64]:
+def _null(places: Cells, is_crossed: bool) -> Floats:
     """(draws,): Bartlett's statistic of normal numbers of one spread in these places."""
+    is_there = np.isfinite(_table(places))
+    drawn = np.full((DRAWS, *is_there.shape), nan)
     # The statistic does not depend on means or on the common spread, so that standard normal
     # numbers stand for all.
-    drawn = np.random.default_rng(SEED).standard_normal((DRAWS, len(places)))
-    return _bartlett(*_variances(places, drawn, is_crossed))
-
-
-def _split(cells: Cells) -> tuple[tuple[tuple[int, int], ...], NDArray[np.float64]]:
-    return tuple((place, seed) for place, seed, _ in cells), np.array(
-        [score for *_, score in cells]
-    )
+    generator = np.random.default_rng(SEED)
+    drawn[:, is_there] = generator.standard_normal((DRAWS, is_there.sum()))
+    return _bartlett(*_variances(drawn, is_crossed))

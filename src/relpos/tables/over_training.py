@@ -13,19 +13,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
 from relpos import style
 from relpos.config.conf import key_of
 from relpos.files import write_json
-from relpos.results.contrast import Units, difference
+from relpos.results.contrast import difference
 from relpos.results.gain import MEASURES, Contrast
-from relpos.results.scale import NAMED, by_pretraining
+from relpos.results.scale import Scale
 from relpos.results.statistics import ALPHA, SEED, Difference, Interval
 from relpos.results.values import precedence
-from relpos.tables.table import Row
+from relpos.tables.table import Row, column_values
 
 NAME = "claims_over_training"
 """Name of the figure's file and of the file with its numbers."""
@@ -46,55 +45,58 @@ class Agreement:
     rows: int
 
 
-Courses = Mapping[str, tuple[float, Mapping[Contrast, Mapping[int, Difference]]]]
-"""Claim → the bound in nats below which a difference counts as none, and pair of rows → per cent of
-the steps → their difference in nats (higher is better)."""
+Claims = Mapping[str, tuple[float, Sequence[Contrast]]]
+"""Claim → the bound in nats below which a difference counts as none, and the pairs of rows that it
+compares: the result of `relpos.claims.claim.compared`."""
+Course = dict[int, Difference]
+"""Per cent of the steps → difference of two rows in nats, higher is better."""
+Courses = dict[str, tuple[float, dict[Contrast, Course]]]
+"""Claim → its bound, and the pairs with their courses."""
 
 
-def draw(
-    folder: Path,
-    rows: Sequence[Row],
-    claims: Mapping[str, tuple[float, Sequence[Contrast]]],
-    measure: str,
-) -> None:
+def draw(folder: Path, rows: Sequence[Row], claims: Claims, measure: str) -> None:
     """Writes the figure and its numbers, `claims_over_training.png` and `.json`; nothing where no
     snapshot was measured.
 
     Args:
         folder: of the table.
         rows: of the table, named as in `experiments/claims/rows.yaml`.
-        claims: the result of `relpos.claims.claim.compared`.
+        claims: whose differences are drawn.
         measure: `loss` or `order`.
     """
     courses, ranks = courses_of(rows, claims, measure), agreements(rows, measure)
-    if courses:
-        write_json(folder / f"{NAME}.json", {"measure": measure} | _plain(courses, ranks))
-        _figure(folder / f"{NAME}.png", courses, ranks, measure)
+    if not courses:
+        return
+    numbers: dict[str, dict[str, dict[int, object]]] = {}
+    for id, (_, pairs) in courses.items():
+        numbers[id] = {}
+        for pair, course in pairs.items():
+            numbers[id][str(pair)] = {
+                percent: {
+                    "value": gain.value,
+                    "interval": [gain.low, gain.high],
+                    "freedom": gain.freedom,
+                    "seeds": gain.n,
+                }
+                for percent, gain in course.items()
+            }
+    of_ranks = {percent: asdict(agreement) for percent, agreement in ranks.items()}
+    content = {"measure": measure, "claims": numbers, "ranks": of_ranks}
+    write_json(folder / f"{NAME}.json", content)
+    _figure(folder / f"{NAME}.png", courses, ranks, measure)
 
 
-def courses_of(
-    rows: Sequence[Row], claims: Mapping[str, tuple[float, Sequence[Contrast]]], measure: str
-) -> Courses:
+def courses_of(rows: Sequence[Row], claims: Claims, measure: str) -> Courses:
     """The claims of which some pair of rows has snapshots that can be compared."""
-    units = _units(rows, measure)
-    courses: dict[str, tuple[float, dict[Contrast, dict[int, Difference]]]] = {}
-    for id, (bound, pairs) in claims.items():
-        tested = {pair: _course(pair, units) for pair in pairs}
-        if any(tested.values()):
-            courses[id] = bound, {pair: course for pair, course in tested.items() if course}
+    courses: Courses = {}
+    # The error is estimated from all rows at that time, because early errors differ from late ones.
+    for percent, units in _units(rows, measure).items():
+        for id, (bound, pairs) in claims.items():
+            for pair in pairs:
+                if {*pair} <= units.keys() and (gain := difference(units, *pair)):
+                    _, of_claim = courses.setdefault(id, (bound, {}))
+                    of_claim.setdefault(pair, {})[percent] = gain
     return courses
-
-
-def _course(pair: Contrast, units: Mapping[int, Mapping[str, Units]]) -> dict[int, Difference]:
-    """Per cent of the steps → difference of two rows.
-
-    Its error is estimated from all rows at that time, because early errors differ from late ones.
-    """
-    course = {}
-    for percent, by_row in units.items():
-        if {*pair} <= by_row.keys() and (tested := difference(by_row, *pair)):
-            course[percent] = tested
-    return course
 
 
 def agreements(rows: Sequence[Row], measure: str) -> dict[int, Agreement]:
@@ -109,39 +111,32 @@ def agreements(rows: Sequence[Row], measure: str) -> dict[int, Agreement]:
         scheme = tuple(override for override in row.overrides if key_of(override) not in RATES)
         # A row without overrides has no twin.
         twins.setdefault(scheme or row.name, []).append(row)
-    rows = [
-        max(group, key=lambda row: precedence(row.position_lr, row.conv_lr))
-        for group in twins.values()
-    ]
-    means: dict[int, dict[str, float]] = {}
-    for percent, by_row in _units(rows, measure).items():
-        means[percent] = {name: fmean(units.values()) for name, units in by_row.items()}
-    if not means:
-        return {}
-    last = means.pop(max(means))
+    counted = []
+    for group in twins.values():
+        counted.append(max(group, key=lambda row: precedence(row.position_lr, row.conv_lr)))
     result = {}
-    for percent, then in means.items():
+    units = _units(counted, measure)
+    for percent in list(units)[:-1]:
+        then, last = units[percent], units[max(units)]
         names = [name for name in then if name in last]
         if len(names) >= FEWEST:
-            early, late = (np.array([of_time[name] for name in names]) for of_time in (then, last))
+            early, late = (
+                np.array([fmean(of_time[name].values()) for name in names])
+                for of_time in (then, last)
+            )
             result[percent] = _agreement(early, late)
     return result
 
 
-def _units(rows: Sequence[Row], measure: str) -> dict[int, dict[str, Units]]:
+def _units(rows: Sequence[Row], measure: str) -> dict[int, dict[str, dict[int, float]]]:
     """Per cent of the steps → row → pre-training seed → nats, higher is better."""
-    name, sign = next(
-        (column, sign) for column, (of_scale, sign) in NAMED.items() if of_scale == measure
-    )
-    by_percent: dict[int, dict[str, Units]] = {}
+    scales: dict[int, Scale] = {}
     for row in rows:
         for percent, columns in row.snapshots.items():
-            if name in columns and columns[name].values:
-                units = by_pretraining(
-                    {seed: sign * value for seed, value in columns[name].by_seed.items()}
-                )
-                by_percent.setdefault(percent, {})[row.name] = units
-    return dict(sorted(by_percent.items()))
+            values = [value for name in columns for value in column_values(name, columns[name])]
+            scales.setdefault(percent, Scale({}, "", "")).add({row.name: values})
+    units = {percent: scales[percent].by_seed([measure]) for percent in sorted(scales)}
+    return {percent: of_rows for percent, of_rows in units.items() if of_rows}
 
 
 def _agreement(then: np.ndarray, last: np.ndarray) -> Agreement:
@@ -158,63 +153,40 @@ def _agreement(then: np.ndarray, last: np.ndarray) -> Agreement:
 def _rho(first: np.ndarray, second: np.ndarray) -> float:
     from scipy.stats import rankdata
 
-    return float(np.corrcoef(rankdata(first), rankdata(second))[0, 1])
-
-
-def _plain(courses: Courses, ranks: Mapping[int, Agreement]) -> dict[str, Any]:
-    claims: dict[str, dict[str, dict[str, Any]]] = {}
-    for id, (_, differences) in courses.items():
-        claims[id] = {str(pair): _plain_course(tested) for pair, tested in differences.items()}
-    return {
-        "claims": claims,
-        "ranks": {str(percent): asdict(agreement) for percent, agreement in ranks.items()},
-    }
-
-
-def _plain_course(tested: Mapping[int, Difference]) -> dict[str, Any]:
-    course = {}
-    for percent, gain in tested.items():
-        interval = [gain.low, gain.high]
-        course[str(percent)] = {
-            "value": gain.value,
-            "interval": interval,
-            "freedom": gain.freedom,
-            "seeds": gain.n,
-        }
-    return course
+    return float(np.corrcoef(rankdata([first, second], axis=1))[0, 1])
 
 
 def _figure(path: Path, courses: Courses, ranks: Mapping[int, Agreement], measure: str) -> None:
     figure, panels = style.grid(len(courses) + bool(ranks), 3, 4.2, 3.2)
-    for axes, (id, (bound, differences)) in zip(panels, courses.items(), strict=False):
-        for place, (pair, tested) in enumerate(differences.items()):
+    times: set[int] = set()
+    for axes, (id, (bound, pairs)) in zip(panels, courses.items(), strict=False):
+        for place, (pair, course) in enumerate(pairs.items()):
+            times |= course.keys()
             look = style.look(place, 1.5)
-            gains = list(tested.values())
+            gains = course.values()
             axes.plot(
-                list(tested), [gain.value for gain in gains], marker=".", label=str(pair), **look
+                [*course], [gain.value for gain in gains], marker=".", label=str(pair), **look
             )
-            style.band(axes, tested, [(gain.low, gain.high) for gain in gains], look["color"])
+            style.band(axes, course, [(gain.low, gain.high) for gain in gains], look["color"])
         axes.axhline(0, color="0.4", linewidth=0.8)
         axes.axhline(bound, color="0.4", linewidth=0.8, linestyle="--")
         axes.set_title(id, fontsize=9)
         axes.legend(fontsize=7, frameon=False)
         axes.set_ylabel("nats", fontsize=8)
     if ranks:
-        axes = panels[len(courses)]
-        axes.plot(
-            list(ranks), [agreement.rho for agreement in ranks.values()], marker=".", color="black"
-        )
+        axes, rhos = panels[-1], [agreement.rho for agreement in ranks.values()]
+        axes.plot([*ranks], rhos, marker=".", color="black")
         style.band(axes, ranks, [agreement.interval for agreement in ranks.values()], "black")
         axes.set_ylim(-1.05, 1.05)
         axes.set_title("order of the rows against the last one", fontsize=9)
         axes.set_ylabel("Spearman's ρ", fontsize=8)
-    times: set[int] = set()
-    for _, differences in courses.values():
-        times.update(*differences.values())
     for axes in panels:
         style.logarithmic(axes, times)
         axes.set_xlabel("per cent of the steps", fontsize=8)
         axes.grid(alpha=0.3)
-    title = f"Differences in {MEASURES[measure]}, pointwise 95 % intervals over pre-trainings; dashed: bound"
-    figure.suptitle(title, fontsize=9)
+    figure.suptitle(
+        f"Differences in {MEASURES[measure]}, pointwise 95 % intervals over pre-trainings; dashed: "
+        "bound",
+        fontsize=9,
+    )
     style.save(figure, path)

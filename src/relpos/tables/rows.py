@@ -6,8 +6,10 @@ Missing numbers are None, never zero.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from relpos.results.plateau import NONE, Curve, order_found, order_known
 from relpos.results.scale import (
     MEAN,
     Scale,
+    by_pretraining,
     columns_named,
     mean_of,
     scheme,
@@ -33,23 +36,23 @@ from relpos.results.statistics import Difference, Interval
 from relpos.results.values import (
     GAP,
     LOSS,
+    Seed,
     Value,
     answers,
     by,
     figure_values,
-    per_group,
     pretraining_values,
     rates_of,
     select,
     tuning_values,
 )
 from relpos.runs.networks import of_run
-from relpos.runs.run import Run, runs_root
-from relpos.runs.shelf import final, logged, scores
+from relpos.runs.run import Run, within_runs
+from relpos.runs.shelf import logged, scores
 from relpos.runs.table_file import RowRun
 from relpos.stages.measure import results_of
 from relpos.tables.measurements import Instrument, Measurement
-from relpos.tables.plan import PlannedRow
+from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.table import PLAIN, Column, Row, column_values, mean_if_all
 from relpos.train.optim import Recipe
 from relpos.trust import find
@@ -77,16 +80,11 @@ def rows_of(
     rows = [_row(planned, values[planned.name]) for planned in plan]
     if instrument is None:
         return rows
-    measurements = instrument.measurements(
-        [run for planned in plan for run in planned.pretrainings]
-    )
-    with_order = [
-        _with_order(row, planned, instrument, measurements)
-        for row, planned in zip(rows, plan, strict=True)
-    ]
-    return with_plateau(
-        with_order, values, {planned.name: constant_phase(planned.pretrainings) for planned in plan}
-    )
+    pretrainings = {planned.name: planned.pretrainings for planned in plan}
+    measurements = instrument.measurements(chain(*pretrainings.values()))
+    measured = [_with_order(row, pretrainings[row.name], instrument, measurements) for row in rows]
+    curves = {name: constant_phase(runs) for name, runs in pretrainings.items()}
+    return with_plateau(measured, values, curves)
 
 
 def values_of(planned: PlannedRow) -> Iterator[Value]:
@@ -105,35 +103,32 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
     several, runs = len(planned.pretrainings) > 1, list(_runs(planned))
     columns: dict[str, Column] = {}
     parts: dict[str, tuple[int, int]] = {}
-    for task, node in {
-        tuning.task: tuning.run.config["task"] for tuning in planned.tunings
-    }.items():
-        states = [run.state for run in runs if run.task == task]
+    tasks: dict[str, list[Run]] = {}
+    for tuning in planned.tunings:
+        tasks.setdefault(tuning.task, []).append(tuning.run)
+    read = {value.run: int(value.value) for value in values if value.column == "training_rows"}
+    for task, tunings in tasks.items():
+        node = tunings[0].config["task"]
         # Only GLUE's files can be parts of an official release.
-        published = [
-            tuning.run
-            for tuning in planned.tunings
-            if tuning.task == task and "glue" in tuning.run.meaning
-        ]
-        read = [int(final(run.record).get("training_rows", 0)) for run in published]
-        if read and 0 < max(read) < WHOLE * node["rows"]:
-            parts[task] = max(read), node["rows"]
+        most = max((read.get(run.path, 0) for run in tunings if "glue" in run.meaning), default=0)
+        if 0 < most < WHOLE * node["rows"]:
+            parts[task] = most, node["rows"]
+        states = [run.state for run in runs if run.task == task]
         # MNLI has two dev sets: one task may fill two columns.
         for name in node["columns"]:
             scored = select(values, stage="finetune", column=name)
             columns[name] = column(scored, states, several, node["metric"].rpartition(".")[2])
-    of_pretrainings = by(select(values, stage="pretrain"), "column")
     plain: dict[str, Any] = {}
-    for number in PLAIN:
-        if recorded := of_pretrainings.get(number.name):
-            plain[number.name] = number.kind(np.mean([value.value for value in recorded]))
+    for name, kind in ({"position_parameters": int} | {of.name: of.kind for of in PLAIN}).items():
+        if recorded := select(values, stage="pretrain", column=name):
+            plain[name] = kind(np.mean([value.value for value in recorded]))
     config = planned.pretrainings[0].config if planned.pretrainings else {}
     rates = rates_of(config)
+    if plain:
+        plain["travel"] = travel(config, rates, values, config["conv"])
     return Row(
         name=planned.name,
         overrides=without_keys(planned.overrides),
-        position_parameters=int(of_pretrainings["position_parameters"][0].value) if plain else None,
-        travel=travel(config, rates, values, config.get("conv")) if plain else None,
         position_lr=rates[0],
         conv_lr=rates[1],
         columns=columns,
@@ -147,22 +142,18 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
 
 def _runs(row: PlannedRow) -> Iterator[RowRun]:
     """The pre-trainings of a row, then its fine-tunings, as their records are now."""
-    root = runs_root()
-    trained = [
-        (run, None, run.config.get("seed"), run.config.get("seed")) for run in row.pretrainings
-    ]
-    tuned = [(tuning.run, tuning.task, tuning.pretrain_seed, tuning.seed) for tuning in row.tunings]
-    for run, task, pretrain_seed, seed in [*trained, *tuned]:
-        record = run.record
-        path = run.path.relative_to(root) if run.path.is_relative_to(root) else run.path
+    seeds = [run.config["seed"] for run in row.pretrainings]
+    trained = map(partial(Tuning, ""), seeds, seeds, row.pretrainings)
+    for tuning in (*trained, *row.tunings):
+        record = tuning.run.record
         yield RowRun(
-            stage=run.stage,
-            identity=run.identity,
-            state="finished" if run.is_given else record.get("state", "missing"),
-            path=path.as_posix(),
-            task=task,
-            pretrain_seed=pretrain_seed,
-            seed=seed,
+            stage=tuning.run.stage,
+            identity=tuning.run.identity,
+            state=record.get("state", "missing"),
+            path=within_runs(tuning.run.path),
+            task=tuning.task or None,
+            pretrain_seed=tuning.pretrain_seed,
+            seed=tuning.seed,
             columns=scores(record),
             error=record.get("error"),
         )
@@ -170,15 +161,13 @@ def _runs(row: PlannedRow) -> Iterator[RowRun]:
 
 def _with_order(
     row: Row,
-    planned: PlannedRow,
+    pretrainings: Sequence[Run],
     instrument: Instrument,
     measurements: Sequence[Measurement],
 ) -> Row:
     """The row with the columns about order in front, and with those of its snapshots."""
-    states, folders = (
-        [run.state for run in planned.pretrainings],
-        {run.path for run in planned.pretrainings},
-    )
+    states = [run.state for run in pretrainings]
+    folders = {run.path for run in pretrainings}
     at_end: list[Value] = []
     course: dict[int, list[Value]] = {}
     for measurement in measurements:
@@ -189,21 +178,16 @@ def _with_order(
                 values = course.setdefault(measurement.percent, [])
             values += measured_values(measurement, results_of(measurement.run) or {})
     names = instrument.columns(snapshots=True)
-    snapshots = {
-        percent: order_columns(names, course[percent], states) for percent in sorted(course)
-    }
-    return replace(
-        row,
-        columns=order_columns(instrument.columns(), at_end, states) | row.columns,
-        snapshots=snapshots,
-    )
+    columns = order_columns(instrument.columns(), at_end, states) | row.columns
+    snapshots = {at: order_columns(names, course[at], states) for at in sorted(course)}
+    return replace(row, columns=columns, snapshots=snapshots)
 
 
 def measured_values(measurement: Measurement, results: Results) -> Iterator[Value]:
     """The values that the results of a measurement give."""
-    run = measurement.pretraining
-    base = Value(run.path, "pretrain", "", 0.0, pretrain_seed=run.config["seed"])
-    base = replace(base, percent=measurement.percent)
+    run, percent = measurement.pretraining, measurement.percent
+    seed = run.config["seed"]
+    base = Value(run.path, "pretrain", "", 0.0, pretrain_seed=seed, percent=percent)
     return figure_values(base, [measurement.measure], results)
 
 
@@ -217,12 +201,11 @@ def order_columns(
         values: of the pre-trainings.
         states: of the pre-trainings, finished or not.
     """
-    by_name = measured_columns()
-    several = len(states) > 1
-    return {
-        name: column(select(values, column=name), states, several, by_name[name][1].metric)
-        for name in names
-    }
+    columns, by_name = {}, measured_columns()
+    for name in names:
+        of_column, metric = select(values, column=name), by_name[name][1].metric
+        columns[name] = column(of_column, states, len(states) > 1, metric)
+    return columns
 
 
 def with_plateau(
@@ -252,7 +235,7 @@ def with_plateau(
         for name, row in group:
             # Whether `none` itself knows order, as it does under causal attention, decides for the
             # other rows of the scale.
-            gaps = column_values(GAP, row.columns[GAP]) if GAP in row.columns else []
+            gaps = column_values(GAP, row.columns.get(GAP, Column()))
             scale.add({name: [*select(values[row.name], column=LOSS), *gaps]})
         orders = order_found({name: curves.get(row.name, {}) for name, row in group})
         for name, row in group:
@@ -277,10 +260,12 @@ def with_heldout_lengths(
     The loss is None if the scheme does not serve the length, if no pre-training is finished, or if
     one cannot be measured (stderr then says why).
     """
+    if not lengths:
+        return list(rows)
     result = []
     for row, planned in zip(rows, plan, strict=True):
         finished = [run for run in planned.pretrainings if run.state == "finished"]
-        by_run = [_losses_at(run, lengths) for run in finished] if lengths else []
+        by_run = [_losses_at(run, lengths) for run in finished]
         means = {str(length): mean_if_all([at.get(length) for at in by_run]) for length in lengths}
         result.append(replace(row, heldout_by_length=means))
     return result
@@ -321,12 +306,12 @@ def constant_phase(runs: Sequence[Run]) -> dict[int, Curve]:
     for run in runs:
         # A first phase of shorter texts has fewer tokens a step.
         if run.is_pretraining and run.state == "finished" and "first" not in run.meaning:
-            recipe, steps = Recipe.of(run.config["recipe"]), run.config["steps"]
+            recipe, end = Recipe.of(run.config["recipe"]), run.config["steps"]
+            if recipe.schedule != "linear":
+                end = recipe.decay_start(end)
             tokens = run.config["batch"] * run.config["length"]
-            end = steps if recipe.schedule == "linear" else recipe.decay_start(steps)
-            curves[run.config["seed"]] = {
-                step * tokens: loss for step, loss in _curve(run).items() if step <= end
-            }
+            until = {step * tokens: loss for step, loss in _curve(run).items() if step <= end}
+            curves[run.config["seed"]] = until
     return curves
 
 
@@ -345,55 +330,53 @@ def column(values: Sequence[Value], states: Sequence[str], several: bool, metric
     n_missing = len(states) - len(values) - n_failed
     if not values:
         return Column(n_failed=n_failed, n_missing=n_missing, metric=metric)
-    pretrainings = [value.pretrain_seed for value in values] if several else None
-    result = summary([value.value for value in values], pretrainings)
-    figures = [value.figure for value in values if value.figure is not None]
+    result = summary({value.seeds: value.value for value in values}, several)
     # All runs of a column have the same task or pairs, and so the same examples as the first one.
-    majority, n_collapsed = values[0].majority, 0
+    first, n_collapsed = values[0], 0
+    figures = [value.figure for value in values if value.figure is not None]
     if figures:
-        examples, interval = figures[0].n, _of_figures(figures, result, values[0].column)
+        examples, interval = figures[0].n, _of_figures(figures, result, first.column)
     else:
-        examples, interval = values[0].examples, interval_of_answers(values) or result.interval
-        if majority is not None:
+        examples, interval = first.examples, interval_of_answers(values) or result.interval
+        if first.majority is not None:
             # Not `==`, because × 100 and a mean of two metrics leave a rounding error.
-            n_collapsed = sum(value.value <= majority + 1e-9 for value in values)
+            n_collapsed = sum(value.value <= first.majority + 1e-9 for value in values)
     return replace(
         result,
-        seeds=[value.seeds for value in values],
         best=None if metric == NATS else result.best,  # a higher loss is not better
         interval=interval,
         n_failed=n_failed,
         n_missing=n_missing,
         n_collapsed=n_collapsed,
-        majority=majority,
+        majority=first.majority,
         examples=examples,
         metric=metric,
     )
 
 
-def summary(values: Sequence[float], pretrainings: Sequence[Hashable] | None = None) -> Column:
+def summary(scores: Mapping[Seed, float], several: bool = False) -> Column:
     """Mean, its standard error s/√n and bootstrap interval (none for a single value), best and
     median of some scores.
 
     Args:
-        values: of fine-tunings.
-        pretrainings: for each value, the pre-training that it started from, if there are several.
-            Fine-tunings of one pre-training are not independent of each other: mean, error and
-            interval are then those of the pre-trainings' means.
+        scores: of fine-tunings, by their seeds.
+        several: whether their pre-trainings are the units. Fine-tunings of one pre-training are not
+            independent of each other: mean, error and interval are then those of the pre-trainings'
+            means.
 
-    >>> column = summary([70.0, 71.0, 75.0])
+    >>> column = summary({(0, 0): 70.0, (0, 1): 71.0, (0, 2): 75.0})
     >>> column.mean, column.best, column.median
     (72.0, 75.0, 71.0)
-    >>> summary([70.0, 71.0], pretrainings=[0, 0]).sem is None  # one pre-training has no spread
+    >>> summary({(0, 0): 70.0, (0, 1): 71.0}, several=True).sem is None  # one pre-training has no spread
     True
     """
-    units = (
-        list(per_group(pretrainings, values).values()) if pretrainings is not None else list(values)
-    )
-    if not values:
+    if not scores:
         return Column()
+    values = list(scores.values())
+    units = list(by_pretraining(scores).values()) if several else values
     return Column(
-        values=list(values),
+        values=values,
+        seeds=list(scores),
         mean=float(np.mean(units)),
         sem=float(np.std(units, ddof=1) / np.sqrt(len(units))) if len(units) > 1 else None,
         best=max(values),
@@ -416,9 +399,8 @@ def interval_of_answers(values: Sequence[Value]) -> Interval | None:
     dev_sets = [
         [answers(value.answers) for value in group if value.answers] for group in groups.values()
     ]
-    shapes = {dev_set.shape for group in dev_sets for dev_set in group}
     # Dev sets of several sizes are from several versions of the data.
-    if len(shapes) > 1:
+    if len({dev_set.shape for dev_set in chain(*dev_sets)}) > 1:
         return None
     # The array has equally many fine-tunings of each pre-training; those beyond the fewest are left
     # out.
@@ -433,9 +415,8 @@ def interval_of_answers(values: Sequence[Value]) -> Interval | None:
         return 100 * sum(map(np.nan_to_num, scores)) / fewest
 
     # (pre-trainings, examples, fine-tunings, 2)
-    return multi_bootstrap(
-        np.stack([np.stack(group[:fewest], 1) for group in dev_sets]), RESAMPLES, mean
-    )
+    of_seeds = np.stack([np.stack(group[:fewest], 1) for group in dev_sets])
+    return multi_bootstrap(of_seeds, RESAMPLES, mean)
 
 
 def _of_figures(figures: Sequence[Figure], column: Column, name: str) -> Interval | None:
@@ -476,15 +457,11 @@ def mean_column(columns: Mapping[str, Column], several: bool) -> Column:
     if not names:
         return Column()
     parts = [columns[name] for name in names]
-    single = mean_of([part.by_seed for part in parts])
-    mean = summary(
-        list(single.values()), [pretraining for pretraining, _ in single] if several else None
-    )
+    mean = summary(mean_of([part.by_seed for part in parts]), several)
     # The column with most runs counts: a column that was cut short must not hide missing seeds.
     planned = max(len(part.values) + part.n_failed + part.n_missing for part in parts)
     return replace(
         mean,
-        seeds=list(single),
         of=names,
         best=mean_if_all([part.best for part in parts]),
         median=mean_if_all([part.median for part in parts]),

@@ -70,7 +70,11 @@ def test_a_row_that_was_not_run_is_missing_everywhere() -> None:
 
 def test_a_table_without_glues_columns_has_no_mean() -> None:
     view = view_of(
-        Table("own", "is it learned?", [Row("none", columns={"answers": summary([50.0, 52.0])})])
+        Table(
+            "own",
+            "is it learned?",
+            [Row("none", columns={"answers": summary({(0, 0): 50.0, (0, 1): 52.0})})],
+        )
     )
     assert "| row | answers |" in text.markdown(view)
     assert next(csv.DictReader(io.StringIO(text.comma_separated(view))))["answers"] == "51.0"
@@ -153,7 +157,7 @@ def test_markdown_is_read_as_it_was_meant() -> None:
 
 def test_brackets_in_names_are_no_markup_on_the_terminal() -> None:
     console = Console(file=io.StringIO(), width=400)
-    row = Row("fixed[k=8]", columns={"rte": summary([60.0])}, on_plateau=True)
+    row = Row("fixed[k=8]", columns={"rte": summary({(0, 0): 60.0})}, on_plateau=True)
     text.terminal(view_of(Table("t", "?", [row])), console)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert [line.split() for line in lines if "[k=8]" in line] == [
