@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pretend import bare
-from relpos.measures.kinds import lengths as by_length
 from relpos.results.values import GLUE
+from relpos.runs.networks import of_run
 from relpos.runs.run import Run
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.render import text
@@ -233,11 +233,11 @@ def test_a_length_that_cannot_be_measured_costs_its_cells_and_not_the_table(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = [row("none", {}), row("fixed", {})]  # of the first there is no more than its record
-    known = {plan[1].pretrainings[0].path: {8: 3.5, 16: None}}
+    of_fixed = {"lengths": {"8": {"loss": 3.5}, "16": {"loss": None}}}
     monkeypatch.setattr(
-        "relpos.tables.rows.losses",
-        lambda run, lengths: known.get(run) or by_length.losses(run, lengths),
+        "relpos.tables.rows.of_run", lambda run: run if "fixed" in run.name else of_run(run)
     )
+    monkeypatch.setattr("relpos.tables.rows.measured", lambda sample, measures: of_fixed)
     found = with_heldout_lengths(made(*plan), plan, [8, 16])
     assert [each.heldout_by_length for each in found] == [
         {"8": None, "16": None},

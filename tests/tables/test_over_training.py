@@ -12,7 +12,6 @@ from relpos.claims.claim import compared
 from relpos.claims.claim import load as load_claims
 from relpos.commands.claims import chosen, table_page
 from relpos.commands.reproduce import show
-from relpos.launch.engine import Debug
 from relpos.tables.changes import Changes
 from relpos.tables.experiment import load
 from relpos.tables.over_training import agreements, courses_of, draw
@@ -109,7 +108,7 @@ def test_a_table_that_names_its_primary_measure_has_its_claims_beside_it(
                     "position_parameters": 10,
                 },
             )
-    show(given, plan, tmp_path / "table", None, Debug(), Changes())
+    show(given, plan, tmp_path / "table", None, Changes())
     first = (tmp_path / "table" / "claims.txt").read_text(encoding="utf-8").splitlines()[0]
     assert first.startswith("C03/loss  holds (2×16, 3 steps of 8, files (")
     assert first.endswith(")  held-out loss of these rows: dynamic beats fixed in GLUE, BERT-small")
