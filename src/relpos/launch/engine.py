@@ -14,8 +14,9 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Protocol
 
@@ -114,19 +115,15 @@ class Local(Engine):
 
     def start(self, standing: Standing, folder: Path) -> LocalWorkers:
         """Starts one worker for each of `places`."""
-        environments = self._environments(self.places(standing.open()))
-        standing.job.write(folder / "job.json")
-        return LocalWorkers(standing, folder, environments)
-
-    def _environments(self, places: Sequence[str | None]) -> list[dict[str, str]]:
-        """The environment variables of the worker at each place."""
+        places = self.places(standing.open())
         threads = self.threads or max(1, cores() // max(1, len(places)))
         variables = os.environ | thread_variables(threads, asked=self.threads is not None)
         environments = []
         for gpus in places:
             visible = {} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus}
             environments.append(variables | visible)
-        return environments
+        standing.job.write(folder / "job.json")
+        return LocalWorkers(standing, folder, environments)
 
     def places(self, pending: list[Run]) -> list[str | None]:
         """One entry per worker, at most one per run: the GPUs that it sees, as many as a run takes;
@@ -136,23 +133,16 @@ class Local(Engine):
             RelposError: there are fewer GPUs than a run takes.
         """
         speeds = [run.config.get("speed", {"accelerator": "cpu"}) for run in pending]
-        on_cpu = all(speed.get("accelerator") == "cpu" for speed in speeds)
-        size = max((shape(run)[1] for run in pending), default=1)
-        return self._slots(on_cpu, size)[: len(pending)]
-
-    def _slots(self, on_cpu: bool, size: int) -> list[str | None]:
-        """One entry per worker: the `size` GPUs that it sees; None: it works on the CPU."""
-        gpus = _gpus()
-        if on_cpu or not gpus:
-            return [None] * (self.workers or max(1, cores() // size))
+        gpus, size = _gpus(), max((shape(run)[1] for run in pending), default=1)
+        if not gpus or all(speed.get("accelerator") == "cpu" for speed in speeds):
+            return [None] * min(len(pending), self.workers or max(1, cores() // size))
         # The last GPUs may be too few for a run and stay idle.
         shares = [",".join(gpus[i : i + size]) for i in range(0, len(gpus) - size + 1, size)]
         if not shares:
             raise RelposError(f"speed.devices={size}: engine=local has {plural(len(gpus), 'GPU')}")
-        # Round by round, so that few workers spread over all GPUs.
-        slots = [share for _ in range(self.runs_per_device) for share in shares]
-        # more workers than slots: they share them
-        return [slots[i % len(slots)] for i in range(self.workers or len(slots))]
+        # Round by round, so that few workers spread over all GPUs; with more they share them.
+        workers = self.workers or len(shares) * self.runs_per_device
+        return [*islice(cycle(shares), min(len(pending), workers))]
 
 
 def _gpus() -> list[str]:
