@@ -18,12 +18,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stderr
 from io import StringIO
 from queue import SimpleQueue
-from typing import Any
+from typing import Protocol, TypeVar
 
 from relpos.errors import RelposError, say
 from relpos.process import end_all, exit_status, interruptible, started
 
-Submit = Callable[[Callable[[Any], Any], Any], "Future[Any]"]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Submit(Protocol):
+    """Hands an item to a process."""
+
+    def __call__(self, function: Callable[[Item], Result], item: Item) -> Future[Result]: ...
 
 
 @contextmanager
@@ -40,7 +47,7 @@ def pool(count: int) -> Iterator[Submit]:
     # turns.
     threads = ThreadPoolExecutor(count)
 
-    def apply(function: Callable[[Any], Any], item: Any) -> Any:
+    def apply(function: Callable[[Item], Result], item: Item) -> Result:
         process = free.get()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -61,7 +68,7 @@ def pool(count: int) -> Iterator[Submit]:
             raise RelposError(failed)
         return result
 
-    def submit(function: Callable[[Any], Any], item: Any) -> Future[Any]:
+    def submit(function: Callable[[Item], Result], item: Item) -> Future[Result]:
         if not processes:
             for _ in range(count):
                 # Its own process group: Ctrl-C reaches this process alone, which stops the others.

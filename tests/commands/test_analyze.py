@@ -122,5 +122,6 @@ def test_properties_are_those_that_are_tried_out_beside_those_that_are_printed(
     monkeypatch.setattr(
         "relpos.claims.exact.methods_of_table_1", lambda: {"tisa": dict.fromkeys(NAMES, "no")}
     )
-    [row] = Properties(["tisa"]).drawn().rows
+    [drawing] = Properties(["tisa"]).drawn()
+    [row] = drawing.rows
     assert row == {"position": "tisa"} | dict.fromkeys(NAMES, "yes, printed no")

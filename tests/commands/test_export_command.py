@@ -205,7 +205,8 @@ def test_the_card_has_what_was_measured_of_this_network(
         write_text(run / "order" / f"shuffle-{share}.json", json.dumps(content))
     for mark, accuracy in (("0", 0.0), ("1", 100.0)):
         group = {"accuracy": accuracy, "interval": [0.0, 100.0], "n": 1, "guess": 50.0}
-        results = {"pairs": {"same_words": group}, "answers": {"same_words": {"p": mark}}}
+        results = {"pairs": {"same_words": group, "others": {"accuracy": None}}}
+        results["answers"] = {"same_words": {"p": mark}}
         content = {
             "meaning": {"measure": "pairs", "version": 2, "form": "plain", "pairs": mark},
             "share": 100,

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -43,7 +42,9 @@ DRAWS = 20  # random orders of the weights of a kernel
 
 
 @torch.no_grad()
-def learned_kernels(model: Any, k: int | None = None) -> dict[int, Float[Tensor, "heads width"]]:
+def learned_kernels(
+    model: nn.Module, k: int | None = None
+) -> dict[int, Float[Tensor, "heads width"]]:
     """A kernel of 2k+1 numbers for each head, by layer from 1: what the scheme adds to the score at
     each offset, all terms added.
 
@@ -55,32 +56,25 @@ def learned_kernels(model: Any, k: int | None = None) -> dict[int, Float[Tensor,
     """
     encoder = encoder_of(model)
     ids = random_ids(encoder, _TOKENS[0], min(_TOKENS[1], encoder.shape.max_positions))
+    half = int(getattr(encoder.position, "k", 8)) if k is None else k
+    kernels = {}
     # By running it: kernels that are made from tokens exist only then.
-    calls = [
-        call
-        for call in record(encoder, ids)
-        if any(getattr(call.terms, name) is not None for name in _TERMS)
-    ]
-    half = k
-    if half is None:
-        half = int(getattr(encoder.position, "k", 8))
-    return {call.layer + 1: _sum(call, half, encoder.position.paired) for call in calls}
+    for call in record(encoder, ids):
+        if any(getattr(call.terms, name) is not None for name in _TERMS):
+            kernels[call.layer + 1] = _sum(call, half, encoder.position.paired)
+    return kernels
 
 
-def draw_kernels(model: Any, path: str | Path) -> bool:
+def draw_kernels(model: nn.Module, path: str | Path) -> bool:
     """Writes the figure to `path` (its suffix sets the format). Returns whether it did: not where
     the scheme has no kernels."""
     kernels = learned_kernels(model)
     if not kernels:
         return False
     half = next(iter(kernels.values())).shape[1] // 2
-    titles, shown = (
-        [f"layer {layer}" for layer in kernels],
-        [heads.tolist() for heads in kernels.values()],
-    )
-    figure, _ = style.by_layer(
-        range(-half, half + 1), shown, titles, "added to the score by each head"
-    )
+    titles, offsets = [f"layer {layer}" for layer in kernels], range(-half, half + 1)
+    heads = [of_layer.tolist() for of_layer in kernels.values()]
+    figure, _ = style.by_layer(offsets, heads, titles, "added to the score by each head")
     style.save(figure, Path(path))
     return True
 
@@ -94,7 +88,8 @@ def _sum(call: Call, half: int, paired: bool) -> Float[Tensor, "heads 2*{half}+1
         parts.append(_centre(terms.offset.float().cpu(), half))
     if paired and terms.query is not None:
         n = terms.query.shape[2]
-        sums: Any = added(Terms(query=terms.query, key=terms.key, columns=terms.columns), n)
+        sums = added(Terms(query=terms.query, key=terms.key, columns=terms.columns), n)
+        assert sums is not None
         means = [sums.float().diagonal(offset, -2, -1).mean((0, 2)) for offset in range(1 - n, n)]
         parts.append(_centre(torch.stack(means, 1), half))
         terms = replace(terms, query=None, key=None)

@@ -19,15 +19,15 @@ word do, is computed once.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from relpos.data.shuffle import with_edges
 from relpos.data.tokenizer import OURS, Marks, Tokenizer
@@ -38,6 +38,7 @@ from relpos.model.tokens import in_batch
 
 Ids = npt.NDArray[np.integer]
 Floats = npt.NDArray[np.float64]
+Network = TypeVar("Network", bound=nn.Module)
 FORMS = ("within_word", "plain")
 BATCH_TOKENS = 1_024  # what one forward pass sees: the activations stay in a core's cache
 SHARED_TOKENS = 262_144  # equal rows are found among so many tokens at a time
@@ -45,7 +46,7 @@ _LOGIT_ROWS = 512  # rows of logits that exist at a time
 
 
 @contextmanager
-def exact(model: MaskedLM) -> Iterator[MaskedLM]:
+def exact(model: Network) -> Iterator[Network]:
     """The network in evaluation mode, without gradients, and with matrix products in full float32.
 
     A network without positions must give two orders of the same words the same score. In float32 it
@@ -65,12 +66,10 @@ def exact(model: MaskedLM) -> Iterator[MaskedLM]:
 
 def log_probabilities(model: MaskedLM, hidden: Tensor, targets: Tensor) -> Tensor:
     """hidden (N, hidden), targets (N,) → (N,) float64: log softmax(head(hidden))[target]."""
-    parts = []
+    parts = [hidden.new_zeros(0, dtype=torch.float64)]
     for rows, target in zip(hidden.split(_LOGIT_ROWS), targets.split(_LOGIT_ROWS), strict=True):
         logits = model.head(rows, model.table)
         parts.append((logits.gather(1, target[:, None]).squeeze(1) - logits.logsumexp(1)).double())
-    if not parts:
-        return hidden.new_zeros(0, dtype=torch.float64)
     return torch.cat(parts)
 
 
@@ -78,17 +77,14 @@ def hidden_at(
     model: MaskedLM, rows: npt.NDArray[np.int64], places: npt.NDArray[np.integer]
 ) -> Tensor:
     """rows (m, n) of ids, places (m,) → (m, hidden): the output at one token of each row."""
-    device, step = next(model.parameters()).device, max(1, BATCH_TOKENS // rows.shape[1])
-    parts = zip(
-        torch.from_numpy(rows).split(step), torch.from_numpy(places).split(step), strict=True
-    )
-    # `at`: the last layer computes these tokens alone.
-    return torch.cat(
-        [
-            model.encoder(part.to(device), at=in_batch(at, part.shape[1]).to(device))
-            for part, at in parts
-        ]
-    )
+    device, length = next(model.parameters()).device, rows.shape[1]
+    step = max(1, BATCH_TOKENS // length)
+    outputs = []
+    for start in range(0, len(rows), step):
+        ids, at = (torch.from_numpy(x[start : start + step]) for x in (rows, places))
+        # `at`: the last layer computes these tokens alone.
+        outputs.append(model.encoder(ids.to(device), at=in_batch(at, length).to(device)))
+    return torch.cat(outputs)
 
 
 def pseudo_log_likelihoods(
@@ -115,24 +111,19 @@ def pseudo_log_likelihoods(
     """
     first = np.zeros(len(sentences), np.int64)
     if unscored is not None:
-        first = np.asarray(unscored, np.int64)
-    by_length: dict[int, list[int]] = defaultdict(list)
-    for number, sentence in enumerate(sentences):
-        by_length[len(sentence)].append(number)
+        first[:] = unscored
+    lengths = np.array([len(sentence) for sentence in sentences], np.int64)
     totals = np.zeros(len(sentences))
     with exact(model):
-        for length in sorted(by_length, reverse=True):
+        for length in np.unique(lengths)[::-1]:
             # A bound on tokens, because rows of a sentence grow with the square of its length.
-            at_once = max(1, SHARED_TOKENS // (length * (length + 2)))
-            members = by_length[length]
+            at_once = max(1, SHARED_TOKENS // int(length * (length + 2)))
+            members = (lengths == length).nonzero()[0]
             for start in range(0, len(members), at_once):
                 part = members[start : start + at_once]
-                batch: npt.NDArray[np.int64] = np.array(
-                    [sentences[number] for number in part], np.int64
-                )
-                totals[part] = _score(
-                    model, batch, np.arange(length) >= first[part, None], words, marks
-                )
+                batch = np.array([sentences[number] for number in part], np.int64)
+                scored = np.arange(length) >= first[part, None]
+                totals[part] = _score(model, batch, scored, words, marks)
                 advance(len(part))
     return totals
 
@@ -154,12 +145,20 @@ def _score(
     marks: Marks,
 ) -> Floats:
     """ids (m, n), sentences of one length, scored (m, n), which tokens count → (m,)."""
+    device = next(model.parameters()).device
+    counted = torch.from_numpy(scored).to(device)
     if model.encoder.causal:
-        scores = _likelihoods(model, ids, scored, marks)
+        rows = with_edges(torch.from_numpy(ids), marks).to(device)
+        step = max(1, BATCH_TOKENS // rows.shape[1])
+        parts = []
+        for part, counts in zip(rows.split(step), counted.split(step), strict=True):
+            hidden = model.encoder(part)[:, :-2]  # the output at a token predicts the next one
+            parts.append(log_probabilities(model, hidden[counts], part[:, 1:-1][counts]))
+        scores = torch.cat(parts)
     else:
         scores = _masked(model, ids, scored, words, marks)
     by_token = scores.new_zeros(ids.shape)
-    by_token[torch.from_numpy(scored).to(scores.device)] = scores
+    by_token[counted] = scores
     total: Floats = by_token.sum(1).cpu().numpy()
     return total
 
@@ -185,23 +184,6 @@ def _masked(
     # `reshape`: in numpy 2.0 alone the inverse along an axis has a second dimension.
     hidden = hidden[torch.from_numpy(inverse.reshape(-1)).to(hidden.device)]
     return log_probabilities(model, hidden, torch.from_numpy(ids[scored]).to(hidden.device))
-
-
-def _likelihoods(
-    model: MaskedLM, ids: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], marks: Marks
-) -> Tensor:
-    """`_masked` for a causal network."""
-    device = next(model.parameters()).device
-    rows, counted = (
-        with_edges(torch.from_numpy(ids), marks).to(device),
-        torch.from_numpy(scored).to(device),
-    )
-    step = max(1, BATCH_TOKENS // rows.shape[1])
-    scores = []
-    for part, counts in zip(rows.split(step), counted.split(step), strict=True):
-        hidden = model.encoder(part)[:, :-2]  # the output at a token predicts the next one
-        scores.append(log_probabilities(model, hidden[counts], part[:, 1:-1][counts]))
-    return torch.cat(scores)
 
 
 @dataclass(frozen=True)
@@ -255,20 +237,18 @@ class Score:
         if not len(places):
             raise RelposError(f"text={text!r}: there is nothing to score but special tokens")
         with exact(self.model) as model:
-            # A causal network predicts a token at the one before it.
             word = np.arange(len(ids))
             if self.words is not None:
                 special = self.tokenizer.is_special(ids)
                 # A special token ends a word; `roll` brings the last one round to the first, which
                 # begins one anyway.
-                word = (self.words.begins(ids) | special | np.roll(special, 1)).cumsum(
-                    dtype=np.int64
-                )
+                begins = self.words.begins(ids) | special | np.roll(special, 1)
+                word = begins.cumsum(dtype=np.int64)
             rows = masked_rows(ids[None], word[None], self.tokenizer.mask)[0][places]
+            # A causal network predicts a token at the one before it.
             hidden = hidden_at(model, rows, places - model.encoder.causal)
-            scores = log_probabilities(
-                model, hidden, torch.from_numpy(ids[places]).to(hidden.device)
-            )
+            targets = torch.from_numpy(ids[places]).to(hidden.device)
+            scores = log_probabilities(model, hidden, targets)
         return Scored([self.tokenizer.piece(ids[place]) for place in places], scores.tolist())
 
 
@@ -317,15 +297,10 @@ class FillMask:
             logits = model.head(hidden, model.table).double()
             # In float64: probabilities of rare words would lose their digits.
             best = logits.softmax(-1).topk(min(top, logits.shape[-1]), -1)
-        return [
-            [
-                self._guess(ids, place, number, value)
-                for number, value in zip(numbers, values, strict=True)
-            ]
-            for place, numbers, values in zip(
-                places, best.indices.tolist(), best.values.tolist(), strict=True
-            )
-        ]
+        guesses = []
+        for place, *most in zip(places, best.indices.tolist(), best.values.tolist(), strict=True):
+            guesses.append([self._guess(ids, place, *piece) for piece in zip(*most, strict=True)])
+        return guesses
 
     def _guess(
         self, ids: npt.NDArray[np.int64], place: int, number: int, probability: float
@@ -334,9 +309,5 @@ class FillMask:
         filled[place] = number
         # The text for a reader leaves out the [CLS] in front and the [SEP] at the end.
         first, last = int(filled[0] == tokenizer.cls), len(filled) - (filled[-1] == tokenizer.sep)
-        return Guess(
-            tokenizer.piece(number),
-            number,
-            probability,
-            tokenizer.decode_marked(filled[first:last]),
-        )
+        text = tokenizer.decode_marked(filled[first:last])
+        return Guess(tokenizer.piece(number), number, probability, text)

@@ -16,7 +16,6 @@ W_Q and W_K.
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +25,7 @@ from torch import Tensor
 from relpos.analysis.fit import Fit, check_offsets, fit_heads
 from relpos.analysis.toeplitz import diagonal_means
 from relpos.errors import RelposError
-from relpos.model.encoder import Encoder
+from relpos.model.encoder import Encoder, Layer
 
 
 @torch.no_grad()
@@ -66,8 +65,7 @@ def profiles(encoder: Encoder, layer: int = 0, length: int = 128) -> Float[Tenso
 def check_maps(encoder: Encoder, length: int = 0, functions: int = 0) -> None:
     """Raises RelposError where queries and keys are no linear maps, or F̂_P of this length has too
     few offsets for a fit of so many `functions`."""
-    layers: Any = encoder.layers
-    attention = layers[0].attention
+    attention = _layer(encoder, 0).attention
     if not {"q", "k"} <= attention.widths.keys() or attention.conv.places & {"input", "q", "k"}:
         raise RelposError(
             "the queries and keys of this network are not linear maps: there is no F̂_P"
@@ -96,30 +94,27 @@ def _in_float64(module: torch.nn.Module, x: Tensor) -> Tensor:
     return y
 
 
+def _layer(encoder: Encoder, number: int) -> Layer:
+    # Shared layers are stored once, and run several times.
+    layer = encoder.layers[number % len(encoder.layers)]
+    assert isinstance(layer, Layer)
+    return layer
+
+
 def _queries_and_keys(
     encoder: Encoder, layer: int, x: Float[Tensor, "n hidden"]
 ) -> tuple[Tensor, Tensor]:
     """(heads, n, head_dim) of each."""
-    layers: Any = encoder.layers
-    # Shared layers are stored once, and run several times.
-    own = layers[layer % len(layers)]
+    own = _layer(encoder, layer)
     attention = own.attention
     if own.block.norm_first:
         x = _in_float64(own.attention_norm, x)
-    widths: dict[str, int] = attention.widths
-    project: torch.nn.Linear = attention.project
-    weights = dict(zip(widths, project.weight.double().split(list(widths.values())), strict=True))
-    shift = torch.zeros(sum(widths.values()), dtype=torch.float64)
-    if project.bias is not None:
-        shift = project.bias.double()
-    biases = dict(
-        zip(widths, shift.to(project.weight.device).split(list(widths.values())), strict=True)
-    )
+    # All at once and then apart: queries and keys are rows of one map.
+    projections = _in_float64(attention.project, x).split(list(attention.widths.values()), -1)
+    by_name = dict(zip(attention.widths, projections, strict=True))
 
     def heads(name: str) -> Tensor:
-        projected = torch.nn.functional.linear(x, weights[name], biases[name]).view(
-            len(x), -1, encoder.shape.head_dim
-        )
+        projected = by_name[name].view(len(x), -1, encoder.shape.head_dim)
         if name in attention.norms:
             projected = _in_float64(attention.norms[name], projected)
         return projected.transpose(0, 1)

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.graph import Node
 
 from relpos.analysis.recording import added, random_ids, record
 from relpos.analysis.toeplitz import toeplitz_r2
@@ -97,8 +97,8 @@ def _tells_far_apart(model: MaskedLM, mechanism: Mechanism, factor: float) -> bo
         return False
     q, k = call.turned(model.encoder.position, call.q, call.k) or (call.q, call.k)
     tables = [added(call.terms, n), None if q is None or k is None else q @ k.transpose(-1, -2)]
-    rows = [table[:, :, 0, list(FAR)] for table in tables if table is not None]
-    return any(bool((row[..., 0] - row[..., 1]).abs().max() > EQUAL) for row in rows)
+    rows = [table[:, :, 0] for table in tables if table is not None]
+    return any(bool((row[..., FAR[0]] - row[..., FAR[1]]).abs().max() > EQUAL) for row in rows)
 
 
 def learns(model: MaskedLM, parameters: list[nn.Parameter]) -> bool:
@@ -125,8 +125,9 @@ def depth_of(model: MaskedLM, parameters: list[nn.Parameter], n: int) -> int:
     """Operations on the longest path from the loss of n tokens back to one of the parameters; 0
     where there is none."""
     ends = {id(parameter) for parameter in parameters}
-    depth: dict[Any, int] = {}
-    start: Any = _loss(model, n).grad_fn
+    depth: dict[Node, int] = {}
+    start = _loss(model, n).grad_fn
+    assert start is not None
     todo = [start]
     while todo:
         node = todo[-1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -23,7 +22,7 @@ class Call:
     layer: int
     q: Heads | None
     k: Heads | None
-    state: Any
+    state: object
     terms: Terms
     causal: bool
 
@@ -51,18 +50,18 @@ class Call:
 @torch.no_grad()
 def record(encoder: Encoder, input_ids: Ids) -> list[Call]:
     """Every pass through a layer that has scores, in evaluation mode."""
-    position: Any = encoder.position
+    position = encoder.position
     calls: list[Call] = []
     fill = position.terms
 
-    def spy(layer: int, q: Heads | None, k: Heads | None, state: Any) -> Terms:
+    def spy(layer: int, q: Heads | None, k: Heads | None, state: object) -> Terms:
         calls.append(
             Call(layer, q, k, state, fill(layer, q, k, state).multiplied(), encoder.causal)
         )
         return calls[-1].terms
 
     training = encoder.training
-    position.terms = spy
+    position.terms = spy  # type: ignore[method-assign]
     try:
         encoder.eval()
         encoder(input_ids)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -134,7 +133,7 @@ def multi_bootstrap(
 
 
 def bootstrapped(
-    samples: Sequence[npt.ArrayLike], statistic: Callable[..., Any], **options: Any
+    samples: Sequence[npt.ArrayLike], statistic: Callable[..., object], **options: object
 ) -> Ends | None:
     """Interval of a statistic by scipy's bootstrap, bias-corrected and accelerated unless `options`
     name another method.
@@ -158,7 +157,9 @@ def bootstrapped(
         ends = bootstrap(
             arrays, statistic, n_resamples=9_999, rng=SEED, **options
         ).confidence_interval
-    return (float(ends.low), float(ends.high)) if np.isfinite([ends.low, ends.high]).all() else None
+    if not np.isfinite([ends.low, ends.high]).all():
+        return None
+    return float(ends.low), float(ends.high)
 
 
 def mean_interval(values: Sequence[float]) -> Ends | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float
 
@@ -12,7 +10,7 @@ from relpos.errors import RelposError
 Matrix = Float[np.ndarray, "n n"]
 
 
-def products(table: Any) -> tuple[Matrix, Matrix]:
+def products(table: object) -> tuple[Matrix, Matrix]:
     """P = E·E^T (n, n) and the cosines (n, n) of a position table (n, embedding)."""
     rows = _numbers(table)
     sizes = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -21,7 +19,7 @@ def products(table: Any) -> tuple[Matrix, Matrix]:
     return rows @ rows.T, unit @ unit.T
 
 
-def toeplitz_r2(matrix: Any, main: bool = True) -> float:
+def toeplitz_r2(matrix: object, main: bool = True) -> float:
     """R² = 1 − RSS/TSS of the best Toeplitz matrix, which holds the mean of each diagonal; every
     entry weighs the same.
 
@@ -39,18 +37,13 @@ def toeplitz_r2(matrix: Any, main: bool = True) -> float:
     values = _square(matrix)
     n = len(values)
     residual = sum(_spread(values.diagonal(offset)) for offset in range(1 - n, n) if main or offset)
-    counted = values
-    if not main:
-        counted = values[~np.eye(n, dtype=bool)]
-    total = 0.0
-    if counted.size:
-        total = _spread(counted)
+    total = _spread(values if main else values[~np.eye(n, dtype=bool)])
     if not total > 0:  # a constant matrix has nothing to explain, and is Toeplitz
         return 1.0
     return 1.0 - residual / total
 
 
-def diagonal_means(matrix: Any) -> Float[np.ndarray, "offsets"]:
+def diagonal_means(matrix: object) -> Float[np.ndarray, "offsets"]:
     """The best Toeplitz matrix of an (n, n) one as a curve: the mean of each diagonal, at offsets
     1−n … n−1."""
     values = _square(matrix)
@@ -58,14 +51,14 @@ def diagonal_means(matrix: Any) -> Float[np.ndarray, "offsets"]:
     return np.array([values.diagonal(offset).mean() for offset in range(1 - n, n)])
 
 
-def _numbers(table: Any) -> Float[np.ndarray, "..."]:
+def _numbers(table: object) -> Float[np.ndarray, "..."]:
     """An array or a tensor as an array of float64."""
     if hasattr(table, "detach"):
         table = table.detach().double().cpu()
     return np.asarray(table, np.float64)
 
 
-def _square(matrix: Any) -> Matrix:
+def _square(matrix: object) -> Matrix:
     values = _numbers(matrix)
     if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size:
         raise RelposError(f"a Toeplitz fit needs a square matrix, not one of shape {values.shape}")
@@ -76,4 +69,4 @@ def _square(matrix: Any) -> Matrix:
 
 def _spread(values: np.ndarray) -> float:
     """Sum of squares about the mean."""
-    return float(((values - values.mean()) ** 2).sum())
+    return float(((values - values.mean()) ** 2).sum()) if values.size else 0.0

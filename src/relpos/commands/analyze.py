@@ -12,6 +12,7 @@ from typing import Any, Literal, Unpack
 from urllib.parse import quote
 
 import torch
+from torch import nn
 
 from relpos import style
 from relpos.analysis.patterns import Pattern, draw_overview, draw_pattern, pattern, reveal
@@ -24,6 +25,7 @@ from relpos.measures.measure import Drawing, Measure
 from relpos.measures.measured import seen
 from relpos.measures.sample import Sample
 from relpos.model.encoder import encoder_of
+from relpos.model.heads import MaskedLM
 from relpos.places import expanded
 from relpos.process import set_threads
 from relpos.ranges import Count, Names, Threads
@@ -31,7 +33,7 @@ from relpos.readers import read_yaml
 from relpos.results.plateau import NONE
 from relpos.results.scale import pretraining_scale
 from relpos.results.values import Value, read
-from relpos.runs.networks import Network, networks_of
+from relpos.runs.networks import networks_of
 from relpos.runs.run import runs_root
 from relpos.train.network import class_of
 from relpos.train.network import network as build_network
@@ -65,7 +67,7 @@ class Properties:
 
     schemes: Sequence[str] | None = None
 
-    def drawn(self) -> Drawing:
+    def drawn(self, *_: object) -> list[Drawing]:
         """The properties of small networks of the schemes, as in the claim W22; parameters are
         counted at size=base."""
         from relpos.analysis.properties import NAMES
@@ -73,28 +75,26 @@ class Properties:
 
         for name in self.schemes or ():
             refuse_unknown("kind.schemes: unknown position", name, options()["position"])
-        rows, paper = [], methods_of_table_1()
-        for name in self.schemes or paper:
-            has = has_properties(name)
-            row = {"position": name}
-            for key in NAMES:
-                row[key] = "yes" if has[key] else "no"
-                printed = paper[name][key] if name in paper else row[key]
-                if printed != row[key]:
-                    row[key] += f", printed {printed}"
-            rows.append(row)
-        figure, (axes,) = style.grid(1, 1, 6.4, 0.3 * len(rows))
-        for place, values in enumerate(rows):
+        paper, rows = methods_of_table_1(), []
+        schemes = list(self.schemes or paper)
+        figure, (axes,) = style.grid(1, 1, 6.4, 0.3 * len(schemes))
+        for place, name in enumerate(schemes):
+            has, row = has_properties(name), {"position": name}
             for column, key in enumerate(NAMES):
                 look = {"color": "0.75", "fillstyle": "none"}
-                if values[key].startswith("yes"):
+                row[key] = "no"
+                if has[key]:
                     look = {"color": style.COLOURS[0], "fillstyle": "full"}
+                    row[key] = "yes"
+                if name in paper and paper[name][key] != row[key]:
+                    row[key] += f", printed {paper[name][key]}"
                 axes.plot(column, place, "o", **look)
+            rows.append(row)
         axes.set_xticks(range(len(NAMES)), NAMES, rotation=20, ha="right")
-        axes.set_yticks(range(len(rows)), [row["position"] for row in rows])
+        axes.set_yticks(range(len(rows)), schemes)
         axes.invert_yaxis()
         axes.set_title("filled: the scheme has this property", fontsize=8)
-        return Drawing("properties", rows, figure)
+        return [Drawing("properties", rows, figure)]
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,7 @@ class Patterns:
         if self.all:
             return [Drawing("patterns", figure=draw_overview(self.overview(described)), dpi=70)]
         if samples:
-            return [
-                self._figure(sample.network.file_name, sample.network.load(), "trained")
-                for sample in samples
-            ]
+            return [self._figure(sample.network.file_name, sample.any_model) for sample in samples]
         model, filled = _model(described)
         state = "initial weights" + ", tables that begin at zero filled" * filled
         return [self._figure(scheme_name(model), model, state)]
@@ -138,11 +135,9 @@ class Patterns:
         for file in sorted((conf_dir() / "position").glob("*.yaml")):
             if "???" in file.read_text(encoding="utf-8"):  # to be completed by the user
                 continue
-            overrides = [
-                f"position={file.stem}",
-                *(f"{key}={described[key]}" for key in ("k", "outside", "kernels")),
-            ]
-            position = resolved(composed("analyze", overrides))["position"]
+            overrides = [f"{key}={described[key]}" for key in ("k", "outside", "kernels")]
+            content = composed("analyze", [f"position={file.stem}", *overrides])
+            position = resolved(content)["position"]
             # Without the layers above the one that is drawn, because all schemes are built for one
             # figure.
             size = described["size"] | {"layers": self.layer}
@@ -151,22 +146,21 @@ class Patterns:
                 patterns[file.stem] = drawable
         return patterns
 
-    def _figure(self, name: str, model: Any, state: str) -> Drawing:
-        drawable = pattern(
-            encoder_of(model), self.layer - 1, self.length, trained=state == "trained"
-        )
+    def _figure(self, name: str, model: nn.Module, state: str = "trained") -> Drawing:
+        encoder = encoder_of(model)
+        drawable = pattern(encoder, self.layer - 1, self.length, trained=state == "trained")
         if drawable is None:
-            scheme = type(encoder_of(model).position).__name__
+            scheme = type(encoder.position).__name__
             raise RelposError(f"{scheme} adds nothing to the scores: there is no pattern to draw")
         figure = draw_pattern(drawable, f"{name}, layer {self.layer}, {state}", self.heads)
         return Drawing(f"pattern-{name}-layer{self.layer}", figure=figure)
 
 
-def scheme_name(model: Any) -> str:
+def scheme_name(model: nn.Module) -> str:
     return type(encoder_of(model).position).__name__.lower()
 
 
-def _model(described: NetworkKeys) -> tuple[Any, bool]:
+def _model(described: NetworkKeys) -> tuple[MaskedLM, bool]:
     """The network with the weights of seed 0, and whether tables that are zero at the start were
     filled."""
     # The figure does not depend on numbers that were drawn before.
@@ -208,15 +202,14 @@ class Paper:
             measure = instantiate(read_yaml(conf_dir() / "kind" / f"{kind}.yaml"), "kind")
             try:
                 for drawing in drawn(measure, samples_of([*folders, *published], text)):
-                    files = [path.name for path in drawing.save(folder)]
-                    # Quoted: the name of a snapshot has spaces and a per cent sign.
-                    sections += [
-                        f"![{name}]({quote(name)})" for name in files if name.endswith(".png")
-                    ]
-                    links = ", ".join(
-                        f"[{Path(name).suffix[1:].upper()}]({quote(name)})" for name in files
-                    )
-                    sections.append(f"{drawing.name}: {links}")
+                    links = []
+                    for path in drawing.save(folder):
+                        # Quoted: the name of a snapshot has spaces and a per cent sign.
+                        place = quote(path.name)
+                        links.append(f"[{path.suffix[1:].upper()}]({place})")
+                        if path.suffix == ".png":
+                            sections.append(f"![{path.name}]({place})")
+                    sections.append(f"{drawing.name}: {', '.join(links)}")
             # The other figures are drawn all the same.
             except RelposError as error:
                 sections.append(f"Not drawn: {error}")
@@ -256,23 +249,24 @@ def analyze(
                 f"figures need"
             )
         return str(folder)
-    samples, names = [], []
-    # Everything on which the drawings depend: another choice goes into another folder.
-    content: dict[str, Any] = {"kind": kind, "network": network, "text": text, "threads": threads}
-    if not isinstance(measure, Properties) and (network or not isinstance(measure, Patterns)):
+    samples: list[Sample] = []
+    if isinstance(measure, Measure) or (network and isinstance(measure, Patterns)):
         samples = samples_of(network, text)
-        names = [sample.network.file_name for sample in samples]
-    if isinstance(measure, Properties):
-        drawings = [measure.drawn()]
-    elif isinstance(measure, Patterns):
-        drawings = measure.drawn(samples, described)
-        if not network:
-            content["described"] = described
-    else:
-        # All are drawn before the first is written, so that a refused network leaves no half a
-        # folder.
+    # Everything on which the drawings depend: another choice goes into another folder.
+    content: dict[str, object] = {"kind": kind, "network": network, "text": text}
+    content["threads"] = threads
+    if isinstance(measure, Patterns) and not network:
+        content["described"] = described
+    # All are drawn before the first is written, so that a refused network leaves no half a folder.
+    if isinstance(measure, Measure):
         drawings = drawn(measure, samples)
-    folder = runs_root() / "analysis" / _folder(content, names)
+    else:
+        drawings = measure.drawn(samples, described)
+    subject = f"{len(samples)}-networks"
+    if len(samples) < 2:
+        subject = samples[0].network.file_name if samples else "schemes"
+    name = f"{type(measure).__name__.lower()}-{subject}-{digest(content)}"
+    folder = runs_root() / "analysis" / name
     for drawing in drawings:
         drawing.save(folder)
     return str(folder)
@@ -282,9 +276,8 @@ def drawn(measure: Measure, samples: Sequence[Sample]) -> list[Drawing]:
     """The figures of networks, from kept results or from results measured now."""
     results = []
     for sample in samples:
-        results.append(
-            replace(seen(sample, [measure], measure.has_course), name=sample.network.file_name)
-        )
+        of_network = seen(sample, [measure], measure.has_course)
+        results.append(replace(of_network, name=sample.network.file_name))
     return list(measure.draw(results))
 
 
@@ -299,10 +292,8 @@ def samples_of(names: list[str] | None, file: str | None) -> list[Sample]:
     text = expanded(file) if file else None
     if text is not None and not text.is_file():
         raise RelposError(f"text={file}: no such file")
-    by_path: dict[Path, Network] = {}
-    for name in names or ():
-        by_path.update((network.path.resolve(), network) for network in networks_of(name))
-    networks = list(by_path.values())
+    found = [network for name in names or () for network in networks_of(name)]
+    networks = list({network.path.resolve(): network for network in found}.values())
     if not networks:
         raise RelposError("which network? network=FOLDER must be given")
     name, count = Counter(network.file_name for network in networks).most_common(1)[0]
@@ -313,11 +304,3 @@ def samples_of(names: list[str] | None, file: str | None) -> list[Sample]:
             f"for a folder tells them apart"
         )
     return [Sample(network, file=text) for network in networks]
-
-
-def _folder(content: dict[str, Any], names: Sequence[str]) -> str:
-    kind = content["kind"]["_target_"].rpartition(".")[2].lower()
-    subject = "schemes"
-    if names:
-        subject = names[0] if len(names) == 1 else f"{len(names)}-networks"
-    return f"{kind}-{subject}-{digest(content)}"

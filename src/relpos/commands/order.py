@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Unpack
 
 from relpos.errors import RelposError, say
 from relpos.files import digest, write_json
@@ -62,24 +62,22 @@ def order(
     for name, source in zip(labels(networks), networks, strict=True):
         measured = seen(Sample(source, True, threads), selected, curves, measure is not None)
         results, course = measured.results, measured.course
-        row: dict[str, Any] = {"name": name, "folder": source.name}
+        row: Results = {"name": name, "folder": source.name}
         if source.row:
             row["row"] = source.row
         row |= _shown(results, selected)
         if curves:
-            row["snapshots"] = {
-                str(share): _shown(then, selected) for share, then in course.items()
-            }
+            along = {str(share): _shown(then, selected) for share, then in course.items()}
+            row["snapshots"] = along
         rows.append(row)
         # Networks of a row are drawn as their mean, networks of named folders each by itself.
         line = source.row or name
         drawn.append(replace(measured, name=line))
         if course:
+            base = Value(source.folder, "pretrain", "", 0.0, pretrain_seed=source.seed)
             for share, then in {**course, source.share: results}.items():
-                at_time = Value(
-                    source.folder, "pretrain", "", 0.0, pretrain_seed=source.seed, percent=share
-                )
-                values.setdefault(line, []).extend(figure_values(at_time, selected, then))
+                at_time = figure_values(replace(base, percent=share), selected, then)
+                values.setdefault(line, []).extend(at_time)
         figures = [text for kind in measures() for text in kind.said(results)]
         say(f"{name}: {', '.join(figures) or 'measured'}")
     name = networks[0].file_name if len(networks) == 1 else f"{len(networks)}-networks"
@@ -90,10 +88,8 @@ def order(
     write_json(folder / SHOWN, rows[0] if len(rows) == 1 else {"rows": rows})
     for drawing in Shuffle().draw(drawn):
         drawing.save(folder, ["png"])
-    draw_snapshots(
-        folder / "snapshots.png",
-        [Row(line, snapshots=_course(of_line)) for line, of_line in values.items()],
-    )
+    lines = [Row(line, snapshots=_course(of_line)) for line, of_line in values.items()]
+    draw_snapshots(folder / "snapshots.png", lines)
     return str(folder)
 
 

@@ -4,14 +4,12 @@ and the cosines of position embeddings, and F̂_P by head (Wennberg & Henter 202
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from relpos import style
-from relpos.analysis.fit import Fit
 from relpos.analysis.profiles import fit_profiles, profiles
 from relpos.analysis.toeplitz import diagonal_means, products, toeplitz_r2
 from relpos.measures.measure import Drawing, Measure, Results
@@ -38,26 +36,25 @@ class Similarity(Measure):
         return dict(zip(("P", "cosine"), products(position_table(sample.encoder)), strict=True))
 
     def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
-        figure, axes = style.grid(4, 2, 3.6, 3.0)
-        for column, (product, values) in enumerate(results.items()):
-            image = style.matrix(axes[column], values, centred=product == "P")
-            figure.colorbar(image, ax=axes[column], shrink=0.8)
-            axes[column].set_title(f"{product}, R² {toeplitz_r2(values):.3f}", fontsize=9)
+        figure, (*maps, left, right) = style.grid(4, 2, 3.6, 3.0)
+        columns = {}
+        for (product, values), above, below in zip(
+            results.items(), maps, (left, right), strict=True
+        ):
+            image = style.matrix(above, values, centred=product == "P")
+            figure.colorbar(image, ax=above, shrink=0.8)
+            above.set_title(f"{product}, R² {toeplitz_r2(values):.3f}", fontsize=9)
             n = len(values)
             for line, row in enumerate(np.linspace(0, n - 1, min(ROWS + 2, n)).astype(int)[1:-1]):
-                axes[2 + column].plot(
-                    range(n), values[row], label=f"i = {row}", **style.look(line, 0.5)
-                )
-            axes[2 + column].set_xlabel("position j", fontsize=8)
-            axes[2 + column].legend(fontsize=6, frameon=False)
+                below.plot(range(n), values[row], label=f"i = {row}", **style.look(line, 0.5))
+            below.set_xlabel("position j", fontsize=8)
+            below.legend(fontsize=6, frameon=False)
+            # By offset: a Toeplitz matrix is this curve and nothing else.
+            columns[product] = diagonal_means(values).tolist()
         figure.suptitle(f"{name}: position embeddings, products of rows", fontsize=10)
-        # By offset: a Toeplitz matrix is this curve and nothing else.
-        means = {product: diagonal_means(values) for product, values in results.items()}
-        table = [
-            {"offset": offset} | {product: float(mean[place]) for product, mean in means.items()}
-            for place, offset in enumerate(range(1 - n, n))
-        ]
-        yield Drawing(f"position_similarity-{name}", table, figure)
+        offsets = zip(range(1 - n, n), *columns.values(), strict=True)
+        rows = [dict(zip(("offset", *columns), row, strict=True)) for row in offsets]
+        yield Drawing(f"position_similarity-{name}", rows, figure)
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,7 @@ class Profiles(Measure):
         n = len(heads[0])
         offsets = np.arange(1 - n, n)
         figure, axes = style.grid(2 * len(heads), 2 * COLUMNS, 1.9, 1.7)
-        rows: list[dict[str, Any]] = []
+        rows = []
         for number, head in enumerate(heads):
             left, right = axes[2 * number], axes[2 * number + 1]
             style.matrix(left, head)
@@ -107,7 +104,14 @@ class Profiles(Measure):
         fitted = f"right: means by offset (line), {self.functions} basis functions (dashed)"
         figure.suptitle(f"{self.title(name)}; {fitted}", fontsize=9)
         yield Drawing(f"profiles-{name}-layer{self.layer}", rows, figure)
-        yield Drawing(f"fits-{name}-layer{self.layer}", _parameters(fits))
+        parameters = []
+        for number, fit in enumerate(fits, 1):
+            values = {key: vars(fit)[key] for key in ("amplitude", "sharpness", "centre")}
+            for s in range(self.functions):
+                row = {"head": number, "function": s + 1}
+                row |= {key: float(numbers[s]) for key, numbers in values.items()}
+                parameters.append(row | {"constant": fit.constant, "r2": fit.r2})
+        yield Drawing(f"fits-{name}-layer{self.layer}", parameters)
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ class Responses(Profiles):
         offsets = np.arange(1 - n, n)
         places = sorted({round(place * (n - 1)) for place in PLACES})
         figure, axes = style.grid(len(heads), COLUMNS, 2.6, 2.0)
-        rows: list[dict[str, Any]] = []
+        rows = []
         for number, head in enumerate(heads):
             for line, i in enumerate(places):
                 axes[number].plot(
@@ -138,14 +142,3 @@ class Responses(Profiles):
         figure.supxlabel("offset j − i", fontsize=8)
         figure.suptitle(self.title(name), fontsize=9)
         yield Drawing(f"responses-{name}-layer{self.layer}", rows, figure)
-
-
-def _parameters(fits: Sequence[Fit]) -> list[dict[str, Any]]:
-    rows = []
-    for number, fit in enumerate(fits, 1):
-        values = asdict(fit)
-        r2 = {key: values.pop(key) for key in ("constant", "r2")}
-        for s in range(len(fit.amplitude)):
-            parameters = {key: float(numbers[s]) for key, numbers in values.items()}
-            rows.append({"head": number, "function": s + 1} | parameters | r2)
-    return rows

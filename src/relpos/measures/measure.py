@@ -15,10 +15,12 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from relpos import style
 from relpos.errors import RelposError, nearest
@@ -95,24 +97,21 @@ class Figure:
     @property
     def examples(self) -> int:
         """Number of examples or pairs of the parts; 0 where they were not kept."""
-        if self.parts is None:
-            return 0
-        return self.parts.shape[1]
+        return 0 if self.parts is None else self.parts.shape[1]
 
     @staticmethod
     def of_examples(
         value: float,
-        interval: Sequence[float] | None,
+        interval: tuple[float, float] | None,
         by_example: Mapping[str, Sequence[float]],
         key: str,
     ) -> Figure:
         """A mean over predicted tokens; `by_example` is made by the function below, `key` is the
-        quantity in it."""
-        ends = None
-        if interval:
-            ends = interval[0], interval[1]
+        quantity in it. Without the quantity the value has no parts."""
+        if key not in by_example:
+            return Figure(value, interval)
         parts = np.array([by_example[key], by_example["predicted"]], np.float64)
-        return Figure(value, ends, parts=parts, documents=by_example.get("document"))
+        return Figure(value, interval, parts=parts, documents=by_example.get("document"))
 
 
 def by_example(examples: ExampleSet, predicted: Floats, **nats: Floats) -> dict[str, list[float]]:
@@ -122,19 +121,17 @@ def by_example(examples: ExampleSet, predicted: Floats, **nats: Floats) -> dict[
     examples of each.
     """
     counts = {"document": examples.documents(), "predicted": predicted}
-    columns = {name: values.astype(int).tolist() for name, values in counts.items()}
+    whole = {name: values.astype(int).tolist() for name, values in counts.items()}
     # four digits keep it small
-    return columns | {name: values.round(4).tolist() for name, values in nats.items()}
+    return whole | {name: values.round(4).tolist() for name, values in nats.items()}
 
 
-def plain(values: Any) -> Any:
+def plain(values: ArrayLike) -> object:
     """A tensor or an array as lists of numbers with six digits, None in place of NaN."""
     values = np.asarray(values, np.float64)
     if values.ndim:
         return [plain(part) for part in values]
-    if np.isnan(values):
-        return None
-    return float(f"{values:.6g}")
+    return None if np.isnan(values) else float(f"{values:.6g}")
 
 
 @dataclass(frozen=True)
@@ -161,12 +158,13 @@ class Drawing:
     `NAME.pdf`."""
 
     name: str
-    rows: Sequence[Mapping[str, Any]] = ()
-    figure: Any = None
+    rows: Sequence[Mapping[str, object]] = ()
+    figure: object = None
     dpi: int = 130
 
     def save(self, folder: Path, suffixes: Sequence[str] = ("png", "pdf")) -> list[Path]:
-        """Writes the files, the figure in the formats of these suffixes; returns their paths."""
+        """Writes the files, floats with six digits, and the figure in the formats of these
+        suffixes; returns their paths."""
         paths = []
         if self.rows:
             paths.append(folder / f"{self.name}.csv")
@@ -174,23 +172,18 @@ class Drawing:
                 replacing(paths[0]) as temporary,
                 temporary.open("w", newline="", encoding="utf-8") as file,
             ):
-                writer = csv.DictWriter(file, list(self.rows[0]))
-                writer.writeheader()
-                for row in self.rows:
-                    writer.writerow({key: _digits(value) for key, value in row.items()})
-        if self.figure is None:
-            return paths
-        for suffix in suffixes:
-            paths.append(folder / f"{self.name}.{suffix}")
-            style.save(self.figure, paths[-1], self.dpi)
+                writer = csv.writer(file)
+                writer.writerow(self.rows[0])
+                writer.writerows(map(_digits, row.values()) for row in self.rows)
+        if self.figure is not None:
+            for suffix in suffixes:
+                paths.append(folder / f"{self.name}.{suffix}")
+                style.save(self.figure, paths[-1], self.dpi)
         return paths
 
 
-def _digits(value: Any) -> Any:
-    """A float with six digits; another value as it is."""
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return value
+def _digits(value: object) -> object:
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 @dataclass(frozen=True)
@@ -224,7 +217,11 @@ class Measure:
         """The name of its file."""
         return type(self).__module__.rpartition(".")[2]
 
-    def meaning(self, toy: bool) -> dict[str, Any]:
+    def dials(self) -> dict[str, object]:
+        """Its fields, as plain values."""
+        return {dial.name: getattr(self, dial.name) for dial in fields(self)}
+
+    def meaning(self, toy: bool) -> dict[str, object]:
         """Everything but the network that the results depend on, as plain values: its fields.
         Results of another meaning are kept beside these.
 
@@ -234,7 +231,7 @@ class Measure:
         Raises:
             NothingToMeasure: there is nothing to measure such a network on.
         """
-        return {dial.name: getattr(self, dial.name) for dial in fields(self)}
+        return self.dials()
 
     def measure(self, sample: Sample) -> Results:
         """The results, as plain values; `order.json` shows them.
@@ -272,46 +269,35 @@ class Measure:
 
 def measures() -> list[Measure]:
     """All measures whose results are kept, with their default dials, in their order."""
-    modules = iter_modules(kinds.__path__)
-    return sorted(
-        (_of_file(module.name) for module in modules),
-        key=lambda measure: (measure.place, measure.name),
-    )
+    found = [_of_file(module.name) for module in iter_modules(kinds.__path__)]
+    return sorted(found, key=lambda measure: (measure.place, measure.name))
 
 
 @cache
 def _of_file(name: str) -> Measure:
-    module = import_module(f"{kinds.__name__}.{name}")
-    classes = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Measure)
-    ]
+    path = f"{kinds.__name__}.{name}"
+    classes = [value for value in vars(import_module(path)).values() if isinstance(value, type)]
     # Exactly one for each file, which is how a new measure is found without a list of them.
-    [measure] = [cls for cls in classes if cls.__module__ == module.__name__]
+    [measure] = [cls for cls in classes if issubclass(cls, Measure) and cls.__module__ == path]
     return measure()
 
 
-def chosen(names: Iterable[str] | None, dials: Mapping[str, Any] | None = None) -> list[Measure]:
+def chosen(
+    names: Iterable[str] | None, dials: Mapping[str, object] = MappingProxyType({})
+) -> list[Measure]:
     """The measures of these names in this order; None: all measures. A dial sets the field of its
     name in all that have it.
 
     Raises:
         RelposError: there is no such measure.
     """
-    by_name = {measure.name: measure for measure in measures()}
-    if names is None:
-        names = by_name
+    known = {measure.name: measure for measure in measures()}
     wanted = []
-    for name in names:
-        if name not in by_name:
-            raise RelposError(f"measure={name}: no such measure.{nearest(name, by_name)}")
-        own = {field.name for field in fields(by_name[name])}
-        wanted.append(
-            replace(
-                by_name[name], **{key: value for key, value in (dials or {}).items() if key in own}
-            )
-        )
+    for name in known if names is None else names:
+        if name not in known:
+            raise RelposError(f"measure={name}: no such measure.{nearest(name, known)}")
+        own = {dial: dials[dial] for dial in known[name].dials() if dial in dials}
+        wanted.append(replace(known[name], **own))
     return wanted
 
 

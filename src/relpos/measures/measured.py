@@ -10,9 +10,9 @@ from relpos.measures.measure import Measure, Measured, NothingToMeasure, Results
 from relpos.measures.sample import Sample
 from relpos.runs.execute import execute
 from relpos.runs.networks import Network
-from relpos.runs.run import Run, recorded
+from relpos.runs.run import recorded
 from relpos.runs.shelf import final
-from relpos.stages.measure import MeasureStage, kept, results_of
+from relpos.stages.measure import MeasureStage, kept
 
 
 def measured(sample: Sample, wanted: Sequence[Measure], named: bool = True) -> Results:
@@ -33,8 +33,13 @@ def measured(sample: Sample, wanted: Sequence[Measure], named: bool = True) -> R
         if measure.by_name and not named:
             continue
         try:
+            run = _measurement(sample, measure)
             # Measures have no key in common, so that one dictionary holds the results of all.
-            results |= _measured(sample, measure)
+            if run is None:
+                results |= measure.measure(sample)
+            else:
+                execute(run)
+                results |= run.results() or {}
         except NothingToMeasure as error:
             if named:  # the user expects a result
                 raise
@@ -47,20 +52,15 @@ def measured(sample: Sample, wanted: Sequence[Measure], named: bool = True) -> R
     return results
 
 
-def _measured(sample: Sample, measure: Measure) -> Results:
-    # The text of a file, and what no run has trained, have no identity.
-    if not measure.is_kept or sample.file or sample.network.run is None:
-        return measure.measure(sample)
-    return results_of(execute(_measurement(sample, measure))) or {}
-
-
-def _measurement(sample: Sample, measure: Measure) -> Run:
+def _measurement(sample: Sample, measure: Measure) -> MeasureStage | None:
+    """None where the results would have no identity: of the text of a file, or of a network that no
+    run has trained."""
     network = sample.network
-    assert network.run is not None
+    if not measure.is_kept or sample.file or network.run is None:
+        return None
     accelerator = "auto" if sample.gpu else "cpu"
-    return MeasureStage.measurement(
-        measure, recorded(network.run), network.share, sample.threads, accelerator
-    )
+    trained = recorded(network.run)
+    return MeasureStage.measurement(measure, trained, network.share, sample.threads, accelerator)
 
 
 def seen(
@@ -71,31 +71,30 @@ def seen(
     Raises:
         RelposError: as `measured`.
     """
-    results = measured(sample, wanted, named)
-    along: dict[int, Results] = {}
-    percents = shares(sample.network) if course else []
-    for percent in percents:
-        network = sample.network.at(percent)
-        # A snapshot without its weights has the results that are kept, or none.
-        if available := [measure for measure in wanted if is_here(network, measure)]:
-            along[percent] = measured(replace(sample, network=network), available, named)
-    scores: dict[str, float] = {}
-    if not sample.network.is_snapshot:  # the record's numbers are those of the last step
-        scores = final(sample.network.record)
-    return Measured(sample.network.name, results, along, scores)
+    network = sample.network
+    seen = Measured(network.name, measured(sample, wanted, named))
+    if course:
+        along = {}
+        for percent in shares(network):
+            snapshot = network.at(percent)
+            # A snapshot without its weights has the results that are kept, or none.
+            if available := [measure for measure in wanted if is_here(snapshot, measure)]:
+                along[percent] = measured(replace(sample, network=snapshot), available, named)
+        seen = replace(seen, course=along)
+    if network.is_snapshot:  # the record's numbers are those of the last step
+        return seen
+    return replace(seen, scores=final(network.record))
 
 
 def is_here(network: Network, measure: Measure) -> bool:
     """Whether the results are kept or can be measured; weights may be elsewhere."""
     if network.weights.is_file():
         return True
-    if network.run is None or not measure.is_kept:
-        return False
     try:
         run = _measurement(Sample(network), measure)
     except NothingToMeasure:
         return False
-    return results_of(run) is not None
+    return run is not None and run.results() is not None
 
 
 def shares(network: Network) -> list[int]:

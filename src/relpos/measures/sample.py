@@ -3,15 +3,16 @@ a measure first needs them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
+from torch import nn
 
 from relpos.data.shuffle import windows_of_text
 from relpos.data.store import ExampleSet, Store
@@ -25,6 +26,7 @@ from relpos.progress import bar
 from relpos.readers import ANY, fitted, read_bytes, read_yaml
 from relpos.runs.networks import Network
 
+Model = TypeVar("Model", bound=nn.Module)
 Part = Literal["heldout", "train"]
 SEEN = 1_000
 """Examples of a training whose longest stands for the longest of all."""
@@ -50,7 +52,7 @@ class Sample:
     file: Path | None = None
 
     @cached_property
-    def any_model(self) -> Any:
+    def any_model(self) -> nn.Module:
         """The network with whatever head it has, in evaluation mode and float32, on the device on
         which it is measured."""
         return self._placed(self.network.load().float())
@@ -64,13 +66,11 @@ class Sample:
         """
         return self._placed(self.network.masked_lm())
 
-    def _placed(self, model: Any) -> Any:
+    def _placed(self, model: Model) -> Model:
         # Before anything is computed: the last digits of a sum depend on the threads.
         if self.threads:
             torch.set_num_threads(self.threads)
-        if self.gpu and torch.cuda.is_available():
-            return model.to("cuda")
-        return model.to("cpu")
+        return model.to("cuda" if self.gpu and torch.cuda.is_available() else "cpu")
 
     @property
     def encoder(self) -> Encoder:
@@ -149,58 +149,47 @@ class Sample:
 
     def _of_store(self, count: int, length: int, part: Part) -> torch.Tensor:
         examples = self.store.examples("train", self.network.packing, self.network.length, SEEN)
-        longest = length
         # results beyond the lengths of the training would say nothing of what was learned
         if len(examples):
             longest = int(examples.lengths(torch.arange(len(examples))).max()) - 2
-        if longest < length and part == "heldout":
-            say(
-                f"relpos: {self.network.name}: texts of {longest} tokens, as long as it has read "
-                f"in training"
-            )
-        return windows_of_text(
-            self.store.examples(part, "document", min(length, longest) + 2), count
-        )
+            if longest < length and part == "heldout":
+                say(
+                    f"relpos: {self.network.name}: texts of {longest} tokens, as long as it has "
+                    f"read in training"
+                )
+            length = min(length, longest)
+        return windows_of_text(self.store.examples(part, "document", length + 2), count)
 
     def _of_file(self, path: Path, count: int, length: int, part: Part) -> torch.Tensor:
         """Windows of a text file, whose lines are read as one text."""
-        lines = [
-            line
-            for line in read_bytes(path, ANY).decode(errors="replace").splitlines()
-            if line.strip()
-        ]
-        windows_per_result = EVERY / (EVERY - 1)
-        if part == "heldout":
-            windows_per_result = EVERY
-        needed = (count + 1) * length * windows_per_result + length * EVERY
-        ids: list[Any] = [np.empty(0, np.int32)]
+        lines = read_bytes(path, ANY).decode(errors="replace").splitlines()
+        lines = [line for line in lines if line.strip()]
+        is_wanted = np.arange(EVERY) == 0 if part == "heldout" else np.arange(EVERY) > 0
+        needed = (count + 1) * length * EVERY / is_wanted.sum() + length * EVERY
+        ids = np.empty(0, np.int64)
         # In portions, so that of a large file only as much is tokenized as is needed.
         for start in range(0, len(lines), 256):
-            ids += self.tokenizer.encode(lines[start : start + 256])
-            if sum(map(len, ids)) > needed:
+            ids = np.concatenate([ids, *self.tokenizer.encode(lines[start : start + 256])])
+            if len(ids) > needed:
                 break
-        flat = np.concatenate(ids)
-        windows = torch.from_numpy(flat[: len(flat) // length * length].astype(np.int64)).view(
-            -1, length
-        )
+        windows = torch.from_numpy(ids[: len(ids) // length * length]).view(-1, length)
         # Every tenth window, and not the last tenth of the text, which often ends unlike it begins.
-        is_held_out = torch.arange(len(windows)) % EVERY == 0
-        return windows[is_held_out == (part == "heldout")][:count]
+        return windows[is_wanted[np.arange(len(windows)) % EVERY]][:count]
 
-    def bar(self, title: str, total: int) -> AbstractContextManager[Any]:
+    def bar(self, title: str, total: int) -> AbstractContextManager[Callable[[float], None]]:
         """A progress bar with the network's name, see `relpos.progress`."""
         return bar(f"{self.network.name}: {title}", total)
 
 
-def is_toy(data: Mapping[str, Any]) -> bool:
-    """Whether the node `data` of a configuration is the embedded language."""
-    return str(data.get("_target_", "")).endswith(".Toy")
-
-
-def reads_toy(network: Network) -> bool:
-    """Whether a network has read the embedded language, as far as its store's run is here."""
+def reads_toy(store: Path | None) -> bool:
+    """Whether a token store is of the embedded language, as far as its run is here."""
     # A store may have been copied without its run.
-    if network.store is None or not (network.store / "config.yaml").is_file():
+    if store is None or not (store / "config.yaml").is_file():
         return False
-    config = fitted(read_yaml(network.store / "config.yaml"), dict[str, Any])
-    return is_toy(config.get("data") or {})
+    config = fitted(read_yaml(store / "config.yaml"), dict[str, object])
+    return is_toy(config.get("data"))
+
+
+def is_toy(data: object) -> bool:
+    """Whether the node `data` of a configuration is the embedded language."""
+    return isinstance(data, Mapping) and str(data["_target_"]).endswith(".Toy")

@@ -7,9 +7,9 @@ measured, and what was kept in the network's own folder before measurements were
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from glob import escape
 from math import inf
 from pathlib import Path
@@ -34,14 +34,14 @@ class KeptResults:
     """Results that were measured before.
 
     Args:
+        meaning: everything that they depend on but the network: measure, version, dials.
         share: per cent of its training steps that the network had done; 100: the final one.
-        meaning: everything else that they depend on: measure, version, examples or pairs.
         results: as the measure returned them.
     """
 
-    share: int
     meaning: dict[str, Any]
     results: Results
+    share: int = END
 
 
 class MeasureStage(Run):
@@ -55,7 +55,7 @@ class MeasureStage(Run):
         share: int = END,
         threads: int | None = None,
         accelerator: str = "cpu",
-    ) -> Run:
+    ) -> MeasureStage:
         """The run that measures a network.
 
         Args:
@@ -67,38 +67,48 @@ class MeasureStage(Run):
         Raises:
             NothingToMeasure: there is nothing to measure such a network on.
         """
-        if store := network.inputs.get("store"):
-            toy = is_toy(store.config["data"])
+        if "store" in network.inputs:
+            toy = is_toy(network.inputs["store"].config["data"])
         else:
-            toy = reads_toy(of_run(network.path))
+            toy = reads_toy(of_run(network.path).store)
         meaning = {"measure": measure.name, "version": VERSION} | measure.meaning(toy)
         name = f"{measure.name}-{network.path.name}"
         if share != END:
             meaning["share"] = share
             name += f"-at{share}"
-        dials = {dial.name: getattr(measure, dial.name) for dial in fields(measure)}
-        config = {
-            "measure": measure.name,
-            "dials": dials,
-            "share": share,
-            "threads": threads,
-            "speed": {"accelerator": accelerator},
-        }
+        speed = {"accelerator": accelerator}
+        config = {"dials": measure.dials(), "share": share, "threads": threads, "speed": speed}
         return cls(name, meaning, config, {"network": network})
 
     def work(self) -> Figures:
         """Measures the network, unless results of this meaning were kept in its folder."""
-        config = self.config
-        [measure] = chosen([config["measure"]], config["dials"])
-        results = _taken_over(self)
+        [measure] = chosen([self.meaning["measure"]], self.config["dials"])
+        results = self._taken_over()
         if results is None:
             network = of_run(self.inputs["network"].path)
-            if config["share"] != END:
-                network = network.at(config["share"])
-            gpu = config["speed"]["accelerator"] != "cpu"
-            results = measure.measure(Sample(network, gpu, config["threads"]))
+            if self.config["share"] != END:
+                network = network.at(self.config["share"])
+            gpu = self.config["speed"]["accelerator"] != "cpu"
+            results = measure.measure(Sample(network, gpu, self.config["threads"]))
         write_json(self.path / RESULTS, results)
         return figures(measure, results)
+
+    def results(self) -> Results | None:
+        """What was measured, or what was kept for this before measurements were runs; None where
+        there is neither.
+
+        Raises:
+            RelposError: the file of a finished run is gone or damaged.
+        """
+        return _read(self.path) if self.state == "finished" else self._taken_over()
+
+    def _taken_over(self) -> Results | None:
+        share = self.config["share"]
+        meaning = {key: self.meaning[key] for key in self.meaning.keys() - {"share"}}
+        weights = "model" if share == END else str(share)
+        name = f"{meaning['measure']}-{digest([meaning, weights])}.json"
+        entries = _of_before(self.inputs["network"].path, meaning["measure"], name)
+        return next((entry.results for entry in entries), None)
 
 
 def figures(measure: Measure, results: Results) -> dict[str, float]:
@@ -119,30 +129,6 @@ def figures(measure: Measure, results: Results) -> dict[str, float]:
     return values
 
 
-def results_of(run: Run) -> Results | None:
-    """What a measurement has measured, or what was kept for it before measurements were runs; None
-    where there is neither.
-
-    Raises:
-        RelposError: the file of a finished one is gone or damaged.
-    """
-    if run.state != "finished":
-        return _taken_over(run)
-    check_recorded(run.path / RESULTS)
-    results: Results = read_json(run.path / RESULTS, dict)
-    return results
-
-
-def _taken_over(run: Run) -> Results | None:
-    share, measure = run.config["share"], run.config["measure"]
-    meaning = {key: run.meaning[key] for key in run.meaning.keys() - {"share"}}
-    weights = "model" if share == END else str(share)
-    name = f"{measure}-{digest([meaning, weights])}.json"
-    for entry in _of_before(run.inputs["network"].path, measure, name):
-        return entry.results
-    return None
-
-
 def kept(network: Path, measure: str) -> list[KeptResults]:
     """A measure's results of the network in a run's folder and of its snapshots, sorted by share;
     damaged ones are named on stderr and left out."""
@@ -155,48 +141,45 @@ def kept(network: Path, measure: str) -> list[KeptResults]:
 def _of_runs(network: Path, measure: str) -> Iterator[KeptResults]:
     pattern = f"{measure}-{escape(network.resolve().name)}-*"
     for folder in sorted((runs_root() / MeasureStage.stage).glob(pattern)):
-        try:
+        with _named_if_damaged(folder):
             record = read_record(folder)
-            if record.get("state") == "finished":
+            if record and record["state"] == "finished":
                 meaning = dict(record["meaning"])
-                share = meaning.pop("share", END)
-                check_recorded(folder / RESULTS)
-                content = {
-                    "share": share,
-                    "meaning": meaning,
-                    "results": read_json(folder / RESULTS),
-                }
-                yield from _sound(content, measure)
-        except (RelposError, KeyError) as error:
-            _left_out(folder, error)
+                share = {"share": meaning.pop("share", END)}
+                yield from _sound({"meaning": meaning, "results": _read(folder)} | share, measure)
+
+
+def _read(folder: Path) -> Results:
+    check_recorded(folder / RESULTS)
+    results: Results = read_json(folder / RESULTS, dict)
+    return results
 
 
 def _of_before(network: Path, measure: str, pattern: str) -> Iterator[KeptResults]:
     """The results that earlier versions kept as `order/MEASURE-HASH.json` in the folder of the
     network's run."""
     for path in sorted((network / "order").glob(pattern)):
-        try:
+        with _named_if_damaged(path):
             yield from _sound(unsealed(read_json(path, dict), str(path)), measure)
-        except RelposError as error:
-            _left_out(path, error)
 
 
-def _sound(content: dict[str, Any], measure: str) -> Iterator[KeptResults]:
+def _sound(content: Mapping[str, object], measure: str) -> Iterator[KeptResults]:
     """The entry of this content, unless another version has computed it in another way.
 
     Raises:
         RelposError: its figures cannot be read, or are impossible.
     """
     entry: KeptResults = fitted(content, KeptResults)
-    try:
-        figures(chosen([measure])[0], entry.results)
-    # Whatever a stranger's results raise, whoever reads them later would raise, too.
-    except (IndexError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
-        raise RelposError(one_line(error)) from error
+    figures(chosen([measure])[0], entry.results)
     if entry.meaning.get("version") == VERSION:
         yield entry
 
 
-def _left_out(path: Path, error: Exception) -> None:
-    why = str(error).removeprefix(f"{path}: ")
-    say(f"relpos: damaged results {path}: delete it to measure anew ({why})")
+@contextmanager
+def _named_if_damaged(path: Path) -> Iterator[None]:
+    """Names results on stderr that raise, as whoever reads them later would, whatever it is."""
+    try:
+        yield
+    except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
+        why = one_line(error).removeprefix(f"{path}: ")
+        say(f"relpos: damaged results {path}: delete it to measure anew ({why})")

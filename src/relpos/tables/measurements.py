@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from relpos.config.compose import compose, resolved
 from relpos.config.conf import key_of
@@ -40,7 +39,7 @@ class Measurement:
         of_course: whether the value stands in the curve over snapshots, instead of the columns.
     """
 
-    run: Run
+    run: MeasureStage
     pretraining: Run
     percent: int
     measure: Measure
@@ -64,34 +63,30 @@ class Instrument:
     def columns(self, snapshots: bool = False) -> list[str]:
         """The names of the columns that these measures give, at the end of the pre-training or for
         snapshots."""
-        names: list[str] = []
-        for measure in self.measures:
-            columns = measure.columns if snapshots else measure.at_end
-            names += [column.name for column in columns]
-        return names
+        columns = [column for measure in self.measures for column in measure.columns]
+        return [column.name for column in columns if snapshots or not column.snapshots_only]
 
     def measurements(self, pretrainings: Iterable[Run]) -> list[Measurement]:
         """The measurements of these pre-trainings, each of which counts once; a measure that has
         nothing to measure is named on stderr and left out."""
-        found: list[Measurement] = []
+        planned: list[Measurement] = []
         for run in {run.path: run for run in pretrainings}.values():
-            found += self._of(run, END)
+            planned += self._of(run, END)
             # The end is measured again with the snapshots' settings, so that the curve does not
             # jump there.
             if self.snapshots is not None:
                 for percent in (*_snapshots(run), END):
-                    for measurement in self.snapshots._of(run, percent):
-                        found.append(replace(measurement, of_course=True))
-        return found
+                    planned += self.snapshots._of(run, percent, of_course=True)
+        return planned
 
-    def _of(self, pretraining: Run, percent: int) -> Iterator[Measurement]:
+    def _of(self, run: Run, percent: int, of_course: bool = False) -> Iterator[Measurement]:
         for measure in self.measures:
             try:
-                run = MeasureStage.measurement(measure, pretraining, percent, self.threads, "auto")
+                own = MeasureStage.measurement(measure, run, percent, self.threads, "auto")
             except NothingToMeasure as error:
-                say(f"relpos: {pretraining.name} without {measure.name}: {error}")
+                say(f"relpos: {run.name} without {measure.name}: {error}")
             else:
-                yield Measurement(run, pretraining, percent, measure)
+                yield Measurement(own, run, percent, measure, of_course)
 
 
 def _snapshots(run: Run) -> list[int]:
@@ -116,22 +111,28 @@ def instrument(
     Raises:
         RelposError: an override is wrong, named pairs cannot be read, or a row keeps no snapshots.
     """
-    overrides = list(overrides)
-    measured_stages = (
-        ["order", *({"order_snapshots"} & experiment.stages.keys())] if experiment.order else []
-    )
+    if not experiment.order:
+        stages: tuple[str, ...] = ()
+    elif "order_snapshots" in experiment.stages:
+        stages = "order", "order_snapshots"
+    else:
+        stages = ("order",)
+    dials: dict[str, list[str]] = {
+        stage: list(experiment.stages.get(stage, ())) for stage in stages
+    }
     for override in overrides:
-        stage = override.partition(".")[0]
-        if stage in ("order", "order_snapshots") and stage not in measured_stages:
+        stage, _, typed = override.partition(".")
+        if stage in dials:
+            dials[stage].append(typed)
+        elif stage in ("order", "order_snapshots"):
             raise RelposError(
                 f"table {experiment.name}: {override}: nothing is measured without "
                 f"{stage}: in the file"
             )
-    if not experiment.order:
+    if not stages:
         return None
-    of_columns = _overrides("order", experiment, overrides)
-    of_ends = _instrument(experiment, "order", of_columns)
-    if "order_snapshots" not in experiment.stages:
+    of_ends = _instrument(experiment, "order", dials["order"])
+    if "order_snapshots" not in dials:
         return of_ends
     for row in plan:
         # After the training it would be too late to get a snapshot.
@@ -141,25 +142,16 @@ def instrument(
                 f"are kept; "
                 "name some, as in stages.pretrain: [snapshots=[10,30]]"
             )
-    of_snapshots = [*of_columns, *_overrides("order_snapshots", experiment, overrides)]
+    of_snapshots = [*dials["order"], *dials["order_snapshots"]]
     return replace(of_ends, snapshots=_instrument(experiment, "order_snapshots", of_snapshots))
 
 
-def runs_of(plan: Iterable[PlannedRow], instrument: Instrument | None) -> list[Run]:
+def runs_of(plan: Iterable[PlannedRow], instrument: Instrument | None) -> list[MeasureStage]:
     """The runs that measure the pre-trainings of some rows; none without an instrument."""
     if instrument is None:
         return []
     pretrainings = [run for row in plan for run in row.pretrainings]
     return [measurement.run for measurement in instrument.measurements(pretrainings)]
-
-
-def _overrides(stage: str, experiment: Experiment, overrides: list[str]) -> list[str]:
-    typed = [
-        override.removeprefix(f"{stage}.")
-        for override in overrides
-        if override.startswith(f"{stage}.")
-    ]
-    return [*experiment.stages.get(stage, []), *typed]
 
 
 def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Instrument:
@@ -171,7 +163,7 @@ def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Ins
                 f"table.{nearest(key, KEYS)}"
             )
     # The command needs the name of a network; here the networks come from the plan.
-    config: dict[str, Any] = resolved(compose("order", ["network=''", *overrides]))
+    config = resolved(compose("order", ["network=''", *overrides]))
     pairs = instantiate(config["pairs"], "pairs")
     if "pairs" in experiment.order and isinstance(pairs, PairSource):
         pairs.pairs()  # unreadable pairs are refused before anything is trained

@@ -50,7 +50,6 @@ from relpos.runs.networks import of_run
 from relpos.runs.run import Run, within_runs
 from relpos.runs.shelf import logged, scores
 from relpos.runs.table_file import RowRun
-from relpos.stages.measure import results_of
 from relpos.tables.measurements import Instrument, Measurement
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.table import PLAIN, Column, Row, column_values, mean_if_all
@@ -176,7 +175,7 @@ def _with_order(
             values = at_end
             if measurement.of_course:
                 values = course.setdefault(measurement.percent, [])
-            values += measured_values(measurement, results_of(measurement.run) or {})
+            values += measured_values(measurement, measurement.run.results() or {})
     names = instrument.columns(snapshots=True)
     columns = order_columns(instrument.columns(), at_end, states) | row.columns
     snapshots = {at: order_columns(names, course[at], states) for at in sorted(course)}

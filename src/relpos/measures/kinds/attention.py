@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from relpos import style
 from relpos.analysis.likelihood import exact
@@ -44,25 +43,23 @@ class Attention(Measure):
     def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
         """A panel for each layer and a line for each head."""
         attention = results["attention"]
-        titles = [f"layer {layer}" for layer, _ in enumerate(attention["mass"], 1)]
+        offsets, layers = attention["offsets"], attention["mass"]
+        titles = [f"layer {layer}" for layer, _ in enumerate(layers, 1)]
         title = f"{name}: fraction of attention, a line for each head"
-        figure, panels = style.by_layer(attention["offsets"], attention["mass"], titles, title)
+        figure, panels = style.by_layer(offsets, layers, titles, title)
         for panel in panels:
             panel.set_ylim(bottom=0)
-        rows = [
-            {"layer": layer + 1, "head": head + 1}
-            | {
-                str(offset): share
-                for offset, share in zip(attention["offsets"], shares, strict=True)
-            }
-            | {side: attention[side][layer][head] for side in ("before", "after")}
-            for layer, heads in enumerate(attention["mass"])
-            for head, shares in enumerate(heads)
-        ]
+        rows = []
+        for layer, heads in enumerate(layers):
+            for head, shares in enumerate(heads):
+                row = {"layer": layer + 1, "head": head + 1}
+                row |= {str(offset): share for offset, share in zip(offsets, shares, strict=True)}
+                row |= {side: attention[side][layer][head] for side in ("before", "after")}
+                rows.append(row)
         yield Drawing(f"attention_by_offset-{name}", rows, figure)
 
 
-def attention_mass(model: Any, ids: Tensor) -> dict[str, Any]:
+def attention_mass(model: nn.Module, ids: Tensor) -> Results:
     """{"offsets": [−8, …, 8], "mass": (layers, heads, 17), "before": (layers, heads), "after": …}:
     the mean fraction of a token's attention that goes to each offset (+1 = the next token), and to
     all tokens further away on either side. They add up to 1.
@@ -88,16 +85,15 @@ def attention_mass(model: Any, ids: Tensor) -> dict[str, Any]:
                 total = p.double().sum(0)
                 by_offset = total.new_zeros(len(total), 2 * n - 1)
                 by_offset.scatter_add_(1, column.expand_as(total).flatten(1), total.flatten(1))
-                if len(sums[layer]):
-                    by_offset = sums[layer] + by_offset
-                sums[layer] = by_offset
+                sums[layer] = sums[layer] + by_offset if len(sums[layer]) else by_offset
     reach = min(REACH, n - 1)
     # Every token is a query once, so that the fractions of all offsets add up to 1.
     middle, tokens = n - 1, len(ids) * n
+    first, last = middle - reach, middle + reach + 1
     rows = [(total / tokens).cpu() for total in sums]
     return {
         "offsets": list(range(-reach, reach + 1)),
-        "mass": [row[:, middle - reach : middle + reach + 1].tolist() for row in rows],
-        "before": [row[:, : middle - reach].sum(1).tolist() for row in rows],
-        "after": [row[:, middle + reach + 1 :].sum(1).tolist() for row in rows],
+        "mass": [row[:, first:last].tolist() for row in rows],
+        "before": [row[:, :first].sum(1).tolist() for row in rows],
+        "after": [row[:, last:].sum(1).tolist() for row in rows],
     }

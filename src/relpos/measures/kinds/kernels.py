@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from relpos import style
 from relpos.analysis.kernels import kind, learned_kernels
@@ -37,11 +38,8 @@ class Kernels(Measure):
         """`kernels` {"scheme": its name, "head": (layers, heads, 2k+1), "layers": their numbers,
         "channel": the depthwise ones (layers, channels, width)}; an offset without a value is
         None."""
-        weights = [
-            part.values.weight.detach()
-            for part in sample.encoder.layers.modules()
-            if isinstance(part, Depthwise)
-        ]
+        parts = sample.encoder.layers.modules()
+        weights = [part.values.weight for part in parts if isinstance(part, Depthwise)]
         heads = learned_kernels(sample.any_model, k=self.k)
         if any(weight.dim() != 2 for weight in weights):
             weights = []
@@ -50,7 +48,7 @@ class Kernels(Measure):
                 "scheme": type(sample.encoder.position).__name__,
                 "head": [plain(layer) for layer in heads.values()],
                 "layers": list(heads),
-                "channel": [plain(weight) for weight in weights],
+                "channel": [plain(weight.detach()) for weight in weights],
             }
         }
 
@@ -58,52 +56,42 @@ class Kernels(Measure):
         """A panel for each layer; each kernel is named by the fixed rules of
         `relpos.analysis.kernels`."""
         kernels = results["kernels"]
-        if not kernels["head"] and not kernels["channel"]:
+        heads, channels = kernels["head"], kernels["channel"]
+        if not heads and not channels:
             raise RelposError(f"{name}: {kernels['scheme']} has no kernels over the offset")
-        if kernels["head"]:
-            yield _drawing(
-                f"kernels-{name}",
-                f"{name}: added to the score",
-                kernels["head"],
-                "head",
-                kernels["layers"],
-            )
-        if kernels["channel"]:
-            title = f"{name}: depthwise kernels of the values"
-            yield _drawing(f"depthwise-{name}", title, kernels["channel"], "channel")
+        if heads:
+            title = f"{name}: added to the score"
+            yield _drawing(f"kernels-{name}", title, heads, "head", kernels["layers"])
+        if channels:
+            title, layers = f"{name}: depthwise kernels of the values", range(1, len(channels) + 1)
+            yield _drawing(f"depthwise-{name}", title, channels, "channel", layers)
 
 
 def near(results: Results) -> np.ndarray:
     """(kernels, 17): what a network adds to the scores at offsets −8 … 8, a line for each layer and
     head; NaN where it has none."""
-    layers = [np.array(layer, np.float64) for layer in results["kernels"]["head"]]
-    kernels = np.empty((0, 2 * NEAR + 1))
-    if layers:
-        kernels = np.concatenate(layers)
+    layers = results["kernels"]["head"] or [np.empty((0, 1))]
+    kernels = np.concatenate([np.array(layer, np.float64) for layer in layers])
     half = kernels.shape[1] // 2
-    return np.pad(kernels, ((0, 0), (NEAR, NEAR)), constant_values=np.nan)[
-        :, half : half + 2 * NEAR + 1
-    ]
+    padded = np.pad(kernels, ((0, 0), (NEAR, NEAR)), constant_values=np.nan)
+    return padded[:, half : half + 2 * NEAR + 1]
 
 
 def _drawing(
-    name: str, title: str, kernels: Sequence[Any], unit: str, numbers: Sequence[int] | None = None
+    name: str, title: str, kernels: Sequence[ArrayLike], unit: str, numbers: Sequence[int]
 ) -> Drawing:
-    numbers = numbers or range(1, len(kernels) + 1)
     layers = [np.array(layer, np.float64) for layer in kernels]
     half = layers[0].shape[1] // 2
     offsets = range(-half, half + 1)
-    kinds = [[kind(kernel) for kernel in layer] for layer in layers]
-    rows = [
-        {"layer": numbers[layer], unit: place + 1, "kind": kinds[layer][place]}
-        | {str(offset): float(value) for offset, value in zip(offsets, kernel, strict=True)}
-        for layer, of_layer in enumerate(layers)
-        for place, kernel in enumerate(of_layer)
-    ]
-    titles = []
-    for number, of_layer in zip(numbers, kinds, strict=True):
-        commonest = ", ".join(f"{count} {name}" for name, count in Counter(of_layer).most_common(3))
-        titles.append(f"layer {number}: {commonest}")
+    rows, titles = [], []
+    for number, layer in zip(numbers, layers, strict=True):
+        kinds = [kind(kernel) for kernel in layer]
+        for place, kernel in enumerate(layer):
+            row = {"layer": number, unit: place + 1, "kind": kinds[place]}
+            values = zip(offsets, kernel, strict=True)
+            rows.append(row | {str(offset): float(value) for offset, value in values})
+        commonest = [f"{count} {of_kind}" for of_kind, count in Counter(kinds).most_common(3)]
+        titles.append(f"layer {number}: {', '.join(commonest)}")
     if len(layers[0]) > style.LINES:
         title += f", the first {style.LINES} {unit}s"
     figure, panels = style.by_layer(offsets, layers, titles, title)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from relpos import style
 from relpos.data.objective import IGNORED, Objective, masked, next_tokens
+from relpos.data.shuffle import with_edges
 from relpos.data.steps import HELDOUT_SEED, MicroBatch
 from relpos.data.store import Store
 from relpos.data.tokenizer import OURS, Marks
@@ -51,7 +51,7 @@ class Lengths(Measure):
 
     by_name = True
 
-    def meaning(self, toy: bool) -> dict[str, Any]:
+    def meaning(self, toy: bool) -> dict[str, object]:
         # Sorted: who asks for the same lengths in another order shares the file.
         return {"lengths": sorted(self.lengths), "tokens": self.amount}
 
@@ -82,30 +82,30 @@ class Lengths(Measure):
         vertical lines mark the trained lengths."""
         figure, axes = style.panel()
         trained = {network.results["trained"] for network in networks}
-        lines = {network.name: network.results["lengths"] for network in networks}
-        # A length that the scheme refuses has no loss, and no point.
-        points: dict[str, list[tuple[int, float]]] = {}
-        for name, line in lines.items():
-            if served := [
-                (int(n), scores["loss"]) for n, scores in line.items() if "loss" in scores
-            ]:
-                points[name] = served
-        style.logarithmic(axes, {n for line in points.values() for n, _ in line} | trained, base=2)
-        for number, (name, line) in enumerate(points.items()):
-            look = style.look(number)
-            axes.plot(*zip(*line, strict=True), marker=".", label=name, **look)
-            if len(line) < len(lines[name]):
-                axes.plot(*line[-1], "x", color=look["color"], markersize=9)
+        places, rows = set(trained), []
+        for number, network in enumerate(networks):
+            line = network.results["lengths"]
+            for n, at in line.items():
+                row = {"network": network.name, "length": int(n)}
+                rows.append(row | dict.fromkeys(SHOWN, "") | at)
+            # A length that the scheme refuses has no loss, and no point.
+            points = [(int(n), at["loss"]) for n, at in line.items() if "loss" in at]
+            if points:
+                places.update(n for n, _ in points)
+                [drawn] = axes.plot(
+                    *zip(*points, strict=True),
+                    marker=".",
+                    label=network.name,
+                    **style.look(number),
+                )
+                if len(points) < len(line):
+                    axes.plot(*points[-1], "x", color=drawn.get_color(), markersize=9)
+        style.logarithmic(axes, places, base=2)
         for n in trained:
             axes.axvline(n, color="0.6", linestyle=(0, (4, 4)), linewidth=0.8, zorder=0)
         label = "length in tokens (vertical line: trained at; cross: no longer sequences)"
         axes.set(xlabel=label, ylabel="held-out loss, nats per token")
         style.legend(figure)
-        rows = [
-            {"network": name, "length": int(n)} | {key: at.get(key, "") for key in SHOWN}
-            for name, line in lines.items()
-            for n, at in line.items()
-        ]
         yield Drawing("lengths", rows, figure)
 
 
@@ -121,10 +121,7 @@ def heldout_texts(
     """
     window = longest - 2
     documents = np.flatnonzero(store.heldout)
-    first, last = (
-        store.sentences[store.documents[documents]],
-        store.sentences[store.documents[documents + 1]],
-    )
+    first, last = (store.sentences[store.documents[documents + side]] for side in (0, 1))
     if (most := int((last - first).max(initial=0))) < window:
         raise RelposError(
             f"lengths={longest}: the longest held-out document has {most} tokens, "
@@ -133,12 +130,15 @@ def heldout_texts(
     whole = (last - first) // window * window
     enough = np.flatnonzero(whole)
     count = min(len(enough), max(1, -(-len(enough) * tokens // int(whole.sum()))))
-    chosen = enough[np.arange(count) * len(enough) // count]
-    counts = {d: min(int(whole[d]), -(-tokens // window) * window) for d in chosen}
-    return [
-        _masked(store, int(documents[d]), int(first[d]), count, objective)
-        for d, count in counts.items()
-    ]
+    most = -(-tokens // window) * window
+    texts = []
+    for place in enough[np.arange(count) * len(enough) // count]:
+        start, read = int(first[place]), min(int(whole[place]), most)
+        ids = torch.from_numpy(np.asarray(store.ids[start : start + read]).astype(np.int64))[None]
+        lengths, keys = torch.tensor([read]), torch.tensor([int(documents[place])])
+        predicted = objective(ids, lengths, keys, HELDOUT_SEED, store.vocabulary, store.marks)
+        texts.append((predicted.input_ids[0], predicted.labels[0]))
+    return texts
 
 
 def heldout_windows(
@@ -146,43 +146,22 @@ def heldout_windows(
 ) -> Iterator[MicroBatch]:
     """All texts in windows of `length` tokens, special ones included; the last window of a text may
     be shorter."""
-    windows = [
-        window
-        for ids, labels in texts
-        for window in zip(ids.split(length - 2), labels.split(length - 2), strict=True)
-    ]
-    rows = max(1, AT_ONCE // length)
-    for at in range(0, len(windows), rows):
-        yield _batch(windows[at : at + rows], marks)
-
-
-def _masked(store: Store, document: int, start: int, count: int, objective: Objective) -> Text:
-    ids = torch.from_numpy(np.asarray(store.ids[start : start + count]).astype(np.int64))[None]
-    lengths, keys = torch.tensor([count]), torch.tensor([document])
-    predicted = objective(ids, lengths, keys, HELDOUT_SEED, store.vocabulary, store.marks)
-    return predicted.input_ids[0], predicted.labels[0]
-
-
-def _batch(parts: Sequence[Text], marks: Marks) -> MicroBatch:
-    rows = [
-        torch.cat((torch.tensor([marks.cls]), ids, torch.tensor([marks.sep]))) for ids, _ in parts
-    ]
-    input_ids = pad_sequence(rows, batch_first=True, padding_value=marks.pad)
-    labels = pad_sequence(
-        [pad(targets, (1, 1), value=IGNORED) for _, targets in parts],
-        batch_first=True,
-        padding_value=IGNORED,
-    )
-    return MicroBatch(
-        input_ids,
-        torch.arange(input_ids.shape[1]) < torch.tensor([[len(row)] for row in rows]),
-        labels,
-    )
+    ids = [window for text, _ in texts for window in text.split(length - 2)]
+    labels = [window for _, of_text in texts for window in of_text.split(length - 2)]
+    lengths = torch.tensor([len(window) + 2 for window in ids])
+    for part in torch.arange(len(ids)).split(max(1, AT_ONCE // length)):
+        rows = [with_edges(ids[number][None], marks)[0] for number in part]
+        targets = [pad(labels[number], (1, 1), value=IGNORED) for number in part]
+        yield MicroBatch(
+            pad_sequence(rows, batch_first=True, padding_value=marks.pad),
+            torch.arange(int(lengths[part].max())) < lengths[part, None],
+            pad_sequence(targets, batch_first=True, padding_value=IGNORED),
+        )
 
 
 def loss_by_length(
     model: MaskedLM, texts: Sequence[Text], length: int, precision: str, marks: Marks = OURS
-) -> dict[str, Any]:
+) -> Results:
     """{loss, perplexity, accuracy, predicted} on inputs of a length, or {refused: why} where the
     scheme cannot serve it."""
     try:
@@ -192,24 +171,18 @@ def loss_by_length(
         return {"refused": str(error)}
     device = next(model.parameters()).device
     model.eval()
-    loss, predicted, correct = 0.0, 0, 0
     # Sums over all tokens, divided once: a mean of batch means would weigh the tokens of short
     # batches more.
+    sums = np.zeros(3)
     for batch in heldout_windows(texts, length, marks):
-        ids, labels, mask = (
-            part.to(device) for part in (batch.input_ids, batch.labels, batch.attention_mask)
-        )
+        parts = batch.input_ids, batch.labels, batch.attention_mask
+        ids, labels, mask = (part.to(device) for part in parts)
         with torch.no_grad(), autocast(precision, device):
-            sums = model.loss_sum(ids, labels, mask)
-        loss, predicted, correct = (
-            loss + float(sums[0]),
-            predicted + int(sums[1]),
-            correct + int(sums[2]),
-        )
-    mean = loss / predicted
+            sums += [float(part) for part in model.loss_sum(ids, labels, mask)]
+    loss, predicted, correct = sums
     return {
-        "loss": mean,
-        "perplexity": math.exp(mean),
+        "loss": loss / predicted,
+        "perplexity": math.exp(loss / predicted),
         "accuracy": correct / predicted,
-        "predicted": predicted,
+        "predicted": int(predicted),
     }

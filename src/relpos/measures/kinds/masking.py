@@ -81,17 +81,15 @@ class Masking(Measure):
 
     def figure(self, column: str, results: Results) -> Figure | None:
         quantity, _, rate = column.partition("_masked_")
-        if rate not in results.get("masking", {}):
+        if "masking" not in results or rate not in results["masking"]:
             return None
         at = results["masking"][rate]
-        return Figure.of_examples(
-            at[quantity], at.get(f"{quantity}_interval"), results[BY_EXAMPLE][rate], quantity
-        )
+        ends = tuple(at[f"{quantity}_interval"]) if quantity != LOSS else None
+        return Figure.of_examples(at[quantity], ends, results[BY_EXAMPLE][rate], quantity)
 
     def said(self, results: Results) -> list[str]:
-        rates = results.get("masking", {})
-        return [
-            f"shuffle gap at {rate} % masked {at[SHUFFLE]:.3f}"
-            for rate, at in rates.items()
-            if rate in ("5", "80")
-        ]
+        if "masking" not in results:
+            return []
+        rates = results["masking"]
+        few = [rate for rate in ("5", "80") if rate in rates]
+        return [f"shuffle gap at {rate} % masked {rates[rate][SHUFFLE]:.3f}" for rate in few]

@@ -45,6 +45,5 @@ class Mirror(Measure):
     def figure(self, column: str, results: Results) -> Figure | None:
         if GAP not in results:
             return None
-        return Figure.of_examples(
-            results[GAP], results[f"{GAP}_interval"], results[f"{GAP}_by_example"], "nats"
-        )
+        details, ends = results[f"{GAP}_by_example"], tuple(results[f"{GAP}_interval"])
+        return Figure.of_examples(results[GAP], ends, details, "nats")

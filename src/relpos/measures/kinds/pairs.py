@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +49,7 @@ class Pairs(Measure):
     """
 
     form: Literal["within_word", "plain"] = "within_word"
-    pairs: Mapping[str, Any] | None = None
+    pairs: Mapping[str, object] | None = None
 
     place = 3
     columns = tuple(
@@ -65,7 +65,7 @@ class Pairs(Measure):
     )
     details = ("answers",)
 
-    def meaning(self, toy: bool) -> dict[str, Any]:
+    def meaning(self, toy: bool) -> dict[str, object]:
         return {"form": self.form, "pairs": self.source(toy).identity()}
 
     def source(self, toy: bool) -> PairSource:
@@ -88,7 +88,7 @@ class Pairs(Measure):
 
     def measure(self, sample: Sample) -> Results:
         """`pairs` and `answers`, see `PairScores`; `form`."""
-        pairs, form = self.source(reads_toy(sample.network)).pairs(), self.form
+        pairs, form = self.source(reads_toy(sample.network.store)).pairs(), self.form
         with sample.bar("minimal pairs", sum(len(pair.texts) for pair in pairs)) as advance:
             scores = minimal_pairs(
                 sample.model, sample.tokenizer, pairs, form, sample.words, advance
@@ -96,39 +96,34 @@ class Pairs(Measure):
         return {"pairs": scores.summary(), "form": form, "answers": scores.answers()}
 
     def figure(self, column: str, results: Results) -> Figure | None:
-        pooled = results.get("pairs", {}).get(GROUPS[column], {})
-        if pooled.get("accuracy") is None:
+        group = GROUPS[column]
+        if "pairs" not in results or results["pairs"][group]["accuracy"] is None:
             return None
-        answers = [
-            (paradigm, mark)
-            for paradigm, marks in results["answers"][GROUPS[column]].items()
-            for mark in marks
-        ]
+        pooled, marks = results["pairs"][group], results["answers"][group]
         # From the kept answers and not from the accuracy: an interval over networks draws pairs
         # anew within paradigms.
-        right = np.array([100 * RIGHT[mark] for _, mark in answers])
-        parts = np.stack([right, np.ones(len(right))])
-        low, high = pooled["interval"]
-        paradigms = tuple(paradigm for paradigm, _ in answers)
+        right = [100 * RIGHT[mark] for of_paradigm in marks.values() for mark in of_paradigm]
+        paradigms = tuple(name for name, of_paradigm in marks.items() for _ in of_paradigm)
+        parts = np.stack([np.array(right), np.ones(len(right))])
         return Figure(
-            pooled["accuracy"], (low, high), pooled["n"], parts, paradigms, guess=pooled["guess"]
+            pooled["accuracy"],
+            tuple(pooled["interval"]),
+            pooled["n"],
+            parts,
+            paradigms,
+            guess=pooled["guess"],
         )
 
     def said(self, results: Results) -> list[str]:
         phrases = []
         for column in self.columns:
-            pooled = results.get("pairs", {}).get(GROUPS[column.name], {})
-            if pooled.get("accuracy") is not None:
-                phrases.append(f"{column.title} {pooled['accuracy']:.1f}{_ties(pooled)}")
+            if figure := self.figure(column.name, results):
+                phrases.append(f"{column.title} {figure.value:.1f}")
+                # The accuracy that public scripts would report, where it differs.
+                as_right = results["pairs"][GROUPS[column.name]]["ties_right"]
+                if as_right - figure.value >= 0.05:
+                    phrases[-1] += f" ({as_right:.1f} with ties as right)"
         return phrases
-
-
-def _ties(pooled: Mapping[str, Any]) -> str:
-    """The accuracy that public scripts would report, where it differs."""
-    as_right = pooled["ties_right"]
-    if as_right - pooled["accuracy"] < 0.05:
-        return ""
-    return f" ({as_right:.1f} with ties as right)"
 
 
 @dataclass(frozen=True)
@@ -142,40 +137,36 @@ class PairScores:
     same: npt.NDArray[np.bool_]
     paradigms: list[str]
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Results:
         """{"same_words": {accuracy, interval, n, ties_right, guess}, "others": …, "paradigms":
         {name: …}}, accuracies of 0 to 100. The 95 % intervals are for other pairs of these same
         paradigms, not for other paradigms; None where there is no pair. `ties_right` is the
         accuracy where ties count as right, `guess` that of guessing."""
-        names = np.array(self.paradigms)
+        names, same = np.array(self.paradigms), self.same
         paradigms = {name: self._pooled(names == name) for name in dict.fromkeys(self.paradigms)}
-        return {
-            "same_words": self._pooled(self.same),
-            "others": self._pooled(~self.same),
-            "paradigms": paradigms,
-        }
+        groups = {"same_words": self._pooled(same), "others": self._pooled(~same)}
+        return groups | {"paradigms": paradigms}
 
     def answers(self) -> dict[str, dict[str, str]]:
         """{"same_words": {paradigm: "110t"}, "others": …}: a mark of `RIGHT` for each pair."""
         marks = {right: mark for mark, right in RIGHT.items()}
-        answers: dict[str, dict[str, str]] = {"same_words": {}, "others": {}}
+        same_words: dict[str, str] = {}
+        others: dict[str, str] = {}
         for right, same, paradigm in zip(self.right, self.same, self.paradigms, strict=True):
-            group = answers["same_words" if same else "others"]
+            group = same_words if same else others
             group[paradigm] = group.get(paradigm, "") + marks[right]
-        return answers
+        return {"same_words": same_words, "others": others}
 
-    def _pooled(self, chosen: npt.NDArray[np.bool_]) -> dict[str, Any]:
-        n, right, names = int(chosen.sum()), self.right[chosen], np.array(self.paradigms)[chosen]
+    def _pooled(self, chosen: npt.NDArray[np.bool_]) -> Results:
+        right, names = self.right[chosen], np.array(self.paradigms)[chosen]
+        pooled: Results = dict.fromkeys(("accuracy", "interval", "n", "ties_right", "guess"))
+        pooled["n"] = len(right)
         interval = pooled_interval([right[names == name] for name in dict.fromkeys(names)])
-        if not n or interval is None:
-            return {"accuracy": None, "interval": None, "n": n, "ties_right": None, "guess": None}
-        return {
-            "accuracy": 100 * float(right.mean()),
-            "interval": [100 * bound for bound in interval],
-            "n": n,
-            "ties_right": 100 * float((right > 0).mean()),
-            "guess": 100 * float(self.guess[chosen].mean()),
-        }
+        if interval is not None:
+            pooled["interval"] = [100 * bound for bound in interval]
+            means = {"accuracy": right, "ties_right": right > 0, "guess": self.guess[chosen]}
+            pooled |= {name: 100 * float(values.mean()) for name, values in means.items()}
+        return pooled
 
 
 def minimal_pairs(
@@ -202,15 +193,13 @@ def minimal_pairs(
     words = words or Words(tokenizer)
     # neighbours share rows
     texts = tokenizer.encode([text for pair in pairs for text in pair.texts])
-    owners = [pair for pair in pairs for _ in pair.texts]
     prefixes = iter(tokenizer.encode([text for pair in pairs for text in pair.given]))
-    unscored = [0] * len(texts)  # tokens at the beginning of each text
-    for number, (pair, ids) in enumerate(zip(owners, texts, strict=True)):
-        if pair.given:
-            unscored[number] = _shared(next(prefixes), ids)
+    unscored = []  # tokens at the beginning of each text
     longest = model.encoder.position.max_length
-    for pair, ids, first in zip(owners, texts, unscored, strict=True):
-        if len(ids) == first:
+    owners = [pair for pair in pairs for _ in pair.texts]
+    for pair, ids in zip(owners, texts, strict=True):
+        unscored.append(_shared(next(prefixes), ids) if pair.given else 0)
+        if len(ids) == unscored[-1]:
             raise RelposError(f"{pair.place}: the tokenizer leaves nothing of a sentence")
         # Refused here, by file and line: the network's own error would come after minutes and name
         # a tensor.
@@ -220,9 +209,7 @@ def minimal_pairs(
                 f"{pair.place}: a sentence of {len(ids) + 2} tokens is too long: "
                 f"{scheme} serves {longest}"
             )
-    hidden = None
-    if form == "within_word":
-        hidden = words
+    hidden = words if form == "within_word" else None
     scores = pseudo_log_likelihoods(model, texts, hidden, advance, tokenizer.marks, unscored)
     right, same, stop = [], [], 0
     for pair in pairs:
@@ -230,10 +217,9 @@ def minimal_pairs(
         tied = scores[start:stop].max() - scores[start:stop] <= TIE
         right.append(tied[0] / tied.sum())
         same.append(all(words.same(texts[start], text) for text in texts[start + 1 : stop]))
-    guess = np.array([1 / len(pair.texts) for pair in pairs], np.float64)
     return PairScores(
         np.array(right, np.float64),
-        guess,
+        1 / np.array([len(pair.texts) for pair in pairs], np.float64),
         np.array(same, np.bool_),
         [pair.paradigm for pair in pairs],
     )

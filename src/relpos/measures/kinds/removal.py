@@ -14,7 +14,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 
 from relpos import style
 from relpos.analysis.likelihood import Floats, exact, log_probabilities
-from relpos.analysis.profiles import fit_profiles, profiles
+from relpos.analysis.profiles import profiles
 from relpos.analysis.resampling import bootstrapped
 from relpos.analysis.toeplitz import diagonal_means
 from relpos.counter import counter_hash
@@ -38,8 +37,9 @@ from relpos.model.encoder import Encoder, encoder_of
 from relpos.model.heads import IGNORED, MaskedLM
 from relpos.model.position import Merge, Scheme, Terms
 from relpos.model.shape import Ids
-from relpos.model.surgery import add_tisa, average_positions, fold_positions, set_tisa
+from relpos.model.surgery import add_tisa, average_positions, fold_positions
 from relpos.ranges import Count
+from relpos.stages.change import change_positions
 
 HELDOUT_SEED = 2
 """Seed of the masks under which every network is measured."""
@@ -47,13 +47,15 @@ Matrices = Sequence[Float[Tensor, "heads n n"]]
 """F̂_P of every layer."""
 Batches = Sequence[tuple[Tensor, Tensor]]
 """Input ids and labels (b, n + 2) of masked texts."""
-RECOVERED = (
-    "loss_recovered",
-    "loss_recovered_low",
-    "loss_recovered_high",
-    "gap_recovered",
-    "output_recovered",
-)
+RECOVERED = {
+    "loss_recovered": ("loss", 1),
+    "loss_recovered_low": None,
+    "loss_recovered_high": None,
+    "gap_recovered": ("order_gap", -1),
+    "output_recovered": ("output_distance", 1),
+}
+"""Column → the quantity of which it is the regained share, and the sign with which removing the
+positions changes that; None: an end of the interval."""
 BATCH = 16  # texts in a forward pass
 _SHUFFLE = 0x6F72646572
 PANELS = {
@@ -90,14 +92,13 @@ class Removal(Measure):
         if not self.functions:
             raise RelposError("functions=[]: at least one is needed")
         model, texts = self._with_head(sample), sample.texts(self.texts, self.length)
-        held_out = [
+        networks = variants(model, texts.shape[1] + 2, self.functions, self.seeds)
+        in_order, shuffled = (
             masked_texts(texts, sample.tokenizer, HELDOUT_SEED, words)
             for words in (None, sample.words)
-        ]
+        )
         rows = []
-        for row in compared(
-            variants(model, texts.shape[1] + 2, self.functions, self.seeds), *held_out
-        ):
+        for row in compared(networks, in_order, shuffled):
             say(f"{sample.network.name}: {row['network']}: loss {row['loss']:.4f}")
             rows.append(row)
         return {"removal": rows}
@@ -107,11 +108,11 @@ class Removal(Measure):
         if not isinstance(model, MaskedLM):
             try:
                 texts = sample.texts(self.head_texts, self.length, "train")
-                model = train_head(encoder_of(model), texts, sample.tokenizer)
             except NothingToMeasure as error:
                 raise NothingToMeasure(
                     f"{error} (a head that predicts words is trained on it: this network has none)"
                 ) from error
+            model = train_head(encoder_of(model), texts, sample.tokenizer)
         if model.encoder.causal:
             raise RelposError(
                 f"{sample.network.name}: a causal network has no masked tokens, "
@@ -121,46 +122,34 @@ class Removal(Measure):
 
     def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
         rows = results["removal"]
-        yield Drawing(f"removal-{name}", rows, _figure(name, rows))
-
-
-def _figure(name: str, rows: Sequence[Results]) -> Any:
-    figure, panels = style.grid(4, 4, 3.0, 0.32 * len(rows))
-    for axes, (key, title) in zip(panels, PANELS.items(), strict=True):
-        axes.set_title(title, fontsize=8)
-        axes.set_ylim(len(rows) - 0.4, -0.6)
-        labels = [""] * len(rows)
-        if key == "loss":
-            labels = [row["network"] for row in rows]
-        axes.set_yticks(range(len(rows)), labels)
-        if key == "loss_recovered":
-            continue
-        axes.scatter(
-            [row[key] for row in rows],
-            range(len(rows)),
-            s=16,
-            color=[style.COLOURS[0]] * 2 + [style.COLOURS[1]] * (len(rows) - 2),
-        )
-        if key == "output_distance":
-            at_cls = [row["cls_distance"] for row in rows]
-            axes.scatter(
-                at_cls, range(len(rows)), s=20, facecolors="none", edgecolors="0.35", linewidths=0.9
-            )
-        axes.margins(x=0.1)
-        axes.locator_params(axis="x", nbins=5)
-        axes.grid(axis="y", color="0.9", linewidth=0.8)
-        axes.set_axisbelow(True)
-    # What each regains, with its interval; dotted lines mark nothing and all.
-    for place, row in enumerate(rows):
-        if row["loss_recovered"] is not None:
-            panels[3].plot(row["loss_recovered"], place, "o", color=style.COLOURS[1], markersize=4)
-        if row["loss_recovered_low"] is not None:
-            ends = row["loss_recovered_low"], row["loss_recovered_high"]
-            panels[3].plot(ends, (place, place), "-", color=style.COLOURS[1], linewidth=1.2)
-    for bound in (0, 1):
-        panels[3].axvline(bound, color="0.4", linestyle=":", linewidth=0.8)
-    figure.suptitle(f"{name}: positions removed, TISA instead", fontsize=9)
-    return figure
+        columns = {
+            key: np.array([row[key] for row in rows], np.float64)
+            for key in rows[0]
+            if key != "network"
+        }
+        places, replaced = range(len(rows)), len(rows) - 2
+        figure, panels = style.grid(4, 4, 3.0, 0.32 * len(rows))
+        for axes, (key, title) in zip(panels, PANELS.items(), strict=True):
+            axes.set_title(title, fontsize=8)
+            axes.set_ylim(len(rows) - 0.4, -0.6)
+            axes.set_yticks(places, [""] * len(rows))
+            colours = [style.COLOURS[0]] * 2 + [style.COLOURS[1]] * replaced
+            axes.scatter(columns[key], places, s=16, color=colours)
+            axes.margins(x=0.1)
+            axes.locator_params(axis="x", nbins=5)
+            axes.grid(axis="y", color="0.9", linewidth=0.8)
+            axes.set_axisbelow(True)
+        loss, _, outputs, regained = panels
+        loss.set_yticks(places, [row["network"] for row in rows])
+        ring = {"facecolors": "none", "edgecolors": "0.35", "linewidths": 0.9}
+        outputs.scatter(columns["cls_distance"], places, s=20, **ring)
+        ends = columns["loss_recovered_low"], columns["loss_recovered_high"]
+        regained.hlines(places, *ends, color=style.COLOURS[1], linewidth=1.2)
+        # What each regains; dotted lines mark nothing and all.
+        for bound in (0, 1):
+            regained.axvline(bound, color="0.4", linestyle=":", linewidth=0.8)
+        figure.suptitle(f"{name}: positions removed, TISA instead", fontsize=9)
+        yield Drawing(f"removal-{name}", rows, figure)
 
 
 def masked_texts(
@@ -219,22 +208,23 @@ def variants(
     removed = copy.deepcopy(model)
     average_positions(removed.encoder)
     yield "removed", removed
-    matrices = [
-        profiles(model.encoder, layer, length) for layer in range(model.encoder.shape.layers)
-    ]
-    for count in functions:
-        yield f"TISA from regression, S = {count}", with_fitted_tisa(model, matrices, count)
     # What random parameters can do is asked once, where they have most freedom.
-    largest = max(functions)
+    fitted, largest = {"positions": "remove", "start": "regression"}, max(functions)
+    for count in functions:
+        regressed = copy.deepcopy(model)
+        change_positions(regressed.encoder, fitted | {"tisa": count}, length, seed=0)
+        yield f"TISA from regression, S = {count}", regressed
     for seed in range(seeds):
         yield f"TISA at random, S = {largest}, seed {seed}", with_random_tisa(model, largest, seed)
-    yield "Toeplitz part of F_P", with_matrices(model, toeplitz_parts(matrices))
-    yield "F_P", with_matrices(model, matrices)
+    layers = range(model.encoder.shape.layers)
+    matrices = [profiles(model.encoder, layer, length) for layer in layers]
+    yield "Toeplitz part of F_P", _with_matrices(model, [_toeplitz(heads) for heads in matrices])
+    yield "F_P", _with_matrices(model, matrices)
 
 
 def compared(
     networks: Iterable[tuple[str, MaskedLM]], texts: Batches, shuffled: Batches
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Results]:
     """Of each network its name (`network`), `loss` in nats per masked token and `order_gap`;
     `output_distance` of the outputs from the intact network's, and `cls_distance`: the same with
     the mean of ‖h′ − h‖² over the [CLS] alone, the denominator being over all tokens. And what
@@ -255,49 +245,43 @@ def compared(
         raise RelposError(
             "no token of the held-out texts is masked: more texts, or longer ones, are needed"
         )
-    rows: list[dict[str, Any]] = []
+    rows: list[Results] = []
     losses: list[Floats] = []  # of each network, by text
     intact_outputs: list[Tensor] = []
     for name, model in networks:
         of_texts, outputs = passed(model, texts)
         intact_outputs = intact_outputs or outputs
-        distance, cls_distance = _distances(outputs, intact_outputs)
         loss = float(of_texts.sum()) / tokens
-        gap = float(passed(model, shuffled)[0].sum()) / tokens - loss
         row = {
             "network": name,
             "loss": loss,
-            "order_gap": gap,
-            "output_distance": distance,
-            "cls_distance": cls_distance,
+            "order_gap": float(passed(model, shuffled)[0].sum()) / tokens - loss,
+            **_distances(outputs, intact_outputs),
         }
         row |= dict.fromkeys(RECOVERED)
-        if len(rows) > 1:
-            intact, removed = rows[:2]
-            row["loss_recovered"] = _share(removed["loss"] - loss, removed["loss"] - intact["loss"])
-            ends = share_interval(losses[1] - of_texts, losses[1] - losses[0])
-            row["loss_recovered_low"], row["loss_recovered_high"] = ends or (None, None)
-            row["gap_recovered"] = _share(
-                gap - removed["order_gap"], intact["order_gap"] - removed["order_gap"]
-            )
-            row["output_recovered"] = _share(
-                removed["output_distance"] - distance, removed["output_distance"]
-            )
         losses.append(of_texts)
         rows.append(row)
+        if len(rows) > 2:
+            intact, removed = rows[:2]
+            for share, of in RECOVERED.items():
+                if of and (lost := of[1] * (removed[of[0]] - intact[of[0]])) > 0:
+                    row[share] = of[1] * (removed[of[0]] - row[of[0]]) / lost
+            ends = share_interval(losses[1] - of_texts, losses[1] - losses[0])
+            row["loss_recovered_low"], row["loss_recovered_high"] = ends or (None, None)
         yield row
 
 
-def _distances(outputs: Sequence[Tensor], intact: Sequence[Tensor]) -> tuple[float, float]:
+def _distances(outputs: Sequence[Tensor], intact: Sequence[Tensor]) -> dict[str, float]:
     """The distance of the outputs, over all tokens and at [CLS]."""
     apart = at_cls = total = 0.0
-    for ours, theirs in zip(outputs, intact, strict=True):
-        squares = (ours - theirs).double().square()
+    for changed, before in zip(outputs, intact, strict=True):
+        squares = (changed - before).double().square()
         apart += float(squares.sum())
         at_cls += float(squares[:, 0].sum())
         # About the mean: a part that all outputs share would make any distance look small.
-        total += float((theirs - theirs.mean((0, 1))).double().square().sum())
-    return apart / total, outputs[0].shape[1] * at_cls / total
+        total += float((before - before.mean((0, 1))).double().square().sum())
+    tokens = outputs[0].shape[1]
+    return {"output_distance": apart / total, "cls_distance": tokens * at_cls / total}
 
 
 def passed(model: MaskedLM, texts: Batches) -> tuple[Floats, list[Tensor]]:
@@ -339,25 +323,6 @@ def share_interval(regained: Floats, lost: Floats) -> tuple[float, float] | None
     return bootstrapped((regained, lost), share, paired=True, vectorized=True, batch=1_000)
 
 
-def _share(regained: float, lost: float) -> float | None:
-    """The share that is regained; None where nothing was lost."""
-    if lost > 0:
-        return regained / lost
-    return None
-
-
-def with_fitted_tisa(model: MaskedLM, matrices: Matrices, functions: int) -> MaskedLM:
-    """A copy with TISA of S functions for each head, fitted to F̂_P of each layer, in place of the
-    position embeddings."""
-    bare = _without_positions(model)
-    fits = [fit_profiles(heads, functions) for heads in matrices]
-    set_tisa(
-        add_tisa(bare.encoder, functions),
-        [[(fit.amplitude, fit.sharpness, fit.centre) for fit in heads] for heads in fits],
-    )
-    return bare
-
-
 def with_random_tisa(model: MaskedLM, functions: int, seed: int) -> MaskedLM:
     """A copy with TISA of S functions for each head, as its authors initialise it, in place of the
     position embeddings."""
@@ -369,7 +334,7 @@ def with_random_tisa(model: MaskedLM, functions: int, seed: int) -> MaskedLM:
     return bare
 
 
-def with_matrices(model: MaskedLM, matrices: Matrices) -> MaskedLM:
+def _with_matrices(model: MaskedLM, matrices: Matrices) -> MaskedLM:
     """A copy with a matrix for each layer and head, such as F̂_P itself, added to the scores in
     place of the position embeddings."""
     bare = _without_positions(model)
@@ -381,14 +346,11 @@ def with_matrices(model: MaskedLM, matrices: Matrices) -> MaskedLM:
     return bare
 
 
-def toeplitz_parts(matrices: Matrices) -> list[Float[Tensor, "heads n n"]]:
+def _toeplitz(heads: Float[Tensor, "heads n n"]) -> Float[Tensor, "heads n n"]:
     """The nearest Toeplitz matrix to each: no choice of TISA's parameters is nearer."""
-    token = torch.arange(matrices[0].shape[-1])
-    offset = token[None] - token[:, None] + len(token) - 1
-    return [
-        torch.stack([torch.from_numpy(diagonal_means(head))[offset] for head in heads])
-        for heads in matrices
-    ]
+    token = torch.arange(heads.shape[-1])
+    offset = token - token[:, None] + len(token) - 1
+    return torch.stack([torch.from_numpy(diagonal_means(head))[offset] for head in heads])
 
 
 def _without_positions(model: MaskedLM) -> MaskedLM:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+import numpy as np
 
 from relpos import style
 from relpos.analysis.shuffle_gap import ALL, gaps, shuffled
@@ -60,46 +61,31 @@ class Shuffle(Measure):
         }
 
     def figure(self, column: str, results: Results) -> Figure | None:
-        by_example = results.get("by_example", {})
-        value, key = results.get(LOSS), "loss"
-        if column != LOSS:
-            value, key = results.get("shuffle_gap", {}).get("all"), "all"
-        if value is None:
+        if column not in results:
             return None
-        ends = None
-        if column != LOSS:
-            ends = results["shuffle_gap_intervals"]["all"]
-        if key in by_example:
-            return Figure.of_examples(value, ends, by_example, key)
-        return Figure(value, ends)
+        details = results.get("by_example", {})
+        if column == LOSS:
+            return Figure.of_examples(results[LOSS], None, details, "loss")
+        value, ends = (results[key][ALL] for key in ("shuffle_gap", "shuffle_gap_intervals"))
+        return Figure.of_examples(value, tuple(ends), details, ALL)
 
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
         """The gap by window, with intervals where a line is a single network's."""
-        lines: dict[str, list[Measured]] = {}
-        for network in networks:
-            lines.setdefault(network.name, []).append(network)
-        for name in list(lines):
-            if any("shuffle_gap" not in seed.results for seed in lines[name]):
-                del lines[name]
-        if lines:
-            yield Drawing("shuffle_gap", figure=_gaps(lines))
-
-
-def _gaps(lines: dict[str, list[Measured]]) -> Any:
-    figure, axes = style.panel()
-    windows = list(next(iter(lines.values()))[0].results["shuffle_gap"])
-    for number, (name, seeds) in enumerate(lines.items()):
-        look, places = style.look(number), range(len(windows))
-        means = [
-            sum(seed.results["shuffle_gap"][window] for seed in seeds) / len(seeds)
-            for window in windows
-        ]
-        axes.plot(places, means, marker=".", label=name, **look)
-        if len(seeds) == 1:
-            intervals = seeds[0].results["shuffle_gap_intervals"]
-            style.band(axes, places, [intervals[window] for window in windows], look["color"])
-    # By place and not to scale: `all` has no number.
-    axes.set_xticks(range(len(windows)), windows)
-    axes.set(xlabel="words permuted within windows of", ylabel="shuffle gap, nats per token")
-    style.legend(figure)
-    return figure
+        measured = [network for network in networks if "shuffle_gap" in network.results]
+        if not measured:
+            return
+        figure, axes = style.panel()
+        windows = list(measured[0].results["shuffle_gap"])
+        # By place and not to scale: `all` has no number.
+        places = range(len(windows))
+        for number, name in enumerate(dict.fromkeys(network.name for network in measured)):
+            seeds = [network.results for network in measured if network.name == name]
+            look, gaps = style.look(number), [list(seed["shuffle_gap"].values()) for seed in seeds]
+            axes.plot(places, np.mean(gaps, 0), marker=".", label=name, **look)
+            if len(seeds) == 1:
+                intervals = seeds[0]["shuffle_gap_intervals"].values()
+                style.band(axes, places, intervals, look["color"])
+        axes.set_xticks(places, windows)
+        axes.set(xlabel="words permuted within windows of", ylabel="shuffle gap, nats per token")
+        style.legend(figure)
+        yield Drawing("shuffle_gap", figure=figure)

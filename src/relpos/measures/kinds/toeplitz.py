@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,8 +25,6 @@ from relpos.runs.networks import Network
 LOSS = "heldout_loss"
 SEEN = 10_000
 """Training examples whose lengths are read."""
-NARROWEST = 8
-"""The fewest rows of a block of a table for which R² tells something."""
 
 
 @dataclass(frozen=True)
@@ -61,45 +58,38 @@ class Toeplitz(Measure):
         of P [first position, the one after the last, R²]; of `F_P` (layers, heads); `random`, the
         highest R² of random tables of the size of P, and of a block, `random_block`, of `width`
         positions. And of the positions that count, the first `rows`, see `reached`: `shape` of the
-        table, `r2`, `r2_off`, `chance`, `chance_off` of random ones; with `beside` [R² of the last
-        of them, of as many after them], and how many these are, `beside_width`."""
+        table, `r2`, `r2_off`, `chance`, `chance_off` of random ones."""
         encoder, table = sample.encoder, position_table(sample.encoder)
         p, cosine = products(table)
-        rows = min(reached(sample.network, len(p)), len(p))
-        width, beside = min(self.block, len(p)), min(rows, len(p) - rows)
-        blocks: list[slice] = []
-        if beside >= NARROWEST:
-            blocks = [slice(rows - beside, rows), slice(rows, rows + beside)]
+        size, features = table.shape
+        rows, width = min(reached(sample.network, size), size), min(self.block, size)
+        chance = {n: _chance(self.random, n, features) for n in {size, width, rows}}
+        blocks = []
         # R² falls with the width by itself: only blocks of one width can be compared. The last one
         # may be narrower.
-        ends = [(start, min(start + self.block, len(p))) for start in range(0, len(p), self.block)]
-        chance = {n: _chance(self.random, n, table.shape[1]) for n in {len(p), width, rows}}
-        layers = range(encoder.shape.layers)
-        return {
-            "toeplitz": {
-                "P": toeplitz_r2(p),
-                "P_off": toeplitz_r2(p, main=False),
-                "cosine": toeplitz_r2(cosine),
-                "random": chance[len(p)][0],
-                "width": width,
-                "random_block": chance[width][0],
-                "blocks": [
-                    (start, end, toeplitz_r2(p[start:end, start:end])) for start, end in ends
-                ],
-                "F_P": [
-                    [toeplitz_r2(head) for head in profiles(encoder, layer, self.length)]
-                    for layer in layers
-                ],
-                "shape": list(table.shape),
-                "rows": rows,
-                "r2": toeplitz_r2(p[:rows, :rows]),
-                "r2_off": toeplitz_r2(p[:rows, :rows], main=False),
-                "chance": chance[rows][0],
-                "chance_off": chance[rows][1],
-                "beside": [toeplitz_r2(p[block, block]) for block in blocks],
-                "beside_width": beside,
-            }
+        for start in range(0, size, self.block):
+            end = min(start + self.block, size)
+            blocks.append((start, end, toeplitz_r2(p[start:end, start:end])))
+        by_layer = []
+        for layer in range(encoder.shape.layers):
+            by_layer.append([toeplitz_r2(head) for head in profiles(encoder, layer, self.length)])
+        results = {
+            "P": toeplitz_r2(p),
+            "P_off": toeplitz_r2(p, main=False),
+            "cosine": toeplitz_r2(cosine),
+            "random": chance[size][0],
+            "width": width,
+            "random_block": chance[width][0],
+            "blocks": blocks,
+            "F_P": by_layer,
+            "shape": [size, features],
+            "rows": rows,
+            "r2": toeplitz_r2(p[:rows, :rows]),
+            "r2_off": toeplitz_r2(p[:rows, :rows], main=False),
+            "chance": chance[rows][0],
+            "chance_off": chance[rows][1],
         }
+        return {"toeplitz": results}
 
     def figure(self, column: str, results: Results) -> Figure | None:
         if "toeplitz" not in results:
@@ -109,57 +99,64 @@ class Toeplitz(Measure):
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
         """R² by head and of blocks of each network; of P along the snapshots; and, of several
         networks, against their losses."""
-        for network in networks:
+        course: list[Results] = []
+        points: list[Results] = []
+        along, (of_course,) = style.grid(1, 1, 5.6, 3.2)
+        against, (of_losses,) = style.grid(1, 1, 5.6, 3.2)
+        for number, network in enumerate(networks):
             yield self._of(network.name, network.results["toeplitz"])
-        course: list[dict[str, Any]] = []
-        points: list[dict[str, Any]] = []
-        for network in networks:
-            r2 = network.results["toeplitz"]["P"]
             if network.course:
-                course += _course(network)
+                # The end is no snapshot unless one was asked for.
+                whole = sorted({100: network.results, **network.course}.items())
+                values = [(percent, then["toeplitz"]["P"]) for percent, then in whole]
+                for percent, then in whole:
+                    row = {"network": network.name, "per_cent": percent}
+                    r2 = {"r2": then["toeplitz"]["P"], "r2_off_diagonal": then["toeplitz"]["P_off"]}
+                    course.append(row | r2)
+                look = style.look(number)
+                of_course.plot(
+                    *zip(*values, strict=True), marker="o", markersize=3, label=network.name, **look
+                )
             if LOSS in network.scores:
-                points.append({"network": network.name, LOSS: network.scores[LOSS], "r2": r2})
+                point = network.results["toeplitz"]["P"], network.scores[LOSS]
+                points.append({"network": network.name, LOSS: point[1], "r2": point[0]})
+                of_losses.plot(*point, "o", color=style.COLOURS[0], markersize=4)
+                beside = {"xytext": (3, 3), "textcoords": "offset points"}
+                of_losses.annotate(network.name, point, fontsize=5, **beside)
         if course:
-            yield Drawing("toeplitz-along-training", course, _course_figure(course))
+            style.logarithmic(of_course, {row["per_cent"] for row in course})
+            of_course.set(xlabel="per cent of the steps", ylabel="R² of P")
+            of_course.legend(fontsize=7, frameon=False)
+            yield Drawing("toeplitz-along-training", course, along)
         if len(points) > 1:
-            yield Drawing(f"toeplitz-against-{LOSS}", points, _against(points))
+            of_losses.set(xlabel="R² of P", ylabel=LOSS)
+            yield Drawing(f"toeplitz-against-{LOSS}", points, against)
 
     def _of(self, name: str, result: Results) -> Drawing:
         """R² of a network's matrices as a table and two panels: F̂_P by head, and blocks of P."""
-        blocks = {f"{start + 1}–{end}": value for start, end, value in result["blocks"]}
-        width = f"{result['width']} positions"
-        rows: list[dict[str, Any]] = [_row("P", result["P"]), _row("cosine", result["cosine"])]
-        rows += [
-            _row("P without its main diagonal", result["P_off"]),
-            _row(f"P of {self.random} random tables, the highest", result["random"]),
-            _row(f"{width} of {self.random} random tables, the highest", result["random_block"]),
-        ]
-        rows += [
-            _row(f"P, positions {start + 1} to {end}", value)
-            for start, end, value in result["blocks"]
-        ]
-        by_layer = result["F_P"]
-        rows += [
-            _row("F_P", value, layer, head)
-            for layer, heads in enumerate(by_layer, 1)
-            for head, value in enumerate(heads, 1)
-        ]
+        by_layer, width = result["F_P"], f"{result['width']} positions"
+        matrices = {
+            "P": result["P"],
+            "cosine": result["cosine"],
+            "P without its main diagonal": result["P_off"],
+            f"P of {self.random} random tables, the highest": result["random"],
+            f"{width} of {self.random} random tables, the highest": result["random_block"],
+        }
         figure, (left, right) = style.grid(2, 2, 4.0, 3.0)
+        for start, end, value in result["blocks"]:
+            matrices[f"P, positions {start + 1} to {end}"] = value
+            right.bar(f"{start + 1}–{end}", value, color=style.COLOURS[2])
+        rows = [_row(matrix, r2) for matrix, r2 in matrices.items()]
+        dots = {"color": style.COLOURS[0], "markersize": 3, "alpha": 0.7}
         for layer, heads in enumerate(by_layer, 1):
-            left.plot(
-                [layer] * len(heads), heads, "o", color=style.COLOURS[0], markersize=3, alpha=0.7
-            )
-        left.plot(
-            range(1, len(by_layer) + 1),
-            [np.median(heads) for heads in by_layer],
-            color=style.COLOURS[1],
-            label="median",
-        )
+            rows += [_row("F_P", r2, layer, head) for head, r2 in enumerate(heads, 1)]
+            left.plot([layer] * len(heads), heads, "o", **dots)
+        medians = [np.median(heads) for heads in by_layer]
+        left.plot(range(1, len(by_layer) + 1), medians, color=style.COLOURS[1], label="median")
         style.whole_numbers(left)
         left.set_xlabel("layer whose queries and keys are used")
         left.set_ylabel(f"R² of F̂_P, {min(self.length, result['shape'][0])} positions")
         left.legend(fontsize=7, frameon=False)
-        right.bar(list(blocks), list(blocks.values()), color=style.COLOURS[2])
         right.axhline(result["random_block"], color="0.4", linestyle="--", linewidth=0.8)
         right.set_title(
             f"dashed: the highest of {self.random} random tables of {width}", fontsize=7
@@ -192,10 +189,9 @@ def reached(network: Network, whole: int) -> int:
         return whole
     stages = [(1.0, whole)]
     if first := meaning.get("first"):
-        stages = [
-            (first["share"] * first["batch"], int(first["length"])),
-            ((1 - first["share"]) * meaning["batch"], whole),
-        ]
+        share = first["share"]
+        stages = [(share * first["batch"], int(first["length"]))]
+        stages.append(((1 - share) * meaning["batch"], whole))
     lengths, weights = [], []
     for weight, length in stages:
         examples = store.examples("train", network.packing, length, meaning.get("pairs"))
@@ -227,49 +223,5 @@ def _chance(tables: int, n: int, width: int) -> tuple[float, float]:
     return whole, max(toeplitz_r2(table @ table.T, main=False) for table in drawn)
 
 
-def _row(matrix: str, r2: float, layer: int | str = "", head: int | str = "") -> dict[str, Any]:
+def _row(matrix: str, r2: float, layer: int | str = "", head: int | str = "") -> Results:
     return {"matrix": matrix, "layer": layer, "head": head, "r2": r2}
-
-
-def _course(network: Measured) -> list[dict[str, Any]]:
-    # The end is no snapshot unless one was asked for.
-    course = {100: network.results, **network.course}
-    return [
-        {
-            "network": network.name,
-            "per_cent": percent,
-            "r2": at["toeplitz"]["P"],
-            "r2_off_diagonal": at["toeplitz"]["P_off"],
-        }
-        for percent, at in sorted(course.items())
-    ]
-
-
-def _course_figure(rows: Sequence[dict[str, Any]]) -> Any:
-    figure, (axes,) = style.grid(1, 1, 5.6, 3.2)
-    for number, name in enumerate(dict.fromkeys(row["network"] for row in rows)):
-        points = [(row["per_cent"], row["r2"]) for row in rows if row["network"] == name]
-        axes.plot(
-            *zip(*points, strict=True), marker="o", markersize=3, label=name, **style.look(number)
-        )
-    style.logarithmic(axes, {row["per_cent"] for row in rows})
-    axes.set_xlabel("per cent of the steps")
-    axes.set_ylabel("R² of P")
-    axes.legend(fontsize=7, frameon=False)
-    return figure
-
-
-def _against(points: Sequence[dict[str, Any]]) -> Any:
-    figure, (axes,) = style.grid(1, 1, 5.6, 3.2)
-    for point in points:
-        axes.plot(point["r2"], point[LOSS], "o", color=style.COLOURS[0], markersize=4)
-        axes.annotate(
-            point["network"],
-            (point["r2"], point[LOSS]),
-            fontsize=5,
-            xytext=(3, 3),
-            textcoords="offset points",
-        )
-    axes.set_xlabel("R² of P")
-    axes.set_ylabel(LOSS)
-    return figure
