@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -75,13 +76,11 @@ class Seen:
     @property
     def step(self) -> str:
         """The number of steps done, and of all: `5/100`."""
-        steps = (self.record.get("metrics") or {}).get("steps") or self.record.get(
-            "meaning", {}
-        ).get("steps")
+        done = final(self.record).get("steps")
+        steps = done or self.record.get("meaning", {}).get("steps")
         if steps is None:
             return ""
-        done = steps if self.record.get("state") == "finished" else newest(self.folder).get("step")
-        return f"{done or 0:,}/{steps:,}"
+        return f"{done or newest(self.folder).get('step', 0):,}/{steps:,}"
 
     @property
     def figure(self) -> str:
@@ -98,15 +97,11 @@ class Seen:
         line = newest(self.folder, next(iter(SPEED)))
         return {key: line[key] for key in SPEED if isinstance(line.get(key), int | float)}
 
-    @property
-    def used_by(self) -> str:
+    def cells(self) -> dict[str, str]:
+        """Head of a column → text of the cell."""
         users = [f"table {table}" for table in self.tables]
         if self.readers:
             users.append(f"{len(self.readers)} of these runs")
-        return ", ".join(users)
-
-    def cells(self) -> dict[str, str]:
-        """Head of a column → text of the cell."""
         return {
             "run": self.name,
             "state": self.state,
@@ -117,7 +112,7 @@ class Seen:
             "figure": self.figure,
             "tokens/s": " ".join(SPEED[key].format(value) for key, value in self.speed.items()),
             "on disk": decimal(self.size),
-            "used by": self.used_by or "–",
+            "used by": ", ".join(users) or "–",
         }
 
     def values(self) -> dict[str, Any]:
@@ -165,35 +160,32 @@ def status(
         name, job = _job(table, rows, overrides)
         if format == "text":
             return _watch(name, job, every)
-        values_of = {run.folder: run.values() for run in look()}
-        entries = []
+    elif format == "text":
+        _show(look())
+        return str(runs_root())
+    entries = {run.name: run.values() for run in look()}
+    if table is not None:
+        begun, entries = entries, {}
         for run in job.runs:
-            not_begun = {"run": f"{run.stage}/{run.path.name}", "state": run.state}
-            entries.append(values_of.get(run.path, not_begun))
-        return _json(entries)
-    if format == "json":
-        return _json(run.values() for run in look())
-    _show(look())
-    return str(runs_root())
+            name = f"{run.stage}/{run.path.name}"
+            entries[name] = begun.get(name, {"run": name, "state": run.state})
+    return json.dumps([*entries.values()], indent=1, ensure_ascii=False)
 
 
 def _watch(name: str, job: Job, every: float) -> str:
     screen, standing = console(), Standing(job)
     standing.look()
     picture = Picture(standing, name)
-    try:
-        if not sys.stdout.isatty():
-            screen.print(picture.whole())
-        else:
-            with Live(console=screen, auto_refresh=False) as live:
-                live.update(picture.whole(), refresh=True)
-                while standing.unsettled:
-                    time.sleep(every)
-                    standing.look()
-                    picture.news()
-                    live.update(picture.whole(), refresh=True)
-    except KeyboardInterrupt:
-        pass
+    if not sys.stdout.isatty():
+        screen.print(picture.whole())
+    else:
+        drawn = Live(picture.whole(), console=screen, auto_refresh=False)
+        with suppress(KeyboardInterrupt), drawn:
+            while standing.unsettled:
+                time.sleep(every)
+                standing.look()
+                picture.news()
+                drawn.update(picture.whole(), refresh=True)
     return str(runs_root() / "tables" / name)
 
 
@@ -220,9 +212,14 @@ def _remove(names: Sequence[str], ask: bool) -> str:
         raise RelposError(f"{busy.name}: a process is at work on it; stop that one first")
     _show(chosen)
     amount = f"{plural(len(chosen), 'run')}, {decimal(sum(run.size for run in chosen))}"
-    if ask and not _agreed(f"remove {amount}, from {runs_root()}?"):
-        say("relpos: nothing is removed")
-        return str(runs_root())
+    if ask:
+        question = f"remove {amount}, from {runs_root()}?"
+        if not sys.stdin.isatty():
+            raise RelposError(f"{question} Answer on a terminal, or add ask=false")
+        say(f"relpos: {question} [y/N] ", end="")
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            say("relpos: nothing is removed")
+            return str(runs_root())
     for run in chosen:
         with locked(run.folder, wait=False) as is_held:
             if not is_held:
@@ -269,10 +266,6 @@ def _text(folder: Path) -> str:
     # no configuration yet, or a damaged one
     except (RelposError, AttributeError, KeyError, TypeError):
         return ""
-
-
-def _json(runs: Iterable[dict[str, Any]]) -> str:
-    return json.dumps([*runs], indent=1, ensure_ascii=False)
 
 
 def _tables() -> dict[str, list[str]]:
@@ -332,13 +325,6 @@ def _named(names: Sequence[str], entries: Sequence[Seen]) -> list[Seen]:
             raise RelposError(f"no run {name!r}.{nearest(name, known)[:500]}")
         chosen |= matching
     return [run for run in entries if run.folder in chosen]
-
-
-def _agreed(question: str) -> bool:
-    if not sys.stdin.isatty():
-        raise RelposError(f"{question} Answer on a terminal, or add ask=false")
-    say(f"relpos: {question} [y/N] ", end="")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _show(entries: Iterable[Seen]) -> None:
