@@ -167,7 +167,7 @@ def _ask(function: Any, data_set: str, config: str, **options: Any) -> Any:
 
 
 def _words(
-    source: str, task: Task, labels: Sequence[Any], names: Sequence[str] | None
+    source: str, task: Task, labels: Sequence[int | float], names: Sequence[str] | None
 ) -> list[str]:
     """The words that GLUE's own files have for these labels; a class outside the set keeps its
     number.
@@ -192,7 +192,7 @@ def _words(
             f"{source}: class {unknown[0]!r} is none of task={task.name}: "
             f"{', '.join(words)} are expected"
         )
-    numbered = {number: words[name.lower()] for number, name in enumerate(names)}
+    numbered: dict[float, str] = {number: words[name.lower()] for number, name in enumerate(names)}
     return [numbered.get(label, str(label)) for label in labels]
 
 

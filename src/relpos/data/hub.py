@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import chain, count, islice
 from logging import CRITICAL, getLogger
 from pathlib import Path
-from typing import Any
 from zlib import crc32
 
 from relpos.data.documents import TITLE, Document, documents_of
@@ -19,6 +18,7 @@ from relpos.data.filehash import described_folder
 from relpos.data.table import csv_rows, objects
 from relpos.data.textfile import blocks, suffix
 from relpos.errors import RelposError, nearest, one_line
+from relpos.readers import fitted
 from relpos.trust import refuse_mistakes
 
 ROWS = 1_000  # read at a time
@@ -47,7 +47,7 @@ class HubText:
     unique: bool = False
 
 
-def checked(text: Mapping[str, Any]) -> HubText:
+def checked(text: Mapping[str, object]) -> HubText:
     """One entry of `data.texts`.
 
     Raises:
@@ -56,17 +56,17 @@ def checked(text: Mapping[str, Any]) -> HubText:
     refuse_mistakes(text, HubText, "data.texts")
     if not text.get("id"):
         raise RelposError("data.texts: an entry has no id")
-    return HubText(**text)
+    entry: HubText = fitted(text, HubText)
+    return entry
 
 
-def identified(data_set: Mapping[str, Any]) -> dict[str, Any]:
+def identified(data_set: Mapping[str, object]) -> dict[str, object]:
     """What identifies a data set: its id, or for a folder its files; and its other keys."""
-    folder = Path(data_set["id"])
+    folder = Path(str(data_set["id"]))
     if not folder.is_dir():
         return dict(data_set)
-    return {key: value for key, value in data_set.items() if key != "id"} | {
-        "files": described_folder(folder, folder)
-    }
+    others = {key: value for key, value in data_set.items() if key != "id"}
+    return others | {"files": described_folder(folder, folder)}
 
 
 def commit(text: HubText) -> str | None:

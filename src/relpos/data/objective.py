@@ -109,7 +109,7 @@ class Objective:
         return 1.0
 
     @property
-    def masking(self) -> Any:
+    def masking(self) -> object:
         """The value of `recipe.masking`, and so of a run's meaning, for this objective; None: it
         has none."""
         return None
@@ -157,7 +157,7 @@ class Masked(Objective):
     steps: Count = 1
 
     @property
-    def masking(self) -> Any:
+    def masking(self) -> object:
         if self.changes:
             return [self.first, self.last]
         return self.first
@@ -240,7 +240,7 @@ class Diffused(Objective):
     expected = 0.5
 
     @property
-    def masking(self) -> Any:
+    def masking(self) -> object:
         if self.weighted:
             return "diffusion"
         return "uniform"
@@ -280,10 +280,8 @@ next_tokens, diffused = NextTokens(), Diffused()
 
 def trained_for(meaning: Mapping[str, Any]) -> Objective:
     """The objective of a pre-training with this meaning, or configuration."""
-    causal = meaning.get("size", {}).get("attention") == "causal"
+    recipe, size = meaning.get("recipe", {}), meaning.get("size", {})
+    objective = ByRecipe(recipe.get("masking", "bert"), meaning.get("steps", 1))
     if "objective" in meaning:
-        objective: Objective = instantiate(meaning["objective"], "objective")
-        return objective.on(causal)
-    return ByRecipe(meaning.get("recipe", {}).get("masking", "bert"), meaning.get("steps", 1)).on(
-        causal
-    )
+        objective = instantiate(meaning["objective"], "objective")
+    return objective.on(size.get("attention") == "causal")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from relpos.data.glue import OwnFiles, read
 from relpos.data.tasks import Task, epoch_steps
@@ -78,7 +78,7 @@ class OwnTask:
         assert self.folder is not None
         return OwnFiles(expanded(os.environ.get("RELPOS_DATA") or "") / expanded(str(self.folder)))
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, object]:
         """The arguments of the `Task`, as plain values. Reads the train and the dev file and checks
         every row.
 
@@ -125,7 +125,7 @@ class OwnTask:
 
 @lru_cache(maxsize=16)
 def _checked(
-    plain: str, kind: str, files: tuple[tuple[Any, ...], ...]
+    plain: str, kind: str, files: tuple[tuple[str | int, ...], ...]
 ) -> tuple[list[str] | None, int]:
     """The classes and the number of training rows. Cached, because a table plans its tasks once for
     each of its rows.
@@ -174,7 +174,7 @@ def is_task_file(name: str) -> bool:
     return name.endswith((".yaml", ".yml"))
 
 
-def read_task_file(name: str) -> dict[str, Any]:
+def read_task_file(name: str) -> dict[str, object]:
     """The arguments of `OwnTask` in a YAML file; `name` and `folder` are the file's own where it
     does not set them.
 
@@ -186,21 +186,24 @@ def read_task_file(name: str) -> dict[str, Any]:
     # in a plan it would be read as a reference to another key, or to the environment
     if "${" in str(content):
         raise RelposError(f"{name}: the file has ${{, and may not refer to anything")
-    if isinstance(content, dict) and "." in str(content.get("metric")):
-        refuse(content["metric"], "metric", f"{name}: metric")
-    labels = content.get("labels") if isinstance(content, dict) else None
-    if isinstance(labels, list) and any(isinstance(label, bool) for label in labels):
-        raise RelposError(
-            f"{name}: labels: YAML reads yes, no, true and false as truth values; "
-            f'put them in quotes, ["no", "yes"]'
-        )
+    match content:
+        case {"metric": str(metric)} if "." in metric:
+            refuse(metric, "metric", f"{name}: metric")
+    match content:
+        case {"labels": [*labels]} if any(isinstance(label, bool) for label in labels):
+            raise RelposError(
+                f"{name}: labels: YAML reads yes, no, true and false as truth values; "
+                f'put them in quotes, ["no", "yes"]'
+            )
     try:  # here and not by the constructor, whose message would not name the file
         refuse_mistakes(content, OwnTask)
     except RelposError as error:
         raise RelposError(f"{name}: {error}") from None
     # From the file's folder and absolute: the same task must be found from any working directory.
-    folder = path.resolve().parent / expanded(str(content.get("folder") or "."))
-    result = {"name": path.stem} | content | {"folder": str(folder.resolve())}
-    if is_task_file(before := str(content.get("intermediate"))):
-        result["intermediate"] = str((path.resolve().parent / expanded(before)).resolve())
-    return result
+    place = path.resolve().parent
+    task = {"name": path.stem, "folder": ".", **content}
+    task["folder"] = str((place / expanded(str(task["folder"] or "."))).resolve())
+    match content:
+        case {"intermediate": str(before)} if is_task_file(before):
+            task["intermediate"] = str((place / expanded(before)).resolve())
+    return task

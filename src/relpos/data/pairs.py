@@ -16,7 +16,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from relpos.data.filehash import described
 from relpos.data.table import Fields, objects
@@ -77,7 +76,7 @@ class PairSource(ABC):
         line."""
 
     @abstractmethod
-    def origin(self) -> dict[str, Any]:
+    def origin(self) -> dict[str, object]:
         """Plain values that change when these pairs do."""
 
     def pairs(self) -> list[PairItem]:
@@ -100,7 +99,7 @@ class PairSource(ABC):
             taken.update(number for _, number in sorted(entries)[: limits[is_other]])
         return [pair for number, pair in enumerate(pairs) if number in taken]
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """Plain values that change when the pairs that are taken do."""
         identity = self.origin() | {"limit": self.limit}
         if self.others is not None:
@@ -133,7 +132,7 @@ class PairFiles(PairSource):
     def all(self) -> list[PairItem]:
         return [pair for file in self.files() for pair in read(file)]
 
-    def origin(self) -> dict[str, Any]:
+    def origin(self) -> dict[str, object]:
         folder = expanded(self.path)
         if folder.is_file():
             folder = folder.parent
@@ -165,7 +164,7 @@ class Blimp(PairSource):
         ) as error:  # the hub, the network and broken files raise errors of many unrelated types
             raise RelposError(f"pairs: {self.id}: {one_line(error)}") from error
 
-    def origin(self) -> dict[str, Any]:
+    def origin(self) -> dict[str, object]:
         return {"id": self.id, "revision": self.revision}
 
 
@@ -187,7 +186,7 @@ class ToyPairs(PairSource):
             ]
         return pairs
 
-    def origin(self) -> dict[str, Any]:
+    def origin(self) -> dict[str, object]:
         from relpos.data.toy.pairs import VERSION
 
         return {"toy": VERSION, "seed": self.seed, "count": self.count}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from relpos.data import hub
 from relpos.data.documents import Document, documents_of
@@ -110,7 +110,7 @@ class Files(TextSource):
         missing = f"no text file ({', '.join(sum(kinds, ()))}, or these in gz, xz, zst)"
         raise RelposError(f"data.corpus: {column}{missing} in {place}{instead}")
 
-    def identity(self) -> dict[str, Any] | None:
+    def identity(self) -> dict[str, object] | None:
         """Name, size and SHA-256 of every file, of tables also the column and the rows of a
         document; None where there is no corpus."""
         try:
@@ -119,19 +119,19 @@ class Files(TextSource):
             return None
         if place.is_file():
             place = place.parent
-        identity: dict[str, Any] = {"files": described(files, place)}
+        identity: dict[str, object] = {"files": described(files, place)}
         if suffix(files[0]) in hub.TABLES:
             identity |= {"text": self.text or COLUMN, "lines": self.lines}
         return identity
 
-    def glue_identity(self, task: Mapping[str, Any]) -> dict[str, Any] | None:
+    def glue_identity(self, task: Mapping[str, object]) -> dict[str, object] | None:
         """Name, size and SHA-256 of the files of one task's folder but for hidden ones; None where
         it is absent."""
         try:
             place = self.glue_location().folder
         except RelposError:
             return None
-        if files := described_folder(place / task["folder"], place):
+        if files := described_folder(place / str(task["folder"]), place):
             return {"files": files}
         return None
 
@@ -174,7 +174,7 @@ class Hub(TextSource):
     and stores nothing.
     """
 
-    texts: Sequence[Mapping[str, Any]]
+    texts: Sequence[Mapping[str, object]]
     streaming: bool = False
     lines: Count = 5_000
     glue: str = "nyu-mll/glue"
@@ -182,7 +182,7 @@ class Hub(TextSource):
     revisions: dict[str, str] = field(default_factory=dict, init=False, compare=False)
     """Id, with `@` the revision that is asked for → the commit that `documents` has read."""
 
-    def identity(self) -> dict[str, Any] | None:
+    def identity(self) -> dict[str, object] | None:
         """Ids and revisions, or the content of folders; configurations, splits, columns; whether
         repeated books are left out."""
         return {
@@ -194,7 +194,7 @@ class Hub(TextSource):
         """GLUE on the hub."""
         return HubGlue(self.glue, self.glue_revision)
 
-    def glue_identity(self, task: Mapping[str, Any]) -> dict[str, Any] | None:
+    def glue_identity(self, task: Mapping[str, object]) -> dict[str, object] | None:
         """Id, configuration and revision of the data set; of a folder its content."""
         return {
             "hub": identified(
@@ -220,7 +220,7 @@ class Toy(TextSource):
     heldout: Share = 0.05
     sample: Count = 200_000
 
-    def identity(self) -> dict[str, Any] | None:
+    def identity(self) -> dict[str, object] | None:
         """The generator's version and its keys."""
         from relpos.data import toy
 
@@ -302,12 +302,10 @@ def _parts(state: Path) -> list[str]:
             without it.
     """
     try:
-        names = [
-            part["filename"]
-            for part in fitted(
-                read_json(state, dict).get("_data_files") or [], list[dict[str, str]]
-            )
-        ]
+        parts: list[dict[str, str]] = fitted(
+            read_json(state, dict[str, object]).get("_data_files"), list[dict[str, str]]
+        )
+        names = [part["filename"] for part in parts]
     except (RelposError, KeyError) as error:
         raise RelposError(f"{state}: damaged: _data_files: {error}") from None
     for name in names:

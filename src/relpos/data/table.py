@@ -9,12 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from relpos.data import textfile
 from relpos.errors import RelposError, nearest, plural
 
-Fields = dict[str, Any]
+Fields = dict[str, object]
 """An object of a line: column → value."""
 Row = tuple[int, list[str]]
 """The number of a row's first line, and its fields."""
@@ -173,7 +172,7 @@ def objects(path: Path) -> Iterator[tuple[int, Fields]]:
         yield number, fields
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> Fields:
+def _unique(pairs: list[tuple[str, object]]) -> Fields:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from relpos.errors import RelposError, one_line
 from relpos.readers import check_regular, decoded
@@ -99,7 +99,7 @@ def _cut(data: bytes) -> int:
     return end
 
 
-def _zstandard(path: Path) -> Any:
+def _zstandard(path: Path) -> IO[bytes]:
     """An open file of one Zstandard frame or several."""
     import pyarrow
 
@@ -107,4 +107,8 @@ def _zstandard(path: Path) -> Any:
     return pyarrow.input_stream(path, compression="zstd")
 
 
-_OPEN: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open, ".zst": _zstandard}
+_OPEN: dict[str, Callable[[Path], Any]] = {
+    ".gz": gzip.open,
+    ".xz": lzma.open,
+    ".zst": _zstandard,
+}

@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from relpos.errors import RelposError
-from relpos.pretrained.bert import AFTER_ATTENTION, MASKED_LM
-from relpos.pretrained.distilbert import FAMILY as DISTILBERT
+from relpos.pretrained.bert import AFTER_ATTENTION, DISTILBERT, MASKED_LM
 from relpos.pretrained.family import (
     SIZE,
     Config,

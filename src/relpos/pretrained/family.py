@@ -39,7 +39,7 @@ class ConfigKey:
     """
 
     name: str
-    default: Any = None
+    default: object = None
     read: Callable[[Any], Any] = same
     write: Callable[[Any], Any] = same
 
@@ -281,7 +281,7 @@ class Family:
     refused: str = ""
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """The template of our configuration."""
         vocabulary = ConfigKey("vocab_size", self.vocabulary)
         return {

@@ -5,7 +5,7 @@ lists."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from relpos.trust import find
 Shape = tuple[int, ...]
 
 
-def from_config(family: Family, config: Config) -> dict[str, Any]:
+def from_config(family: Family, config: Config) -> dict[str, object]:
     """Our configuration, `size`, `position`, `conv` and `vocabulary`, from that of a `config.json`.
 
     Raises:
@@ -38,7 +38,7 @@ def from_config(family: Family, config: Config) -> dict[str, Any]:
     return {name: _filled(part, config) for name, part in family.settings.items()}
 
 
-def to_config(family: Family, settings: Config) -> dict[str, Any]:
+def to_config(family: Family, settings: Config) -> dict[str, object]:
     """The `config.json` of a network with our configuration `settings`, without the keys of its
     head.
 
@@ -98,10 +98,10 @@ def _leaves(template: object, ours: Any, path: str) -> Iterator[tuple[str, Any, 
         yield path, template, ours
 
 
-def completed(node: Config, path: str) -> dict[str, Any]:
+def completed(node: Config, path: str) -> Config:
     """The arguments of a constructor at this path of our configuration; what is left out has its
     default."""
-    target: Any = Encoder
+    target: Callable[..., object] = Encoder
     if path != "size":
         target = find(node["_target_"], path.partition(".")[0], f"{path}._target_")
     parameters = inspect.signature(target).parameters

@@ -343,7 +343,7 @@ def _task_and_meaning(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, A
     # Without its folder: the files of the intermediate task are part of the identity of its own
     # run.
     if is_task_file(str(known["intermediate"])):
-        known["intermediate"] = Path(known["intermediate"]).name
+        known["intermediate"] = Path(str(known["intermediate"])).name
     return arguments, {"task": known, "files": task.files.identity()} | _metric_source(arguments)
 
 
