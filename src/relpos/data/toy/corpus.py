@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relpos.data.toy import grammar, lexicon
-from relpos.data.toy.events import Chance, alike, bare, opposed_events, synonym, triple, varied
+from relpos.data.toy.events import (
+    Chance,
+    alike,
+    an_event,
+    opposed_events,
+    synonym,
+    varied,
+    with_synonym,
+)
 from relpos.data.toy.grammar import Event, Phrase, Words
 from relpos.data.toy.tasks import motive, opinion, weakened
 
@@ -18,17 +26,17 @@ def pair(chance: Chance) -> Pair:
 
 
 def _event(chance: Chance) -> Event:
-    agent, verb, patient = triple(chance, "train")
+    event = an_event(chance, "train")
     if chance.coin():
-        return alike(chance, agent, verb, patient)
-    return Event(varied(chance, agent), verb, varied(chance, patient))
+        return alike(chance, event)
+    return varied(chance, event)
 
 
 def _restated(chance: Chance) -> Pair:
     """The same event in the other voice, with synonyms."""
     event, negated = _event(chance), chance.coin(0.2)
     agent = replace(event.agent, adjective=synonym(chance, event.agent.adjective))
-    restated = Event(agent, synonym(chance, event.verb), event.patient)
+    restated = with_synonym(chance, replace(event, agent=agent))
     voices = chance.distinct(grammar.VOICES, 2)
     return voices[0](event, negated=negated), voices[1](restated, negated=negated)
 
@@ -37,7 +45,7 @@ def _moved(chance: Chance) -> Pair:
     """The adverb at another place."""
     event, adverb = _event(chance), chance.pick(lexicon.ADVERBS)
     place, other_place = chance.distinct(grammar.PLACES, 2)
-    return grammar.active(event, adverb, place), grammar.active(event, adverb, other_place)
+    return event.active(adverb, place), event.active(adverb, other_place)
 
 
 def _answered(chance: Chance) -> Pair:
@@ -45,40 +53,40 @@ def _answered(chance: Chance) -> Pair:
     event = _event(chance)
     ask = chance.pick(grammar.QUESTIONS)
     adverb = chance.perhaps(lexicon.ADVERBS, 0.3)
-    return ask(event), grammar.active(event, adverb, chance.below(3))
+    return ask(event), event.active(adverb, chance.below(3))
 
 
 def _told_with_less(chance: Chance) -> Pair:
     """An event, and the same with less detail."""
     event = _event(chance)
-    return grammar.active(event), grammar.active(weakened(event))
+    return event.active(), weakened(event).active()
 
 
 def _relative(chance: Chance) -> Pair:
     """What the head of a relative clause does."""
     event, act = _event(chance), chance.pick(lexicon.ACTS)
     if chance.coin():
-        return grammar.subject_relative(event, act), grammar.acts(event.agent, act)
-    return grammar.object_relative(event, act), grammar.acts(event.patient, act)
+        return event.subject_relative(act), event.agent.acts(act)
+    return event.object_relative(act), event.patient.acts(act)
 
 
 def _reason(chance: Chance) -> Pair:
     """An event with its reason, and the reason."""
-    event = alike(chance, *triple(chance, "train"))
+    event = alike(chance, an_event(chance, "train"))
     adjective, phrase = motive(chance, event)
-    return grammar.because(event, adjective), grammar.is_adjective(phrase, adjective)
+    return event.because(adjective), phrase.is_adjective(adjective)
 
 
 def _opposite(chance: Chance) -> Pair:
     """the dog is not big, the dog is small; dogs help cats, dogs do not hinder cats"""
     if chance.coin():
         first, opposed = opposed_events(chance, "train")
-        return grammar.active(bare(*first)), grammar.active(bare(*opposed), negated=True)
+        return first.active(), opposed.active(negated=True)
     subject = Phrase(chance.pick(lexicon.PEOPLE), chance.coin(), "the")
     adjective = chance.pick(lexicon.ADJECTIVES)
     opposite = chance.pick(lexicon.OPPOSITES[adjective])
-    denied = grammar.is_adjective(subject, adjective, negated=True)
-    return denied, grammar.is_adjective(subject, opposite)
+    denied = subject.is_adjective(adjective, negated=True)
+    return denied, subject.is_adjective(opposite)
 
 
 def _opinions(chance: Chance) -> Pair:

@@ -10,8 +10,8 @@ changed.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from random import Random
@@ -81,63 +81,68 @@ def key(agent: str, verb: str, patient: str) -> str:
     return " ".join([*sorted((agent, patient)), lexicon.sense(verb)])
 
 
-Triple = tuple[str, str, str]  # agent, verb, patient
+def bare(agent: str, verb: str, patient: str) -> Event:
+    """dogs chase cats"""
+    return Event(Phrase(agent), verb, Phrase(patient))
 
 
-def _of(part: str, *triples: Triple) -> bool:
-    return all(part_of(key(*drawn)) == part for drawn in triples)
+def _of(part: str, *events: Event) -> bool:
+    return all(
+        part_of(key(event.agent.noun, event.verb, event.patient.noun)) == part for event in events
+    )
 
 
-def triple(chance: Chance, part: str) -> Triple:
-    """An event of this part."""
+def an_event(chance: Chance, part: str) -> Event:
+    """A bare event of this part."""
 
-    def draw() -> Triple:
+    def draw() -> Event:
         agent, patient = chance.distinct(lexicon.PEOPLE, 2)
-        return agent, chance.pick(lexicon.VERBS), patient
+        return bare(agent, chance.pick(lexicon.VERBS), patient)
 
-    return chance.until(draw, lambda drawn: _of(part, drawn))
+    return chance.until(draw, lambda event: _of(part, event))
 
 
 def two_events(
-    chance: Chance, part: str, common: set[str], nouns: tuple[str, ...], verbs: tuple[str, ...]
-) -> tuple[Triple, Triple]:
-    """Two events of this part that agree in `common`, a subset of {agent, verb, patient}, and in
-    nothing else.
+    chance: Chance,
+    part: str,
+    common: Collection[str],
+    nouns: Sequence[str] = lexicon.PEOPLE,
+    verbs: Sequence[str] = lexicon.VERBS,
+) -> tuple[Event, Event]:
+    """Two bare events of this part that agree in `common`, a subset of {agent, verb, patient}, and
+    in nothing else.
 
     Verbs that differ do so in sense. The two are drawn alike, so no word tells the first from the
     second.
     """
 
-    def draw() -> tuple[Triple, Triple]:
+    def draw() -> tuple[Event, Event]:
         agent, patient, other_agent, other_patient = chance.distinct(nouns, 4)
-        first = agent, chance.pick(verbs), patient
-        other_verb = first[1]
+        first = bare(agent, chance.pick(verbs), patient)
+        other_verb = first.verb
         if "verb" not in common:
             other_verb = chance.pick(verbs)
-        if "agent" in common:
-            other_agent = agent
-        if "patient" in common:
-            other_patient = patient
-        return first, (other_agent, other_verb, other_patient)
+        other = bare(other_agent, other_verb, other_patient)
+        return first, replace(other, **{role: getattr(first, role) for role in common})
 
-    def accept(drawn: tuple[Triple, Triple]) -> bool:
-        senses = {lexicon.sense(verb) for _, verb, _ in drawn}
-        return _of(part, *drawn) and ("verb" in common or len(senses) == 2)
+    def accept(events: tuple[Event, Event]) -> bool:
+        senses = {lexicon.sense(event.verb) for event in events}
+        return _of(part, *events) and ("verb" in common or len(senses) == 2)
 
     return chance.until(draw, accept)
 
 
 def opposed_events(
-    chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.PEOPLE
-) -> tuple[Triple, Triple]:
-    """Two events of this part whose verbs are opposites: dogs help cats, dogs hinder cats."""
+    chance: Chance, part: str, nouns: Sequence[str] = lexicon.PEOPLE
+) -> tuple[Event, Event]:
+    """Two bare events of this part whose verbs are opposites: dogs help cats, dogs hinder cats."""
 
-    def draw() -> tuple[Triple, Triple]:
+    def draw() -> tuple[Event, Event]:
         agent, patient = chance.distinct(nouns, 2)
-        verb = chance.pick(lexicon.OPPOSABLE)
-        return (agent, verb, patient), (agent, chance.pick(lexicon.OPPOSITES[verb]), patient)
+        event = bare(agent, chance.pick(lexicon.OPPOSABLE), patient)
+        return event, replace(event, verb=chance.pick(lexicon.OPPOSITES[event.verb]))
 
-    return chance.until(draw, lambda drawn: _of(part, *drawn))
+    return chance.until(draw, lambda events: _of(part, *events))
 
 
 def synonym(chance: Chance, word: str) -> str:
@@ -147,40 +152,43 @@ def synonym(chance: Chance, word: str) -> str:
     return word
 
 
-def varied(chance: Chance, noun: str) -> Phrase:
-    """A phrase of any number and determiner."""
-    plural, adjective = chance.coin(), chance.perhaps(lexicon.ADJECTIVES, 0.3)
-    determiners = (("the", "the", "a"), ("the", "some", ""))[plural]
-    return Phrase(noun, plural, chance.pick(determiners), adjective)
+def with_synonym(chance: Chance, event: Event) -> Event:
+    return replace(event, verb=synonym(chance, event.verb))
 
 
-def alike(chance: Chance, agent: str, verb: str, patient: str) -> Event:
+def varied(chance: Chance, event: Event) -> Event:
+    """The event with phrases of any number and determiner."""
+
+    def phrase(noun: str) -> Phrase:
+        plural, adjective = chance.coin(), chance.perhaps(lexicon.ADJECTIVES, 0.3)
+        determiners = (("the", "the", "a"), ("the", "some", ""))[plural]
+        return Phrase(noun, plural, chance.pick(determiners), adjective)
+
+    return Event(phrase(event.agent.noun), event.verb, phrase(event.patient.noun))
+
+
+def alike(chance: Chance, event: Event) -> Event:
     """Both nouns in the same number and with the same determiner, so that agreement does not show
     who does it to whom."""
-    plural = chance.coin()
-    determiner = "the"
+    plural, determiner = chance.coin(), "the"
     if plural:
         determiner = chance.pick(("the", ""))
-    return Event(Phrase(agent, plural, determiner), verb, Phrase(patient, plural, determiner))
+    agent, patient = (
+        replace(phrase, plural=plural, determiner=determiner)
+        for phrase in (event.agent, event.patient)
+    )
+    return Event(agent, event.verb, patient)
 
 
 def unequal(chance: Chance, part: str) -> Event:
     """An event of two phrases of different number, so that exchanging them breaks the agreement."""
-    agent, verb, patient = triple(chance, part)
-    event = Event(
-        Phrase(agent, False, "the"), verb, Phrase(patient, True, chance.pick(("the", "some")))
-    )
+    event = an_event(chance, part)
+    agent = Phrase(event.agent.noun, False, "the")
+    patient = replace(event.patient, determiner=chance.pick(("the", "some")))
+    event = Event(agent, event.verb, patient)
     if chance.coin():
         return event
     return event.exchanged()
-
-
-def exchanged(words: Words, event: Event) -> Words:
-    """The two phrases of the event at each other's place; every other word stays."""
-    agent, patient = str(event.agent), str(event.patient)
-    other = {agent: patient, patient: agent}
-    pattern = rf"\b({agent}|{patient})\b"
-    return re.sub(pattern, lambda phrase: other[phrase[0]], " ".join(words)).split()
 
 
 def swapped(chance: Chance, draw: Callable[[], Words]) -> tuple[Words, Words]:
@@ -192,8 +200,3 @@ def swapped(chance: Chance, draw: Callable[[], Words]) -> tuple[Words, Words]:
         return good, [*good[:at], good[at + 1], good[at], *good[at + 2 :]]
 
     return chance.until(variants, lambda drawn: not grammatical(drawn[1]))
-
-
-def bare(agent: str, verb: str, patient: str) -> Event:
-    """dogs chase cats"""
-    return Event(Phrase(agent), verb, Phrase(patient))

@@ -33,6 +33,20 @@ class Phrase:
             noun = lexicon.plural(noun)
         return " ".join(filter(None, (self.determiner, self.adjective, noun)))
 
+    def form(self, verb: str) -> str:
+        """The form of a verb, `be` and `do` among them, beside this subject."""
+        irregular = {"be": ("is", "are"), "do": ("does", "do")}
+        forms = irregular.get(verb) or (lexicon.singular_verb(verb), verb)
+        return forms[self.plural]
+
+    def acts(self, act: str) -> Words:
+        """the dog sleeps"""
+        return f"{self} {self.form(act)} .".split()
+
+    def is_adjective(self, adjective: str, negated: bool = False) -> Words:
+        """the dog is (not) big"""
+        return f"{self} {self.form('be')} {'not ' * negated}{adjective} .".split()
+
 
 @dataclass(frozen=True)
 class Event:
@@ -45,92 +59,69 @@ class Event:
     def exchanged(self) -> Event:
         return Event(self.patient, self.verb, self.agent)
 
+    def exchange(self, words: Words) -> Words:
+        """The two phrases at each other's place in a sentence; every other word stays."""
+        agent, patient = str(self.agent), str(self.patient)
+        other = {agent: patient, patient: agent}
+        pattern = rf"\b({agent}|{patient})\b"
+        return re.sub(pattern, lambda phrase: other[phrase[0]], " ".join(words)).split()
+
+    def active(self, adverb: str = "", place: int = INNER, negated: bool = False) -> Words:
+        """dogs often chase cats; the adverb stands first, before the verb, or last."""
+        auxiliary, verb = "", self.agent.form(self.verb)
+        if negated:
+            auxiliary, verb = f"{self.agent.form('do')} not", self.verb
+        adverbs = ["", "", ""]
+        adverbs[place] = adverb
+        first, inner, last = adverbs
+        return f"{first} {self.agent} {auxiliary} {inner} {verb} {self.patient} {last} .".split()
+
+    def passive(self, negated: bool = False) -> Words:
+        """cats are chased by dogs"""
+        verb = f"{'not ' * negated}{lexicon.participle(self.verb)}"
+        return f"{self.patient} {self.patient.form('be')} {verb} by {self.agent} .".split()
+
+    def subject_relative(self, act: str) -> Words:
+        """the dog that chases the cat sleeps: the agent does"""
+        verb = self.agent.form(self.verb)
+        return f"{self.agent} that {verb} {self.patient} {self.agent.form(act)} .".split()
+
+    def object_relative(self, act: str) -> Words:
+        """the cat that the dog chases sleeps: the patient does"""
+        verb = self.agent.form(self.verb)
+        return f"{self.patient} that {self.agent} {verb} {self.patient.form(act)} .".split()
+
+    def because(self, adjective: str) -> Words:
+        """dogs chase cats because they are angry"""
+        pronoun = ("it", "they")[self.agent.plural]
+        reason = f"because {pronoun} {self.agent.form('be')} {adjective} ."
+        return self.active()[:-1] + reason.split()
+
+    def whether(self) -> Words:
+        """does the dog chase the cat ?"""
+        return f"{self.agent.form('do')} {self.agent} {self.verb} {self.patient} ?".split()
+
+    def whether_passive(self) -> Words:
+        """is the cat chased by the dog ?"""
+        verb = lexicon.participle(self.verb)
+        return f"{self.patient.form('be')} {self.patient} {verb} by {self.agent} ?".split()
+
+    def who_does(self) -> Words:
+        """who chases the cat ?"""
+        return f"who {lexicon.singular_verb(self.verb)} {self.patient} ?".split()
+
+    def who_undergoes(self) -> Words:
+        """who does the dog chase ?"""
+        return f"who {self.agent.form('do')} {self.agent} {self.verb} ?".split()
+
+
+VOICES: tuple[Callable[..., Words], ...] = (Event.active, Event.passive)
+QUESTIONS = Event.who_does, Event.who_undergoes, Event.whether, Event.whether_passive
+
 
 def spelled(words: Words) -> str:
     """The sentence as it is written: punctuation stands at the word before it."""
     return " ".join(words).replace(" .", ".").replace(" ,", ",").replace(" ?", "?")
-
-
-def agree(verb: str, subject: Phrase) -> str:
-    """The form of a verb, `be` and `do` among them, beside this subject."""
-    irregular = {"be": ("is", "are"), "do": ("does", "do")}
-    forms = irregular.get(verb) or (lexicon.singular_verb(verb), verb)
-    return forms[subject.plural]
-
-
-def active(event: Event, adverb: str = "", place: int = INNER, negated: bool = False) -> Words:
-    """dogs often chase cats; the adverb stands first, before the verb, or last."""
-    verb = agree(event.verb, event.agent)
-    auxiliary = ""
-    if negated:
-        auxiliary, verb = f"{agree('do', event.agent)} not", event.verb
-    adverbs = ["", "", ""]
-    adverbs[place] = adverb
-    first, inner, last = adverbs
-    return f"{first} {event.agent} {auxiliary} {inner} {verb} {event.patient} {last} .".split()
-
-
-def passive(event: Event, negated: bool = False) -> Words:
-    """cats are chased by dogs"""
-    verb = f"{'not ' * negated}{lexicon.participle(event.verb)}"
-    return f"{event.patient} {agree('be', event.patient)} {verb} by {event.agent} .".split()
-
-
-VOICES: tuple[Callable[..., Words], ...] = (active, passive)
-
-
-def acts(subject: Phrase, act: str) -> Words:
-    """the dog sleeps"""
-    return f"{subject} {agree(act, subject)} .".split()
-
-
-def is_adjective(subject: Phrase, adjective: str, negated: bool = False) -> Words:
-    """the dog is (not) big"""
-    return f"{subject} {agree('be', subject)} {'not ' * negated}{adjective} .".split()
-
-
-def subject_relative(event: Event, act: str) -> Words:
-    """the dog that chases the cat sleeps: the agent does"""
-    agent = event.agent
-    verb = agree(event.verb, agent)
-    return f"{agent} that {verb} {event.patient} {agree(act, agent)} .".split()
-
-
-def object_relative(event: Event, act: str) -> Words:
-    """the cat that the dog chases sleeps: the patient does"""
-    agent, patient = event.agent, event.patient
-    return f"{patient} that {agent} {agree(event.verb, agent)} {agree(act, patient)} .".split()
-
-
-def because(event: Event, adjective: str) -> Words:
-    """dogs chase cats because they are angry"""
-    pronoun = ("it", "they")[event.agent.plural]
-    reason = f"because {pronoun} {agree('be', event.agent)} {adjective} ."
-    return active(event)[:-1] + reason.split()
-
-
-def whether(event: Event) -> Words:
-    """does the dog chase the cat ?"""
-    return f"{agree('do', event.agent)} {event.agent} {event.verb} {event.patient} ?".split()
-
-
-def whether_passive(event: Event) -> Words:
-    """is the cat chased by the dog ?"""
-    patient, verb = event.patient, lexicon.participle(event.verb)
-    return f"{agree('be', patient)} {patient} {verb} by {event.agent} ?".split()
-
-
-def who_does(event: Event) -> Words:
-    """who chases the cat ?"""
-    return f"who {lexicon.singular_verb(event.verb)} {event.patient} ?".split()
-
-
-def who_undergoes(event: Event) -> Words:
-    """who does the dog chase ?"""
-    return f"who {agree('do', event.agent)} {event.agent} {event.verb} ?".split()
-
-
-QUESTIONS = who_does, who_undergoes, whether, whether_passive
 
 
 # No clause can be nested in another of its kind, so that a regular expression over the words'

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from relpos.data.toy import grammar, lexicon
-from relpos.data.toy.events import Chance, exchanged, swapped, triple, unequal, varied
+from relpos.data.toy.events import Chance, an_event, swapped, unequal, varied
 from relpos.data.toy.grammar import Event, Words, spelled
 
 VERSION = 1  # raise it when the sentences change: it is kept with the results
@@ -35,7 +35,7 @@ def _exchange(form: Callable[[Chance, Event], Words]) -> Callable[[Chance], Pair
     def pair(chance: Chance) -> Pair:
         event = unequal(chance, PART)
         good = form(chance, event)
-        return good, exchanged(good, event)
+        return good, event.exchange(good)
 
     return pair
 
@@ -48,12 +48,11 @@ def _neighbours(chance: Chance) -> Pair:
     """the dog chases the cat / dog the chases the cat"""
 
     def draw() -> Words:
-        agent, verb, patient = triple(chance, PART)
-        event = Event(varied(chance, agent), verb, varied(chance, patient))
+        event = varied(chance, an_event(chance, PART))
         form = chance.pick(grammar.VOICES)
         if chance.coin():
             return form(event, negated=chance.coin())
-        return grammar.subject_relative(event, _act(chance))
+        return event.subject_relative(_act(chance))
 
     return swapped(chance, draw)
 
@@ -81,7 +80,7 @@ def _other_number(good: Words, at: int, forms: tuple[str, str]) -> Pair:
 def _agreement(chance: Chance) -> Pair:
     """the dog chases the cats / the dog chase the cats"""
     event = unequal(chance, PART)
-    good = grammar.active(event)
+    good = event.active()
     return _other_number(good, len(str(event.agent).split()), _forms(event.verb))
 
 
@@ -100,13 +99,13 @@ def _agreement_across(relative: Callable[[Event, str], Words]) -> Callable[[Chan
 def _negated_form(chance: Chance) -> Pair:
     """the dog does not chase the cats / the dog does not chases the cats"""
     event = unequal(chance, PART)
-    good = grammar.active(event, negated=True)
+    good = event.active(negated=True)
     return _other_number(good, good.index("not") + 1, _forms(event.verb))
 
 
 def _negated_auxiliary(chance: Chance) -> Pair:
     """the dog does not chase the cats / the dog do not chase the cats"""
-    good = grammar.active(unequal(chance, PART), negated=True)
+    good = unequal(chance, PART).active(negated=True)
     return _other_number(good, good.index("not") - 1, ("do", "does"))
 
 
@@ -114,7 +113,7 @@ def _determiner(chance: Chance) -> Pair:
     """a dog chases some cats / a dogs …: the determiner that only goes with the other number."""
     event = unequal(chance, PART)
     agent = replace(event.agent, determiner=("a", "some")[event.agent.plural])
-    return _other_number(grammar.active(replace(event, agent=agent)), 0, ("a", "some"))
+    return _other_number(replace(event, agent=agent).active(), 0, ("a", "some"))
 
 
 def _forms(verb: str) -> tuple[str, str]:
@@ -122,22 +121,20 @@ def _forms(verb: str) -> tuple[str, str]:
 
 
 SAME_WORDS: dict[str, Callable[[Chance], Pair]] = {
-    "exchanged_arguments": _exchange(lambda chance, event: grammar.active(event)),
-    "exchanged_arguments-passive": _exchange(lambda chance, event: grammar.passive(event)),
-    "exchanged_arguments-negated": _exchange(
-        lambda chance, event: grammar.active(event, negated=True)
-    ),
-    "exchanged_arguments-question": _exchange(lambda chance, event: grammar.whether(event)),
+    "exchanged_arguments": _exchange(lambda chance, event: event.active()),
+    "exchanged_arguments-passive": _exchange(lambda chance, event: event.passive()),
+    "exchanged_arguments-negated": _exchange(lambda chance, event: event.active(negated=True)),
+    "exchanged_arguments-question": _exchange(lambda chance, event: event.whether()),
     "exchanged_arguments-object_relative": _exchange(
-        lambda chance, event: grammar.object_relative(event, _act(chance))
+        lambda chance, event: event.object_relative(_act(chance))
     ),
     "negation-order": _negation_order,
     "word_order-neighbours": _neighbours,
 }
 OTHERS: dict[str, Callable[[Chance], Pair]] = {
     "agreement-simple": _agreement,
-    "agreement-across_subject_relative": _agreement_across(grammar.subject_relative),
-    "agreement-across_object_relative": _agreement_across(grammar.object_relative),
+    "agreement-across_subject_relative": _agreement_across(Event.subject_relative),
+    "agreement-across_object_relative": _agreement_across(Event.object_relative),
     "agreement-determiner": _determiner,
     "negation-auxiliary": _negated_auxiliary,
     "negation-form": _negated_form,

@@ -19,20 +19,18 @@ from relpos.data.toy import grammar, lexicon
 from relpos.data.toy.events import (
     Chance,
     alike,
-    bare,
-    exchanged,
+    an_event,
     opposed_events,
     part_of,
     swapped,
-    synonym,
-    triple,
     two_events,
     unequal,
     varied,
+    with_synonym,
 )
 from relpos.data.toy.grammar import Event, Phrase, Words
 
-ROLES = ("agent", "verb", "patient")
+ROLES: tuple[str, ...] = ("agent", "verb", "patient")
 
 
 @dataclass(frozen=True)
@@ -76,23 +74,21 @@ def sst2(chance: Chance, part: str) -> Item:
 
 def qqp(chance: Chance, part: str) -> Item:
     """The same question in synonyms, or a question about another noun and another verb."""
-    same, common = chance.coin(), set(ROLES)
+    same, common = chance.coin(), ROLES
     if not same:
-        common = {chance.pick(("agent", "patient"))}
-    first, (agent, verb, patient) = two_events(chance, part, common, lexicon.PEOPLE, lexicon.VERBS)
-    ask = grammar.whether_passive
+        common = (chance.pick(("agent", "patient")),)
+    first, second = two_events(chance, part, common)
+    ask = Event.whether_passive
     if chance.coin():
-        ask = grammar.whether
-    return item(str(int(same)), ask(bare(*first)), ask(bare(agent, synonym(chance, verb), patient)))
+        ask = Event.whether
+    return item(str(int(same)), ask(first), ask(with_synonym(chance, second)))
 
 
 def stsb(chance: Chance, part: str) -> Item:
     """The sentences share 0 to 3 of agent, verb and patient; each is worth 5/3."""
     count = chance.below(4)
-    first, second = two_events(
-        chance, part, set(chance.distinct(ROLES, count)), lexicon.PEOPLE, lexicon.VERBS
-    )
-    return item(f"{5 * count / 3:.3f}", grammar.active(bare(*first)), grammar.active(bare(*second)))
+    first, second = two_events(chance, part, chance.distinct(ROLES, count))
+    return item(f"{5 * count / 3:.3f}", first.active(), second.active())
 
 
 def mnli(chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.ANIMALS) -> Item:
@@ -109,19 +105,15 @@ def mnli(chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.ANIMALS) ->
         premise, hypothesis = opposed_events(chance, part, nouns)
         negated = other_negated = False
     elif label == "neutral":
-        premise, hypothesis = two_events(
-            chance, part, {chance.pick(("agent", "patient"))}, nouns, lexicon.OPPOSABLE
-        )
+        common = [chance.pick(("agent", "patient"))]
+        premise, hypothesis = two_events(chance, part, common, nouns, lexicon.OPPOSABLE)
     else:
-        premise, hypothesis = two_events(chance, part, set(ROLES), nouns, lexicon.OPPOSABLE)
+        premise, hypothesis = two_events(chance, part, ROLES, nouns, lexicon.OPPOSABLE)
         if label == "contradiction":
             negated = chance.coin()
         other_negated = negated != (label == "contradiction")
-    agent, verb, patient = hypothesis
-    first, second = bare(*premise), bare(agent, synonym(chance, verb), patient)
-    return item(
-        label, grammar.active(first, negated=negated), grammar.active(second, negated=other_negated)
-    )
+    hypothesis = with_synonym(chance, hypothesis)
+    return item(label, premise.active(negated=negated), hypothesis.active(negated=other_negated))
 
 
 def mnli_mismatched(chance: Chance, part: str) -> Item:
@@ -159,35 +151,34 @@ def cola(chance: Chance, part: str) -> tuple[Item, Item]:
         return item("1", good), item("0", bad)
     # Phrases of different number change places and the verbs stay: the dogs chases the cat.
     event = unequal(chance, part)
-    good = grammar.active(event)
+    good = event.active()
     if draw >= 35:
         event = event.exchanged()
-        good = grammar.object_relative(event, chance.pick(lexicon.ACTS))
-    return item("1", good), item("0", exchanged(good, event))
+        good = event.object_relative(chance.pick(lexicon.ACTS))
+    return item("1", good), item("0", event.exchange(good))
 
 
 def _any_sentence(chance: Chance, part: str) -> Words:
-    agent, verb, patient = triple(chance, part)
-    event = Event(varied(chance, agent), verb, varied(chance, patient))
+    event = varied(chance, an_event(chance, part))
     adverb, place = chance.pick(lexicon.ADVERBS), chance.below(3)
     form = chance.below(5)
     if form == 0:
-        return grammar.active(event, adverb, place)
+        return event.active(adverb, place)
     if form == 1:
-        return grammar.active(event, negated=chance.coin())
+        return event.active(negated=chance.coin())
     if form == 2:
-        return grammar.passive(event, negated=chance.coin())
+        return event.passive(negated=chance.coin())
     act = chance.pick(lexicon.ACTS)
     if form == 3:
-        return grammar.subject_relative(event, act)
-    return grammar.object_relative(event, act)
+        return event.subject_relative(act)
+    return event.object_relative(act)
 
 
 def rte(chance: Chance, part: str) -> tuple[Item, Item]:
     """the dog that (chases the cat | the cat chases) sleeps: so the dog sleeps, not the cat."""
-    event = alike(chance, *triple(chance, part))
+    event = alike(chance, an_event(chance, part))
     act = chance.pick(lexicon.ACTS)
-    hypothesis = grammar.acts(event.agent, act)
+    hypothesis = event.agent.acts(act)
     holds = _relative(chance, event, act)
     fails = _relative(chance, event.exchanged(), act)
     return item("entailment", holds, hypothesis), item("not_entailment", fails, hypothesis)
@@ -197,39 +188,39 @@ def _relative(chance: Chance, event: Event, act: str) -> Words:
     """The event's agent as the head of a relative clause, in which it is the subject or, in the
     exchanged event, the object."""
     if chance.coin():
-        return grammar.subject_relative(event, act)
-    return grammar.object_relative(event.exchanged(), act)
+        return event.subject_relative(act)
+    return event.exchanged().object_relative(act)
 
 
 def mrpc(chance: Chance, part: str) -> tuple[Item, Item]:
     """The adverb moves, which keeps the meaning; or it moves and the nouns change places, which
     does not."""
-    event = bare(*triple(chance, part))
+    event = an_event(chance, part)
     adverb = chance.pick(lexicon.ADVERBS)
     place, other_place = chance.distinct(grammar.PLACES, 2)
-    first = grammar.active(event, adverb, place)
-    same = grammar.active(event, adverb, other_place)
-    exchanged = grammar.active(event.exchanged(), adverb, other_place)
+    first = event.active(adverb, place)
+    same = event.active(adverb, other_place)
+    exchanged = event.exchanged().active(adverb, other_place)
     return item("1", first, same), item("0", first, exchanged)
 
 
 def qnli(chance: Chance, part: str) -> tuple[Item, Item]:
     """who chases the cat? A sentence in which the cat is chased answers it, one in which the cat
     chases does not."""
-    event = alike(chance, *triple(chance, part))
+    event = alike(chance, an_event(chance, part))
     adverb = chance.perhaps(lexicon.ADVERBS, 0.5)
     place = chance.below(3)
-    question = grammar.who_does(event)
-    answer = grammar.active(event, adverb, place)
-    other = grammar.active(event.exchanged(), adverb, place)
+    question = event.who_does()
+    answer = event.active(adverb, place)
+    other = event.exchanged().active(adverb, place)
     return item("entailment", question, answer), item("not_entailment", question, other)
 
 
 def wnli(chance: Chance, part: str) -> tuple[Item, Item]:
     """dogs chase cats because they are angry: the adjective tells whether `they` is the agent or
     the patient."""
-    event = bare(*triple(chance, part))
+    event = an_event(chance, part)
     adjective, phrase = motive(chance, event)
-    hypothesis = grammar.is_adjective(phrase, adjective)
-    holds, fails = grammar.because(event, adjective), grammar.because(event.exchanged(), adjective)
+    hypothesis = phrase.is_adjective(adjective)
+    holds, fails = event.because(adjective), event.exchanged().because(adjective)
     return item("1", holds, hypothesis), item("0", fails, hypothesis)
