@@ -162,14 +162,14 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
         "model.safetensors or pytorch_model.bin is expected",
     ),
     "a missing shard": (lambda to: (sharded(to) / SHARD).unlink(), f"shard {SHARD} is missing"),
-    "a foreign shard": (foreign, "model.safetensors.index.json says otherwise"),
+    "a foreign shard": (foreign, "its index says otherwise"),
     "shards that are no names": (
         lambda to: indexed(to, '{"weight_map": {"a": 3}}'),
-        "index.json: shard 3 is missing",
+        "index.json: damaged: weight_map.a: ",
     ),
     "brackets without end": (
         lambda to: indexed(to, "[" * 200_000),
-        "index.json: damaged: a weight_map from weights to files",
+        "index.json: damaged: nested too deep",
     ),
     "a Git LFS pointer": (
         lambda to: unpickled(to, "version https://git-lfs.github.com/spec/v1"),

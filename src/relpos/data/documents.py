@@ -25,7 +25,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from itertools import chain, dropwhile, groupby, pairwise, tee
+from itertools import chain, dropwhile, groupby, islice, pairwise, tee
 
 import numpy as np
 
@@ -70,14 +70,16 @@ def documents_of(name: str, blocks: Iterator[str]) -> Iterator[Document]:
     # the first line that is not empty
     if TITLE.match(next((line for line in lines if line.strip()), "")):
         yield from _articles(name, blocks, dropped)
-    elif (width := wrapped_at(lines)) is None:
-        yield Document(
-            name, (line for block in blocks for line in block.split("\n")), dropped=dropped
-        )
+        return
+    width = wrapped_at(lines)
+    paragraphs: Iterator[str]
+    if width is None:
+        paragraphs = (line for block in blocks for line in block.split("\n"))
     elif _has_paragraphs(lines):
-        yield Document(name, _wrapped(blocks), dropped=dropped)
+        paragraphs = _wrapped(blocks)
     else:
-        yield Document(name, _ragged(blocks, width), dropped=dropped)
+        paragraphs = _ragged(blocks, width)
+    yield Document(name, paragraphs, dropped=dropped)
 
 
 def wrapped_at(lines: list[str]) -> int | None:
@@ -92,11 +94,9 @@ def wrapped_at(lines: list[str]) -> int | None:
     follows = [
         (len(a), len(a) + 1 + len(b.split(None, 1)[0])) for a, b in pairwise(bare) if a and b
     ]
-    if len(full) < 20 or len(follows) < 10:
-        return None
-    if sum(len(line) > 120 for line in full) > 0.05 * len(full) or sum(
-        line[-1] in ENDS for line in full
-    ) > 0.5 * len(full):
+    long = sum(len(line) > 120 for line in full)
+    ended = sum(line[-1] in ENDS for line in full)
+    if len(full) < 20 or len(follows) < 10 or 20 * long > len(full) or 2 * ended > len(full):
         return None
     end, next_end = np.asarray(follows).T
     share, width = max(
@@ -150,9 +150,8 @@ def _articles(name: str, blocks: Iterator[str], dropped: Counter[str]) -> Iterat
     """WikiText's articles. A title stands between empty lines; ` = 3 = ` within a paragraph's table
     does not."""
     lines_of_text = (line for block in blocks for line in block.removesuffix("\n").split("\n"))
-    previous, current, following = tee(lines_of_text, 3)
-    next(following, None)
-    around = zip(chain([""], previous), current, chain(following, [""]), strict=False)
+    previous, current, following = tee(chain([""], lines_of_text, [""]), 3)
+    around = zip(previous, islice(current, 1, None), islice(following, 2, None), strict=False)
     number = 0
     for is_title, lines in groupby(
         around,

@@ -18,6 +18,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from relpos.data.published_tokenizer import PublishedTokenizer
 from relpos.data.tokenizer import NAMES, SPACE, WORD, Tokenizer
 from relpos.errors import RelposError, plural, say
@@ -53,8 +55,11 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
     model, unk = tokenizer.proto, tokenizer.unk
     kinds, trained = type(model.pieces[0]), model.trainer_spec
     byte_fallback, suffix = trained.byte_fallback, trained.treat_whitespace_as_suffix
-    symbols = [piece.piece for piece in model.pieces if piece.type == kinds.USER_DEFINED]
-    controls = [piece.piece for piece in model.pieces if piece.type == kinds.CONTROL]
+
+    def of_kind(kind: int) -> list[str]:
+        return [piece.piece for piece in model.pieces if piece.type == kind]
+
+    symbols, controls = of_kind(kinds.USER_DEFINED), of_kind(kinds.CONTROL)
     _refuse_inexpressible(tokenizer, symbols, controls)
     names = [piece.piece for piece in model.pieces]
     names[unk] = UNKNOWN
@@ -64,11 +69,10 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
         pieces = list(zip(names, scores, strict=True))
         fast = Fast(models.Unigram(pieces, unk_id=unk, byte_fallback=byte_fallback))
     else:
-        normal = {piece.piece: piece.score for piece in model.pieces if piece.type == kinds.NORMAL}
+        numbers = {name: number for number, name in enumerate(names)}
         merges: list[tuple[str, str]] = []
         if trained.model_type == BPE:
-            merges = _merges(normal)
-        numbers = {name: number for number, name in enumerate(names)}
+            merges = _merges({name: scores[numbers[name]] for name in of_kind(kinds.NORMAL)})
         fast = Fast(
             models.BPE(
                 numbers, merges, unk_token=UNKNOWN, fuse_unk=True, byte_fallback=byte_fallback,
@@ -88,10 +92,8 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
     cuts = "|".join(f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in hidden)
     splits.append(pre_tokenizers.Split(Regex(cuts), "merged_with_previous"))
     if symbols and trained.model_type != UNIGRAM:
-        longest_first = sorted(symbols, key=len, reverse=True)
-        splits.append(
-            pre_tokenizers.Split(Regex("|".join(map(re.escape, longest_first))), "isolated")
-        )
+        longest_first = map(re.escape, sorted(symbols, key=len, reverse=True))
+        splits.append(pre_tokenizers.Split(Regex("|".join(longest_first)), "isolated"))
     # A text stays whole where a piece may hold several words, or where unknown words and the space
     # between are one token.
     inside, behaviour = slice(1, None), "merged_with_next"
@@ -110,16 +112,13 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
     fast.decoder = decoders.Sequence(steps)
     # A special token takes the place of a word, with the space before it.
     # Not normalised: with its case folded, `[mask]` in a text would be the special token, too.
-    special = sorted([unk, *(getattr(tokenizer, role) for role in NAMES)])
     fast.add_special_tokens(
         [
             AddedToken(names[number], lstrip=True, normalized=False, special=True)
-            for number in special
+            for number in sorted([unk, *tokenizer.specials.values()])
         ]
     )
-    _tell_differences(
-        tokenizer, fast, [piece.piece for piece in model.pieces if piece.type == kinds.NORMAL]
-    )
+    _tell_differences(tokenizer, fast, of_kind(kinds.NORMAL))
     return fast
 
 
@@ -188,9 +187,10 @@ def _merges(scores: dict[str, float]) -> list[tuple[str, str]]:
 def _tell_differences(tokenizer: Tokenizer, fast: Fast, pieces: list[str]) -> None:
     """Says on stderr of how many pieces the text has other ids in the fast tokenizer."""
     texts = [piece.replace(SPACE, " ") for piece in pieces]
-    theirs = fast.encode_batch(texts, add_special_tokens=False)
-    rows = zip(texts, tokenizer.encode(texts), theirs, strict=True)
-    if differing := [text for text, ours, row in rows if ours.tolist() != row.ids]:
+    theirs = [row.ids for row in fast.encode_batch(texts, add_special_tokens=False)]
+    ours = map(np.ndarray.tolist, tokenizer.encode(texts))
+    differing = [text for text, *ids in zip(texts, ours, theirs, strict=True) if ids[0] != ids[1]]
+    if differing:
         of = plural(len(texts), "piece")
         say(
             f"relpos: tokenizer {tokenizer.path}: in transformers {len(differing)} of {of} have "
@@ -228,19 +228,19 @@ def write_fast_tokenizer(
         f"{role}_token": fast.id_to_token(getattr(tokenizer, role)) for role in (*NAMES, "unk")
     }
     cls, sep = special["cls_token"], special["sep_token"]
-    single, between = [f"{cls}:0", "$A:0"], [f"{sep}:0"] * tokenizer.separators
-    pair = [*single, *between, f"$B:{second_type}"]
-    if not open_end:
-        single, pair = [*single, f"{sep}:0"], [*pair, f"{sep}:{second_type}"]
+    end, between = [f"{sep}:0"], [f"{sep}:0"] * tokenizer.separators
+    pair_end = [f"{sep}:{second_type}"]
+    if open_end:
+        end, pair_end = [], []
+        special |= {"bos_token": cls, "eos_token": sep}
+    start = [f"{cls}:0", "$A:0"]
     fast.post_processor = processors.TemplateProcessing(
-        single=single,
-        pair=pair,
+        single=start + end,
+        pair=[*start, *between, f"$B:{second_type}", *pair_end],
         special_tokens=[(cls, tokenizer.cls), (sep, tokenizer.sep)],
     )
     write_json(folder / "tokenizer.json", json.loads(fast.to_str()))
-    if open_end:
-        special |= {"bos_token": special["cls_token"], "eos_token": special["sep_token"]}
-    config: dict[str, Any] = {
+    config: dict[str, object] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         # Otherwise decoding may take away the spaces before punctuation, which ours keeps.
         "clean_up_tokenization_spaces": False,

@@ -3,6 +3,7 @@ a plan is quick."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -43,13 +44,8 @@ def _location() -> Path:
 def described_folder(folder: Path, below: Path) -> list[Described]:
     """`described`, of all files of a folder but for hidden ones."""
     # Sorted: a folder lists its entries in any order, and the order of the files is part of the
-    #     identity.
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return described(
-        [
-            path
-            for path in files
-            if not any(part.startswith(".") for part in path.relative_to(folder).parts)
-        ],
-        below,
-    )
+    # identity.
+    files = sorted(filter(Path.is_file, folder.rglob("*")))
+    hidden = re.compile(r"(^|/)\.")
+    shown = [path for path in files if not hidden.search(path.relative_to(folder).as_posix())]
+    return described(shown, below)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -87,10 +87,8 @@ class OwnFiles(TsvGlue):
 
     def identity(self) -> list[Described]:
         """Name, size and SHA-256 of the files that are read."""
-        files: list[Path] = []
-        for split in SPLITS:
-            files += filter(Path.is_file, self.places(None, split))
-        return described(files, self.folder)
+        places = [path for split in SPLITS for path in self.places(None, split)]
+        return described(filter(Path.is_file, places), self.folder)
 
     def missing(self, task: Task, places: list[Path]) -> str:
         if not self.folder.is_dir():
@@ -128,20 +126,18 @@ class HubGlue:
         data_set, config, revision, name = self._address(task, split)
         rows = _ask(datasets.load_dataset, data_set, config, revision=revision, split=name)
         source = f"{data_set} {config} {name}"
-        columns = dict(zip(task.sentences, task.hub_sentences or task.sentences, strict=True))
-        missing = [hub for hub in columns.values() if hub not in rows.column_names]
-        if missing:
-            raise RelposError(
-                f"{source}: no column {missing[0]!r}. Known: {', '.join(rows.column_names)}."
-            )
-        texts = {ours: list(rows[hub]) for ours, hub in columns.items()}
-        for ours, hub in columns.items():
-            if None in texts[ours]:
-                row = texts[ours].index(None) + 1
+        fields = {}
+        for ours, hub in zip(task.sentences, task.hub_sentences or task.sentences, strict=True):
+            if hub not in rows.column_names:
+                known = ", ".join(rows.column_names)
+                raise RelposError(f"{source}: no column {hub!r}. Known: {known}.")
+            texts = list(rows[hub])
+            if None in texts:
                 raise RelposError(
-                    f"{source} row {row}: column {hub!r} holds null, a text or a number is expected"
+                    f"{source} row {texts.index(None) + 1}: column {hub!r} holds null, a text or a "
+                    "number is expected"
                 )
-        fields = {ours: list(map(str, column)) for ours, column in texts.items()}
+            fields[ours] = list(map(str, texts))
         if split in task.labelled and "label" in rows.column_names:
             names = getattr(rows.features["label"], "names", task.labels)
             fields[task.label] = _words(source, task, rows["label"], names)
@@ -184,9 +180,8 @@ def _words(
 
         # stored as float32: 3.8 reads 3.799999952316284 otherwise
         return [str(numpy.float32(label)) for label in labels]
-    words = dict(zip(NAMED.get(task.name, task.labels), task.labels, strict=True)) | {
-        word: word for word in task.labels
-    }
+    words = dict(zip(NAMED.get(task.name, task.labels), task.labels, strict=True))
+    words |= {word: word for word in task.labels}
     if unknown := [name for name in names if name.lower() not in words]:
         raise RelposError(
             f"{source}: class {unknown[0]!r} is none of task={task.name}: "
@@ -255,7 +250,7 @@ def _scores(table: TextTable, words: list[str], task: Task) -> list[float]:
         try:
             score = float(word)
         except ValueError:
-            raise RelposError(f"{table.where(row)}: score {_shown(word)} is not a number") from None
+            score = nan
         if not isfinite(score):
             raise RelposError(f"{table.where(row)}: score {_shown(word)} is not a number")
         if not low <= score <= high:

@@ -280,8 +280,9 @@ next_tokens, diffused = NextTokens(), Diffused()
 
 def trained_for(meaning: Mapping[str, Any]) -> Objective:
     """The objective of a pre-training with this meaning, or configuration."""
-    recipe, size = meaning.get("recipe", {}), meaning.get("size", {})
-    objective = ByRecipe(recipe.get("masking", "bert"), meaning.get("steps", 1))
+    given = {"size": {}, "recipe": {}, "steps": 1, **meaning}
+    masking = {"masking": "bert", **given["recipe"]}["masking"]
+    objective: Objective = ByRecipe(masking, given["steps"])
     if "objective" in meaning:
         objective = instantiate(meaning["objective"], "objective")
-    return objective.on(size.get("attention") == "causal")
+    return objective.on({"attention": None, **given["size"]}["attention"] == "causal")

@@ -91,9 +91,9 @@ class OwnTask:
         metric = str(self.metric or DEFAULTS[self.kind])
         if "." not in metric:
             metric = f"{METRICS}.{metric}"
-        classes: list[str] | None = None
+        classes = None
         if self.labels is not None:
-            classes = [str(label) for label in self.labels]
+            classes = list(map(str, self.labels))
         arguments = {
             "name": name,
             # Absolute: the run keeps it, and may be continued from another working directory.
@@ -109,10 +109,8 @@ class OwnTask:
             "lr": self.lr,
             "intermediate": self.intermediate,
         }
-        files = self.files.identity()
-        labels, rows = _checked(
-            json.dumps(arguments), self.kind, tuple(tuple(file) for file in files)
-        )
+        files = tuple(tuple(file) for file in self.files.identity())
+        labels, rows = _checked(json.dumps(arguments), self.kind, files)
         steps = max(1, round(self.epochs * epoch_steps(rows, self.batch)))
         return {
             "_target_": "relpos.data.tasks.Task",

@@ -82,10 +82,8 @@ class PublishedTokenizer(Tokenizer):
         self.backend = self.host.backend_tokenizer
         self.last = max(self.backend.get_vocab(with_added_tokens=True).values())
         self._check_size()
-        ids = {role: self._id(*kinds) for role, kinds in ROLES.items()}
-        self.pad, self.unk, self.cls, self.sep, self.mask = (
-            ids[role] for role in ("pad", "unk", "cls", "sep", "mask")
-        )
+        for role, kinds in ROLES.items():
+            setattr(self, role, self._id(*kinds))
         # At least one: where a tokenizer has no template, it puts no special tokens around texts at
         # all.
         self.separators = max(1, self._marks_around("a", "a") - self._marks_around("a", None))
@@ -98,12 +96,8 @@ class PublishedTokenizer(Tokenizer):
             # as an exported network of ours has it
             key = "vocab_size" if "vocab_size" in config else "vocabulary"
             rows = int(config[key])
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            OverflowError,
-        ):  # there is no network in the folder
+        # there is no network in the folder
+        except (ValueError, KeyError, TypeError, OverflowError):
             pieces = self.backend.get_vocab_size(with_added_tokens=True)
             if self.size >= pieces + ROUNDED:
                 raise RelposError(
@@ -204,19 +198,16 @@ class PublishedTokenizer(Tokenizer):
 
     @cached_property
     def _special(self) -> list[int]:
-        return sorted(
-            {self.pad, self.cls, self.sep, self.mask, *self.host.all_special_ids} - {self.unk}
-        )
+        special = {*self.specials.values(), *self.host.all_special_ids}
+        return sorted(special - {self.unk})
 
     @cached_property
     def _forms(self) -> tuple[str, str, str]:
         """The kind of the model, what pieces inside a word begin with (WordPiece's `##`), and what
         those at its end end with."""
         model = self.backend.model
-        inside, end = (
-            getattr(model, name, None)
-            for name in ("continuing_subword_prefix", "end_of_word_suffix")
-        )
+        inside = getattr(model, "continuing_subword_prefix", None)
+        end = getattr(model, "end_of_word_suffix", None)
         return type(model).__name__, inside or "", end or ""
 
     @cached_property
@@ -247,11 +238,10 @@ def opened(path: Path) -> Any:
         raise RelposError(
             f"tokenizer {path}: needs transformers: pip install transformers"
         ) from None
-    file, special_tokens, differs = path, dict[str, Any](), False
+    file, special_tokens, differs, backend = path, {}, False, None
     if path.is_dir():
         file = path / JSON
     try:
-        backend = None
         if file.is_file():
             backend = _settled(Backend.from_file(str(file)))
         if path.is_dir():
@@ -260,17 +250,13 @@ def opened(path: Path) -> Any:
                     str(path), local_files_only=True, trust_remote_code=False
                 )
                 their_backend = _settled(theirs.backend_tokenizer)
-                differs = backend is not None and _ids_of_pieces(backend) != _ids_of_pieces(
-                    their_backend
-                )
                 backend = backend or their_backend
+                differs = _ids_of_pieces(backend) != _ids_of_pieces(their_backend)
             except Exception:  # of many unrelated types
                 if backend is None:
                     raise
-                theirs, differs = (
-                    PreTrainedTokenizerFast.from_pretrained(str(path), local_files_only=True),
-                    True,
-                )
+                theirs = PreTrainedTokenizerFast.from_pretrained(str(path), local_files_only=True)
+                differs = True
             special_tokens = theirs.special_tokens_map
         # Nothing else of `theirs` is kept: it may name a stranger's code, which would run when what
         # `save` writes is opened.
@@ -322,10 +308,9 @@ def adopt(path: Path, folder: Path) -> None:
     Raises:
         RelposError: `path` is none of these, or the library that reads it is not installed.
     """
-    file = path
+    file, content = path, b""
     if (path / FILE).is_file():
         file = path / FILE
-    content = b""
     if not file.is_dir():
         content = read_bytes(file)
     folder.mkdir(parents=True, exist_ok=True)

@@ -31,7 +31,7 @@ Progress = Callable[[int], None]  # called with the characters of every portion 
 HELDOUT = 0.01  # share of the text
 SAMPLE = 2_000_000  # sentences a tokenizer is trained on
 COLUMN = "text"
-KINDS = (SUFFIXES, tuple(hub.TABLES), MARKDOWN)
+KINDS: tuple[tuple[str, ...], ...] = (SUFFIXES, tuple(hub.TABLES), MARKDOWN)
 """Ends of the names of text files, of tables with a column of text, and of Markdown. A folder is
 read for the first kind that it
 has: a README.md, or a table of where texts are from, is no text beside texts."""
@@ -85,6 +85,14 @@ class Files(TextSource):
         """The folder of GLUE's task folders; RelposError where nothing names one."""
         return TsvGlue(_place(self.glue, self.root, "glue"))
 
+    @property
+    def folder(self) -> Path:
+        """The folder below which the names of files count."""
+        place = self.corpus_location()
+        if place.is_file():
+            return place.parent
+        return place
+
     def files(self) -> list[Path]:
         """The files that are read, sorted by name; RelposError where there is no folder or no text
         in it."""
@@ -94,12 +102,9 @@ class Files(TextSource):
         candidates = [place]
         if not place.is_file():
             candidates = sorted(_files(place), key=lambda path: path.relative_to(place).parts)
-        kinds: tuple[tuple[str, ...], ...] = KINDS
-        column = ""
+        kinds, column = KINDS, ""
         if self.text is not None:  # whoever names a column means tables
-            kinds = KINDS[1:2]
-        if self.text:
-            column = f"data.text={self.text} is a column of a table, and "
+            kinds, column = KINDS[1:2], f"data.text={self.text} is a column of a table, and "
         for kind in kinds:
             if texts := [path for path in candidates if suffix(path) in kind]:
                 return texts
@@ -114,12 +119,10 @@ class Files(TextSource):
         """Name, size and SHA-256 of every file, of tables also the column and the rows of a
         document; None where there is no corpus."""
         try:
-            place, files = self.corpus_location(), self.files()
+            files = self.files()
         except RelposError:
             return None
-        if place.is_file():
-            place = place.parent
-        identity: dict[str, object] = {"files": described(files, place)}
+        identity: dict[str, object] = {"files": described(files, self.folder)}
         if suffix(files[0]) in hub.TABLES:
             identity |= {"text": self.text or COLUMN, "lines": self.lines}
         return identity
@@ -144,11 +147,9 @@ class Files(TextSource):
 
     def documents(self, progress: Progress | None = None) -> Iterator[Document]:
         """The documents of all files, one file after the other."""
-        folder, reporting = self.corpus_location(), partial(_reporting, progress=progress)
-        if folder.is_file():
-            folder = folder.parent
+        reporting = partial(_reporting, progress=progress)
         for path in self.files():
-            name = path.relative_to(folder).as_posix()
+            name = path.relative_to(self.folder).as_posix()
             if suffix(path) in hub.TABLES:
                 column = self.text or COLUMN
                 yield from hub.documents_of_file(name, path, column, self.lines, reporting)
@@ -245,13 +246,11 @@ def _place(folder: str | None, root: str | None, name: str) -> Path:
     """`folder`, else `root`/`name`, else $RELPOS_DATA/`name`; relative names below $RELPOS_DATA,
     where it is set."""
     home = os.environ.get("RELPOS_DATA")
-    base = Path.cwd()
-    if home:
-        base = expanded(home)
+    base = Path.cwd() / expanded(home or "")
     if folder is not None:
-        return base / expanded(str(folder))
+        return base / expanded(folder)
     if root is not None:
-        return base / expanded(str(root)) / name
+        return base / expanded(root) / name
     if home:
         return base / name
     raise RelposError(

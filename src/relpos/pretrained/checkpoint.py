@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.pretrained.families import FAMILIES
-from relpos.pretrained.family import Family, Head, HeadLayout, Weight, names_of
+from relpos.pretrained.family import Config, Family, Head, HeadLayout, Weight, names_of
 from relpos.pretrained.files import CONFIG, read_config
 from relpos.pretrained.mapping import completed, from_config, listed, read
 from relpos.pretrained.stored import read_weights, wrapper
@@ -47,7 +47,7 @@ class Checkpoint:
     folder: Path
 
     @cached_property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Config:
         """The content of `config.json`."""
         return read_config(self.folder)
 

@@ -8,8 +8,6 @@ ours does not have.
 
 from __future__ import annotations
 
-from typing import Any
-
 from relpos.errors import RelposError
 from relpos.pretrained.bert import AFTER_ATTENTION, DISTILBERT, MASKED_LM
 from relpos.pretrained.family import (
@@ -46,7 +44,7 @@ _MISSING = {
 }
 
 
-def _buckets(number: Any) -> Any:
+def _buckets(number: int) -> int:
     if number in (-1, 0):
         raise RelposError("a table without log buckets is not supported")
     return number

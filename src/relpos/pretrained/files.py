@@ -7,12 +7,13 @@ checkpoints that were fetched before are found without it.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError, one_line
 from relpos.places import expanded
-from relpos.readers import fitted, read_json
+from relpos.readers import read_json
 
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -46,8 +47,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     if not path.exists():
         raise RelposError(f"no model in {folder}: {CONFIG} is missing")
-    config: dict[str, Any] = read_json(path, dict)
-    return config
+    return dict(read_json(path, dict))
 
 
 def is_published(folder: Path) -> bool:
@@ -89,13 +89,39 @@ def weight_files(folder: Path) -> list[Path]:
     Raises:
         RelposError: there are none, or a shard is missing.
     """
+    return list(names_by_file(folder))
+
+
+def names_by_file(folder: Path) -> dict[Path, set[str]]:
+    """The files that hold the weights → the names that the index gives for a shard; a file without
+    an index has none.
+
+    Raises:
+        RelposError: as `weight_files`.
+    """
     for name in WEIGHTS:
-        index = folder / f"{name}.index.json"
         if (folder / name).is_file():
-            return [folder / name]
+            return {folder / name: set()}
+        index = folder / f"{name}.index.json"
         if index.is_file():
-            return [folder / shard for shard in sorted(set(shards(index).values()))]
+            weight_map = read_json(index, ShardIndex).weight_map
+            names = {folder / shard: set[str]() for shard in sorted({*weight_map.values()})}
+            for file in names:
+                # A name with a folder in it could point anywhere on this machine.
+                if file.parent != folder or not file.is_file():
+                    raise RelposError(f"{index}: shard {file.name} is missing")
+            for weight, shard in weight_map.items():
+                names[folder / shard].add(weight)
+            if names:
+                return names
     raise RelposError(f"no weights in {folder}: {' or '.join(WEIGHTS)} is expected")
+
+
+@dataclass(frozen=True)
+class ShardIndex:
+    """The index of shards: the name of a weight → the name of its file."""
+
+    weight_map: dict[str, str]
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
@@ -104,25 +130,6 @@ def tokenizer_files(folder: Path) -> list[Path]:
     for pattern in TOKENIZER:
         files.update(filter(Path.is_file, folder.glob(pattern)))
     return sorted(files)
-
-
-def shards(index: Path) -> dict[str, str]:
-    """Name of a weight → name of its file."""
-    try:
-        shards: dict[str, str] = fitted(read_json(index, dict).get("weight_map"), dict)
-    except RelposError:
-        shards = {}
-    if not shards:
-        raise RelposError(f"{index}: damaged: a weight_map from weights to files is expected")
-    for file in shards.values():
-        # A name with a folder in it could point anywhere on this machine.
-        if (
-            not isinstance(file, str)
-            or Path(file).name != file
-            or not (index.parent / file).is_file()
-        ):
-            raise RelposError(f"{index}: shard {file} is missing")
-    return shards
 
 
 def located(name: str | Path) -> Path:

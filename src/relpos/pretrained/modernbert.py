@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from relpos.errors import RelposError
 from relpos.pretrained.family import (
@@ -63,7 +62,7 @@ def older(config: Config) -> Config:
     return {**config, **thetas}
 
 
-def _theta(config: Config, kind: str, key: ConfigKey) -> Any:
+def _theta(config: Config, kind: str, key: ConfigKey) -> object:
     parameters = config.get("rope_parameters") or {}
     rotation = isinstance(parameters, Mapping) and (parameters.get(kind) or {})
     if not isinstance(rotation, Mapping) or rotation.get("rope_type", "default") != "default":

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from relpos.errors import RelposError, one_line
-from relpos.pretrained.files import WEIGHTS, shards, weight_files
+from relpos.pretrained.files import names_by_file
 from relpos.readers import check_recorded, check_regular
 
 OLD_NAMES = {"gamma": "weight", "beta": "bias"}
@@ -37,30 +37,18 @@ def read_weights(folder: Path, names: Callable[[str], str] | None = None) -> dic
         RelposError: a file is missing, truncated, damaged or has code inside; or shards do not
             match their index.
     """
-    files = weight_files(folder)
-    index: Path | None = None
-    shard_of: dict[str, str] = {}
-    if len(files) > 1:  # a single file may lie beside the index of shards that are not there
-        index = next(
-            filter(Path.is_file, (folder / f"{name}.index.json" for name in WEIGHTS)), None
-        )
-    if index:
-        shard_of = shards(index)
     tensors: dict[str, Tensor] = {}
-    for file in files:
+    for file, expected in names_by_file(folder).items():
         if file.suffix == ".safetensors":
             part = read_safetensors(file)
         else:
             part = _pickled(file)
-        if index:
-            expected = {name for name, shard in shard_of.items() if shard == file.name}
-            if wrong := sorted(expected ^ part.keys()):
-                fault = "has a foreign"
-                if wrong[0] in expected:
-                    fault = "lacks"
-                raise RelposError(
-                    f"{file}: {fault} weight {wrong[0]!r}; {index.name} says otherwise"
-                )
+        wrong = sorted(expected ^ part.keys())
+        if expected and wrong:
+            fault = "has a foreign"
+            if wrong[0] in expected:
+                fault = "lacks"
+            raise RelposError(f"{file}: {fault} weight {wrong[0]!r}; its index says otherwise")
         tensors |= part
     return {(names or _renamed)(name): tensor for name, tensor in tensors.items()}
 

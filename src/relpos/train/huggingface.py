@@ -52,13 +52,11 @@ class _WithHead(RelposPreTrainedModel):
             return_dict=True,
         )
         logits = self._logits(outputs.last_hidden_state, attention_mask)
-        loss = None if labels is None else self._loss(logits, labels)
-        return self._result(
-            loss=loss,
-            logits=logits,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-        )
+        loss = None
+        if labels is not None:
+            loss = self._loss(logits, labels)
+        kept = {"hidden_states": outputs.hidden_states, "attentions": outputs.attentions}
+        return self._result(loss=loss, logits=logits, **kept)
 
     def _logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """From the encoder's output (B, n, hidden)."""
@@ -91,9 +89,9 @@ class RelposForMaskedLM(_WithHead):
             raise RelposError(f"this network is {kind}: {auto} opens it")
 
     def _table(self) -> Tensor:
-        table: Tensor = (
-            self._embedding().words.weight if self.head.table is None else self.head.table
-        )
+        table: Tensor | None = self.head.table
+        if table is None:
+            return self._embedding().words.weight
         return table
 
     def get_output_embeddings(self) -> nn.Linear:

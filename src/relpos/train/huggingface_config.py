@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from transformers import PretrainedConfig
 
 
-def _size_key(key: str) -> Any:
+def _size_key(key: str) -> property:
     """A key of `size` under the name that it has in transformers."""
 
-    def read(self: RelposConfig) -> Any:
+    def read(self: RelposConfig) -> object:
         return self.size.get(key)
 
-    def write(self: RelposConfig, value: Any) -> None:
+    def write(self: RelposConfig, value: object) -> None:
         self.size = self.size | {key: value}
 
     return property(read, write, doc=f"`size.{key}`")
@@ -39,22 +37,17 @@ class RelposConfig(PretrainedConfig):
 
     def __init__(
         self,
-        size: dict[str, Any] | None = None,
-        position: dict[str, Any] | None = None,
-        conv: dict[str, Any] | None = None,
+        size: dict[str, object] | None = None,
+        position: dict[str, object] | None = None,
+        conv: dict[str, object] | None = None,
         vocabulary: int = 0,
-        head: dict[str, Any] | None = None,
+        head: dict[str, object] | None = None,
         tie_word_embeddings: bool | None = None,
-        **others: Any,
+        **others: object,
     ) -> None:
         # Not in `others`, where a folder may say that nothing is tied; `head` tells.
-        self.size, self.position, self.conv, self.vocabulary, self.head = (
-            dict(size or {}),
-            position,
-            conv,
-            vocabulary,
-            head,
-        )
+        self.size, self.head, self.vocabulary = dict(size or {}), head, vocabulary
+        self.position, self.conv = position, conv
         super().__init__(**others)
 
     @property
@@ -68,7 +61,7 @@ class RelposConfig(PretrainedConfig):
         if value != self.tie_word_embeddings:
             self.head = (self.head or {}) | {"tied": value}
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """The configuration of the network as a dictionary, without the keys that are not set."""
         names = ("size", "position", "conv", "vocabulary", "head")
         return {name: value for name in names if (value := getattr(self, name)) is not None}

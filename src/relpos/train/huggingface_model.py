@@ -146,12 +146,13 @@ class RelposPreTrainedModel(PreTrainedModel):
             return
         for name, value in computed.items():
             init.copy_(module.get_buffer(name), value)
-        given = dict(self.named_parameters()) if module is self else {}
-        missing = {
-            name: value
-            for name, value in given.items()
-            if not getattr(value, "_is_hf_initialized", False)
-        }
+        missing = {}
+        if module is self:
+            missing = {
+                name: value
+                for name, value in self.named_parameters()
+                if not getattr(value, "_is_hf_initialized", False)
+            }
         if not missing:
             return
         for name, drawn in self._network(filled=True).named_parameters():
@@ -211,19 +212,23 @@ class RelposModel(RelposPreTrainedModel):
                 f"attention_mask has {attention_mask.dim()} axes; (batch, n) is "
                 f"expected, 1 at real tokens"
             )
-        given = input_ids if inputs_embeds is None else inputs_embeds
-        maps: list[Tensor] | None = (
-            [] if _or(output_attentions, self.config.output_attentions) else None
+        attentions = _or(output_attentions, self.config.output_attentions)
+        maps: list[Tensor] | None = [] if attentions else None
+        states = self.network(
+            input_ids if inputs_embeds is None else inputs_embeds,
+            attention_mask,
+            token_type_ids,
+            hidden_states=True,
+            maps=maps,
         )
-        states = self.network(given, attention_mask, token_type_ids, hidden_states=True, maps=maps)
         if maps == []:
             raise RelposError("output_attentions: no head of this network has scores")
-        keep = _or(output_hidden_states, self.config.output_hidden_states)
-        return BaseModelOutput(
-            last_hidden_state=states[-1],
-            hidden_states=tuple(states) if keep else None,
-            attentions=tuple(maps) if maps else None,
-        )
+        outputs = BaseModelOutput(last_hidden_state=states[-1])
+        if _or(output_hidden_states, self.config.output_hidden_states):
+            outputs.hidden_states = tuple(states)
+        if maps:
+            outputs.attentions = tuple(maps)
+        return outputs
 
 
 def _or(asked: bool | None, default: bool) -> bool:

@@ -11,7 +11,6 @@ in the denominator of Spearman's, 0.9999985 for equal ranks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,9 +34,8 @@ def accuracy(predictions: ArrayLike, targets: ArrayLike) -> float:
 def f1(predictions: ArrayLike, targets: ArrayLike) -> float:
     """2 TP / (2 TP + FP + FN) of class 1; 0 where class 1 is neither among the targets nor
     predicted."""
-    p, t = _pair(predictions, targets)
-    ones = np.sum(p == 1) + np.sum(t == 1)
-    return float(2 * np.sum((p == 1) & (t == 1)) / ones) if ones else 0.0
+    p, t = (array == 1 for array in _pair(predictions, targets))
+    return float(2 * np.sum(p & t) / max(1, np.sum(p) + np.sum(t)))
 
 
 def accuracy_and_f1(predictions: ArrayLike, targets: ArrayLike) -> float:
@@ -63,13 +61,13 @@ def pearson(predictions: ArrayLike, targets: ArrayLike) -> float:
 def spearman(predictions: ArrayLike, targets: ArrayLike) -> float:
     """Pearson correlation of the ranks, ties sharing their mean rank; 0 where either side is
     constant or not finite."""
-    p, t = _pair(predictions, targets)
+    pair = np.stack(_pair(predictions, targets))
     # Checked here, because ranks are always finite: NaN would be sorted behind all numbers.
-    if not (np.isfinite(p).all() and np.isfinite(t).all()):
+    if not np.isfinite(pair).all():
         return 0.0
     from scipy.stats import rankdata  # half a second
 
-    return pearson(rankdata(p), rankdata(t))
+    return pearson(*rankdata(pair, axis=1))
 
 
 def pearson_and_spearman(predictions: ArrayLike, targets: ArrayLike) -> float:
@@ -80,9 +78,10 @@ def pearson_and_spearman(predictions: ArrayLike, targets: ArrayLike) -> float:
 def decide(task: Task, outputs: Tensor) -> Floats:
     """Outputs of the classifier (rows, task.outputs) to predictions (rows,): the class, or a
     regression's value."""
+    decided = outputs.detach().argmax(-1)
     if task.regression:
-        return outputs.detach().double().squeeze(-1).cpu().numpy()
-    return outputs.detach().argmax(-1).double().cpu().numpy()
+        decided = outputs.detach().squeeze(-1)
+    return decided.double().cpu().numpy()
 
 
 def score(task: Task, predictions: ArrayLike, targets: ArrayLike) -> float:
@@ -94,30 +93,35 @@ def parts(task: Task, predictions: ArrayLike, targets: ArrayLike) -> dict[str, f
     """The metrics, x 100, whose mean the task's column is, by name: of `accuracy_and_f1`, those
     before and behind the `and`."""
     module, _, name = task.metric.rpartition(".")
-    names = name.split("_and_") if module == __name__ and "_and_" in name else []
+    if module != __name__ or "_and_" not in name:
+        return {}
     return {
-        part: 100 * applied(f"{module}.{part}", task.name, predictions, targets) for part in names
+        part: 100 * applied(f"{module}.{part}", task.name, predictions, targets)
+        for part in name.split("_and_")
     }
 
 
-def by_class(task: Task, predictions: ArrayLike, targets: ArrayLike) -> dict[str, dict[str, Any]]:
+def by_class(
+    task: Task, predictions: ArrayLike, targets: ArrayLike
+) -> dict[str, dict[str, object]]:
     """Label → its precision and recall, x 100, and the answers where it is right: answered label →
     how often. Precision is 0 of what is never answered, recall of what never is right; empty for a
     regression."""
-    labels = task.labels or ()
+    labels, classes = task.labels or (), {}
     counts = np.zeros((len(labels), len(labels)), dtype=int)
     if labels:
         given, right = (array.astype(int) for array in _pair(predictions, targets))
         np.add.at(counts, (right, given), 1)
-    found: dict[str, dict[str, Any]] = {}
+    hits = 100 * counts.diagonal()
+    precision, recall = (hits / np.maximum(1, counts.sum(axis)) for axis in (0, 1))
     for number, label in enumerate(labels):
-        hits, row = int(counts[number, number]), counts[number].tolist()
-        found[label] = {
-            "precision": 100 * hits / max(1, int(counts[:, number].sum())),
-            "recall": 100 * hits / max(1, sum(row)),
-            "answers": {answer: times for answer, times in zip(labels, row, strict=True) if times},
+        row = zip(labels, counts[number].tolist(), strict=True)
+        classes[label] = {
+            "precision": float(precision[number]),
+            "recall": float(recall[number]),
+            "answers": {answer: times for answer, times in row if times},
         }
-    return found
+    return classes
 
 
 def majority(task: Task, targets: Sequence[int] | Sequence[float]) -> float:
@@ -125,11 +129,9 @@ def majority(task: Task, targets: Sequence[int] | Sequence[float]) -> float:
     counts; of a regression with many values the best of `CONSTANTS`, spread evenly over them."""
     values = np.unique(targets)
     if task.regression:
-        values = values[
-            np.unique(
-                np.linspace(0, len(values) - 1, min(len(values), CONSTANTS)).round().astype(int)
-            )
-        ]
+        count = min(len(values), CONSTANTS)
+        places = np.linspace(0, len(values) - 1, count).round().astype(int)
+        values = values[np.unique(places)]
     return max(score(task, np.full(len(targets), value), targets) for value in values)
 
 
@@ -140,8 +142,10 @@ def applied(name: str, key: str, predictions: ArrayLike, targets: ArrayLike) -> 
     Raises:
         RelposError: begins with `key`: there is no such metric.
     """
-    found = float(find(name, "metric", key)(predictions, targets))
-    return found if np.isfinite(found) else 0.0
+    value = float(find(name, "metric", key)(predictions, targets))
+    if not np.isfinite(value):
+        return 0.0
+    return value
 
 
 def _pair(predictions: ArrayLike, targets: ArrayLike) -> tuple[Floats, Floats]:

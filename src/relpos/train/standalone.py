@@ -65,23 +65,24 @@ def code(settings: Mapping[str, Any]) -> dict[str, str]:
     """
     nodes = ((kind, node) for kind in ("position", "conv") for _, node in targets(settings[kind]))
     named = {str(node["_target_"]): find(node["_target_"], kind, kind) for kind, node in nodes}
-    for target, found in named.items():
-        if "<locals>" in found.__qualname__:
+    for target, what in named.items():
+        if "<locals>" in what.__qualname__:
             raise RelposError(
                 f"{target}: a class that a function makes cannot be carried along: "
                 f"write it at the top of its module"
             )
-    own = frozenset(found.__module__ for found in named.values())
+    own = frozenset(what.__module__ for what in named.values())
     files: dict[str, str] = {}
     waiting = [SERVING, *sorted(own)]
     while waiting:
         module = waiting.pop()
-        if _file(module) not in files:
-            text = _source(INSTEAD.get(module, module)) + (
-                _table(named) if module == "relpos.trust" else ""
-            )
-            files[_file(module)], needed = _relative(module, text, own)
-            waiting += needed
+        if _file(module) in files:
+            continue
+        text = _source(INSTEAD.get(module, module))
+        if module == "relpos.trust":
+            text += _table(named)
+        files[_file(module)], needed = _relative(module, text, own)
+        waiting += needed
     # In both files: transformers takes configurations for one class where folders of one name have
     # the same text for it.
     about = f"# Written by relpos {version('relpos')} from its own sources, MIT licence, for {', '.join(sorted(named))}\n"
@@ -102,21 +103,13 @@ def _file(module: str) -> str:
 
 def _table(named: Mapping[str, Any]) -> str:
     """The end of `trust.py`: the classes that `config.json` names."""
-    # A class may stand in another one, which is what can be imported.
-    places = {
-        target: (found.__module__, *found.__qualname__.partition("."))
-        for target, found in named.items()
-    }
-    called = {
-        place: f"C{number}"
-        for number, place in enumerate(dict.fromkeys(place[:2] for place in places.values()))
-    }
-    imports = [f"from {module} import {name} as {called[module, name]}" for module, name in called]
-    entries = [
-        f'NAMED["{target}"] = {called[place[:2]]}{"".join(place[2:])}'
-        for target, place in places.items()
-    ]
-    return "\n".join(["", *imports, *entries, ""])
+    lines = [""]
+    for number, (target, what) in enumerate(named.items()):
+        # A class may stand in another one, which is what can be imported.
+        outer, _, inner = what.__qualname__.partition(".")
+        lines.append(f"from {what.__module__} import {outer} as C{number}")
+        lines.append(f'NAMED["{target}"] = {".".join(filter(None, (f"C{number}", inner)))}')
+    return "\n".join([*lines, ""])
 
 
 def _relative(module: str, text: str, own: frozenset[str]) -> tuple[str, list[str]]:
@@ -138,19 +131,18 @@ def _relative(module: str, text: str, own: frozenset[str]) -> tuple[str, list[st
             )
         if base not in INSTEAD and base not in own and base.partition(".")[0] != "relpos":
             continue
-        found: dict[str, list[str]] = {}
+        statements = []
         for alias in node.names:
             home, called = _home(base, alias.name), alias.asname or alias.name
-            file = _file(home).removesuffix(".py")
             needed.append(home)
-            place, name = (
-                (".", file) if home == f"{base}.{alias.name}" else (f".{file}", alias.name)
-            )
-            found.setdefault(place, []).append(name if name == called else f"{name} as {called}")
-        statements = (f"from {place} import {', '.join(names)}" for place, names in found.items())
-        lines[node.lineno - 1 : node.end_lineno] = [
-            " " * node.col_offset + statement for statement in statements
-        ]
+            place, name = f".{_file(home).removesuffix('.py')}", alias.name
+            if home == f"{base}.{alias.name}":  # a module
+                place, name = ".", place[1:]
+            statement = f"from {place} import {name}"
+            if name != called:
+                statement += f" as {called}"
+            statements.append(" " * node.col_offset + statement)
+        lines[node.lineno - 1 : node.end_lineno] = statements
     return "\n".join(lines) + "\n", needed
 
 
