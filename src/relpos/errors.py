@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from textwrap import shorten
 
@@ -51,6 +52,22 @@ def with_class(error: BaseException) -> str:
     """The class of an error and the first line of its message, for errors that may be of any
     kind."""
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+@contextmanager
+def from_library(place: str) -> Iterator[None]:
+    """What a library, the hub or a broken file raises in here, of many unrelated types and often
+    long, becomes one line.
+
+    Raises:
+        RelposError: begins with `place`; or is one of ours.
+    """
+    try:
+        yield
+    except RelposError:
+        raise
+    except Exception as error:
+        raise RelposError(f"{place}: {one_line(error)}") from error
 
 
 NOT_UTF8 = "not UTF-8: iconv -f LATIN1 -t UTF-8 OLD > NEW makes it so, where OLD is Latin-1"

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from omegaconf import OmegaConf
@@ -23,6 +22,7 @@ from relpos.measures.measure import NATS, Figure, MeasuredColumn, measures
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.places import expanded
 from relpos.pretrained.export import to_huggingface
+from relpos.pretrained.family import Config
 from relpos.pretrained.files import OWN, is_published
 from relpos.process import without_keys
 from relpos.ranges import Positive
@@ -124,11 +124,11 @@ def _revisions(network: Network, words: float) -> dict[str, Network]:
 def write(
     folder: Path,
     model: MaskedLM | Classifier,
-    settings: Mapping[str, Any],
+    settings: Config,
     tokenizer: Tokenizer,
-    card: Callable[[dict[str, Any]], str],
+    card: Callable[[Config], str],
     labels: list[str] | None = None,
-) -> dict[str, Any]:
+) -> Config:
     """Writes a network as a model folder of Hugging Face, whole or not at all; returns the content
     of `config.json`.
 
@@ -198,7 +198,7 @@ def _refuse_filled(folder: Path) -> None:
         )
 
 
-def card(network: Network, settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+def card(network: Network, settings: Config, config: Config) -> str:
     """The text of the card. Paths and host names are left out.
 
     Args:
@@ -253,7 +253,7 @@ def card(network: Network, settings: Mapping[str, Any], config: Mapping[str, Any
     return "\n\n".join(parts) + "\n"
 
 
-def _yaml(content: Mapping[str, Any]) -> str:
+def _yaml(content: Config) -> str:
     return OmegaConf.to_yaml(OmegaConf.create(dict(content)))
 
 
@@ -361,7 +361,7 @@ def _measured(network: Network) -> dict[str, str]:
     return {title: "; ".join(dict.fromkeys(of_title)) for title, of_title in texts.items()}
 
 
-def _title(column: MeasuredColumn, figure: Figure, meaning: Mapping[str, Any]) -> str:
+def _title(column: MeasuredColumn, figure: Figure, meaning: Config) -> str:
     parts = [column.title]
     if column.metric == NATS:
         parts.append(NATS)
@@ -382,7 +382,7 @@ def _with_interval(figure: Figure) -> str:
     return f"{figure.value:.3f} ({figure.interval[0]:.3f} to {figure.interval[1]:.3f})"
 
 
-def _without_paths(value: Any) -> Any:
+def _without_paths(value: object) -> object:
     """The value with every path cut to its last part."""
     if isinstance(value, Mapping):
         return {str(key): _without_paths(part) for key, part in value.items()}

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 from pathlib import Path
-from typing import Any
 
 from relpos.data.filehash import Described, described
 from relpos.data.table import TextTable, csv_table, json_table, read_table
 from relpos.data.tasks import Task
-from relpos.errors import RelposError, nearest, one_line
+from relpos.errors import RelposError, from_library, nearest
 
 SPLITS = ("train", "dev", "test")
 # The diagnostic set belongs to no task's folder, and on the hub it is a configuration of its own.
@@ -116,16 +115,18 @@ class HubGlue:
         """
         import datasets
 
-        data_set, config, revision, name = self._address(task, split)
-        return name in _ask(datasets.get_dataset_split_names, data_set, config, revision=revision)
+        config, name = _address(task, split)
+        with from_library(f"data set {self.id!r} ({config})"):
+            return name in datasets.get_dataset_split_names(self.id, config, revision=self.revision)
 
     def table(self, task: Task, split: str) -> TextTable:
         """Raises: RelposError where the data set cannot be loaded, or lacks a column or a text."""
         import datasets
 
-        data_set, config, revision, name = self._address(task, split)
-        rows = _ask(datasets.load_dataset, data_set, config, revision=revision, split=name)
-        source = f"{data_set} {config} {name}"
+        config, name = _address(task, split)
+        with from_library(f"data set {self.id!r} ({config})"):
+            rows = datasets.load_dataset(self.id, config, revision=self.revision, split=name)
+        source = f"{self.id} {config} {name}"
         fields = {}
         for ours, hub in zip(task.sentences, task.hub_sentences or task.sentences, strict=True):
             if hub not in rows.column_names:
@@ -146,20 +147,10 @@ class HubGlue:
             raise RelposError(f"{source}: no rows")
         return TextTable(source, tuple(fields), table, range(1, len(table) + 1), place="row")
 
-    def _address(self, task: Task, split: str) -> tuple[str, str, str | None, str]:
-        """Id, configuration and revision of the data set; and the name of the split there."""
-        config, name = ON_HUB.get(split, (task.name, split.replace("dev", "validation")))
-        return self.id, config, self.revision, name
 
-
-def _ask(function: Any, data_set: str, config: str, **options: Any) -> Any:
-    """Calls `datasets`; its errors, which are of many types and often long, become one line."""
-    try:
-        return function(data_set, config, **options)
-    except (
-        Exception
-    ) as error:  # the hub, the network and broken files raise errors of many unrelated types
-        raise RelposError(f"data set {data_set!r} ({config}): {one_line(error)}") from error
+def _address(task: Task, split: str) -> tuple[str, str]:
+    """The configuration of a task on the hub, and the name of the split there."""
+    return ON_HUB.get(split, (task.name, split.replace("dev", "validation")))
 
 
 def _words(

@@ -17,7 +17,7 @@ from relpos.data.documents import TITLE, Document, documents_of
 from relpos.data.filehash import described_folder
 from relpos.data.table import csv_rows, objects
 from relpos.data.textfile import blocks, suffix
-from relpos.errors import RelposError, nearest, one_line
+from relpos.errors import RelposError, from_library, nearest
 from relpos.readers import fitted
 from relpos.trust import refuse_mistakes
 
@@ -147,7 +147,7 @@ def _rows(place: str, column: str, batches: Iterator[Batch]) -> Iterator[str]:
         RelposError: a batch cannot be read, or the column is missing or holds something else.
     """
     known, number = set[str](), count(1)
-    try:
+    with from_library(place):
         for names, values in batches:
             known.update(names)
             if column not in known:
@@ -159,11 +159,6 @@ def _rows(place: str, column: str, batches: Iterator[Batch]) -> Iterator[str]:
                         "expected"
                     )
                 yield value or ""
-    except RelposError:
-        raise
-    # the hub, the network and broken files raise errors of many unrelated types
-    except Exception as error:
-        raise RelposError(f"{place}: {one_line(error)}") from error
 
 
 def _of_json(path: Path, column: str) -> Iterator[Batch]:

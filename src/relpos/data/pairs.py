@@ -20,7 +20,7 @@ from pathlib import Path
 from relpos.data.filehash import described
 from relpos.data.table import Fields, objects
 from relpos.data.textfile import lines
-from relpos.errors import RelposError, one_line
+from relpos.errors import RelposError, from_library
 from relpos.places import expanded
 from relpos.ranges import Count, Natural
 
@@ -147,22 +147,16 @@ class Blimp(PairSource):
     revision: str | None = None
 
     def all(self) -> list[PairItem]:
-        try:
-            import datasets
+        import datasets
 
-            pairs = []
-            for paradigm in datasets.get_dataset_config_names(self.id, revision=self.revision):
-                rows = datasets.load_dataset(
-                    self.id, paradigm, revision=self.revision, split="train"
-                )
+        pairs, revision = [], self.revision
+        with from_library(f"pairs: {self.id}"):
+            for paradigm in datasets.get_dataset_config_names(self.id, revision=revision):
+                rows = datasets.load_dataset(self.id, paradigm, revision=revision, split="train")
                 for number, row in enumerate(rows, 1):
                     texts = row["sentence_good"], row["sentence_bad"]
                     pairs.append(PairItem(paradigm, texts, f"{self.id} {paradigm}, row {number}"))
-            return pairs
-        except (
-            Exception
-        ) as error:  # the hub, the network and broken files raise errors of many unrelated types
-            raise RelposError(f"pairs: {self.id}: {one_line(error)}") from error
+        return pairs
 
     def origin(self) -> dict[str, object]:
         return {"id": self.id, "revision": self.revision}

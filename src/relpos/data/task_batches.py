@@ -7,7 +7,7 @@ which step is a pure function of (seed, epoch), so that a run can go on from any
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -47,30 +47,27 @@ class Encoded:
 
 def encode(rows: TaskRows, tokenizer: Tokenizer, length: int = 128) -> Encoded:
     """Raises: RelposError where `length` has no room for a token of each sentence."""
+    seconds: Sequence[Ids | None] = [None] * len(rows)
     between = 1
     if rows.sentence_b is not None:
-        between = tokenizer.separators
+        seconds, between = tokenizer.encode(rows.sentence_b), tokenizer.separators
     if length < 4 + between:
         raise RelposError(
             f"length={length}: a pair needs at least {4 + between} positions, [CLS] "
             f"a {'[SEP] ' * between}b [SEP]"
         )
     firsts = tokenizer.encode(rows.sentence_a)
-    seconds: list[Ids] | list[None] = [None] * len(firsts)
-    if rows.sentence_b is not None:
-        seconds = tokenizer.encode(rows.sentence_b)
-    assembled = [
-        _assemble(first, second, tokenizer, length)
-        for first, second in zip(firsts, seconds, strict=True)
-    ]
+    ids, ends = [], []
+    for first, second in zip(firsts, seconds, strict=True):
+        row, end = _assemble(first, second, tokenizer, length)
+        ids.append(row)
+        ends.append(end)
     labels = None
     if rows.labels is not None:
-        dtype = torch.int64
-        if any(isinstance(label, float) for label in rows.labels):
-            dtype = torch.float32
-        labels = torch.tensor(rows.labels, dtype=dtype)
-    ids = [row for row, _ in assembled]
-    return Encoded(ids, [second for _, second in assembled], labels, tokenizer.pad, length)
+        labels = torch.tensor(rows.labels)
+        if labels.is_floating_point():
+            labels = labels.float()
+    return Encoded(ids, ends, labels, tokenizer.pad, length)
 
 
 def cut(a: int, b: int, room: int) -> tuple[int, int]:

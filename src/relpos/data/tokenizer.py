@@ -26,7 +26,7 @@ import numpy.typing as npt
 import sentencepiece
 
 from relpos.data.documents import UNKNOWN, Document, sentences
-from relpos.errors import RelposError, one_line, plural
+from relpos.errors import RelposError, from_library, one_line, plural
 from relpos.files import replacing
 from relpos.readers import check_recorded, read_bytes
 
@@ -166,14 +166,12 @@ class Tokenizer:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            check_recorded(path)
-            content = read_bytes(path)
-            if not content:  # sentencepiece would make a tokenizer without pieces
-                raise RelposError(f"tokenizer {path}: it is empty")
+        check_recorded(path)
+        content = read_bytes(path)
+        if not content:  # sentencepiece would make a tokenizer without pieces
+            raise RelposError(f"tokenizer {path}: it is empty")
+        with from_library(f"tokenizer {path}"):
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=content)
-        except RuntimeError as error:
-            raise RelposError(f"tokenizer {path}: {one_line(error)}") from None
         self.unk = self.processor.unk_id()
         for role, names in NAMES.items():
             numbers = map(self.processor.piece_to_id, names)

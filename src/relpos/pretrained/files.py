@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relpos.errors import RelposError, one_line
+from relpos.errors import RelposError, from_library
 from relpos.places import expanded
 from relpos.readers import read_json
 
@@ -149,28 +149,18 @@ def located(name: str | Path) -> Path:
 
     def fetched(*patterns: str) -> Path:
         # Without subfolders, which have other formats and training states.
+        kept, at = [CONFIG, *TOKENIZER, *patterns], revision or None
         return Path(
-            snapshot_download(
-                repository,
-                revision=revision or None,
-                allow_patterns=[*patterns],
-                ignore_patterns="*/*",
-            )
+            snapshot_download(repository, revision=at, allow_patterns=kept, ignore_patterns="*/*")
         )
 
-    try:
+    with from_library(f"{name}: no such folder, and the hub gives no such checkpoint"):
         # Many repositories have the weights twice; the pickled ones are fetched only where there
         # are no others.
-        place = fetched(CONFIG, *TOKENIZER, "model*.safetensors*")
-        if list(place.glob("*.safetensors")):
-            return place
-        return fetched(CONFIG, *TOKENIZER, "pytorch_model*.bin*")
-    except (
-        Exception
-    ) as error:  # offline, no such id, no permission: the library has a class for each
-        raise RelposError(
-            f"{name}: no such folder, and the hub gives no such checkpoint: {one_line(error)}"
-        ) from None
+        place = fetched("model*.safetensors*")
+        if not list(place.glob("*.safetensors")):
+            place = fetched("pytorch_model*.bin*")
+        return place
 
 
 def is_remote(name: str) -> bool:

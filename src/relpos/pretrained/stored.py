@@ -8,11 +8,10 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from relpos.errors import RelposError, one_line
+from relpos.errors import RelposError, from_library, one_line
 from relpos.pretrained.files import names_by_file
 from relpos.readers import check_recorded, check_regular
 
@@ -93,10 +92,8 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         RelposError: it cannot be read, or is not what the record of its run says.
     """
     check_recorded(path)
-    try:
+    with from_library(f"cannot read {path}"):
         return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise RelposError(f"cannot read {path}: {one_line(error)}") from error
 
 
 def _pickled(path: Path) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers.modeling_outputs import MaskedLMOutput, SequenceClassifierOutput
-from transformers.utils import can_return_tuple
+from transformers.utils import ModelOutput, can_return_tuple
 
 from relpos.errors import RelposError
 from relpos.model.heads import at_outputs, class_logits, pooled
@@ -28,7 +28,7 @@ class _WithHead(RelposPreTrainedModel):
     """A network with a head that gives `logits`. Transformers reads the names of the arguments in
     the signature of `forward`."""
 
-    _result: Any  # the kind of what `forward` returns
+    _result: type[ModelOutput]  # the kind of what `forward` returns
 
     @can_return_tuple
     def forward(
@@ -40,7 +40,7 @@ class _WithHead(RelposPreTrainedModel):
         labels: Tensor | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
-    ) -> Any:
+    ) -> ModelOutput:
         """`logits`; with `labels` the mean `loss`, too."""
         outputs = self.encoder(
             input_ids,
@@ -108,7 +108,7 @@ class RelposForMaskedLM(_WithHead):
         if self.head.table is not None:
             self.head.table = new_embeddings.weight
 
-    def resize_token_embeddings(self, *arguments: Any, **options: Any) -> nn.Embedding:
+    def resize_token_embeddings(self, *arguments: object, **options: object) -> nn.Embedding:
         """As for every model of transformers; the bias has as many numbers as the table has rows,
         new ones 0."""
         words: nn.Embedding = super().resize_token_embeddings(*arguments, **options)

@@ -50,7 +50,7 @@ def _layer() -> type[Layer]:
             return y
 
         def forward(
-            self, x: Tensor, read: Tensor, call: LayerCall, spec: Any = None, *leaves: Any
+            self, x: Tensor, read: Tensor, call: LayerCall, spec: Any = None, *leaves: object
         ) -> tuple[Tensor, Tensor]:
             """The layer's output, with the state in parts."""
             return Layer.forward(self, x, read, call._replace(state=tree_unflatten(leaves, spec)))
@@ -58,7 +58,7 @@ def _layer() -> type[Layer]:
     return RelposLayer
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "RelposLayer":  # where a network is unpickled
         return _layer()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -121,7 +121,11 @@ class RelposPreTrainedModel(PreTrainedModel):
         return self.base_model.embedding
 
     def save_pretrained(
-        self, save_directory: Any, is_main_process: bool = True, *arguments: Any, **options: Any
+        self,
+        save_directory: str | Path,
+        is_main_process: bool = True,
+        *arguments: object,
+        **options: object,
     ) -> None:
         """As for every model of transformers; the folder carries the code of the network, as that
         of `relpos export`."""
@@ -194,7 +198,7 @@ class RelposModel(RelposPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
-    ) -> Any:
+    ) -> BaseModelOutput:
         """`last_hidden_state` (B, n, hidden); where they are asked for, `hidden_states`, and
         `attentions` (B, heads, n, n) of the heads that have scores.
 

@@ -15,10 +15,10 @@ from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from relpos.errors import RelposError
 from relpos.files import write_text
+from relpos.pretrained.family import Config
 from relpos.trust import find, targets
 
 CLASSES = {
@@ -44,7 +44,7 @@ INSTEAD = {
 """Module of ours, or library → what the folder has in its place."""
 
 
-def write(folder: Path, settings: Mapping[str, Any]) -> dict[str, str]:
+def write(folder: Path, settings: Config) -> dict[str, str]:
     """Writes the files for the network that these settings describe into a folder; returns the
     entry of `config.json`."""
     for name, text in code(settings).items():
@@ -52,7 +52,7 @@ def write(folder: Path, settings: Mapping[str, Any]) -> dict[str, str]:
     return AUTO_MAP
 
 
-def code(settings: Mapping[str, Any]) -> dict[str, str]:
+def code(settings: Config) -> dict[str, str]:
     """Name of a file → its text.
 
     Args:
@@ -101,7 +101,7 @@ def _file(module: str) -> str:
     return f"{name.replace('.', '_')}.py"
 
 
-def _table(named: Mapping[str, Any]) -> str:
+def _table(named: Mapping[str, type]) -> str:
     """The end of `trust.py`: the classes that `config.json` names."""
     lines = [""]
     for number, (target, what) in enumerate(named.items()):

@@ -3,7 +3,7 @@ GLUE's layouts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from relpos.data.toy import corpus, tasks
@@ -35,19 +35,23 @@ def write(folder: Path, seed: int = 0, pairs: int = 30_000, items: int = 4_000) 
     with replacing_folder(folder / "corpus") as place:
         write_corpus(place, seed, pairs)
     with replacing_folder(folder / "glue") as place:
-        for name, (task, labelled, test) in TASKS.items():
-            for part, layout in (("train", labelled), ("dev", labelled), ("test", test)):
-                file = place / name / f"{part}.tsv"
-                count = items if part == "train" else EVALUATION
-                _write_items(file, layout, task, part, Chance(seed, name, part), count)
-        for name, task, genre in MNLI:
-            for part, labels in (("dev", 5), ("test", 0)):
-                file = place / "MNLI" / f"{part}_{name}.tsv"
-                chance = Chance(seed, f"MNLI {name}", part)
-                _write_items(file, _mnli(labels, genre), task, part, chance, EVALUATION)
-        chance = Chance(seed, "MNLI", "train")
-        train = place / "MNLI" / "train.tsv"
-        _write_items(train, _mnli(1, "animals"), tasks.mnli, "train", chance, items)
+        for name, stream, part, task, layout in _files():
+            chance, count = Chance(seed, stream, part), EVALUATION
+            if part == "train":
+                count = items
+            drawn = [task(chance, part) for _ in range(count)]
+            _write_items(place / f"{name}.tsv", layout, drawn)
+
+
+def _files() -> Iterator[tuple[str, str, str, Task, str]]:
+    """Of each file its name, the name of the stream of its draws, its part, task and layout."""
+    for name, (task, labelled, test) in TASKS.items():
+        for part, layout in (("train", labelled), ("dev", labelled), ("test", test)):
+            yield f"{name}/{part}", name, part, task, layout
+    yield "MNLI/train", "MNLI", "train", tasks.mnli, _mnli(1, "animals")
+    for name, task, genre in MNLI:
+        for part, labels in (("dev", 5), ("test", 0)):
+            yield f"MNLI/{part}_{name}", f"MNLI {name}", part, task, _mnli(labels, genre)
 
 
 def write_corpus(folder: Path, seed: int, pairs: int) -> None:
@@ -67,18 +71,15 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
         file.writelines(f"{line}\n" for line in lines)
 
 
-def _write_items(
-    path: Path, layout: str, task: Task, part: str, chance: Chance, count: int
-) -> None:
-    """Draws `count` items of a task, and writes a row for each. A layout has `name=cell` for each
-    column; without a name there is no header line."""
+def _write_items(path: Path, layout: str, items: list[Item]) -> None:
+    """A row for each item. A layout has `name=cell` for each column; without a name there is no
+    header line."""
     names, cells = zip(*(column.split("=") for column in layout.split("|")), strict=True)
     lines = ["\t".join(names)] if any(names) else []
-    for n in range(count):
-        item = task(chance, part)
+    for n, item in enumerate(items):
         values = {"n": n, "odd": 2 * n + 1, "even": 2 * n + 2, "label": item.label}
-        a, *_, b = item.sentences * 2
         mark = "*" * (item.label == "0")
+        a, b = item.sentences[0], item.sentences[-1]
         lines.append("\t".join(cells).format(a=a, b=b, mark=mark, **values))
     _write_lines(path, lines)
 
