@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 from relpos.claims.contrasts import Contrasts
 from relpos.claims.exact import Computed, Parameters
-from relpos.claims.judgement import Judgement
 from relpos.claims.networks import Shares, Toeplitzness
-from relpos.claims.verdict import Verdict, joined
+from relpos.claims.verdict import Judgement, Verdict, joined
 from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.readers import fitted, read_yaml
@@ -22,6 +21,7 @@ from relpos.results.gain import MEASURES, Contrast
 from relpos.results.scale import Scales
 from relpos.tables.experiment import experiments, pilot_seeds
 
+Shape = TypeVar("Shape")
 RULES: dict[str, type[Judgement]] = {
     "contrast": Contrasts,
     "share": Shares,
@@ -60,7 +60,7 @@ class Claim:
     says: str = ""
     source: str = ""
     printed: str = ""
-    test: Mapping[str, Any] = field(default_factory=dict)
+    test: Mapping[str, object] = field(default_factory=dict)
     not_tested: str = ""
     variants: Mapping[str, float] = field(default_factory=dict)
     measure: str | None = None
@@ -81,8 +81,8 @@ class Claim:
         """
         if not self.test:
             return None
-        rule, arguments = self.test.get("rule", ""), {**self.test}
-        arguments.pop("rule", None)
+        arguments = {**self.test}
+        rule = str(arguments.pop("rule", ""))
         try:
             refuse_unknown("unknown rule", rule, RULES)
             for key in arguments:
@@ -105,14 +105,14 @@ class Claim:
         """
         if self.judgement is None:
             return []
-        if not self.checkpoints:
-            return self.judgement.verdicts(runs)
-        verdicts = []
-        if self.checkpoints == "too":
-            for verdict in self.judgement.verdicts(runs):
-                figures = joined([verdict.figures, "from scratch"])
-                verdicts.append(replace(verdict, figures=figures))
-        return verdicts + self.judgement.verdicts(Scales(runs.tuned))
+        verdicts = [] if self.checkpoints == "only" else self.judgement.verdicts(runs)
+        if self.checkpoints:
+            for place, verdict in enumerate(verdicts):
+                verdicts[place] = replace(
+                    verdict, figures=joined([verdict.figures, "from scratch"])
+                )
+            verdicts += self.judgement.verdicts(Scales(runs.tuned))
+        return verdicts
 
     def with_variants(self) -> list[Claim]:
         """The claim, then its variants."""
@@ -140,14 +140,14 @@ def load(paper: str) -> list[Claim]:
     if paper not in papers:
         raise RelposError(f"paper={paper}: unknown.{nearest(paper, [*papers, 'all'])}")
     claims: list[Claim] = []
-    for name, content in _read(paper).items():
-        claims += _claim(str(name), content, paper).with_variants()
+    for name, content in _read(paper, dict[str, dict[str, object]]).items():
+        claims += _claim(name, content, paper).with_variants()
     return claims
 
 
-def _claim(name: str, content: Mapping[str, Any], paper: str) -> Claim:
-    keys = {key_field.name for key_field in fields(Claim)} - {"id", "paper", "measure"}
+def _claim(name: str, content: Mapping[str, object], paper: str) -> Claim:
     for key in content:
+        keys = {key_field.name for key_field in fields(Claim)} - {"id", "paper", "measure"}
         refuse_unknown(f"claim {name}: unknown key", key, keys)
     try:
         claim: Claim = fitted({**content, "id": name, "paper": paper}, Claim)
@@ -183,7 +183,7 @@ def compared(claims: Iterable[Claim], measure: str) -> dict[str, tuple[float, Se
 
 def rows() -> dict[str, list[str]]:
     """Row → its overrides."""
-    return {str(name): list(map(str, overrides)) for name, overrides in _read(ROWS).items()}
+    return _read(ROWS, dict[str, list[str]])
 
 
 def scales() -> Scales:
@@ -198,5 +198,6 @@ def _folder() -> Path:
     return shipped("experiments") / "claims"
 
 
-def _read(name: str) -> dict[str, Any]:
-    return dict(read_yaml(_folder() / f"{name}.yaml"))
+def _read(name: str, shape: type[Shape]) -> Shape:
+    content: Shape = fitted(read_yaml(_folder() / f"{name}.yaml"), shape)
+    return content

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from relpos.claims.judgement import Judgement
-from relpos.claims.verdict import Evidence, Verdict, above, all_of, below, joined
+from relpos.claims.verdict import Evidence, Judgement, Verdict, above, all_of, below, joined
 from relpos.errors import RelposError, refuse_unknown
 from relpos.results.gain import Contrast, Gain, gain, mean_gain
 from relpos.results.plateau import NONE
@@ -104,22 +103,24 @@ class Contrasts(Judgement):
         gains = [self._gain(scale, pair) for pair in self.contrasts]
         if not any(gains):
             return None
-        figures, judged = self._figures(scale, gains), gains
+        beside = [self._gain(scale, pair) for pair in self.beside]
+        figures, judged = [single.text for single in (*gains, *beside) if single], gains
+        if missing := [row for row in self.rows if not scale.values.get(row)]:
+            figures.append(f"no scores of {', '.join(missing)}")
         if self.over == "rows":
             mean = mean_gain(scale, self.contrasts, self.column, self.columns)
             judged = [mean]
             figures.append(mean.text if mean else "")
         too_few = self._too_few(gains)
         tested = [single.tested for single in judged if single and single.tested]
-        evidence = list(map(self.evidence, tested))
         # One contrast is enough for the claim to fail, even if others are missing.
-        if evidence and not too_few and all_of(evidence).verdict == FAILS:
-            return Verdict(FAILS, joined(figures), p=all_of(evidence).p)
+        whole = all_of(list(map(self.evidence, tested))) if tested else Evidence(1.0, 1.0)
+        if whole.verdict == FAILS and not too_few:
+            return Verdict(FAILS, joined(figures), p=whole.p)
         if too_few or not all(single and single.columns for single in (*gains, *judged)):
             return Verdict(NOT_RUN, joined([*figures, too_few]))
         if len(tested) < len(judged):
             return Verdict(UNDECIDED, joined(figures), takes=SEVERAL_SEEDS)
-        whole = all_of(evidence)
         # The difference that needs most seeds counts: it is the last to be decided.
         count = max(map(seeds_needed, tested))
         takes = f"about {count} {scale.units} of each row"
@@ -138,15 +139,6 @@ class Contrasts(Judgement):
 
     def _gain(self, scale: Scale, pair: Contrast) -> Gain | None:
         return gain(scale, pair, self.column, self.columns)
-
-    def _figures(self, scale: Scale, gains: Iterable[Gain | None]) -> list[str]:
-        """Lines about the gains, about the pairs beside them, and about rows without scores."""
-        beside = [self._gain(scale, pair) for pair in self.beside]
-        missing = [row for row in self.rows if not scale.values.get(row)]
-        figures = [single.text for single in (*gains, *beside) if single]
-        if missing:
-            figures.append(f"no scores of {', '.join(missing)}")
-        return figures
 
     def _too_few(self, gains: Iterable[Gain | None]) -> str:
         """The reason why a bound in points cannot be applied; empty if it can."""

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from relpos.analysis.properties import properties, randomise
 from relpos.analysis.recording import added
-from relpos.claims.judgement import Judgement
-from relpos.claims.verdict import Verdict
+from relpos.claims.verdict import Judgement, Verdict
 from relpos.config.compose import composed, resolved
 from relpos.config.conf import shipped
 from relpos.errors import refuse_unknown

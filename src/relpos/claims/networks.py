@@ -14,8 +14,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from relpos.analysis.kernels import kind, kinds_by_chance
-from relpos.claims.judgement import Judgement
-from relpos.claims.verdict import Evidence, Verdict, all_of, joined
+from relpos.claims.verdict import Evidence, Judgement, Verdict, all_of, joined
 from relpos.errors import plural, refuse_unknown
 from relpos.measures.kinds.kernels import Kernels, near
 from relpos.measures.kinds.patterns import NEAR, HeadProfiles

@@ -1,10 +1,12 @@
-"""Verdicts on a claim at one scale, and the evidence behind them."""
+"""Verdicts on a claim at one scale, the evidence behind them, and the base of all judgements."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from relpos.results.plateau import NONE
+from relpos.results.scale import Scale, Scales, short_travel
 from relpos.results.statistics import (
     ALPHA,
     FAILS,
@@ -165,3 +167,46 @@ def adjusted(verdicts: Sequence[Verdict]) -> list[Verdict]:
 def joined(parts: Iterable[str]) -> str:
     """Figures and notes in one line, without the empty ones."""
     return "; ".join(filter(None, parts))
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The test of one claim. It is data: the keys under `test` of a claim are the fields of the class
+    that `rule` names."""
+
+    @property
+    def says(self) -> str:
+        """The condition under which the claim holds, in one line."""
+        raise NotImplementedError
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The rows whose runs the judgement needs."""
+        return ()
+
+    def in_nats(self, measure: str, bound: float) -> Judgement | None:
+        """The same judgement in `loss` (held-out loss) or `order` (shuffle gap); None if it does
+        not compare rows. Differences below `bound`, in nats, count as none."""
+        return None
+
+    def judge(self, scale: Scale) -> Verdict | None:
+        """The verdict at one scale; None where the scale shows nothing about the claim."""
+        raise NotImplementedError
+
+    def verdicts(self, runs: Scales) -> list[Verdict]:
+        """A verdict for each scale that shows something about the claim, the largest last."""
+        judged = [(scale, self.judge(scale)) for scale in runs]
+        return [self._at(scale, verdict) for scale, verdict in judged if verdict]
+
+    def _at(self, scale: Scale, verdict: Verdict) -> Verdict:
+        # Parameters that could not move far may alone make rows differ; `none` has none.
+        moved = [scale.travels.get(row) for row in self.rows if row != NONE]
+        slow = "" if verdict.verdict == NOT_RUN else short_travel(moved)
+        is_open = verdict.verdict in (UNDECIDED, NOT_HERE)
+        return replace(
+            verdict,
+            figures=joined([verdict.figures, slow]),
+            scale=scale.label,
+            takes=verdict.takes if is_open else "",
+            is_aside=not scale.is_of_paper,
+        )

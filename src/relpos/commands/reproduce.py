@@ -79,19 +79,15 @@ def reproduce(
     if dry_run:
         show_plan(file, planned, runs)
         return str(folder)
-    from_file = {"threads": file.threads} if engine.get("threads", ...) is None else {}
-    chosen: Engine = instantiate(engine | from_file, "engine")
+    if "threads" in engine and engine["threads"] is None:
+        engine = engine | {"threads": file.threads}
+    chosen: Engine = instantiate(engine, "engine")
     refuse(planned, runs, is_here=isinstance(chosen, Debug | Local))
     claim_folder(folder, file)
     # The table is made of the finished runs even if others failed, and the failure is raised
     # afterwards.
-    failed = run_all(
-        runs,
-        folder,
-        chosen,
-        retries,
-        Arrivals(planned, instrument, runs).settled,
-    )
+    arrivals = Arrivals(planned, instrument, runs)
+    failed = run_all(runs, folder, chosen, retries, arrivals.settled)
     # Meanwhile another command may have written a table into the folder.
     folder = folder_of(file, changes, identities)
     show(file, planned, folder, instrument, changes)
@@ -113,18 +109,17 @@ def reproduce(
 
 def _keys(
     seeds: Seeds | None, pretrain_seeds: Seeds | None, tasks: list[str] | None
-) -> dict[str, Any]:
+) -> dict[str, int | list[int] | list[str]]:
     """The keys of the experiment file that `seeds=`, `pretrain_seeds=` and `tasks=` replace, with
     their new values."""
     from relpos.data.own_task import is_task_file
 
-    def absolute(task: str) -> str:
+    paths = tasks and list(tasks)
+    for place, task in enumerate(tasks or ()):
         # The path of the command line starts here, not at the experiment file.
-        return str(expanded(task).absolute()) if is_task_file(task) else task
-
-    keys: dict[str, Any] = {"seeds": seeds, "pretrain_seeds": pretrain_seeds}
-    if tasks is not None:
-        keys["tasks"] = list(map(absolute, tasks))
+        if paths and is_task_file(task):
+            paths[place] = str(expanded(task).absolute())
+    keys = {"seeds": seeds, "pretrain_seeds": pretrain_seeds, "tasks": paths}
     # None leaves the file's own value.
     return {key: value for key, value in keys.items() if value is not None}
 
@@ -176,7 +171,8 @@ def refuse(rows: Sequence[PlannedRow], runs: Collection[Run], is_here: bool) -> 
     to_make = {run.identity for run in runs}
     for row in rows:
         # The other runs of the row differ from these in seed and task alone.
-        for run in (*row.pretrainings[:1], *(tuning.run for tuning in row.tunings[:1])):
+        first = row.pretrainings[:1] + [tuning.run for tuning in row.tunings[:1]]
+        for run in first:
             try:
                 if run.identity in to_make:
                     refuse_impossible(run, is_here)
@@ -205,16 +201,17 @@ class Arrivals:
     ) -> None:
         from rich.console import Console
 
-        self.waiting = [replace(row, tunings=[]) for row in plan if row.pretrainings]
+        from relpos.tables.measurements import runs_of
+
         self.instrument = instrument and replace(instrument, snapshots=None)
-        self.awaited = {row.name: list(row.pretrainings) for row in self.waiting}
-        if self.instrument:
-            made = {run.identity for run in runs}
-            for row in self.waiting:
-                for measurement in self.instrument.measurements(row.pretrainings):
-                    if measurement.run.identity in made:
-                        self.awaited[row.name].append(measurement.run)
-        self.width = max((len(row.name) for row in self.waiting), default=0)
+        self.waiting = [replace(row, tunings=[]) for row in plan if row.pretrainings]
+        self.awaited: dict[str, dict[str, Run]] = {}
+        made = {run.identity for run in runs}
+        for row in self.waiting:
+            measuring = [run for run in runs_of([row], self.instrument) if run.identity in made]
+            awaited = {run.identity: run for run in (*row.pretrainings, *measuring)}
+            self.awaited[row.name] = awaited
+        self.width = max(map(len, self.awaited), default=0)
         self.rows: list[Row] = []
         self.heads: list[str] = []
         self.console = Console(stderr=True, highlight=False)
@@ -222,10 +219,9 @@ class Arrivals:
     def settled(self, run: Run) -> None:
         """Prints the rows of which this pre-training or measurement was the last to finish."""
         for row in list(self.waiting):
-            awaited = {needed.identity: needed for needed in self.awaited[row.name]}
-            if run.identity in awaited and all(
-                needed.state == "finished" for needed in awaited.values()
-            ):
+            awaited = self.awaited[row.name]
+            states = [needed.state for needed in awaited.values() if run.identity in awaited]
+            if {*states} == {"finished"}:
                 self.waiting.remove(row)
                 self._show(row)
 
@@ -267,22 +263,21 @@ def show(
     from relpos.tables.rows import rows_of, with_heldout_lengths
     from relpos.tables.table import Table, made_with
 
-    rows = rows_of(plan, instrument)
-    printed = printed_numbers(experiment)
-    compared_names = printed.keys() | experiment.server.keys()
-    if changed := [
-        row.name
-        for row in rows
-        if row.name in compared_names and is_changed(experiment, row.name, changes.overrides)
-    ]:
+    printed, server = printed_numbers(experiment), dict(experiment.server)
+    changed = []
+    for planned in plan:
+        is_compared = planned.name in printed or planned.name in server
+        if is_compared and is_changed(experiment, planned.name, changes.overrides):
+            changed.append(planned.name)
+            printed.pop(planned.name, None)
+            server.pop(planned.name, None)
+    if changed:
         say(
             f"relpos: no printed numbers beside {', '.join(changed)}: they are not those of "
             f"{' '.join(changes.shown)}"
         )
-        printed = {name: numbers for name, numbers in printed.items() if name not in changed}
-        server = {name: scores for name, scores in experiment.server.items() if name not in changed}
-        experiment = replace(experiment, server=server)
-    rows = comparison.with_comparisons(rows, experiment, printed)
+    experiment = replace(experiment, server=server)
+    rows = comparison.with_comparisons(rows_of(plan, instrument), experiment, printed)
     rows = with_heldout_lengths(rows, plan, experiment.lengths)
     table = Table(
         name=experiment.name,
@@ -297,12 +292,12 @@ def show(
     view = view_of(table, choice.by_choice(rows, experiment))
     text.write(folder, view)
     pictures.draw(folder, rows)
-    if experiment.primary is not None:
-        _write_claims(experiment, rows, folder)
+    if experiment.primary:
+        _write_claims(experiment.claims, experiment.primary, rows, folder)
     text.terminal(view)
 
 
-def _write_claims(experiment: Experiment, rows: Sequence[Row], folder: Path) -> None:
+def _write_claims(ids: list[str], measure: str, rows: Sequence[Row], folder: Path) -> None:
     """Writes `claims.txt` and, if the rows have snapshots, the figure of the claims over the
     training."""
     from relpos.claims.claim import compared, load
@@ -310,9 +305,5 @@ def _write_claims(experiment: Experiment, rows: Sequence[Row], folder: Path) -> 
     from relpos.files import write_text
     from relpos.tables import over_training
 
-    measure = experiment.primary
-    assert measure is not None
-    write_text(folder / "claims.txt", table_page(experiment.claims, measure))
-    over_training.draw(
-        folder, rows, compared(chosen(load("all"), experiment.claims), measure), measure
-    )
+    write_text(folder / "claims.txt", table_page(ids, measure))
+    over_training.draw(folder, rows, compared(chosen(load("all"), ids), measure), measure)

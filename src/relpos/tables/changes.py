@@ -7,7 +7,6 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from relpos.config.conf import key_of, shipped
 from relpos.errors import RelposError, say
@@ -39,7 +38,7 @@ class Changes:
     """
 
     rows: Sequence[str] | None = None
-    keys: Mapping[str, Any] = field(default_factory=dict)
+    keys: Mapping[str, int | Sequence[object]] = field(default_factory=dict)
     overrides: Sequence[str] = ()
 
     @property

@@ -6,9 +6,9 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from relpos.config.arguments import spelled
 from relpos.config.conf import key_of, options, shipped
@@ -16,7 +16,7 @@ from relpos.data.own_task import is_task_file
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.measures.measure import measures
 from relpos.places import expanded
-from relpos.ranges import Length, Natural, Seeds, Threads, between, check, rules
+from relpos.ranges import Length, Natural, Seeds, Threads, between, check, checked, rules
 from relpos.readers import read_text, read_yaml
 from relpos.results.values import GLUE
 from relpos.runs.table_file import table_folder
@@ -140,7 +140,7 @@ class Experiment:
         }
 
 
-def load(table: str, changes: Mapping[str, Any] | None = None) -> Experiment:
+def load(table: str, changes: Mapping[str, object] | None = None) -> Experiment:
     """Reads and checks an experiment file.
 
     Args:
@@ -159,11 +159,60 @@ def load(table: str, changes: Mapping[str, Any] | None = None) -> Experiment:
         raise RelposError(f"{path}: a mapping is expected (question, rows, tasks, …)")
     try:
         # The command line's keys are checked by the rules of the file.
-        return Experiment(path, **_values(content | dict(changes or {}), path))
+        return _experiment(path, content | dict(changes or {}))
     except RelposError as error:
         if str(error).startswith(str(path)):
             raise
         raise RelposError(f"{path}: {error}") from error
+
+
+def _experiment(path: Path, content: dict[str, Any]) -> Experiment:
+    """The content of a file, checked and converted."""
+    for key in content:
+        refuse_unknown("unknown key", key, list(rules(Experiment))[1:])
+    # `tasks:` without a value is null in YAML, and counts as absent.
+    values = {key: value for key, value in content.items() if value is not None}
+    for key in {"parameters", "properties"} & values.keys():  # nothing is trained
+        values |= {"rows": {str(values[key]): []}, "tasks": []}
+    for key in ("question", "rows", "tasks"):
+        if key not in values or (key != "tasks" and not values[key]):
+            raise RelposError(f"{key} is missing")
+    for key, value in values.items():
+        if key in ("rows", "stages") and isinstance(value, dict):
+            values[key] = {
+                str(name): _overrides(f"{key}.{name}", overrides, path.parent)
+                for name, overrides in value.items()
+            }
+        elif key == "base":
+            values[key] = _overrides(key, value, path.parent)
+        elif key in ("seeds", "pretrain_seeds"):
+            values[key] = _seeds(key, value)
+        elif key == "baseline" and isinstance(value, str):
+            values[key] = [value]
+        elif key == "server" and isinstance(value, dict):
+            _check_server(value)
+    experiment: Experiment = checked(Experiment)(path, **values)
+    for name in experiment.rows:
+        if not name.isprintable() or {*"/\\"} & {*name} or len(name) > LONGEST_NAME:
+            raise RelposError(
+                f"rows: {name[:LONGEST_NAME]!r}: a name of at most {LONGEST_NAME} "
+                f"signs without / and \\ is expected"
+            )
+    number = len(experiment.rows)
+    if number > MOST_ROWS:
+        raise RelposError(f"rows: {number:,} are too many: a table has {MOST_ROWS:,} at most")
+    for name in experiment.stages:
+        refuse_unknown("stages: unknown stage", name, STAGES)
+    _check_order(experiment)
+    named = {
+        "baseline": experiment.baseline,
+        "choices": experiment.choices,
+        "server": experiment.server,
+    }
+    for key, names in named.items():
+        for name in names:
+            refuse_unknown(f"{key}: unknown row", name, experiment.rows)
+    return replace(experiment, tasks=[_task(name, path.parent) for name in experiment.tasks])
 
 
 def _find(table: str) -> Path:
@@ -182,60 +231,11 @@ def _find(table: str) -> Path:
     return files[table]
 
 
-def _values(content: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Key → value, checked by and converted to the types of the fields of `Experiment`."""
-    annotations = rules(Experiment)
-    keys = [key for key in annotations if key != "file"]
-    for key in content:
-        refuse_unknown("unknown key", key, keys)
-    # `tasks:` without a value is null in YAML, and counts as absent.
-    values = {key: value for key, value in content.items() if value is not None}
-    for key in {"parameters", "properties"} & values.keys():  # nothing is trained
-        values |= {"rows": {str(values[key]): []}, "tasks": []}
-    for key in ("question", "rows", "tasks"):
-        if key not in values or (key != "tasks" and not values[key]):
-            raise RelposError(f"{key} is missing")
-    for key in ("rows", "stages"):
-        if isinstance(values.get(key), dict):
-            values[key] = {
-                str(name): _overrides(f"{key}.{name}", overrides, path.parent)
-                for name, overrides in values[key].items()
-            }
-    # Rows that are no mapping are refused below, by the rule of their annotation.
-    names = list(values["rows"]) if isinstance(values["rows"], dict) else []
-    for name in names:
-        if not name.isprintable() or "/" in name or "\\" in name or len(name) > LONGEST_NAME:
-            raise RelposError(
-                f"rows: {name[:LONGEST_NAME]!r}: a name of at most {LONGEST_NAME} "
-                f"signs without / and \\ is expected"
-            )
-    if len(names) > MOST_ROWS:
-        raise RelposError(f"rows: {len(names):,} are too many: a table has {MOST_ROWS:,} at most")
-    for key in ("seeds", "pretrain_seeds"):
-        if key in values:
-            values[key] = _seeds(key, values[key])
-    if isinstance(values.get("baseline"), str):
-        values["baseline"] = [values["baseline"]]
-    if isinstance(values.get("server"), dict):
-        _check_server(values["server"])
-    for key, value in values.items():
-        check(key, value, annotations[key])
-    values["base"] = _overrides("base", values.get("base"), path.parent)
-    for name in values.get("stages", ()):
-        refuse_unknown("stages: unknown stage", name, STAGES)
-    _check_order(values)
-    values["tasks"] = [_task(str(name), path.parent) for name in values["tasks"]]
-    for key in ("baseline", "choices", "server"):
-        for name in values.get(key, ()):
-            refuse_unknown(f"{key}: unknown row", name, values["rows"])
-    return values
-
-
-def _seeds(key: str, value: Any) -> list[int]:
+def _seeds(key: str, value: object) -> list[int]:
     """The seeds of a key: a list, or the numbers below n."""
     # The annotation of the field allows lists alone.
     check(key, value, Seeds)
-    seeds = list(range(value)) if isinstance(value, int) else value
+    seeds = [*range(value)] if isinstance(value, int) else cast("list[int]", value)
     if not seeds:
         raise RelposError(f"{key}: a seed is expected, as in [0, 1, 2]")
     # Two runs of one identity would count as two seeds with the same result.
@@ -256,10 +256,12 @@ def _task(name: str, folder: Path) -> str:
     return name
 
 
-def _check_server(server: dict[str, Any]) -> None:
+def _check_server(server: Mapping[object, object]) -> None:
     """Refuses values that are no scores; the message names row and column."""
     for row, scores in server.items():
-        check(f"server.{row}", scores, dict[str, Any])
+        if not isinstance(scores, dict):
+            check(f"server.{row}", scores, dict[str, ServerScore])
+            continue
         for column, score in scores.items():
             refuse_unknown(f"server.{row}: unknown column", column, SERVER_COLUMNS)
             check(f"server.{row}.{column}", score, ServerScore)
@@ -269,14 +271,13 @@ def _check_server(server: dict[str, Any]) -> None:
             raise RelposError(f"server.{row}: scores are × 100, as in cola: 41.2, not cola: 0.412")
 
 
-def _check_order(values: dict[str, Any]) -> None:
+def _check_order(experiment: Experiment) -> None:
     """Refuses unknown measures, and overrides of a stage that measures nothing."""
-    names = values.get("order", [])
     measures_at_end = [measure.name for measure in measures() if measure.at_end]
-    for name in names:
+    for name in experiment.order:
         refuse_unknown("order: unknown measure", name, measures_at_end)
     for stage in ("order", "order_snapshots"):
-        if stage in values.get("stages", {}) and not names:
+        if stage in experiment.stages and not experiment.order:
             raise RelposError(
                 f"stages.{stage}: nothing is measured without the key order, as in "
                 f"order: [shuffle, pairs]"
