@@ -9,8 +9,12 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+from relpos.config.compose import TRAININGS, composed, resolved
+from relpos.config.schema import RunConfig
 from relpos.errors import RelposError
 from relpos.runs.retries import failures
 from relpos.runs.run import Run, stage_class
@@ -29,21 +33,43 @@ def pretend(label: str = "run", seed: int = 0, then: str = "finish", **inputs: R
         inputs: runs that it needs.
     """
     meaning = {"seed": seed, "label": label}
-    return Pretend(f"{label}-seed{seed}", meaning, meaning | {"then": then}, inputs)
+    values = meaning | {"then": then}
+    return Pretend.of(f"{label}-seed{seed}", meaning, values, inputs)
 
 
-def bare(stage: str, *fields: Any, **further: Any) -> Run:
-    """A run of a stage with these fields of `Run`, which nobody has planned."""
-    return stage_class(stage)(*fields, **further)
+@cache
+def _defaults(stage: str) -> dict[str, Any]:
+    """The configuration of a training without overrides."""
+    return resolved(composed(stage)) if stage in TRAININGS else {"vocabulary": 1}
+
+
+def bare(
+    stage: str,
+    name: str,
+    meaning: dict[str, Any],
+    config: dict[str, Any],
+    inputs: dict[str, Run] | None = None,
+    folder: str | None = None,
+) -> Run:
+    """A run that nobody has planned, with these values in place of the defaults."""
+    values = _defaults(stage) | config
+    return stage_class(stage).of(name, meaning, values, inputs, folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretendConfig(RunConfig):
+    then: str = "finish"
+    logger: Any = None
 
 
 class Pretend(Run):
+    config: PretendConfig
     stage, version = STAGE, 1
 
     def work(self) -> dict[str, Any]:
-        if self.config["then"] == "kill":
+        if self.config.then == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
-        if self.config["then"] == "exit":
+        if self.config.then == "exit":
             raise SystemExit(0)
         return {}
 
@@ -67,7 +93,7 @@ def trains(
 
     def work(run: Run) -> dict[str, Any]:
         time.sleep(seconds)
-        if failures(run.record) < fails and row in (None, run.config["row"]):
+        if failures(run.record) < fails and row in (None, run.config.row):
             raise RelposError("a failure on demand")
         return METRICS
 

@@ -17,7 +17,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from inspect import signature
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -208,11 +207,10 @@ def _run(command: str, arguments: list[str]) -> int:
 
     from relpos.config.arguments import flags_and_overrides, rewritten
     from relpos.config.check import check, one_line
-    from relpos.config.compose import with_scheme
-    from relpos.config.conf import also_in, conf_dir, function_of
+    from relpos.config.compose import call, with_scheme
+    from relpos.config.conf import also_in, conf_dir
     from relpos.files import refuse_links
     from relpos.places import make_runs_root, runs_root
-    from relpos.ranges import rules, with_words
     from relpos.trust import asked, outside, targets, trust
 
     flags, overrides = flags_and_overrides(command, arguments)
@@ -250,22 +248,14 @@ def _run(command: str, arguments: list[str]) -> int:
                 *_typed(HydraConfig.get()),
                 *(f"hydra.searchpath=[file://{path}]" for path in own),
             ]
+            content: Any = OmegaConf.to_container(cfg, resolve=False)
             if any("hydra.searchpath=" in override for override in typed):
-                content = OmegaConf.to_container(cfg, resolve=False)
                 trust(*outside(node["_target_"] for _, node in targets(content)))
             with one_line(command, typed):
                 config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
             check(config, command, typed)
-            function = function_of(command)
-            # A command that plans runs takes `**config` alone; a fine-tuning on an intermediate
-            # task resolves it anew.
-            if all(
-                parameter.kind is parameter.VAR_KEYWORD
-                for parameter in signature(function).parameters.values()
-            ):
-                config = with_scheme(OmegaConf.to_container(cfg, resolve=False), command, typed)  # type: ignore[arg-type]
             with also_in(own):
-                paths.append(str(function(**with_words(config, rules(function)))))
+                paths.append(str(call(command, with_scheme(content, command, typed))))
             if os.getpid() != main_process:  # the main process will not see this list
                 print(printable(paths[-1]))
             if not (metric := config.get("metric")):

@@ -13,7 +13,7 @@ import inspect
 import math
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache, wraps
 from pkgutil import resolve_name
 from typing import (
@@ -57,10 +57,10 @@ def between(low: float, high: float) -> Range:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Marks a group without a `_target_`: its keys are the arguments of the class `module:name`,
-    and those of `further`."""
+    """Marks a group without a `_target_`: its keys are the arguments of a class, which `module:name`
+    may name, and those of `further`."""
 
-    target: str
+    target: str | type
     further: type | None = None
 
 
@@ -71,6 +71,8 @@ class As:
     name: str
 
 
+CONTENT = "content"
+"""The one argument of a command that is given its configuration as a whole, with interpolations."""
 ONE_OR_MORE = "one or more"
 """Marks a list of which a single word may be typed without brackets."""
 Names = Annotated[list[str], ONE_OR_MORE]
@@ -123,9 +125,7 @@ def check(key: str, value: Any, annotation: Any) -> None:
         RelposError: `key=value: what is expected`, with the nearest right word where words are
             expected.
     """
-    named = next((mark for mark in marks_of(annotation) if isinstance(mark, As)), None)
-    if named:
-        annotation = resolve_name(named.name)
+    annotation = resolved_type(annotation)
     if fits(value, annotation):
         return
     if isinstance(value, int) and abs(value) > LARGEST:
@@ -135,6 +135,12 @@ def check(key: str, value: Any, annotation: Any) -> None:
     if "Did you mean" in hint:
         end = f".{hint}"
     raise RelposError(f"{key}={shown(value)}: {describe(annotation)} is expected{end}")
+
+
+def resolved_type(annotation: Any) -> Any:
+    """The annotation; of one that is marked by `As`, that which it names."""
+    named = [mark.name for mark in marks_of(annotation) if isinstance(mark, As)]
+    return resolve_name(named[0]) if named else annotation
 
 
 def marks_of(annotation: Any) -> tuple[Any, ...]:
@@ -163,10 +169,16 @@ def accepted(target: Any) -> tuple[Mapping[str, Any], bool]:
     """Argument → annotation, of a function, a class, a TypedDict or an `Arguments`; and whether it
     takes other names, too."""
     if isinstance(target, Arguments):
-        arguments = dict(accepted(resolve_name(target.target))[0])
+        named = target.target
+        arguments = dict(accepted(resolve_name(named) if isinstance(named, str) else named)[0])
         if target.further:
             arguments |= rules(target.further)
         return arguments, False
+    # a command that is given its whole configuration
+    if whole := [
+        mark for mark in marks_of(rules(target).get(CONTENT)) if isinstance(mark, Arguments)
+    ]:
+        return accepted(whole[0])
     if is_typeddict(target):
         return rules(target), False
     parameters = inspect.signature(target).parameters.values()
@@ -185,9 +197,12 @@ def rules(target: Any) -> Mapping[str, Any]:
     annotation cannot be resolved."""
     try:
         annotated = target
-        if inspect.isclass(target) and not is_typeddict(target):  # whose annotations are its keys
+        # whose annotations are its keys
+        if inspect.isclass(target) and not (is_typeddict(target) or is_dataclass(target)):
             annotated = target.__init__
         hints = get_type_hints(annotated, include_extras=True)
+        if is_dataclass(target):
+            hints = {part.name: hints[part.name] for part in fields(target) if part.init}
     # A class of the user's may name types that are only imported for a type checker.
     except NameError:
         return {}
@@ -198,6 +213,26 @@ def rules(target: Any) -> Mapping[str, Any]:
         elif name != "return":
             result[name] = hint
     return result
+
+
+def parsed(shape: Callable[..., T], values: Mapping[str, Any]) -> T:
+    """An object of a dataclass from values that have been checked, which stay as they are; groups of
+    keys become objects of theirs, and other keys are left out.
+
+    Raises:
+        RelposError: a value is missing.
+    """
+    given: dict[str, Any] = {}
+    for part in fields(shape):  # type: ignore[arg-type]
+        annotation = rules(shape)[part.name]
+        if part.name not in values:
+            if part.default is MISSING and part.default_factory is MISSING:
+                raise RelposError(f"{part.name} is missing")
+            continue
+        value = given[part.name] = values[part.name]
+        if isinstance(value, Mapping) and is_dataclass(resolved_type(annotation)):
+            given[part.name] = parsed(resolved_type(annotation), value)
+    return shape(**given)
 
 
 def with_words(values: Mapping[str, Any], annotations: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,13 +13,13 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import partial
 from importlib import import_module
 from typing import Any, get_args, is_typeddict
 
 from relpos.errors import RelposError, nearest, one_line
-from relpos.ranges import Arguments, accepted, check, marks_of, shown
+from relpos.ranges import Arguments, accepted, check, marks_of, resolved_type, shown
 
 VARIABLE = "RELPOS_TRUST"
 """Environment variable with the trusted modules. Workers, ranks and jobs of a cluster inherit it
@@ -293,9 +293,10 @@ def _is_node(value: Any) -> bool:
 
 
 def _group(annotation: Any) -> Any:
-    """The TypedDict or `Arguments` whose arguments are the keys of a group; None where the
+    """The TypedDict, dataclass or `Arguments` whose arguments are the keys of a group; None where the
     annotation is not a group's."""
-    if is_typeddict(annotation):
+    annotation = resolved_type(annotation)
+    if is_typeddict(annotation) or is_dataclass(annotation):
         return annotation
     return next((mark for mark in marks_of(annotation) if isinstance(mark, Arguments)), None)
 

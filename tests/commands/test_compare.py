@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ RUNS = {"none": [], "composite": [], "narrow": ["k=2"], "seed": ["seed=1"]}
 def pretend_to_finetune(start: Path, seed: int, score: float) -> None:
     """Leaves what a finished fine-tuning leaves, but for the model."""
     run = plan(relpos.compose("finetune", [f"network={start}", "task=cola", f"seed={seed}"]))
-    write_text(run.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(run.config)))
+    write_text(run.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(asdict(run.config))))
     metrics = {"columns": {"cola": score}, "examples": {"cola": 100}, "majority": {"cola": 0.0}}
     facts = {
         "stage": "finetune",

@@ -73,5 +73,5 @@ def test_an_objective_of_the_users_own_says_what_the_head_computes(
         )
     )
     assert costs(run)["flops_per_token"] == pytest.approx(
-        3 * forward(run.config["size"], 8, 40, predicted=1.0)
+        3 * forward(run.meaning["size"], 8, 40, predicted=1.0)
     )

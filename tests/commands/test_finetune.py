@@ -83,7 +83,7 @@ def test_the_command_says_it(
 ) -> None:
     monkeypatch.setattr("relpos.commands.finetune.execute", lambda run: run)
     said = of_file(tmp_path, epochs=5)
-    finetune(**composed("finetune", [f"task={tmp_path / 'mine.yaml'}"]))  # type: ignore[misc]
+    finetune(composed("finetune", [f"task={tmp_path / 'mine.yaml'}"]))
     assert f"relpos: {said[0]}" in capsys.readouterr().err.splitlines()
 
 

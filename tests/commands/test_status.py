@@ -49,7 +49,7 @@ def drawn(runs: list[Run]) -> str:
 def fail(runs: list[Run], row: str) -> None:
     for run in runs:
         if run.stage == "pretrain":
-            run.fail("no") if run.config["row"] == row else run.update(state="finished")
+            run.fail("no") if run.config.row == row else run.update(state="finished")
 
 
 def test_what_needs_a_failed_run_at_any_depth_waits_for_it(runs: list[Run]) -> None:
@@ -57,9 +57,7 @@ def test_what_needs_a_failed_run_at_any_depth_waits_for_it(runs: list[Run]) -> N
     seen = looked(runs).states
     states = {
         row: {
-            seen[run.identity]
-            for run in runs
-            if run.stage == "finetune" and run.config["row"] == row
+            seen[run.identity] for run in runs if run.stage == "finetune" and run.config.row == row
         }
         for row in ("none", "fixed")
     }
@@ -71,7 +69,7 @@ def test_a_terminal_is_drawn_until_the_others_are_done(
     runs: list[Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail(runs, "none")
-    missing = [run for run in runs if run.stage == "finetune" and run.config["row"] == "fixed"]
+    missing = [run for run in runs if run.stage == "finetune" and run.config.row == "fixed"]
     moments: list[Any] = []
 
     def finish_one(seconds: float) -> None:

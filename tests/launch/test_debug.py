@@ -51,7 +51,7 @@ def test_an_error_of_a_run_ends_the_command_as_it_is(
     table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A debugger stops where it happened."""
-    monkeypatch.setattr(*working("pretrain", lambda run: run.config["no such key"]))
+    monkeypatch.setattr(*working("pretrain", lambda run: run.meaning["no such key"]))
     with pytest.raises(KeyError, match="no such key"):
         main(["reproduce", table, "engine=debug"])
 

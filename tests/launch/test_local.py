@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pretend import STAGE, bare, pretend, working
+from pretend import STAGE, PretendConfig, bare, pretend, working
 from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.launch.engine import FRUITLESS, Local, LocalWorkers, run_all
@@ -89,11 +89,15 @@ def test_what_loggers_are_told_is_in_no_file_of_a_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = [{"key": "secret"}, {"key": "other secret"}, {"key": "secret"}, {}]
-    runs = [replace(pretend(seed=n), config={"logger": logger}) for n, logger in enumerate(told)]
+    runs = [
+        replace(pretend(seed=n), config=PretendConfig(logger=logger))
+        for n, logger in enumerate(told)
+    ]
     Job(runs).write(tmp_path / "job.json")
     assert "secret" not in (tmp_path / "job.json").read_text()
     loggers = json.loads(os.environ[LOGGERS])
-    assert [run.config["logger"] for run in Job.read(tmp_path / "job.json", loggers).runs] == told
+    read: Any = Job.read(tmp_path / "job.json", loggers).runs
+    assert [run.config.logger for run in read] == told
     assert [run.identity for run in Job.read(tmp_path / "job.json").runs] == [
         run.identity for run in runs
     ]

@@ -35,7 +35,7 @@ def finish_row(row: PlannedRow) -> None:
         finish(run, {"heldout_loss": 3.5 if row.name == "none" else 3.0})
     for tuning in row.tunings:
         score = SCORES[row.name] + tuning.seed
-        columns = dict.fromkeys(tuning.run.config["task"]["columns"], score)
+        columns = dict.fromkeys(tuning.run.meaning["task"]["columns"], score)
         finish(
             tuning.run,
             {

@@ -6,18 +6,20 @@ from typing import Any
 
 import pytest
 import torch
+from omegaconf import DictConfig
 from torch.nn import functional
 
 import relpos
 from linked import TINY
 from relpos.config.compose import compose
-from relpos.data.objective import next_tokens, trained_for
+from relpos.data.objective import next_tokens
 from relpos.data.steps import heldout_batches
 from relpos.data.store import Store
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
+from relpos.stages.pretrain import PretrainStage
 from relpos.train import pretrain
 from relpos.train.weights import load_model
 
@@ -50,6 +52,12 @@ def test_a_decoder_has_the_modern_recipe_by_one_word() -> None:
     assert causal["recipe"] | {"masking": 0.3} == modern["recipe"]
 
 
+def planned(cfg: DictConfig) -> PretrainStage:
+    run = plan(cfg)
+    assert isinstance(run, PretrainStage)
+    return run
+
+
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
@@ -62,9 +70,9 @@ def test_a_decoder_has_the_modern_recipe_by_one_word() -> None:
     ],
 )
 def test_an_objective_is_the_same_run_by_either_name(chosen: list[str], said: list[str]) -> None:
-    one, other = (plan(compose("pretrain", [*TINY, *more])) for more in (chosen, said))
+    one, other = (planned(compose("pretrain", [*TINY, *more])) for more in (chosen, said))
     assert one.identity == other.identity
-    assert trained_for(one.config) == trained_for(other.config)
+    assert one.config.trained_for == other.config.trained_for
 
 
 def test_only_a_causal_network_predicts_the_next_token() -> None:
@@ -79,12 +87,11 @@ def test_an_objective_of_the_users_own_is_trained_and_part_of_the_identity(
     (tmp_path / "own_objective.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("RELPOS_TRUST", "own_objective")
-    run = plan(
-        compose("pretrain", [*TINY, "objective=diffusion", "objective._target_=own_objective.Mine"])
-    )
+    own = ["objective=diffusion", "objective._target_=own_objective.Mine"]
+    run = planned(compose("pretrain", [*TINY, *own]))
     assert run.meaning["objective"] == {"_target_": "own_objective.Mine"}
     assert list(run.meaning["sources"]) == ["own_objective.Mine"]
-    assert type(trained_for(run.config)).__name__ == "Mine"
+    assert type(run.config.trained_for).__name__ == "Mine"
 
 
 def test_a_masking_rate_is_a_share() -> None:

@@ -1,5 +1,6 @@
 """Training with other positions than the network was trained with."""
 
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 import relpos
 from relpos.config.compose import compose
+from relpos.config.schema import Change
 from relpos.errors import RelposError
 from relpos.model.position import Tisa
 from relpos.runs.plan import plan
@@ -26,7 +28,7 @@ OVERRIDES = [
     "intermediate=none",
 ]
 PRETRAINING = ["pretrain.steps=1", "pretrain.batch=4", "data.pairs=20"]
-TISA3 = {"positions": "keep", "tisa": 3, "start": "regression", "reused": False}
+TISA3 = Change(tisa=3)
 
 
 def tuning(*overrides: str) -> Run:
@@ -64,14 +66,14 @@ def test_what_is_not_read_is_no_part_of_the_identity() -> None:
 def test_the_intermediate_task_starts_from_the_changed_network_and_the_task_from_that_one() -> None:
     run = tuning("change.tisa=3", "intermediate=mnli")
     assert "change" not in run.meaning
-    assert run.inputs["start"].meaning["change"] == TISA3
+    assert run.inputs["start"].meaning["change"] == asdict(TISA3)
 
 
 @pytest.mark.parametrize("positions", ["keep", "remove"])
 @pytest.mark.parametrize("reused", [False, True])
 @torch.no_grad()
 def test_the_settings_describe_the_changed_network(positions: str, reused: bool) -> None:
-    change = TISA3 | {"positions": positions, "reused": reused}
+    change = replace(TISA3, positions=positions, reused=reused)
     encoder = model_of("absolute").float().eval().encoder
     change_positions(encoder, change, 12, seed=0)
     position = changed_position(node("position", "absolute"), change)
@@ -91,7 +93,7 @@ def test_regression_takes_the_profiles_of_each_layer_and_random_values_those_of_
     tables = {}
     for start, seed in (("regression", 0), ("regression", 1), ("random", 0), ("random", 1)):
         encoder = model_of("absolute").float().encoder
-        change_positions(encoder, TISA3 | {"start": start, "tisa": 1}, 12, seed)
+        change_positions(encoder, replace(TISA3, start=start, tisa=1), 12, seed)
         [tisa] = [part for part in encoder.position.modules() if isinstance(part, Tisa)]
         tables[start, seed] = tisa.amplitude.detach().clone()
     assert torch.equal(tables["regression", 0], tables["regression", 1])
@@ -124,7 +126,7 @@ def test_a_network_is_changed_before_it_is_trained_further(toy_runs: Path) -> No
     model, _ = relpos.load(fitted.path)
     _, tisa = model.encoder.position.parts
     profiles = relpos.load(first.path)[0].encoder
-    change_positions(profiles, TISA3 | {"tisa": 2}, 16, seed=0)
+    change_positions(profiles, Change(tisa=2), 16, seed=0)
     # after two steps still near the fit, which is far from what is drawn
     kept = {name: weights.detach() for name, weights in tisa.named_parameters()}
     for name, weights in profiles.position.parts[1].named_parameters():
@@ -138,13 +140,11 @@ def test_a_network_is_changed_before_it_is_trained_further(toy_runs: Path) -> No
 @pytest.mark.parametrize(
     ("position", "change", "message"),
     [
-        ("fixed", {"positions": "remove"}, "change.positions=remove: fixed is no table"),
+        ("fixed", Change("remove"), "change.positions=remove: fixed is no table"),
         ("none", TISA3, "change.start=regression: none has no position embeddings"),
     ],
 )
-def test_what_cannot_be_changed_is_refused(
-    position: str, change: dict[str, object], message: str
-) -> None:
+def test_what_cannot_be_changed_is_refused(position: str, change: Change, message: str) -> None:
     with pytest.raises(RelposError, match=message):
         changed_position(node("position", position), change)
 

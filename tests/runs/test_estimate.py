@@ -33,7 +33,7 @@ def record(run: Run, **changes: Any) -> dict[str, Any]:
 
 def test_the_operations_are_those_of_all_tokens_of_all_steps() -> None:
     run = pretraining()
-    tokens = run.config["steps"] * run.config["batch"] * run.config["length"]
+    tokens = run.meaning["steps"] * run.meaning["batch"] * run.meaning["length"]
     assert costs(run)["flops_per_token"] * tokens == pytest.approx(costs(run)["flops"])
     assert costs(run.inputs["store"]) == {"flops": 0.0, "flops_per_token": 0.0}
 

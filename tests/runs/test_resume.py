@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from linked import link_runs
 from relpos.config.compose import compose
+from relpos.config.schema import Speed
 from relpos.errors import RelposError
 from relpos.launch.engine import Local
 from relpos.process import ASKED
@@ -396,9 +397,7 @@ def test_a_worker_goes_on_with_the_threads_of_the_record_unless_others_are_asked
     with monkeypatch.context() as patch:
         patch.setattr(Pretraining, "training_step", stopped)
         with pytest.raises(KeyboardInterrupt):
-            execute(
-                replace(run, config=run.config | {"speed": run.config["speed"] | {"threads": 2}})
-            )
+            execute(replace(run, config=replace(run.config, speed=Speed(threads=2))))
     # A worker of `engine.threads=1` in this process: one that is forked could not compute with two
     # threads.
     [environment] = Local(workers=1, threads=asked)._environments([None])

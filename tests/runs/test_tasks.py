@@ -81,13 +81,13 @@ def test_a_file_and_the_overrides_that_say_the_same_are_one_run(answers: Path) -
 
 
 def test_a_name_that_is_a_number_is_a_name(answers: Path) -> None:
-    assert finetune("task=answers/task.yaml", "task.name=2024").config["task"]["columns"] == [
+    assert finetune("task=answers/task.yaml", "task.name=2024").meaning["task"]["columns"] == [
         "2024"
     ]
 
 
 def test_overrides_behind_the_file_win(answers: Path) -> None:
-    assert finetune("task=answers/task.yaml", "task.columns=question").config["task"][
+    assert finetune("task=answers/task.yaml", "task.columns=question").meaning["task"][
         "sentences"
     ] == ["question"]
 
@@ -110,7 +110,7 @@ def test_it_does_not_matter_where_other_tasks_come_from(answers: Path) -> None:
 
 def test_sizes_but_tiny_train_for_the_epochs_of_the_task(answers: Path) -> None:
     run = finetune("task=answers/task.yaml", "size=small")
-    assert (run.config["steps"], run.config["task"]["steps"], run.config["task"]["rows"]) == (
+    assert (run.config.steps, run.meaning["task"]["steps"], run.meaning["task"]["rows"]) == (
         None,
         5,
         4,
@@ -208,7 +208,7 @@ def test_a_metric_of_the_users_own_is_known_by_its_source(
     trust("my_metric")
     overrides = ("task=answers/task.yaml", "task.metric=my_metric.half")
     before = finetune(*overrides)
-    assert before.config["task"]["metric"] == "my_metric.half"
+    assert before.meaning["task"]["metric"] == "my_metric.half"
     module.write_text("def half(predictions, targets):\n    return 0.25 + 0.25\n")
     assert finetune(*overrides).identity != before.identity
 
@@ -257,7 +257,7 @@ def test_a_folder_that_the_toy_language_does_not_have_is_refused() -> None:
 def test_the_papers_fine_tuning_takes_what_a_task_of_ones_own_says(answers: Path) -> None:
     overrides = ("task=answers/task.yaml", "recipe=finetune_paper")
     run = finetune(*overrides, "task.epochs=7", "task.batch=5", "task.lr=2.0e-3")
-    assert (run.config["recipe"]["epochs"], run.config["batch"], run.config["recipe"]["lr"]) == (
+    assert (run.meaning["recipe"]["epochs"], run.meaning["batch"], run.meaning["recipe"]["lr"]) == (
         7,
         5,
         2e-3,

@@ -74,7 +74,7 @@ def test_inputs_of_finished_runs_are_not_made_again(
     runs = runs_of(plan_table(load(str(write_experiment(tmp_path))), ["none"]))
     assert needed(runs) == runs
     for run in runs[-2:]:
-        finish(run, {"columns": dict.fromkeys(run.config["task"]["columns"], 50.0)})
+        finish(run, {"columns": dict.fromkeys(run.meaning["task"]["columns"], 50.0)})
     left = needed(runs)
     assert {run.stage for run in left} == {"finetune"}
     finish(runs[-3], {})

@@ -46,7 +46,7 @@ def test_fine_tunings_that_others_wait_for_come_before_those_beside_them(tmp_pat
     runs = runs_of(
         plan_table(load(str(write_experiment(tmp_path, stages=stages, tasks=["cola", "rte"]))))
     )
-    tasks = [run.config["task"]["name"] for run in runs if run.stage == "finetune"]
+    tasks = [run.meaning["task"]["name"] for run in runs if run.stage == "finetune"]
     assert tasks == ["mnli"] * (len(tasks) // 3) + ["cola"] * (len(tasks) // 3) + ["rte"] * (
         len(tasks) // 3
     )
@@ -76,7 +76,7 @@ def test_another_seed_is_what_planning_anew_gives() -> None:
 
 def test_the_first_seed_of_every_row_comes_before_the_second_of_any(tmp_path: Path) -> None:
     rows = plan_table(load(str(write_experiment(tmp_path, tasks=[], pretrain_seeds=[4, 2]))))
-    seeds = [run.config["seed"] for run in runs_of(rows) if run.stage == "pretrain"]
+    seeds = [run.config.seed for run in runs_of(rows) if run.stage == "pretrain"]
     assert seeds == [4] * len(rows) + [2] * len(rows)
 
 
@@ -86,17 +86,17 @@ def test_overrides_for_one_stage_do_not_reach_the_other(tmp_path: Path) -> None:
         plan_table(experiment, ["none"], overrides)[0] for overrides in ([], ["finetune.steps=9"])
     )
     assert before.pretrainings[0].identity == after.pretrainings[0].identity
-    assert {tuning.run.config["steps"] for tuning in after.tunings} == {9}
+    assert {tuning.run.config.steps for tuning in after.tunings} == {9}
     longer = plan_table(experiment, ["none"], ["pretrain.steps=9"])[0]
-    assert longer.pretrainings[0].config["steps"] == 9
-    assert {tuning.run.config["steps"] for tuning in longer.tunings} == {3}
+    assert longer.pretrainings[0].config.steps == 9
+    assert {tuning.run.config.steps for tuning in longer.tunings} == {3}
 
 
 def test_several_pre_training_seeds_give_several_runs(tmp_path: Path) -> None:
     row = plan_table(load(str(write_experiment(tmp_path, pretrain_seeds=[0, 1], seeds=[0, 1, 2]))))[
         0
     ]
-    assert [run.config["seed"] for run in row.pretrainings] == [0, 1]
+    assert [run.config.seed for run in row.pretrainings] == [0, 1]
     assert len({tuning.run.identity for tuning in row.tunings}) == 2 * 3 * 2
 
 
@@ -269,7 +269,7 @@ def test_an_intermediate_task_lies_beside_the_file_that_names_it(
         monkeypatch.chdir(folder)
         (row,) = plan_table(load(str(file)))
         start = row.tunings[0].run.inputs["start"]
-        assert (start.stage, start.config["task"]["name"]) == ("finetune", "first")
+        assert (start.stage, start.meaning["task"]["name"]) == ("finetune", "first")
         identities.append(row.tunings[0].run.identity)
     files.rename(tmp_path / "moved")
     (row,) = plan_table(load(str(tmp_path / "moved" / file.name)))

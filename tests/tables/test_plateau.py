@@ -77,7 +77,7 @@ def test_a_row_is_told_when_it_found_order(tmp_path: Path) -> None:
     values = {planned.name: list(values_of(planned)) for planned in plan}
     curves = {planned.name: constant_phase(planned.pretrainings) for planned in plan}
     rows = with_plateau([Row(planned.name, columns=columns) for planned in plan], values, curves)
-    tokens = plan[0].pretrainings[0].config["batch"] * plan[0].pretrainings[0].config["length"]
+    tokens = plan[0].pretrainings[0].meaning["batch"] * plan[0].pretrainings[0].meaning["length"]
     assert [row.order_found for row in rows] == [
         Onset(None, 2 * tokens, None),
         Onset(tokens, 0, tokens),
@@ -96,5 +96,5 @@ def test_the_constant_phase_ends_where_the_rate_begins_to_fall(warmup: str, tmp_
     run = finish(planned.pretrainings[0], {"heldout_loss": 4.0})
     logged = [json.dumps({"step": step, "heldout_loss": 4.0}) for step in range(1, 11)]
     (run.path / "metrics.jsonl").write_text("\n".join(logged) + "\n", encoding="utf-8")
-    tokens = run.config["batch"] * run.config["length"]
+    tokens = run.meaning["batch"] * run.meaning["length"]
     assert list(constant_phase([run])[0]) == [step * tokens for step in range(1, 8)]

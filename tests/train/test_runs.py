@@ -1,6 +1,7 @@
 """Training runs, small but real: the step, the loggers, the surface for notebooks."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -172,7 +173,7 @@ def test_two_stages_read_short_text_first_and_go_on_where_they_stopped(toy_runs:
     run = plan(relpos.compose("pretrain", overrides))
     store = Store(execute(run.inputs["store"]).path)
     dials = {
-        key: run.config[key]
+        key: asdict(run.config)[key]
         for key in ("seed", "steps", "batch", "length", "packing", "pairs", "first")
     }
     dials["microbatch"] = 16
@@ -205,7 +206,7 @@ def test_the_first_of_two_stages_may_read_pairs_and_the_other_documents(toy_runs
     assert "packing" not in alike.meaning["first"]  # as the identities of such runs have it
     store = Store(execute(mixed.inputs["store"]).path)
     keys = ("seed", "steps", "batch", "length", "packing", "pairs", "first")
-    data = PretrainingData(store, **{key: mixed.config[key] for key in keys}, microbatch=16)
+    data = PretrainingData(store, **{key: asdict(mixed.config)[key] for key in keys}, microbatch=16)
     data.trainer = SimpleNamespace(global_step=0)  # type: ignore[assignment]
     parts = [step.microbatches[0].input_ids for step in data.train_dataloader()]
     assert [int((ids == SEP).sum()) for ids in parts] == [4, 4, 2, 2]
@@ -213,7 +214,7 @@ def test_the_first_of_two_stages_may_read_pairs_and_the_other_documents(toy_runs
 
 
 def rate(run: Run, length: int) -> float:
-    return forward(run.meaning["size"], length, run.inputs["tokenizer"].config["vocabulary"])
+    return forward(run.meaning["size"], length, run.inputs["tokenizer"].config.vocabulary or 0)
 
 
 def test_the_surface_for_notebooks(
@@ -256,8 +257,8 @@ def test_without_a_predicted_token_the_held_out_loss_is_refused_and_that_of_a_li
 
 def test_the_logged_rate_is_that_of_the_step(toy_runs: Path) -> None:
     run = relpos.run(relpos.compose("pretrain", [*TINY, "recipe.warmup=2"]))
-    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], run.config["recipe"]["lr"])
-    scheduler = Recipe.of(run.config["recipe"]).scheduler(optimizer, 3)
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], run.meaning["recipe"]["lr"])
+    scheduler = Recipe.of(run.meaning["recipe"]).scheduler(optimizer, 3)
     expected = []
     for _ in range(3):
         expected.append(optimizer.param_groups[0]["lr"])

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from resource import RUSAGE_SELF, getrusage
 from statistics import median
-from typing import Any, Unpack
+from typing import Annotated, Any
 
 import torch
 
-from relpos.config.schema import Cost
+from relpos.config.compose import resolved
+from relpos.config.schema import Content, CostKeys
 from relpos.counter import fold
 from relpos.data.objective import trained_for
 from relpos.errors import plural, say
@@ -21,40 +22,38 @@ from relpos.files import write_json
 from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast
 from relpos.process import set_threads
-from relpos.ranges import NotNegative
+from relpos.ranges import Arguments, parsed
 from relpos.runs.cost import RATE, hardware
 from relpos.runs.run import runs_root
 from relpos.stages.operations import forward
 from relpos.train.network import counted, description, network, without_memory
-from relpos.train.optim import Recipe
 from relpos.train.room import fitting_microbatch
 
 
-def cost(seconds: NotNegative, **config: Unpack[Cost]) -> str:
+def cost(content: Annotated[Content, Arguments(CostKeys)]) -> str:
     """Returns the figures as JSON, and prints a sentence about them on stderr.
 
     The measured rate is written into the runs folder, where plans read it.
     """
+    config = parsed(CostKeys, resolved(content))
     parameters, stored = _counted(config)
-    per_token = 3 * forward(
-        config["size"], config["length"], config["vocabulary"], trained_for(config).expected
-    )
-    step = per_token * config["batch"] * config["length"]
+    per_token = 3 * forward(config.size, config.length, config.vocabulary, _masked(config))
+    step = per_token * config.batch * config.length
     result: dict[str, Any] = {
         "parameters": parameters,
-        "operations": step * config["steps"],
+        "operations": step * config.steps,
         "operations_per_token": per_token,
         "weights_and_optimiser_bytes": stored,
     }
-    line = f"{parameters:,} parameters, {result['operations']:.2g} operations in {plural(config['steps'], 'step')}"
-    if seconds:
-        result |= _measured(config, seconds)
+    line = f"{parameters:,} parameters, {result['operations']:.2g} operations in {plural(config.steps, 'step')}"
+    if config.seconds:
+        result |= _measured(config)
         step_seconds = result["step_seconds"]
         workers = torch.get_num_threads() if result["device"].startswith("CPU") else 1
         rate = step / step_seconds / workers
         write_json(runs_root() / RATE, {"hardware": hardware(), "operations_per_second": rate})
         result |= {
-            "seconds": step_seconds * config["steps"],
+            "seconds": step_seconds * config.steps,
             "operations_per_second": step / step_seconds,
         }
         line += (
@@ -66,53 +65,55 @@ def cost(seconds: NotNegative, **config: Unpack[Cost]) -> str:
     return json.dumps(result, ensure_ascii=False)
 
 
-def _counted(config: Cost) -> tuple[int, int]:
+def _counted(config: CostKeys) -> tuple[int, int]:
     """Parameters, and bytes of float32 weights, their gradients and two moments (one moment of
     Muon's matrices)."""
     # The network may be larger than this machine's memory.
     with without_memory():
-        model = network(config)
+        model = network(vars(config))
         total = int(counted(model)["total"])
-    of_muon = sum(matrix.numel() for matrix in Recipe.of(config["recipe"]).matrices(model))
+    of_muon = sum(matrix.numel() for matrix in config.recipe.matrices(model))
     return total, 4 * (4 * total - of_muon)
 
 
-def _measured(config: Cost, seconds: float) -> dict[str, Any]:
+def _masked(config: CostKeys) -> float:
+    """The share of the tokens that are predicted."""
+    return trained_for(config.size, config.recipe.masking, config.steps).expected
+
+
+def _measured(config: CostKeys) -> dict[str, Any]:
     """Times passes for about `seconds` (at least two) and two updates; the first of each does not
     count.
 
     All examples have full length. The device is a GPU if there is one and `speed.accelerator`
     allows it.
     """
-    speed, batch, length = config["speed"], config["batch"], config["length"]
-    set_threads(speed["threads"])
+    speed, batch, length = config.speed, config.batch, config.length
+    set_threads(speed.threads)
     device = torch.device(
-        "cuda" if torch.cuda.is_available() and speed["accelerator"] != "cpu" else "cpu"
+        "cuda" if torch.cuda.is_available() and speed.accelerator != "cpu" else "cpu"
     )
     model = (
-        network(description(config, config["vocabulary"]) | {"kernel": speed["kernel"]})
+        network(description(vars(config), config.vocabulary) | {"kernel": speed.kernel})
         .to(device)
         .train()
     )
     # As in the training, so that its pass is measured.
-    if speed["microbatch"] == "auto":
-        fitting = fitting_microbatch(model.encoder, length, speed["accelerator"])
+    if speed.microbatch == "auto":
+        fitting = fitting_microbatch(model.encoder, length, speed.accelerator)
     else:
-        fitting = int(speed["microbatch"])
+        fitting = int(speed.microbatch)
     microbatch = min(batch, fitting)
-    masked = trained_for(config).expected
+    masked = _masked(config)
     ids, labels = (
-        made_up.to(device)
-        for made_up in _made_up(config["vocabulary"], (microbatch, length), masked)
+        made_up.to(device) for made_up in _made_up(config.vocabulary, (microbatch, length), masked)
     )
     # At a learning rate of 0 nothing can diverge.
-    optimizer = replace(
-        Recipe.of(config["recipe"]), lr=0.0, position_lr=1.0, conv_lr=None
-    ).optimizer_of(model)
+    optimizer = replace(config.recipe, lr=0.0, position_lr=1.0, conv_lr=None).optimizer_of(model)
 
     def forward_and_backward(number: int) -> None:
         seed_dropout(model, fold(0, number))
-        with autocast(config["precision"], device):
+        with autocast(config.precision, device):
             loss = model.loss(ids, labels)
         loss.backward()
 
@@ -128,7 +129,8 @@ def _measured(config: Cost, seconds: float) -> dict[str, Any]:
         if cuda
         else f"CPU, {torch.get_num_threads()} threads",
         "microbatch": microbatch,
-        "step_seconds": passes * _median(forward_and_backward, seconds) + _median(update, 0.0),
+        "step_seconds": passes * _median(forward_and_backward, config.seconds)
+        + _median(update, 0.0),
         "peak_memory_bytes": torch.cuda.max_memory_allocated()
         if cuda
         else getrusage(RUSAGE_SELF).ru_maxrss * 1024,

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Unpack
+from typing import Annotated, Any
 
 from relpos.config.compose import resolved, unresolved
-from relpos.config.schema import Finetune
+from relpos.config.schema import Content, FinetuneKeys
 from relpos.data.own_task import OwnTask
 from relpos.errors import plural, say
+from relpos.ranges import Arguments
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
 from relpos.runs.shelf import scores
+from relpos.stages.finetune import FinetuneConfig
 from relpos.stages.stage import refuse_absent, refuse_impossible
 
 
-def finetune(**config: Unpack[Finetune]) -> str:
+def finetune(content: Annotated[Content, Arguments(FinetuneConfig, FinetuneKeys)]) -> str:
     """Executes the run, and before it the unfinished runs from which it starts; returns the path of
     its folder."""
-    planned = plan(config)
+    planned = plan(content)
     # before the announcement below, so that a mistake prints its own line only
     refuse_absent(planned)
     refuse_impossible(planned)
-    for line in filter(None, [before(planned), *uncounted(config)]):
+    for line in filter(None, [before(planned), *uncounted(content)]):
         say(f"relpos: {line}")
     finished = execute(planned)
     metrics = finished.metrics
@@ -44,7 +46,7 @@ def before(tuning: Run) -> str | None:
     if tuning.state == "finished":
         return None
     if start.is_tuning and start.state != "finished":
-        task = start.config["task"]["name"]
+        task = start.meaning["task"]["name"]
         parts.append(f"{_steps(start)}fine-tuning on {task}")
         ways.append(f"intermediate=none leaves {task} out, intermediate.steps=N shortens it")
         start = start.inputs["start"]
@@ -90,5 +92,5 @@ def uncounted(content: Mapping[str, Any]) -> list[str]:
 
 
 def _steps(run: Run) -> str:
-    steps = run.config["steps"]
+    steps = run.config.steps
     return "" if steps is None else f"{plural(steps, 'step')} of "

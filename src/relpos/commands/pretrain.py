@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import Unpack
+from typing import Annotated
 
 from relpos import run
-from relpos.config.schema import Pretrain
+from relpos.config.schema import Content, PretrainKeys
 from relpos.errors import say
+from relpos.ranges import Arguments
+
+CONFIG = Arguments("relpos.stages.pretrain:PretrainConfig", PretrainKeys)
 
 
-def pretrain(**config: Unpack[Pretrain]) -> str:
+def pretrain(content: Annotated[Content, CONFIG]) -> str:
     """Executes the run unless it is finished, and says its result; returns the path of its
     folder."""
-    finished = run(config)
+    finished = run(content)
     # Of several processes the first writes the record, and the others may read it before.
     if (metrics := finished.metrics) and os.environ.get("RANK", "0") == "0":
         loss, perplexity = metrics["heldout_loss"], metrics["perplexity"]

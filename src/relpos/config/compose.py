@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 from hydra import compose as hydra_compose
@@ -15,7 +16,7 @@ from relpos.config.arguments import rewritten, spelled
 from relpos.config.check import check, one_line
 from relpos.config.conf import OWN, commands, conf_dir, conf_file, function_of, key_of
 from relpos.errors import refuse_unknown
-from relpos.ranges import rules, with_words
+from relpos.ranges import CONTENT, rules, with_words
 from relpos.trust import outside, targets, trust
 
 TRAININGS = ("pretrain", "finetune")
@@ -103,8 +104,16 @@ def _by_hydra(command: str, overrides: Sequence[str]) -> DictConfig:
 
 def called(command: str, overrides: Sequence[str]) -> str:
     """The result of a command that trains nothing, called with overrides as on the command line."""
+    return str(call(command, composed(command, overrides)))
+
+
+def call(command: str, content: Mapping[str, Any]) -> Any:
+    """What the function of a command returns for a checked configuration, with its interpolations.
+    A function that plans runs has it as a whole: an intermediate task resolves it anew."""
     function = function_of(command)
-    return str(function(**with_words(resolved(composed(command, overrides)), rules(function))))
+    if [*signature(function).parameters] == [CONTENT]:
+        return function(content)
+    return function(**with_words(resolved(content), rules(function)))
 
 
 def _plain(cfg: DictConfig, resolve: bool = True) -> dict[str, Any]:

@@ -1,15 +1,16 @@
-"""Types and ranges of the keys that several commands share.
+"""Types and ranges of the keys that several commands and stages share.
 
 Keys beside a `_target_` are arguments of that class, and the annotations of its constructor check
-them. The other keys are arguments of the command's function; a function of a whole configuration,
-`**config: Unpack[Pretrain]`, has them from here. Hydra's own structured configs are not used: they
-would write 0.0 where the user wrote 0, which is another identity, and they have no ranges.
+them. The other keys are arguments of the command's function, or fields of the dataclass as which a
+stage sees its configuration. Hydra's own structured configs are not used: they would write 0.0
+where the user wrote 0, which is another identity, and they have no ranges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypedDict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from relpos.ranges import (
     Arguments,
@@ -18,42 +19,154 @@ from relpos.ranges import (
     Count,
     Length,
     Natural,
-    Positive,
+    NotNegative,
     Rate,
     Threads,
     Width,
     between,
 )
 
-Packing = Annotated[str, As("relpos.data.store:Packing")]
-Precision = Annotated[str, As("relpos.model.precision:Precision")]
-Kernel = Annotated[str, As("relpos.model.kernels:Name")]
-Outside = Annotated[str, As("relpos.model.position.base:Outside")]
-
-
-class RecipeDials(TypedDict):
-    """Keys of a recipe besides the arguments of `Recipe`: defaults of keys at the top level."""
-
-    steps: Count | None
-    epochs: Positive | None
-    batch: Batch
-    head: Annotated[str, As("relpos.model.heads:ClassifierKind")]
-    masking: Annotated[str, As("relpos.data.objective:Masking")]
-
-
+Content = Mapping[str, Any]
+"""A configuration as plain values: `config` where it is resolved, `content` with its
+interpolations."""
+if TYPE_CHECKING:
+    from relpos.data.store import Packing
+    from relpos.data.tokenizer import Kind
+    from relpos.model.kernels import Name as Kernel
+    from relpos.model.position.base import Outside
+    from relpos.model.precision import Precision
+    from relpos.train.optim import RecipeKeys
+else:  # they load torch, which those who only read runs do without
+    Packing = Annotated[str, As("relpos.data.store:Packing")]
+    Kind = Annotated[str, As("relpos.data.tokenizer:Kind")]
+    Kernel = Annotated[str, As("relpos.model.kernels:Name")]
+    Outside = Annotated[str, As("relpos.model.position.base:Outside")]
+    Precision = Annotated[str, As("relpos.model.precision:Precision")]
+    RecipeKeys = Annotated[dict, As("relpos.train.optim:RecipeKeys")]
 Size = Annotated[dict[str, Any], Arguments("relpos.model.encoder:Encoder")]
-RecipeKeys = Annotated[dict[str, Any], Arguments("relpos.train.optim:Recipe", RecipeDials)]
 
 
-class Speed(TypedDict):
-    accelerator: Literal["auto", "cpu", "gpu"]
-    kernel: Kernel
-    devices: Count
-    nodes: Count
-    microbatch: Literal["auto"] | Count
-    threads: Threads | None
-    graphs: bool
-    deterministic: bool
+@dataclass(frozen=True)
+class Speed:
+    """The keys `speed.…`, which change no result."""
+
+    accelerator: Literal["auto", "cpu", "gpu"] = "auto"
+    kernel: Kernel = "auto"
+    devices: Count = 1
+    nodes: Count = 1
+    microbatch: Literal["auto"] | Count = "auto"
+    threads: Threads | None = None
+    graphs: bool = True
+    deterministic: bool = False
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The keys `tokenizer.…`."""
+
+    file: str | None = None
+    kind: Kind = "unigram"
+    cased: bool = False
+    byte_fallback: bool = False
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Switches of Lightning's Trainer for which relpos has no key of its own."""
+
+    profiler: Literal["simple", "advanced"] | None = None
+    detect_anomaly: bool = False
+    overfit_batches: Natural = 0
+    fast_dev_run: bool = False
+
+
+@dataclass(frozen=True)
+class First:
+    """A first phase of a training with shorter text; without a packing it has that of the rest."""
+
+    share: Rate = 0.0
+    length: Length = 128
+    batch: Batch = 1
+    packing: Packing | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """Other positions for the network that a training starts from; by default its own."""
+
+    positions: Literal["keep", "remove"] = "keep"
+    tisa: Natural = 0
+    start: Literal["regression", "random"] = "regression"
+    reused: bool = False
+
+    @property
+    def meaning(self) -> dict[str, Any]:
+        """The keys that are read; empty where nothing is changed."""
+        if self.tisa:
+            return asdict(self)
+        return {"positions": "remove"} if self.positions == "remove" else {}
+
+    @property
+    def name(self) -> str:
+        """How a run's folder says what was changed: `-removed+tisa3`; empty where nothing was."""
+        removed = "-removed" if self.positions == "remove" else ""
+        return removed + (f"+tisa{self.tisa}" if self.tisa else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """What a run of any stage may be asked for; the stage has further keys.
+
+    Args:
+        table, row: that the run was planned for.
+        scheme: the word that was typed for `position`.
+        data: a node that describes a source of text.
+        vocabulary: of a tokenizer.
+    """
+
+    table: str | None = None
+    row: str | None = None
+    scheme: str | None = None
+    data: dict[str, Any] | None = None
+    vocabulary: Width | None = None
+    seed: Natural | None = None
+    steps: Count | None = None
+    speed: Speed | None = None
+    snapshots: list[Annotated[int, between(1, 100)]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """Keys of which a fine-tuning has values of its own, besides those of its pre-training."""
+
+    recipe: RecipeKeys
+    batch: Batch
+    seed: Natural
+    precision: Precision
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig(Phase, RunConfig):
+    """What pre-training and fine-tuning are called with."""
+
+    length: Length
+    speed: Speed = Speed()
+    logger: dict[str, Any] = field(default_factory=dict)
+    callbacks: dict[str, Any] = field(default_factory=dict)
+    trainer: Trainer = Trainer()
+    change: Change = Change()
+    first: First = First()
+    evaluations: Count = 10
+    checkpoint_every: Count | None = None
+    log_every: Count = 50
+
+    @property
+    def shapes(self) -> list[tuple[float, int, int]]:
+        """Share of the steps, batch and length of a first phase, where there is one, and of the
+        rest."""
+        first = self.first
+        rest = (1 - first.share, self.batch, self.length)
+        return [rest, *([(first.share, first.batch, first.length)] if first.share else [])]
 
 
 class NetworkKeys(TypedDict):
@@ -66,101 +179,24 @@ class NetworkKeys(TypedDict):
     kernels: Natural
 
 
-class Cost(NetworkKeys):
+@dataclass(frozen=True, kw_only=True)
+class CostKeys:
+    """The keys of `relpos cost`."""
+
+    seconds: NotNegative
+    size: Size
+    position: dict[str, Any]
+    conv: dict[str, Any]
+    vocabulary: Width
+    k: Natural
+    outside: Outside
+    kernels: Natural
     recipe: RecipeKeys
     speed: Speed
     steps: Count
     batch: Batch
     precision: Precision
     length: Length
-
-
-class Pieces(TypedDict):
-    """The keys `tokenizer.…`."""
-
-    file: str | None
-    kind: Annotated[str, As("relpos.data.tokenizer:Kind")]
-    cased: bool
-    byte_fallback: bool
-
-
-class Trainer(TypedDict):
-    """Switches of Lightning's Trainer for which relpos has no key of its own."""
-
-    profiler: Literal["simple", "advanced"] | None
-    detect_anomaly: bool
-    overfit_batches: Natural
-    fast_dev_run: bool
-
-
-class First(TypedDict):
-    share: Rate
-    length: Length
-    batch: Batch
-    packing: Packing
-
-
-class Phase(TypedDict):
-    """Keys of which a fine-tuning has values of its own, besides those of its pre-training."""
-
-    recipe: RecipeKeys
-    batch: Batch
-    seed: Natural
-    precision: Precision
-
-
-class PretrainKeys(Phase):
-    """The keys `pretrain.…` of a fine-tuning; they are also keys of a pre-training."""
-
-    objective: dict[str, Any]
-    steps: Count
-    packing: Packing
-    first: First
-
-
-class TrainingKeys(NetworkKeys):
-    data: dict[str, Any]
-    tokenizer: Pieces
-    speed: Speed
-    logger: dict[str, Any]
-    callbacks: dict[str, Any]
-    trainer: Trainer
-    metric: str | None
-    length: Length
-    snapshots: Sequence[Annotated[int, between(1, 100)]]
-    evaluations: Count
-    checkpoint_every: Count | None
-    log_every: Count
-    scheme: str  # in no file: the word for `position`, see `with_scheme`
-
-
-class Change(TypedDict):
-    positions: Literal["keep", "remove"]
-    tisa: Natural
-    start: Literal["regression", "random"]
-    reused: bool
-
-
-class Pretrain(TrainingKeys, PretrainKeys):
-    stage: Literal["pretrain"]
-    network: str | None
-    change: Change
-
-
-class Intermediate(TypedDict):
-    task: str | None
-    steps: Count | None
-
-
-class Finetune(TrainingKeys, Phase):
-    stage: Literal["finetune"]
-    task: dict[str, Any]
-    network: str | None
-    pretrain: PretrainKeys
-    intermediate: Intermediate
-    change: Change
-    head: Annotated[str, As("relpos.model.heads:ClassifierKind")]
-    steps: Count | None
 
 
 class Data(TypedDict):
@@ -168,3 +204,27 @@ class Data(TypedDict):
     data: dict[str, Any]
     tokenizer: Pieces
     vocabulary: Width
+
+
+class PlannedKeys(NetworkKeys):
+    """Keys that the plan of a training reads, and the training not."""
+
+    data: dict[str, Any]
+    tokenizer: Pieces
+    network: str | None
+    metric: str | None
+
+
+class PretrainKeys(PlannedKeys):
+    stage: Literal["pretrain"]
+
+
+class Intermediate(TypedDict):
+    task: str | None
+    steps: Count | None
+
+
+class FinetuneKeys(PlannedKeys):
+    stage: Literal["finetune"]
+    pretrain: Annotated[dict[str, Any], Arguments("relpos.stages.pretrain:PretrainPhase")]
+    intermediate: Intermediate

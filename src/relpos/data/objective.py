@@ -278,11 +278,16 @@ class ByRecipe(Objective):
 next_tokens, diffused = NextTokens(), Diffused()
 
 
-def trained_for(meaning: Mapping[str, Any]) -> Objective:
-    """The objective of a pre-training with this meaning, or configuration."""
-    given = {"size": {}, "recipe": {}, "steps": 1, **meaning}
-    masking = {"masking": "bert", **given["recipe"]}["masking"]
-    objective: Objective = ByRecipe(masking, given["steps"])
-    if "objective" in meaning:
-        objective = instantiate(meaning["objective"], "objective")
-    return objective.on({"attention": None, **given["size"]}["attention"] == "causal")
+def trained_for(
+    size: Mapping[str, Any],
+    masking: Masking,
+    steps: int,
+    objective: Mapping[str, Any] | None = None,
+) -> Objective:
+    """The objective of a pre-training: that of a node, or else the one that its recipe's `masking`
+    names."""
+    causal = size.get("attention") == "causal"
+    if objective:
+        named: Objective = instantiate(objective, "objective")
+        return named.on(causal)
+    return ByRecipe(masking, steps).on(causal)

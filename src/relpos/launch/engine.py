@@ -132,9 +132,9 @@ class Local(Engine):
         Raises:
             RelposError: there are fewer GPUs than a run takes.
         """
-        speeds = [run.config.get("speed", {"accelerator": "cpu"}) for run in pending]
+        speeds = [run.config.speed for run in pending if run.config.speed]
         gpus, size = _gpus(), max((shape(run)[1] for run in pending), default=1)
-        if not gpus or all(speed.get("accelerator") == "cpu" for speed in speeds):
+        if not gpus or all(speed.accelerator == "cpu" for speed in speeds):
             return [None] * min(len(pending), self.workers or max(1, cores() // size))
         # The last GPUs may be too few for a run and stay idle.
         shares = [",".join(gpus[i : i + size]) for i in range(0, len(gpus) - size + 1, size)]

@@ -19,7 +19,7 @@ from relpos.readers import read_json
 from relpos.runs.cost import costs
 from relpos.runs.lock import is_locked
 from relpos.runs.retries import Retries
-from relpos.runs.run import Description, Observed, Run, closure
+from relpos.runs.run import Description, Run, closure
 
 PAUSE, LONGEST = 0.3, 10.0
 """Seconds of the shortest and of the longest `pause_after`."""
@@ -75,14 +75,13 @@ class Job:
         loggers: list[Any] = []
         flat = []
         for run in closure(self.runs):
-            config = dict(run.config)
-            if logger := config.get("logger"):
+            content = asdict(replace(run, inputs={}))
+            if logger := content["config"].get("logger"):
                 if logger not in loggers:
                     loggers.append(logger)
-                config["logger"] = loggers.index(logger)
+                content["config"]["logger"] = loggers.index(logger)
             inputs = {name: needed.identity for name, needed in run.inputs.items()}
-            description = asdict(replace(run, config=config, inputs={}))
-            flat.append([run.identity, description, inputs, run.identity in of_job])
+            flat.append([run.identity, content, inputs, run.identity in of_job])
         os.environ[LOGGERS] = json.dumps(loggers)
         write_text(path, json.dumps(vars(self) | {"runs": flat}))
 
@@ -103,7 +102,7 @@ class Job:
                 if loggers is not None and isinstance(number := config.get("logger"), int):
                     config["logger"] = loggers[number]
                 needed = {name: described[of_input] for name, of_input in inputs.items()}
-                observed = Observed(**vars(description) | {"inputs": needed}, known=identity)
+                observed = description.observed(identity, needed)
                 described[identity] = observed if loggers is None else observed.planned()
                 if is_of_job:
                     runs.append(described[identity])

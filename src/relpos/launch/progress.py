@@ -98,7 +98,7 @@ class Picture:
         table = _table("row", "pre-training", "fine-tuning", "failed")
         rows: dict[str, tuple[list[str], list[str]]] = {}
         for run in self.standing.job.runs:
-            states = rows.setdefault(run.config.get("row") or run.stage, ([], []))
+            states = rows.setdefault(run.config.row or run.stage, ([], []))
             states[run.is_tuning].append(self.standing.states[run.identity])
         for row, states in rows.items():
             failed = sum(of_stage.count("failed") for of_stage in states)
@@ -113,7 +113,7 @@ class Picture:
             line = newest(run.path)
             step = rate = loss = left = place = ""
             if line:
-                step = f"{line.get('step', 0):,}/{run.config.get('steps') or '?'}"
+                step = f"{line.get('step', 0):,}/{run.config.steps or '?'}"
             if "steps_per_second" in line:
                 rate = f"{line['steps_per_second']:.2f}"
             for key in ("heldout_loss", "loss"):

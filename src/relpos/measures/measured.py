@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 from relpos.errors import RelposError, say
 from relpos.measures.measure import Measure, Measured, NothingToMeasure, Results, measures
@@ -58,7 +59,7 @@ def _measurement(sample: Sample, measure: Measure) -> MeasureStage | None:
     network = sample.network
     if not measure.is_kept or sample.file or network.run is None:
         return None
-    accelerator = "auto" if sample.gpu else "cpu"
+    accelerator: Literal["auto", "cpu"] = "auto" if sample.gpu else "cpu"
     trained = recorded(network.run)
     return MeasureStage.measurement(measure, trained, network.share, sample.threads, accelerator)
 

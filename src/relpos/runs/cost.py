@@ -161,7 +161,10 @@ class Estimate:
             self.devices = _devices(record)
             own += seconds * self.devices
             self.under_way = (
-                self.operations(run) * line["steps_per_second"] / run.config["steps"] / self.devices
+                self.operations(run)
+                * line["steps_per_second"]
+                / (run.config.steps or 1)
+                / self.devices
             )
         if (rest := self.seconds(others)) is None or not own + rest:
             return ""
@@ -171,7 +174,7 @@ class Estimate:
 def left_of(run: Run, line: Mapping[str, Any]) -> float | None:
     """Seconds that a run under way still takes at the speed of its newest log line; None if that
     has no speed."""
-    steps, speed = run.config.get("steps"), line.get("steps_per_second")
+    steps, speed = run.config.steps, line.get("steps_per_second")
     return (steps - line.get("step", 0)) / speed if steps and speed else None
 
 

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from relpos.config.schema import Speed
 from relpos.errors import RelposError
 from relpos.process import ask_to_end, cores, exit_status, handling, number_in, omp_threads, started
 from relpos.runs.lock import locked
@@ -53,8 +54,8 @@ class Place:
 def shape(run: Run) -> tuple[int, int]:
     """The nodes that a run asks for, and the processes on each of them: `speed.nodes` and
     `speed.devices`."""
-    speed = run.config.get("speed", {}) if run.shared else {}
-    return int(speed.get("nodes", 1)), int(speed.get("devices", 1))
+    speed = run.config.speed
+    return (speed.nodes, speed.devices) if speed and run.shared else ALONE
 
 
 def processes(run: Run) -> int:
@@ -91,8 +92,8 @@ def meet(here: Place, run: Run) -> Group:
     """
     wanted = processes(run)
     if wanted not in (1, here.world):
-        speed = run.config["speed"]
-        what = f"speed.devices={speed['devices']} speed.nodes={speed['nodes']} ask for {wanted} processes"
+        machines, devices = shape(run)
+        what = f"speed.devices={devices} speed.nodes={machines} ask for {wanted} processes"
         raise RelposError(
             f"{what}, but {here.world} were started; leave both out to take what is there"
         )
@@ -109,7 +110,7 @@ def meet(here: Place, run: Run) -> Group:
     if not os.environ.get("MASTER_PORT"):
         number = number_in("SLURM_JOB_ID", 0) + 101 * (number_in("SLURM_STEP_ID", 0) % 10_000)
         os.environ["MASTER_PORT"] = str(15_000 + number % 10_000)
-    return join(here.rank, here.world, here.local, run.config["speed"]["accelerator"])
+    return join(here.rank, here.world, here.local, (run.config.speed or Speed()).accelerator)
 
 
 def launch(run: Run, wait: bool = True) -> None:
@@ -133,7 +134,7 @@ def launch(run: Run, wait: bool = True) -> None:
     content = json.dumps({"run": asdict(run), "wait": wait}).encode() + b"\n"
     budget = omp_threads() or cores()  # a table's engine sets the variable for each worker
     # Divided among the processes: each with all cores would be slower than one alone.
-    threads = run.config["speed"].get("threads") or max(1, budget // devices)
+    threads = (run.config.speed or Speed()).threads or max(1, budget // devices)
     with reserved_port() as port:
         if nodes > 1:
             ranks = [_start_ranks_on_nodes(nodes, devices, threads)]

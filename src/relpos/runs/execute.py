@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -135,8 +136,8 @@ def _execute_in_processes(run: Run, wait: bool, log: bool, retries: Retries | No
 def _record_start(run: Run) -> None:
     """Writes `config.yaml` and the start into the record."""
     # Before the record: whoever sees a record finds the configuration beside it.
-    # Without what the logger is told, which may be a key, and which nobody reads there.
-    config = {key: value for key, value in run.config.items() if key != "logger"}
+    config = {key: value for key, value in asdict(run.config).items() if value is not None}
+    config.pop("logger", None)  # which may be told a key, and which nobody reads there
     write_text(run.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(config)))
     run.begin(
         stage=run.stage,
@@ -295,7 +296,7 @@ def _version(name: str) -> str | None:
 def _name_missing_snapshots(run: Run) -> None:
     """Says so if the run is asked for snapshots that it did not keep; they are not part of its
     identity."""
-    wanted = {int(share) for share in run.config.get("snapshots") or ()}
+    wanted = {int(share) for share in run.config.snapshots}
     if missing := sorted(wanted - {*snapshots(run.path)}):
         say(
             f"relpos: finished before, without snapshots at {', '.join(map(str, missing))} %: "

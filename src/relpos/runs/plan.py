@@ -25,5 +25,5 @@ def plan(cfg: DictConfig | Mapping[str, Any]) -> Run:
     run = STAGES.get(str(content.get("stage")), Run).plan(content)
     if content.get("metric"):
         # behind a training it would come too late
-        checked_metric(resolved(content)["metric"], run.figures())
+        checked_metric(str(resolved(content)["metric"]), run.figures())
     return run

@@ -10,17 +10,19 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib import import_module
 from math import inf
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, get_type_hints
 
+from relpos.config.schema import RunConfig
 from relpos.errors import RelposError, refuse_unknown
 from relpos.files import digest, write_json
 from relpos.places import runs_root  # which belongs to what a run is
+from relpos.ranges import parsed
 from relpos.readers import RECORD, fitted, read_json, read_yaml, sealed, unsealed
 from relpos.train.checkpoint_files import by_age
 
@@ -84,7 +86,7 @@ class Run(OfStage):
 
     name: str
     meaning: dict[str, Any]
-    config: dict[str, Any]
+    config: RunConfig
     inputs: dict[str, Run] = field(default_factory=dict)
     folder: str | None = None
     stage: str = field(default="", init=False)
@@ -97,6 +99,25 @@ class Run(OfStage):
     """Whether the stage has a network and steps."""
     shared: ClassVar[bool] = False
     """Whether its steps are divided among processes."""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        meaning: dict[str, Any],
+        values: Mapping[str, Any],
+        inputs: dict[str, Run] | None = None,
+        folder: str | None = None,
+    ) -> Self:
+        """The run whose configuration has these values: those of a plan or of a file. This is the
+        one place where they are parsed.
+
+        Raises:
+            RelposError: one is missing.
+        """
+        return cls(
+            name, meaning, parsed(get_type_hints(cls)["config"], values), inputs or {}, folder
+        )
 
     def __init_subclass__(cls) -> None:
         if isinstance(cls.stage, str) and cls.stage:
@@ -243,10 +264,9 @@ def recorded(folder: Path) -> Run:
     for key in ("stage", "meaning"):
         if key not in record:
             raise RelposError(f"damaged record {folder / 'record.json'}: no {key}")
-    place, known = folder.resolve(), str(record.get("identity"))
-    return Observed(
-        place.name, record["meaning"], config, {}, str(place), stage=record["stage"], known=known
-    )
+    place, meaning = folder.resolve(), record["meaning"]
+    described = Description(record["stage"], place.name, meaning, config, folder=str(place))
+    return described.observed(str(record.get("identity")), {})
 
 
 STAGES: dict[str, type[Run]] = {}
@@ -282,28 +302,43 @@ class Description:
     folder: str | None = None
 
     def run(self) -> Run:
-        """The run; RelposError where there is no such stage."""
+        """The run.
+
+        Raises:
+            RelposError: there is no such stage, or the configuration is damaged.
+        """
         inputs = {name: needed.run() for name, needed in self.inputs.items()}
-        return stage_class(self.stage)(self.name, self.meaning, self.config, inputs, self.folder)
+        return stage_class(self.stage).of(self.name, self.meaning, self.config, inputs, self.folder)
+
+    def observed(self, identity: str, inputs: dict[str, Run]) -> Observed:
+        """The run of this identity and these inputs, to be read and not done."""
+        return Observed(
+            self.name,
+            self.meaning,
+            parsed(RunConfig, self.config),
+            inputs,
+            self.folder,
+            stage=self.stage,
+            identity=identity,
+            described=self,
+        )
 
 
 @dataclass(frozen=True)
 class Observed(Run):
-    """A run that is read and not done: of a record, or of a plan that another process executes.
-    Its class, whose import takes seconds, is not loaded.
+    """A run that is read and not done: of a record, or of a plan that another process executes. Its
+    class, whose import takes seconds, is not loaded, and its configuration has only what may be
+    asked of any run.
 
     Args:
         stage: as its file has it, which may be a stranger's.
-        known: its identity, whatever code has computed it.
+        identity: whatever code has computed it.
+        described: as its file has it.
     """
 
     stage: str = field(kw_only=True)
-    known: str = field(kw_only=True)
-
-    @property
-    def identity(self) -> str:
-        """As it was computed when the run was planned."""
-        return self.known
+    identity: str = field(kw_only=True)
+    described: Description = field(kw_only=True)
 
     def planned(self) -> Run:
         """The run as an object of its stage's class."""
@@ -311,7 +346,7 @@ class Observed(Run):
             name: run.planned() if isinstance(run, Observed) else run
             for name, run in self.inputs.items()
         }
-        return stage_class(self.stage)(self.name, self.meaning, self.config, needed, self.folder)
+        return replace(self.described.run(), inputs=needed)
 
     def phases(self) -> list[tuple[float, float]]:
         return self.planned().phases()

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -20,6 +20,7 @@ import torch
 from lightning_fabric.plugins.environments import LightningEnvironment
 from pytorch_lightning.profilers import AdvancedProfiler, SimpleProfiler
 
+from relpos.config.schema import TrainingConfig
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError, say, with_class
 from relpos.model.attention import kernels_used
@@ -98,6 +99,7 @@ def fit(run: Run, parts: Parts, evaluations: int) -> pl.Trainer:
     """Trains from the newest checkpoint, or from the beginning, to the last step, behind which a
     pre-training is evaluated. Of several processes the first one writes."""
     module, microbatch, group = parts.module, parts.microbatch, parts.module.group
+    config = _config(run)
 
     def note_memory(microbatch: int) -> None:
         if group.first:
@@ -109,12 +111,10 @@ def fit(run: Run, parts: Parts, evaluations: int) -> pl.Trainer:
         _restore_evaluation(run, module, trainer, evaluations, start.step)
     if group.first:
         # which the trainer has chosen
-        tell_of_precision(run.config["precision"], trainer.strategy.root_device)
+        tell_of_precision(config.precision, trainer.strategy.root_device)
     checkpointing = next(each for each in trainer.callbacks if isinstance(each, Checkpointing))  # type: ignore[attr-defined]
     started, worked = time.perf_counter(), time.process_time()
-    most = -(
-        -max(run.config["batch"], run.meaning.get("first", run.config)["batch"]) // group.world
-    )
+    most = -(-max(batch for _, batch, _ in config.shapes) // group.world)
     try:
         restoring = _restoring(start.checkpoint, lambda: checkpointing.has_begun)
         with restoring, stopping(), explained_memory(microbatch, most, note=note_memory):
@@ -140,6 +140,11 @@ def fit(run: Run, parts: Parts, evaluations: int) -> pl.Trainer:
     return trainer
 
 
+def _config(run: Run) -> TrainingConfig:
+    assert isinstance(run.config, TrainingConfig)
+    return run.config
+
+
 def keep(run: Run, parts: Parts, trainer: pl.Trainer, metrics: Figures) -> None:
     """Writes the trained network into `model/`, and its final figures into the logs."""
     save_model(run.path / "model", parts.module.model, parts.settings, parts.tokenizer)
@@ -162,7 +167,7 @@ def _start(run: Run, parts: Parts) -> Start:
         else next((start["threads"] for start in _starts_with(run, "threads", group.world)), None)
     )
     # Before anything is computed: sums over another number of threads differ in their last bits.
-    threads = set_threads(run.config["speed"]["threads"] or kept)
+    threads = set_threads(_config(run).speed.threads or kept)
     # Its own checkpoint first; another run's is only a way to begin.
     checkpoint = newest(run.path / "checkpoint")
     keeps = parts.constant if group.world == 1 else None
@@ -207,14 +212,19 @@ def _restore_evaluation(
 def _trainer(run: Run, parts: Parts, evaluations: int, start: Start) -> pl.Trainer:
     """Lightning's trainer with our checkpoints, and in the first process with loggers, snapshots
     and a bar."""
-    module, group, config, speed = parts.module, parts.module.group, run.config, run.config["speed"]
+    module, group, config, speed = (
+        parts.module,
+        parts.module.group,
+        _config(run),
+        _config(run).speed,
+    )
     # What is to be kept of a step comes before checkpointing, which may stop at this step.
     callbacks: list[pl.Callback] = (
         [Kept(run.path / trunk.FOLDER, start.keeps)] if start.keeps else []
     )
-    callbacks += [Snapshots(run.path / SNAPSHOTS, config["snapshots"])] if group.first else []
-    callbacks += [Checkpointing(run.path / "checkpoint", config["checkpoint_every"], group)]
-    for node in (config.get("callbacks") or {}).values():
+    callbacks += [Snapshots(run.path / SNAPSHOTS, config.snapshots)] if group.first else []
+    callbacks += [Checkpointing(run.path / "checkpoint", config.checkpoint_every, group)]
+    for node in config.callbacks.values():
         if group.first or node["_target_"] not in WATCHING:
             callbacks.append(instantiate(node, "callbacks"))
     loggers: list[Any] = []
@@ -222,8 +232,8 @@ def _trainer(run: Run, parts: Parts, evaluations: int, start: Start) -> pl.Train
         callbacks += [Bar(run.name, module.steps)]
         loggers = [JsonLines(run.path / LOGGED, start.step), *_more_loggers(run, parts.settings)]
     return pl.Trainer(
-        accelerator=speed["accelerator"],
-        devices=_device(speed["accelerator"], group),
+        accelerator=speed.accelerator,
+        devices=_device(speed.accelerator, group),
         max_steps=module.steps,
         logger=loggers,
         callbacks=callbacks,
@@ -234,7 +244,7 @@ def _trainer(run: Run, parts: Parts, evaluations: int, start: Start) -> pl.Train
         check_val_every_n_epoch=None,
         limit_val_batches=1.0 if evaluations else 0,
         num_sanity_val_steps=0,
-        deterministic="warn" if speed["deterministic"] else None,
+        deterministic="warn" if speed.deterministic else None,
         # The data modules give each process its share of a step; a sampler would deal the examples
         # out again.
         use_distributed_sampler=False,
@@ -242,14 +252,14 @@ def _trainer(run: Run, parts: Parts, evaluations: int, start: Start) -> pl.Train
         enable_progress_bar=False,
         enable_model_summary=False,
         default_root_dir=run.path,
-        log_every_n_steps=config["log_every"],
+        log_every_n_steps=config.log_every,
         **_switches(run),
     )
 
 
 def _switches(run: Run) -> dict[str, Any]:
     """Lightning's own switches; a profiler writes into the run's folder."""
-    switches = dict(run.config.get("trainer") or {})
+    switches = asdict(_config(run).trainer)
     if name := switches.get("profiler"):
         profiler = {"simple": SimpleProfiler, "advanced": AdvancedProfiler}[name]
         switches["profiler"] = profiler(dirpath=run.path, filename="profile")
@@ -304,17 +314,14 @@ def microbatch_of(run: Run, encoder: Encoder, group: Group) -> int:
     The record's is that of the first start that took less than has ever been too much; where there
     is none, half of that.
     """
-    asked, accelerator = run.config["speed"]["microbatch"], run.config["speed"]["accelerator"]
+    config, speed = _config(run), _config(run).speed
+    asked, accelerator = speed.microbatch, speed.accelerator
     if asked != "auto":
         return int(asked)
     recorded = [start["microbatch"] for start in _starts_with(run, "microbatch", group.world)]
     failed = [start["out_of_memory"] for start in _starts_with(run, "out_of_memory", group.world)]
     if not failed:
-        return (
-            recorded[0]
-            if recorded
-            else fitting_microbatch(encoder, run.config["length"], accelerator)
-        )
+        return recorded[0] if recorded else fitting_microbatch(encoder, config.length, accelerator)
     # A micro-batch that was recorded and has not failed gives the same bits as before; a new one
     # does not.
     fitting = next(
@@ -332,10 +339,10 @@ def microbatch_of(run: Run, encoder: Encoder, group: Group) -> int:
 def recorder_of(run: Run, encoder: Encoder, group: Group) -> Callable[[], Recorder] | None:
     """What records the passes of a training as CUDA graphs; None unless `speed.graphs` is set, on
     one GPU with steps all alike."""
-    speed, alone = run.config["speed"], group.world == 1 and encoder.position.same_each_step
+    speed, alone = _config(run).speed, group.world == 1 and encoder.position.same_each_step
     return (
         CudaGraphs
-        if speed["graphs"] and alone and speed["accelerator"] != "cpu" and torch.cuda.is_available()
+        if speed.graphs and alone and speed.accelerator != "cpu" and torch.cuda.is_available()
         else None
     )
 
@@ -396,15 +403,19 @@ def _restoring(path: Path | None, is_done: Callable[[], bool] = lambda: False) -
 def _more_loggers(run: Run, settings: dict[str, Any]) -> list[Any]:
     """The logger that the user asks for, which is told of the run, and of the network by its
     `settings`."""
-    if not run.config["logger"]:
+    config = _config(run)
+    if not config.logger:
         return []
-    names: dict[str, Any] = {key: run.config.get(key) for key in ("scheme", "table", "row")}
-    # of a network that nobody has named by a word
-    names["scheme"] = names["scheme"] or scheme_name(settings)
     fields = identified(
-        run.identity, run.path.name, run.stage, _origin(run, settings) | run.meaning, **names
+        run.identity,
+        run.path.name,
+        run.stage,
+        _origin(run, settings) | run.meaning,
+        scheme=config.scheme or scheme_name(settings),  # that of a network which no word names
+        table=config.table,
+        row=config.row,
     )
-    logger = made(run.config["logger"], fields, run.path)
+    logger = made(config.logger, fields, run.path)
     log_again(logger, logged(run.path))
     return [logger]
 

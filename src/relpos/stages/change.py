@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from relpos.config.schema import Change
 from relpos.errors import RelposError
 from relpos.model.encoder import Encoder
 from relpos.model.initial import redraw
@@ -22,21 +23,7 @@ PACKAGE = "relpos.model.position"
 ABSOLUTE = f"{PACKAGE}.Absolute"
 
 
-def change_part(change: dict[str, Any]) -> dict[str, Any]:
-    """The keys of `change` that are read; empty where nothing is changed."""
-    if change.get("tisa"):
-        return change
-    return {"positions": "remove"} if change.get("positions") == "remove" else {}
-
-
-def change_name(meaning: dict[str, Any]) -> str:
-    """How a run's folder says what was changed: `-removed+tisa3`; empty where nothing was."""
-    change = meaning.get("change", {})
-    removed = "-removed" if change.get("positions") == "remove" else ""
-    return removed + (f"+tisa{change['tisa']}" if change.get("tisa") else "")
-
-
-def change_positions(encoder: Encoder, change: dict[str, Any], length: int, seed: int) -> None:
+def change_positions(encoder: Encoder, change: Change, length: int, seed: int) -> None:
     """Gives a network, in place, other positions, as Wennberg & Henter (2021, Section 5) gave
     ALBERT. TISA is fitted to F̂_P of the network as it was before position embeddings are removed.
 
@@ -54,13 +41,13 @@ def change_positions(encoder: Encoder, change: dict[str, Any], length: int, seed
         RelposError: the network has no table of position embeddings where one is removed or fitted
             to.
     """
-    functions, reused = change.get("tisa", 0), change.get("reused", False)
+    functions, reused = change.tisa, change.reused
     values = (
         fitted_values(encoder, functions, reused, length)
-        if functions and change["start"] == "regression"
+        if functions and change.start == "regression"
         else None
     )
-    if change["positions"] == "remove":
+    if change.positions == "remove":
         fold_positions(encoder)
     if functions:
         # The modules draw their initial values when they are made; these are drawn again, from the
@@ -72,15 +59,15 @@ def change_positions(encoder: Encoder, change: dict[str, Any], length: int, seed
             set_tisa(tisa, values)
 
 
-def check_change(encoder: Encoder, change: dict[str, Any], length: int) -> None:
+def check_change(encoder: Encoder, change: Change, length: int) -> None:
     """Raises RelposError where `change_positions` would for another reason than the positions,
     which `changed_position` checks."""
     from relpos.analysis.profiles import check_maps
 
-    if change["positions"] == "remove":
+    if change.positions == "remove":
         token_types(encoder)
-    if change.get("tisa") and change["start"] == "regression":
-        check_maps(encoder, length, change["tisa"])
+    if change.tisa and change.start == "regression":
+        check_maps(encoder, length, change.tisa)
 
 
 def fitted_values(encoder: Encoder, functions: int, reused: bool, length: int) -> list[Values]:
@@ -119,33 +106,27 @@ def _fitted(heads: Tensor, functions: int) -> Values:
     return _FITS[key]
 
 
-def changed_position(position: dict[str, Any], change: dict[str, Any] | None) -> dict[str, Any]:
+def changed_position(position: dict[str, Any], change: Change) -> dict[str, Any]:
     """The node `position` of a network after `change_positions`.
 
     Raises:
         RelposError: position embeddings are to be removed, and the network has others or more than
             those.
 
-    >>> changed_position({"_target_": "relpos.model.position.Absolute"}, {"positions": "remove"})["_target_"]
+    >>> changed_position({"_target_": "relpos.model.position.Absolute"}, Change("remove"))["_target_"]
     'relpos.model.position.NoPosition'
     """
-    if not change:
-        return position
     is_bare = position["_target_"].endswith(".NoPosition")
-    if change["positions"] == "remove":
+    if change.positions == "remove":
         if not is_table(position):
             raise RelposError(
                 f"change.positions=remove: {class_of(position)} is no table of "
                 f"position embeddings alone"
             )
         position, is_bare = {"_target_": f"{PACKAGE}.NoPosition", "_partial_": True}, True
-    if not change.get("tisa"):
+    if not change.tisa:
         return position
-    if (
-        change["start"] == "regression"
-        and not has_table(position)
-        and change["positions"] == "keep"
-    ):
+    if change.start == "regression" and not has_table(position) and change.positions == "keep":
         raise RelposError(
             f"change.start=regression: {class_of(position)} has no position "
             f"embeddings to fit TISA to; start=random"
@@ -153,8 +134,8 @@ def changed_position(position: dict[str, Any], change: dict[str, Any] | None) ->
     tisa = {
         "_target_": f"{PACKAGE}.{Tisa.__name__}",
         "_partial_": True,
-        "kernels": change["tisa"],
-        "reused": change["reused"],
+        "kernels": change.tisa,
+        "reused": change.reused,
     }
     if is_bare:
         return tisa

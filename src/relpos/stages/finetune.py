@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from omegaconf import DictConfig
 
 from relpos.config.compose import resolved, unresolved
 from relpos.config.conf import conf_file, options
+from relpos.config.schema import Change, Content, TrainingConfig
 from relpos.data.glue import OwnFiles
 from relpos.data.own_task import METRICS, OwnTask, is_task_file, read_task_file
 from relpos.data.published_tokenizer import load_tokenizer
@@ -25,15 +27,15 @@ from relpos.data.tasks import Task, authors_steps
 from relpos.data.toy import FOLDERS
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.model.encoder import encoder_of
-from relpos.model.heads import Classifier
+from relpos.model.heads import Classifier, ClassifierKind
+from relpos.ranges import parsed
 from relpos.readers import sha256
 from relpos.runs.run import Figures, Run
-from relpos.stages.change import change_name, change_part, change_positions, changed_position
+from relpos.stages.change import change_positions, changed_position
 from relpos.stages.given import given_run
 from relpos.stages.identity import (
     DIALS,
     MACHINE,
-    Content,
     lightning_part,
     machine_part,
     recipe_part,
@@ -44,7 +46,6 @@ from relpos.stages.store import text_name
 from relpos.stages.toy import corpus_of
 from relpos.train.group import ALONE
 from relpos.train.network import classifier_on
-from relpos.train.optim import Recipe
 from relpos.train.weights import model_folder, opened
 from relpos.trust import find, instantiate
 
@@ -66,7 +67,16 @@ UNREAD = "albert_"
 part of the identity has their values. They were added when there were runs without them."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class FinetuneConfig(TrainingConfig):
+    """What a fine-tuning is called with; where it counts no steps, it counts epochs."""
+
+    task: dict[str, Any]
+    head: ClassifierKind = "plain"
+
+
 class FinetuneStage(TrainingStage):
+    config: FinetuneConfig
     stage, version = "finetune", 3
 
     @classmethod
@@ -111,8 +121,9 @@ class FinetuneStage(TrainingStage):
         )
         meaning |= lightning_part(config)
         # An intermediate task has already changed the network.
-        if not start.is_tuning and (change := change_part(config["change"])):
-            meaning["change"] = change
+        change = Change() if start.is_tuning else parsed(Change, config["change"])
+        if change.meaning:
+            meaning["change"] = change.meaning
         # Left out where it is plain.
         if config["head"] != "plain":
             meaning["head"] = config["head"]
@@ -124,10 +135,10 @@ class FinetuneStage(TrainingStage):
             if not corpus.inputs:
                 meaning["glue"] = corpus.source.glue_identity(task)
         # For the reader alone: the identity behind it tells apart what these words do not.
-        name = f"{task['name']}-{_network_name(start)}{change_name(meaning)}-seed{config['seed']}"
-        scheme = None if "change" in meaning else start.config.get("scheme")
+        name = f"{task['name']}-{_network_name(start)}{change.name}-seed{config['seed']}"
+        scheme = None if change.meaning else start.config.scheme
         more = {"data": config["data"], "task": task, "scheme": scheme}
-        return cls(name, meaning, meaning | machine_part(config) | more, inputs)
+        return cls.of(name, meaning, meaning | machine_part(config) | more, inputs)
 
     def parts(self) -> Parts:
         # These load Lightning, which takes seconds; a plan does without.
@@ -137,30 +148,28 @@ class FinetuneStage(TrainingStage):
         config, task = self.config, self.task()
         folder = model_folder(self.start.network)
         tokenizer = load_tokenizer(folder)
-        splits = Splits(self.task_files(), task, tokenizer, config["length"])
+        splits = Splits(self.task_files(), task, tokenizer, config.length)
         splits = read_before(self._rows(folder), splits)
         tested = [split for split in task.test.values() if split in splits]
         # a mistake in a file shows before training
         encoded, *_ = [splits[split] for split in ("train", *task.dev.values(), *tested)]
         self.refuse_changed()
         model, settings = self.model()
-        batch, epochs = config["batch"], config["recipe"].get("epochs")
-        steps = config["steps"] or authors_steps(task, len(encoded), batch, epochs)
+        batch, epochs = config.batch, config.recipe.epochs
+        steps = config.steps or authors_steps(task, len(encoded), batch, epochs)
         recorder = recorder_of(self, model.encoder, ALONE)
         module = Finetuning(
             task,
             model,
-            Recipe.of(config["recipe"]),
+            config.recipe,
             steps,
-            seed=config["seed"],
-            precision=config["precision"],
-            log_every=config["log_every"],
+            seed=config.seed,
+            precision=config.precision,
+            log_every=config.log_every,
             recorder=recorder,
         )
         microbatch, few_shapes = microbatch_of(self, model.encoder, ALONE), recorder is not None
-        tuning = TuningSteps(
-            encoded, config["seed"], batch, steps, microbatch, few_shapes=few_shapes
-        )
+        tuning = TuningSteps(encoded, config.seed, batch, steps, microbatch, few_shapes=few_shapes)
         return Parts(module, FinetuningData(tuning, splits), settings, tokenizer, microbatch)
 
     def _rows(self, folder: Path) -> str:
@@ -183,10 +192,10 @@ class FinetuneStage(TrainingStage):
         parts: Any = self.parts()
         module, data, config = parts.module, parts.data, self.config
         # Without callbacks nobody reads scores on the way; those at the end follow.
-        trainer = fit(self, parts, config["evaluations"] if config.get("callbacks") else 0)
+        trainer = fit(self, parts, config.evaluations if config.callbacks else 0)
         module.model.to(trainer.strategy.root_device)  # the trainer has moved it to the CPU
         predictions = self.path / "predictions"
-        result = columns(module.model, module.task, data.splits, config["precision"], predictions)
+        result = columns(module.model, module.task, data.splits, config.precision, predictions)
         for logger in trainer.loggers:
             logger.log_metrics(result["columns"], step=trainer.global_step)
         result["steps"] = trainer.global_step
@@ -201,28 +210,28 @@ class FinetuneStage(TrainingStage):
         return start
 
     def figures(self) -> tuple[str, ...]:
-        return (*self.config["task"]["columns"], "steps", "training_rows")
+        return (*self.config.task["columns"], "steps", "training_rows")
 
     def task(self) -> Task:
-        task: Task = instantiate(self.config["task"], "task")
+        task: Task = instantiate(self.config.task, "task")
         return task
 
     def task_files(self) -> Any:
         """Where `relpos.data.glue.read` finds the rows of the task: the user's own files, or GLUE
         as `data` has it."""
         if "files" in self.meaning:
-            return OwnFiles(Path(self.config["task"]["folder"]))
+            return OwnFiles(Path(self.config.task["folder"]))
         return self.source().glue_location()
 
     def hashed(self) -> dict[str, Callable[[], Any]]:
         return super().hashed() | {
-            "glue": lambda: self.source().glue_identity(self.config["task"]),
+            "glue": lambda: self.source().glue_identity(self.config.task),
             "files": lambda: self.task_files().identity(),
         }
 
     def refuse_absent(self) -> None:
         super().refuse_absent()
-        task = self.config["task"]
+        task = self.config.task
         if "toy" in self.inputs and task["folder"] not in FOLDERS:
             raise RelposError(
                 f"task={task['name']}: the toy language has no such task; choose data=files"
@@ -236,9 +245,7 @@ class FinetuneStage(TrainingStage):
 
     def description(self) -> dict[str, Any]:
         settings = self.start.description()
-        return settings | {
-            "position": changed_position(settings["position"], self.config.get("change"))
-        }
+        return settings | {"position": changed_position(settings["position"], self.config.change)}
 
     def size(self) -> dict[str, Any]:
         return self.start.size()
@@ -248,10 +255,10 @@ class FinetuneStage(TrainingStage):
         output layer is drawn from `seed`, so is the pooler unless an intermediate task has trained
         one. With `change`, the encoder gets other positions first."""
         start, config, task = self.start, self.config, self.task()
-        kind, change = config.get("head", "plain"), config.get("change")
+        kind, change = config.head, config.change
         before: Any
         if start.state == "finished":
-            before, settings = opened(start.network, config["speed"]["kernel"])
+            before, settings = opened(start.network, config.speed.kernel)
         else:
             before, settings = start.model()
         head = {} if kind == "plain" else {"head": {"classifier": kind}}
@@ -264,21 +271,18 @@ class FinetuneStage(TrainingStage):
         # a published checkpoint may hold half precision, in which small updates would be lost
         before = before.float()
         encoder = encoder_of(before)
-        if change:
-            change_positions(encoder, change, config["length"], config["seed"])
+        change_positions(encoder, change, config.length, config.seed)
         # Here and not before: loading the network and changing its positions draw numbers, too.
-        torch.manual_seed(config["seed"])
+        torch.manual_seed(config.seed)
         return classifier_on(
             before, task.outputs, encoder.embedding.dropout.p, kind
         ).train(), settings
 
     def steps(self) -> float:
-        if self.config.get("steps"):
-            return float(self.config["steps"])
-        task, batch = self.config["task"], self.config["batch"]
-        epochs = self.config["recipe"].get("epochs") or task["steps"] / -(
-            -task["rows"] // task["batch"]
-        )
+        if self.config.steps:
+            return float(self.config.steps)
+        task, batch = self.config.task, self.config.batch
+        epochs = self.config.recipe.epochs or task["steps"] / -(-task["rows"] // task["batch"])
         return float(epochs * -(-task["rows"] // batch))
 
 
@@ -289,7 +293,7 @@ def _network_name(start: Run) -> str:
     if first.is_given:
         return start.name
     text = text_name(first.inputs["store"])
-    return first.name.removesuffix(f"-{text}-seed{first.config['seed']}")
+    return first.name.removesuffix(f"-{text}-seed{first.config.seed}")
 
 
 def _pretraining_of(config: Content) -> Content:

@@ -42,7 +42,7 @@ def given_run(name: str) -> GivenStage:
         # identifies them, unhashed.
         if folder.parent.name == "snapshots" and not path.is_dir():
             meaning = {"hub": name.partition("@")[0], "revision": folder.name}
-            return GivenStage(name.replace("/", "-"), meaning, {}, folder=str(folder))
+            return GivenStage.of(name.replace("/", "-"), meaning, {}, folder=str(folder))
         return _given(
             folder.resolve().name,
             folder,
@@ -57,7 +57,7 @@ def given_run(name: str) -> GivenStage:
     named = run if run and network.row else path
     if named == run and (identity := network.record.get("identity")):
         place = str(folder.resolve())
-        return GivenStage(network.name, {"model": identity}, typed, folder=place)
+        return GivenStage.of(network.name, {"model": identity}, typed, folder=place)
     return _given(named.resolve().name, folder, "model", weight_files(folder), typed)
 
 
@@ -78,7 +78,7 @@ def _given(
 ) -> GivenStage:
     """A network, or its tokenizer, that is identified by what these files contain."""
     meaning = {what: described(files, path if path.is_dir() else path.parent)}
-    return GivenStage(label, meaning, dict(config or {}), folder=str(path.resolve()))
+    return GivenStage.of(label, meaning, dict(config or {}), folder=str(path.resolve()))
 
 
 def tokenizer_of(start: Run, vocabulary: int) -> GivenStage:

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from relpos.config.schema import Content
 from relpos.data.objective import RATE
 from relpos.readers import sha256
 from relpos.trust import find, targets
 
-Content = Mapping[str, Any]
-"""A configuration as plain values: `config` where it is resolved, `content` with its
-interpolations."""
 DIALS = ("steps", "batch", "seed", "precision", "length")
 """Keys that are part of the identity of every training run."""
 PAPERS_LAYERS = {

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from glob import escape
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from relpos.config.schema import RunConfig, Speed
 from relpos.errors import RelposError, one_line, say
 from relpos.files import digest, write_json
 from relpos.measures.measure import Measure, Results, chosen
@@ -44,7 +45,19 @@ class KeptResults:
     share: int = END
 
 
+@dataclass(frozen=True, kw_only=True)
+class MeasureConfig(RunConfig):
+    """What a measurement is called with: the dials of its measure, and the share of the network's
+    training."""
+
+    dials: dict[str, Any]
+    share: int = END
+    threads: int | None = None
+    speed: Speed = field(default_factory=Speed)
+
+
 class MeasureStage(Run):
+    config: MeasureConfig
     stage = "order"
 
     @classmethod
@@ -54,7 +67,7 @@ class MeasureStage(Run):
         network: Run,
         share: int = END,
         threads: int | None = None,
-        accelerator: str = "cpu",
+        accelerator: Literal["cpu", "auto"] = "cpu",
     ) -> MeasureStage:
         """The run that measures a network.
 
@@ -68,7 +81,7 @@ class MeasureStage(Run):
             NothingToMeasure: there is nothing to measure such a network on.
         """
         if "store" in network.inputs:
-            toy = is_toy(network.inputs["store"].config["data"])
+            toy = is_toy(network.inputs["store"].config.data or {})
         else:
             toy = reads_toy(of_run(network.path).store)
         meaning = {"measure": measure.name, "version": VERSION} | measure.meaning(toy)
@@ -76,20 +89,20 @@ class MeasureStage(Run):
         if share != END:
             meaning["share"] = share
             name += f"-at{share}"
-        speed = {"accelerator": accelerator}
-        config = {"dials": measure.dials(), "share": share, "threads": threads, "speed": speed}
+        speed, dials = Speed(accelerator=accelerator), measure.dials()
+        config = MeasureConfig(dials=dials, share=share, threads=threads, speed=speed)
         return cls(name, meaning, config, {"network": network})
 
     def work(self) -> Figures:
         """Measures the network, unless results of this meaning were kept in its folder."""
-        [measure] = chosen([self.meaning["measure"]], self.config["dials"])
+        [measure] = chosen([self.meaning["measure"]], self.config.dials)
         results = self._taken_over()
         if results is None:
             network = of_run(self.inputs["network"].path)
-            if self.config["share"] != END:
-                network = network.at(self.config["share"])
-            gpu = self.config["speed"]["accelerator"] != "cpu"
-            results = measure.measure(Sample(network, gpu, self.config["threads"]))
+            if self.config.share != END:
+                network = network.at(self.config.share)
+            gpu = self.config.speed.accelerator != "cpu"
+            results = measure.measure(Sample(network, gpu, self.config.threads))
         write_json(self.path / RESULTS, results)
         return figures(measure, results)
 
@@ -103,7 +116,7 @@ class MeasureStage(Run):
         return _read(self.path) if self.state == "finished" else self._taken_over()
 
     def _taken_over(self) -> Results | None:
-        share = self.config["share"]
+        share = self.config.share
         meaning = {key: self.meaning[key] for key in self.meaning.keys() - {"share"}}
         weights = "model" if share == END else str(share)
         name = f"{meaning['measure']}-{digest([meaning, weights])}.json"

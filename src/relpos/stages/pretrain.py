@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from math import exp
 from typing import TYPE_CHECKING, Any
 
@@ -9,20 +11,21 @@ import torch
 
 from relpos.analysis.kernels import draw_kernels
 from relpos.config.compose import resolved
-from relpos.data.objective import trained_for
+from relpos.config.schema import Content, First, Packing, Phase, Size, TrainingConfig
+from relpos.data.objective import Objective, trained_for
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store
 from relpos.errors import RelposError
 from relpos.model.build import count
 from relpos.model.encoder import encoder_of
 from relpos.model.heads import MaskedLM
+from relpos.ranges import Count, parsed
 from relpos.runs.cost import costs
 from relpos.runs.run import Figures, Run
-from relpos.stages.change import change_name, change_part, change_positions, changed_position
+from relpos.stages.change import change_positions, changed_position
 from relpos.stages.given import given_run, tokenizer_of
 from relpos.stages.identity import (
     DIALS,
-    Content,
     architecture_part,
     lightning_part,
     machine_part,
@@ -32,16 +35,43 @@ from relpos.stages.stage import TrainingStage
 from relpos.stages.store import StoreStage, text_name
 from relpos.train.group import present
 from relpos.train.network import description, masked_lm_on, network, scheme_name
-from relpos.train.optim import Recipe
 from relpos.train.weights import opened
 
 if TYPE_CHECKING:
     from relpos.runs.training import Parts
 
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainPhase(Phase):
+    """The keys `pretrain.…` of a fine-tuning; they are also keys of a pre-training."""
+
+    steps: Count
+    packing: Packing
+    objective: dict[str, Any] | None = None
+    first: First = field(default_factory=First)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainConfig(TrainingConfig, PretrainPhase):
+    """What a pre-training is called with."""
+
+    steps: Count
+    size: Size
+    position: dict[str, Any]
+    conv: dict[str, Any]
+    pairs: int | None = None
+
+    @cached_property
+    def trained_for(self) -> Objective:
+        """What is predicted."""
+        return trained_for(self.size, self.recipe.masking, self.steps, self.objective)
+
+
 HELDOUT = ("heldout_loss", "heldout_accuracy", "heldout_perplexity")
 
 
 class PretrainStage(TrainingStage):
+    config: PretrainConfig
     stage, version = "pretrain", 3
     shared = True
 
@@ -54,39 +84,38 @@ class PretrainStage(TrainingStage):
             # After the composed values: the network on disk says what it is, and overrides of its
             # shape were refused.
             config |= start.description()
-            config["scheme"] = start.config.get("scheme")
-        change = change_part(config.get("change") or {})
-        if change:
+            config["scheme"] = start.config.scheme
+        keys = parsed(PretrainConfig, config)
+        if keys.change.meaning:
             if not start:
                 raise RelposError("change: which network? network=FOLDER must be given")
-            config |= {"position": changed_position(config["position"], change), "scheme": None}
+            position = changed_position(config["position"], keys.change)
+            config |= {"position": position, "scheme": None}
         store = StoreStage.plan(
             config, tokenizer_of(start, config["vocabulary"]) if start else None
         )
         meaning = {key: config[key] for key in (*DIALS, "packing")} | architecture_part(config)
         # The objective is part of the recipe, under `masking`.
-        meaning["recipe"] = recipe_part(config["recipe"] | {"masking": trained_for(config).masking})
+        meaning["recipe"] = recipe_part(config["recipe"] | {"masking": keys.trained_for.masking})
         meaning |= lightning_part(config)
         meaning["pairs"] = config["data"].get("pairs")
         if config["data"].get("shuffle"):  # the store has it, too; here claims and labels find it
             meaning["shuffle"] = config["data"]["shuffle"]
-        if config["first"]["share"]:  # left out of runs of one phase
+        if keys.first.share:  # left out of runs of one phase
             meaning["first"] = dict(config["first"])
             if meaning["first"]["packing"] == config["packing"]:
                 del meaning["first"]["packing"]
-        if change:
+        if change := keys.change.meaning:
             meaning["change"] = change
-        size, causal = config["size"], "-causal" * (config["size"].get("attention") == "causal")
-        begins = (
-            start.name + change_name(meaning)
-            if start
-            else f"{scheme_name(config)}-{size['layers']}x{size['hidden']}{causal}"
-        )
-        name = f"{begins}-{text_name(store)}-seed{config['seed']}"
-        inputs = {"store": store, "tokenizer": store.inputs["tokenizer"]} | (
-            {"start": start} if start else {}
-        )
-        return cls(name, meaning, meaning | machine_part(config), inputs)
+        inputs = {"store": store, "tokenizer": store.inputs["tokenizer"]}
+        if start:
+            inputs["start"], begins = start, start.name + keys.change.name
+        else:
+            causal = "-causal" * (keys.size.get("attention") == "causal")
+            shape = f"{keys.size['layers']}x{keys.size['hidden']}{causal}"
+            begins = f"{scheme_name(config)}-{shape}"
+        name = f"{begins}-{text_name(store)}-seed{keys.seed}"
+        return cls.of(name, meaning, meaning | machine_part(config), inputs)
 
     def parts(self) -> Parts:
         # These load Lightning, which takes seconds; a plan does without.
@@ -101,11 +130,11 @@ class PretrainStage(TrainingStage):
         recorder = recorder_of(self, model.encoder, group)
         module = Pretraining(
             model,
-            Recipe.of(config["recipe"]),
-            steps=config["steps"],
-            seed=config["seed"],
-            precision=config["precision"],
-            log_every=config["log_every"],
+            config.recipe,
+            steps=config.steps,
+            seed=config.seed,
+            precision=config.precision,
+            log_every=config.log_every,
             group=group,
             recorder=recorder,
             operations=costs(self)["flops_per_token"],
@@ -113,17 +142,17 @@ class PretrainStage(TrainingStage):
         microbatch = microbatch_of(self, model.encoder, group)
         data = PretrainingData(
             store,
-            seed=config["seed"],
-            steps=config["steps"],
-            batch=config["batch"],
-            length=config["length"],
-            packing=config["packing"],
-            pairs=config["pairs"],
+            seed=config.seed,
+            steps=config.steps,
+            batch=config.batch,
+            length=config.length,
+            packing=config.packing,
+            pairs=config.pairs,
             microbatch=microbatch,
-            first=config.get("first"),
+            first=asdict(config.first) if config.first.share else None,
             group=group,
             few_shapes=recorder is not None,
-            objective=trained_for(config),
+            objective=config.trained_for,
         )
         return Parts(module, data, settings, tokenizer, microbatch, self.last_constant_step())
 
@@ -134,7 +163,7 @@ class PretrainStage(TrainingStage):
         from relpos.train.loggers import log_figure
 
         parts: Any = self.parts()
-        module, trainer = parts.module, fit(self, parts, self.config["evaluations"])
+        module, trainer = parts.module, fit(self, parts, self.config.evaluations)
         if not module.group.first:
             return {}
         parameters = count(module.model)
@@ -163,7 +192,12 @@ class PretrainStage(TrainingStage):
         )
 
     def description(self) -> dict[str, Any]:
-        return description(self.config, self.inputs["tokenizer"].config["vocabulary"])
+        return description(vars(self.config), self.vocabulary)
+
+    @property
+    def vocabulary(self) -> int:
+        """The pieces that are asked for; a small text yields fewer."""
+        return self.inputs["tokenizer"].config.vocabulary or 0
 
     def model(self, vocabulary: int | None = None) -> tuple[MaskedLM, dict[str, Any]]:
         """The masked language model before its first step: weights from `seed`, attention by
@@ -178,19 +212,18 @@ class PretrainStage(TrainingStage):
             vocabulary: of the store; None: that of the tokenizer, or what is asked for while that
                 is not trained.
         """
-        kernel, seed = self.config["speed"]["kernel"], self.config["seed"]
+        kernel, seed, change = self.config.speed.kernel, self.config.seed, self.config.change
         if "start" not in self.inputs:
             if vocabulary is None:
-                tokenizer = self.inputs["tokenizer"]
-                vocabulary = int(tokenizer.metrics.get("pieces", tokenizer.config["vocabulary"]))
-            settings = description(self.config, vocabulary)
+                pieces = self.inputs["tokenizer"].metrics.get("pieces", self.vocabulary)
+                vocabulary = int(pieces)
+            settings = description(vars(self.config), vocabulary)
             torch.manual_seed(seed)
             return network(settings | {"kernel": kernel}), settings
         before, settings = opened(self.inputs["start"].path, kernel)
         before = before.float()
-        if change := self.config.get("change"):
-            settings["position"] = changed_position(settings["position"], change)
-            change_positions(encoder_of(before), change, self.config["length"], seed)
+        settings["position"] = changed_position(settings["position"], change)
+        change_positions(encoder_of(before), change, self.config.length, seed)
         # The seed is set here, because building a network to load weights into draws numbers, too.
         torch.manual_seed(seed)
         head = {
@@ -202,7 +235,7 @@ class PretrainStage(TrainingStage):
         return masked_lm_on(before).train(), settings | ({"head": head} if head else {})
 
     def expected(self) -> tuple[int, float]:
-        return self.inputs["tokenizer"].config["vocabulary"], trained_for(self.config).expected
+        return self.vocabulary, self.config.trained_for.expected
 
     def last_constant_step(self) -> int | None:
         """The step after which the rate falls; None if no other run can share the steps until then.
@@ -210,9 +243,9 @@ class PretrainStage(TrainingStage):
         A warm-up that is a share of the steps is another one in a longer run, and so are a first
         phase and annealed masks.
         """
-        recipe = Recipe.of(self.config["recipe"])
+        config, recipe = self.config, self.config.recipe
         if recipe.schedule == "linear" or 0 < recipe.warmup < 1:
             return None
-        if "first" in self.meaning or "start" in self.inputs or trained_for(self.meaning).changes:
+        if config.first.share or "start" in self.inputs or config.trained_for.changes:
             return None  # of a run's start the record does not say what it was
-        return recipe.decay_start(self.config["steps"])
+        return recipe.decay_start(config.steps)

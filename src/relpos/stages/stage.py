@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from relpos.config.schema import TrainingConfig
 from relpos.errors import RelposError
 from relpos.files import digest
 from relpos.model.heads import Classifier, MaskedLM
@@ -18,7 +19,6 @@ from relpos.stages.change import check_change
 from relpos.stages.operations import forward
 from relpos.train.logger_settings import refuse_logger
 from relpos.train.network import counted, network, without_memory
-from relpos.train.optim import Recipe
 from relpos.trust import instantiate
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Stage(Run):
     def source(self) -> Any:
         """The source that the run's `data` describes; for the toy language, the files that its run
         has written."""
-        source = instantiate(self.config["data"], "data")
+        source = instantiate(self.config.data or {}, "data")
         return source.at(self.inputs["toy"].path) if "toy" in self.inputs else source
 
     def hashed(self) -> dict[str, Callable[[], Any]]:
@@ -74,6 +74,7 @@ class TrainingStage(Stage):
     """A stage that trains a network."""
 
     trains = True
+    config: TrainingConfig
 
     def parts(self) -> Parts:
         """Network, update and data of a training whose inputs are finished."""
@@ -81,7 +82,7 @@ class TrainingStage(Stage):
 
     def steps(self) -> float:
         """The steps; where they are counted in epochs, those of the official rows."""
-        return float(self.config["steps"])
+        return float(self.config.steps or 0)
 
     def expected(self) -> tuple[int, float]:
         """The vocabulary that the head predicts, 0 for none, and the share of the tokens at which
@@ -90,28 +91,22 @@ class TrainingStage(Stage):
 
     def phases(self) -> list[tuple[float, float]]:
         size, steps, (vocabulary, head) = self.size(), self.steps(), self.expected()
-        first = self.config.get("first") or {"share": 0}
-        shares = [(1 - first["share"], self.config), (first["share"], first)]
         return [
             # Three: the backward pass has two matrix products for each one of the forward pass.
-            (
-                share * steps * phase["batch"] * phase["length"],
-                3.0 * forward(size, phase["length"], vocabulary, head),
-            )
-            for share, phase in shares
-            if share
+            (share * steps * batch * length, 3.0 * forward(size, length, vocabulary, head))
+            for share, batch, length in self.config.shapes
         ]
 
     def refuse_absent(self) -> None:
-        if self.config.get("logger") and self.state != "finished":
-            refuse_logger(self.config["logger"])
+        if self.config.logger and self.state != "finished":
+            refuse_logger(self.config.logger)
         super().refuse_absent()
 
     def refuse_impossible(self, is_here: bool) -> None:
         if self.state == "finished":
             return
-        speed, length = self.config["speed"], self.config["length"]
-        asking = {"accelerator": "gpu", "kernel": "triton"}.items() & speed.items()
+        config, speed = self.config, self.config.speed
+        asking = {"accelerator": "gpu", "kernel": "triton"}.items() & vars(speed).items()
         if (
             is_here
             and asking
@@ -122,16 +117,12 @@ class TrainingStage(Stage):
                 f"auto takes what there is"
             )
         with torch.random.fork_rng(devices=[]), without_memory():
-            model = network(self.description() | {"kernel": speed["kernel"]})
+            model = network(self.description() | {"kernel": speed.kernel})
         counted(model)
-        Recipe.of(self.config["recipe"]).multipliers(model)
-        if change := self.config.get("change"):
-            check_change(model.encoder, change, length)
-        # The meaning has the first phase where there is one.
-        model.encoder.position.check_length(
-            max(self.meaning.get("first", self.config)["length"], length)
-        )
-        kernel = name_of(fused) if speed["kernel"] == name_of(fused) else name_of(eager)
+        config.recipe.multipliers(model)
+        check_change(model.encoder, config.change, config.length)
+        model.encoder.position.check_length(max(length for _, _, length in config.shapes))
+        kernel = name_of(fused) if speed.kernel == name_of(fused) else name_of(eager)
         if kernel == name_of(fused) or isinstance(model.encoder.position, Merge):
             self._refuse_terms(kernel)
 
@@ -146,7 +137,7 @@ class TrainingStage(Stage):
             with (
                 torch.random.fork_rng(devices=[]),
                 torch.no_grad(),
-                autocast(self.config["precision"], "cpu"),
+                autocast(self.config.precision, "cpu"),
             ):
                 model = network(settings | {"size": narrow, "kernel": kernel})
                 model.encoder(torch.zeros(1, 8, dtype=torch.long))

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from relpos.config.compose import resolved
+from relpos.config.schema import Content, RunConfig
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store, tell, write_store
 from relpos.places import text_place
 from relpos.progress import reading
 from relpos.runs.run import Figures, Run
-from relpos.stages.identity import Content
 from relpos.stages.stage import Stage
 from relpos.stages.tokenizer import TokenizerStage
 from relpos.stages.toy import corpus_of
 
 
+@dataclass(frozen=True, kw_only=True)
+class StoreConfig(RunConfig):
+    heldout: float = 0.0
+
+
 class StoreStage(Stage):
+    config: StoreConfig
     stage, version = "store", 1
 
     @classmethod
@@ -39,14 +46,14 @@ class StoreStage(Stage):
         if source.shuffle:
             name, meaning["shuffle"] = f"{name}-shuffled{source.shuffle}", source.shuffle
         inputs = corpus.inputs | {"tokenizer": tokenizer}
-        return cls(name, corpus.meaning | meaning, meaning | {"data": config["data"]}, inputs)
+        return cls.of(name, corpus.meaning | meaning, meaning | {"data": config["data"]}, inputs)
 
     def work(self) -> Figures:
         source, folder = self.source(), self.path
         with reading(f"encoding text for {self.name}", source.characters()) as progress:
             pieces = load_tokenizer(self.inputs["tokenizer"].path)
             how = {"shuffle": source.shuffle, "alike": source.alike}
-            write_store(source.documents(progress), pieces, folder, self.config["heldout"], **how)
+            write_store(source.documents(progress), pieces, folder, self.config.heldout, **how)
         self.refuse_changed()
         written = Store(folder)
         if not source.alike:
@@ -59,5 +66,5 @@ class StoreStage(Stage):
 def text_name(store: Run) -> str:
     """How the folders of trainings on a store name its text: `files-wiki`, the last word of what
     `data` names; the text's kind alone where it names nothing."""
-    word = re.sub(r"[^\w.+]+", "_", Path(text_place(store.config["data"])).name)[:40]
+    word = re.sub(r"[^\w.+]+", "_", Path(text_place(store.config.data or {})).name)[:40]
     return f"{store.name}-{word}" if word else store.name

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from relpos.config.schema import Content, Pieces, RunConfig
 from relpos.data.filehash import described
 from relpos.data.published_tokenizer import adopt, load_tokenizer
 from relpos.data.tokenizer import train_tokenizer
@@ -13,21 +14,25 @@ from relpos.errors import RelposError, say
 from relpos.places import expanded
 from relpos.pretrained.files import tokenizer_files
 from relpos.progress import reading
+from relpos.ranges import Width
 from relpos.readers import sha256
 from relpos.runs.run import Figures, Run
-from relpos.stages.identity import Content
 from relpos.stages.stage import Stage
 from relpos.stages.toy import Corpus, corpus_of
 
 TOKENIZER_THREADS = 2
 """Fixed, because SentencePiece's pieces depend on the number of threads."""
-TOKENIZER: Mapping[str, Any] = {"kind": "unigram", "cased": False, "byte_fallback": False}
-"""The default of `tokenizer` in conf/pretrain.yaml, but for its file."""
-TRAINED_BY = ("vocabulary", "sample", "threads", *TOKENIZER)
-"""The keys that `train_tokenizer` takes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerConfig(Pieces, RunConfig):
+    vocabulary: Width
+    sample: int = 0
+    threads: int = TOKENIZER_THREADS
 
 
 class TokenizerStage(Stage):
+    config: TokenizerConfig
     stage, version = "tokenizer", 1
 
     @classmethod
@@ -45,14 +50,12 @@ class TokenizerStage(Stage):
             "threads": TOKENIZER_THREADS,
         }
         # Left out where they are ours.
-        other = {
-            key: value for key, value in own.items() if key in TOKENIZER and value != TOKENIZER[key]
-        }
+        other = {key: value for key, value in own.items() if value != getattr(Pieces, key)}
         trained |= other
-        words = [str(other["kind"]) if key == "kind" else key for key in TOKENIZER if key in other]
+        words = [str(other[key]) if key == "kind" else key for key in other]
         name = "-".join([type(source).__name__.lower(), str(content["vocabulary"]), *words])
         meaning = corpus.meaning | trained
-        return cls(name, meaning, trained | {"data": content["data"]}, corpus.inputs)
+        return cls.of(name, meaning, trained | {"data": content["data"]}, corpus.inputs)
 
     @classmethod
     def _own(cls, path: Path, vocabulary: int) -> Run:
@@ -67,19 +70,27 @@ class TokenizerStage(Stage):
         meaning: dict[str, Any] = (
             {"file": sha256(path)} if path.is_file() else {"files": described(files, folder)}
         )
-        return cls("own", meaning, {"file": str(folder), "vocabulary": vocabulary})
+        return cls.of("own", meaning, {"file": str(folder), "vocabulary": vocabulary})
 
     def work(self) -> Figures:
         folder, config = self.path, self.config
-        if "file" in config:
-            adopt(Path(config["file"]), folder)
+        if config.file:
+            adopt(Path(config.file), folder)
             return {"pieces": load_tokenizer(folder).size}
         source = self.source()
         with reading(f"reading text for {self.name}", source.characters()) as progress:
-            keys = {key: config[key] for key in TRAINED_BY if key in config}
-            train_tokenizer(source.documents(progress), folder, **keys)
+            train_tokenizer(
+                source.documents(progress),
+                folder,
+                config.vocabulary,
+                sample=config.sample,
+                threads=config.threads,
+                kind=config.kind,
+                cased=config.cased,
+                byte_fallback=config.byte_fallback,
+            )
         self.refuse_changed()
         pieces = load_tokenizer(folder).size
-        if pieces < config["vocabulary"]:
-            say(f"relpos: the text yields {pieces:,} pieces instead of {config['vocabulary']:,}")
+        if pieces < config.vocabulary:
+            say(f"relpos: the text yields {pieces:,} pieces instead of {config.vocabulary:,}")
         return {"pieces": pieces}

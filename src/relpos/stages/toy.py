@@ -18,7 +18,7 @@ class ToyStage(Run):
     stage, version = "toy", 1
 
     def work(self) -> Figures:
-        language.write(self.path, **self.config)
+        language.write(self.path, self.config.seed or 0)
         return {}
 
 
@@ -50,4 +50,4 @@ def corpus_of(config: Content) -> Corpus:
     if not isinstance(source, Toy):
         return Corpus(source, {})
     name, seed = f"seed{source.seed}", {"seed": source.seed}
-    return Corpus(source, {"toy": ToyStage(name, source.identity() or {}, seed)})
+    return Corpus(source, {"toy": ToyStage.of(name, source.identity() or {}, seed)})

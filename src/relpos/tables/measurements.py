@@ -94,7 +94,7 @@ def _snapshots(run: Run) -> list[int]:
     which something is here."""
     if run.state == "finished":
         return shares(of_run(run.path))
-    return sorted(int(percent) for percent in run.config["snapshots"] or ())
+    return sorted(int(percent) for percent in run.config.snapshots)
 
 
 def instrument(
@@ -136,7 +136,7 @@ def instrument(
         return of_ends
     for row in plan:
         # After the training it would be too late to get a snapshot.
-        if row.pretrainings and not row.pretrainings[0].config["snapshots"]:
+        if row.pretrainings and not row.pretrainings[0].config.snapshots:
             raise RelposError(
                 f"table {experiment.name}, row {row.name!r}: stages.order_snapshots: no snapshots "
                 f"are kept; "

@@ -200,7 +200,7 @@ def _tunings(
             # Planning resolves values and hashes files, so that one seed is planned and the others
             # are derived.
             first = label(FinetuneStage.plan(content | {"seed": seeds[0]}, network))
-            pretrain_seed = network.config.get("seed", 0)
+            pretrain_seed = network.config.seed or 0
             tunings += [
                 Tuning(content["task"]["name"], pretrain_seed, seed, reseeded(first, seed))
                 for seed in seeds
@@ -218,7 +218,7 @@ def reseeded(run: Run, seed: int) -> Run:
         run,
         name=f"{run.name.rpartition('-seed')[0]}-seed{seed}",
         meaning=run.meaning | {"seed": seed},
-        config=run.config | {"seed": seed},
+        config=replace(run.config, seed=seed),
         inputs=run.inputs | {"start": start},
     )
 
@@ -253,7 +253,7 @@ def _labelled(run: Run, table: str, row: str) -> Run:
     for name, input_run in run.inputs.items():
         if input_run.is_tuning:
             inputs[name] = _labelled(input_run, table, row)
-    return replace(run, config=run.config | {"table": table, "row": row}, inputs=inputs)
+    return replace(run, config=replace(run.config, table=table, row=row), inputs=inputs)
 
 
 def of_stages(runs: list[Run], stages: list[str] | None) -> list[Run]:

@@ -107,7 +107,7 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
         tasks.setdefault(tuning.task, []).append(tuning.run)
     read = {value.run: int(value.value) for value in values if value.column == "training_rows"}
     for task, tunings in tasks.items():
-        node = tunings[0].config["task"]
+        node = tunings[0].meaning["task"]
         # Only GLUE's files can be parts of an official release.
         most = max((read.get(run.path, 0) for run in tunings if "glue" in run.meaning), default=0)
         if 0 < most < WHOLE * node["rows"]:
@@ -121,7 +121,7 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
     for name, kind in ({"position_parameters": int} | {of.name: of.kind for of in PLAIN}).items():
         if recorded := select(values, stage="pretrain", column=name):
             plain[name] = kind(np.mean([value.value for value in recorded]))
-    config = planned.pretrainings[0].config if planned.pretrainings else {}
+    config = planned.pretrainings[0].meaning if planned.pretrainings else {}
     rates = rates_of(config)
     if plain:
         plain["travel"] = travel(config, rates, values, config["conv"])
@@ -141,7 +141,7 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
 
 def _runs(row: PlannedRow) -> Iterator[RowRun]:
     """The pre-trainings of a row, then its fine-tunings, as their records are now."""
-    seeds = [run.config["seed"] for run in row.pretrainings]
+    seeds = [run.config.seed or 0 for run in row.pretrainings]
     trained = map(partial(Tuning, ""), seeds, seeds, row.pretrainings)
     for tuning in (*trained, *row.tunings):
         record = tuning.run.record
@@ -185,7 +185,7 @@ def _with_order(
 def measured_values(measurement: Measurement, results: Results) -> Iterator[Value]:
     """The values that the results of a measurement give."""
     run, percent = measurement.pretraining, measurement.percent
-    seed = run.config["seed"]
+    seed = run.config.seed
     base = Value(run.path, "pretrain", "", 0.0, pretrain_seed=seed, percent=percent)
     return figure_values(base, [measurement.measure], results)
 
@@ -305,12 +305,12 @@ def constant_phase(runs: Sequence[Run]) -> dict[int, Curve]:
     for run in runs:
         # A first phase of shorter texts has fewer tokens a step.
         if run.is_pretraining and run.state == "finished" and "first" not in run.meaning:
-            recipe, end = Recipe.of(run.config["recipe"]), run.config["steps"]
+            recipe, end = Recipe.of(run.meaning["recipe"]), run.meaning["steps"]
             if recipe.schedule != "linear":
                 end = recipe.decay_start(end)
-            tokens = run.config["batch"] * run.config["length"]
+            tokens = run.meaning["batch"] * run.meaning["length"]
             until = {step * tokens: loss for step, loss in _curve(run).items() if step <= end}
-            curves[run.config["seed"]] = until
+            curves[run.meaning["seed"]] = until
     return curves
 
 

@@ -9,11 +9,13 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from relpos.data.objective import Masking
 from relpos.errors import RelposError
 from relpos.model.conv import Conv
 from relpos.model.encoder import Layer
+from relpos.model.heads import ClassifierKind
 from relpos.model.position import Scheme
-from relpos.ranges import NotNegative, Positive, Rate
+from relpos.ranges import Batch, Count, NotNegative, Positive, Rate
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,17 @@ class Recipe:
             return max(0.0, (steps - step) / max(1, steps - start))
 
         return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+
+
+@dataclass(frozen=True)
+class RecipeKeys(Recipe):
+    """A recipe with the defaults of keys at the top level, which need not be used."""
+
+    steps: Count | None = None
+    epochs: Positive | None = None
+    batch: Batch = 1
+    head: ClassifierKind = "plain"
+    masking: Masking = "bert"
 
 
 class MuonAndAdamW(torch.optim.Optimizer):

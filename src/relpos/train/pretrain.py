@@ -196,7 +196,7 @@ class PretrainingData(StepsData):
         self.steps = Steps(examples, seed, batch, microbatch, store.vocabulary, stop=steps, **place)
         phases = [self.steps]
         if first:
-            packing = first.get("packing", packing)
+            packing = first.get("packing") or packing
             examples = store.examples("train", packing, first["length"], pairs)
             end = round(first["share"] * steps)
             phases.insert(

@@ -25,6 +25,7 @@ from relpos.analysis.likelihood import Floats, exact, log_probabilities
 from relpos.analysis.profiles import profiles
 from relpos.analysis.resampling import bootstrapped
 from relpos.analysis.toeplitz import diagonal_means
+from relpos.config.schema import Change
 from relpos.counter import counter_hash
 from relpos.data.objective import masked
 from relpos.data.shuffle import with_edges
@@ -209,10 +210,10 @@ def variants(
     average_positions(removed.encoder)
     yield "removed", removed
     # What random parameters can do is asked once, where they have most freedom.
-    fitted, largest = {"positions": "remove", "start": "regression"}, max(functions)
+    largest = max(functions)
     for count in functions:
         regressed = copy.deepcopy(model)
-        change_positions(regressed.encoder, fitted | {"tisa": count}, length, seed=0)
+        change_positions(regressed.encoder, Change("remove", tisa=count), length, seed=0)
         yield f"TISA from regression, S = {count}", regressed
     for seed in range(seeds):
         yield f"TISA at random, S = {largest}, seed {seed}", with_random_tisa(model, largest, seed)
