@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import import_module
 from math import inf
 from pathlib import Path
@@ -178,7 +178,10 @@ class Run(OfStage):
         if self.folder:
             return Path(self.folder)
         own = runs_root() / self.stage / f"{self.name}-{self.identity}"
-        return own if own.exists() else next(own.parent.glob(f"*-{self.identity}"), own)
+        if own.exists() or not own.parent.exists():
+            return own
+        # One list for all runs of a plan, which may be thousands.
+        return _folders(own.parent, own.parent.stat().st_mtime_ns).get(self.identity, own)
 
     @property
     def network(self) -> Path:
@@ -252,6 +255,12 @@ class Run(OfStage):
         write_json(
             self.path / RECORD, sealed(record) if record.get("state") == "finished" else record
         )
+
+
+@lru_cache(maxsize=8)
+def _folders(stage: Path, changed: int) -> dict[str, Path]:
+    """Identity → folder of the runs of a stage, as they are since the stage's folder `changed`."""
+    return {folder.name.rpartition("-")[2]: folder for folder in stage.iterdir()}
 
 
 def recorded(folder: Path) -> Run:
