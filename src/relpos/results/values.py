@@ -359,7 +359,7 @@ def mean_over(groups: Iterable[Group], values: Iterable[float], statistic: str) 
     return fmean(per_group(groups, values, statistic).values())
 
 
-def rates_of(settings: Mapping[str, Any]) -> Rates:
+def rates_of(settings: Plain) -> Rates:
     """`position_lr` and, where it differs from that, `conv_lr`, in the configuration or the meaning
     of a run.
 

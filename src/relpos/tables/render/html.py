@@ -38,33 +38,27 @@ def write_html(path: Path, view: View) -> None:
     """Writes the page."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    loader = PackageLoader("relpos.tables.render")
     environment = Environment(
-        loader=loader,
+        loader=PackageLoader("relpos.tables.render"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters |= {"number": number, "signed": signed, "states": _states, "counts": counts}
-    environment.filters["sortable"] = _sortable
+    filters = {"number": number, "signed": signed, "states": _states, "counts": counts}
+    environment.filters |= filters | {"sortable": _sortable}
     rows = view.table.rows
     curves = {row.name: row.heldout_loss for row in rows if row.heldout_loss}
-    drawn = [
-        column
-        for column in view.scores
-        if any(score.mean is not None or score.printed is not None for score in column.scores)
-    ]
+    names, panels = [row.name for row in rows], []
+    for column in view.scores:
+        panels.append((column.title, intervals(column.title, names, column.scores)))
     page = environment.get_template("page.html.j2").render(
         view=view,
         table=view.table,
         shows=_shows(view),
         runs=[[_listed(run, path.absolute().parent) for run in row.runs] for row in rows],
         states=_states([run for row in rows for run in row.runs]),
-        panels=[
-            (column.title, intervals(column.title, [row.name for row in rows], column.scores))
-            for column in drawn
-        ],
+        panels=panels,
         curves=_curves("held-out loss (nats per predicted token)", curves) if curves else None,
     )
     write_text(path, page + "\n")
@@ -73,13 +67,10 @@ def write_html(path: Path, view: View) -> None:
 def _shows(view: View) -> dict[str, bool]:
     """Part of the page → whether it has content."""
     scores = [score for column in view.scores for score in column.scores]
-    fields = {"spread": "sem", "paper": "printed", "intervals": "interval"}
-    parts = {
-        part: any(getattr(score, field) is not None for score in scores)
-        for part, field in fields.items()
-    }
-    is_measured = any(column.name in measured_columns() for column in view.scores)
-    return parts | {"runs": any(map(counts, scores)), "pairs": is_measured}
+    shows = {"runs": any(map(counts, scores))}
+    for part, field in {"spread": "sem", "paper": "printed", "intervals": "interval"}.items():
+        shows[part] = any(getattr(score, field) is not None for score in scores)
+    return shows | {"pairs": any(column.name in measured_columns() for column in view.scores)}
 
 
 def _sortable(text: str) -> float:

@@ -7,7 +7,7 @@ import csv
 import io
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -70,7 +70,7 @@ def terminal(view: View, console: Console | None = None) -> None:
     _print(texts, console)
     for note in view.notes:
         console.print(Text(note, style="dim"), soft_wrap=True)
-    for side_table in view.in_cells + view.side_tables:
+    for side_table in view.below:
         head, *lines = side_table.texts
         coloured = [[Text(text, style=_colour(text)) for text in line] for line in lines]
         _print([[Text(text, style="bold") for text in head], *coloured], console)
@@ -106,8 +106,7 @@ def _width(grid: Grid, console: Console) -> int:
 
 def markdown(view: View) -> str:
     """The table, the best in bold, the side tables, and the held-out loss."""
-    table = view.table
-    lines = [f"# {escape(table.name)}", "", escape(table.question), ""]
+    lines = [f"# {escape(view.table.name)}", "", escape(view.table.question), ""]
     if view.made_with:
         lines += [escape(view.made_with), ""]
     heads, *rows = view.texts
@@ -115,14 +114,9 @@ def markdown(view: View) -> str:
     for row, is_best in zip(rows, view.is_best, strict=True):
         lines.append(_line(_marked(map(escape, row), is_best, "**{}**")))
     lines += ["", *(f"- {escape(note)}" for note in view.notes), ""]
-    side_tables = [*view.in_cells, *view.side_tables]
-    if view.by_step is not None:
-        side_tables.append(view.by_step)
-    for side_table in side_tables:
+    for side_table in filter(None, (*view.below, view.by_step)):
         heads, *rows = side_table.texts
-        lines += _head(heads)
-        lines += [_line(list(map(escape, row))) for row in rows]
-        lines.append("")
+        lines += [*_head(heads), *(_line(list(map(escape, row))) for row in rows), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -158,24 +152,27 @@ def _line(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-Value = float | int | str | None
-PARTS: dict[str, Callable[[Column], Value]] = {
-    "sem": lambda column: column.sem,
-    "best": lambda column: column.best,
-    "n": lambda column: len(column.values),
-    "median": lambda column: column.median,
-    "low": lambda column: column.interval[0] if column.interval else None,
-    "high": lambda column: column.interval[1] if column.interval else None,
-    "printed": lambda column: column.printed,
-    "difference": lambda column: column.difference,
-    "verdict": lambda column: column.verdict,
-    # None and not 0: without a failed run in the table there is no such CSV column.
-    "failed": lambda column: column.n_failed or None,
-    "collapsed": lambda column: column.n_collapsed or None,
-}
-"""Suffix of a further CSV column → its value; `low` and `high` are the ends of the 95 %
-interval."""
 ALWAYS = ("sem", "best", "n")
+
+
+def _parts(column: Column) -> dict[str, float | str | None]:
+    """Suffix of a further CSV column → its value; `low` and `high` are the ends of the 95 %
+    interval."""
+    low, high = column.interval or (None, None)
+    return {
+        "sem": column.sem,
+        "best": column.best,
+        "n": len(column.values),
+        "median": column.median,
+        "low": low,
+        "high": high,
+        "printed": column.printed,
+        "difference": column.difference,
+        "verdict": column.verdict,
+        # None and not 0: without a failed run in the table there is no such CSV column.
+        "failed": column.n_failed or None,
+        "collapsed": column.n_collapsed or None,
+    }
 
 
 def no_formula(text: str) -> str:
@@ -192,21 +189,22 @@ def no_formula(text: str) -> str:
 def comma_separated(view: View) -> str:
     """One line per row. Each column has standard error, best, number of runs, and the further
     figures that any row has."""
-    scores = [score for column in view.scores for score in column.scores]
-    parts = [
-        part
-        for part, of in PARTS.items()
-        if part in ALWAYS or any(of(score) is not None for score in scores)
-    ]
+    used = {*ALWAYS}
+    for column in view.scores:
+        for score in column.scores:
+            used |= {part for part, value in _parts(score).items() if value is not None}
+    parts = [part for part in _parts(Column()) if part in used]
     heads = ["row"]
-    lines: list[list[Value]] = [[no_formula(row.name)] for row in view.table.rows]
+    lines: list[list[float | str | None]] = [[no_formula(row.name)] for row in view.table.rows]
     for column in view.columns:
-        heads += [column.name, *(f"{column.name}_{part}" for part in parts if column.scores)]
+        heads.append(column.name)
+        if column.scores:
+            heads += [f"{column.name}_{part}" for part in parts]
         for line, cell in zip(lines, column.cells, strict=True):
-            line += [
-                cell.value,
-                *(PARTS[part](cell.column) for part in parts if cell.column is not None),
-            ]
+            line.append(cell.value)
+            if cell.column is not None:
+                of_cell = _parts(cell.column)
+                line += [of_cell[part] for part in parts]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(no_formula, heads))
@@ -221,10 +219,10 @@ def latex(view: View) -> str:
     rows = [list(map(in_latex, heads))]
     for (row, *cells), is_best in zip(lines, view.is_best, strict=True):
         rows.append(_marked([in_latex(row), *map(_figure, cells)], is_best, r"\textbf{{{}}}"))
-    side_tables = [
-        [list(map(in_latex, texts)) for texts in table.texts]
-        for table in view.in_cells + view.side_tables
-    ]
+    below = []
+    for table in view.below:
+        texts = [list(map(in_latex, line)) for line in table.texts]
+        below += ["", r"  \medskip", *_tabular(texts)]
     parts = [
         rf"% relpos reproduce table={name}      \usepackage{{booktabs}}; wide tables: \usepackage{{graphicx}} and \resizebox",
         r"\begin{table}",
@@ -232,7 +230,7 @@ def latex(view: View) -> str:
         rf"  \caption{{{in_latex(' '.join(filter(None, (view.table.question, view.made_with))))}}}",
         rf"  \label{{tab:{name}}}",
         *_tabular(rows),
-        *(part for texts in side_tables for part in ("", r"  \medskip", *_tabular(texts))),
+        *below,
         *(rf"  \par{{\footnotesize {in_latex(note)}}}" for note in view.notes),
         r"\end{table}",
     ]

@@ -68,6 +68,11 @@ class View:
         return [[False, *(cell.is_best for cell in cells)] for _, cells in self.lines]
 
     @property
+    def below(self) -> list[SideTable]:
+        """The tables below the table where the paper's numbers do not stand in its cells."""
+        return self.in_cells + self.side_tables
+
+    @property
     def scores(self) -> list[TableColumn]:
         """The columns of scores."""
         return [column for column in self.columns if column.scores]
@@ -86,11 +91,8 @@ class View:
         """Notes below the table in every format: on the meaning of its columns, on rows with
         exceptions, and, last, on the machines and versions of its runs.
         """
-        return [
-            note
-            for note in (*self._meanings, *self._of_order, *self._of_rows, self.table.made)
-            if note
-        ]
+        notes = (*self._meanings, *self._of_order, *self._of_rows, self.table.made)
+        return list(filter(None, notes))
 
     @property
     def _meanings(self) -> Iterator[str]:
@@ -169,13 +171,13 @@ def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
         deltas(scores, rows),
         losses_by_length(rows),
         *by_snapshot(rows),
+        by_multiplier(rows),
     ]
-    side_tables.append(by_multiplier(rows))
     return View(
         table=table,
         columns=[column for column in columns if column.is_known],
-        in_cells=[table for table in (printed(scores, rows),) if table is not None],
-        side_tables=[table for table in side_tables if table is not None],
+        in_cells=list(filter(None, [printed(scores, rows)])),
+        side_tables=list(filter(None, side_tables)),
         by_step=losses_by_step(rows),
     )
 
