@@ -7,6 +7,7 @@ committed table of plateau_toy
 
     exits.csv   row, seed, T in updates, whether the training was censored there
     law.json    the law's coefficients with 95 % intervals, and what it says of rows that it was not fitted on
+                and of trainings on real text that are not ours
     law.png     T of each training beside what the law says of its row
 """
 
@@ -43,6 +44,21 @@ FACTOR = 1.5
 """The law describes a row if the mean log T of its trainings lies within this factor."""
 PAIR_TOKENS = 16
 """Real tokens of a pair of the embedded language, on average."""
+ABSOLUTE = {"pair": False, "uniform": False, "masked": 0.15}
+ANCHORS = [
+    ABSOLUTE | {"pair": True, "tokens": 64, "batch": 16, "rate": 1e-3, "updates": 10_750},
+    ABSOLUTE | {"pair": True, "tokens": 64, "batch": 256, "rate": 1e-3, "updates": 750},
+]
+"""Trainings on real text: when_order's `absolute` (4 × 128; 0.1 nats below the lowest loss of
+`none`), and a BERT-small on pairs (training losses in results/when_order_small; middle of the
+hundred updates in which it is first 0.1 nats below where documents stay)."""
+BASE = ABSOLUTE | {"tokens": 512, "batch": 256, "rate": 1e-4}
+OUTSIDE = {
+    "a: 15 % masked": BASE,
+    "b: uniform share, all [MASK]": BASE | {"uniform": True, "masked": 0.5},
+    "c: as a, of 128 tokens": BASE | {"tokens": 128},
+}
+"""Trainings of others: BertForMaskedLM of base size on packed text, AdamW 1e-4 constant."""
 RESULTS = Path(__file__).parent / "results" / "plateau_toy"
 
 
@@ -180,6 +196,20 @@ def predicted(law: Any, cells: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def outside(law: Any) -> dict[str, list[float]]:
+    """T of trainings on real text that are not ours, each with a 95 % interval: what the law says,
+    times the geometric mean by which the two `ANCHORS` are later than it says. The interval has
+    the law's error and the anchors' spread, as of a third training from where they are."""
+    anchors, cells = pd.DataFrame(ANCHORS), pd.DataFrame(OUTSIDE.values())
+    later = np.log(anchors["updates"]) - terms(anchors).to_numpy() @ law.params[:-1]
+    x = terms(cells).to_numpy()
+    middle = x @ law.params[:-1] + later.mean()
+    of_law = np.einsum("ij,jk,ik->i", x, law.cov_params()[:-1, :-1], x)
+    error = np.sqrt(of_law + later.var(ddof=1) * (1 + 1 / len(later)))
+    bounds = np.exp([middle, middle - 1.96 * error, middle + 1.96 * error])
+    return {name: bounds[:, place].tolist() for place, name in enumerate(OUTSIDE)}
+
+
 def named(cells: pd.DataFrame) -> pd.Series:
     """The names of rows in the experiment files."""
     names = np.where(
@@ -215,7 +245,8 @@ def medians(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def report(cells: pd.DataFrame, law: Any) -> dict[str, Any]:
-    """Coefficients with 95 % intervals, and the rows on which the law is checked."""
+    """Coefficients with 95 % intervals, the rows on which the law is checked, and what it says of
+    trainings that are not ours."""
     interval = law.conf_int()
     names = [*TERMS, "log s"]
     check = {}
@@ -230,7 +261,7 @@ def report(cells: pd.DataFrame, law: Any) -> dict[str, Any]:
         name: [float(value), *map(float, bounds)]
         for name, value, bounds in zip(names, law.params, interval, strict=True)
     }
-    return {"coefficients": coefficients, "checked": check}
+    return {"coefficients": coefficients, "checked": check, "outside": outside(law)}
 
 
 def draw(cells: pd.DataFrame, law: Any, to: Path) -> None:
