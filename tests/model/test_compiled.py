@@ -402,6 +402,6 @@ def test_products_add_a_bias_and_a_matrix(
     exact = a.double() @ b.double() + bias.double() + beside.double()
     given = [x.t().contiguous() if t else x for x, t in zip((a, b), transposed, strict=True)]
     for narrow in (False, True):
-        found = layer_cpu.product(*given, transposed, bias, beside, narrow)
+        found = sweeps_cpu.product(*given, transposed, bias, beside, narrow)
         assert found.dtype == (dtype if narrow else torch.float32)
         torch.testing.assert_close(found.double(), exact, atol=0.1 if narrow else 1e-4, rtol=0.01)

@@ -14,10 +14,10 @@ from relpos.data.objective import IGNORED
 
 MULTIPLE = 8
 """The tokens of a forward pass are padded to a multiple of this."""
-PASS = 512
+PASS = 1024
 """Tokens of padding that cost as much as the fixed time of a forward pass: one more pass is worth
-it where it saves more. Padding costs little, because attention alone computes it
-(model/tokens.py)."""
+it where it saves more. Padding costs little: attention alone computes it (model/tokens.py), and in
+layers of one step (model/kernels/layer_cpu.py) nothing does."""
 
 
 def passes(lengths: Tensor, room: int) -> list[Tensor]:

@@ -46,8 +46,19 @@ class Head(nn.Module):
             None if tied else normal_(nn.Parameter(torch.empty(vocabulary, embedding)), 0.02)
         )
 
-    def transform(self, x: Float[Tensor, "*batch hidden"]) -> Float[Tensor, "*batch embedding"]:
-        """(..., hidden) → (..., embedding): what the word table is multiplied with."""
+    def transform(
+        self, x: Float[Tensor, "*batch hidden"], swept: bool = False
+    ) -> Float[Tensor, "*batch embedding"]:
+        """(..., hidden) → (..., embedding): what the word table is multiplied with; `swept` on a
+        CPU, as in `loss_sum`."""
+        if (
+            swept
+            and x.device.type == "cpu"
+            and self.activation is functional.gelu
+            and self.narrow.bias is not None
+            and isinstance(self.norm, nn.LayerNorm)
+        ):
+            return sweeps.transform(x, self.narrow, self.norm)
         x = self.activation(self.narrow(x))
         # autocast would do this for a layer norm, and not for RMS
         return self.norm(x.to(self.narrow.weight.dtype))
@@ -125,12 +136,13 @@ class MaskedLM(nn.Module):
                 if held is None or held.at is None
                 else held.at
             )
-        x = self.head.transform(self.encoder(input_ids, attention_mask, token_types, at, held=held))
+        x = self.encoder(input_ids, attention_mask, token_types, at, held=held)
         of_tokens = None if weights is None else weights[at // input_ids.shape[1]]
         # On a CPU weighted losses keep the order of sums that committed results have.
         swept = (weights is None or x.device.type != "cpu") and sweeps.serve(
             self.encoder.kernel, x, self.training
         )
+        x = self.head.transform(x, swept)
         total, right = tied_cross_entropy(
             x, self.table, self.head.bias, labels[at], padded, swept, of_tokens
         )

@@ -50,7 +50,7 @@ class _TiedCrossEntropy(torch.autograd.Function):
         if counts is None or counts.dtype == torch.bool:
             right = right.long()
         ctx.save_for_backward(x, table, grad)
-        ctx.types, ctx.vocabulary = (words.dtype, bias.dtype), len(words)
+        ctx.types, ctx.vocabulary, ctx.swept = (words.dtype, bias.dtype), len(words), swept
         ctx.mark_non_differentiable(right)
         return total, right
 
@@ -62,13 +62,14 @@ class _TiedCrossEntropy(torch.autograd.Function):
         words_type, bias_type = ctx.types
         scale = scale.to(x.dtype)
         scaled = x * scale
-        of_words, of_bias = (
-            (grad.t() @ scaled, grad.sum(0))
-            if x.device.type == "cpu"
-            else sweeps.grad_logits(grad, scaled)
-        )
+        if x.device.type != "cpu":
+            of_x, of_words, of_bias = grad @ table, *sweeps.grad_logits(grad, scaled)
+        elif ctx.swept:
+            of_x, of_words, of_bias = sweeps.grad_logits_cpu(grad, scaled, table)
+        else:
+            of_x, of_words, of_bias = grad @ table, grad.t() @ scaled, grad.sum(0)
         return (
-            (grad @ table).mul_(scale),
+            of_x.mul_(scale),
             of_words[: ctx.vocabulary].to(words_type),
             of_bias[: ctx.vocabulary].to(bias_type).mul_(scale),
             None,

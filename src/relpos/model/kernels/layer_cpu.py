@@ -10,7 +10,6 @@ generate a program for each new number of tokens, which takes longer than to run
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -24,48 +23,15 @@ from relpos.model.block import Block
 from relpos.model.conv.base import NoConv
 from relpos.model.dropout import Draw, seed_dropout, transformed
 from relpos.model.kernels import compiled, proof, sweeps, sweeps_cpu
-from relpos.model.kernels.compiled import Addends, Rest, Three, pointer, run
+from relpos.model.kernels.compiled import Addends, Rest, Three
+from relpos.model.kernels.sweeps_cpu import product
 from relpos.model.position.base import Scheme, Terms, extend
 from relpos.model.precision import as_given, compute_dtype, rounded
 from relpos.model.shape import Shape
 from relpos.model.tokens import Tokens
 
-_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 MATRICES = ("attention.project", "attention.output", "widen", "narrow")
 PARTS = (*MATRICES[:2], "attention_norm", *MATRICES[2:], "ffn_norm")
-
-
-class _ProductCall(ctypes.Structure):
-    """`ProductCall` of cpu.cpp."""
-
-    _fields_ = (
-        *((name, _INT) for name in ("rows", "columns", "depth")),
-        *((name, _POINTER) for name in ("a", "b")),
-        *((name, _INT) for name in ("a_row", "b_row", "a_transposed", "b_transposed")),
-        *((name, _POINTER) for name in ("bias", "beside", "out")),
-        *((name, _INT) for name in ("narrow", "threads")),
-    )
-
-
-def product(
-    a: Tensor,
-    b: Tensor,
-    transposed: tuple[bool, bool] = (False, False),
-    bias: Tensor | None = None,
-    beside: Tensor | None = None,
-    narrow: bool = True,
-) -> Tensor:
-    """op(a) op(b) + bias + beside of matrices in rows, in their number format or, if it is not
-    `narrow`, in float32."""
-    depth, rows = a.shape if transposed[0] else a.shape[::-1]
-    columns = b.shape[0 if transposed[1] else 1]
-    out = a.new_empty(rows, columns, dtype=a.dtype if narrow else torch.float32)
-    call = _ProductCall(rows, columns, depth, pointer(a), pointer(b), a.stride(0), b.stride(0))
-    call.a_transposed, call.b_transposed = transposed
-    call.bias, call.beside, call.out = map(pointer, (bias, beside, out))
-    call.narrow, call.threads = narrow, torch.get_num_threads()
-    run("relpos_product", call, a.dtype, backward=False)
-    return out
 
 
 class _Plan(NamedTuple):

@@ -21,7 +21,7 @@ from relpos.errors import with_class
 from relpos.model import block
 from relpos.model.dropout import Draw, drop, transformed
 from relpos.model.kernels import compiled, proof, sweeps_cpu, triton
-from relpos.model.precision import as_given, cast_once, compute_dtype
+from relpos.model.precision import as_given, cast_once, compute_dtype, rounded
 
 
 def serve(name: str, x: Tensor, training: bool) -> bool:
@@ -128,7 +128,8 @@ def fault_of(device: str, dtype: torch.dtype) -> str | None:
         torch.device(device),
     ):
         for name, width in product(
-            ("add_norm", "added", "feed_forward", "cross_entropy", "depthwise"), (37, 256)
+            ("add_norm", "added", "feed_forward", "transform", "cross_entropy", "depthwise"),
+            (37, 256),
         ):
             try:
                 exact, plain, tested = (
@@ -171,6 +172,15 @@ def _example(name: str, width: int, dtype: torch.dtype, compiled: bool) -> list[
         inputs = [x.requires_grad_(), *widen.parameters(), *narrow.parameters()]
         result = (
             feed_forward(x, widen, narrow) if compiled else narrow(nn.functional.gelu(widen(x)))
+        )
+    elif name == "transform":
+        narrow = _example_linear(width, 3).to(dtype)
+        inputs = [x.requires_grad_(), *narrow.parameters(), *norm.parameters()]
+        here = compiled and passes(x) is sweeps_cpu
+        result = (
+            transform(x.flatten(0, 1), narrow, norm).view_as(x)
+            if here
+            else norm(nn.functional.gelu(narrow(x)))
         )
     elif name == "depthwise":
         return [part.double() for part in _example_depthwise(x.detach(), y.detach(), compiled)]
@@ -326,6 +336,53 @@ def feed_forward(
     return y
 
 
+class _Transform(torch.autograd.Function):
+    """On a CPU alone. Keeps W x and the activation."""
+
+    @staticmethod
+    @as_given
+    def forward(
+        ctx: Any, x: Tensor, matrix: Tensor, eps: float, weight: Tensor, *given: Tensor
+    ) -> Tensor:
+        shift, gain, bias = (part.detach().float() for part in given)
+        wide = sweeps_cpu.product(x, matrix, (False, True))
+        active = sweeps_cpu.gelu_forward(wide, shift)
+        y, mean, rstd = torch.native_layer_norm(active, gain.shape, gain, bias, eps)
+        ctx.save_for_backward(x, matrix, wide, active, mean, rstd, shift, gain, bias)
+        ctx.types = [part.dtype for part in (weight, *given)]
+        return y
+
+    @staticmethod
+    @once_differentiable
+    @as_given
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, matrix, wide, active, mean, rstd, shift, gain, bias = ctx.saved_tensors
+        of_active, of_gain, of_bias = torch.ops.aten.native_layer_norm_backward(
+            grad.contiguous(), active, gain.shape, mean, rstd, gain, bias, [True, True, True]
+        )
+        of_wide, _, sums = sweeps_cpu.gelu_backward(wide, shift, of_active, None)
+        found = (
+            sweeps_cpu.product(of_wide, x, (True, False), narrow=False),
+            sums.sum(0),
+            of_gain,
+            of_bias,
+        )
+        grads = (part.to(dtype) for part, dtype in zip(found, ctx.types, strict=True))
+        return sweeps_cpu.product(of_wide, matrix), None, None, *grads
+
+
+def transform(
+    x: Float[Tensor, "tokens hidden"], narrow: nn.Linear, norm: nn.LayerNorm
+) -> Float[Tensor, "tokens embedding"]:
+    """LN(GELU(W x + b)) of few tokens on a CPU."""
+    x = x.to(compute_dtype(x))
+    matrix = rounded(narrow.weight, x.dtype)
+    y: Tensor = _Transform.apply(
+        x, matrix, norm.eps, narrow.weight, narrow.bias, norm.weight, norm.bias
+    )
+    return y
+
+
 def logits(
     x: Float[Tensor, "tokens embedding"],
     words: Float[Tensor, "vocabulary embedding"],
@@ -336,9 +393,10 @@ def logits(
     On CUDA the product adds it, and has a multiple of 64 columns, with which products of bfloat16
     are twice as fast: the others are −∞.
     """
-    table = words.to(x.dtype)
     if x.device.type == "cpu":
-        return x @ table.t(), table, bias
+        table = rounded(words, x.dtype)
+        return sweeps_cpu.product(x, table, (False, True)), table, bias
+    table = words.to(x.dtype)
     spare = -len(words) % 64
     table = nn.functional.pad(table, (0, 0, 0, spare))
     return (
@@ -360,6 +418,16 @@ def grad_logits(
     """
     both = grad.t() @ nn.functional.pad(x, (0, 8), value=1.0)
     return both[:, :-8], both[:, -8]
+
+
+def grad_logits_cpu(
+    grad: Float[Tensor, "tokens columns"],
+    x: Float[Tensor, "tokens embedding"],
+    table: Float[Tensor, "columns embedding"],
+) -> tuple[Tensor, Float[Tensor, "columns embedding"], Float[Tensor, "columns"]]:
+    """grad table, gradᵀ x and the sums of grad's columns, the latter two in float32."""
+    of_table = sweeps_cpu.product(grad, x.contiguous(), (True, False), narrow=False)
+    return sweeps_cpu.product(grad, table), of_table, grad.sum(0, dtype=torch.float32)
 
 
 def cross_entropy_(

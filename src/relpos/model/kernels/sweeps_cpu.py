@@ -45,6 +45,18 @@ class _GeluCall(ctypes.Structure):
     )
 
 
+class _ProductCall(ctypes.Structure):
+    """`ProductCall` of cpu.cpp."""
+
+    _fields_ = (
+        *((name, _INT) for name in ("rows", "columns", "depth")),
+        *((name, _POINTER) for name in ("a", "b")),
+        *((name, _INT) for name in ("a_row", "b_row", "a_transposed", "b_transposed")),
+        *((name, _POINTER) for name in ("bias", "beside", "out")),
+        *((name, _INT) for name in ("narrow", "threads")),
+    )
+
+
 class _TapsCall(ctypes.Structure):
     """`TapsCall` of cpu.cpp."""
 
@@ -120,6 +132,27 @@ def norm_backward(
     run("relpos_norm", call, total.dtype, backward=True)
     del alive
     return grad_x, grad_y, sums
+
+
+def product(
+    a: Tensor,
+    b: Tensor,
+    transposed: tuple[bool, bool] = (False, False),
+    bias: Tensor | None = None,
+    beside: Tensor | None = None,
+    narrow: bool = True,
+) -> Tensor:
+    """op(a) op(b) + bias + beside of matrices in rows, in their number format or, if it is not
+    `narrow`, in float32."""
+    depth, rows = a.shape if transposed[0] else a.shape[::-1]
+    columns = b.shape[0 if transposed[1] else 1]
+    out = a.new_empty(rows, columns, dtype=a.dtype if narrow else torch.float32)
+    call = _ProductCall(rows, columns, depth, pointer(a), pointer(b), a.stride(0), b.stride(0))
+    call.a_transposed, call.b_transposed = transposed
+    call.bias, call.beside, call.out = map(pointer, (bias, beside, out))
+    call.narrow, call.threads = narrow, torch.get_num_threads()
+    run("relpos_product", call, a.dtype, backward=False)
+    return out
 
 
 def sum_rows(x: Tensor, _dtype: torch.dtype = torch.float32) -> Tensor:
