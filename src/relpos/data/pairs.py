@@ -86,18 +86,17 @@ class PairSource(ABC):
         Raises:
             RelposError: as `all`.
         """
-        ranked: dict[tuple[str, bool], list[tuple[str, int]]] = defaultdict(list)
-        for number, pair in enumerate(pairs := self.all()):
-            group = pair.paradigm, self.others is not None and not pair.has_same_words
-            # By hash and not by place: the choice does not depend on the order of the file.
-            ranked[group].append(
-                (hashlib.sha256("\n".join(pair.texts).encode()).hexdigest(), number)
-            )
-        limits = {False: self.limit, True: self.others}
+        pairs = self.all()
+        groups: dict[tuple[str, bool], list[int]] = defaultdict(list)
+        # By hash and not by place: the choice does not depend on the order of the file.
+        hashes = [hashlib.sha256("\n".join(pair.texts).encode()).digest() for pair in pairs]
+        for number in sorted(range(len(pairs)), key=hashes.__getitem__):
+            is_other = self.others is not None and not pairs[number].has_same_words
+            groups[pairs[number].paradigm, is_other].append(number)
         taken: set[int] = set()
-        for (_, is_other), entries in ranked.items():
-            taken.update(number for _, number in sorted(entries)[: limits[is_other]])
-        return [pair for number, pair in enumerate(pairs) if number in taken]
+        for (_, is_other), numbers in groups.items():
+            taken.update(numbers[: self.others if is_other else self.limit])
+        return [pairs[number] for number in sorted(taken)]
 
     def identity(self) -> dict[str, object]:
         """Plain values that change when the pairs that are taken do."""

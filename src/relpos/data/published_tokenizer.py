@@ -86,7 +86,8 @@ class PublishedTokenizer(Tokenizer):
             setattr(self, role, self._id(*kinds))
         # At least one: where a tokenizer has no template, it puts no special tokens around texts at
         # all.
-        self.separators = max(1, self._marks_around("a", "a") - self._marks_around("a", None))
+        single, pair = map(self.backend.num_special_tokens_to_add, (False, True))
+        self.separators = max(1, pair - single)
 
     def _check_size(self) -> None:
         """Refuses a tokenizer whose size does not fit the network in the same folder, or the number
@@ -180,14 +181,6 @@ class PublishedTokenizer(Tokenizer):
             self.host.save_pretrained(temporary)
             for file in sorted(Path(temporary).iterdir()):
                 copied(file, folder / file.name)
-
-    def _marks_around(self, first: str, second: str | None) -> int:
-        """How many special tokens stand around and between two texts, or around one."""
-
-        def tokens(special: bool) -> int:
-            return len(self.backend.encode(first, second, add_special_tokens=special).ids)
-
-        return tokens(True) - tokens(False)
 
     def _id(self, *kinds: str) -> int:
         for kind in kinds:

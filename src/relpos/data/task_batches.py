@@ -77,14 +77,8 @@ def cut(a: int, b: int, room: int) -> tuple[int, int]:
     Of two equally long ones the second loses its token first, as in the library that the authors
     used.
     """
-    if a + b <= room:
-        return a, b
-    half = room // 2
-    if b <= half:
-        return room - b, b
-    if a <= room - half:
-        return a, room - a
-    return room - half, half
+    b = min(b, max(room // 2, room - a))
+    return min(a, room - b), b
 
 
 def _assemble(a: Ids, b: Ids | None, tokenizer: Tokenizer, length: int) -> tuple[Ids, int]:

@@ -223,12 +223,12 @@ class Tokenizer:
     @property
     def specials(self) -> dict[str, int]:
         """Name → id of the special tokens, `<unk>` not among them."""
-        return {self.piece(number): number for number in (self.pad, self.cls, self.sep, self.mask)}
+        return {self.piece(number): number for number in self.typed.values()}
 
     @property
     def typed(self) -> dict[str, int]:
         """What the user types, for any tokenizer → the id of the special token."""
-        return {"[PAD]": self.pad, "[CLS]": self.cls, "[SEP]": self.sep, "[MASK]": self.mask}
+        return {names[0]: getattr(self, role) for role, names in NAMES.items()}
 
     def piece(self, number: int) -> str:
         """The piece of an id; one that begins a word begins with `▁`."""

@@ -17,8 +17,8 @@ from relpos.pretrained.family import (
     Config,
     ConfigKey,
     Family,
-    Head,
     HeadLayout,
+    HeadOptions,
     Weight,
     activation,
     classifier,
@@ -116,7 +116,10 @@ ELECTRA = replace(
     },
     widen=weights("embedding.widen embeddings_project"),
     pooler=(),
-    heads=(*GENERATOR, HeadLayout("ForPreTraining", _DISCRIMINATOR, Head("replaced_tokens"))),
+    heads=(
+        *GENERATOR,
+        HeadLayout("ForPreTraining", _DISCRIMINATOR, HeadOptions("replaced_tokens")),
+    ),
     unread=(r"generator_lm_head\.weight", r".*\.position_ids"),
 )
 

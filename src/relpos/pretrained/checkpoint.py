@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.pretrained.families import FAMILIES
-from relpos.pretrained.family import Config, Family, Head, HeadLayout, Weight, names_of
+from relpos.pretrained.family import Config, Family, HeadLayout, HeadOptions, Weight, names_of
 from relpos.pretrained.files import CONFIG, read_config
 from relpos.pretrained.mapping import completed, from_config, listed, read
 from relpos.pretrained.stored import read_weights, wrapper
@@ -148,7 +148,7 @@ class Checkpoint:
             # The weights tell the number of classes; config.json need not.
             bias = self.tensors.get(self._classifier.weights[-1].theirs)
             return settings | {"outputs": 1 if bias is None else len(bias)}
-        head = Head("none")
+        head = HeadOptions("none")
         if self.head:
             head = self.head.head
         described = replace(head, pooler=self._has_pooler).settings
@@ -169,9 +169,8 @@ class Checkpoint:
         if not any(layout.head.kind == "classifier" for layout in self.family.heads):
             reasons["SequenceClassification"] = "its classifier computes something else than ours"
         for architecture in self.config.get("architectures") or []:
-            if kind := next(
-                (kind for kind in reasons if str(architecture).endswith(f"For{kind}")), None
-            ):
+            kind = str(architecture).rpartition("For")[2]
+            if kind in reasons:
                 raise RelposError(
                     f"{self.folder / CONFIG}: architectures={architecture}: {reasons[kind]}"
                 )

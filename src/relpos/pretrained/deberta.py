@@ -15,8 +15,8 @@ from relpos.pretrained.family import (
     Config,
     ConfigKey,
     Family,
-    Head,
     HeadLayout,
+    HeadOptions,
     Weight,
     weights,
 )
@@ -123,7 +123,7 @@ FAMILY = Family(
                 *weights("head.narrow dense\nhead.norm LayerNorm", theirs=_LM),
                 Weight("head.bias", f"{_LM}bias"),
             ),
-            Head(),
+            HeadOptions(),
         ),
     ),
     # A tied decoder, the head that finds replaced tokens, and what the enhanced mask decoder reads.

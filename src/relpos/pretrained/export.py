@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.pretrained.families import FAMILIES
-from relpos.pretrained.family import Config, Family, Head, HeadLayout
+from relpos.pretrained.family import Config, Family, HeadLayout, HeadOptions
 from relpos.pretrained.mapping import completed, listed, to_config, write
 
 
@@ -86,7 +86,7 @@ BY_CLASSES = {
 
 def _head(family: Family, settings: Config) -> HeadLayout | None:
     """The family's head that computes the same as the network's; None for an encoder alone."""
-    own, kind = Head(**settings.get("head") or {}), "classifier"
+    own, kind = HeadOptions(**settings.get("head") or {}), "classifier"
     if "outputs" not in settings:
         kind = own.kind
     if kind == "none":

@@ -112,7 +112,7 @@ def names_of(weights: Iterable[Weight]) -> set[str]:
 
 
 @dataclass(frozen=True)
-class Head:
+class HeadOptions:
     """`head` in our configuration, see `relpos.model.build.HeadSettings`."""
 
     kind: str = "masked_lm"
@@ -125,7 +125,9 @@ class Head:
     @property
     def settings(self) -> dict[str, object]:
         """The keys that do not have their usual value."""
-        return {key: value for key, value in vars(self).items() if value != getattr(Head, key)}
+        return {
+            key: value for key, value in vars(self).items() if value != getattr(HeadOptions, key)
+        }
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ class HeadLayout:
 
     name: str
     weights: tuple[Weight, ...]
-    head: Head
+    head: HeadOptions
 
 
 def masked_lm(
@@ -165,15 +167,15 @@ def masked_lm(
     untied = Weight("head.bias", decoder_bias or bias, also=decoder_bias and bias)
     own = *transform, untied, Weight("head.table", decoder)
     return (
-        HeadLayout("ForMaskedLM", (*transform, tied), Head(activation=activation)),
-        HeadLayout("ForMaskedLM", own, Head(tied=False, activation=activation)),
+        HeadLayout("ForMaskedLM", (*transform, tied), HeadOptions(activation=activation)),
+        HeadLayout("ForMaskedLM", own, HeadOptions(tied=False, activation=activation)),
     )
 
 
 def classifier(pooler: str, output: str = "classifier") -> HeadLayout:
     """The classifier of texts, by the names of its two linear maps."""
     maps = weights(f"pooler {pooler}\nclassifier {output}")
-    return HeadLayout("ForSequenceClassification", maps, Head("classifier"))
+    return HeadLayout("ForSequenceClassification", maps, HeadOptions("classifier"))
 
 
 ACTIVATIONS = {
