@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import pyarrow
 import pytest
 import zstandard
 
@@ -49,6 +50,12 @@ def parquet(path: Path, *given: Any) -> None:
     datasets.Dataset.from_list(rows(*given)).to_parquet(path)
 
 
+def arrow(path: Path, *given: Any) -> None:
+    written = pyarrow.Table.from_pylist(rows(*given))
+    with pyarrow.ipc.new_file(path, written.schema) as file:
+        file.write_table(written)
+
+
 def saved(path: Path, *given: Any) -> None:
     datasets.Dataset.from_list(rows(*given)).save_to_disk(path, num_shards=2)
 
@@ -57,6 +64,7 @@ WRITERS: dict[str, Callable[..., None]] = {
     "a.jsonl": jsonl,
     "a.csv": table,
     "a.parquet": parquet,
+    "a.arrow": arrow,
     "a": saved,
 }
 PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}

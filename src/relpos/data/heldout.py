@@ -9,9 +9,6 @@ at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
-
 import numpy as np
 import numpy.typing as npt
 
@@ -97,12 +94,12 @@ def _within(cut: int, count: int) -> int:
     return count - trained + trained % 2
 
 
-def _copies(hashes: npt.NDArray[np.uint64], among: npt.NDArray[np.bool_]) -> Iterator[Ints]:
+def _copies(hashes: npt.NDArray[np.uint64], among: npt.NDArray[np.bool_]) -> list[Ints]:
     """The documents of each content, in the order of the hashes."""
     order = np.flatnonzero(among)
     order = order[np.argsort(hashes[order], kind="stable")]
-    bounds = [0, *(np.flatnonzero(np.diff(hashes[order])) + 1).tolist(), len(order)]
-    return (order[first:last] for first, last in pairwise(bounds) if first < last)
+    groups = np.split(order, np.flatnonzero(np.diff(hashes[order])) + 1)
+    return [group for group in groups if len(group)]
 
 
 def chosen(hashes: npt.NDArray[np.uint64], share: float) -> npt.NDArray[np.bool_]:

@@ -16,7 +16,7 @@ from zlib import crc32
 from relpos.data.documents import TITLE, Document, documents_of
 from relpos.data.filehash import described_folder
 from relpos.data.table import csv_rows, objects
-from relpos.data.textfile import blocks, suffix
+from relpos.data.textfile import blocks, decompressed, suffix
 from relpos.errors import RelposError, from_library, nearest
 from relpos.readers import fitted
 from relpos.trust import refuse_mistakes
@@ -181,13 +181,18 @@ def _of_arrow(path: Path, column: str) -> Iterator[Batch]:
     import pyarrow
     from pyarrow import parquet
 
-    with pyarrow.memory_map(str(path)) as file:
+    with decompressed(path) as file:
         if suffix(path) == ".parquet":
             source = parquet.ParquetFile(file)
             names, batches = source.schema_arrow.names, source.iter_batches(ROWS, columns=[column])
         else:
-            batches = pyarrow.ipc.open_stream(file)
-            names = batches.schema.names
+            try:  # as `datasets` writes it
+                batches = pyarrow.ipc.open_stream(file)
+                names = batches.schema.names
+            except pyarrow.ArrowInvalid:  # as others do
+                source = pyarrow.ipc.open_file(file)
+                batches = map(source.get_batch, range(source.num_record_batches))
+                names = source.schema.names
         for batch in batches:
             yield names, batch[column].to_pylist() if column in names else []
 

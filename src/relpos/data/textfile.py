@@ -41,7 +41,7 @@ def blocks(path: Path) -> Iterator[str]:
     # Before the file is opened: opening a named pipe would wait for a writer.
     check_regular(path)
     try:
-        with _OPEN.get(path.suffix, partial(Path.open, mode="rb"))(path) as file:
+        with decompressed(path) as file:
             while data := file.read(BLOCK):
                 data = tail + data
                 cut = _cut(data)
@@ -54,6 +54,11 @@ def blocks(path: Path) -> Iterator[str]:
                 yield decoded(tail.removeprefix(mark), path, line).replace("\r\n", "\n")
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         raise RelposError(f"{path}, near line {line}: {one_line(error)}") from error
+
+
+def decompressed(path: Path) -> Any:
+    """The open file, of which plain bytes are read."""
+    return _OPEN.get(path.suffix, partial(Path.open, mode="rb"))(path)
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
