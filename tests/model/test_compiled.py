@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from relpos.analysis.recording import random_ids, record
 from relpos.errors import RelposError
 from relpos.model import kernels
 from relpos.model.attention import LayerCall
@@ -355,6 +356,17 @@ def test_a_layer_in_one_step_is_as_near_to_float64_as_plain_torch(
     told = [key for key in exact if exact[key].norm() > 1e-9]
     far = [key for key in told if not proof.close(found[key], plain[key], exact[key], dtype)]
     assert far == []
+
+
+@torch.no_grad()
+def test_a_watched_scheme_receives_the_queries_and_keys_themselves(layers: list[bool]) -> None:
+    networks = [model_of("absolute", kernel=kernel).float() for kernel in ("auto", "eager")]
+    ids = random_ids(networks[0].encoder, 2, 9)
+    networks[0].eval().encoder(ids)
+    assert layers == [True, True]
+    watched, expected = (record(network.encoder, ids) for network in networks)
+    for call, exact in zip(watched, expected, strict=True):
+        torch.testing.assert_close((call.q, call.k), (exact.q, exact.k))
 
 
 def layer_gradients(threads: int) -> list[Tensor | None]:

@@ -70,7 +70,7 @@ class Fit:
         return values
 
 
-def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None = None) -> list[Fit]:
+def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike = 1.0) -> list[Fit]:
     """Least squares from several starts; a fit for each curve.
 
     First the basis functions are added one after another, each where the residual is largest, in
@@ -80,7 +80,7 @@ def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None =
     Args:
         curves: (heads, 2n−1), at offsets 1−n … n−1.
         functions: S.
-        weights: (2n−1) of the squared errors, and of R²; None: all equal. With n − |o| a fit to a
+        weights: (2n−1) of the squared errors, and of R², or one for all. With n − |o| a fit to a
             curve is one to an n × n matrix.
 
     Raises:
@@ -92,9 +92,7 @@ def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None =
     heads, width = y.shape
     check_offsets(width, functions)
     # Residuals are multiplied by the roots, so that the sums of squares below are weighted ones.
-    root = torch.ones(width, dtype=torch.float64)
-    if weights is not None:
-        root = torch.as_tensor(np.array(weights, np.float64)).sqrt()
+    root = torch.as_tensor(np.sqrt(np.broadcast_to(np.asarray(weights, np.float64), width)))
     offsets = torch.arange(width, dtype=torch.float64) - width // 2
     problem = _FitProblem(y, offsets, root)
     empty = y.new_zeros(heads, 0)
@@ -112,12 +110,10 @@ def fit_heads(curves: ArrayLike, functions: int = 5, weights: ArrayLike | None =
             state = swapped
     # else the curve is a constant, met to rounding
     varies = total > 1e-16 * (problem.y * root).square().sum(1)
-    r2 = torch.where(
-        varies, 1 - state.cost / total.clamp_min(1e-300), torch.ones(heads, dtype=torch.float64)
-    )
-    a, constant = state.linear[:, :-1].numpy(), state.linear[:, -1]
-    b, c = state.log_b.exp().numpy(), state.c.numpy()
-    return [Fit(a[h], b[h], c[h], float(constant[h]), float(r2[h])) for h in range(heads)]
+    r2 = torch.where(varies, 1 - state.cost / total.clamp_min(1e-300), 1.0)
+    functions_of = (x.numpy() for x in (state.linear[:, :-1], state.log_b.exp(), state.c))
+    numbers = state.linear[:, -1].tolist(), r2.tolist()
+    return [Fit(*of_head) for of_head in zip(*functions_of, *numbers, strict=True)]
 
 
 def check_offsets(width: int, functions: int) -> None:
@@ -155,16 +151,14 @@ def _solve(problem: _FitProblem, log_b: Parameters, c: Parameters) -> _State:
     design = torch.cat([bumps, bumps.new_ones(*bumps.shape[:2], 1)], 2) * problem.root[:, None]
     gram = design.mT @ design
     # A little ridge: two basis functions that have become equal share their amplitude.
-    gram = gram + torch.diag_embed(
-        1e-10 * gram.diagonal(dim1=1, dim2=2).amax(1, keepdim=True).expand(-1, gram.shape[1])
-    )
+    largest = gram.diagonal(dim1=1, dim2=2).amax(1, keepdim=True)
+    gram = gram + torch.diag_embed(1e-10 * largest.expand(-1, gram.shape[1]))
     factor = torch.linalg.cholesky_ex(gram)[0]
     target = (problem.y * problem.root)[..., None]
     linear = torch.cholesky_solve(design.mT @ target, factor)
     residual = (design @ linear - target)[..., 0]
-    return _State(
-        log_b, c, away, bumps, design, factor, linear[..., 0], residual, residual.square().sum(1)
-    )
+    cost = residual.square().sum(1)
+    return _State(log_b, c, away, bumps, design, factor, linear[..., 0], residual, cost)
 
 
 def _search(problem: _FitProblem, log_b: Parameters, c: Parameters, steps: int) -> _State:
@@ -189,9 +183,8 @@ def _search(problem: _FitProblem, log_b: Parameters, c: Parameters, steps: int) 
             damping[:, None] * diagonal + 1e-12 * diagonal.amax(1, keepdim=True) + 1e-30
         )
         # `nan_to_num`: a problem that is singular all the same stays where it is.
-        step = torch.linalg.solve_ex(damped, jacobian.mT @ state.residual[..., None])[0][
-            ..., 0
-        ].nan_to_num(0)
+        slope = jacobian.mT @ state.residual[..., None]
+        step = torch.linalg.solve_ex(damped, slope)[0][..., 0].nan_to_num(0)
         # Bounded steps, because the linearisation holds nearby only; bounded b, beyond which curves
         # look alike.
         new_b = (state.log_b - step[:, :functions].clamp(-1.5, 1.5)).clamp(-14, 4)
@@ -200,13 +193,10 @@ def _search(problem: _FitProblem, log_b: Parameters, c: Parameters, steps: int) 
         # Each problem has a damping of its own: one that has gone astray must not slow down the
         # others.
         damping = torch.where(better, damping / 3, damping * 4).clamp(1e-9, 1e9)
-        taken = (better.view(-1, *[1] * (new.dim() - 1)) for new in tried)
-        state = _State(
-            *(
-                torch.where(mask, new, old)
-                for mask, new, old in zip(taken, tried, state, strict=True)
-            )
-        )
+        parts = []
+        for new, old in zip(tried, state, strict=True):
+            parts.append(torch.where(better.view(-1, *[1] * (new.dim() - 1)), new, old))
+        state = _State(*parts)
     return state
 
 
@@ -248,8 +238,9 @@ def _swapped(problem: _FitProblem, state: _State, unmet: Tensor) -> _State:
     functions = state.c.shape[1]
     if not len(unmet):
         return state
-    remaining = [[s for s in range(functions) if s != removed] for removed in range(functions)]
-    index = torch.tensor(remaining, dtype=torch.int64)
+    # (functions, functions − 1): in each row another one is missing
+    index = torch.arange(functions).expand(functions, -1)
+    index = index[~torch.eye(functions, dtype=torch.bool)].view(functions, functions - 1)
     log_b, c = (part[unmet][:, index].flatten(0, 1) for part in (state.log_b, state.c))
     repeated = problem._replace(y=problem.y[unmet].repeat_interleave(functions, 0))
     return _merged(problem, state, _one_more(repeated, _solve(repeated, log_b, c)), unmet)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import torch
@@ -67,18 +68,13 @@ def pattern(
     if not 0 <= layer < encoder.shape.layers:
         raise RelposError(f"layer={layer + 1}: there are {encoder.shape.layers}")
     ids = random_ids(encoder, SEQUENCES, length)
-    call, n = (
-        next((call for call in record(encoder, ids) if call.layer == layer), None),
-        ids.shape[1],
-    )
-    if call is None:
+    n, calls = ids.shape[1], [call for call in record(encoder, ids) if call.layer == layer]
+    if not calls:
         return None
+    call = calls[0]
     parts = {TERMS: added(call.terms, n), TURNED: _turned(position, call, n, trained)}
     if filled := {source: part for source, part in parts.items() if part is not None}:
-        total, *further = filled.values()
-        for part in further:
-            total = total + part
-        return _summarised(total, call, " + ".join(filled))
+        return _summarised(reduce(torch.add, filled.values()), call, " + ".join(filled))
     rows = position.embed(n)
     if rows is None or call.q is None or call.k is None or position.scale is None:
         return None
@@ -100,25 +96,23 @@ def reveal(position: nn.Module) -> bool:
     return bool(zeros)
 
 
-def draw_pattern(drawn: Pattern, title: str, heads: int = 4, panel: str = "head") -> Any:
+def draw_pattern(drawn: Pattern, title: str, heads: int = 4, panel: str = "head") -> object:
     """A column for each head (or what `panel` says), `heads` of them at most: the matrix, and below
     it the pattern by offset."""
     shown = min(heads, len(drawn.matrix))
     figure, panels = style.canvas(max(5.4, 2.9 * shown), 5.2, 2, shown, height_ratios=(1.5, 1))
-    for head in range(shown):
-        image = style.matrix(panels[0][head], drawn.matrix[head].numpy(), covered=1)
-        figure.colorbar(image, ax=panels[0][head], shrink=0.8)
-        panels[0][head].set_title(f"{panel} {head + 1}", fontsize=10)
-        panels[0][head].set_xlabel("attended token j")
-        _curve(panels[1][head], drawn, head)
-        panels[1][head].set_xlabel("offset j − i")
+    for head, (above, below) in enumerate(panels.T):
+        figure.colorbar(_panels(above, below, drawn, head), ax=above, shrink=0.8)
+        above.set_title(f"{panel} {head + 1}", fontsize=10)
+        above.set_xlabel("attended token j")
+        below.set_xlabel("offset j − i")
     panels[0][0].set_ylabel("query i")
     panels[1][0].set_ylabel("added to the score")
     figure.suptitle(f"{title}\n{drawn.source}", fontsize=10)
     return figure
 
 
-def draw_overview(patterns: Mapping[str, Pattern], columns: int = 6) -> Any:
+def draw_overview(patterns: Mapping[str, Pattern], columns: int = 6) -> object:
     """One head of each scheme: the matrix, and below it the pattern by offset."""
     rows = -(-len(patterns) // columns)
     figure, cells = style.canvas(
@@ -132,9 +126,8 @@ def draw_overview(patterns: Mapping[str, Pattern], columns: int = 6) -> Any:
         for axes in (above, below):
             axes.axis("on")
             axes.tick_params(labelsize=6, length=2)
-        style.matrix(above, drawn.matrix[0].numpy(), covered=1)
+        _panels(above, below, drawn, 0)
         above.set_title(name, fontsize=9)
-        _curve(below, drawn, 0)
     figure.supxlabel(
         "above: attended token j across, query i down; blue subtracts, red adds. Below: over the "
         "offset j − i",
@@ -168,7 +161,9 @@ def _embedded(encoder: Encoder, n: int, scale: float) -> Float[Tensor, "1 heads 
     mean."""
     # the same token everywhere, so that only the position differs
     tokens = random_ids(encoder, SEQUENCES, 1).expand(-1, n)
-    first: Any = record(encoder, tokens)[0]
+    first = record(encoder, tokens)[0]
+    assert first.q is not None
+    assert first.k is not None
     product = _products(first.q.mean(0, keepdim=True), first.k.mean(0, keepdim=True), scale)
     # A constant cancels in the softmax.
     return product - product.mean((-1, -2), keepdim=True)
@@ -196,11 +191,14 @@ def _summarised(scores: Float[Tensor, "batch heads n n"], call: Call, source: st
     return Pattern(source, scores[0], mean, low, high)
 
 
-def _curve(axes: Any, drawn: Pattern, head: int) -> None:
-    offsets = range(1 - drawn.length, drawn.length)
-    axes.fill_between(
-        offsets, drawn.low[head].numpy(), drawn.high[head].numpy(), color="0.85", linewidth=0
+def _panels(above: Any, below: Any, drawn: Pattern, head: int) -> object:
+    """Draws the matrix of a head, which is returned, and below it the curve."""
+    matrix, mean, low, high = (
+        part[head].numpy() for part in (drawn.matrix, drawn.mean, drawn.low, drawn.high)
     )
-    axes.plot(offsets, drawn.mean[head].numpy(), linewidth=1, color="0.15")
-    axes.axvline(0, color="0.7", linewidth=0.5, zorder=0)
-    axes.spines[["top", "right"]].set_visible(False)
+    offsets = range(1 - drawn.length, drawn.length)
+    below.fill_between(offsets, low, high, color="0.85", linewidth=0)
+    below.plot(offsets, mean, linewidth=1, color="0.15")
+    below.axvline(0, color="0.7", linewidth=0.5, zorder=0)
+    below.spines[["top", "right"]].set_visible(False)
+    return style.matrix(above, matrix, covered=1)

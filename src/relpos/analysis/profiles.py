@@ -109,12 +109,14 @@ def _queries_and_keys(
     attention = own.attention
     if own.block.norm_first:
         x = _in_float64(own.attention_norm, x)
-    # All at once and then apart: queries and keys are rows of one map.
-    projections = _in_float64(attention.project, x).split(list(attention.widths.values()), -1)
-    by_name = dict(zip(attention.widths, projections, strict=True))
+    project, sizes = attention.project, list(attention.widths.values())
+    shift = project.weight.new_zeros(sum(sizes)) if project.bias is None else project.bias
+    parts = (part.double().split(sizes) for part in (project.weight, shift))
+    maps = dict(zip(attention.widths, zip(*parts, strict=True), strict=True))
 
     def heads(name: str) -> Tensor:
-        projected = by_name[name].view(len(x), -1, encoder.shape.head_dim)
+        projected = torch.nn.functional.linear(x, *maps[name])
+        projected = projected.view(len(x), -1, encoder.shape.head_dim)
         if name in attention.norms:
             projected = _in_float64(attention.norms[name], projected)
         return projected.transpose(0, 1)

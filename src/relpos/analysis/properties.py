@@ -132,11 +132,10 @@ def depth_of(model: MaskedLM, parameters: list[nn.Parameter], n: int) -> int:
     while todo:
         node = todo[-1]
         before = [function for function, _ in node.next_functions if function is not None]
-        waiting = [function for function in before if function not in depth]
         # By hand and not recursively: the chain of a recurrence is longer than Python's stack is
         # deep.
-        if waiting:
-            todo.extend(waiting)
+        if waiting := [function for function in before if function not in depth]:
+            todo += waiting
             continue
         longest = max((depth[function] for function in before), default=0)
         end = id(getattr(node, "variable", None)) in ends

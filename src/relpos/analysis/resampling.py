@@ -122,10 +122,7 @@ def multi_bootstrap(
     for _ in range(resamples):
         # Seeds and examples are crossed, every model answers every example: each is drawn once for
         # the whole table.
-        rows, columns = (
-            generator.integers(seeds, size=seeds),
-            generator.integers(examples, size=examples),
-        )
+        rows, columns = (generator.integers(count, size=count) for count in (seeds, examples))
         drawn = table[rows][:, columns]
         means.append(np.mean([metric(of_seed) for of_seed in drawn]))
     low, high = np.quantile(means, _BOUNDS)
@@ -154,12 +151,9 @@ def bootstrapped(
     with warnings.catch_warnings():
         # scipy warns where the interval is undefined; here None says it
         warnings.simplefilter("ignore")
-        ends = bootstrap(
-            arrays, statistic, n_resamples=9_999, rng=SEED, **options
-        ).confidence_interval
-    if not np.isfinite([ends.low, ends.high]).all():
-        return None
-    return float(ends.low), float(ends.high)
+        result = bootstrap(arrays, statistic, n_resamples=9_999, rng=SEED, **options)
+    low, high = map(float, result.confidence_interval)
+    return (low, high) if np.isfinite([low, high]).all() else None
 
 
 def mean_interval(values: Sequence[float]) -> Ends | None:

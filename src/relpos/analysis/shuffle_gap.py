@@ -96,10 +96,8 @@ def gaps(
                 advance(len(rows))
     tokens = max(predicted.sum(), 1.0)
     differences = {key: losses - before for key, losses in after.items()}
-    means = {key: float(difference.sum() / tokens) for key, difference in differences.items()}
-    intervals = {
-        key: ratio_interval(difference, predicted) for key, difference in differences.items()
-    }
+    means = {key: float(nats.sum() / tokens) for key, nats in differences.items()}
+    intervals = {key: ratio_interval(nats, predicted) for key, nats in differences.items()}
     return Gaps(float(before.sum() / tokens), means, intervals, differences, predicted, before)
 
 

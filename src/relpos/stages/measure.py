@@ -7,8 +7,7 @@ measured, and what was kept in the network's own folder before measurements were
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from glob import escape
 from math import inf
@@ -120,8 +119,10 @@ class MeasureStage(Run):
         meaning = {key: self.meaning[key] for key in self.meaning.keys() - {"share"}}
         weights = "model" if share == END else str(share)
         name = f"{meaning['measure']}-{digest([meaning, weights])}.json"
-        entries = _of_before(self.inputs["network"].path, meaning["measure"], name)
-        return next((entry.results for entry in entries), None)
+        path = self.inputs["network"].path / "order" / name
+        if path.is_file() and (entry := _entry(path, meaning["measure"])):
+            return entry.results
+        return None
 
 
 def figures(measure: Measure, results: Results) -> dict[str, float]:
@@ -145,54 +146,43 @@ def figures(measure: Measure, results: Results) -> dict[str, float]:
 def kept(network: Path, measure: str) -> list[KeptResults]:
     """A measure's results of the network in a run's folder and of its snapshots, sorted by share;
     damaged ones are named on stderr and left out."""
-    entries = (*_of_before(network, measure, f"{measure}-*.json"), *_of_runs(network, measure))
+    before = (network / "order").glob(f"{measure}-*.json")
+    name = escape(network.resolve().name)
+    runs = (runs_root() / MeasureStage.stage).glob(f"{measure}-{name}-*")
     # Results of before that were taken over by a run stand in both places.
-    distinct = {digest([entry.meaning, entry.share]): entry for entry in entries}
+    distinct = {}
+    for place in (*sorted(before), *sorted(runs)):
+        if entry := _entry(place, measure):
+            distinct[digest([entry.meaning, entry.share])] = entry
     return sorted(distinct.values(), key=lambda entry: entry.share)
 
 
-def _of_runs(network: Path, measure: str) -> Iterator[KeptResults]:
-    pattern = f"{measure}-{escape(network.resolve().name)}-*"
-    for folder in sorted((runs_root() / MeasureStage.stage).glob(pattern)):
-        with _named_if_damaged(folder):
-            record = read_record(folder)
-            if record and record["state"] == "finished":
-                meaning = dict(record["meaning"])
-                share = {"share": meaning.pop("share", END)}
-                yield from _sound({"meaning": meaning, "results": _read(folder)} | share, measure)
+def _entry(place: Path, measure: str) -> KeptResults | None:
+    """The results of a finished measurement, by its folder; or by their file those that earlier
+    versions kept as `order/MEASURE-HASH.json` in the folder of the network's run. None where
+    another version of the code has computed them and, with a line on stderr, where they are
+    damaged."""
+    try:
+        if place.is_dir():
+            record = read_record(place)
+            if not record or record["state"] != "finished":
+                return None
+            meaning = dict(record["meaning"])
+            content = {"share": meaning.pop("share", END), "meaning": meaning}
+            content["results"] = _read(place)
+        else:
+            content = unsealed(read_json(place, dict), str(place))
+        entry: KeptResults = fitted(content, KeptResults)
+        figures(chosen([measure])[0], entry.results)
+    # Whatever they raise, whoever reads them later would raise.
+    except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
+        why = one_line(error).removeprefix(f"{place}: ")
+        say(f"relpos: damaged results {place}: delete it to measure anew ({why})")
+        return None
+    return entry if entry.meaning.get("version") == VERSION else None
 
 
 def _read(folder: Path) -> Results:
     check_recorded(folder / RESULTS)
     results: Results = read_json(folder / RESULTS, dict)
     return results
-
-
-def _of_before(network: Path, measure: str, pattern: str) -> Iterator[KeptResults]:
-    """The results that earlier versions kept as `order/MEASURE-HASH.json` in the folder of the
-    network's run."""
-    for path in sorted((network / "order").glob(pattern)):
-        with _named_if_damaged(path):
-            yield from _sound(unsealed(read_json(path, dict), str(path)), measure)
-
-
-def _sound(content: Mapping[str, object], measure: str) -> Iterator[KeptResults]:
-    """The entry of this content, unless another version has computed it in another way.
-
-    Raises:
-        RelposError: its figures cannot be read, or are impossible.
-    """
-    entry: KeptResults = fitted(content, KeptResults)
-    figures(chosen([measure])[0], entry.results)
-    if entry.meaning.get("version") == VERSION:
-        yield entry
-
-
-@contextmanager
-def _named_if_damaged(path: Path) -> Iterator[None]:
-    """Names results on stderr that raise, as whoever reads them later would, whatever it is."""
-    try:
-        yield
-    except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
-        why = one_line(error).removeprefix(f"{path}: ")
-        say(f"relpos: damaged results {path}: delete it to measure anew ({why})")

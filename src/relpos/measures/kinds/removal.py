@@ -50,13 +50,12 @@ Batches = Sequence[tuple[Tensor, Tensor]]
 """Input ids and labels (b, n + 2) of masked texts."""
 RECOVERED = {
     "loss_recovered": ("loss", 1),
-    "loss_recovered_low": None,
-    "loss_recovered_high": None,
     "gap_recovered": ("order_gap", -1),
     "output_recovered": ("output_distance", 1),
 }
 """Column → the quantity of which it is the regained share, and the sign with which removing the
-positions changes that; None: an end of the interval."""
+positions changes that."""
+ENDS = ("loss_recovered_low", "loss_recovered_high")
 BATCH = 16  # texts in a forward pass
 _SHUFFLE = 0x6F72646572
 PANELS = {
@@ -144,8 +143,7 @@ class Removal(Measure):
         loss.set_yticks(places, [row["network"] for row in rows])
         ring = {"facecolors": "none", "edgecolors": "0.35", "linewidths": 0.9}
         outputs.scatter(columns["cls_distance"], places, s=20, **ring)
-        ends = columns["loss_recovered_low"], columns["loss_recovered_high"]
-        regained.hlines(places, *ends, color=style.COLOURS[1], linewidth=1.2)
+        regained.hlines(places, *map(columns.get, ENDS), color=style.COLOURS[1], linewidth=1.2)
         # What each regains; dotted lines mark nothing and all.
         for bound in (0, 1):
             regained.axvline(bound, color="0.4", linestyle=":", linewidth=0.8)
@@ -167,20 +165,13 @@ def masked_texts(
         ids = texts[start : start + BATCH]
         row = torch.arange(start, start + len(ids))
         # Before the words are moved: the same tokens are masked in either order.
-        shown, labels, _ = masked(
-            ids,
-            torch.full_like(row, ids.shape[1]),
-            row,
-            seed,
-            tokenizer.size,
-            marks=tokenizer.marks,
-        )
+        lengths, size = torch.full_like(row, ids.shape[1]), tokenizer.size
+        shown, labels, _ = masked(ids, lengths, row, seed, size, marks=tokenizer.marks)
         if words is not None:
             order = _order(ids, row[:, None], words)
             shown, labels = shown.gather(1, order), labels.gather(1, order)
-        batches.append(
-            (with_edges(shown, tokenizer.marks), nn.functional.pad(labels, (1, 1), value=IGNORED))
-        )
+        labels = nn.functional.pad(labels, (1, 1), value=IGNORED)
+        batches.append((with_edges(shown, tokenizer.marks), labels))
     return batches
 
 
@@ -253,22 +244,24 @@ def compared(
         of_texts, outputs = passed(model, texts)
         intact_outputs = intact_outputs or outputs
         loss = float(of_texts.sum()) / tokens
-        row = {
+        row: Results = {
             "network": name,
             "loss": loss,
             "order_gap": float(passed(model, shuffled)[0].sum()) / tokens - loss,
             **_distances(outputs, intact_outputs),
         }
-        row |= dict.fromkeys(RECOVERED)
+        row |= dict.fromkeys(("loss_recovered", *ENDS, *RECOVERED))
         losses.append(of_texts)
         rows.append(row)
         if len(rows) > 2:
             intact, removed = rows[:2]
-            for share, of in RECOVERED.items():
-                if of and (lost := of[1] * (removed[of[0]] - intact[of[0]])) > 0:
-                    row[share] = of[1] * (removed[of[0]] - row[of[0]]) / lost
-            ends = share_interval(losses[1] - of_texts, losses[1] - losses[0])
-            row["loss_recovered_low"], row["loss_recovered_high"] = ends or (None, None)
+            for share, (quantity, sign) in RECOVERED.items():
+                worst = sign * removed[quantity]
+                lost = worst - sign * intact[quantity]
+                if lost > 0:
+                    row[share] = (worst - sign * row[quantity]) / lost
+            if ends := share_interval(losses[1] - of_texts, losses[1] - losses[0]):
+                row |= zip(ENDS, ends, strict=True)
         yield row
 
 
@@ -297,9 +290,8 @@ def passed(model: MaskedLM, texts: Batches) -> tuple[Floats, list[Tensor]]:
             # vocabularies.
             row, place = (labels != IGNORED).nonzero(as_tuple=True)
             by_token = -log_probabilities(model, outputs[-1][row, place], labels[row, place])
-            losses.append(
-                torch.zeros(len(ids), dtype=torch.float64).index_add_(0, row, by_token).numpy()
-            )
+            by_text = torch.zeros(len(ids), dtype=torch.float64).index_add_(0, row, by_token)
+            losses.append(by_text.numpy())
     return np.concatenate(losses), outputs
 
 
@@ -317,9 +309,7 @@ def share_interval(regained: Floats, lost: Floats) -> tuple[float, float] | None
 
     def share(regained: Floats, lost: Floats, axis: int) -> Floats:
         total = lost.sum(axis)
-        return np.divide(
-            regained.sum(axis), total, out=np.full_like(total, np.nan), where=total > 0
-        )
+        return regained.sum(axis) / np.where(total > 0, total, np.nan)
 
     return bootstrapped((regained, lost), share, paired=True, vectorized=True, batch=1_000)
 
@@ -387,6 +377,7 @@ def train_head(
     predicted are left out of the softmax while the head is trained.
     """
     model = MaskedLM(encoder).requires_grad_(False)
+    head, narrow = model.head, model.head.narrow
     # Once: the encoder does not change while its head is trained.
     features, targets = [], []
     encoder.eval()
@@ -396,15 +387,14 @@ def train_head(
             features.append(encoder(ids, at=chosen))
             targets.append(labels.flatten()[chosen])
         counts = torch.bincount(texts.flatten(), minlength=len(model.table)).float() + 0.1
-        model.head.bias.copy_((counts / counts.sum()).log())
-        if model.head.narrow.in_features == model.head.narrow.out_features:
+        head.bias.copy_((counts / counts.sum()).log())
+        if narrow.in_features == narrow.out_features:
             # Training then begins at the outputs themselves, not at random mixtures of them.
-            nn.init.eye_(model.head.narrow.weight)
-            if model.head.narrow.bias is not None:
-                nn.init.zeros_(model.head.narrow.bias)
+            nn.init.eye_(narrow.weight)
+            if narrow.bias is not None:
+                nn.init.zeros_(narrow.bias)
     x, y = torch.cat(features), torch.cat(targets)
-    model.head.requires_grad_(True)
-    optimizer = torch.optim.AdamW(model.head.parameters(), lr=lr)
+    optimizer = torch.optim.AdamW(head.requires_grad_(True).parameters(), lr=lr)
     steps = epochs * -(-len(x) // rows)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
     generator = torch.Generator().manual_seed(0)
@@ -414,9 +404,7 @@ def train_head(
     table = model.table[targeted].detach()
     for _ in range(epochs):
         for part in torch.randperm(len(x), generator=generator).split(rows):
-            logits = nn.functional.linear(
-                model.head.transform(x[part]), table, model.head.bias[targeted]
-            )
+            logits = nn.functional.linear(head.transform(x[part]), table, head.bias[targeted])
             loss = nn.functional.cross_entropy(logits, y[part])
             optimizer.zero_grad()
             loss.backward()

@@ -187,10 +187,13 @@ def serves(layer: Any, x: Tensor, call: Any) -> bool:
     )
     position = call.position
     known = position.by_token and position.scale is not None and type(position).see is Scheme.see
+    # of an instance: somebody watches what the scheme receives, see `relpos.analysis.recording`
+    watched = "terms" in vars(position)
     return (
         x.device.type == "cpu"
         and plain
         and known
+        and not watched
         and not (call.causal or call.maps is not None or transformed())
         and (call.held.at is None or call.held.starts is not None)
         and sweeps.serve(attention.kernel, x, layer.training)
