@@ -70,11 +70,7 @@ BERT = Family(
     heads=(*MASKED_LM, classifier("bert.pooler.dense")),
     # The head for next sentences, a tied decoder, which repeats the word table, and a buffer of
     # numbers of positions.
-    unread=(
-        r"cls\.seq_relationship\..*",
-        r"cls\.predictions\.decoder\.weight",
-        r".*\.position_ids",
-    ),
+    unread=r"cls\.seq_relationship\..*|cls\.predictions\.decoder\.weight|.*\.position_ids",
 )
 
 ERNIE = replace(
@@ -120,7 +116,7 @@ ELECTRA = replace(
         *GENERATOR,
         HeadLayout("ForPreTraining", _DISCRIMINATOR, HeadOptions("replaced_tokens")),
     ),
-    unread=(r"generator_lm_head\.weight", r".*\.position_ids"),
+    unread=r"generator_lm_head\.weight|.*\.position_ids",
 )
 
 # ALBERT, version 1 and 2 (Lan et al. 2020): one layer for all passes, embeddings narrower than the
@@ -167,7 +163,7 @@ ALBERT = replace(
         ),
         classifier("albert.pooler"),
     ),
-    unread=(r"sop_classifier\..*", r"predictions\.decoder\.weight", r".*\.position_ids"),
+    unread=r"sop_classifier\..*|predictions\.decoder\.weight|.*\.position_ids",
 )
 
 # RoBERTa (Liu et al. 2019), XLM-R (Conneau et al. 2020), CamemBERT (Martin et al. 2020) and the
@@ -203,7 +199,7 @@ ROBERTA = replace(
         ),
         classifier("classifier.dense", "classifier.out_proj"),
     ),
-    unread=(r"lm_head\.decoder\.weight", r".*\.position_ids"),
+    unread=r"lm_head\.decoder\.weight|.*\.position_ids",
 )
 
 
@@ -275,7 +271,7 @@ DISTILBERT = replace(
         "vocab_projector.bias",
         "vocab_projector.weight",
     ),
-    unread=(r"vocab_projector\.weight", r".*\.position_ids"),
+    unread=r"vocab_projector\.weight|.*\.position_ids",
 )
 
 # MPNet (Song et al. 2020): RoBERTa without token types, and with T5's bias, one table for all
@@ -346,7 +342,7 @@ ROFORMER = replace(
     widen=ELECTRA.widen,
     heads=MASKED_LM,
     # No parameter of ours is made of the sines; `computed` compares them.
-    unread=(*BERT.unread, r".*embed_positions\.weight"),
+    unread=rf"{BERT.unread}|.*embed_positions\.weight",
     computed={"encoder.embed_positions.weight": waves},
 )
 

@@ -128,10 +128,10 @@ FAMILY = Family(
     ),
     # A tied decoder, the head that finds replaced tokens, and what the enhanced mask decoder reads.
     unread=(
-        r"cls\.predictions\.decoder\.weight",
-        r"mask_predictions\..*",
-        r".*\.position_ids",
-        r".*\.position_embeddings\.weight",
+        r"cls\.predictions\.decoder\.weight|"
+        r"mask_predictions\..*|"
+        r".*\.position_ids|"
+        r".*\.position_embeddings\.weight"
     ),
     normalised=stated,
 )

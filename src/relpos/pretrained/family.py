@@ -255,8 +255,8 @@ class Family:
         widen: weights of the map from the embedding's width to the hidden one, where the two
             differ.
         pooler: weights of the pooler.
-        unread: regular expressions of weights that published checkpoints have and none of our
-            networks needs.
+        unread: regular expression of weights that published checkpoints have and none of our
+            networks needs; by default it matches none.
         computed: weights that `transformers` computes and stores all the same: their names →
             functions of `config.json`.
         normalised: `config.json` of any version of `transformers` → with the keys that the
@@ -277,7 +277,7 @@ class Family:
     heads: tuple[HeadLayout, ...]
     widen: tuple[Weight, ...] = ()
     pooler: tuple[Weight, ...] = ()
-    unread: tuple[str, ...] = ()
+    unread: str = "$^"
     computed: Mapping[str, Callable[[Config], Tensor]] = field(default_factory=dict)
     normalised: Callable[[Config], Config] = same
     refused: str = ""

@@ -134,6 +134,6 @@ FAMILY = Family(
         "decoder.weight",
         activation="gelu",  # whatever the layers have
     ),
-    unread=(r"decoder\.weight",),
+    unread=r"decoder\.weight",
     normalised=older,
 )
