@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import relpos
 from relpos.config.compose import compose, resolved
@@ -133,3 +134,20 @@ def test_any_list_of_schemes_can_be_merged() -> None:
             "params",
             ["position=merge", "position.parts=[{_target_: relpos.model.position.Fixed, k: -1}]"],
         )
+
+
+def test_a_pre_training_of_no_steps_is_the_initial_network_and_a_start_of_fine_tunings(
+    toy_runs: Path,
+) -> None:
+    overrides = [*TINY[:4], "position=fixed", "seed=3"]
+    run = relpos.run(compose("pretrain", [*overrides, "steps=0"]))
+    kept = load_file(run.path / "model" / "model.safetensors")
+    for name, value in relpos.build(compose("pretrain", overrides)).named_parameters():
+        assert torch.equal(kept[name], value), name
+    # nothing is known yet: about as many pieces are likely as there are
+    assert run.metrics["steps"] == 0
+    assert 0.8 < run.metrics["perplexity"] / run.inputs["tokenizer"].metrics["pieces"] < 1.25
+    tuned = relpos.run(
+        compose("finetune", ["task=rte", "intermediate=none", f"network={run.path}", *TINY[1:]])
+    )
+    assert tuned.metrics["steps"] == 1

@@ -130,7 +130,7 @@ class RunConfig:
     data: dict[str, Any] | None = None
     vocabulary: Width | None = None
     seed: Natural | None = None
-    steps: Count | None = None
+    steps: Natural | None = None
     speed: Speed | None = None
     snapshots: list[Annotated[int, between(1, 100)]] = field(default_factory=list)
 

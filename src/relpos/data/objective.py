@@ -16,7 +16,7 @@ from torch import Tensor
 from relpos.counter import counter_hash, uniform
 from relpos.data.tokenizer import OURS, Marks
 from relpos.errors import RelposError
-from relpos.ranges import Count, Share
+from relpos.ranges import Natural, Share
 from relpos.trust import instantiate
 
 IGNORED = -100  # the label of what is not predicted
@@ -154,7 +154,7 @@ class Masked(Objective):
 
     first: Share = RATE
     last: Share = RATE
-    steps: Count = 1
+    steps: Natural = 1
 
     @property
     def masking(self) -> object:
@@ -261,7 +261,7 @@ class ByRecipe(Objective):
     are chosen; or two numbers, the first share and the last."""
 
     masking: Masking = "bert"
-    steps: Count = 1
+    steps: Natural = 1
 
     def on(self, causal: bool) -> Objective:
         if self.masking == "bert":

@@ -19,7 +19,7 @@ from relpos.errors import RelposError
 from relpos.model.build import count
 from relpos.model.encoder import encoder_of
 from relpos.model.heads import MaskedLM
-from relpos.ranges import Count, parsed
+from relpos.ranges import Natural, parsed
 from relpos.runs.cost import costs
 from relpos.runs.run import Figures, Run
 from relpos.stages.change import change_positions, changed_position
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 class PretrainPhase(Phase):
     """The keys `pretrain.…` of a fine-tuning; they are also keys of a pre-training."""
 
-    steps: Count
+    steps: Natural
     packing: Packing
     objective: dict[str, Any] | None = None
     first: First = field(default_factory=First)
@@ -55,7 +55,7 @@ class PretrainPhase(Phase):
 class PretrainConfig(TrainingConfig, PretrainPhase):
     """What a pre-training is called with."""
 
-    steps: Count
+    steps: Natural
     size: Size
     position: dict[str, Any]
     conv: dict[str, Any]
