@@ -83,11 +83,11 @@ def build(cfg: DictConfig) -> MaskedLM | Classifier:
     from relpos.config.compose import resolved
     from relpos.errors import RelposError
     from relpos.runs.plan import plan
-    from relpos.runs.run import STAGES, Run
+    from relpos.runs.run import stage_class
     from relpos.train.network import network
 
     with torch.random.fork_rng(devices=[]):
-        if STAGES.get(str(cfg.get("stage")), Run).trains:
+        if "stage" in cfg and stage_class(cfg.stage).trains:
             planned: Any = plan(cfg)
             return planned.model()[0]
     if "size" not in cfg:

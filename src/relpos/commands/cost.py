@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import torch
 
 from relpos.config.compose import resolved
-from relpos.config.schema import Content, CostKeys
+from relpos.config.schema import Content, CostKeys, NetworkKeys
 from relpos.counter import fold
 from relpos.data.objective import trained_for
 from relpos.errors import plural, say
@@ -30,7 +30,7 @@ from relpos.train.network import counted, description, network, without_memory
 from relpos.train.room import fitting_microbatch
 
 
-def cost(content: Annotated[Content, Arguments(CostKeys)]) -> str:
+def cost(content: Annotated[Content, Arguments(CostKeys, NetworkKeys)]) -> str:
     """Returns the figures as JSON, and prints a sentence about them on stderr.
 
     The measured rate is written into the runs folder, where plans read it.

@@ -45,6 +45,9 @@ else:  # they load torch, which those who only read runs do without
     RecipeKeys = Annotated[dict, As("relpos.train.optim:RecipeKeys")]
 Size = Annotated[dict[str, Any], Arguments("relpos.model.encoder:Encoder")]
 
+WATCHING = ("pytorch_lightning.callbacks.lr_monitor.LearningRateMonitor",)
+"""Callbacks that do not change a result."""
+
 
 @dataclass(frozen=True)
 class Speed:
@@ -181,16 +184,13 @@ class NetworkKeys(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class CostKeys:
-    """The keys of `relpos cost`."""
+    """What `relpos cost` reads of its keys."""
 
     seconds: NotNegative
     size: Size
     position: dict[str, Any]
     conv: dict[str, Any]
     vocabulary: Width
-    k: Natural
-    outside: Outside
-    kernels: Natural
     recipe: RecipeKeys
     speed: Speed
     steps: Count

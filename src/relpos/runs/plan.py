@@ -9,9 +9,8 @@ from typing import Any
 from omegaconf import DictConfig
 
 from relpos.config.compose import resolved, unresolved
-from relpos.runs.run import STAGES, Run
+from relpos.runs.run import Run, stage_class
 from relpos.runs.shelf import checked_metric
-from relpos.stages import stage as _  # noqa: F401
 
 
 def plan(cfg: DictConfig | Mapping[str, Any]) -> Run:
@@ -22,7 +21,8 @@ def plan(cfg: DictConfig | Mapping[str, Any]) -> Run:
             have no figure `metric`.
     """
     content = unresolved(cfg)
-    run = STAGES.get(str(content.get("stage")), Run).plan(content)
+    stage: type[Run] = stage_class(str(content["stage"])) if "stage" in content else Run
+    run = stage.plan(content)
     if content.get("metric"):
         # behind a training it would come too late
         checked_metric(str(resolved(content)["metric"]), run.figures())

@@ -20,7 +20,7 @@ import torch
 from lightning_fabric.plugins.environments import LightningEnvironment
 from pytorch_lightning.profilers import AdvancedProfiler, SimpleProfiler
 
-from relpos.config.schema import TrainingConfig
+from relpos.config.schema import WATCHING, TrainingConfig
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError, say, with_class
 from relpos.model.attention import kernels_used
@@ -31,7 +31,6 @@ from relpos.readers import read_yaml
 from relpos.runs import trunk
 from relpos.runs.run import Figures, Run
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, figures, logged, made_from
-from relpos.stages.identity import WATCHING
 from relpos.train.checkpoint import (
     Checkpointing,
     EvaluatedFirst,

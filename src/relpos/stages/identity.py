@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from relpos.config.schema import Content
+from relpos.config.schema import WATCHING, Content
 from relpos.data.objective import RATE
 from relpos.readers import sha256
 from relpos.trust import find, targets
@@ -34,8 +34,6 @@ IDLE: Mapping[str, tuple[Any, ...]] = {
 nothing then."""
 MACHINE = ("speed", "logger", "snapshots", "evaluations", "checkpoint_every", "log_every")
 """Keys that a run reads but that do not change its result: they are not part of its identity."""
-WATCHING = ("pytorch_lightning.callbacks.lr_monitor.LearningRateMonitor",)
-"""Callbacks that do not change a result."""
 SWITCHES = ("overfit_batches", "fast_dev_run")
 """Keys of `trainer` that change a result."""
 
