@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from relpos.config.check import refuse_overrides
 from relpos.config.compose import TRAININGS, composed
@@ -15,6 +14,7 @@ from relpos.config.conf import key_of, shipped
 from relpos.errors import RelposError, refuse_unknown
 from relpos.measures.measure import measured_columns
 from relpos.pretrained.files import is_remote
+from relpos.results.values import Plain
 from relpos.runs.plan import plan
 from relpos.runs.run import Run, closure
 from relpos.stages.finetune import FinetuneStage
@@ -113,7 +113,7 @@ def _row(
         return row
     first, tasks = _contents(experiment, network, [*experiment.rows[name], *overrides])
     if typed is not None:
-        for content in (first, *tasks):
+        for content in filter(None, (first, *tasks)):
             _refuse_network(content, typed)
     label = partial(_labelled, table=experiment.name, row=name)
     seeds = [] if network else experiment.pretrain_seeds or [first["seed"]]
@@ -122,31 +122,28 @@ def _row(
     return replace(row, pretrainings=pretrainings, tunings=tunings)
 
 
-def _refuse_network(content: Mapping[str, Any], typed: Collection[str]) -> None:
+def _refuse_network(content: Plain, typed: Collection[str]) -> None:
     """Refuses to use the network, and the user's key, because of an experiment file instead of the
     user's own words.
 
     Raises:
         RelposError: the message says what to type.
     """
-    data, logger = content.get("data") or {}, content.get("logger") or {}
-    if str(data.get("_target_")).endswith(".Hub") and "data" not in typed:
+    if str(content["data"]["_target_"]).endswith(".Hub") and "data" not in typed:
         raise _asks_for_network("data=hub", "data=hub")
-    if (
-        content.get("stage") == "pretrain"
-        and "network" not in typed
-        and is_remote(content.get("network") or "???")
-    ):
-        raise _asks_for_network(f"network={content['network']}", "network=…")
-    if not str(logger.get("_target_")).endswith(".wandb_logger"):
+    network = content["network"]
+    if content["stage"] == "pretrain" and network and "network" not in typed and is_remote(network):
+        raise _asks_for_network(f"network={network}", "network=…")
+    logger = {"_target_": "", "entity": None, "mode": "auto"} | (content["logger"] or {})
+    if not str(logger["_target_"]).endswith(".wandb_logger"):
         return
-    if logger.get("entity") and "logger.entity" not in typed:
+    if logger["entity"] and "logger.entity" not in typed:
         raise _asks_for_network(f"logger.entity={logger['entity']}", "logger.entity=…")
-    is_user_choice = "WANDB_MODE" in os.environ or any(
-        key.partition(".")[0] == "logger" for key in typed
-    )
-    if wandb_mode(logger.get("mode", "auto")) == "online" and not is_user_choice:
-        raise _asks_for_network(f"logger.mode={logger.get('mode')}", "logger=wandb")
+    is_user_choice = "WANDB_MODE" in os.environ or "logger" in {
+        key.partition(".")[0] for key in typed
+    }
+    if wandb_mode(logger["mode"]) == "online" and not is_user_choice:
+        raise _asks_for_network(f"logger.mode={logger['mode']}", "logger=wandb")
 
 
 def _asks_for_network(setting: str, typed: str) -> RelposError:
@@ -157,7 +154,7 @@ def _asks_for_network(setting: str, typed: str) -> RelposError:
 
 def _contents(
     experiment: Experiment, network: Run | None, overrides: list[str]
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+) -> tuple[Plain, list[Plain]]:
     """The configurations of a row, resolved: that of its pre-trainings (empty with `network`), and
     one for each task.
 
@@ -191,20 +188,19 @@ def _contents(
 
 
 def _tunings(
-    networks: list[Run], tasks: list[dict[str, Any]], seeds: list[int], label: Callable[[Run], Run]
+    networks: list[Run], tasks: list[Plain], seeds: list[int], label: Callable[[Run], Run]
 ) -> list[Tuning]:
     """The fine-tunings of networks, each on every task with every seed."""
     tunings = []
     for network in networks:
+        pretrain_seed = network.config.seed or 0
         for content in tasks:
             # Planning resolves values and hashes files, so that one seed is planned and the others
             # are derived.
             first = label(FinetuneStage.plan(content | {"seed": seeds[0]}, network))
-            pretrain_seed = network.config.seed or 0
-            tunings += [
-                Tuning(content["task"]["name"], pretrain_seed, seed, reseeded(first, seed))
-                for seed in seeds
-            ]
+            for seed in seeds:
+                run = reseeded(first, seed)
+                tunings.append(Tuning(content["task"]["name"], pretrain_seed, seed, run))
     return tunings
 
 
