@@ -2,8 +2,8 @@
 and claims.
 
 A new measure is a file in `kinds/`. It is found there: its name is the file's, and `relpos order`
-measures it, keeps its results in the runs' folders, and tables have its columns. It is a dataclass
-whose fields are its dials.
+measures it, by runs that keep its results, and tables have its columns. It is a dataclass whose
+fields are its dials.
 """
 
 from __future__ import annotations

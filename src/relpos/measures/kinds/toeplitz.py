@@ -188,8 +188,8 @@ def reached(network: Network, whole: int) -> int:
     except RelposError:
         return whole
     stages = [(1.0, whole)]
-    if first := meaning.get("first"):
-        share = first["share"]
+    if "first" in meaning:
+        first, share = meaning["first"], meaning["first"]["share"]
         stages = [(share * first["batch"], int(first["length"]))]
         stages.append(((1 - share) * meaning["batch"], whole))
     lengths, weights = [], []
