@@ -292,8 +292,8 @@ def samples_of(names: list[str] | None, file: str | None) -> list[Sample]:
     text = expanded(file) if file else None
     if text is not None and not text.is_file():
         raise RelposError(f"text={file}: no such file")
-    found = [network for name in names or () for network in networks_of(name)]
-    networks = list({network.path.resolve(): network for network in found}.values())
+    named = [network for name in names or () for network in networks_of(name)]
+    networks = list({network.path.resolve(): network for network in named}.values())
     if not networks:
         raise RelposError("which network? network=FOLDER must be given")
     name, count = Counter(network.file_name for network in networks).most_common(1)[0]

@@ -206,9 +206,11 @@ class Arrivals:
         self.instrument = instrument and replace(instrument, snapshots=None)
         self.waiting = [replace(row, tunings=[]) for row in plan if row.pretrainings]
         self.awaited: dict[str, dict[str, Run]] = {}
-        made = {run.identity for run in runs}
+        identities = {run.identity for run in runs}
         for row in self.waiting:
-            measuring = [run for run in runs_of([row], self.instrument) if run.identity in made]
+            measuring = [
+                run for run in runs_of([row], self.instrument) if run.identity in identities
+            ]
             awaited = {run.identity: run for run in (*row.pretrainings, *measuring)}
             self.awaited[row.name] = awaited
         self.width = max(map(len, self.awaited), default=0)

@@ -269,8 +269,8 @@ class Measure:
 
 def measures() -> list[Measure]:
     """All measures whose results are kept, with their default dials, in their order."""
-    found = [_of_file(module.name) for module in iter_modules(kinds.__path__)]
-    return sorted(found, key=lambda measure: (measure.place, measure.name))
+    of_files = [_of_file(module.name) for module in iter_modules(kinds.__path__)]
+    return sorted(of_files, key=lambda measure: (measure.place, measure.name))
 
 
 @cache
@@ -291,13 +291,13 @@ def chosen(
     Raises:
         RelposError: there is no such measure.
     """
-    known = {measure.name: measure for measure in measures()}
+    by_name = {measure.name: measure for measure in measures()}
     wanted = []
-    for name in known if names is None else names:
-        if name not in known:
-            raise RelposError(f"measure={name}: no such measure.{nearest(name, known)}")
-        own = {dial: dials[dial] for dial in known[name].dials() if dial in dials}
-        wanted.append(replace(known[name], **own))
+    for name in by_name if names is None else names:
+        if name not in by_name:
+            raise RelposError(f"measure={name}: no such measure.{nearest(name, by_name)}")
+        own = {dial: dials[dial] for dial in by_name[name].dials() if dial in dials}
+        wanted.append(replace(by_name[name], **own))
     return wanted
 
 

@@ -73,7 +73,7 @@ def seen(
         RelposError: as `measured`.
     """
     network = sample.network
-    seen = Measured(network.name, measured(sample, wanted, named))
+    of_network = Measured(network.name, measured(sample, wanted, named))
     if course:
         along = {}
         for percent in shares(network):
@@ -81,10 +81,10 @@ def seen(
             # A snapshot without its weights has the results that are kept, or none.
             if available := [measure for measure in wanted if is_here(snapshot, measure)]:
                 along[percent] = measured(replace(sample, network=snapshot), available, named)
-        seen = replace(seen, course=along)
+        of_network = replace(of_network, course=along)
     if network.is_snapshot:  # the record's numbers are those of the last step
-        return seen
-    return replace(seen, scores=final(network.record))
+        return of_network
+    return replace(of_network, scores=final(network.record))
 
 
 def is_here(network: Network, measure: Measure) -> bool:
