@@ -9,7 +9,7 @@ bf16 autocast. Ours over our own `none` is a race of its own, with more repeats;
 somebody else's loop. A large matrix product runs in the rotation as the ceiling. Peak memory is
 that of separate processes. With a token store, also real tokens per second on real sentence pairs.
 Writes benchmarks/results/step.json and step.md, for base step_base. Expect five minutes on two
-quiet cores, for base half an hour.
+quiet cores, for base half an hour. A whole update of a small network: update.py.
 """
 
 from __future__ import annotations

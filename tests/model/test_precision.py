@@ -2,13 +2,15 @@
 
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 import torch.utils._python_dispatch
 from torch import nn
 
-from relpos.model.precision import autocast, cast_once, casting_once
+from relpos.model.kernels import rate
+from relpos.model.precision import autocast, cast_once, casting_once, has_bf16
 from relpos.runs import training
 
 
@@ -101,7 +103,21 @@ def test_only_a_processor_without_bfloat16_says_so(
     training.tell_of_precision("fp32", torch.device("cpu"))
     assert capsys.readouterr().err == ""
     training.tell_of_precision("bf16", torch.device("cpu"))
-    assert "no instructions for bfloat16" in capsys.readouterr().err
+    assert "multiplies bfloat16 no faster than float32" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("gain", [0.5, 4.0])
+def test_instructions_for_bfloat16_count_where_they_are_no_slower(
+    gain: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
+    measured = [gain]
+    monkeypatch.setattr(rate, "_measured", measured.pop)
+    for _ in range(2):  # measured once, then read from what was kept
+        rate.bf16_gain.cache_clear()
+        assert has_bf16() == (gain > 1)
+    rate.bf16_gain.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -104,11 +104,13 @@ def cast_together(weights: dict[str, torch.Tensor], dtype: torch.dtype) -> dict[
 
 
 def has_bf16() -> bool:
-    """Whether oneDNN multiplies bfloat16 on this CPU: with instructions for it or, more slowly,
-    with AVX-512 alone."""
-    return torch.backends.mkldnn.is_available() and bool(
+    """Whether oneDNN multiplies bfloat16 on this CPU, and no slower than float32."""
+    from relpos.model.kernels import bf16_gain  # which need number formats themselves
+
+    supported = torch.backends.mkldnn.is_available() and bool(
         torch.ops.mkldnn._is_mkldnn_bf16_supported()
     )
+    return supported and bf16_gain() >= 1
 
 
 @cache
@@ -116,8 +118,8 @@ def _multiply_in_float32() -> torch.library.Library:
     """From now on this process multiplies matrices of bfloat16 on the CPU as float32, and rounds
     the product.
 
-    Instructions for bfloat16 also add up in float32. Without them torch's products take ten times
-    as long as those of float32.
+    Instructions for bfloat16 also add up in float32. Without them torch's products take up to ten
+    times as long as those of float32.
     """
     # returned, and so kept by `cache`: its kernels go with it
     library = torch.library.Library("aten", "IMPL")

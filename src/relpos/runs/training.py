@@ -280,8 +280,8 @@ def tell_of_precision(precision: str, device: torch.device) -> None:
         )
     if device.type == "cpu" and precision == "bf16" and not has_bf16():
         say(
-            "relpos: this processor has no instructions for bfloat16, so that precision=bf16 is no "
-            "faster here than fp32"
+            "relpos: this processor multiplies bfloat16 no faster than float32, so that "
+            "precision=bf16 rounds factors, multiplies them in float32 and saves nothing here"
         )
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from relpos.errors import RelposError
 from relpos.model.dropout import Draw, transformed
 from relpos.model.kernels import compiled, eager, fused, proof, triton
+from relpos.model.kernels.rate import bf16_gain as bf16_gain
 from relpos.model.position.base import Terms
 from relpos.model.shape import Heads, Masks
 from relpos.model.tokens import Tokens

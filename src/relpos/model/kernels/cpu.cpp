@@ -15,7 +15,8 @@
 #else
 #define OWN_PRODUCTS 0
 #endif
-#if defined(__AVX512BF16__) && !defined(__AMX_BF16__)
+// PRODUCTS_IN_FLOAT: this processor multiplies bfloat16 no faster (rate.py).
+#if defined(__AVX512BF16__) && !defined(__AMX_BF16__) && !defined(PRODUCTS_IN_FLOAT)
 #define OWN_PRODUCTS_OF_BFLOAT16 1
 #else
 #define OWN_PRODUCTS_OF_BFLOAT16 0
@@ -133,7 +134,7 @@ inline const float* widened(const bfloat16* from, int rows, int columns, int ld,
 }
 inline void by_mkl(bool ta, bool tb, int m, int n, int k, float alpha, const bfloat16* a, int lda, const bfloat16* b, int ldb, float beta,
                    float* c, int ldc) {
-#if defined(__AMX_BF16__)
+#if defined(__AMX_BF16__) && !defined(PRODUCTS_IN_FLOAT)
   if (cblas_gemm_bf16bf16f32) {
     cblas_gemm_bf16bf16f32(101, ta ? 112 : 111, tb ? 112 : 111, m, n, k, alpha, &a->bits, lda, &b->bits, ldb, beta, c, ldc);
     return;

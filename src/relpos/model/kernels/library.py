@@ -24,6 +24,7 @@ import torch
 from filelock import FileLock
 
 from relpos.errors import say
+from relpos.model import precision
 from relpos.model.kernels import kept
 
 SOURCE = Path(__file__).with_name("cpu.cpp")
@@ -154,7 +155,8 @@ def _key(compiler: str) -> str:
 
 
 def _flags() -> list[str]:
-    return [*FLAGS, "-mprefer-vector-width=512"] if "avx512f" in _processor() else [*FLAGS]
+    flags = [*FLAGS, "-mprefer-vector-width=512"] if "avx512f" in _processor() else [*FLAGS]
+    return flags if precision.has_bf16() else [*flags, "-DPRODUCTS_IN_FLOAT"]
 
 
 def _processor() -> str:
