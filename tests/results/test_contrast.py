@@ -17,6 +17,7 @@ from relpos.results.statistics import benjamini_hochberg
 
 TIMES = 500 if os.environ.get("RELPOS_FULL") else 60
 SEVERAL = 200
+COVERAGE = 1_000
 SEEDS = pytest.mark.parametrize(
     "seeds", [3, *(pytest.param(seeds, marks=pytest.mark.full) for seeds in (5, 10))]
 )
@@ -224,6 +225,33 @@ def test_with_spreads_as_unequal_as_the_committed_tables_the_size_is_kept(seeds:
         for effect in effects
     ]
     assert 0.03 <= np.mean(np.concatenate(p) < 0.05) <= 0.07
+
+
+@pytest.mark.parametrize(
+    "seeds", [2, *(pytest.param(seeds, marks=pytest.mark.full) for seeds in (3, 5))]
+)
+def test_with_rows_on_their_way_apart_an_interval_covers_in_each_kind_of_pair(seeds: int) -> None:
+    """Eleven rows that know the order, and three that find it at chance times."""
+    chance = np.random.default_rng(1)
+    late = {"11": 0.28, "12": 0.1, "13": 0.05}
+    kinds = {
+        "knowing": [("0", "1"), ("2", "3"), ("4", "5"), ("6", "7")],
+        "one on its way": [("8", "11"), ("9", "12")],
+        "both": [("12", "13")],
+    }
+    covered: dict[str, list[bool]] = {kind: [] for kind in kinds}
+    for _ in range(COVERAGE):
+        spreads = [*(0.015 * np.exp(chance.normal(0, 0.4, 11))), *late.values()]
+        scores = chance.normal(0, np.array(spreads)[:, None], (14, seeds))
+        scores += chance.normal(0, 0.01, seeds)
+        rows = {str(place): dict(enumerate(of_row)) for place, of_row in enumerate(scores)}
+        for kind, pairs in kinds.items():
+            for pair in pairs:
+                tested = difference(rows, *pair, constant=list(late))
+                assert tested is not None
+                covered[kind].append(tested.low <= 0 <= tested.high)
+    shares = {kind: float(np.mean(hits)) for kind, hits in covered.items()}
+    assert all(0.93 <= share <= 0.97 for share in shares.values()), shares
 
 
 def test_a_difference_of_two_quiet_rows_is_found_with_three_seeds() -> None:

@@ -132,7 +132,7 @@ def estimated(
     if not all(rows.get(row) for row in weights):
         return None
     # All rows of the scale take part, because together they show how much pre-trainings differ.
-    if tested := contrast(rows, weights, scale.at_constant(columns)):
+    if tested := contrast(rows, weights, scale.apart(columns)):
         return tested.value, tested
     return sum(weight * fmean(rows[row].values()) for row, weight in weights.items()), None
 

@@ -33,6 +33,8 @@ LEAD = 0.05
 """Nats by which its loss must be below that of `none` where there are too few seeds to estimate
 noise."""
 PLATEAU = f"no lead over {NONE} or no shuffle gap above {LEAST_GAP} nats beyond noise, or too little order"
+KNOWING = 0.9
+"""The fraction of order from which on a row knows the order; below it is on its way."""
 HALF = 0.5
 """The fraction of order at which a row has found order."""
 Curve = Mapping[int, float]
@@ -67,6 +69,19 @@ def order_known(losses: Mapping[str, Units], row: str) -> float | None:
     means = {name: fmean(units.values()) for name, units in losses.items() if units}
     most = _all_order(means)
     return (means[NONE] - means[row]) / most if most > 0 else 0.0
+
+
+def on_their_way(losses: Mapping[str, Units]) -> list[str]:
+    """The rows that know less than `KNOWING` of the order; none without a row `none`.
+
+    When such a row finds order differs from seed to seed by far more than the losses of rows that
+    know it, so that neither says anything about the spread of the other.
+
+    >>> on_their_way({"none": {0: 6.0}, "absolute": {0: 5.5}, "fixed": {0: 4.0}, "tisa": {0: 4.1}})
+    ['none', 'absolute']
+    """
+    known = {row: order_known(losses, row) for row in losses}
+    return [row for row, share in known.items() if share is not None and share < KNOWING]
 
 
 def _all_order(means: Mapping[str, float]) -> float:

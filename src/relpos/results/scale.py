@@ -164,6 +164,14 @@ class Scale:
                 rows.append(row)
         return rows
 
+    def apart(self, columns: Sequence[str]) -> list[str]:
+        """Rows whose spread in these columns says nothing about that of others: those at the
+        constant answer, and, in what a pre-training is measured in, those that do not know the
+        order yet."""
+        if set(columns) <= {name for name, _ in NAMED.values()}:
+            return [*self.at_constant(columns), *plateau.on_their_way(self.losses())]
+        return self.at_constant(columns)
+
     def losses(self) -> dict[str, dict[int, float]]:
         """Row → pre-training seed → held-out loss."""
         losses = {}
