@@ -4,12 +4,14 @@
 FOLDER is an unpacked experiments/results/*/records.tar.xz, or several. Each line is a pair of rows
 of one scale: the difference in held-out loss or in shuffle gap, its 95 % interval with moderated
 variances (Smyth 2004), and that of these pairs of seeds alone. Rows that share one seed at most are
-compared by Welch's formula, and two single runs with the same seed by what other pairs show. Every
-run counts; claims leave out pilots (seeds from 100) and rows that no claim names, which are to be
-deleted from FOLDER first.
+compared by Welch's formula, and two single runs with the same seed by what other pairs show. A row
+that knows less than nine tenths of the order (by its loss, between that of `none` and the lowest)
+stands apart, with the variance of its own pairs. Every run counts; claims leave out pilots (seeds
+from 100) and rows that no claim names, which are to be deleted from FOLDER first.
 """
 
 import json
+import re
 import sys
 from collections import defaultdict
 from itertools import combinations
@@ -23,6 +25,7 @@ from scipy.special import digamma, polygamma
 from scipy.stats import t
 
 Floats = NDArray[np.float64]
+NONE = re.compile(r"none-\d+x\d+(-causal)?-")  # the folder of a row without positions
 of_order = sys.argv[2:] == ["order"]
 values: dict[tuple[str, str], dict[Any, dict[int, tuple[float, Path]]]] = defaultdict(
     lambda: defaultdict(dict)
@@ -70,6 +73,7 @@ for scale in {scale for scale, _ in values}:
         max(of_scale.items(), key=lambda item: (len(item[1]), item[0]))[1] if of_scale else {}
     )
 scales: dict[str, dict[str, dict[int, float]]] = defaultdict(dict)
+gains: dict[str, dict[str, float]] = defaultdict(dict)  # scale, row → minus the mean loss
 # of several learning rates, the one with most seeds; of equally many, the lowest
 for (scale, row), by_rate in values.items():
     chosen = max(by_rate.items(), key=lambda item: (len(item[1]), item[0]))[1]
@@ -77,6 +81,7 @@ for (scale, row), by_rate in values.items():
         seed: (ways[scale].get(at) if of_order else loss) for seed, (loss, at) in chosen.items()
     }
     scales[scale][row] = {seed: value for seed, value in known.items() if value is not None}
+    gains[scale][row] = float(np.mean([loss for loss, _ in chosen.values()]))
 
 
 def moments(variances: Floats, f: Floats) -> tuple[float, float]:
@@ -101,25 +106,31 @@ def say(pair: tuple[str, str], mean: float, error: float, freedom: float, more: 
     )
 
 
-for rows in scales.values():
+for scale, rows in scales.items():
+    least = max((at for row, at in gains[scale].items() if NONE.match(row)), default=-np.inf)
+    knowing = {
+        row
+        for row, at in gains[scale].items()
+        if np.isinf(least) or at - least >= 0.9 * (max(gains[scale].values()) - least)
+    }
     pool = {
         row: seeds
         for row, seeds in rows.items()
-        if len(seeds) > 1 and np.ptp(list(seeds.values())) > 1e-6
+        if row in knowing and len(seeds) > 1 and np.ptp(list(seeds.values())) > 1e-6
     }
     paired = {
         (a, b): np.array([rows[a][s] - rows[b][s] for s in sorted(rows[a].keys() & rows[b].keys())])
         for a, b in combinations(rows, 2)
     }
     inside = [each for pair, each in paired.items() if len(each) > 1 and set(pair) <= set(pool)]
-    if len(inside) < 2:
-        continue
-    d0, s0 = moments(*np.array([[each.var(ddof=1) / 2, len(each) - 1] for each in inside]).T)
-    most = sum(map(len, pool.values())) - len(pool) - len(set().union(*pool.values())) + 1
+    d0, s0, most = 0.0, 0.0, np.inf
+    if len(inside) > 1:
+        d0, s0 = moments(*np.array([[each.var(ddof=1) / 2, len(each) - 1] for each in inside]).T)
+        most = sum(map(len, pool.values())) - len(pool) - len(set().union(*pool.values())) + 1
     for pair, each in ((pair, each) for pair, each in paired.items() if len(each) > 1):
         n, own, prior = len(each), float(each.var(ddof=1)), d0 if set(pair) <= set(pool) else 0.0
         freedom, error = (
-            min(prior + n - 1, most),
+            min(prior + n - 1, most if prior else n - 1),
             ((prior * 2 * s0 + (n - 1) * own) / (prior + n - 1) / n) ** 0.5,
         )
         by = t.ppf(0.975, n - 1) * (own / n) ** 0.5
@@ -132,28 +143,37 @@ for rows in scales.values():
         )
     for pair, each in paired.items():
         # one run of each row, with the same seed
-        if len(each) == 1 and all(len(rows[row]) == 1 for row in pair):
+        if (
+            d0
+            and len(each) == 1
+            and all(len(rows[row]) == 1 for row in pair)
+            and set(pair) <= knowing
+        ):
             say(pair, float(each[0]), (2 * s0) ** 0.5, min(d0, most))
     # One run of a row beside several of another: no pairs, and each row's own variance, moderated
     # by those of all rows.
-    d0, s0 = moments(
-        *np.array([[np.var(list(x.values()), ddof=1), len(x) - 1] for x in pool.values()]).T
-    )
-    most = sum(map(len, pool.values())) - len(pool)
+    if pool:
+        d0, s0 = moments(
+            *np.array([[np.var(list(x.values()), ddof=1), len(x) - 1] for x in pool.values()]).T
+        )
+        most = sum(map(len, pool.values())) - len(pool)
     for pair in (
         pair
         for pair, each in paired.items()
         if len(each) < 2 and max(len(rows[row]) for row in pair) > len(each)
     ):
+        prior, cap = (d0, most) if set(pair) <= knowing else (0.0, np.inf)
+        if not prior and min(len(rows[row]) for row in pair) < 2:
+            continue
         parts = []
         for units in (list(rows[row].values()) for row in pair):
             n, squares = len(units), float(np.var(units)) * len(units)
             parts.append(
                 (
                     float(np.mean(units)),
-                    (d0 * s0 + squares) / (d0 + n - 1) / n,
-                    min(d0 + n - 1, most),
+                    (prior * s0 + squares) / (prior + n - 1) / n,
+                    min(prior + n - 1, cap),
                 )
             )
         (first, v, f), (second, w, g) = parts
-        say(pair, first - second, (v + w) ** 0.5, min((v + w) ** 2 / (v**2 / f + w**2 / g), most))
+        say(pair, first - second, (v + w) ** 0.5, min((v + w) ** 2 / (v**2 / f + w**2 / g), cap))

@@ -25,9 +25,12 @@ in the tests: under spreads as unequal as in that table the size, over all pairs
 three seeds in at least 80 % of the draws.
 
 A row whose units are all equal is constant by theorem (`none` when words are shuffled, `alibi` when
-rows are reversed), and a row at the constant answer nearly so. Such rows stay outside, because
-their spread says nothing about that of others. A comparison with one of them has its own error
-alone.
+rows are reversed), and a row at the constant answer nearly so; a row that does not know the order
+yet finds it at a time that differs from seed to seed by far more than the losses of those that know
+it. Such rows stay apart, because their spread says nothing about that of others. A comparison with
+one of them has its own error alone. With eleven rows that know the order and three that do not, 95 %
+intervals hold the true difference in 0.93 to 0.97 of the simulated cases, of either kind of pair, at
+two, three and five seeds (in one pool 0.69 to 0.83 for the noisy and 0.98 to 1.00 for the quiet).
 """
 
 from __future__ import annotations
@@ -128,7 +131,7 @@ def contrast(
     Args:
         rows: all of one scale, in the same columns.
         weights: of the rows that are compared.
-        constant: rows that sit at the constant answer.
+        constant: rows that stand apart.
     """
     compared = [rows[row] for row in weights]
     shared = sorted(set.intersection(*(set(units) for units in compared)))
