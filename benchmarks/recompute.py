@@ -162,18 +162,16 @@ for scale, rows in scales.items():
         for pair, each in paired.items()
         if len(each) < 2 and max(len(rows[row]) for row in pair) > len(each)
     ):
-        prior, cap = (d0, most) if set(pair) <= knowing else (0.0, np.inf)
-        if not prior and min(len(rows[row]) for row in pair) < 2:
-            continue
+        cap = most if set(pair) <= knowing else np.inf
         parts = []
-        for units in (list(rows[row].values()) for row in pair):
+        for row in pair:
+            units, prior = list(rows[row].values()), d0 if row in knowing else 0.0
             n, squares = len(units), float(np.var(units)) * len(units)
-            parts.append(
-                (
-                    float(np.mean(units)),
-                    (prior * s0 + squares) / (prior + n - 1) / n,
-                    min(prior + n - 1, cap),
-                )
-            )
+            if prior + n > 1:
+                variance = (prior * s0 + squares) / (prior + n - 1) / n
+                freedom = min(prior + n - 1, most if prior else n - 1)
+                parts.append((float(np.mean(units)), variance, freedom))
+        if len(parts) < 2:
+            continue
         (first, v, f), (second, w, g) = parts
         say(pair, first - second, (v + w) ** 0.5, min((v + w) ** 2 / (v**2 / f + w**2 / g), cap))

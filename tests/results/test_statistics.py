@@ -9,18 +9,18 @@ from scipy import stats
 from relpos.results.statistics import (
     benjamini_hochberg,
     clustered,
+    combined,
     holm,
     paired,
     standard_error,
-    welch,
 )
 
 VALUES = [30.0, 32.0, 37.0, 31.0, 33.0, 34.0, 29.0, 35.0, 33.5, 30.5]
 
 
-def test_welch_by_hand() -> None:
+def test_differences_of_other_seeds_by_hand() -> None:
     other = [31.0, 30.0, 33.0]
-    found = welch([(1.0, VALUES), (-1.0, other)])
+    found = combined([(1.0, paired(VALUES)), (-1.0, paired(other))])
     own, theirs = np.var(VALUES, ddof=1) / 10, np.var(other, ddof=1) / 3
     freedom = (own + theirs) ** 2 / (own**2 / 9 + theirs**2 / 2)
     assert found.value == pytest.approx(np.mean(VALUES) - np.mean(other))
@@ -38,7 +38,7 @@ def test_paired_by_hand() -> None:
     assert found.value == pytest.approx(1.45)
     assert found.low == pytest.approx(1.45 - stats.t.ppf(0.975, 9) * error)
     assert found.p == pytest.approx(2 * stats.t.sf(1.45 / error, 9))
-    unpaired = welch([(1.0, VALUES), (-1.0, other)])
+    unpaired = combined([(1.0, paired(VALUES)), (-1.0, paired(other))])
     assert unpaired.p > found.p  # what the seeds share is gone
 
 

@@ -51,7 +51,6 @@ from relpos.results.statistics import (
     combined,
     paired,
     satterthwaite,
-    welch,
 )
 
 Units = Mapping[int, float]
@@ -140,10 +139,7 @@ def contrast(
     # Seeds that not all rows have cannot be paired, and are left out even where there are many.
     values = [sum(weight * rows[row][seed] for row, weight in weights.items()) for seed in shared]
     alone = paired(values)
-    if alone is None and not is_inside:
-        # A constant row has no spread to borrow or to lend.
-        return welch([(weight, list(rows[row].values())) for row, weight in weights.items()])
-    if alone is None and max(map(len, compared)) > len(shared):
+    if alone is None and (not is_inside or max(map(len, compared)) > len(shared)):
         return _unpaired(rows, weights, pool)
     prior = _prior(_cells(pool), True) if is_inside else None
     squares = sum(weight**2 for weight in weights.values())
@@ -178,21 +174,23 @@ def _moderated(alone: Difference, prior: Prior, squares: float) -> Difference:
 def _unpaired(
     rows: Mapping[str, Units], weights: Mapping[str, float], pool: Mapping[str, Units]
 ) -> Difference | None:
-    """Rows of different seeds: Welch's test with the variance of each row moderated."""
-    prior = _prior(_cells(pool), False)
-    if prior is None:
-        return None
+    """Rows of different seeds: Welch's test. The variance of a row in the pool is moderated; one
+    that stands apart has its own."""
+    prior = _prior(_cells(pool), False) if pool else None
     terms = []
     for row, weight in weights.items():
         values = list(rows[row].values())
-        variance = float(np.var(values, ddof=1)) if len(values) > 1 else 0.0
-        moderated = prior.moderated(variance, len(values) - 1.0)
-        error = (moderated.variance / len(values)) ** 0.5
-        terms.append(
-            (weight, Difference(float(np.mean(values)), error, moderated.freedom, len(values)))
-        )
+        mean = paired(values) or Difference(values[0], 0.0, 0.0, 1)
+        if prior and row in pool:
+            mean = _moderated(mean, prior, 1.0)
+        elif mean.n < 2:
+            return None
+        terms.append((weight, mean))
     tested = combined(terms)
-    return replace(tested, freedom=min(tested.freedom, prior.most), n=terms[0][1].n)
+    most = prior.most if prior and set(weights) <= set(pool) else inf
+    if tested.error < POINT:
+        return None
+    return replace(tested, freedom=min(tested.freedom, most), n=terms[0][1].n)
 
 
 @lru_cache(maxsize=256)

@@ -6,7 +6,7 @@ scipy computes the distributions. α = 0.05 and power 0.8 throughout.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, sqrt
 
 import numpy as np
@@ -191,29 +191,6 @@ def paired_by_seed(first: Mapping[int, float], second: Mapping[int, float]) -> D
     """
     shared = [seed for seed in first if seed in second]
     return paired([first[seed] for seed in shared], [second[seed] for seed in shared])
-
-
-def welch(terms: Sequence[tuple[float, Sequence[float]]]) -> Difference | None:
-    """Σ weight · mean of several rows over different seeds, each with a spread of its own.
-
-    Degrees of freedom are by Welch and Satterthwaite. None where a row has fewer than two values,
-    and where no row has any spread.
-
-    >>> welch([(1.0, [71.0, 73.0]), (-1.0, [70.0])]) is None
-    True
-    >>> welch([(1.0, [71.0, 73.0]), (-1.0, [70.0, 72.0])]).value
-    1.0
-
-    Args:
-        terms: weight and values of each row; `n` is the number of values of the first.
-    """
-    means = [(weight, paired(values)) for weight, values in terms]
-    estimated = [(weight, mean) for weight, mean in means if mean is not None]
-    # A row of one value has an unknown spread, for which no other row's can stand.
-    if len(estimated) < len(terms):
-        return None
-    tested = combined(estimated)
-    return replace(tested, n=estimated[0][1].n) if tested.error >= POINT else None
 
 
 def combined(terms: Sequence[tuple[float, Difference]]) -> Difference:
