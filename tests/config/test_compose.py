@@ -36,11 +36,11 @@ from relpos.trust import mistakes
         ("pretrain", ["size.layrs=3"], "unknown key 'size.layrs'. Did you mean 'size.layers'"),
         ("pretrain", ["position=composite", "+position.sclaed=1"], "unknown key 'position.sclaed'. "
                                                                    "Did you mean 'scaled'"),
-        ("pretrain", ["steps=many"], "steps=many: a whole number of 1 or more is expected"),
-        ("pretrain", ["steps=-5"], "steps=-5: a whole number of 1 or more is expected"),
-        ("pretrain", ["steps=1.5"], "steps=1.5: a whole number of 1 or more is expected"),
+        ("pretrain", ["steps=many"], "steps=many: a whole number of 0 or more is expected"),
+        ("pretrain", ["steps=-5"], "steps=-5: a whole number of 0 or more is expected"),
+        ("pretrain", ["steps=1.5"], "steps=1.5: a whole number of 0 or more is expected"),
         ("pretrain", ["k=-3"], "k=-3: a whole number of 0 or more is expected"),
-        ("finetune", ["pretrain.steps=-1"], "pretrain.steps=-1: a whole number of 1 or more is "
+        ("finetune", ["pretrain.steps=-1"], "pretrain.steps=-1: a whole number of 0 or more is "
                                             "expected"),
         ("pretrain", ["first.share=1"], "first.share=1: a number from 0 up to, not including, 1 is "
                                         "expected"),
@@ -48,7 +48,7 @@ from relpos.trust import mistakes
         ("pretrain", ["first.batch=0"], "first.batch=0: a whole number from 1 to 1,000,000 is "
                                         "expected"),
         ("pretrain", ["first=null"], "first=null: it has keys of its own, first.share, first.length"),
-        ("pretrain", ["steps=null"], "steps=null: a whole number of 1 or more is expected"),
+        ("pretrain", ["steps=null"], "steps=null: a whole number of 0 or more is expected"),
         ("analyze", ["kind=patterns", "kind.layer=[]"], "kind.layer=[]: a whole number of 1 or "
                                                         "more is expected"),
         ("pretrain", ["data=toy", "data.corpus=x"], "data.corpus: a key of data=files, which must "

@@ -400,7 +400,7 @@ def test_a_worker_goes_on_with_the_threads_of_the_record_unless_others_are_asked
             execute(replace(run, config=replace(run.config, speed=Speed(threads=2))))
     # A worker of `engine.threads=1` in this process: one that is forked could not compute with two
     # threads.
-    [environment] = Local(workers=1, threads=asked)._environments([None])
+    [environment] = Local(workers=1, threads=asked).environments([None])
     for name in environment.keys() & {ASKED}:
         monkeypatch.setenv(name, environment[name])
     torch.set_num_threads(1)

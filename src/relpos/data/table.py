@@ -117,7 +117,8 @@ def csv_rows(path: Path) -> Iterator[Row]:
 
 
 def _parsed(path: Path) -> Iterator[Row]:
-    csv.field_size_limit(textfile.LONGEST)  # 131,072 characters, where nobody has set another
+    # 131,072 characters for the whole process, where nobody has set another
+    limit = csv.field_size_limit(textfile.LONGEST)
     line = 1
     # Strict: otherwise a quote that is never closed would make one field of the rest of the file,
     # without an error.
@@ -130,6 +131,8 @@ def _parsed(path: Path) -> Iterator[Row]:
             line = reader.line_num + 1
     except csv.Error as error:
         raise RelposError(f"{path} line {line}: not CSV: {error}") from None
+    finally:
+        csv.field_size_limit(limit)
 
 
 def json_table(path: Path, columns: Sequence[str]) -> TextTable:

@@ -115,15 +115,19 @@ class Local(Engine):
 
     def start(self, standing: Standing, folder: Path) -> LocalWorkers:
         """Starts one worker for each of `places`."""
-        places = self.places(standing.open())
+        environments = self.environments(self.places(standing.open()))
+        standing.job.write(folder / "job.json")
+        return LocalWorkers(standing, folder, environments)
+
+    def environments(self, places: list[str | None]) -> list[dict[str, str]]:
+        """The variables of each worker: those of this process, its threads and its GPUs."""
         threads = self.threads or max(1, cores() // max(1, len(places)))
         variables = os.environ | thread_variables(threads, asked=self.threads is not None)
         environments = []
         for gpus in places:
             visible = {} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus}
             environments.append(variables | visible)
-        standing.job.write(folder / "job.json")
-        return LocalWorkers(standing, folder, environments)
+        return environments
 
     def places(self, pending: list[Run]) -> list[str | None]:
         """One entry per worker, at most one per run: the GPUs that it sees, as many as a run takes;

@@ -105,6 +105,8 @@ def names_by_file(folder: Path) -> dict[Path, set[str]]:
         index = folder / f"{name}.index.json"
         if index.is_file():
             weight_map = read_json(index, ShardIndex).weight_map
+            if not weight_map:
+                raise RelposError(f"{index}: it names no weights")
             names = {folder / shard: set[str]() for shard in sorted({*weight_map.values()})}
             for file in names:
                 # A name with a folder in it could point anywhere on this machine.
@@ -112,8 +114,7 @@ def names_by_file(folder: Path) -> dict[Path, set[str]]:
                     raise RelposError(f"{index}: shard {file.name} is missing")
             for weight, shard in weight_map.items():
                 names[folder / shard].add(weight)
-            if names:
-                return names
+            return names
     raise RelposError(f"no weights in {folder}: {' or '.join(WEIGHTS)} is expected")
 
 
