@@ -115,6 +115,15 @@ def test_what_the_first_steps_depend_on_is_not_shared(short: Run, change: str) -
     assert begins_at("steps=12", change) == 0
 
 
+def test_a_run_that_ends_within_the_warm_up_does_not_begin_behind_its_end(toy_runs: Path) -> None:
+    longer = execute(run_of("recipe.warmup=4", "steps=5"))
+    assert (longer.path / trunk.FOLDER).is_dir()
+    for steps in (0, 3):
+        within = execute(run_of("recipe.warmup=4", f"steps={steps}"))
+        assert [start["from_step"] for start in within.record["starts"]] == [0]
+        assert within.metrics["steps"] == steps
+
+
 def test_what_their_last_bits_depend_on_is_not_shared(short: Run) -> None:
     assert begins_at("steps=12", threads=2) == begins_at("steps=12", microbatch=2) == 0
     assert execute(run_of("steps=12", "speed.microbatch=2")).record["starts"][0]["from_step"] == 0

@@ -43,7 +43,7 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:
 
     steps = run.config.steps or 0
     # a snapshot needs its own training
-    end = min([end, *(snapshot_step(share, steps) - 1 for share in run.config.snapshots)])
+    end = min([end, steps, *(snapshot_step(share, steps) - 1 for share in run.config.snapshots)])
     inputs = {name: other.identity for name, other in run.inputs.items()}
     found = []
     for folder in (runs_root() / run.stage).glob(f"{run.name}-*"):
