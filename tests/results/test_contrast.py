@@ -247,7 +247,7 @@ def test_with_rows_on_their_way_apart_an_interval_covers_in_each_kind_of_pair(se
         rows = {str(place): dict(enumerate(of_row)) for place, of_row in enumerate(scores)}
         for kind, pairs in kinds.items():
             for pair in pairs:
-                tested = difference(rows, *pair, constant=list(late))
+                tested = difference(rows, *pair, apart=list(late))
                 assert tested is not None
                 covered[kind].append(tested.low <= 0 <= tested.high)
     shares = {kind: float(np.mean(hits)) for kind, hits in covered.items()}

@@ -106,7 +106,7 @@ class Prior:
 
 
 def difference(
-    rows: Mapping[str, Units], first: str, second: str, constant: Collection[str] = ()
+    rows: Mapping[str, Units], first: str, second: str, apart: Collection[str] = ()
 ) -> Difference | None:
     """`first − second`: the `contrast` of two rows.
 
@@ -114,11 +114,11 @@ def difference(
     >>> round(tested.value, 6), tested.freedom, tested.alone.freedom
     (1.25, 2.0, 1)
     """
-    return contrast(rows, {first: 1.0, second: -1.0}, constant)
+    return contrast(rows, {first: 1.0, second: -1.0}, apart)
 
 
 def contrast(
-    rows: Mapping[str, Units], weights: Mapping[str, float], constant: Collection[str] = ()
+    rows: Mapping[str, Units], weights: Mapping[str, float], apart: Collection[str] = ()
 ) -> Difference | None:
     """Σ weight · row, the weights adding up to zero; None if the rows do not show how much
     pre-trainings differ.
@@ -130,11 +130,11 @@ def contrast(
     Args:
         rows: all of one scale, in the same columns.
         weights: of the rows that are compared.
-        constant: rows that stand apart.
+        apart: rows whose spread says nothing about that of others.
     """
     compared = [rows[row] for row in weights]
     shared = sorted(set.intersection(*(set(units) for units in compared)))
-    pool = _pool(rows, constant)
+    pool = _pool(rows, apart)
     is_inside = set(weights) <= set(pool)
     # Seeds that not all rows have cannot be paired, and are left out even where there are many.
     values = [sum(weight * rows[row][seed] for row, weight in weights.items()) for seed in shared]
@@ -152,11 +152,11 @@ def contrast(
     return _moderated(Difference(values[0], 0.0, 0.0, 1), prior, squares)
 
 
-def _pool(rows: Mapping[str, Units], constant: Collection[str]) -> dict[str, Units]:
+def _pool(rows: Mapping[str, Units], apart: Collection[str]) -> dict[str, Units]:
     """The rows whose spread says something about that of other rows."""
     pool = {}
     for row, units in rows.items():
-        if not units or row in constant:
+        if not units or row in apart:
             continue
         if len(units) == 1 or max(units.values()) - min(units.values()) >= SAME:
             pool[row] = units
@@ -245,7 +245,7 @@ def _variances(table: Floats, is_crossed: bool) -> tuple[Floats, Floats]:
     return np.nanvar(table[..., several, :], axis=-1, ddof=1), counts[several] - 1.0
 
 
-def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) -> Spread | None:
+def spread(rows: Mapping[str, Units], row: str, apart: Collection[str] = ()) -> Spread | None:
     """How much pre-trainings of `row` with different seeds differ; None if no row has several
     pre-trainings.
 
@@ -256,7 +256,7 @@ def spread(rows: Mapping[str, Units], row: str, constant: Collection[str] = ()) 
     >>> spread({"a": {0: 71.0, 1: 73.0}}, "a")
     Spread(variance=2.0, freedom=1.0)
     """
-    pool = _pool(rows, constant)
+    pool = _pool(rows, apart)
     if row not in pool or max(map(len, pool.values())) < 2:
         return None
     cells = _cells(pool)

@@ -51,7 +51,6 @@ class MeasureConfig(RunConfig):
 
     dials: dict[str, Any]
     share: int = END
-    threads: int | None = None
     speed: Speed = field(default_factory=Speed)
 
 
@@ -88,8 +87,8 @@ class MeasureStage(Run):
         if share != END:
             meaning["share"] = share
             name += f"-at{share}"
-        speed, dials = Speed(accelerator=accelerator), measure.dials()
-        config = MeasureConfig(dials=dials, share=share, threads=threads, speed=speed)
+        speed = Speed(accelerator=accelerator, threads=threads)
+        config = MeasureConfig(dials=measure.dials(), share=share, speed=speed)
         return cls(name, meaning, config, {"network": network})
 
     def work(self) -> Figures:
@@ -100,8 +99,9 @@ class MeasureStage(Run):
             network = of_run(self.inputs["network"].path)
             if self.config.share != END:
                 network = network.at(self.config.share)
-            gpu = self.config.speed.accelerator != "cpu"
-            results = measure.measure(Sample(network, gpu, self.config.threads))
+            speed = self.config.speed
+            sample = Sample(network, speed.accelerator != "cpu", speed.threads)
+            results = measure.measure(sample)
         write_json(self.path / RESULTS, results)
         return figures(measure, results)
 

@@ -204,9 +204,10 @@ def _terms_of(layer: Any, x: Tensor, call: Any) -> tuple[Terms, Tensor] | None:
     """The terms of a pass, and something of the shape of its values; None where there is more in
     the terms than factors that are queries and keys, and β."""
     shape = layer.attention.shape
-    # which the scheme hands on and does not read
+    # which the scheme hands on and does not read; NaN, so that a training with one that reads them
+    # says so at once
     q, k = (
-        x.new_empty(()).expand(call.held.batch, shape.heads, call.held.n, shape.head_dim)
+        x.new_full((), torch.nan).expand(call.held.batch, shape.heads, call.held.n, shape.head_dim)
         for _ in range(2)
     )
     terms: Terms = call.position.terms(call.layer, q, k, call.state)
