@@ -253,10 +253,10 @@ def report(cells: pd.DataFrame, law: Any) -> dict[str, Any]:
     for name in CHECKED:
         group = cells[cells["row"] == name]
         if len(group):
-            said = float(predicted(law, group)["law"].iloc[0])
+            expected = float(predicted(law, group)["law"].iloc[0])
             seen = float(np.exp(np.log(group["updates"]).mean()))
-            within = bool(1 / FACTOR <= seen / said <= FACTOR)
-            check[name] = {"law": said, "seen": seen, "seeds": len(group), "within": within}
+            within = bool(1 / FACTOR <= seen / expected <= FACTOR)
+            check[name] = {"law": expected, "seen": seen, "seeds": len(group), "within": within}
     coefficients = {
         name: [float(value), *map(float, bounds)]
         for name, value, bounds in zip(names, law.params, interval, strict=True)
@@ -270,9 +270,9 @@ def draw(cells: pd.DataFrame, law: Any, to: Path) -> None:
     figure, axes = plt.subplots(figsize=(7, 0.34 * len(rows) + 1.2), layout="constrained")
     for place, name in enumerate(reversed(rows)):
         group = cells[cells["row"] == name]
-        said = predicted(law, group).iloc[0]
-        axes.plot([said["low"], said["high"]], [place, place], color="0.8", linewidth=7, zorder=1)
-        axes.plot([said["law"]], [place], "|", color="0.4", markersize=11, zorder=2)
+        line = predicted(law, group).iloc[0]
+        axes.plot([line["low"], line["high"]], [place, place], color="0.8", linewidth=7, zorder=1)
+        axes.plot([line["law"]], [place], "|", color="0.4", markersize=11, zorder=2)
         color = "C0" if name in FITTED else "C1"
         for censored, marker in ((False, "o"), (True, ">")):
             seen = group[group["censored"] == censored]
@@ -290,15 +290,15 @@ def main() -> None:
     cells = exits(trainings(Path(sys.argv[1])))
     cells.insert(0, "row", named(cells))
     law = fitted(cells[cells["row"].isin(FITTED)].reset_index(drop=True))
-    found = report(cells, law)
+    result = report(cells, law)
     RESULTS.mkdir(parents=True, exist_ok=True)
     cells.sort_values(["row", "seed"])[["row", "seed", "updates", "censored"]].to_csv(
         RESULTS / "exits.csv", index=False, float_format="%.1f"
     )
-    (RESULTS / "law.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    (RESULTS / "law.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     draw(cells, law, RESULTS / "law.png")
     print(medians(cells).round(0).to_string())
-    print(json.dumps(found, indent=1))
+    print(json.dumps(result, indent=1))
 
 
 if __name__ == "__main__":

@@ -66,23 +66,23 @@ class _Layer(torch.autograd.Function):
         b_qkv, b_out, gain_1, shift_1, b_in, b_ffn, gain_2, shift_2 = (
             given[number].detach().float() for number in (1, 3, 4, 5, 7, 9, 10, 11)
         )
-        made = product(x, project, (False, True), b_qkv)
-        of_pairs = _apart(made, plan.heads)
+        qkv = product(x, project, (False, True), b_qkv)
+        of_pairs = _split(qkv, plan.heads)
         stored = _stored(plan, of_pairs, given[12:])
         y = x.new_empty(len(x), project.shape[1])
         _, p = compiled.forward(of_pairs, stored, plan.rest, _by_head(y, plan.heads), plan.keep)
-        there, before = (
+        needed, before = (
             (y, x)
             if plan.kept is None
             else (y.index_select(0, plan.kept), x.index_select(0, plan.kept))
         )
-        z = product(there, output, (False, True), b_out)
+        z = product(needed, output, (False, True), b_out)
         z, *first = _add_norm(before, z, gain_1, shift_1, plan, 0)
         inner = product(z, widen, (False, True))
         out = product(sweeps_cpu.gelu_forward(inner, b_in), narrow, (False, True), b_ffn)
         out, *second = _add_norm(z, out, gain_2, shift_2, plan, 1)
         ctx.save_for_backward(
-            x, made, there, p, z, inner, *first, *second, gain_1, b_in, gain_2, *stored
+            x, qkv, needed, p, z, inner, *first, *second, gain_1, b_in, gain_2, *stored
         )
         ctx.plan, ctx.types = plan, [None if part is None else part.dtype for part in given]
         return out
@@ -92,7 +92,7 @@ class _Layer(torch.autograd.Function):
     @as_given
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (
-            x, made, there, p, z, inner, sum_1, mean_1, rstd_1, sum_2, mean_2, rstd_2,
+            x, qkv, needed, p, z, inner, sum_1, mean_1, rstd_1, sum_2, mean_2, rstd_2,
             gain_1, b_in, gain_2, *terms,
         ) = ctx.saved_tensors  # fmt: skip
         stored = Addends(*terms)
@@ -113,22 +113,22 @@ class _Layer(torch.autograd.Function):
             grad_z.view(shape), [], sum_1, mean_1, rstd_1, gain_1, plan.draws[0]
         )
         before, grad_out = before.flatten(0, -2), grad_out.flatten(0, -2)
-        of_output = product(grad_out, there, (True, False), narrow=False)
+        of_output = product(grad_out, needed, (True, False), narrow=False)
         grad_y = product(grad_out, output)
         if plan.kept is not None:
             grad_y, before = (
                 part.new_zeros(len(x), part.shape[1]).index_copy_(0, plan.kept, part)
                 for part in (grad_y, before)
             )
-        grads = torch.empty_like(made)
+        grads = torch.empty_like(qkv)
         sums = compiled.backward(
-            _apart(made, plan.heads), stored, plan.rest, _by_head(grad_y, plan.heads), p,
-            _apart(grads, plan.heads),
+            _split(qkv, plan.heads), stored, plan.rest, _by_head(grad_y, plan.heads), p,
+            _split(grads, plan.heads),
         )  # fmt: skip
         of_project = product(grads, x, (True, False), narrow=False)
         grad_x = product(grads, project, beside=before)
         of_biases = [part.sum(0, dtype=torch.float32) for part in (grads, grad_out, grad_ffn)]
-        found = [
+        gradients = [
             of_project, of_biases[0], of_output, of_biases[1], *norm_1.sum(1),
             of_widen, b_in_sums.sum(0), of_narrow, of_biases[2], *norm_2.sum(1),
         ]  # fmt: skip
@@ -137,7 +137,7 @@ class _Layer(torch.autograd.Function):
         return (
             None,
             grad_x,
-            *(part.to(dtype) for part, dtype in zip(found, types[:12], strict=True)),
+            *(part.to(dtype) for part, dtype in zip(gradients, types[:12], strict=True)),
             of_terms[0],
             *(None if part is None else part[0] for part in of_terms[5:]),
         )
@@ -159,9 +159,9 @@ def _by_head(x: Tensor, heads: int) -> Tensor:
     return x.view(1, len(x), heads, -1).transpose(1, 2)
 
 
-def _apart(made: Tensor, heads: int) -> Three:
+def _split(qkv: Tensor, heads: int) -> Three:
     """q, k and v, which stand side by side."""
-    return Three(*(_by_head(part, heads) for part in made.view(len(made), 3, -1).unbind(1)))
+    return Three(*(_by_head(part, heads) for part in qkv.view(len(qkv), 3, -1).unbind(1)))
 
 
 def _stored(plan: _Plan, of_pairs: Three, terms: Sequence[Tensor | None]) -> Addends:
@@ -238,8 +238,8 @@ class _Given(Scheme):
             "query_bias": (2, kind.query_table) if kind.query_bias else None,
         }
         for name, size in sizes.items():
-            made = None if size is None else nn.Parameter(torch.randn(size))  # type: ignore[arg-type]
-            self.register_parameter(name, made)
+            value = None if size is None else nn.Parameter(torch.randn(size))  # type: ignore[arg-type]
+            self.register_parameter(name, value)
 
     def terms(self, layer: int, q: Any, k: Any, state: Any) -> Terms:
         left = {"query": q if self.kind.query else None, "key": k if self.kind.key else None}
@@ -271,13 +271,13 @@ def _results(kind: proof.Kind, dtype: torch.dtype, kernel: str) -> dict[str, Ten
     if kernel == "eager":
         y = layer(x, x, call)[0]
     else:
-        known = _terms_of(layer, x, call)
-        assert known is not None
-        y = _computed(layer, x, call, known[0])
+        terms = _terms_of(layer, x, call)
+        assert terms is not None
+        y = _computed(layer, x, call, terms[0])
     y.square().sum().backward()
-    found: dict[str, Any] = {"output": y, "gradient of x": x.grad}
-    found |= {name: part.grad for name, part in both.named_parameters()}
-    return {name: part.detach().double() for name, part in found.items() if part is not None}
+    results: dict[str, Any] = {"output": y, "gradient of x": x.grad}
+    results |= {name: part.grad for name, part in both.named_parameters()}
+    return {name: part.detach().double() for name, part in results.items() if part is not None}
 
 
 def fault_of(kind: proof.Kind) -> str | None:
@@ -315,10 +315,10 @@ def holds(kind: proof.Kind) -> bool:
 def layer_of(layer: Any, x: Tensor, call: Any) -> Tensor | None:
     """The layer's output at the tokens `call.kept`; None where the terms of this pass are others
     than it knows, or where it has not proved itself for them."""
-    found = _terms_of(layer, x, call)
-    if found is None or not holds(proof.kind_of(found[0], found[1], True)):
+    terms = _terms_of(layer, x, call)
+    if terms is None or not holds(proof.kind_of(*terms, True)):
         return None
-    return _computed(layer, x, call, found[0])
+    return _computed(layer, x, call, terms[0])
 
 
 def _computed(layer: Any, x: Tensor, call: Any, terms: Terms) -> Tensor:
