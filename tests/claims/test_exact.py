@@ -1,61 +1,38 @@
-"""What holds exactly holds, and parameters are counted; with another formula it fails."""
+"""Formulas are proven by tests that are there, properties are tried out, and parameters are
+counted."""
 
-from collections.abc import Callable
-from typing import Any
+import re
 
 import pytest
-import torch
 
 from claims.made_up import only
-from relpos.claims.exact import FORMULAS, Computed, Parameters, position_parameters
+from relpos.claims.claim import load
+from relpos.claims.exact import AllProperties, Parameters, Proven, position_parameters
 from relpos.config.compose import compose, resolved
 from relpos.model.build import count
-from relpos.model.conv.separable import DepthwiseConv
-from relpos.model.position import Dynamic, Fixed, Terms, Tisa
 from relpos.results.scale import Scales
 from relpos.train.network import network
+from tests.packaging.links import ROOT
 
 NO_RUNS = Scales([])
 
 
-@pytest.mark.parametrize("what", [each.__name__ for each in FORMULAS])
-def test_a_formula_of_a_paper_holds(what: str) -> None:
-    found = only(Computed(what).verdicts(NO_RUNS))
-    assert found.verdict == "holds", found.figures
+def test_a_proven_claim_holds_and_names_tests_that_are_there() -> None:
+    proven = [claim for claim in load("all") if isinstance(claim.judgement, Proven)]
+    assert [claim.id for claim in proven] == ["C22", "C23", "C24", "X01"]
+    for claim in proven:
+        assert [verdict.verdict for verdict in claim.verdicts(NO_RUNS)] == ["holds"]
+        for by in claim.judgement.by:
+            file, _, name = by.partition("::")
+            assert re.search(rf"^def {name}\(", (ROOT / file).read_text(), re.M), by
 
 
-MIRRORED: dict[str, tuple[str, type[Any], str, Callable[[Any], Any]]] = {
-    "a mirrored kernel is not Shaw's": (
-        "shaw_is_dynamic", Dynamic, "terms",
-        lambda right: lambda *given: Terms(query=right(*given).multiplied().query.flip(-1)),
-    ),
-    "a mirrored convolution is not Eq. 7": (
-        "depthwise_is_convolution", DepthwiseConv, "forward",
-        lambda right: lambda self, x: right(self, x.flip(1)).flip(1),
-    ),
-    "a shifted TISA is not the paper's": (
-        "tisa_is_fixed", Tisa, "prepare",
-        lambda right: lambda self, n: tuple(beta.roll(1, -1) for beta in right(self, n)),
-    ),
-    "a scheme without terms would ignore order": (
-        "order_is_ignored", Fixed, "terms",
-        lambda right: lambda self, layer, q, k, state: Terms(offset=torch.zeros_like(state[layer])),
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", MIRRORED)
-def test_with_another_formula_it_fails(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    what, of, method, other = MIRRORED[name]
-    monkeypatch.setattr(of, method, other(getattr(of, method)))
-    assert only(Computed(what).verdicts(NO_RUNS)).verdict == "fails"
-
-
-def test_all_six_properties_are_found_by_trying() -> None:
-    found = only(Computed("tisa_has_all_properties").verdicts(NO_RUNS))
+@pytest.mark.parametrize(("scheme", "expected"), [("tisa", "holds"), ("rope", "fails")])
+def test_all_six_properties_are_found_by_trying(scheme: str, expected: str) -> None:
+    found = only(AllProperties(scheme).verdicts(NO_RUNS))
+    assert found.verdict == expected
     assert "all six: tisa;" in found.figures
     assert "t5 lacks inductive" in found.figures  # its distances end at 128
-    assert found.verdict == "holds"
 
 
 FEW, MANY = (

@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal
 
 from relpos.claims.contrasts import Contrasts
-from relpos.claims.exact import Computed, Parameters
+from relpos.claims.exact import AllProperties, Parameters, Proven
 from relpos.claims.networks import Shares, Toeplitzness
 from relpos.claims.verdict import Judgement, Verdict, joined
 from relpos.config.conf import shipped
@@ -21,17 +22,15 @@ from relpos.results.gain import MEASURES, Contrast
 from relpos.results.scale import Scales
 from relpos.tables.experiment import experiments, pilot_seeds
 
-Shape = TypeVar("Shape")
 RULES: dict[str, type[Judgement]] = {
     "contrast": Contrasts,
     "share": Shares,
     "toeplitz": Toeplitzness,
-    "computed": Computed,
+    "proven": Proven,
+    "properties": AllProperties,
     "parameters": Parameters,
 }
 """`rule` of a claim → the class whose fields are the other keys under `test`."""
-ROWS = "rows"
-"""The file with row → overrides; every other file is a paper."""
 
 
 @dataclass(frozen=True)
@@ -81,17 +80,10 @@ class Claim:
         """
         if not self.test:
             return None
-        arguments = {**self.test}
+        where, arguments = f"claim {self.id}: test", {**self.test}
         rule = str(arguments.pop("rule", ""))
-        try:
-            refuse_unknown("unknown rule", rule, RULES)
-            for key in arguments:
-                refuse_unknown(
-                    "unknown argument", key, [field.name for field in fields(RULES[rule])]
-                )
-            judgement: Judgement | None = fitted(arguments, RULES[rule])
-        except RelposError as error:
-            raise RelposError(f"claim {self.id}: test: {error}") from None
+        refuse_unknown(f"{where}: unknown rule", rule, RULES)
+        judgement: Judgement | None = _parsed(RULES[rule], where, arguments)
         if judgement and self.measure:
             judgement = judgement.in_nats(self.measure, self.variants[self.measure])
             if judgement is None:
@@ -105,14 +97,14 @@ class Claim:
         """
         if self.judgement is None:
             return []
-        verdicts = [] if self.checkpoints == "only" else self.judgement.verdicts(runs)
-        if self.checkpoints:
-            for place, verdict in enumerate(verdicts):
-                verdicts[place] = replace(
-                    verdict, figures=joined([verdict.figures, "from scratch"])
-                )
-            verdicts += self.judgement.verdicts(Scales(runs.tuned))
-        return verdicts
+        if not self.checkpoints:
+            return self.judgement.verdicts(runs)
+        verdicts = []
+        if self.checkpoints == "too":
+            for verdict in self.judgement.verdicts(runs):
+                figures = joined([verdict.figures, "from scratch"])
+                verdicts.append(replace(verdict, figures=figures))
+        return verdicts + self.judgement.verdicts(Scales(runs.tuned))
 
     def with_variants(self) -> list[Claim]:
         """The claim, then its variants."""
@@ -120,10 +112,9 @@ class Claim:
         unprinted = replace(self, printed="", restated="", remark="", run=self.run_nats)
         variants = [self]
         for measure in self.variants:
+            name = f"{self.id}/{measure}"
             says = f"{MEASURES[measure]} of these rows: {self.says}"
-            variants.append(
-                replace(unprinted, id=f"{self.id}/{measure}", says=says, measure=measure)
-            )
+            variants.append(replace(unprinted, id=name, says=says, measure=measure))
         return variants
 
 
@@ -133,10 +124,9 @@ def load(paper: str) -> list[Claim]:
     Raises:
         RelposError: there is no such paper, or a key is wrong.
     """
-    papers = sorted(path.stem for path in _folder().glob("*.yaml") if path.stem != ROWS)
+    papers = sorted(path.stem for path in _folder().glob("*.yaml") if path.stem != "rows")
     if paper == "all":
-        claims_of_all = [claim for name in papers for claim in load(name)]
-        return sorted(claims_of_all, key=lambda claim: claim.id)
+        return sorted(chain.from_iterable(map(load, papers)), key=lambda claim: claim.id)
     if paper not in papers:
         raise RelposError(f"paper={paper}: unknown.{nearest(paper, [*papers, 'all'])}")
     claims: list[Claim] = []
@@ -146,13 +136,7 @@ def load(paper: str) -> list[Claim]:
 
 
 def _claim(name: str, content: Mapping[str, object], paper: str) -> Claim:
-    for key in content:
-        keys = {key_field.name for key_field in fields(Claim)} - {"id", "paper", "measure"}
-        refuse_unknown(f"claim {name}: unknown key", key, keys)
-    try:
-        claim: Claim = fitted({**content, "id": name, "paper": paper}, Claim)
-    except RelposError as error:
-        raise RelposError(f"claim {name}: {error}") from None
+    claim: Claim = _parsed(Claim, f"claim {name}", content, id=name, paper=paper, measure=None)
     if bool(claim.test) == bool(claim.not_tested):
         raise RelposError(f"claim {name}: needs test, or not_tested: why, and what would test it")
     for measure in claim.variants:
@@ -160,16 +144,26 @@ def _claim(name: str, content: Mapping[str, object], paper: str) -> Claim:
     return claim
 
 
+def _parsed(shape: type[Any], where: str, content: Mapping[str, Any], **given: str | None) -> Any:
+    """The dataclass of a file's keys and of the fields that no file may give."""
+    keys = {key.name for key in fields(shape)} - given.keys()
+    try:
+        for key in content:
+            refuse_unknown("unknown key", key, keys)
+        return fitted({**content, **given}, shape)
+    except RelposError as error:
+        raise RelposError(f"{where}: {error}") from None
+
+
 def families(claims: Sequence[Claim]) -> list[list[Claim]]:
     """The families of tests among which chance is corrected for: all claims of a paper in one
     measure, for each paper and measure of these claims."""
     # A family is complete, because a verdict must not depend on the other claims of the page.
     by_id = {claim.id: claim for claim in [*load("all"), *claims]}
-    kinds = dict.fromkeys((claim.paper, claim.measure) for claim in claims)
-    return [
-        [claim for claim in by_id.values() if (claim.paper, claim.measure) == kind]
-        for kind in kinds
-    ]
+    kinds: dict[tuple[str, str | None], list[Claim]] = {}
+    for claim in by_id.values():
+        kinds.setdefault((claim.paper, claim.measure), []).append(claim)
+    return [kinds[kind] for kind in dict.fromkeys((claim.paper, claim.measure) for claim in claims)]
 
 
 def compared(claims: Iterable[Claim], measure: str) -> dict[str, tuple[float, Sequence[Contrast]]]:
@@ -183,7 +177,7 @@ def compared(claims: Iterable[Claim], measure: str) -> dict[str, tuple[float, Se
 
 def rows() -> dict[str, list[str]]:
     """Row → its overrides."""
-    return _read(ROWS, dict[str, list[str]])
+    return _read("rows", dict[str, list[str]])
 
 
 def scales() -> Scales:
@@ -198,6 +192,5 @@ def _folder() -> Path:
     return shipped("experiments") / "claims"
 
 
-def _read(name: str, shape: type[Shape]) -> Shape:
-    content: Shape = fitted(read_yaml(_folder() / f"{name}.yaml"), shape)
-    return content
+def _read(name: str, shape: Any) -> Any:
+    return fitted(read_yaml(_folder() / f"{name}.yaml"), shape)

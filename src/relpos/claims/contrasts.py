@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import copysign
 
 from relpos.claims.verdict import Evidence, Judgement, Verdict, above, all_of, below, joined
 from relpos.errors import RelposError, refuse_unknown
@@ -20,8 +21,6 @@ from relpos.results.statistics import (
     seeds_needed,
 )
 from relpos.results.values import GLUE
-
-SEVERAL_SEEDS = "two pre-training seeds or more of some row of this scale"
 
 
 @dataclass(frozen=True)
@@ -68,12 +67,12 @@ class Contrasts(Judgement):
         return tuple(dict.fromkeys(row for pair in self.contrasts for row in pair))
 
     def in_nats(self, measure: str, bound: float) -> Contrasts:
-        lower, upper = self.above, self.below
-        if lower is not None:
-            lower = bound if lower >= 0 else -bound
-        if upper is not None:
-            upper = bound
-        return replace(self, column=measure, columns=None, above=lower, below=upper)
+        same = replace(self, column=measure, columns=None)
+        if self.above is not None:
+            same = replace(same, above=copysign(bound, self.above))
+        if self.below is not None:
+            same = replace(same, below=bound)
+        return same
 
     def judge(self, scale: Scale) -> Verdict | None:
         """The verdict at a scale: `NOT_HERE` if both rows of a pair are on the plateau.
@@ -93,24 +92,23 @@ class Contrasts(Judgement):
             off_verdict = replace(self, contrasts=pairs_off).compared(scale)
             if off_verdict and off_verdict.verdict == FAILS:
                 return replace(off_verdict, figures=verdict.figures, on_plateau=rows_on)
-        mute = ", ".join(str(pair) for pair in self.contrasts if pair not in pairs_off)
-        why = f"both rows of {mute} are on the bag-of-words plateau"
+        pairs_on = ", ".join(str(pair) for pair in self.contrasts if pair not in pairs_off)
+        why = f"both rows of {pairs_on} are on the bag-of-words plateau"
         takes = "longer training, until one of them has left the plateau"
         return Verdict(NOT_HERE, joined([verdict.figures, why]), takes=takes)
 
     def compared(self, scale: Scale) -> Verdict | None:
         """The verdict by the differences alone."""
-        gains = [self._gain(scale, pair) for pair in self.contrasts]
+        gains = [gain(scale, pair, self.column, self.columns) for pair in self.contrasts]
         if not any(gains):
             return None
-        beside = [self._gain(scale, pair) for pair in self.beside]
+        beside = [gain(scale, pair, self.column, self.columns) for pair in self.beside]
         figures, judged = [single.text for single in (*gains, *beside) if single], gains
         if missing := [row for row in self.rows if not scale.values.get(row)]:
             figures.append(f"no scores of {', '.join(missing)}")
         if self.over == "rows":
-            mean = mean_gain(scale, self.contrasts, self.column, self.columns)
-            judged = [mean]
-            figures.append(mean.text if mean else "")
+            judged = [mean_gain(scale, self.contrasts, self.column, self.columns)]
+            figures += [mean.text for mean in judged if mean]
         too_few = self._too_few(gains)
         tested = [single.tested for single in judged if single and single.tested]
         # One contrast is enough for the claim to fail, even if others are missing.
@@ -120,7 +118,8 @@ class Contrasts(Judgement):
         if too_few or not all(single and single.columns for single in (*gains, *judged)):
             return Verdict(NOT_RUN, joined([*figures, too_few]))
         if len(tested) < len(judged):
-            return Verdict(UNDECIDED, joined(figures), takes=SEVERAL_SEEDS)
+            takes = "two pre-training seeds or more of some row of this scale"
+            return Verdict(UNDECIDED, joined(figures), takes=takes)
         # The difference that needs most seeds counts: it is the last to be decided.
         count = max(map(seeds_needed, tested))
         takes = f"about {count} {scale.units} of each row"
@@ -136,9 +135,6 @@ class Contrasts(Judgement):
         if self.below is not None:
             sides.append(below(tested, self.below))
         return all_of(sides)
-
-    def _gain(self, scale: Scale, pair: Contrast) -> Gain | None:
-        return gain(scale, pair, self.column, self.columns)
 
     def _too_few(self, gains: Iterable[Gain | None]) -> str:
         """The reason why a bound in points cannot be applied; empty if it can."""

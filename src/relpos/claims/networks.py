@@ -26,13 +26,12 @@ from relpos.results.scale import Scale
 from relpos.results.statistics import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED
 from relpos.runs.networks import resolve
 
-TABLES = Toeplitz()
 CLOSE, FAR = 0.8, 0.5
 MEASURES: dict[str, Measure] = {
     "kernels": Kernels(),
     "channels": Kernels(),
     "heads": HeadProfiles(),
-    "table": TABLES,
+    "table": Toeplitz(),
 }
 """Object of a judgement → the measure that has it."""
 
@@ -149,20 +148,18 @@ def _profiles(results: Results) -> np.ndarray:
 
 
 def _channels(results: Sequence[Results]) -> tuple[list[Share], str]:
-    layers = [
-        np.array(layer) for of_network in results for layer in of_network["kernels"]["channel"]
-    ]
+    of_networks = [of_network["kernels"]["channel"] for of_network in results]
+    layers = [np.array(layer) for channels in of_networks for layer in channels]
     middle, number = layers[0].shape[1] // 2, sum(map(len, layers))
     chance, shares, by_layer = 2 / layers[0].shape[1], [], []
     for name, place in (("largest", np.argmax), ("smallest", np.argmin)):
         beside = [np.abs(place(layer, axis=1) - middle) == 1 for layer in layers]
         shares.append(Share(name, int(np.concatenate(beside).sum()), number, chance))
         by_layer.append([f"{of_layer.mean():.0%}" for of_layer in beside])
-    figures = ", ".join(
-        f"{share.name} {share.percent} (p {share.p('greater'):.1g})" for share in shares
-    )
-    whole = f"weight at −1 or +1 of {number:,} channels: {figures}, by chance {chance:.0%}"
-    return shares, f"{whole}; by layer {' '.join(map('/'.join, zip(*by_layer, strict=True)))}"
+    figures = [f"{share.name} {share.percent} (p {share.p('greater'):.1g})" for share in shares]
+    whole = f"weight at −1 or +1 of {number:,} channels: {', '.join(figures)}"
+    layerwise = " ".join(map("/".join, zip(*by_layer, strict=True)))
+    return shares, f"{whole}, by chance {chance:.0%}; by layer {layerwise}"
 
 
 @dataclass(frozen=True)
@@ -186,31 +183,31 @@ class Toeplitzness(OfNetworks):
         return f"R² of {products} of {self.row} is {CLOSE} or more (fails below {FAR})"
 
     def judged(self, scale: Scale, results: Sequence[Results]) -> Verdict:
-        read = _table if self.of == "table" else _heads
-        values, chance, figures = read(results)
+        values, chance, figures = {"table": _table, "heads": _heads}[self.of](results)
         if not values:
             return Verdict(NOT_RUN, f"{self.row} has no position products")
         takes = f"longer training, for instance steps={2 * scale.meaning['steps']}"
         if scale.is_on_plateau(self.row) is not False:
             why = f"{self.row} is not known to have left the bag-of-words plateau"
             return Verdict(NOT_HERE, joined([why, figures]), takes=takes)
-        middle, verdict = float(np.median(values)), UNDECIDED
+        middle = float(np.median(values))
         if middle < FAR or middle <= chance:
-            verdict = FAILS
-        elif middle >= CLOSE:
-            verdict = HOLDS
-        return Verdict(verdict, figures, takes=takes)
+            return Verdict(FAILS, figures)
+        if middle >= CLOSE:
+            return Verdict(HOLDS, figures)
+        return Verdict(UNDECIDED, figures, takes=takes)
 
 
 def _table(results: Sequence[Results]) -> tuple[Sequence[float], float, str]:
     tables = [of_network["toeplitz"] for of_network in results]
-    whole, off = ([table[key] for table in tables] for key in ("r2", "r2_off"))
+    off = [table["r2_off"] for table in tables]
+    whole, listed = (", ".join(f"{table[key]:.2f}" for table in tables) for key in ("r2", "r2_off"))
     chance, chance_off = (max(table[key] for table in tables) for key in ("chance", "chance_off"))
     # All runs of a scale read the same text, so that the first one's rows are those of all.
     reached = f"positions 1 to {tables[0]['rows']}, which half of the examples reach"
-    figures = f"R² {_listed(whole)} of {plural(len(tables), 'model')}, {reached}; "
-    figures += f"the highest of {TABLES.random} random tables {chance:.2f}; "
-    figures += f"without the main diagonal {_listed(off)}, random {chance_off:.2f}"
+    figures = f"R² {whole} of {plural(len(tables), 'model')}, {reached}; "
+    figures += f"the highest of {Toeplitz.random} random tables {chance:.2f}; "
+    figures += f"without the main diagonal {listed}, random {chance_off:.2f}"
     return off, chance_off, figures
 
 
@@ -221,7 +218,3 @@ def _heads(results: Sequence[Results]) -> tuple[Sequence[float], float, str]:
         return [], 0.0, ""
     spread = f"R² {min(values):.2f} to {max(values):.2f}, median {np.median(values):.2f}"
     return values, 0.0, f"{spread}, over {len(values)} heads of the first layer"
-
-
-def _listed(values: Sequence[float]) -> str:
-    return ", ".join(f"{value:.2f}" for value in values)

@@ -19,9 +19,6 @@ from relpos.results.statistics import (
     holm,
 )
 
-NOT_TESTED = "not tested"
-"""A claim without a judgement; its entry says why, and what would test it."""
-
 
 @dataclass(frozen=True)
 class Verdict:
@@ -127,15 +124,11 @@ def headline(verdicts: Sequence[Verdict], of_paper: bool = True) -> Verdict:
         verdicts: on one claim.
         of_paper: whether the claim is one of a paper.
     """
-    run = [
-        verdict for verdict in verdicts if verdict.verdict in (HOLDS, FAILS, UNDECIDED, NOT_HERE)
-    ]
+    run = [verdict for verdict in verdicts if verdict.verdict != NOT_RUN]
     counted = [verdict for verdict in run if not verdict.is_aside]
-    if not counted and not of_paper:
-        counted = run
-    if not counted:
-        return Verdict(NOT_RUN, "")
-    return counted[-1]
+    if not of_paper:
+        counted = counted or run
+    return (counted or [Verdict(NOT_RUN, "")])[-1]
 
 
 def adjusted(verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -171,8 +164,8 @@ def joined(parts: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The test of one claim. It is data: the keys under `test` of a claim are the fields of the class
-    that `rule` names."""
+    """The test of a claim, which is data: the keys under `test` are the fields of the class that
+    `rule` names."""
 
     @property
     def says(self) -> str:

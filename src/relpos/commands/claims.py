@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from relpos.claims import claim as claim_files
 from relpos.claims.claim import Claim, families, load
-from relpos.claims.verdict import NOT_TESTED, Verdict, adjusted, headline
+from relpos.claims.verdict import Verdict, adjusted, headline
 from relpos.errors import plural, refuse_unknown
 from relpos.files import write_json
 from relpos.progress import plain_console, tracked
@@ -23,6 +23,8 @@ from relpos.tables.experiment import Experiment, experiments
 if TYPE_CHECKING:
     from rich.console import Console
 
+NOT_TESTED = "not tested"
+"""A claim without a judgement; its entry says why, and what would test it."""
 COLOURS = {
     HOLDS: "green",
     FAILS: "red",
