@@ -5,6 +5,7 @@ import io
 import json
 import random
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -328,19 +329,29 @@ def test_words_begin_where_a_strangers_tokenizer_has_them_begin(
         assert len(Words(ours).split(ours.encode(["the ☃☃ ☃ cat"])[0])) == 4
 
 
+BYTES: dict[str, Any] = {"initial_alphabet": CUTS.ByteLevel.alphabet()}
+
+
 @pytest.mark.parametrize(
-    "pre_tokenizer",
-    [CUTS.Whitespace(), CUTS.Sequence([CUTS.Whitespace(), CUTS.ByteLevel(add_prefix_space=False)])],
+    ("model", "trainer", "pre_tokenizer"),
+    [
+        (MODELS.BPE, TRAINERS.BpeTrainer(vocab_size=60, **SPECIAL), CUTS.Whitespace()),
+        (
+            MODELS.BPE,
+            TRAINERS.BpeTrainer(vocab_size=300, **BYTES, **SPECIAL),
+            CUTS.Sequence([CUTS.Whitespace(), CUTS.ByteLevel(add_prefix_space=False)]),
+        ),
+        (
+            partial(MODELS.WordPiece, continuing_subword_prefix=""),
+            TRAINERS.WordPieceTrainer(vocab_size=60, continuing_subword_prefix="", **SPECIAL),
+            CUTS.Whitespace(),
+        ),
+    ],
 )
 def test_a_tokenizer_whose_pieces_do_not_tell_where_words_begin_is_refused(
-    pre_tokenizer: Any, tmp_path: Path
+    model: Any, trainer: Any, pre_tokenizer: Any, tmp_path: Path
 ) -> None:
-    ours = cut(
-        MODELS.BPE(**UNKNOWN),
-        TRAINERS.BpeTrainer(vocab_size=60, **SPECIAL),
-        pre_tokenizer,
-        tmp_path,
-    )
+    ours = cut(model(**UNKNOWN), trainer, pre_tokenizer, tmp_path)
     with pytest.raises(
         RelposError, match=r"^tokenizer .*: its pieces do not tell where words begin"
     ):

@@ -159,8 +159,10 @@ class PublishedTokenizer(Tokenizer):
 
     def sample(self) -> tuple[str, int]:
         pieces = [self.word_piece(number) for number in range(0, self.size, self.size // 1000 + 1)]
-        words = [piece.strip(SPACE) for piece in pieces if SPACE in piece] or pieces
-        text = " ".join(filter(str.isalpha, words))
+        spaced = [piece.strip(SPACE) for piece in pieces if SPACE in piece]
+        # A byte-level space and the unknown word are spaced in any vocabulary, and no letters.
+        words = [*filter(str.isalpha, spaced)] or [*filter(str.isalnum, spaced + pieces)]
+        text = " ".join(words)
         parts = self.backend.encode(text, add_special_tokens=False).word_ids
         return text, max(len(set(parts)), len(text.split()))
 
