@@ -2,6 +2,8 @@
 
 import json
 import math
+import sys
+from functools import wraps
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +15,11 @@ from omegaconf import OmegaConf
 
 import relpos
 from relpos.cli import main
+from relpos.commands.reproduce import reproduce
 from relpos.config.compose import resolved
 from relpos.config.sweeps import KeepsKeys
 from relpos.errors import RelposError
+from relpos.process import without_keys
 from relpos.runs.plan import plan
 from relpos.runs.shelf import figure, figures
 
@@ -141,11 +145,50 @@ def test_keys_that_a_sweep_goes_through_reach_the_logger_and_no_file(
 
     monkeypatch.setattr("relpos.commands.pretrain.run", run)
     keys = ["+logger.prefix='SECRET, 1',SECRET2", "+logger.version=choice(1,SECRET3)"]
+    group = "++logger={prefix: SECRET2, version: SECRET3}"
     custom = ["logger=custom", "logger._target_=pytorch_lightning.loggers.CSVLogger"]
-    assert main(["pretrain", "-m", *custom, *keys]) == 0
-    assert loggers == [
-        (prefix, version) for prefix in ("SECRET, 1", "SECRET2") for version in (1, "SECRET3")
-    ]
+    every = [(prefix, version) for prefix in ("SECRET, 1", "SECRET2") for version in (1, "SECRET3")]
+    for words, kept in (
+        (keys, every),
+        ([group], every[-1:]),
+    ):
+        loggers.clear()
+        assert main(["pretrain", "-m", *custom, *words]) == 0
+        assert sorted(loggers, key=str) == sorted(kept, key=str)
+    swept = [path.read_text() for path in tmp_path.glob("sweeps/*/multirun.yaml")]
+    assert len(swept) == 2
+    assert "SECRET" not in "".join([*swept, *sys.argv, *without_keys([group])])
+
+
+def test_keys_among_the_params_of_a_sweeper_become_overrides_with_references() -> None:
+    params = {"logger.prefix": "'SECRET, 1',SECRET2", "seed": "1,2"}
+    typed = "hydra.sweeper.params={logger.x: SECRET}"
+    overrides = {"task": ["steps=1"], "hydra": [typed]}
+    hydra = {"sweeper": {"params": params}, "overrides": overrides, "job": {}}
+    config = OmegaConf.create({"hydra": hydra})
+    KeepsKeys().on_multirun_start(config)
+    assert "SECRET" not in OmegaConf.to_yaml(config)
+    assert config.hydra.sweeper.params == {"seed": "1,2"}
+    prefix, steps = config.hydra.overrides.task  # with its references resolved
+    assert (prefix, steps) == ("logger.prefix='SECRET, 1','SECRET2'", "steps=1")
+    assert "SECRET" not in without_keys([typed])[0]
+
+
+def test_a_key_in_the_rows_overrides_of_a_swept_table_stands_in_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
+    overrides: list[Any] = []
+
+    @wraps(reproduce)
+    def seen(**keys: Any) -> str:
+        overrides.append(keys["overrides"])
+        return "done"
+
+    monkeypatch.setattr("relpos.commands.reproduce.reproduce", seen)
+    words = ["+logger.api_key=SECRET", "steps=2"]
+    assert main(["reproduce", "-m", "table=demo,demo_glue", *words]) == 0
+    assert overrides == [words, words]
     (swept,) = tmp_path.glob("sweeps/*/multirun.yaml")
     assert "SECRET" not in swept.read_text()
 

@@ -242,6 +242,7 @@ def _run(command: str, arguments: list[str]) -> int:
         because of an error."""
         if os.getpid() != main_process:  # a sweep's launcher has started this one
             import_quickly()
+        sys.argv[1:] = without_keys(sys.argv[1:])  # which loggers of others write down
         try:
             own = _own_options(HydraConfig.get())
             typed = [

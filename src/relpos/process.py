@@ -41,7 +41,9 @@ COMMAND = "RELPOS_COMMAND"
 and jobs of a cluster inherit it."""
 
 KEYS = re.compile(
-    r"([+]*(?:(?:\w+\.)?logger\.(?!_target_=)[^=]*|hydra\.sweeper\.storage))=(?!\$\{[\w.:]*\}$).*",
+    r"([+]*(?:(?:\w+\.)?logger(?:\.(?!_target_=)[^=]*|(?=\s*=\s*\{))"
+    r"|hydra\.sweeper\.(?:storage|params(?=.*logger)[^=]*)))"
+    r"=(?!\\*\$\{[\w.:]*\}['\"\]]*$).*",
     re.DOTALL,
 )
 """An override whose value may be a key or a password; a reference to one, as `${oc.env:KEY}`, says

@@ -10,6 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, flag_override
 
+from relpos.config.arguments import spelled
 from relpos.process import KEYS
 
 VARIABLE = "RELPOS_SWEEP"
@@ -25,10 +26,17 @@ class KeepsKeys(Callback):
         composed from them."""
         flags = ["struct", "readonly"]
         with flag_override(config, flags, False), flag_override(config.hydra, flags, False):
-            config.pop("logger", None)
+            for holder in ("logger", "overrides"):
+                config.pop(holder, None)
             config.hydra.job.override_dirname = ""  # it repeats the overrides
             typed = config.hydra.overrides
+            params = config.hydra.sweeper.get("params") or {}
+            swept = [f"{key}={value}" for key, value in params.items()]
+            for word in filter(KEYS.match, swept):  # the sweeper reads them before the typed ones
+                del params[word.partition("=")[0]]
+                typed.task.insert(0, word)
             typed.task = [_moved(word) for word in typed.task]
+            typed.hydra = [word for word in typed.hydra if not _of_params(word)]
             # of which the configuration has the values already
             for number, word in enumerate(typed.hydra):
                 if (reference := _moved(word)) != word:
@@ -37,9 +45,13 @@ class KeepsKeys(Callback):
                     OmegaConf.update(config, key.lstrip("+"), value.strip("'"))
 
 
+def _of_params(word: str) -> bool:
+    return bool(KEYS.match(word)) and ".params" in word.partition("=")[0]
+
+
 def _moved(word: str) -> str:
     """The override with references in place of its values, if these may be keys."""
-    if not KEYS.fullmatch(word):
+    if not KEYS.search(word):
         return word
     parser = OverridesParser.create()
     override = parser.parse_override(word)
@@ -52,9 +64,18 @@ def _moved(word: str) -> str:
     references = []
     for text in texts:
         value = parser.parse_override(f"{key}={text}").value()
-        if isinstance(value, str):  # in quotes or not
-            text = "'" + value.replace("'", "\\'") + "'"
-        variable = f"{VARIABLE}{sum(name.startswith(VARIABLE) for name in os.environ)}"
-        os.environ[variable] = text
-        references.append(f"'${{oc.decode:${{oc.env:{variable}}}}}'")
+        references.append(_reference(value, text))
     return f"{key}={','.join(references)}"
+
+
+def _reference(value: Any, text: str) -> str:
+    """A reference to a new environment variable with a value, whose text in an override is given
+    for what is no string; the parts of a dict have one each, as Hydra merges it into a group."""
+    if isinstance(value, dict):
+        parts = [f"{name}: {_reference(part, spelled(part))}" for name, part in value.items()]
+        return "{" + ", ".join(parts) + "}"
+    if isinstance(value, str):  # in quotes or not
+        text = "'" + value.replace("'", "\\'") + "'"
+    variable = f"{VARIABLE}{sum(name.startswith(VARIABLE) for name in os.environ)}"
+    os.environ[variable] = text
+    return f"'${{oc.decode:${{oc.env:{variable}}}}}'"
